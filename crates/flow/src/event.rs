@@ -1,0 +1,148 @@
+//! What observers see: where each request spent its time, and what went wrong on the way.
+
+use crate::clock::{Duration, Instant};
+use crate::policy::Rule;
+use crate::request::{BackendId, Outcome, PathId, Request};
+use core::fmt;
+
+/// A stage of the pipeline, in the order in which a request meets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum StageName {
+    /// Bounds, overlap, split.
+    Accept,
+    /// Is it near?
+    Cache,
+    /// May it go now?
+    Control,
+    /// Who goes next?
+    Dispatch,
+    /// Which way?
+    Path,
+    /// The device behind.
+    Store,
+    /// Which reply is sent first?
+    Transfer,
+}
+
+impl StageName {
+    /// All stages, in order.
+    pub const ALL: [Self; 7] = [
+        Self::Accept,
+        Self::Cache,
+        Self::Control,
+        Self::Dispatch,
+        Self::Path,
+        Self::Store,
+        Self::Transfer,
+    ];
+
+    /// Its place in [`ALL`](Self::ALL).
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Its name in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Cache => "cache",
+            Self::Control => "control",
+            Self::Dispatch => "dispatch",
+            Self::Path => "path",
+            Self::Store => "store",
+            Self::Transfer => "transfer",
+        }
+    }
+}
+
+impl fmt::Display for StageName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The time a request spent in each stage, and the last rule that held it there.
+///
+/// The parts add up to the whole: from arrival to the last byte of the reply. A split request has
+/// the times of the piece that ended last, which is the one that it waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageTimes {
+    spent: [Duration; 7],
+    rules: [Option<Rule>; 7],
+}
+
+impl StageTimes {
+    /// Time spent in one stage.
+    pub const fn spent(&self, stage: StageName) -> Duration {
+        self.spent[stage.index()]
+    }
+
+    /// The rule that last held the request in a stage, if it spent time there.
+    pub const fn rule(&self, stage: StageName) -> Option<Rule> {
+        self.rules[stage.index()]
+    }
+
+    /// The whole: the sum of the parts.
+    pub fn total(&self) -> Duration {
+        self.spent.iter().fold(Duration::ZERO, |sum, &part| sum + part)
+    }
+
+    pub(crate) fn charge(&mut self, stage: StageName, spent: Duration, rule: Rule) {
+        if spent > Duration::ZERO {
+            self.spent[stage.index()] += spent;
+            self.rules[stage.index()] = Some(rule);
+        }
+    }
+}
+
+/// Something an observer may want to know.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A request has come in.
+    Arrived(&'a Request),
+    /// A request was turned away because a limit of the pipeline was reached. The protocol tells
+    /// the host so; nothing was lost.
+    Refused(&'a Request),
+    /// A request has ended and the last byte of its reply has left.
+    Completed(Completed<'a>),
+    /// A path was found not to work.
+    PathFailed(BackendId, PathId),
+    /// A path works again.
+    PathReinstated(BackendId, PathId),
+    /// A request has been in one stage for at least the configured time.
+    Overdue {
+        /// The request.
+        request: &'a Request,
+        /// Where it is.
+        stage: StageName,
+        /// For how long.
+        age: Duration,
+    },
+    /// A completion came for something that is not outstanding.
+    Stray,
+}
+
+/// A request's whole story.
+#[derive(Clone, Copy, Debug)]
+pub struct Completed<'a> {
+    /// The request.
+    pub request: &'a Request,
+    /// When it came.
+    pub arrived: Instant,
+    /// Where its time went.
+    pub times: &'a StageTimes,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// Learns of events as they happen. It must not act on them: what changes the data path is an
+/// input.
+pub trait Observer {
+    /// Something has happened at `now`.
+    fn event(&mut self, now: Instant, event: Event<'_>);
+}
+
+/// Watches nothing and costs nothing.
+impl Observer for () {
+    fn event(&mut self, _: Instant, _: Event<'_>) {}
+}

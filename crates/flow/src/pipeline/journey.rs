@@ -1,0 +1,447 @@
+//! How a request travels: one function per step, in the order of the steps.
+
+use super::{Action, Census, Config, Input, Limits, StoreIo};
+use crate::accept::hazard::{Claim, Hazards};
+use crate::accept::{self, RULE_OVERLAP, Volume};
+use crate::cache::{CachePolicy, Lookup};
+use crate::clock::{Duration, Instant};
+use crate::control::ControlPolicy;
+use crate::dispatch::DispatchPolicy;
+use crate::error::IoError;
+use crate::event::{Completed, Event, Observer, StageName, StageTimes};
+use crate::path::{Paths, RULE_NONE_LEFT};
+use crate::policy::Rule;
+use crate::request::{BackendId, LinkId, Op, Outcome, PathId, Request, RequestKey};
+use crate::stage::Stage;
+use crate::store::{RULE_DEVICE, StorePolicy, Verdict};
+use crate::transfer::Links;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use slotmap::SlotMap;
+
+/// The data path. See the [module](super) for its inputs and outputs.
+pub struct Pipeline<O = ()> {
+    limits: Limits,
+    volumes: Vec<Volume>,
+    requests: SlotMap<RequestKey, InFlight>,
+    /// Requests outstanding, without the pieces of split ones.
+    outstanding: u32,
+    bytes: u64,
+    hazards: Hazards,
+    /// Requests whose last blocker has ended and that have not begun yet.
+    unblocked: VecDeque<RequestKey>,
+    cache: Box<dyn CachePolicy>,
+    control: Box<dyn ControlPolicy>,
+    dispatch: Box<dyn DispatchPolicy>,
+    paths: Paths,
+    store: Box<dyn StorePolicy>,
+    links: Links,
+    /// When to look for overdue requests next, while any is outstanding.
+    watch: Option<Instant>,
+    actions: VecDeque<Action>,
+    observer: O,
+}
+
+/// A request, or one piece of a split one, and where it is.
+#[derive(Debug)]
+struct InFlight {
+    request: Request,
+    arrived: Instant,
+    stage: StageName,
+    entered: Instant,
+    times: StageTimes,
+    claim: Option<Claim>,
+    parent: Option<RequestKey>,
+    pieces_left: u64,
+    outcome: Outcome,
+    backend: BackendId,
+    path: PathId,
+    /// When control let it go.
+    released: Instant,
+    /// When dispatch sent it.
+    dispatched: Instant,
+    /// The rule under which its reply is being sent; `None` until then.
+    sending: Option<Rule>,
+}
+
+impl InFlight {
+    fn new(request: Request, now: Instant, backend: BackendId) -> Self {
+        Self {
+            request,
+            arrived: now,
+            stage: StageName::Accept,
+            entered: now,
+            times: StageTimes::default(),
+            claim: None,
+            parent: None,
+            pieces_left: 0,
+            outcome: Ok(()),
+            backend,
+            path: PathId::default(),
+            released: now,
+            dispatched: now,
+            sending: None,
+        }
+    }
+
+    /// Charges the time since it entered its stage to `rule` and moves it on.
+    fn move_to(&mut self, now: Instant, stage: StageName, rule: Rule) {
+        self.times.charge(self.stage, now.since(self.entered), rule);
+        self.stage = stage;
+        self.entered = now;
+    }
+}
+
+impl<O: Observer> Pipeline<O> {
+    /// An empty pipeline. Panics on a configuration that contradicts itself: a volume on a backend
+    /// that is not there, a backend without paths, a transfer limit of zero.
+    pub fn new(config: &Config, observer: O) -> Self {
+        let Config { volumes, backends, limits, policies } = config;
+        assert!(backends.iter().all(|&paths| paths > 0), "every backend has a path");
+        for volume in volumes {
+            assert!(volume.backend.index() < backends.len(), "every volume has a backend");
+            assert!(volume.max_transfer > 0, "a piece has at least one byte");
+        }
+        Self {
+            limits: *limits,
+            volumes: volumes.clone(),
+            requests: SlotMap::with_capacity_and_key(limits.max_requests as usize),
+            outstanding: 0,
+            bytes: 0,
+            hazards: Hazards::new(volumes.len()),
+            unblocked: VecDeque::new(),
+            cache: (policies.cache.policy().build)(policies.cache.values()),
+            control: (policies.control.policy().build)(policies.control.values()),
+            dispatch: {
+                let choice = &policies.dispatch;
+                (choice.policy().build)(choice.values(), backends.len())
+            },
+            paths: Paths::new(&policies.path, backends, limits.no_path),
+            store: (policies.store.policy().build)(policies.store.values()),
+            links: Links::new(&policies.transfer, limits.link_window),
+            watch: None,
+            actions: VecDeque::new(),
+            observer,
+        }
+    }
+
+    /// Requests that have arrived and whose reply has not left.
+    pub const fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+
+    /// The observer.
+    pub const fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// The observer, to read and reset it.
+    pub const fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
+    }
+
+    /// What is in each stage now. O(outstanding): for people who ask, not for the data path.
+    pub fn census(&self, now: Instant) -> [Census; 7] {
+        let mut census =
+            StageName::ALL.map(|stage| Census { stage, count: 0, oldest: Duration::ZERO });
+        for entry in self.requests.values() {
+            let place = &mut census[entry.stage.index()];
+            place.count += 1;
+            place.oldest = place.oldest.max(now.saturating_since(entry.entered));
+        }
+        census
+    }
+
+    /// Stage 1: counts, checks and orders a new request.
+    fn arrive(&mut self, now: Instant, request: Request) {
+        let bytes = self.bytes.saturating_add(request.payload());
+        if self.outstanding >= self.limits.max_requests || bytes > self.limits.max_bytes {
+            self.observer.event(now, Event::Refused(&request));
+            self.actions.push_back(Action::Refuse { tag: request.tag });
+            return;
+        }
+        self.observer.event(now, Event::Arrived(&request));
+        self.outstanding += 1;
+        self.bytes = bytes;
+        self.watch.get_or_insert(now + self.limits.overdue);
+        let volume = self.volumes[request.volume.index()];
+        let key = self.requests.insert(InFlight::new(request, now, volume.backend));
+        if !volume.holds(&request) {
+            self.reply(now, key, Err(IoError::OutOfRange));
+            return;
+        }
+        if let Some(access) = accept::access(&request) {
+            let (claim, free) = self.hazards.enter(request.volume, access, key);
+            self.requests[key].claim = Some(claim);
+            if !free {
+                return;
+            }
+        }
+        self.begin(now, key);
+    }
+
+    /// Nothing earlier is in the way any more: cuts the request if it is large.
+    fn begin(&mut self, now: Instant, key: RequestKey) {
+        let entry = &mut self.requests[key];
+        entry.move_to(now, StageName::Cache, RULE_OVERLAP);
+        let volume = self.volumes[entry.request.volume.index()];
+        entry.pieces_left = volume.pieces(&entry.request);
+        let (request, arrived, times, pieces) =
+            (entry.request, entry.arrived, entry.times, entry.pieces_left);
+        if pieces == 1 {
+            self.look_up(now, key);
+            return;
+        }
+        entry.stage = StageName::Accept;
+        for index in 0..pieces {
+            let extent = volume.piece(request.extent, index);
+            let mut piece = InFlight::new(Request { extent, ..request }, now, volume.backend);
+            piece.parent = Some(key);
+            piece.arrived = arrived;
+            piece.times = times;
+            piece.stage = StageName::Cache;
+            let piece = self.requests.insert(piece);
+            self.look_up(now, piece);
+        }
+    }
+
+    /// Stage 2: ends a hit here, hands everything else to control.
+    fn look_up(&mut self, now: Instant, key: RequestKey) {
+        let entry = &mut self.requests[key];
+        match self.cache.look_up(now, key, &entry.request) {
+            Lookup::Hit => self.ended(now, key, Ok(())),
+            Lookup::Pass => {
+                entry.stage = StageName::Control;
+                self.control.arrive(now, key, &entry.request);
+            }
+        }
+    }
+
+    /// Stages 3 and 4: moves whatever may move.
+    fn drain(&mut self, now: Instant) {
+        loop {
+            while let Some(key) = self.unblocked.pop_front() {
+                self.begin(now, key);
+            }
+            while let Some((key, rule)) = self.control.poll(now) {
+                let entry = &mut self.requests[key];
+                entry.move_to(now, StageName::Dispatch, rule);
+                entry.released = now;
+                self.dispatch.push(now, key, &entry.request, entry.backend);
+            }
+            let Some((key, rule)) = self.dispatch.poll(now) else { break };
+            let entry = &mut self.requests[key];
+            entry.move_to(now, StageName::Path, rule);
+            entry.dispatched = now;
+            self.route(now, key);
+        }
+    }
+
+    /// Stages 5 and 6: gives the I/O to a path, or leaves it waiting for one.
+    fn route(&mut self, now: Instant, key: RequestKey) {
+        let entry = &mut self.requests[key];
+        let Some(path) = self.paths.select(now, entry.backend, key, entry.request.payload()) else {
+            return;
+        };
+        entry.move_to(now, StageName::Store, RULE_NONE_LEFT);
+        entry.path = path;
+        let (request, parent) = (entry.request, entry.parent);
+        let (backend, path) = (entry.backend, entry.path);
+        self.store.start(now, key, &request);
+        let whole = parent.map_or(request.extent, |parent| self.requests[parent].request.extent);
+        self.actions.push_back(Action::Store(StoreIo {
+            key,
+            tag: request.tag,
+            volume: request.volume,
+            backend,
+            path,
+            op: request.op,
+            extent: request.extent,
+            offset_in_request: request.extent.offset - whole.offset,
+            fua: request.fua && request.op != Op::Flush,
+        }));
+    }
+
+    /// Stage 6: the device has ended an I/O.
+    fn stored(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
+        let at_store = |entry: &&mut InFlight| entry.stage == StageName::Store;
+        let Some(entry) = self.requests.get_mut(key).filter(at_store) else {
+            self.observer.event(now, Event::Stray);
+            return;
+        };
+        let way = (entry.backend, entry.path);
+        self.paths.end(now, way, entry.request.payload(), entry.entered);
+        if outcome == Err(IoError::PathFailed) {
+            entry.move_to(now, StageName::Path, RULE_DEVICE);
+            self.path_down(now, way.0, way.1);
+            self.route(now, key);
+            return;
+        }
+        match self.store.finish(now, key, &entry.request, outcome) {
+            Verdict::Deliver(outcome) => self.deliver(now, key, outcome, RULE_DEVICE),
+            Verdict::Retry => {
+                entry.move_to(now, StageName::Path, RULE_DEVICE);
+                self.route(now, key);
+            }
+        }
+    }
+
+    /// Tells every stage on the way back that a request has ended.
+    fn deliver(&mut self, now: Instant, key: RequestKey, outcome: Outcome, rule: Rule) {
+        let entry = &mut self.requests[key];
+        entry.move_to(now, StageName::Transfer, rule);
+        let InFlight { request, backend, released, dispatched, .. } = *entry;
+        self.dispatch.complete(now, key, &request, backend, now.since(dispatched));
+        self.control.complete(now, key, &request, now.since(released));
+        self.cache.complete(now, key, &request, outcome);
+        self.ended(now, key, outcome);
+    }
+
+    /// Joins a piece to its whole, or replies.
+    fn ended(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
+        let Some(parent_key) = self.requests[key].parent else {
+            self.reply(now, key, outcome);
+            return;
+        };
+        let piece = self.requests.remove(key).expect("a piece ends once");
+        let parent = &mut self.requests[parent_key];
+        parent.outcome = parent.outcome.and(outcome);
+        parent.pieces_left -= 1;
+        if parent.pieces_left == 0 {
+            // Its own time from the cut to here is that of the piece it waited for.
+            parent.times = piece.times;
+            parent.entered = now;
+            let outcome = parent.outcome;
+            self.reply(now, parent_key, outcome);
+        }
+    }
+
+    /// Stage 7: the bytes are free for others; the reply waits for its link.
+    fn reply(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
+        let entry = &mut self.requests[key];
+        entry.outcome = outcome;
+        entry.move_to(now, StageName::Transfer, RULE_OVERLAP);
+        if let Some(claim) = entry.claim.take() {
+            let freed = self.hazards.leave(claim);
+            self.unblocked.extend(freed.iter().map(|&(_, key)| key));
+        }
+        self.links.push(now, key, &entry.request);
+        let link = entry.request.link;
+        self.pump(now, link);
+    }
+
+    /// Starts as many replies as the link's window lets out.
+    fn pump(&mut self, now: Instant, link: LinkId) {
+        while let Some((key, rule)) = self.links.pop(now, link) {
+            let entry = &mut self.requests[key];
+            entry.sending = Some(rule);
+            self.links.start(&entry.request);
+            let (tag, outcome) = (entry.request.tag, entry.outcome);
+            self.actions.push_back(Action::Transfer { key, tag, outcome });
+        }
+    }
+
+    /// The reply has left: the request's story is complete.
+    fn sent(&mut self, now: Instant, key: RequestKey) {
+        let Some(rule) = self.requests.get(key).and_then(|entry| entry.sending) else {
+            self.observer.event(now, Event::Stray);
+            return;
+        };
+        let mut entry = self.requests.remove(key).expect("it was found above");
+        entry.move_to(now, StageName::Transfer, rule);
+        let InFlight { request, arrived, times, outcome, .. } = entry;
+        assert!(times.total() == now.since(arrived), "the parts add up to the whole");
+        self.links.sent(now, key, &request);
+        self.outstanding -= 1;
+        self.bytes -= request.payload();
+        if self.outstanding == 0 {
+            self.watch = None;
+        }
+        let completed = Completed { request: &request, arrived, times: &times, outcome };
+        self.observer.event(now, Event::Completed(completed));
+        self.pump(now, request.link);
+    }
+
+    fn path_down(&mut self, now: Instant, backend: BackendId, path: PathId) {
+        if self.paths.fail(now, backend, path) {
+            self.observer.event(now, Event::PathFailed(backend, path));
+        }
+    }
+
+    fn path_up(&mut self, now: Instant, backend: BackendId, path: PathId) {
+        let Some(waiting) = self.paths.reinstate(now, backend, path) else { return };
+        self.observer.event(now, Event::PathReinstated(backend, path));
+        for (_, key) in waiting {
+            self.route(now, key);
+        }
+    }
+
+    /// Reports what has been in one stage for too long.
+    fn watch(&mut self, now: Instant) {
+        self.watch = Some(now + self.limits.overdue);
+        for entry in self.requests.values() {
+            let age = now.since(entry.entered);
+            // A split request waits for its pieces, which speak for themselves.
+            if age >= self.limits.overdue && (entry.parent.is_some() || entry.pieces_left <= 1) {
+                let (request, stage) = (&entry.request, entry.stage);
+                self.observer.event(now, Event::Overdue { request, stage, age });
+            }
+        }
+    }
+}
+
+impl<O: Observer> Stage for Pipeline<O> {
+    type Input = Input;
+    type Output = Action;
+
+    fn handle(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Arrive(request) => self.arrive(now, request),
+            Input::Stored { key, outcome } => self.stored(now, key, outcome),
+            Input::Sent { key } => self.sent(now, key),
+            Input::PathDown(backend, path) => self.path_down(now, backend, path),
+            Input::PathUp(backend, path) => self.path_up(now, backend, path),
+        }
+        self.drain(now);
+    }
+
+    fn poll(&mut self, _: Instant) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        [
+            self.control.next_deadline(),
+            self.dispatch.next_deadline(),
+            self.paths.next_deadline(),
+            self.watch,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn handle_deadline(&mut self, now: Instant) {
+        let due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
+        if due(self.control.next_deadline()) {
+            self.control.handle_deadline(now);
+        }
+        if due(self.dispatch.next_deadline()) {
+            self.dispatch.handle_deadline(now);
+        }
+        while let Some(key) = self.paths.give_up(now) {
+            self.deliver(now, key, Err(IoError::NoPath), RULE_NONE_LEFT);
+        }
+        if due(self.watch) {
+            self.watch(now);
+        }
+        self.drain(now);
+    }
+}
+
+impl<O> core::fmt::Debug for Pipeline<O> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Pipeline({} outstanding, {} bytes)", self.outstanding, self.bytes)
+    }
+}

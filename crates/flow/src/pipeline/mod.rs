@@ -1,0 +1,172 @@
+//! The seven stages joined: requests and completions in, actions out.
+//!
+//! [`Pipeline`] is the whole data path as one [`Stage`]. Both worlds drive it through
+//! [`run`](crate::stage::run); what they do not share is who performs the [`Action`]s.
+
+mod journey;
+#[cfg(test)]
+mod tests;
+
+pub use journey::Pipeline;
+
+use crate::accept::Volume;
+use crate::clock::Duration;
+use crate::event::StageName;
+use crate::policy::Choice;
+use crate::request::{BackendId, Op, Outcome, PathId, Request, RequestKey, Tag, VolumeId};
+use crate::units::Extent;
+use crate::{cache, control, dispatch, path, store, transfer};
+use alloc::vec::Vec;
+
+/// Everything that a pipeline is made from. Two pipelines with equal configurations and equal
+/// inputs perform equal actions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The volumes, by [`VolumeId`].
+    pub volumes: Vec<Volume>,
+    /// The number of paths to each backend, by [`BackendId`]; at least one each.
+    pub backends: Vec<u32>,
+    /// The named limits.
+    pub limits: Limits,
+    /// One policy per stage.
+    pub policies: Policies,
+}
+
+/// The limits of a pipeline, and what happens there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests outstanding at once. One more is refused, which the protocol reports as a full task
+    /// set. Every queue inside the pipeline is bounded by it.
+    pub max_requests: u32,
+    /// Payload bytes of all outstanding requests. A request that would go past it is refused.
+    pub max_bytes: u64,
+    /// Reply bytes on their way on one link; 1 sends one reply at a time.
+    pub link_window: u64,
+    /// How long a request waits for a path before it ends with
+    /// [`NoPath`](crate::error::IoError::NoPath).
+    pub no_path: Duration,
+    /// How long a request may be in one stage before observers are told that it is overdue. They
+    /// are told within twice this time, and again after each further period.
+    pub overdue: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_requests: 4_096,
+            max_bytes: 256 << 20,
+            link_window: 4 << 20,
+            no_path: Duration::from_secs(30),
+            overdue: Duration::from_secs(10),
+        }
+    }
+}
+
+/// The policy of each stage that has a choice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policies {
+    /// Stage 2.
+    pub cache: Choice<cache::Build>,
+    /// Stage 3.
+    pub control: Choice<control::Build>,
+    /// Stage 4.
+    pub dispatch: Choice<dispatch::Build>,
+    /// Stage 5.
+    pub path: Choice<path::Build>,
+    /// Stage 6.
+    pub store: Choice<store::Build>,
+    /// Stage 7.
+    pub transfer: Choice<transfer::Build>,
+}
+
+impl Default for Policies {
+    fn default() -> Self {
+        Self {
+            cache: Choice::default_of(cache::POLICIES),
+            control: Choice::default_of(control::POLICIES),
+            dispatch: Choice::default_of(dispatch::POLICIES),
+            path: Choice::default_of(path::POLICIES),
+            store: Choice::default_of(store::POLICIES),
+            transfer: Choice::default_of(transfer::POLICIES),
+        }
+    }
+}
+
+/// What the world tells the pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A host asks for something.
+    Arrive(Request),
+    /// An [`Action::Store`] has ended.
+    Stored {
+        /// Which one.
+        key: RequestKey,
+        /// How. [`PathFailed`](crate::error::IoError::PathFailed) makes the request go another
+        /// way.
+        outcome: Outcome,
+    },
+    /// The last byte of an [`Action::Transfer`] has left, or its link is gone.
+    Sent {
+        /// Which one.
+        key: RequestKey,
+    },
+    /// A path was found not to work.
+    PathDown(BackendId, PathId),
+    /// A path works again.
+    PathUp(BackendId, PathId),
+}
+
+/// What the world is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Do this I/O, and answer with [`Input::Stored`].
+    Store(StoreIo),
+    /// Send this reply, and answer with [`Input::Sent`].
+    Transfer {
+        /// Name it so in the answer.
+        key: RequestKey,
+        /// The caller's name for the request.
+        tag: Tag,
+        /// What to tell the host.
+        outcome: Outcome,
+    },
+    /// Tell the host that the task set is full. Nothing else will be heard of this request.
+    Refuse {
+        /// The caller's name for the request.
+        tag: Tag,
+    },
+}
+
+/// One I/O to a backend: a request, or one piece of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreIo {
+    /// Name it so in the answer.
+    pub key: RequestKey,
+    /// The caller's name for the request.
+    pub tag: Tag,
+    /// The volume that is addressed.
+    pub volume: VolumeId,
+    /// The device behind it.
+    pub backend: BackendId,
+    /// The way to the device.
+    pub path: PathId,
+    /// What to do.
+    pub op: Op,
+    /// With which bytes.
+    pub extent: Extent,
+    /// Where the piece's bytes are within the request's payload.
+    pub offset_in_request: u64,
+    /// A write must be durable before the answer.
+    pub fua: bool,
+}
+
+/// What is in one stage at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Census {
+    /// The stage.
+    pub stage: StageName,
+    /// How many requests, or pieces, are in it.
+    pub count: u32,
+    /// How long the one that entered first has been there.
+    pub oldest: Duration,
+}

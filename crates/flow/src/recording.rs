@@ -1,0 +1,426 @@
+//! The format of a recorded run: what a pipeline was made from, and every input with its time.
+//!
+//! A recording holds no payload and no wall-clock time. Fed to a pipeline again it must give the
+//! same actions; the digest at its end says so. Integers are LEB128 varints.
+//!
+//! | part | content |
+//! |---|---|
+//! | header | [`MAGIC`], then the configuration |
+//! | entries | kind, nanoseconds since the previous entry, fields |
+//! | end | kind [`Entry::End`], digest, number of actions |
+//!
+//! A recording without its end is one whose writer was killed: it can be replayed up to there, but
+//! not compared.
+
+use crate::accept::Volume;
+use crate::clock::{Duration, Instant};
+use crate::digest::Digest;
+use crate::error::IoError;
+use crate::pipeline::{Config, Input, Limits, Policies};
+use crate::policy::{Choice, Policy};
+use crate::request::{BackendId, LinkId, Op, PathId, Request, RequestKey, Tag, TenantId, VolumeId};
+use crate::units::Extent;
+use crate::{cache, control, dispatch, path, store, transfer};
+use alloc::vec::Vec;
+use core::fmt;
+use slotmap::{Key, KeyData};
+
+/// The first bytes of a recording; the last one is the version of the format.
+pub const MAGIC: &[u8; 8] = b"WEIRREC\x01";
+
+/// The longest possible entry in bytes. A reader that holds this many needs no more.
+pub const MAX_ENTRY: usize = 128;
+
+/// The longest possible header in bytes: a reader refuses to look further for its end.
+pub const MAX_HEADER: usize = 1 << 20;
+
+/// One entry of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The pipeline was given an input.
+    Input(Instant, Input),
+    /// The pipeline was told that its deadline had come.
+    Deadline(Instant),
+    /// The run ended; the digest covers all actions.
+    End(Digest),
+}
+
+/// Why bytes are not a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FormatError {
+    /// The bytes end in the middle; more may follow.
+    Truncated,
+    /// The first bytes are not those of a recording.
+    NotARecording,
+    /// A recording of a version that this program does not know.
+    UnknownVersion(u8),
+    /// The stage has no policy or parameter of the recorded name.
+    UnknownPolicy,
+    /// A field has a value that no writer writes.
+    Damaged,
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("the recording ends in the middle of an entry"),
+            Self::NotARecording => f.write_str("this is not a recording of weir serve"),
+            Self::UnknownVersion(version) => {
+                write!(f, "the recording has version {version}, which this program does not know")
+            }
+            Self::UnknownPolicy => {
+                f.write_str("the recording uses a policy or parameter that this program lacks")
+            }
+            Self::Damaged => f.write_str("the recording is damaged"),
+        }
+    }
+}
+
+impl core::error::Error for FormatError {}
+
+/// Writes the header.
+pub fn encode_header(out: &mut Vec<u8>, config: &Config) {
+    out.extend_from_slice(MAGIC);
+    let Config { volumes, backends, limits, policies } = config;
+    number(out, volumes.len() as u64);
+    for volume in volumes {
+        number(out, volume.capacity);
+        number(out, volume.backend.index() as u64);
+        number(out, volume.max_transfer);
+    }
+    number(out, backends.len() as u64);
+    for &paths in backends {
+        number(out, u64::from(paths));
+    }
+    number(out, u64::from(limits.max_requests));
+    number(out, limits.max_bytes);
+    number(out, limits.link_window);
+    number(out, limits.no_path.as_nanos());
+    number(out, limits.overdue.as_nanos());
+    let Policies { cache, control, dispatch, path, store, transfer } = policies;
+    encode_choice(out, cache);
+    encode_choice(out, control);
+    encode_choice(out, dispatch);
+    encode_choice(out, path);
+    encode_choice(out, store);
+    encode_choice(out, transfer);
+}
+
+/// Reads the header; the second value is its length.
+pub fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
+    let mut reader = Reader { bytes, at: 0 };
+    let magic = reader.take(MAGIC.len() as u64)?;
+    if magic[..7] != MAGIC[..7] {
+        return Err(FormatError::NotARecording);
+    }
+    if magic[7] != MAGIC[7] {
+        return Err(FormatError::UnknownVersion(magic[7]));
+    }
+    let mut volumes = Vec::new();
+    for _ in 0..reader.number()? {
+        volumes.push(Volume {
+            capacity: reader.number()?,
+            backend: BackendId::new(reader.small()?),
+            max_transfer: reader.number()?,
+        });
+    }
+    let mut backends = Vec::new();
+    for _ in 0..reader.number()? {
+        backends.push(reader.small()?);
+    }
+    let limits = Limits {
+        max_requests: reader.small()?,
+        max_bytes: reader.number()?,
+        link_window: reader.number()?,
+        no_path: Duration::from_nanos(reader.number()?),
+        overdue: Duration::from_nanos(reader.number()?),
+    };
+    let policies = Policies {
+        cache: reader.choice(cache::POLICIES)?,
+        control: reader.choice(control::POLICIES)?,
+        dispatch: reader.choice(dispatch::POLICIES)?,
+        path: reader.choice(path::POLICIES)?,
+        store: reader.choice(store::POLICIES)?,
+        transfer: reader.choice(transfer::POLICIES)?,
+    };
+    let known = |volume: &Volume| volume.backend.index() < backends.len();
+    if !volumes.iter().all(known)
+        || backends.contains(&0)
+        || volumes.iter().any(|volume| volume.max_transfer == 0)
+    {
+        return Err(FormatError::Damaged);
+    }
+    Ok((Config { volumes, backends, limits, policies }, reader.at))
+}
+
+/// Writes one entry. `previous` is the time of the entry before it, or zero.
+pub fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
+    let mut head = |kind: u8, at: Instant| {
+        out.push(kind);
+        number(out, at.since(previous).as_nanos());
+    };
+    match *entry {
+        Entry::Input(at, Input::Arrive(request)) => {
+            head(ARRIVE, at);
+            number(out, request.tag.0);
+            number(out, request.tenant.index() as u64);
+            number(out, request.volume.index() as u64);
+            number(out, request.link.index() as u64);
+            let flags = u8::from(request.fua) << 4 | u8::from(request.ordered) << 5;
+            out.push(request.op.code() | flags);
+            number(out, request.extent.offset);
+            number(out, request.extent.length);
+        }
+        Entry::Input(at, Input::Stored { key, outcome }) => {
+            head(STORED, at);
+            number(out, key.data().as_ffi());
+            out.push(outcome.err().map_or(0, IoError::code));
+        }
+        Entry::Input(at, Input::Sent { key }) => {
+            head(SENT, at);
+            number(out, key.data().as_ffi());
+        }
+        Entry::Input(at, Input::PathDown(backend, path) | Input::PathUp(backend, path)) => {
+            let up = matches!(entry, Entry::Input(_, Input::PathUp(..)));
+            head(if up { PATH_UP } else { PATH_DOWN }, at);
+            number(out, backend.index() as u64);
+            number(out, path.index() as u64);
+        }
+        Entry::Deadline(at) => head(DEADLINE, at),
+        Entry::End(digest) => {
+            out.push(END);
+            out.extend_from_slice(&digest.value().to_le_bytes());
+            number(out, digest.actions());
+        }
+    }
+}
+
+/// Reads one entry; the second value is its length.
+pub fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), FormatError> {
+    let mut reader = Reader { bytes, at: 0 };
+    let kind = reader.byte()?;
+    if kind == END {
+        let state = reader.take(8)?.try_into().map_err(|_| FormatError::Damaged)?;
+        let digest = Digest::resume(u64::from_le_bytes(state), reader.number()?);
+        return Ok((Entry::End(digest), reader.at));
+    }
+    let passed = Duration::from_nanos(reader.number()?);
+    let at = previous.as_nanos().checked_add(passed.as_nanos()).ok_or(FormatError::Damaged)?;
+    let at = Instant::from_nanos(at);
+    let input = match kind {
+        ARRIVE => Input::Arrive(reader.request()?),
+        STORED => {
+            let key = reader.key()?;
+            let outcome = match reader.byte()? {
+                0 => Ok(()),
+                code => Err(IoError::from_code(code).ok_or(FormatError::Damaged)?),
+            };
+            Input::Stored { key, outcome }
+        }
+        SENT => Input::Sent { key: reader.key()? },
+        PATH_DOWN => Input::PathDown(BackendId::new(reader.small()?), PathId::new(reader.small()?)),
+        PATH_UP => Input::PathUp(BackendId::new(reader.small()?), PathId::new(reader.small()?)),
+        DEADLINE => return Ok((Entry::Deadline(at), reader.at)),
+        _ => return Err(FormatError::Damaged),
+    };
+    Ok((Entry::Input(at, input), reader.at))
+}
+
+const ARRIVE: u8 = 1;
+const STORED: u8 = 2;
+const SENT: u8 = 3;
+const PATH_DOWN: u8 = 4;
+const PATH_UP: u8 = 5;
+const DEADLINE: u8 = 6;
+const END: u8 = 7;
+
+fn number(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn encode_choice<B>(out: &mut Vec<u8>, choice: &Choice<B>) {
+    text(out, choice.policy().name);
+    number(out, choice.values().len() as u64);
+    for (parameter, &value) in choice.policy().parameters.iter().zip(choice.values()) {
+        text(out, parameter.name);
+        number(out, value);
+    }
+}
+
+fn text(out: &mut Vec<u8>, text: &str) {
+    number(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn byte(&mut self) -> Result<u8, FormatError> {
+        let byte = *self.bytes.get(self.at).ok_or(FormatError::Truncated)?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn take(&mut self, count: u64) -> Result<&'a [u8], FormatError> {
+        if count > MAX_HEADER as u64 {
+            return Err(FormatError::Damaged);
+        }
+        let end = self.at + count as usize;
+        let taken = self.bytes.get(self.at..end).ok_or(FormatError::Truncated)?;
+        self.at = end;
+        Ok(taken)
+    }
+
+    fn number(&mut self) -> Result<u64, FormatError> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(FormatError::Damaged);
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(FormatError::Damaged)
+    }
+
+    fn small(&mut self) -> Result<u32, FormatError> {
+        u32::try_from(self.number()?).map_err(|_| FormatError::Damaged)
+    }
+
+    fn key(&mut self) -> Result<RequestKey, FormatError> {
+        Ok(KeyData::from_ffi(self.number()?).into())
+    }
+
+    fn text(&mut self) -> Result<&'a str, FormatError> {
+        let length = self.number()?;
+        core::str::from_utf8(self.take(length)?).map_err(|_| FormatError::Damaged)
+    }
+
+    fn request(&mut self) -> Result<Request, FormatError> {
+        let tag = Tag(self.number()?);
+        let tenant = TenantId::new(self.small()?);
+        let volume = VolumeId::new(self.small()?);
+        let link = LinkId::new(self.small()?);
+        let op = self.byte()?;
+        Ok(Request {
+            tag,
+            tenant,
+            volume,
+            link,
+            op: Op::from_code(op & 0x0f).ok_or(FormatError::Damaged)?,
+            extent: Extent::new(self.number()?, self.number()?),
+            fua: op & 0x10 != 0,
+            ordered: op & 0x20 != 0,
+        })
+    }
+
+    fn choice<B>(&mut self, list: &'static [Policy<B>]) -> Result<Choice<B>, FormatError> {
+        let unknown = |_| FormatError::UnknownPolicy;
+        let mut choice = Choice::named(list, self.text()?).map_err(unknown)?;
+        for _ in 0..self.number()? {
+            let name = self.text()?;
+            choice.set(name, self.number()?).map_err(unknown)?;
+        }
+        Ok(choice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn config() -> Config {
+        let mut policies = Policies::default();
+        policies.dispatch.set("depth", 7).unwrap();
+        let volume =
+            Volume { capacity: 1 << 40, backend: BackendId::new(1), max_transfer: u64::MAX };
+        Config {
+            volumes: alloc::vec![volume],
+            backends: alloc::vec![1, 2],
+            limits: Limits::default(),
+            policies,
+        }
+    }
+
+    /// A configuration survives the way into a header and back, policies and values included.
+    #[test]
+    fn header_round_trips() {
+        let mut bytes = Vec::new();
+        encode_header(&mut bytes, &config());
+        let (read, length) = decode_header(&bytes).unwrap();
+        assert_eq!(read, config());
+        assert_eq!(length, bytes.len());
+        for cut in 0..bytes.len() {
+            assert_eq!(decode_header(&bytes[..cut]).unwrap_err(), FormatError::Truncated);
+        }
+    }
+
+    /// The two ways in which the first bytes can be wrong are told apart.
+    #[test]
+    fn other_files_are_refused() {
+        assert_eq!(decode_header(b"#!/bin/sh\n").unwrap_err(), FormatError::NotARecording);
+        assert_eq!(decode_header(b"WEIRREC\x09").unwrap_err(), FormatError::UnknownVersion(9));
+    }
+
+    proptest! {
+        /// Every entry survives the way there and back and fits the bound that readers rely on.
+        #[test]
+        fn entries_round_trip(
+            previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..6,
+            code in 0_u8..8, flags: (bool, bool), kind in 0..7,
+        ) {
+            let (before, at) =
+                (Instant::from_nanos(previous), Instant::from_nanos(previous + passed));
+            let key: RequestKey = KeyData::from_ffi(word | 1 << 32).into();
+            let (backend, path) = (BackendId::new(small), PathId::new(small / 2));
+            let entry = match kind {
+                0 => Entry::Input(at, Input::Arrive(Request {
+                    tag: Tag(word),
+                    tenant: TenantId::new(small),
+                    volume: VolumeId::new(small),
+                    link: LinkId::new(small),
+                    op: Op::from_code(op).unwrap(),
+                    extent: Extent::new(word, word),
+                    fua: flags.0,
+                    ordered: flags.1,
+                })),
+                1 => Entry::Input(at, Input::Stored {
+                    key, outcome: IoError::from_code(code).map_or(Ok(()), Err),
+                }),
+                2 => Entry::Input(at, Input::Sent { key }),
+                3 => Entry::Input(at, Input::PathDown(backend, path)),
+                4 => Entry::Input(at, Input::PathUp(backend, path)),
+                5 => Entry::Deadline(at),
+                _ => Entry::End(Digest::resume(word, u64::from(small))),
+            };
+            let mut bytes = Vec::new();
+            encode_entry(&mut bytes, before, &entry);
+            prop_assert!(bytes.len() <= MAX_ENTRY);
+            prop_assert_eq!(decode_entry(&bytes, before), Ok((entry, bytes.len())));
+            for cut in 0..bytes.len() {
+                prop_assert_eq!(decode_entry(&bytes[..cut], before), Err(FormatError::Truncated));
+            }
+        }
+
+        /// Any bytes give an entry or an error, never a panic.
+        #[test]
+        fn rubbish_is_an_error(bytes: Vec<u8>) {
+            let _ = decode_entry(&bytes, Instant::from_nanos(u64::MAX));
+            let mut header = MAGIC.to_vec();
+            header.extend_from_slice(&bytes);
+            let _ = decode_header(&header);
+        }
+    }
+}

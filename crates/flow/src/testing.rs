@@ -1,0 +1,26 @@
+//! What the unit tests of several modules share.
+
+use crate::request::{LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
+use crate::units::Extent;
+use alloc::vec::Vec;
+use slotmap::SlotMap;
+
+/// A 4 KiB read at the start of volume 0, with this tag.
+pub(crate) fn request(tag: u64) -> Request {
+    Request {
+        tag: Tag(tag),
+        tenant: TenantId::new(0),
+        volume: VolumeId::new(0),
+        link: LinkId::new(0),
+        op: Op::Read,
+        extent: Extent::new(0, 4096),
+        fua: false,
+        ordered: false,
+    }
+}
+
+/// So many different keys.
+pub(crate) fn keys(count: usize) -> Vec<RequestKey> {
+    let mut map = SlotMap::<RequestKey, ()>::with_key();
+    (0..count).map(|_| map.insert(())).collect()
+}

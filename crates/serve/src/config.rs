@@ -1,0 +1,91 @@
+//! What a gateway is made from: checked types, made by the program's configuration reader.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use weir_flow::clock::Duration;
+use weir_flow::pipeline::{Limits, Policies};
+
+/// A whole gateway.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where iSCSI connections are accepted. Port 0 takes a free one, reported when ready.
+    pub listen: Vec<SocketAddr>,
+    /// The portal addresses that discovery names, as `host:port`, for hosts that reach the gateway
+    /// through address translation. Empty: the address that the host connected to.
+    pub advertise: Vec<String>,
+    /// The tenants' names, by tenant id.
+    pub tenants: Vec<String>,
+    /// The volumes, by volume id.
+    pub volumes: Vec<Volume>,
+    /// The targets that hosts may log in to.
+    pub targets: Vec<Target>,
+    /// The policy of each stage.
+    pub policies: Policies,
+    /// The limits of the pipeline.
+    pub limits: Limits,
+    /// The limits towards hosts.
+    pub iscsi: Iscsi,
+    /// Where to write a recording of the run, which `weir replay` can check.
+    pub record: Option<PathBuf>,
+    /// How long a graceful stop waits for what is in flight. The volumes are flushed in any case.
+    pub stop_within: Duration,
+}
+
+/// Where a volume's bytes are, and how hosts see them.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    /// Its name, unique; also its SCSI serial number.
+    pub name: String,
+    /// Index of the tenant that its requests belong to.
+    pub tenant: usize,
+    /// A file or a block device. A missing file is made, sparse, of `size` bytes.
+    pub path: PathBuf,
+    /// Size in bytes, a multiple of the block size. `None`: that of the existing file or device.
+    pub size: Option<u64>,
+    /// Logical block size: 512 or 4096.
+    pub block_size: u32,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// Whether hosts may unmap blocks.
+    pub thin: bool,
+    /// How the bytes are reached.
+    pub io: IoMode,
+}
+
+/// How a file or device is read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoMode {
+    /// `Direct` where the file system can, otherwise `Buffered`; the log says which.
+    Auto,
+    /// Past the page cache (`O_DIRECT`); refused at start where it cannot be had.
+    Direct,
+    /// Through the page cache: faster for what fits memory; durable after a flush like any other.
+    Buffered,
+}
+
+/// A name that hosts log in to, and what they find there.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Its iSCSI name, such as `iqn.2026-11.org.example:disks`.
+    pub name: String,
+    /// Pairs of logical unit number (0 to 255) and volume index, ascending, each number once.
+    pub luns: Vec<(u16, usize)>,
+}
+
+/// The limits towards iSCSI hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Iscsi {
+    /// Connections at once; one more is closed at once. 1 to 65536.
+    pub max_connections: u32,
+    /// Commands that one session may have outstanding: the command window. 1 to 1024.
+    pub commands: u32,
+    /// Memory for the payload of requests, in bytes. When it is used up, commands that need more
+    /// are answered with TASK SET FULL.
+    pub buffer_bytes: u64,
+}
+
+impl Default for Iscsi {
+    fn default() -> Self {
+        Self { max_connections: 1_024, commands: 128, buffer_bytes: 256 << 20 }
+    }
+}

@@ -1,0 +1,3 @@
+//! The live world: sockets, disks and the only clock.
+
+pub mod config;

@@ -1,0 +1,127 @@
+//! What an operator decides about a target: its names, and how much a peer may ask of it.
+
+use super::task::OUTSTANDING_R2T_MAX;
+use crate::iscsi::digest::DIGEST_LENGTH;
+use crate::iscsi::keys::{LENGTH_MAX, LENGTH_MIN, SEGMENT_LENGTH_DEFAULT};
+use crate::iscsi::pdu::{AHS_LENGTH_MAX, HEADER_LENGTH};
+
+/// Most commands for immediate delivery that may be outstanding on a connection, each of SCSI
+/// commands and task management functions. One more is rejected with "immediate command reject".
+// RFC 7143 section 4.2.2.1: at least one of each must be supported.
+pub const IMMEDIATE_TASKS_MAX: usize = 16;
+/// Largest command window, in commands.
+const WINDOW_MAX: u32 = 1024;
+
+/// What a discovery session may list and a login may name.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// The targets of this node, in the order in which they are listed.
+    pub targets: Vec<TargetEntry>,
+    /// Where they can be reached. Empty: at the address on which the question came in.
+    pub portals: Vec<Advertised>,
+    /// Portal group tag of every portal here, 0 to 65535.
+    pub portal_group: u16,
+}
+
+/// One target by name.
+#[derive(Clone, Debug)]
+pub struct TargetEntry {
+    /// iSCSI name, such as `iqn.2026-01.org.example:disk1`, already in lower case.
+    pub iqn: String,
+    /// A name for people.
+    pub alias: Option<String>,
+}
+
+/// The address of a portal as text, such as `10.0.2.2:3260` or `[fd00::1]:3260`.
+#[derive(Clone, Debug)]
+pub struct Advertised(pub String);
+
+/// Whether a digest is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DigestPolicy {
+    /// Never.
+    Never,
+    /// If the initiator prefers it.
+    #[default]
+    Allowed,
+    /// Always; an initiator that will not use one cannot log in.
+    Required,
+}
+
+/// How much a peer may ask of one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Largest data segment that is received, in bytes; 512 to 16777215, default 65536. The shell's
+    /// receive buffer must hold one such segment and its header.
+    pub max_recv_data_segment_length: u32,
+    /// Longest sequence of data in either direction, in bytes; 512 to 16777215, default 262144.
+    /// Larger saves R2T round trips and makes one command hold the line longer.
+    pub max_burst_length: u32,
+    /// Most unsolicited data of one command, in bytes; 512 to `max_burst_length`, default 65536. An
+    /// initiator that does not negotiate may send 65536 all the same.
+    pub first_burst_length: u32,
+    /// Whether a command may carry its first write data; default yes, which saves a round trip.
+    pub immediate_data: bool,
+    /// Whether to insist on R2T before any Data-Out; default no.
+    pub initial_r2t: bool,
+    /// R2Ts that one command may have outstanding; 1 to 8, default 4.
+    pub max_outstanding_r2t: u16,
+    /// Commands that may be outstanding on a connection; 1 to 1024, default 128. Commands beyond
+    /// the window are ignored, as the protocol says.
+    pub command_window: u32,
+    /// CRC32C over headers; default allowed.
+    pub header_digest: DigestPolicy,
+    /// CRC32C over data; default allowed.
+    pub data_digest: DigestPolicy,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_recv_data_segment_length: 65_536,
+            max_burst_length: 262_144,
+            first_burst_length: 65_536,
+            immediate_data: true,
+            initial_r2t: false,
+            max_outstanding_r2t: 4,
+            command_window: 128,
+            header_digest: DigestPolicy::Allowed,
+            data_digest: DigestPolicy::Allowed,
+        }
+    }
+}
+
+impl Limits {
+    /// The first limit that is out of its range, in words for an operator.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let lengths = LENGTH_MIN..=LENGTH_MAX;
+        if !lengths.contains(&self.max_recv_data_segment_length) {
+            return Err("max_recv_data_segment_length must lie between 512 and 16777215");
+        }
+        if !lengths.contains(&self.max_burst_length) {
+            return Err("max_burst_length must lie between 512 and 16777215");
+        }
+        // RFC 7143 section 13.14: FirstBurstLength must not exceed MaxBurstLength.
+        if !(LENGTH_MIN..=self.max_burst_length).contains(&self.first_burst_length) {
+            return Err("first_burst_length must lie between 512 and max_burst_length");
+        }
+        if !(1..=OUTSTANDING_R2T_MAX as u16).contains(&self.max_outstanding_r2t) {
+            return Err("max_outstanding_r2t must lie between 1 and 8");
+        }
+        if !(1..=WINDOW_MAX).contains(&self.command_window) {
+            return Err("command_window must lie between 1 and 1024");
+        }
+        Ok(())
+    }
+
+    /// Length of the longest PDU that a peer may send, in bytes: what a receive buffer must hold.
+    pub fn pdu_length_max(&self) -> usize {
+        let segment = self.max_recv_data_segment_length.max(SEGMENT_LENGTH_DEFAULT) as usize;
+        HEADER_LENGTH + AHS_LENGTH_MAX + segment.next_multiple_of(4) + 2 * DIGEST_LENGTH
+    }
+
+    /// The window after the operator's limits, from what the shell would like.
+    pub(crate) fn window(wanted: u32) -> u32 {
+        wanted.min(WINDOW_MAX)
+    }
+}

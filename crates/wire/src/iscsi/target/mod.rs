@@ -1,0 +1,35 @@
+//! The target's end of one iSCSI connection, which is also its session.
+//!
+//! A [`Connection`] is told what arrived ([`Connection::receive`]) and what became of commands
+//! ([`Connection::respond`], [`Connection::respond_data`]); it returns [`Event`]s and fills an
+//! [`Outbox`]. It parses whole PDUs only: [`Connection::needed`] says how many contiguous bytes the
+//! next one takes, which [`Limits::pdu_length_max`] bounds.
+//!
+//! After an error the shell writes what the outbox holds, if the socket takes it at once, and
+//! closes: at error recovery level 0 nothing on a connection survives a broken rule
+//! (RFC 7143 section 7.1.4.4).
+
+mod connection;
+mod data_out;
+mod discovery;
+mod event;
+mod full_feature;
+mod limits;
+mod login;
+mod outbox;
+mod respond;
+mod task;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub use super::keys::Parameters;
+pub use super::pdu::Itt;
+pub use connection::Connection;
+pub use event::{
+    Attribute, Command, Event, Isid, LoginStatus, LogoutReason, PeerError, Received, RejectReason,
+    TaskFunction, TmfResponse,
+};
+pub use limits::{Advertised, DigestPolicy, IMMEDIATE_TASKS_MAX, Limits, Node, TargetEntry};
+pub use outbox::Outbox;

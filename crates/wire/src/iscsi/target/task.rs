@@ -1,0 +1,122 @@
+//! The tasks of one connection: what each still has to send or receive.
+
+use crate::iscsi::pdu::Itt;
+
+/// Most R2Ts that one task may have outstanding, whatever is negotiated.
+pub(crate) const OUTSTANDING_R2T_MAX: usize = 8;
+
+/// One solicited sequence of Data-Out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Burst {
+    /// Tag that its PDUs carry.
+    pub(crate) ttt: u32,
+    /// First byte behind it, counted from the start of the command's data.
+    pub(crate) end: u32,
+}
+
+/// The R2Ts of one task that are not yet answered, oldest first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bursts {
+    ring: [Burst; OUTSTANDING_R2T_MAX],
+    length: usize,
+}
+
+impl Bursts {
+    pub(crate) const fn len(&self) -> usize {
+        self.length
+    }
+
+    pub(crate) fn oldest(&self) -> Option<Burst> {
+        self.ring[..self.length].first().copied()
+    }
+
+    pub(crate) fn push(&mut self, burst: Burst) {
+        self.ring[self.length] = burst;
+        self.length += 1;
+    }
+
+    pub(crate) fn pop(&mut self) {
+        self.ring.copy_within(1.., 0);
+        self.length -= 1;
+    }
+}
+
+/// A SCSI command that has no response yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    pub(crate) itt: Itt,
+    pub(crate) lun: [u8; 8],
+    /// Delivered at once and outside of the command window.
+    pub(crate) immediate: bool,
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+    /// Expected data transfer length, zero without data.
+    pub(crate) expected_length: u32,
+    /// Write data that arrived.
+    pub(crate) received: u32,
+    /// Unsolicited Data-Out is still to come.
+    pub(crate) unsolicited: bool,
+    /// DataSN of the next Data-Out of the current sequence.
+    pub(crate) data_sn: u32,
+    /// How much the shell wants, once it has asked.
+    pub(crate) wanted: Option<u32>,
+    /// How much was asked for by R2T or came unsolicited.
+    pub(crate) solicited: u32,
+    pub(crate) bursts: Bursts,
+    /// R2Ts sent.
+    pub(crate) r2t_sn: u32,
+    /// The transfer went wrong; further data is discarded until the shell has answered.
+    pub(crate) broken: bool,
+}
+
+/// The tasks without a response. Their number is bounded by the command window and
+/// [`IMMEDIATE_TASKS_MAX`](super::IMMEDIATE_TASKS_MAX), so a search through the tags is cheap and
+/// nothing is allocated after warm-up.
+#[derive(Debug, Default)]
+pub(crate) struct Tasks {
+    tags: Vec<Itt>,
+    tasks: Vec<Task>,
+    /// Tasks outside of the command window.
+    immediate: usize,
+}
+
+impl Tasks {
+    pub(crate) fn insert(&mut self, task: Task) {
+        debug_assert!(!self.contains(task.itt), "a tag names one task");
+        self.immediate += usize::from(task.immediate);
+        self.tags.push(task.itt);
+        self.tasks.push(task);
+    }
+
+    pub(crate) fn contains(&self, itt: Itt) -> bool {
+        self.tags.contains(&itt)
+    }
+
+    pub(crate) fn find(&mut self, itt: Itt) -> Option<&mut Task> {
+        let index = self.tags.iter().position(|&tag| tag == itt)?;
+        self.tasks.get_mut(index)
+    }
+
+    pub(crate) fn remove(&mut self, itt: Itt) -> Option<Task> {
+        let index = self.tags.iter().position(|&tag| tag == itt)?;
+        self.tags.swap_remove(index);
+        let task = self.tasks.swap_remove(index);
+        self.immediate -= usize::from(task.immediate);
+        Some(task)
+    }
+
+    /// Tags of all tasks without a response, in no particular order.
+    pub(crate) fn tags(&self) -> &[Itt] {
+        &self.tags
+    }
+
+    /// How many tasks take a place in the command window.
+    pub(crate) fn in_window(&self) -> usize {
+        self.tasks.len() - self.immediate
+    }
+
+    /// How many tasks were delivered at once.
+    pub(crate) const fn immediate(&self) -> usize {
+        self.immediate
+    }
+}
