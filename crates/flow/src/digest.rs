@@ -24,8 +24,9 @@ impl Digest {
                 self.word(1);
                 self.key(io.key);
                 self.word(io.tag.0);
-                let place = [io.volume.index(), io.backend.index(), io.path.index()];
-                place.into_iter().for_each(|index| self.word(index as u64));
+                for index in [io.volume.index(), io.backend.index(), io.path.index()] {
+                    self.word(index as u64);
+                }
                 self.word(u64::from(io.op.code()) | u64::from(io.fua) << 8);
                 self.word(io.extent.offset);
                 self.word(io.extent.length);

@@ -18,15 +18,15 @@ impl Rng {
 
     /// 64 random bits.
     pub const fn bits(&mut self) -> u64 {
-        let Self([a, b, c, d]) = self;
-        let result = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
-        let t = *b << 17;
-        *c ^= *a;
-        *d ^= *b;
-        *b ^= *c;
-        *a ^= *d;
-        *c ^= t;
-        *d = d.rotate_left(45);
+        let state = &mut self.0;
+        let result = state[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
+        let shifted = state[1] << 17;
+        state[2] ^= state[0];
+        state[3] ^= state[1];
+        state[1] ^= state[2];
+        state[0] ^= state[3];
+        state[2] ^= shifted;
+        state[3] = state[3].rotate_left(45);
         result
     }
 

@@ -84,7 +84,7 @@ impl Hazards {
         let mut blockers = 0;
         if access.writes || tree.writers > 0 {
             self.visit(tree.root, access, &mut |node| {
-                blockers += u32::from(node.access.conflicts(access))
+                blockers += u32::from(node.access.conflicts(access));
             });
         }
         self.arrivals += 1;

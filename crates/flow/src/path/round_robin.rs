@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn paths_take_turns() {
         let mut policy = (POLICY.build)(&[], 3);
-        let mut turns = |policy: &mut Box<dyn PathPolicy>, n| -> Vec<usize> {
+        let turns = |policy: &mut Box<dyn PathPolicy>, n| -> Vec<usize> {
             (0..n).map(|_| policy.select(Instant::ZERO, 1).unwrap().index()).collect()
         };
         assert_eq!(turns(&mut policy, 4), [0, 1, 2, 0]);

@@ -1,1 +1,351 @@
+//! The pipeline against small worlds of its own.
 
+use super::*;
+use crate::clock::Instant;
+use crate::error::IoError;
+use crate::event::{Event, Observer, StageTimes};
+use crate::request::{LinkId, RequestKey};
+use crate::rng::Rng;
+use crate::stage::Stage;
+use crate::testing;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+
+/// Remembers what it saw.
+#[derive(Default)]
+struct Seen {
+    completed: Vec<(Tag, Outcome, StageTimes)>,
+    arrived: u32,
+    refused: u32,
+    strays: u32,
+    paths: Vec<(bool, u32)>,
+    overdue: Vec<(Tag, StageName, Duration)>,
+}
+
+impl Observer for Seen {
+    fn event(&mut self, _: Instant, event: Event<'_>) {
+        match event {
+            Event::Arrived(_) => self.arrived += 1,
+            Event::Refused(_) => self.refused += 1,
+            Event::Completed(c) => self.completed.push((c.request.tag, c.outcome, *c.times)),
+            Event::PathFailed(_, path) => self.paths.push((false, path.index() as u32)),
+            Event::PathReinstated(_, path) => self.paths.push((true, path.index() as u32)),
+            Event::Overdue { request, stage, age } => {
+                self.overdue.push((request.tag, stage, age));
+            }
+            Event::Stray => self.strays += 1,
+        }
+    }
+}
+
+fn config() -> Config {
+    Config {
+        volumes: vec![Volume {
+            capacity: 1 << 20,
+            backend: BackendId::new(0),
+            max_transfer: 16 << 10,
+        }],
+        backends: vec![2],
+        limits: Limits::default(),
+        policies: Policies::default(),
+    }
+}
+
+fn request(tag: u64, op: Op, offset: u64, length: u64) -> Request {
+    Request { op, extent: Extent::new(offset, length), ..testing::request(tag) }
+}
+
+fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+/// Gives one input and collects what it causes.
+fn step(pipeline: &mut Pipeline<Seen>, now: u64, input: Input) -> Vec<Action> {
+    pipeline.handle(at(now), input);
+    core::iter::from_fn(|| pipeline.poll(at(now))).collect()
+}
+
+fn ios(actions: &[Action]) -> Vec<StoreIo> {
+    let io = |action: &Action| if let Action::Store(io) = action { Some(*io) } else { None };
+    actions.iter().filter_map(io).collect()
+}
+
+fn replies(actions: &[Action]) -> Vec<(RequestKey, Tag, Outcome)> {
+    let reply = |action: &Action| match *action {
+        Action::Transfer { key, tag, outcome } => Some((key, tag, outcome)),
+        _ => None,
+    };
+    actions.iter().filter_map(reply).collect()
+}
+
+/// A read goes to the device, its reply to the link, and every nanosecond of it has a place.
+#[test]
+fn a_request_travels_and_its_times_add_up() {
+    let mut pipeline = Pipeline::new(&config(), Seen::default());
+    let actions = step(&mut pipeline, 100, Input::Arrive(request(7, Op::Read, 0, 4096)));
+    let [io] = ios(&actions)[..] else { panic!("{actions:?}") };
+    assert_eq!((io.tag, io.extent), (Tag(7), Extent::new(0, 4096)));
+    let actions = step(&mut pipeline, 350, Input::Stored { key: io.key, outcome: Ok(()) });
+    let [(key, Tag(7), Ok(()))] = replies(&actions)[..] else { panic!("{actions:?}") };
+    assert!(step(&mut pipeline, 360, Input::Sent { key }).is_empty());
+    let [(_, Ok(()), times)] = &pipeline.observer().completed[..] else { panic!() };
+    assert_eq!(times.spent(StageName::Store), Duration::from_nanos(250));
+    assert_eq!(times.spent(StageName::Transfer), Duration::from_nanos(10));
+    assert_eq!(times.total(), Duration::from_nanos(260));
+    assert_eq!(times.rule(StageName::Store), Some(crate::store::RULE_DEVICE));
+    assert_eq!(times.rule(StageName::Control), None);
+    assert_eq!(pipeline.outstanding(), 0);
+    assert_eq!(pipeline.next_deadline(), None);
+}
+
+/// A write and a later read of the same bytes: the read starts when the write has ended, and the
+/// time it waited is charged to the overlap.
+#[test]
+fn overlapping_requests_keep_their_order() {
+    let mut pipeline = Pipeline::new(&config(), Seen::default());
+    let write = ios(&step(&mut pipeline, 0, Input::Arrive(request(1, Op::Write, 0, 8192))));
+    let blocked = step(&mut pipeline, 10, Input::Arrive(request(2, Op::Read, 4096, 4096)));
+    assert!(blocked.is_empty());
+    let free = ios(&step(&mut pipeline, 10, Input::Arrive(request(3, Op::Read, 8192, 4096))));
+    assert_eq!(free.len(), 1, "touching is not overlapping");
+    let actions = step(&mut pipeline, 50, Input::Stored { key: write[0].key, outcome: Ok(()) });
+    let read = ios(&actions);
+    assert_eq!(read[0].tag, Tag(2));
+    let actions = step(&mut pipeline, 70, Input::Stored { key: read[0].key, outcome: Ok(()) });
+    step(&mut pipeline, 70, Input::Sent { key: replies(&actions)[0].0 });
+    let (_, _, times) = pipeline.observer().completed[0];
+    assert_eq!(times.spent(StageName::Accept), Duration::from_nanos(40));
+    assert_eq!(times.rule(StageName::Accept), Some(crate::accept::RULE_OVERLAP));
+}
+
+/// An ordered task waits for everything before it and holds back everything after it.
+#[test]
+fn an_ordered_task_is_a_barrier() {
+    let mut pipeline = Pipeline::new(&config(), Seen::default());
+    let first = ios(&step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 512))));
+    let ordered = Request { ordered: true, ..request(2, Op::Read, 65536, 512) };
+    assert!(step(&mut pipeline, 1, Input::Arrive(ordered)).is_empty());
+    assert!(step(&mut pipeline, 2, Input::Arrive(request(3, Op::Read, 4096, 512))).is_empty());
+    let done = Input::Stored { key: first[0].key, outcome: Ok(()) };
+    let second = ios(&step(&mut pipeline, 3, done));
+    assert_eq!(second.iter().map(|io| io.tag.0).collect::<Vec<_>>(), [2]);
+    let done = Input::Stored { key: second[0].key, outcome: Ok(()) };
+    assert_eq!(ios(&step(&mut pipeline, 4, done))[0].tag, Tag(3));
+}
+
+/// A large write is cut; one failed piece fails the whole; the whole is answered once, after its
+/// last piece, whose times it takes.
+#[test]
+fn a_large_request_is_cut_and_joined() {
+    let mut pipeline = Pipeline::new(&config(), Seen::default());
+    let actions = step(&mut pipeline, 0, Input::Arrive(request(1, Op::Write, 4096, 40 << 10)));
+    let pieces = ios(&actions);
+    let cuts: Vec<_> = pieces.iter().map(|p| (p.offset_in_request, p.extent.length)).collect();
+    assert_eq!(cuts, [(0, 16 << 10), (16 << 10, 16 << 10), (32 << 10, 8 << 10)]);
+    assert_eq!(pipeline.outstanding(), 1);
+    let end = |key, outcome| Input::Stored { key, outcome };
+    assert!(step(&mut pipeline, 5, end(pieces[1].key, Err(IoError::Medium))).is_empty());
+    assert!(step(&mut pipeline, 6, end(pieces[0].key, Ok(()))).is_empty());
+    let actions = step(&mut pipeline, 9, end(pieces[2].key, Ok(())));
+    let [(key, Tag(1), Err(IoError::Medium))] = replies(&actions)[..] else { panic!() };
+    step(&mut pipeline, 9, Input::Sent { key });
+    assert_eq!(pipeline.observer().completed[0].2.total(), Duration::from_nanos(9));
+}
+
+/// Past the end of the volume nothing reaches the device.
+#[test]
+fn a_range_outside_the_volume_is_refused() {
+    let mut pipeline = Pipeline::new(&config(), Seen::default());
+    let actions = step(&mut pipeline, 0, Input::Arrive(request(1, Op::Write, 1 << 20, 512)));
+    assert!(ios(&actions).is_empty());
+    assert_eq!(replies(&actions)[0].2, Err(IoError::OutOfRange));
+}
+
+/// A failing path is left for the other one; when both are gone the request waits, and goes on when
+/// one comes back. Nothing is lost and each change of a path is told once.
+#[test]
+fn requests_survive_their_paths() {
+    let mut pipeline = Pipeline::new(&config(), Seen::default());
+    let io = ios(&step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 512))))[0];
+    let lost = Input::Stored { key: io.key, outcome: Err(IoError::PathFailed) };
+    let again = ios(&step(&mut pipeline, 5, lost))[0];
+    assert_ne!(again.path, io.path);
+    let lost = Input::Stored { key: again.key, outcome: Err(IoError::PathFailed) };
+    assert!(step(&mut pipeline, 9, lost).is_empty());
+    step(&mut pipeline, 10, Input::PathDown(BackendId::new(0), io.path));
+    let back = ios(&step(&mut pipeline, 20, Input::PathUp(BackendId::new(0), io.path)))[0];
+    assert_eq!(back.path, io.path);
+    let actions = step(&mut pipeline, 30, Input::Stored { key: back.key, outcome: Ok(()) });
+    step(&mut pipeline, 30, Input::Sent { key: replies(&actions)[0].0 });
+    let seen = pipeline.observer();
+    assert_eq!(seen.paths.iter().map(|p| p.0).collect::<Vec<_>>(), [false, false, true]);
+    let times = seen.completed[0].2;
+    assert_eq!(times.spent(StageName::Path), Duration::from_nanos(11));
+    assert_eq!(times.spent(StageName::Store), Duration::from_nanos(19));
+    assert_eq!(times.rule(StageName::Path), Some(crate::path::RULE_NONE_LEFT));
+}
+
+/// Waiting for a path has an end.
+#[test]
+fn patience_for_a_path_ends() {
+    let mut pipeline = Pipeline::new(&config(), Seen::default());
+    for path in 0..2 {
+        step(&mut pipeline, 0, Input::PathDown(BackendId::new(0), PathId::new(path)));
+    }
+    assert!(step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 512))).is_empty());
+    let limits = Limits::default();
+    let mut now = Instant::ZERO;
+    while now < Instant::ZERO + limits.no_path {
+        now = pipeline.next_deadline().expect("somebody waits");
+        pipeline.handle_deadline(now);
+    }
+    let actions: Vec<_> = core::iter::from_fn(|| pipeline.poll(now)).collect();
+    assert_eq!(replies(&actions)[0].2, Err(IoError::NoPath));
+    assert_eq!(now, Instant::ZERO + limits.no_path);
+    assert_eq!(pipeline.observer().overdue[0].1, StageName::Path);
+}
+
+/// One request more than the limit, in number or in bytes, is refused and forgotten.
+#[test]
+fn limits_refuse_and_forget() {
+    let mut config = config();
+    config.limits.max_requests = 2;
+    config.limits.max_bytes = 8192;
+    let mut pipeline = Pipeline::new(&config, Seen::default());
+    step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 8192)));
+    let refused = step(&mut pipeline, 0, Input::Arrive(request(2, Op::Read, 8192, 512)));
+    assert_eq!(refused, [Action::Refuse { tag: Tag(2) }]);
+    step(&mut pipeline, 0, Input::Arrive(request(3, Op::Flush, 0, 0)));
+    let refused = step(&mut pipeline, 0, Input::Arrive(request(4, Op::Flush, 0, 0)));
+    assert_eq!(refused, [Action::Refuse { tag: Tag(4) }]);
+    assert_eq!((pipeline.outstanding(), pipeline.observer().refused), (2, 2));
+}
+
+/// With a window of one byte a link sends one reply at a time; another link is not held up.
+#[test]
+fn a_link_sends_within_its_window() {
+    let mut config = config();
+    config.limits.link_window = 1;
+    let mut pipeline = Pipeline::new(&config, Seen::default());
+    let mut sent = Vec::new();
+    for (tag, link) in [(1, 0), (2, 0), (3, 1)] {
+        let request =
+            Request { link: LinkId::new(link), ..request(tag, Op::Read, tag * 8192, 4096) };
+        let io = ios(&step(&mut pipeline, 0, Input::Arrive(request)))[0];
+        sent.extend(replies(&step(
+            &mut pipeline,
+            1,
+            Input::Stored { key: io.key, outcome: Ok(()) },
+        )));
+    }
+    assert_eq!(sent.iter().map(|r| r.1.0).collect::<Vec<_>>(), [1, 3]);
+    let next = replies(&step(&mut pipeline, 4, Input::Sent { key: sent[0].0 }));
+    assert_eq!(next[0].1, Tag(2));
+}
+
+/// A completion that comes twice, or for nothing, is counted and changes nothing.
+#[test]
+fn late_completions_are_strays() {
+    let mut pipeline = Pipeline::new(&config(), Seen::default());
+    let io = ios(&step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 512))))[0];
+    let done = Input::Stored { key: io.key, outcome: Ok(()) };
+    let (key, ..) = replies(&step(&mut pipeline, 1, done))[0];
+    assert!(step(&mut pipeline, 2, done).is_empty());
+    step(&mut pipeline, 3, Input::Sent { key });
+    step(&mut pipeline, 4, Input::Sent { key });
+    step(&mut pipeline, 5, Input::Sent { key: RequestKey::default() });
+    assert_eq!(pipeline.observer().strays, 3);
+    assert_eq!(pipeline.observer().completed.len(), 1);
+}
+
+/// What stays in one stage is reported again and again, with its age.
+#[test]
+fn overdue_requests_are_reported() {
+    let mut pipeline = Pipeline::new(&config(), Seen::default());
+    step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 512)));
+    let overdue = Limits::default().overdue;
+    for n in 1..=3_u64 {
+        let now = pipeline.next_deadline().expect("a request is outstanding");
+        assert_eq!(now, Instant::ZERO + overdue * n);
+        pipeline.handle_deadline(now);
+    }
+    let told = &pipeline.observer().overdue;
+    assert_eq!(told.len(), 3);
+    assert_eq!(told[2], (Tag(1), StageName::Store, overdue * 3));
+    let census = pipeline.census(Instant::ZERO + overdue * 3);
+    assert_eq!(census[StageName::Store.index()].count, 1);
+    assert_eq!(census[StageName::Store.index()].oldest, overdue * 3);
+}
+
+/// Random requests, random order of endings, failing and returning paths: every request is answered
+/// exactly once, no two conflicting I/Os are ever at the device together, and at the end nothing is
+/// left. The pipeline itself asserts that the times of each add up.
+#[test]
+fn nothing_is_lost_in_a_storm() {
+    for seed in 0..20 {
+        let mut rng = Rng::stream(seed, "storm");
+        let mut config = config();
+        config.limits.max_requests = 64;
+        config.limits.link_window = 1 + rng.below(20_000);
+        config.policies.dispatch.set("depth", 1 + rng.below(16)).unwrap();
+        let mut pipeline = Pipeline::new(&config, Seen::default());
+        let (mut now, mut tag) = (0, 0);
+        let mut at_device: BTreeMap<RequestKey, StoreIo> = BTreeMap::new();
+        let mut on_link: Vec<RequestKey> = Vec::new();
+        loop {
+            now += rng.below(1_000);
+            let done = tag >= 2_000;
+            let input = match rng.below(10) {
+                0..4 if !done => {
+                    tag += 1;
+                    let ops = [Op::Read, Op::Write, Op::Flush, Op::Discard];
+                    let op = ops[rng.below(4) as usize];
+                    let length = if op == Op::Flush { 0 } else { 1 + rng.below(48 << 10) };
+                    let offset = if op == Op::Flush { 0 } else { rng.below((1 << 20) - length) };
+                    let ordered = rng.below(40) == 0;
+                    Input::Arrive(Request { ordered, ..request(tag, op, offset, length) })
+                }
+                0..8 if !at_device.is_empty() => {
+                    let index = rng.below(at_device.len() as u64) as usize;
+                    let key = *at_device.keys().nth(index).unwrap();
+                    at_device.remove(&key);
+                    let outcome = match rng.below(30) {
+                        0 => Err(IoError::Medium),
+                        1 => Err(IoError::PathFailed),
+                        _ => Ok(()),
+                    };
+                    Input::Stored { key, outcome }
+                }
+                8 => Input::PathUp(BackendId::new(0), PathId::new(rng.below(2) as u32)),
+                _ if !on_link.is_empty() => {
+                    let index = rng.below(on_link.len() as u64) as usize;
+                    Input::Sent { key: on_link.swap_remove(index) }
+                }
+                _ if done && pipeline.outstanding() == 0 => break,
+                _ => continue,
+            };
+            for action in step(&mut pipeline, now, input) {
+                match action {
+                    Action::Store(io) => {
+                        for other in at_device.values().filter(|other| other.tag != io.tag) {
+                            let conflict = (io.op.writes() || other.op.writes())
+                                && io.extent.overlaps(other.extent);
+                            assert!(!conflict, "{io:?} beside {other:?}");
+                        }
+                        assert!(at_device.insert(io.key, io).is_none());
+                    }
+                    Action::Transfer { key, .. } => on_link.push(key),
+                    Action::Refuse { .. } => {}
+                }
+            }
+        }
+        let seen = pipeline.observer();
+        assert_eq!(seen.arrived + seen.refused, 2_000);
+        let mut answered: Vec<Tag> = seen.completed.iter().map(|c| c.0).collect();
+        answered.sort_unstable();
+        answered.dedup();
+        assert_eq!(answered.len(), seen.arrived as usize);
+        assert_eq!(seen.completed.len(), seen.arrived as usize);
+        assert!(pipeline.census(at(now)).iter().all(|census| census.count == 0));
+    }
+}

@@ -37,31 +37,31 @@ pub static POLICIES: &[Policy<Build>] = &[fifo::POLICY];
 pub(crate) struct Links {
     choice: Choice<Build>,
     window: u64,
-    links: Vec<Link>,
+    lines: Vec<Line>,
 }
 
-struct Link {
+struct Line {
     policy: Box<dyn TransferPolicy>,
     outstanding: u64,
 }
 
 impl Links {
     pub(crate) fn new(choice: &Choice<Build>, window: u64) -> Self {
-        Self { choice: choice.clone(), window, links: Vec::new() }
+        Self { choice: choice.clone(), window, lines: Vec::new() }
     }
 
     pub(crate) fn push(&mut self, now: Instant, key: RequestKey, request: &Request) {
         let index = request.link.index();
-        while self.links.len() <= index {
+        while self.lines.len() <= index {
             let policy = (self.choice.policy().build)(self.choice.values());
-            self.links.push(Link { policy, outstanding: 0 });
+            self.lines.push(Line { policy, outstanding: 0 });
         }
-        self.links[index].policy.push(now, key, request);
+        self.lines[index].policy.push(now, key, request);
     }
 
     /// The next reply that the link's window lets out. Follow with [`start`](Self::start).
     pub(crate) fn pop(&mut self, now: Instant, link: LinkId) -> Option<(RequestKey, Rule)> {
-        let link = &mut self.links[link.index()];
+        let link = &mut self.lines[link.index()];
         if link.outstanding >= self.window {
             return None;
         }
@@ -70,11 +70,11 @@ impl Links {
 
     /// Charges the window of the request's link.
     pub(crate) fn start(&mut self, request: &Request) {
-        self.links[request.link.index()].outstanding += weight(request);
+        self.lines[request.link.index()].outstanding += weight(request);
     }
 
     pub(crate) fn sent(&mut self, now: Instant, key: RequestKey, request: &Request) {
-        let link = &mut self.links[request.link.index()];
+        let link = &mut self.lines[request.link.index()];
         link.outstanding =
             link.outstanding.checked_sub(weight(request)).expect("only what was started is sent");
         link.policy.sent(now, key);
@@ -89,6 +89,6 @@ const fn weight(request: &Request) -> u64 {
 
 impl core::fmt::Debug for Links {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Links({})", self.links.len())
+        write!(f, "Links({})", self.lines.len())
     }
 }

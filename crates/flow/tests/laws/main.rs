@@ -1,0 +1,59 @@
+//! What every policy of a stage must obey, one file per trait.
+//!
+//! Each law is run over the stage's whole list, so a policy that is added there is tested here
+//! without another line. The driver is a seeded stream of operations and a model that knows what is
+//! waiting and what is outstanding.
+
+mod cache;
+mod control;
+mod dispatch;
+mod path;
+mod store;
+mod transfer;
+
+use slotmap::SlotMap;
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::request::{LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
+use weir_flow::rng::Rng;
+use weir_flow::units::Extent;
+
+/// Seeds per policy and law.
+const SEEDS: u64 = 20;
+
+/// Operations per seed.
+const STEPS: u64 = 2_000;
+
+/// A source of requests with fresh keys, and a clock that runs forward by random steps.
+struct Source {
+    rng: Rng,
+    keys: SlotMap<RequestKey, ()>,
+    now: Instant,
+    tag: u64,
+}
+
+impl Source {
+    fn new(seed: u64, law: &str) -> Self {
+        let keys = SlotMap::with_key();
+        Self { rng: Rng::stream(seed, law), keys, now: Instant::ZERO, tag: 0 }
+    }
+
+    fn tick(&mut self) -> Instant {
+        self.now += Duration::from_micros(self.rng.below(2_000));
+        self.now
+    }
+
+    fn request(&mut self) -> (RequestKey, Request) {
+        self.tag += 1;
+        let request = Request {
+            tag: Tag(self.tag),
+            tenant: TenantId::new(self.rng.below(4) as u32),
+            volume: VolumeId::new(0),
+            link: LinkId::new(0),
+            op: if self.rng.below(2) == 0 { Op::Read } else { Op::Write },
+            extent: Extent::new(self.rng.below(1 << 30) * 512, (1 + self.rng.below(256)) * 512),
+            fua: false,
+            ordered: false,
+        };
+        (self.keys.insert(()), request)
+    }
+}

@@ -1,0 +1,472 @@
+//! Between hosts and the pipeline: commands become requests here, and outcomes become replies.
+//!
+//! The desk owns what commands need: their table, payload buffers, volumes, targets and sessions. It
+//! does no I/O of its own. Sockets belong to the [`Gateway`](crate::gateway::Gateway), which hands
+//! in what it has read and sends what the desk has put into a connection's outbox.
+
+use crate::buffer::{LARGEST, Pool, Shared};
+use crate::config::Config;
+use crate::disk::backing::Backing;
+use crate::disk::{Driver, Io, Work};
+use crate::listen::connection::{Connection, ConnectionId, Payload, Wire};
+use crate::listen::management::Management;
+use crate::task::{End, ManagementKey, Phase, TaskKey, Tasks};
+use crate::unit::{Target, Volume};
+use slotmap::SlotMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use tracing::info;
+use weir_flow::error::{IoError, SenseTriple};
+use weir_flow::pipeline::{Input, StoreIo};
+use weir_flow::request::{LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId};
+use weir_flow::units::Extent;
+use weir_wire::iscsi::target::{Advertised, Isid, Itt, Limits, Node, TargetEntry};
+use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
+use weir_wire::scsi::sense::SenseKey;
+use weir_wire::scsi::{ScsiStatus, Sense};
+
+/// Where commands wait, and what they need.
+pub(crate) struct Desk {
+    /// What the pipeline is to be told.
+    pub(crate) inbox: VecDeque<Input>,
+    /// What is to be done with connections, in order.
+    pub(crate) errands: VecDeque<Errand>,
+    pub(crate) node: Arc<Node>,
+    pub(crate) limits: Limits,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) volumes: Vec<Volume>,
+    pub(crate) backings: Rc<[Backing]>,
+    pub(crate) pool: Pool,
+    pub(crate) tasks: Tasks,
+    pub(crate) managing: SlotMap<ManagementKey, Management>,
+    pub(crate) sessions: Sessions,
+}
+
+/// Something to be done with a connection other than the one whose turn it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Errand {
+    /// Its outbox has grown.
+    Write(ConnectionId),
+    /// Its session is over.
+    Close(ConnectionId),
+    /// Its command was ended by somebody else.
+    Abandon(ConnectionId, Itt),
+    /// The task management function that it asked for is complete.
+    Managed(ConnectionId, Itt),
+    /// All sessions with this target must learn that it, or one unit of it, was reset.
+    Reset(usize, Option<usize>),
+}
+
+/// The sessions that exist.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    /// By the three parts of their name: initiator, its session identifier, target.
+    by_name: BTreeMap<(String, Isid, Option<usize>), (u16, ConnectionId)>,
+    by_handle: BTreeMap<u16, ConnectionId>,
+    last_handle: u16,
+}
+
+impl Sessions {
+    /// Whether a session has this handle.
+    pub(crate) fn has(&self, tsih: u16) -> bool {
+        self.by_handle.contains_key(&tsih)
+    }
+
+    /// Enters a session and returns its handle, and the older session that it replaces.
+    pub(crate) fn enter(
+        &mut self,
+        name: (String, Isid, Option<usize>),
+        connection: ConnectionId,
+    ) -> (u16, Option<ConnectionId>) {
+        let old = self.by_name.remove(&name);
+        if let Some((handle, _)) = old {
+            self.by_handle.remove(&handle);
+        }
+        // There are fewer connections than handles, so one is free.
+        loop {
+            self.last_handle = self.last_handle.checked_add(1).unwrap_or(1);
+            if !self.has(self.last_handle) {
+                break;
+            }
+        }
+        self.by_handle.insert(self.last_handle, connection);
+        self.by_name.insert(name, (self.last_handle, connection));
+        (self.last_handle, old.map(|(_, connection)| connection))
+    }
+
+    /// Forgets the session of a connection, if it has one.
+    fn leave(&mut self, connection: ConnectionId) {
+        self.by_handle.retain(|_, &mut of| of != connection);
+        self.by_name.retain(|_, &mut (_, of)| of != connection);
+    }
+
+    /// The connections of the sessions with this target.
+    pub(crate) fn with_target(&self, target: usize) -> impl Iterator<Item = ConnectionId> {
+        let of = move |((_, _, t), &(_, id)): (&(_, _, Option<usize>), _)| {
+            (*t == Some(target)).then_some(id)
+        };
+        self.by_name.iter().filter_map(of)
+    }
+}
+
+impl Desk {
+    pub(crate) fn new(config: &Config, backings: Rc<[Backing]>) -> Self {
+        let volumes: Vec<Volume> = config
+            .volumes
+            .iter()
+            .zip(backings.iter())
+            .map(|(volume, backing)| Volume::new(volume, backing))
+            .collect();
+        let targets = config.targets.iter().map(Target::new).collect();
+        let entry =
+            |target: &crate::config::Target| TargetEntry { iqn: target.name.clone(), alias: None };
+        let node = Node {
+            targets: config.targets.iter().map(entry).collect(),
+            portals: config.advertise.iter().cloned().map(Advertised).collect(),
+            portal_group: PORTAL_GROUP,
+        };
+        let limits = Limits { command_window: config.iscsi.commands, ..Limits::default() };
+        Self {
+            inbox: VecDeque::new(),
+            errands: VecDeque::new(),
+            node: Arc::new(node),
+            limits,
+            targets,
+            volumes,
+            backings,
+            pool: Pool::new(config.iscsi.buffer_bytes),
+            tasks: Tasks::with_key(),
+            managing: SlotMap::with_key(),
+            sessions: Sessions::default(),
+        }
+    }
+
+    /// The state machine of a new connection that came in at `local`.
+    pub(crate) fn new_wire(&self, local: SocketAddr) -> Wire {
+        Wire::new(self.node.clone(), self.limits, local.to_string())
+    }
+
+    /// Commands that are under way.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Forgets the commands whose data has not come: nothing of them was promised or done.
+    pub(crate) fn drop_gathering(&mut self) {
+        let gathering: Vec<TaskKey> = self
+            .tasks
+            .iter()
+            .filter(|(_, task)| task.phase == Phase::Gathering)
+            .map(|(key, _)| key)
+            .collect();
+        for key in gathering {
+            self.finish(key);
+        }
+    }
+
+    /// Turns a command whose data is complete into requests; none if there is nothing to do.
+    pub(crate) fn start(&mut self, key: TaskKey, link: LinkId) -> Result<(), Refusal> {
+        let task = &self.tasks[key];
+        let volume = &self.volumes[task.volume];
+        let block = u64::from(volume.block_size());
+        let media = task.media;
+        let base = Request {
+            tag: key.tag(),
+            tenant: TenantId::new(volume.tenant as u32),
+            volume: VolumeId::new(task.volume as u32),
+            link,
+            op: Op::Read,
+            extent: Extent::new(media.lba * block, media.blocks * block),
+            fua: media.fua,
+            ordered: task.ordered,
+        };
+        let op = match media.op {
+            MediaOp::Read => Op::Read,
+            MediaOp::Write => Op::Write,
+            MediaOp::Verify(_) => Op::Verify,
+            MediaOp::Synchronize { .. } => Op::Flush,
+            MediaOp::WriteSame { unmap, .. } => self.write_same(key, unmap)?,
+            MediaOp::Unmap { .. } => {
+                let data = task.data.as_ref().map_or(&[][..], |data| data.bytes());
+                let extents = volume.unmap_list(&data[..task.data_length as usize])?;
+                self.unmap(key, &base, &extents);
+                return Ok(());
+            }
+        };
+        let extent = if op == Op::Flush { Extent::default() } else { base.extent };
+        if op != Op::Flush && extent.length == 0 {
+            // Nothing to do is done at once, in order with nothing.
+            self.tasks[key].phase = Phase::Flowing { left: 0, end: End::Good };
+            return Ok(());
+        }
+        self.tasks[key].phase = Phase::Flowing { left: 1, end: End::Good };
+        self.inbox.push_back(Input::Arrive(Request { op, extent, ..base }));
+        Ok(())
+    }
+
+    /// What WRITE SAME amounts to. A pattern that is not zero is repeated over a whole buffer, so
+    /// that it can be written in large pieces.
+    fn write_same(&mut self, key: TaskKey, unmap: bool) -> Result<Op, Refusal> {
+        let task = &mut self.tasks[key];
+        let zeroes = match &task.data {
+            None => true,
+            Some(data) => data.bytes()[..task.data_length as usize].iter().all(|&byte| byte == 0),
+        };
+        if zeroes {
+            return Ok(if unmap { Op::Discard } else { Op::WriteZeroes });
+        }
+        let block = task.data_length as usize;
+        let length = (task.media.blocks as usize).saturating_mul(block).min(PIECE as usize);
+        let Some(mut repeated) = self.pool.take(length) else {
+            return Err(Refusal::Full);
+        };
+        let source = task.data.take().expect("it is not zero, so it is there");
+        let memory = Rc::get_mut(&mut repeated).expect("fresh from the pool").bytes_mut();
+        for target in memory.chunks_exact_mut(block) {
+            target.copy_from_slice(&source.bytes()[..block]);
+        }
+        self.pool.give(source);
+        task.data = Some(repeated);
+        Ok(Op::Write)
+    }
+
+    fn unmap(&mut self, key: TaskKey, base: &Request, extents: &[Extent]) {
+        let left = extents.len() as u32;
+        self.tasks[key].phase = Phase::Flowing { left, end: End::Good };
+        for &extent in extents {
+            self.inbox.push_back(Input::Arrive(Request { op: Op::Discard, extent, ..*base }));
+        }
+    }
+
+    /// Performs a store action: what the pipeline wants done with a file.
+    pub(crate) fn store(&mut self, io: &StoreIo, driver: &mut dyn Driver) {
+        let task = &self.tasks[TaskKey::of(io.tag)];
+        let at = io.offset_in_request as usize;
+        let work = match io.op {
+            Op::Read | Op::Verify => {
+                let buffer = task.medium.clone().expect("set aside when the command came");
+                Work::Read { buffer, at }
+            }
+            Op::Write => {
+                let buffer = task.data.clone().expect("a write has its data before it starts");
+                let repeats = matches!(task.media.op, MediaOp::WriteSame { .. });
+                Work::Write { buffer, at: if repeats { 0 } else { at }, durable: io.fua }
+            }
+            Op::Flush => Work::Sync,
+            Op::Discard => Work::Discard,
+            Op::WriteZeroes => Work::Zero,
+        };
+        let fd = self.backings[io.volume.index()].as_raw_fd();
+        let Extent { offset, length } = io.extent;
+        driver.submit(Io { key: io.key, fd, work, offset, length });
+    }
+
+    /// The driver has ended an I/O.
+    pub(crate) fn stored(&mut self, key: RequestKey, outcome: Outcome) {
+        self.inbox.push_back(Input::Stored { key, outcome });
+    }
+
+    /// Performs a transfer action: a request has ended, and its reply may leave.
+    pub(crate) fn reply(
+        &mut self,
+        connections: &mut [Option<Box<Connection>>],
+        key: RequestKey,
+        tag: Tag,
+        outcome: Outcome,
+    ) {
+        let end = match outcome {
+            Ok(()) => End::Good,
+            Err(error) => End::Failed(error),
+        };
+        if self.count_down(TaskKey::of(tag), end) {
+            self.answer(connections, TaskKey::of(tag), Some(key));
+        } else {
+            self.inbox.push_back(Input::Sent { key });
+        }
+    }
+
+    /// Performs a refuse action.
+    pub(crate) fn refuse(&mut self, connections: &mut [Option<Box<Connection>>], tag: Tag) {
+        if self.count_down(TaskKey::of(tag), End::Full) {
+            self.answer(connections, TaskKey::of(tag), None);
+        }
+    }
+
+    /// One request of a command has ended; true if it was the last.
+    fn count_down(&mut self, key: TaskKey, how: End) -> bool {
+        let task = &mut self.tasks[key];
+        let Phase::Flowing { left, end } = &mut task.phase else {
+            unreachable!("a command without requests has none that end")
+        };
+        *left -= 1;
+        *end = end.and(how);
+        *left == 0
+    }
+
+    /// Writes the reply of a command to its connection. `request` is the pipeline's request that is
+    /// over when the reply has left.
+    pub(crate) fn answer(
+        &mut self,
+        connections: &mut [Option<Box<Connection>>],
+        key: TaskKey,
+        request: Option<RequestKey>,
+    ) {
+        let (id, itt) = (self.tasks[key].connection, self.tasks[key].itt);
+        let connection =
+            id.and_then(|id| connections.get_mut(id.index)?.as_deref_mut().filter(|c| c.id == id));
+        let Some(connection) = connection else {
+            self.inbox.extend(request.map(|key| Input::Sent { key }));
+            self.finish(key);
+            return;
+        };
+        self.errands.push_back(Errand::Write(connection.id));
+        self.put_reply(&mut connection.wire, key);
+        if let Some(request) = request {
+            self.tasks[key].phase = Phase::Replying(request);
+        } else {
+            // A refusal carries no data, so its buffers are free at once.
+            connection.tasks.remove(&itt);
+            self.finish(key);
+        }
+    }
+
+    /// Puts the reply into the outbox.
+    pub(crate) fn put_reply(&self, wire: &mut Wire, key: TaskKey) {
+        let task = &self.tasks[key];
+        let block = self.volumes[task.volume].block_size();
+        let Phase::Flowing { end, .. } = task.phase else {
+            unreachable!("only what has flowed is answered")
+        };
+        let moved = (task.media.data_out_length(block) + task.media.data_in_length(block)) as u32;
+        match end {
+            End::Full => wire.respond(task.itt, ScsiStatus::TaskSetFull, None, 0),
+            End::Failed(error) => {
+                let sense = sense_of(error, &task.media);
+                wire.respond(task.itt, ScsiStatus::CheckCondition, Some(&sense), 0);
+            }
+            End::Good => match (task.media.op, &task.medium) {
+                (MediaOp::Read, Some(medium)) => {
+                    let payload = Payload::Pooled(medium.clone());
+                    wire.respond_data(task.itt, payload, 0..moved as usize, moved);
+                }
+                (MediaOp::Verify(compare), Some(medium)) => {
+                    let wanted =
+                        task.data.as_deref().map(|d| &d.bytes()[..task.data_length as usize]);
+                    match miscompare(compare, wanted, medium, &task.media, block) {
+                        None => wire.respond(task.itt, ScsiStatus::Good, None, moved),
+                        Some(at) => {
+                            let sense = Sense::MISCOMPARE.with_information(at);
+                            wire.respond(task.itt, ScsiStatus::CheckCondition, Some(&sense), moved);
+                        }
+                    }
+                }
+                _ => wire.respond(task.itt, ScsiStatus::Good, None, moved),
+            },
+        }
+    }
+
+    /// The last byte of a reply has left.
+    pub(crate) fn sent(&mut self, connection: &mut Connection, itt: Itt) {
+        // Replies that never went through the pipeline have no task.
+        let Some(&key) = connection.tasks.get(&itt) else { return };
+        let Phase::Replying(request) = self.tasks[key].phase else { return };
+        connection.tasks.remove(&itt);
+        self.inbox.push_back(Input::Sent { key: request });
+        self.finish(key);
+    }
+
+    /// Forgets a command and tells whoever waits for its end. Its buffers must not be in an outbox.
+    pub(crate) fn finish(&mut self, key: TaskKey) {
+        let task = self.tasks.remove(key).expect("a command ends once");
+        for buffer in [task.data, task.medium].into_iter().flatten() {
+            self.pool.give(buffer);
+        }
+        for waiting in task.awaited_by {
+            self.one_less(waiting);
+        }
+    }
+
+    /// A connection is gone. What it has in the pipeline goes on; nobody hears of its end.
+    pub(crate) fn disconnected(&mut self, connection: Connection, reason: &str) {
+        let Connection { id, peer, wire, tasks, .. } = connection;
+        if wire.tsih() != 0 {
+            info!(%peer, initiator = wire.initiator(), tsih = wire.tsih(), reason, "session ended");
+        } else {
+            info!(%peer, reason, "connection closed before login");
+        }
+        self.sessions.leave(id);
+        self.forget_managing(id);
+        // The outbox holds references to reply buffers.
+        drop(wire);
+        for key in tasks.into_values() {
+            let Some(task) = self.tasks.get_mut(key) else { continue };
+            match task.phase {
+                Phase::Gathering => self.finish(key),
+                Phase::Flowing { .. } => task.connection = None,
+                Phase::Replying(request) => {
+                    self.inbox.push_back(Input::Sent { key: request });
+                    self.finish(key);
+                }
+            }
+        }
+    }
+}
+
+/// Why a command is answered without a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Refusal {
+    /// It is wrong.
+    Wrong(Sense),
+    /// There is no memory for it now; the host may try again.
+    Full,
+}
+
+impl From<Sense> for Refusal {
+    fn from(sense: Sense) -> Self {
+        Self::Wrong(sense)
+    }
+}
+
+/// The sense data for a failed command.
+fn sense_of(error: IoError, media: &Media) -> Sense {
+    let SenseTriple { key, asc, ascq } = error.sense(media.is_write());
+    let key = match key {
+        0x3 => SenseKey::MediumError,
+        0x4 => SenseKey::HardwareError,
+        0x5 => SenseKey::IllegalRequest,
+        0x7 => SenseKey::DataProtect,
+        _ => unreachable!("the table of errors has no other key"),
+    };
+    Sense::new(key, asc, ascq)
+}
+
+/// The offset of the first byte that differs, if any does.
+fn miscompare(
+    compare: Compare,
+    wanted: Option<&[u8]>,
+    medium: &Shared,
+    media: &Media,
+    block: u32,
+) -> Option<u64> {
+    let length = (media.blocks * u64::from(block)) as usize;
+    let found = &medium.bytes()[..length];
+    let period = match compare {
+        Compare::Nothing => return None,
+        Compare::Blocks => length,
+        Compare::OneBlock => block as usize,
+    };
+    let wanted = &wanted?[..period];
+    let differs = |(a, b): (&u8, &u8)| a != b;
+    found.iter().zip(wanted.iter().cycle()).position(differs).map(|at| at as u64)
+}
+
+/// The one portal group of a gateway.
+pub(crate) const PORTAL_GROUP: u16 = 1;
+
+/// Requests are cut into pieces of this many bytes, so that a large one lets others in between.
+pub(crate) const PIECE: u64 = 1 << 20;
+
+const _: () = assert!(LARGEST as u64 >= PIECE, "a pattern buffer holds a whole piece");

@@ -1,0 +1,227 @@
+//! Opening what is behind a volume: a file that is made on first use, or a block device.
+
+use crate::buffer::Pool;
+use crate::config::{IoMode, Volume};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::PathBuf;
+use thiserror::Error;
+use weir_flow::units::ByteCount;
+
+/// An open file or device.
+#[derive(Debug)]
+pub(crate) struct Backing {
+    file: File,
+    /// Bytes of the volume.
+    pub(crate) capacity: u64,
+    /// Whether the page cache is passed by.
+    pub(crate) direct: bool,
+    /// Whether the file was made just now.
+    pub(crate) created: bool,
+}
+
+/// Why a volume cannot be served.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The operating system refused.
+    #[error("volume `{volume}`: cannot {action} {}: {source}", .path.display())]
+    Os {
+        /// The volume.
+        volume: String,
+        /// What was tried.
+        action: &'static str,
+        /// The file or device.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Somebody else has the file.
+    #[error(
+        "volume `{volume}`: {} is in use by another process; two writers would destroy it",
+        .path.display()
+    )]
+    InUse {
+        /// The volume.
+        volume: String,
+        /// The file or device.
+        path: PathBuf,
+    },
+    /// A new file needs a size.
+    #[error(
+        "volume `{volume}`: {} does not exist; give `size` to have it made",
+        .path.display()
+    )]
+    NoSize {
+        /// The volume.
+        volume: String,
+        /// The file.
+        path: PathBuf,
+    },
+    /// What is there is larger than what was asked for.
+    #[error(
+        "volume `{volume}`: {} has {found}, but `size` is {wanted}; serving it would hide its end. \
+         Leave `size` out to serve all of it",
+        .path.display()
+    )]
+    Larger {
+        /// The volume.
+        volume: String,
+        /// The file or device.
+        path: PathBuf,
+        /// Its size.
+        found: ByteCount,
+        /// The configured size.
+        wanted: ByteCount,
+    },
+    /// A device is smaller than what was asked for, and cannot grow.
+    #[error(
+        "volume `{volume}`: device {} has {found}, but `size` is {wanted}",
+        .path.display()
+    )]
+    Smaller {
+        /// The volume.
+        volume: String,
+        /// The device.
+        path: PathBuf,
+        /// Its size.
+        found: ByteCount,
+        /// The configured size.
+        wanted: ByteCount,
+    },
+    /// There is not a single whole block, or a part of one is left over.
+    #[error(
+        "volume `{volume}`: {} has {found}, which is not a whole number of {block_size}-byte blocks",
+        .path.display()
+    )]
+    PartBlock {
+        /// The volume.
+        volume: String,
+        /// The file or device.
+        path: PathBuf,
+        /// Its size.
+        found: ByteCount,
+        /// The volume's block size.
+        block_size: u32,
+    },
+    /// Direct I/O was asked for by name.
+    #[error(
+        "volume `{volume}`: {} cannot do direct I/O in {block_size}-byte blocks; \
+         use `io = \"auto\"` or `io = \"buffered\"`",
+        .path.display()
+    )]
+    NotDirect {
+        /// The volume.
+        volume: String,
+        /// The file or device.
+        path: PathBuf,
+        /// The volume's block size.
+        block_size: u32,
+    },
+}
+
+impl Backing {
+    /// Opens, and makes or extends if need be, what is behind `volume`.
+    pub(crate) fn open(volume: &Volume) -> Result<Self, OpenError> {
+        let failed = |action: &'static str| {
+            move |source: io::Error| OpenError::Os {
+                volume: volume.name.clone(),
+                action,
+                path: volume.path.clone(),
+                source,
+            }
+        };
+        let exists = volume.path.try_exists().map_err(failed("look for"))?;
+        if !exists && volume.size.is_none() {
+            return Err(OpenError::NoSize {
+                volume: volume.name.clone(),
+                path: volume.path.clone(),
+            });
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).write(!volume.read_only || !exists).create(!exists);
+        let mut file = options.open(&volume.path).map_err(failed("open"))?;
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                OpenError::InUse { volume: volume.name.clone(), path: volume.path.clone() }
+            }
+            TryLockError::Error(source) => failed("lock")(source),
+        })?;
+        let device = file.metadata().map_err(failed("look at"))?.file_type().is_block_device();
+        let found = file.seek(SeekFrom::End(0)).map_err(failed("measure"))?;
+        let capacity = volume.size.unwrap_or(found);
+        let sizes = (ByteCount(found), ByteCount(capacity));
+        check_size(volume, device, sizes)?;
+        if capacity > found {
+            file.set_len(capacity).map_err(failed("extend"))?;
+            file.sync_all().map_err(failed("extend"))?;
+        }
+        let direct = match volume.io {
+            IoMode::Buffered => None,
+            IoMode::Auto | IoMode::Direct => reopen_direct(volume, &options)
+                .filter(|file| can_read_blocks(file, volume.block_size, capacity)),
+        };
+        if direct.is_none() && volume.io == IoMode::Direct {
+            return Err(OpenError::NotDirect {
+                volume: volume.name.clone(),
+                path: volume.path.clone(),
+                block_size: volume.block_size,
+            });
+        }
+        let is_direct = direct.is_some();
+        if let Some(direct) = direct {
+            // The lock belongs to the open file: take it on the one that stays.
+            drop(std::mem::replace(&mut file, direct));
+            file.try_lock().map_err(|_| OpenError::InUse {
+                volume: volume.name.clone(),
+                path: volume.path.clone(),
+            })?;
+        }
+        Ok(Self { file, capacity, direct: is_direct, created: !exists })
+    }
+
+    /// Makes everything written so far durable, and waits for it.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+impl AsRawFd for Backing {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+fn check_size(
+    volume: &Volume,
+    device: bool,
+    (found, wanted): (ByteCount, ByteCount),
+) -> Result<(), OpenError> {
+    let (name, path) = (volume.name.clone(), volume.path.clone());
+    let block_size = volume.block_size;
+    if wanted.0 < found.0 {
+        return Err(OpenError::Larger { volume: name, path, found, wanted });
+    }
+    if wanted.0 > found.0 && device {
+        return Err(OpenError::Smaller { volume: name, path, found, wanted });
+    }
+    if wanted.0 == 0 || !wanted.0.is_multiple_of(u64::from(block_size)) {
+        return Err(OpenError::PartBlock { volume: name, path, found, block_size });
+    }
+    Ok(())
+}
+
+fn reopen_direct(volume: &Volume, options: &OpenOptions) -> Option<File> {
+    options.clone().create(false).custom_flags(libc::O_DIRECT).open(&volume.path).ok()
+}
+
+/// Asks the file itself: a file system may take the flag and still refuse small blocks.
+fn can_read_blocks(file: &File, block_size: u32, capacity: u64) -> bool {
+    let mut pool = Pool::new(u64::from(u32::MAX));
+    let Some(mut buffer) = pool.take(block_size as usize) else { return false };
+    let Some(buffer) = std::rc::Rc::get_mut(&mut buffer) else { return false };
+    let block = &mut buffer.bytes_mut()[..block_size as usize];
+    let last = capacity - u64::from(block_size);
+    file.read_exact_at(block, last).is_ok()
+}

@@ -1,0 +1,101 @@
+//! Files and devices: opening them, and the drivers that read and write them.
+//!
+//! A [`Driver`] takes [`Io`]s and gives each back as [`Done`], in any order. There are two:
+//! [`uring`] where the kernel offers a ring, [`threads`] elsewhere. Both do the same operations with
+//! the same meaning.
+
+pub(crate) mod backing;
+#[cfg(test)]
+mod tests;
+pub(crate) mod threads;
+pub(crate) mod uring;
+
+use crate::buffer::Shared;
+use std::io;
+use std::os::fd::RawFd;
+use weir_flow::error::IoError;
+use weir_flow::request::RequestKey;
+
+/// One operation on one file.
+#[derive(Debug)]
+pub(crate) struct Io {
+    /// Comes back in [`Done`].
+    pub(crate) key: RequestKey,
+    /// The open file. It outlives the operation: files are closed after the drivers.
+    pub(crate) fd: RawFd,
+    /// What to do.
+    pub(crate) work: Work,
+    /// First byte in the file.
+    pub(crate) offset: u64,
+    /// Number of bytes.
+    pub(crate) length: u64,
+}
+
+/// What is to be done with a range of a file.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Fill the buffer from `at` on.
+    Read {
+        /// Where the bytes go.
+        buffer: Shared,
+        /// First byte within the buffer.
+        at: usize,
+    },
+    /// Store the buffer's bytes from `at` on.
+    Write {
+        /// Where the bytes are.
+        buffer: Shared,
+        /// First byte within the buffer.
+        at: usize,
+        /// Durable when done, as if followed by a sync of these bytes.
+        durable: bool,
+    },
+    /// Make everything that has ended before durable.
+    Sync,
+    /// Make the range read as zeroes and give its space back where the file system can.
+    Discard,
+    /// Make the range read as zeroes.
+    Zero,
+}
+
+/// An operation that has ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// Which one.
+    pub(crate) key: RequestKey,
+    /// How it ended; the error that the operating system gave.
+    pub(crate) result: io::Result<()>,
+}
+
+/// Does I/O without waiting for it.
+pub(crate) trait Driver {
+    /// What operators call it.
+    fn name(&self) -> &'static str;
+
+    /// Takes an operation. It may stay queued until [`flush`](Self::flush).
+    fn submit(&mut self, io: Io);
+
+    /// Hands everything queued to the kernel.
+    fn flush(&mut self) -> io::Result<()>;
+
+    /// Collects what has ended since the last call.
+    fn reap(&mut self, done: &mut Vec<Done>);
+}
+
+/// What the host is told about an error of the operating system.
+pub(crate) fn tenant_error(error: &io::Error) -> IoError {
+    match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => IoError::NoSpace,
+        Some(libc::EROFS | libc::EPERM | libc::EACCES) => IoError::WriteProtected,
+        Some(libc::EOPNOTSUPP) => IoError::Unsupported,
+        _ => IoError::Medium,
+    }
+}
+
+/// Zeroes for files whose file system cannot make a hole.
+const ZEROES: usize = 1 << 20;
+
+/// The device gave fewer bytes than the volume has: the file was cut behind our back.
+fn cut_short() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the file ends before the volume does")
+}

@@ -1,0 +1,91 @@
+//! Writes down what the pipeline is told, so that the simulator can check what it did.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use tracing::error;
+use weir_flow::clock::Instant;
+use weir_flow::digest::Digest;
+use weir_flow::pipeline::{Action, Config, Input};
+use weir_flow::recording::{Entry, encode_entry, encode_header};
+use weir_flow::stage::{Stage, Wake, World};
+
+/// A recording under way.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    path: PathBuf,
+    file: Option<BufWriter<File>>,
+    scratch: Vec<u8>,
+    previous: Instant,
+    digest: Digest,
+}
+
+impl Recorder {
+    /// Starts a recording; an existing file is replaced.
+    pub(crate) fn create(path: &Path, config: &Config) -> io::Result<Self> {
+        let mut file = BufWriter::new(File::create(path)?);
+        let mut scratch = Vec::new();
+        encode_header(&mut scratch, config);
+        file.write_all(&scratch)?;
+        file.flush()?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            file: Some(file),
+            scratch,
+            previous: Instant::ZERO,
+            digest: Digest::default(),
+        })
+    }
+
+    fn entry(&mut self, at: Instant, entry: &Entry) {
+        let Some(file) = &mut self.file else { return };
+        self.scratch.clear();
+        encode_entry(&mut self.scratch, self.previous, entry);
+        self.previous = at;
+        if let Err(problem) = file.write_all(&self.scratch) {
+            self.give_up(&problem);
+        }
+    }
+
+    /// Serving goes on: a recording is worth less than the I/O that it records.
+    fn give_up(&mut self, problem: &io::Error) {
+        error!(file = %self.path.display(), %problem, "the recording has stopped and has no end");
+        self.file = None;
+    }
+
+    /// Writes the end, with the digest of all actions.
+    pub(crate) fn finish(mut self) {
+        self.entry(self.previous, &Entry::End(self.digest));
+        let problem = self.file.as_mut().and_then(|file| file.flush().err());
+        if let Some(problem) = problem {
+            self.give_up(&problem);
+        }
+    }
+}
+
+/// A world that is being recorded.
+pub(crate) struct Recorded<'a, W> {
+    pub(crate) world: &'a mut W,
+    pub(crate) recorder: &'a mut Recorder,
+}
+
+impl<S, W> World<S> for Recorded<'_, W>
+where
+    S: Stage<Input = Input, Output = Action>,
+    W: World<S>,
+{
+    fn wait(&mut self, deadline: Option<Instant>) -> Wake<Input> {
+        let wake = self.world.wait(deadline);
+        match wake {
+            Wake::Input(at, input) => self.recorder.entry(at, &Entry::Input(at, input)),
+            Wake::Deadline(at) => self.recorder.entry(at, &Entry::Deadline(at)),
+            Wake::End => {}
+        }
+        wake
+    }
+
+    fn perform(&mut self, now: Instant, action: Action) {
+        self.recorder.digest.action(now, &action);
+        self.world.perform(now, action);
+    }
+}

@@ -1,0 +1,69 @@
+//! SIGTERM and SIGINT as something to wait for.
+
+use mio::event::Source;
+use mio::net::UnixStream;
+use mio::{Interest, Registry, Token};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::{SigId, low_level};
+use std::io::{self, Read};
+
+/// The signals that have come. Forgets its handlers when dropped.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    receiver: UnixStream,
+    handlers: Vec<SigId>,
+}
+
+impl Signals {
+    pub(crate) fn new() -> io::Result<Self> {
+        let (sender, receiver) = std::os::unix::net::UnixStream::pair()?;
+        receiver.set_nonblocking(true)?;
+        let mut signals = Self { receiver: UnixStream::from_std(receiver), handlers: Vec::new() };
+        for signal in [SIGTERM, SIGINT] {
+            signals.handlers.push(low_level::pipe::register(signal, sender.try_clone()?)?);
+        }
+        Ok(signals)
+    }
+
+    /// How many signals have come since the last call.
+    pub(crate) fn take(&mut self) -> usize {
+        let mut bytes = [0; 16];
+        let mut count = 0;
+        while let Ok(read @ 1..) = self.receiver.read(&mut bytes) {
+            count += read;
+        }
+        count
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for handler in self.handlers.drain(..) {
+            low_level::unregister(handler);
+        }
+    }
+}
+
+impl Source for Signals {
+    fn register(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interest: Interest,
+    ) -> io::Result<()> {
+        self.receiver.register(registry, token, interest)
+    }
+
+    fn reregister(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interest: Interest,
+    ) -> io::Result<()> {
+        self.receiver.reregister(registry, token, interest)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.receiver.deregister(registry)
+    }
+}

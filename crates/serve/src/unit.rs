@@ -1,0 +1,114 @@
+//! Targets and volumes as SCSI sees them.
+
+use crate::buffer::LARGEST;
+use crate::config;
+use crate::desk::PIECE;
+use crate::disk::backing::Backing;
+use weir_flow::rng::mix;
+use weir_flow::units::Extent;
+use weir_wire::scsi::disk::{DiskInfo, Port};
+use weir_wire::scsi::{Sense, unmap};
+
+/// A name that hosts log in to, and its logical units.
+#[derive(Debug)]
+pub(crate) struct Target {
+    name: String,
+    /// The number of each unit, ascending.
+    luns: Vec<u64>,
+    /// The volume of each unit.
+    volumes: Vec<usize>,
+}
+
+impl Target {
+    pub(crate) fn new(target: &config::Target) -> Self {
+        Self {
+            name: target.name.clone(),
+            luns: target.luns.iter().map(|&(lun, _)| u64::from(lun)).collect(),
+            volumes: target.luns.iter().map(|&(_, volume)| volume).collect(),
+        }
+    }
+
+    /// The index of the unit with this number.
+    pub(crate) fn unit(&self, lun: u64) -> Option<usize> {
+        self.luns.binary_search(&lun).ok()
+    }
+
+    /// How many units there are.
+    pub(crate) const fn unit_count(&self) -> usize {
+        self.luns.len()
+    }
+
+    /// The volume behind a unit.
+    pub(crate) fn volume(&self, unit: usize) -> usize {
+        self.volumes[unit]
+    }
+
+    /// The target as a SCSI port.
+    pub(crate) fn port(&self) -> Port<'_> {
+        Port {
+            iqn: &self.name,
+            portal_group: crate::desk::PORTAL_GROUP,
+            relative: 1,
+            units: &self.luns,
+        }
+    }
+}
+
+/// A volume as a SCSI disk.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    pub(crate) disk: DiskInfo,
+    /// Index of the tenant that its requests belong to.
+    pub(crate) tenant: usize,
+}
+
+impl Volume {
+    pub(crate) fn new(volume: &config::Volume, backing: &Backing) -> Self {
+        let block = u64::from(volume.block_size);
+        let disk = DiskInfo {
+            blocks: backing.capacity / block,
+            block_size: volume.block_size,
+            physical_block_exponent: (PHYSICAL_BLOCK / volume.block_size).trailing_zeros() as u8,
+            serial: volume.name.clone(),
+            id: volume.name.bytes().fold(0, |id, byte| mix(id ^ u64::from(byte))),
+            product: String::from("VOLUME"),
+            // Neither driver makes a write durable before it is asked to.
+            write_cache: true,
+            read_only: volume.read_only,
+            thin: volume.thin,
+            max_transfer_blocks: LARGEST as u32 / volume.block_size,
+            optimal_transfer_blocks: PIECE as u32 / volume.block_size,
+            max_unmap_blocks: (UNMAP_MAX / block) as u32,
+            max_unmap_descriptors: UNMAP_DESCRIPTORS,
+            unmap_granularity_blocks: PHYSICAL_BLOCK / volume.block_size,
+            max_write_same_blocks: WRITE_SAME_MAX / block,
+            ..DiskInfo::default()
+        };
+        Self { disk, tenant: volume.tenant }
+    }
+
+    /// Bytes per logical block.
+    pub(crate) const fn block_size(&self) -> u32 {
+        self.disk.block_size
+    }
+
+    /// The ranges of an UNMAP parameter list that are not empty.
+    pub(crate) fn unmap_list(&self, list: &[u8]) -> Result<Vec<Extent>, Sense> {
+        let block = u64::from(self.block_size());
+        let extents = unmap::extents(list, &self.disk)?;
+        let bytes = |e: unmap::Extent| Extent::new(e.lba * block, u64::from(e.blocks) * block);
+        Ok(extents.map(bytes).filter(|extent| extent.length > 0).collect())
+    }
+}
+
+/// What files and devices work with beneath: aligned requests of this size cost no extra read.
+const PHYSICAL_BLOCK: u32 = 4096;
+
+/// Most bytes that one UNMAP may name, in all its descriptors: 4 GiB.
+const UNMAP_MAX: u64 = 4 << 30;
+
+/// Most descriptors of one UNMAP: each becomes a request.
+const UNMAP_DESCRIPTORS: u32 = 64;
+
+/// Most bytes that one WRITE SAME may fill: 64 pieces, so that it cannot hold a volume for long.
+const WRITE_SAME_MAX: u64 = 64 * PIECE;

@@ -1,0 +1,73 @@
+//! Turns what the pipeline notices into log lines for operators.
+
+use tracing::{info, warn};
+use weir_flow::clock::Instant;
+use weir_flow::event::{Event, Observer};
+
+/// Counts what is ordinary and says what is not.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    volumes: Vec<String>,
+    /// Requests that have ended.
+    pub(crate) completed: u64,
+    /// Requests that ended with an error.
+    pub(crate) failed: u64,
+    /// Requests that were turned away because a limit was reached.
+    pub(crate) refused: u64,
+}
+
+impl Watch {
+    /// Watches over the volumes of these names.
+    pub(crate) const fn new(volumes: Vec<String>) -> Self {
+        Self { volumes, completed: 0, failed: 0, refused: 0 }
+    }
+}
+
+impl Observer for Watch {
+    fn event(&mut self, _: Instant, event: Event<'_>) {
+        match event {
+            Event::Arrived(_) => {}
+            Event::Completed(completed) => {
+                self.completed += 1;
+                if let Err(error) = completed.outcome {
+                    self.failed += 1;
+                    let request = completed.request;
+                    warn!(
+                        volume = %self.volumes[request.volume.index()],
+                        op = ?request.op,
+                        offset = request.extent.offset,
+                        length = request.extent.length,
+                        %error,
+                        "request failed"
+                    );
+                }
+            }
+            Event::Refused(request) => {
+                self.refused += 1;
+                // A flood says it once per power of two.
+                if self.refused.is_power_of_two() {
+                    warn!(
+                        volume = %self.volumes[request.volume.index()],
+                        refused_total = self.refused,
+                        "task set full: the limit of outstanding requests or bytes is reached"
+                    );
+                }
+            }
+            Event::PathFailed(backend, path) => {
+                warn!(backend = backend.index(), path = path.index(), "path failed");
+            }
+            Event::PathReinstated(backend, path) => {
+                info!(backend = backend.index(), path = path.index(), "path reinstated");
+            }
+            Event::Overdue { request, stage, age } => warn!(
+                volume = %self.volumes[request.volume.index()],
+                op = ?request.op,
+                offset = request.extent.offset,
+                %stage,
+                %age,
+                "request is overdue"
+            ),
+            Event::Stray => warn!("a completion came for nothing that is outstanding"),
+        }
+    }
+}
