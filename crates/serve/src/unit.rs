@@ -111,4 +111,4 @@ const UNMAP_MAX: u64 = 4 << 30;
 const UNMAP_DESCRIPTORS: u32 = 64;
 
 /// Most bytes that one WRITE SAME may fill: 64 pieces, so that it cannot hold a volume for long.
-const WRITE_SAME_MAX: u64 = 64 * PIECE;
+const WRITE_SAME_MAX: u64 = 16 * PIECE;

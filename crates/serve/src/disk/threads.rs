@@ -160,7 +160,8 @@ fn perform(job: Job) -> i32 {
         Call::Sync => errno_of(unsafe { libc::fdatasync(fd) } as isize).0,
         Call::Allocate(mode) => {
             // SAFETY: as above.
-            let result = unsafe { libc::fallocate(fd, mode, offset as i64, length as i64) };
+            let result =
+                unsafe { libc::fallocate(fd, mode, offset.cast_signed(), length.cast_signed()) };
             match errno_of(result as isize).0 {
                 libc::EOPNOTSUPP => write_zeroes(fd, offset, length),
                 code => code,
@@ -169,10 +170,11 @@ fn perform(job: Job) -> i32 {
         Call::Read(Lent(mut memory)) => {
             while length > 0 {
                 // SAFETY: the memory is lent for `length` bytes from `memory` on.
-                let result =
-                    unsafe { libc::pread(fd, memory.cast(), length as usize, offset as i64) };
+                let result = unsafe {
+                    libc::pread(fd, memory.cast(), length as usize, offset.cast_signed())
+                };
                 match errno_of(result) {
-                    (libc::EINTR, _) => continue,
+                    (libc::EINTR, _) => {}
                     (0, 0) => return CUT_SHORT,
                     (0, moved) => {
                         offset += moved;
@@ -198,7 +200,8 @@ fn write_all(fd: RawFd, mut bytes: &[u8], mut offset: u64, flags: i32) -> i32 {
         let vector =
             libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         // SAFETY: one vector over a live slice, which the call only reads.
-        let result = unsafe { libc::pwritev2(fd, &raw const vector, 1, offset as i64, flags) };
+        let result =
+            unsafe { libc::pwritev2(fd, &raw const vector, 1, offset.cast_signed(), flags) };
         match errno_of(result) {
             (libc::EINTR, _) => {}
             (0, 0) => return CUT_SHORT,

@@ -1,4 +1,4 @@
-//! The io_uring driver: one system call hands over a batch and collects what has ended.
+//! The `io_uring` driver: one system call hands over a batch and collects what has ended.
 //!
 //! Reads that the page cache can answer end inside that same call.
 
@@ -58,6 +58,7 @@ impl Uring {
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_coop_taskrun()
+            .setup_taskrun_flag()
             .build(entries)
             .or_else(|_| IoUring::new(entries))?;
         let zeroes = Pool::new(ZEROES as u64).take(ZEROES).expect("it fits its own limit");
@@ -178,7 +179,11 @@ impl Driver for Uring {
 
     fn flush(&mut self) -> io::Result<()> {
         loop {
-            if !self.ring.submission().is_empty() {
+            let queue = self.ring.submission();
+            // Completions that found no room, or were left for us to run, need a call as well.
+            let call = !queue.is_empty() || queue.cq_overflow() || queue.taskrun();
+            drop(queue);
+            if call {
                 match self.ring.submit() {
                     Ok(_) => {}
                     // The completion queue is full: reap first, then come back.

@@ -6,7 +6,7 @@ use crate::task::{End, Phase, Task, TaskKey};
 use std::rc::Rc;
 use tracing::{info, warn};
 use weir_flow::request::LinkId;
-use weir_wire::iscsi::target::{Attribute, Command, Event, Isid, Itt, LoginStatus, PeerError};
+use weir_wire::iscsi::target::{Attribute, Command, Event, Isid, Itt, LoginStatus};
 use weir_wire::scsi::attention::UnitAttention;
 use weir_wire::scsi::cdb::{Media, MediaOp};
 use weir_wire::scsi::disk::{Action, execute_absent};
@@ -39,7 +39,13 @@ impl Desk {
                     }
                 }
                 Err(problem) => {
-                    self.complain(connection, problem);
+                    let initiator = connection.wire.initiator();
+                    warn!(
+                        peer = %connection.peer,
+                        initiator,
+                        %problem,
+                        "protocol error; connection dropped"
+                    );
                     break Verdict::Close;
                 }
             }
@@ -48,15 +54,10 @@ impl Desk {
         verdict
     }
 
-    fn complain(&self, connection: &Connection, problem: PeerError) {
-        let initiator = connection.wire.initiator();
-        warn!(peer = %connection.peer, initiator, %problem, "protocol error; connection dropped");
-    }
-
     fn event(&mut self, connection: &mut Connection, event: Event<'_>) {
         match event {
             Event::SessionRequested { initiator, isid, tsih, target, .. } => {
-                self.session(connection, initiator, isid, tsih, target);
+                self.session(connection, &initiator, isid, tsih, target);
             }
             Event::LoginFailed { status } => warn!(
                 peer = %connection.peer,
@@ -94,7 +95,7 @@ impl Desk {
     fn session(
         &mut self,
         connection: &mut Connection,
-        initiator: String,
+        initiator: &str,
         isid: Isid,
         tsih: u16,
         target: Option<usize>,
@@ -109,7 +110,7 @@ impl Desk {
             connection.wire.session_refused(status);
             return;
         }
-        let (tsih, old) = self.sessions.enter((initiator.clone(), isid, target), connection.id);
+        let (tsih, old) = self.sessions.enter((initiator.to_owned(), isid, target), connection.id);
         self.errands.extend(old.map(Errand::Close));
         connection.wire.session_admitted(tsih);
         let units = target.map_or(0, |target| self.targets[target].unit_count());

@@ -36,11 +36,8 @@ impl Desk {
         let unit = self.targets[target].unit(lun);
         info!(peer = %connection.peer, initiator = connection.wire.initiator(), ?function, lun,
             "task management");
-        let concerns_unit = !matches!(
-            function,
-            TaskFunction::TargetWarmReset
-                | TaskFunction::TargetColdReset
-        );
+        let concerns_unit =
+            !matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
         let response = match function {
             _ if concerns_unit && unit.is_none() => Some(TmfResponse::LunDoesNotExist),
             TaskFunction::ClearAca => Some(TmfResponse::NotSupported),

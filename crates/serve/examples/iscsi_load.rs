@@ -1,0 +1,225 @@
+//! Loads an iSCSI logical unit with random reads or writes and reports what it took.
+//!
+//! One thread, one event loop: each session keeps `--depth` commands outstanding and answers every
+//! batch of replies with one write. It is an initiator of its own, so that it shares no mistake with
+//! `weir-wire`, and a cheap one, so that the server is what is measured. It works with any target
+//! that asks for no authentication.
+//!
+//! `--verify` and `--write` destroy what is on the logical unit.
+
+#[path = "iscsi_load/arguments.rs"]
+mod arguments;
+#[path = "iscsi_load/histogram.rs"]
+mod histogram;
+#[path = "iscsi_load/login.rs"]
+mod login;
+#[path = "iscsi_load/pdu.rs"]
+mod pdu;
+#[path = "iscsi_load/process.rs"]
+mod process;
+#[path = "iscsi_load/session.rs"]
+mod session;
+#[path = "iscsi_load/work.rs"]
+mod work;
+
+use arguments::Arguments;
+use mio::{Events, Interest, Poll, Token};
+use process::{cpu_seconds, now};
+use session::Session;
+use std::fmt::Write as _;
+use std::io;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use work::{Order, Tally, Work};
+
+/// How long the servers warm up before anything is measured.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// A server that sends nothing for this long while commands are outstanding has failed.
+const STALL: Duration = Duration::from_secs(10);
+
+fn main() -> ExitCode {
+    let result = Arguments::parse(std::env::args().skip(1)).and_then(|arguments| {
+        let mut load = Load::new(&arguments)?;
+        load.run(&arguments)
+    });
+    match result {
+        Ok(report) => {
+            say(&report.line);
+            if let Some(problem) = &report.first_problem {
+                complain(&format!("{} errors; the first: {problem}", report.errors));
+            }
+            if report.errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(problem) => {
+            complain(&problem);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What is known at the end.
+struct Report {
+    line: String,
+    errors: u64,
+    first_problem: Option<String>,
+}
+
+/// All sessions and what they do now.
+struct Load {
+    poll: Poll,
+    events: Events,
+    sessions: Vec<Session>,
+    work: Work,
+    tally: Tally,
+}
+
+impl Load {
+    /// Logs all sessions in.
+    fn new(arguments: &Arguments) -> Result<Self, String> {
+        let poll = Poll::new().map_err(|error| format!("cannot make an event queue: {error}"))?;
+        let mut sessions = Vec::new();
+        let mut disk = None;
+        for index in 0..arguments.sessions {
+            let login = login::login(&arguments.url, index)?;
+            let first = *disk.get_or_insert(login.disk);
+            if first != login.disk {
+                return Err(String::from("two sessions see logical units of different size"));
+            }
+            let mut session = Session::new(login, arguments.depth)?;
+            poll.registry()
+                .register(
+                    session.socket(),
+                    Token(index as usize),
+                    Interest::READABLE | Interest::WRITABLE,
+                )
+                .map_err(|error| format!("cannot watch a socket: {error}"))?;
+            sessions.push(session);
+        }
+        let disk = disk.ok_or("there is no session")?;
+        let block = arguments.block;
+        if !block.is_multiple_of(disk.block_size) || disk.bytes() < u64::from(block) {
+            return Err(format!(
+                "--block {block} does not fit a logical unit of {} blocks of {} bytes; use a \
+                 multiple of the block size",
+                disk.blocks, disk.block_size
+            ));
+        }
+        Ok(Self {
+            poll,
+            events: Events::with_capacity(64),
+            sessions,
+            work: Work::new(disk, block, arguments.seed),
+            tally: Tally::default(),
+        })
+    }
+
+    /// The whole run: fill, warm up, measure, drain, check, log out.
+    fn run(&mut self, arguments: &Arguments) -> Result<Report, String> {
+        if arguments.verify {
+            self.work.start(Order::Sequential, true, false);
+            self.until(None)?;
+        }
+        self.work.start(Order::Random, arguments.write, arguments.verify);
+        self.until(Some(now() + WARM_UP))?;
+
+        self.tally.histogram.clear();
+        let server_before = arguments.server.map(cpu_seconds).transpose()?;
+        let own_before = cpu_seconds(std::process::id())?;
+        let from = now();
+        self.until(Some(from + Duration::from_secs(arguments.seconds)))?;
+        let elapsed = now().duration_since(from).as_secs_f64();
+        let own = cpu_seconds(std::process::id())? - own_before;
+        let server_after = arguments.server.map(cpu_seconds).transpose()?;
+        let histogram = std::mem::take(&mut self.tally.histogram);
+
+        self.work.stop();
+        self.until(None)?;
+        if arguments.verify && arguments.write {
+            self.work.start(Order::Sequential, false, true);
+            self.until(None)?;
+        }
+        for session in &mut self.sessions {
+            session.log_out();
+        }
+
+        let count = histogram.count();
+        let per_io = |seconds: f64| seconds * 1e6 / count.max(1) as f64;
+        let micros = |nanos: u64| nanos as f64 / 1e3;
+        let iops = count as f64 / elapsed;
+        let mut line = format!(
+            "{{\"op\":\"{}\",\"block\":{},\"sessions\":{},\"depth\":{},\"seconds\":{elapsed:.3},\
+             \"ios\":{count},\"iops\":{iops:.0},\"mb_per_s\":{:.1},\"mean_us\":{:.1},\"p50_us\":{:.1},\
+             \"p99_us\":{:.1},\"max_us\":{:.1},\"errors\":{},\"own_cpu_us_per_io\":{:.2}",
+            if arguments.write { "write" } else { "read" },
+            arguments.block,
+            arguments.sessions,
+            arguments.depth,
+            iops * f64::from(arguments.block) / 1e6,
+            micros(histogram.mean()),
+            micros(histogram.quantile(50)),
+            micros(histogram.quantile(99)),
+            micros(histogram.max()),
+            self.tally.errors,
+            per_io(own),
+        );
+        if let (Some(before), Some(after)) = (server_before, server_after) {
+            // Writing to a String cannot fail.
+            let _ = write!(line, ",\"server_cpu_us_per_io\":{:.2}", per_io(after - before));
+        }
+        line.push('}');
+        Ok(Report {
+            line,
+            errors: self.tally.errors,
+            first_problem: self.tally.first_problem.take(),
+        })
+    }
+
+    /// Drives the work to the deadline, or without one to its end.
+    fn until(&mut self, deadline: Option<Instant>) -> Result<(), String> {
+        let Self { poll, events, sessions, work, tally } = self;
+        for session in &mut *sessions {
+            session.refill(work, now());
+            session.flush()?;
+        }
+        loop {
+            let left = match deadline {
+                None if sessions.iter().all(Session::is_idle) => return Ok(()),
+                None => STALL,
+                Some(deadline) => match deadline.checked_duration_since(now()) {
+                    None | Some(Duration::ZERO) => return Ok(()),
+                    Some(left) => left.min(STALL),
+                },
+            };
+            match poll.poll(events, Some(left)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    return Err(format!("the event queue has failed: {error}"));
+                }
+                Err(_) => continue,
+                Ok(()) if events.is_empty() && left == STALL => {
+                    return Err(format!("the server has sent nothing for {STALL:?}"));
+                }
+                Ok(()) => {}
+            }
+            for event in &*events {
+                let session = &mut sessions[event.token().0];
+                if event.is_writable() {
+                    session.flush()?;
+                }
+                if event.is_readable() || event.is_read_closed() {
+                    session.read(work, tally)?;
+                }
+            }
+        }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the report is this program's output")]
+fn say(line: &str) {
+    println!("{line}");
+}
+
+#[expect(clippy::print_stderr, reason = "a program says on stderr why it failed")]
+fn complain(line: &str) {
+    eprintln!("iscsi_load: {line}");
+}

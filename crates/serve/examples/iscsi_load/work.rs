@@ -1,0 +1,118 @@
+//! What is read and written, and what came of it.
+
+use crate::histogram::Histogram;
+use crate::login::Disk;
+
+/// In which order blocks are visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Uniformly at random, without end.
+    Random,
+    /// Each once, in ascending order.
+    Sequential,
+    /// No more.
+    Stopped,
+}
+
+/// The commands that are to be sent next.
+#[derive(Clone, Debug)]
+pub(crate) struct Work {
+    disk: Disk,
+    /// Bytes per command.
+    pub(crate) block: u32,
+    pub(crate) write: bool,
+    /// Compare what is read with the pattern.
+    pub(crate) check: bool,
+    order: Order,
+    next: u64,
+    random: u64,
+}
+
+impl Work {
+    /// Nothing yet.
+    pub(crate) fn new(disk: Disk, block: u32, seed: u64) -> Self {
+        // Any seed will do but the state must not be zero: xorshift stays there.
+        let random = (seed ^ 0x9e37_79b9_7f4a_7c15).max(1);
+        let order = Order::Stopped;
+        Self { disk, block, write: false, check: false, order, next: 0, random }
+    }
+
+    /// Starts something new.
+    pub(crate) const fn start(&mut self, order: Order, write: bool, check: bool) {
+        (self.order, self.write, self.check, self.next) = (order, write, check, 0);
+    }
+
+    /// Sends no more commands.
+    pub(crate) const fn stop(&mut self) {
+        self.order = Order::Stopped;
+    }
+
+    /// Where the next command goes, in bytes; `None` when there is none.
+    pub(crate) fn next(&mut self) -> Option<u64> {
+        let places = self.disk.bytes() / u64::from(self.block);
+        let place = match self.order {
+            Order::Stopped => return None,
+            Order::Random => ((u128::from(self.bits()) * u128::from(places)) >> 64) as u64,
+            Order::Sequential if self.next == places => return None,
+            Order::Sequential => {
+                self.next += 1;
+                self.next - 1
+            }
+        };
+        Some(place * u64::from(self.block))
+    }
+
+    /// The first logical block at this byte, and how many blocks a command moves.
+    pub(crate) fn extent(&self, offset: u64) -> (u64, u32) {
+        (offset / u64::from(self.disk.block_size), self.block / self.disk.block_size)
+    }
+
+    /// 64 random bits: xorshift64* (Vigna, 2016).
+    const fn bits(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+/// Appends the pattern for `length` bytes at `offset`: every eight bytes say where they belong, so
+/// that a block in the wrong place is noticed. Both are multiples of eight.
+pub(crate) fn append_pattern(to: &mut Vec<u8>, offset: u64, length: usize) {
+    to.extend((offset..offset + length as u64).step_by(8).flat_map(|at| word(at).to_le_bytes()));
+}
+
+/// The offset of the first byte that is not the pattern at `offset`, if any.
+pub(crate) fn find_difference(bytes: &[u8], offset: u64) -> Option<u64> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let places = (offset..).step_by(8);
+    let wrong = words.iter().zip(places).find(|(found, at)| **found != word(*at).to_le_bytes());
+    match wrong {
+        Some((_, at)) => Some(at),
+        None if rest.is_empty() => None,
+        None => Some(offset + (words.len() * 8) as u64),
+    }
+}
+
+const fn word(at: u64) -> u64 {
+    at ^ 0x5765_6972_5765_6972
+}
+
+/// What came of the commands.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Response times of all commands that ended, well or badly.
+    pub(crate) histogram: Histogram,
+    /// Commands that ended badly.
+    pub(crate) errors: u64,
+    /// How the first of them did.
+    pub(crate) first_problem: Option<String>,
+}
+
+impl Tally {
+    /// Notes that a command ended badly.
+    pub(crate) fn error(&mut self, describe: impl FnOnce() -> String) {
+        self.errors += 1;
+        self.first_problem.get_or_insert_with(describe);
+    }
+}
