@@ -142,6 +142,7 @@ impl Load {
         for session in &mut self.sessions {
             session.log_out();
         }
+        self.until(None)?;
 
         let count = histogram.count();
         let per_io = |seconds: f64| seconds * 1e6 / count.max(1) as f64;

@@ -196,7 +196,12 @@ impl Desk {
                 return Ok(());
             }
         };
-        let extent = if op == Op::Flush { Extent::default() } else { base.extent };
+        let extent = match media.op {
+            MediaOp::Synchronize { .. } => Extent::default(),
+            // The host may have fewer blocks than its CDB says; what it has is written.
+            MediaOp::Write => Extent::new(base.extent.offset, self.tasks[key].data_length.into()),
+            _ => base.extent,
+        };
         if op != Op::Flush && extent.length == 0 {
             // Nothing to do is done at once, in order with nothing.
             self.tasks[key].phase = Phase::Flowing { left: 0, end: End::Good };

@@ -78,7 +78,7 @@ impl Volume {
             thin: volume.thin,
             max_transfer_blocks: LARGEST as u32 / volume.block_size,
             optimal_transfer_blocks: PIECE as u32 / volume.block_size,
-            max_unmap_blocks: (UNMAP_MAX / block) as u32,
+            max_unmap_blocks: UNMAP_MAX,
             max_unmap_descriptors: UNMAP_DESCRIPTORS,
             unmap_granularity_blocks: PHYSICAL_BLOCK / volume.block_size,
             max_write_same_blocks: WRITE_SAME_MAX / block,
@@ -104,8 +104,8 @@ impl Volume {
 /// What files and devices work with beneath: aligned requests of this size cost no extra read.
 const PHYSICAL_BLOCK: u32 = 4096;
 
-/// Most bytes that one UNMAP may name, in all its descriptors: 4 GiB.
-const UNMAP_MAX: u64 = 4 << 30;
+/// Most blocks that one UNMAP may name, in all its descriptors.
+const UNMAP_MAX: u32 = 1 << 20;
 
 /// Most descriptors of one UNMAP: each becomes a request.
 const UNMAP_DESCRIPTORS: u32 = 64;

@@ -12,6 +12,7 @@ pub(crate) mod opcode {
     pub(crate) const SCSI_RESPONSE: u8 = 0x21;
     pub(crate) const LOGIN_RESPONSE: u8 = 0x23;
     pub(crate) const DATA_IN: u8 = 0x25;
+    pub(crate) const LOGOUT_RESPONSE: u8 = 0x26;
     pub(crate) const R2T: u8 = 0x31;
     pub(crate) const ASYNC_MESSAGE: u8 = 0x32;
     pub(crate) const REJECT: u8 = 0x3f;

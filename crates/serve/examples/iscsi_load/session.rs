@@ -37,6 +37,7 @@ impl Session {
             free: (0..depth).rev().collect(),
             out: Vec::new(),
             written: 0,
+            leaving: Leaving::No,
         };
         let socket = TcpStream::from_std(login.socket);
         Ok(Self { socket, memory: vec![0; RECEIVE_BUFFER], start: 0, filled: 0, dialogue })
@@ -49,7 +50,8 @@ impl Session {
 
     /// Whether nothing is outstanding.
     pub(crate) const fn is_idle(&self) -> bool {
-        self.dialogue.free.len() == self.dialogue.slots.len()
+        let Dialogue { free, slots, leaving, .. } = &self.dialogue;
+        free.len() == slots.len() && !matches!(leaving, Leaving::Asked)
     }
 
     /// Makes as many commands as depth and command window allow.
@@ -67,6 +69,7 @@ impl Session {
             }
             let room = self.memory.len() - self.filled;
             let count = match self.socket.read(&mut self.memory[self.filled..]) {
+                Ok(0) if self.dialogue.leaving == Leaving::Granted => return Ok(()),
                 Ok(0) => return Err(String::from("the server has closed the connection")),
                 Ok(count) => count,
                 Err(error) => match error.kind() {
@@ -125,12 +128,19 @@ impl Session {
         Ok(())
     }
 
-    /// Says good-bye. The connection is closed right after, whether the target heard it or not.
+    /// Asks to end the session; the answer is outstanding until it comes.
     pub(crate) fn log_out(&mut self) {
         self.dialogue.send(Header::logout(), 0);
-        // What was measured stands, whatever becomes of this.
-        let _ = self.flush();
+        self.dialogue.leaving = Leaving::Asked;
     }
+}
+
+/// How far a logout has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    No,
+    Asked,
+    Granted,
 }
 
 /// A command that is outstanding.
@@ -160,6 +170,7 @@ struct Dialogue {
     /// What waits to be sent, of which `written` bytes are.
     out: Vec<u8>,
     written: usize,
+    leaving: Leaving,
 }
 
 impl Dialogue {
@@ -224,6 +235,7 @@ impl Dialogue {
             }
             opcode::SCSI_RESPONSE => self.complete(header, tally, now)?,
             opcode::R2T => self.send_data(header)?,
+            opcode::LOGOUT_RESPONSE => self.leaving = Leaving::Granted,
             opcode::NOP_IN => {
                 if header.ttt() != NO_TAG {
                     self.send(Header::pong(header), 0);

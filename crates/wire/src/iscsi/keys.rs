@@ -1,13 +1,13 @@
 //! The operational keys: what each may be, and how two sides come to agree (RFC 7143 section 13).
 
-use super::text;
 use super::target::{DigestPolicy, Limits};
+use super::text;
 
 /// Largest value of a key that counts bytes of one transfer: 2^24 - 1.
 pub(crate) const LENGTH_MAX: u32 = (1 << 24) - 1;
 /// Smallest value of a key that counts bytes of one transfer.
 pub(crate) const LENGTH_MIN: u32 = 512;
-/// MaxRecvDataSegmentLength of a side that declared none, in bytes.
+/// `MaxRecvDataSegmentLength` of a side that declared none, in bytes.
 // RFC 7143 section 13.12: the default is 8192.
 pub(crate) const SEGMENT_LENGTH_DEFAULT: u32 = 8192;
 
@@ -108,9 +108,7 @@ impl Parameters {
                 }
                 None => Answer::Fail,
             },
-            "MaxBurstLength" => {
-                minimum(&mut self.max_burst_length, value, limits.max_burst_length)
-            }
+            "MaxBurstLength" => minimum(&mut self.max_burst_length, value, limits.max_burst_length),
             "FirstBurstLength" => {
                 minimum(&mut self.first_burst_length, value, limits.first_burst_length)
             }

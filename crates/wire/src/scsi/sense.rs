@@ -206,10 +206,7 @@ mod tests {
         let fixed = sense.fixed();
         assert_eq!(fixed, [0x70, 0, 5, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x24, 0, 0, 0xcf, 0, 1]);
         let (bytes, length) = sense.descriptor();
-        assert_eq!(
-            bytes[..length],
-            [0x72, 5, 0x24, 0, 0, 0, 0, 8, 0x02, 6, 0, 0, 0xcf, 0, 1, 0]
-        );
+        assert_eq!(bytes[..length], [0x72, 5, 0x24, 0, 0, 0, 0, 8, 0x02, 6, 0, 0, 0xcf, 0, 1, 0]);
     }
 
     /// Information is valid in fixed format only if it fits.

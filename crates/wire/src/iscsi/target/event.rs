@@ -153,8 +153,6 @@ pub enum TaskFunction {
     TargetWarmReset,
     /// Reset the target and close all its sessions.
     TargetColdReset,
-    /// Move a task to this connection. Not supported at error recovery level 0.
-    TaskReassign,
 }
 
 impl TaskFunction {
@@ -167,7 +165,6 @@ impl TaskFunction {
             5 => Self::LogicalUnitReset,
             6 => Self::TargetWarmReset,
             7 => Self::TargetColdReset,
-            8 => Self::TaskReassign,
             _ => return None,
         })
     }
@@ -293,11 +290,5 @@ pub enum PeerError {
         expected: u32,
         /// Number that came.
         got: u32,
-    },
-    /// Something came after the logout request.
-    #[error("PDU with opcode {opcode:#04x} after logout (RFC 7143 section 11.14)")]
-    AfterLogout {
-        /// Opcode of what came.
-        opcode: u8,
     },
 }

@@ -26,6 +26,10 @@ impl Bursts {
         self.length
     }
 
+    pub(crate) fn newest(&self) -> Option<Burst> {
+        self.ring[..self.length].last().copied()
+    }
+
     pub(crate) fn oldest(&self) -> Option<Burst> {
         self.ring[..self.length].first().copied()
     }
@@ -56,12 +60,10 @@ pub(crate) struct Task {
     pub(crate) received: u32,
     /// Unsolicited Data-Out is still to come.
     pub(crate) unsolicited: bool,
-    /// DataSN of the next Data-Out of the current sequence.
+    /// `DataSN` of the next Data-Out of the current sequence.
     pub(crate) data_sn: u32,
     /// How much the shell wants, once it has asked.
     pub(crate) wanted: Option<u32>,
-    /// How much was asked for by R2T or came unsolicited.
-    pub(crate) solicited: u32,
     pub(crate) bursts: Bursts,
     /// R2Ts sent.
     pub(crate) r2t_sn: u32,
@@ -75,7 +77,7 @@ pub(crate) struct Task {
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     tags: Vec<Itt>,
-    tasks: Vec<Task>,
+    entries: Vec<Task>,
     /// Tasks outside of the command window.
     immediate: usize,
 }
@@ -85,7 +87,7 @@ impl Tasks {
         debug_assert!(!self.contains(task.itt), "a tag names one task");
         self.immediate += usize::from(task.immediate);
         self.tags.push(task.itt);
-        self.tasks.push(task);
+        self.entries.push(task);
     }
 
     pub(crate) fn contains(&self, itt: Itt) -> bool {
@@ -94,13 +96,13 @@ impl Tasks {
 
     pub(crate) fn find(&mut self, itt: Itt) -> Option<&mut Task> {
         let index = self.tags.iter().position(|&tag| tag == itt)?;
-        self.tasks.get_mut(index)
+        self.entries.get_mut(index)
     }
 
     pub(crate) fn remove(&mut self, itt: Itt) -> Option<Task> {
         let index = self.tags.iter().position(|&tag| tag == itt)?;
         self.tags.swap_remove(index);
-        let task = self.tasks.swap_remove(index);
+        let task = self.entries.swap_remove(index);
         self.immediate -= usize::from(task.immediate);
         Some(task)
     }
@@ -112,7 +114,7 @@ impl Tasks {
 
     /// How many tasks take a place in the command window.
     pub(crate) fn in_window(&self) -> usize {
-        self.tasks.len() - self.immediate
+        self.entries.len() - self.immediate
     }
 
     /// How many tasks were delivered at once.

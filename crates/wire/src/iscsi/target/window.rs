@@ -56,7 +56,7 @@ impl Window {
         self.exp_cmd_sn.wrapping_add(free).wrapping_sub(1)
     }
 
-    /// MaxCmdSN to put into the PDU that is being built.
+    /// `MaxCmdSN` to put into the PDU that is being built.
     // RFC 7143 section 4.2.2.1: MaxCmdSN never moves backwards.
     pub(crate) fn advertise(&mut self, outstanding: usize) -> u32 {
         let candidate = self.candidate(outstanding);

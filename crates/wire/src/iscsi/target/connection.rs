@@ -1,0 +1,248 @@
+//! One connection: framing, phases and what the shell may ask it.
+
+use std::sync::Arc;
+
+use zerocopy::FromBytes;
+
+use super::discovery::Exchange;
+use super::login::Login;
+use super::outbox::{Digests, Outbox};
+use super::task::Tasks;
+use super::window::Window;
+use super::{Isid, Limits, Node, Parameters, PeerError, Received, RejectReason};
+use crate::iscsi::digest::{self, DIGEST_LENGTH};
+use crate::iscsi::keys::SEGMENT_LENGTH_DEFAULT;
+use crate::iscsi::pdu::{HEADER_LENGTH, Header, Itt, RESERVED_TAG};
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Negotiating.
+    Login,
+    /// The shell decides about the session.
+    Deciding,
+    /// SCSI commands, or discovery.
+    FullFeature,
+    /// The initiator has asked to log out; what it still sends is discarded.
+    LoggingOut,
+    /// What is in the outbox is written, nothing is received any more.
+    Closing,
+}
+
+/// A task management function without a response.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Managing {
+    pub(super) itt: Itt,
+    pub(super) immediate: bool,
+}
+
+/// The target's end of one iSCSI connection.
+///
+/// `P` is the shell's handle of read data, for example a reference-counted buffer. Data-In refers
+/// to it; it is cloned once per PDU and dropped when the PDU is written. Its bytes must stay the
+/// same until then.
+#[derive(Debug)]
+pub struct Connection<P> {
+    pub(super) node: Arc<Node>,
+    pub(super) limits: Limits,
+    pub(super) local_address: String,
+    pub(super) phase: Phase,
+    pub(super) login: Login,
+    pub(super) parameters: Parameters,
+    pub(super) digests: Digests,
+    pub(super) window: Window,
+    pub(super) tasks: Tasks,
+    pub(super) managing: Vec<Managing>,
+    pub(super) exchange: Option<Exchange>,
+    pub(super) pings: Vec<u32>,
+    pub(super) outbox: Outbox<P>,
+    needed: usize,
+    next_ttt: u32,
+}
+
+impl<P: AsRef<[u8]> + Clone> Connection<P> {
+    /// A connection on which nothing has been received yet. `local_address` is the text that a
+    /// discovery session is told when the node names no portals.
+    ///
+    /// Panics if a limit is out of its range; [`Limits::check`] says which.
+    pub fn new(node: Arc<Node>, limits: Limits, local_address: String) -> Self {
+        assert_eq!(limits.check(), Ok(()), "limits are checked when they are configured");
+        Self {
+            node,
+            limits,
+            local_address,
+            phase: Phase::Login,
+            login: Login::default(),
+            parameters: Parameters::default(),
+            digests: Digests::default(),
+            window: Window::new(limits.command_window),
+            tasks: Tasks::default(),
+            managing: Vec::new(),
+            exchange: None,
+            pings: Vec::new(),
+            outbox: Outbox::new(),
+            needed: HEADER_LENGTH,
+            next_ttt: 0,
+        }
+    }
+
+    /// Takes the PDU at the front of `input` if all of it is there.
+    ///
+    /// The shell calls this until nothing is consumed, each time with what is left of the input.
+    /// After an error, or while [`wants_close`](Self::wants_close), input is of no interest.
+    pub fn receive<'a>(&mut self, input: &'a [u8]) -> Result<Received<'a>, PeerError> {
+        match self.phase {
+            Phase::Deciding => Ok(Received { consumed: 0, event: None }),
+            Phase::Closing => Ok(Received { consumed: input.len(), event: None }),
+            Phase::Login | Phase::FullFeature | Phase::LoggingOut => {
+                let received = self.receive_pdu(input);
+                if received.is_err() {
+                    self.phase = Phase::Closing;
+                }
+                received
+            }
+        }
+    }
+
+    fn receive_pdu<'a>(&mut self, input: &'a [u8]) -> Result<Received<'a>, PeerError> {
+        let more = Ok(Received { consumed: 0, event: None });
+        let Ok((header, _)) = Header::ref_from_prefix(input) else {
+            self.needed = HEADER_LENGTH;
+            return more;
+        };
+        let header_end = HEADER_LENGTH + header.ahs_length();
+        let data_start = header_end + if self.digests.header { DIGEST_LENGTH } else { 0 };
+        self.needed = data_start;
+        let Some(front) = input.get(..data_start) else {
+            return more;
+        };
+        // RFC 7143 section 7.8: with a wrong header digest the lengths cannot be believed, so the
+        // next PDU cannot be found.
+        let (covered, header_digest) = front.split_at(header_end);
+        if self.digests.header && !digest::matches(covered, header_digest) {
+            return Err(PeerError::HeaderDigest);
+        }
+
+        let length = header.data_length();
+        let limit = self.segment_length_limit();
+        if length > limit as usize {
+            return Err(PeerError::SegmentTooLong { length: length as u32, limit });
+        }
+        let data_end = data_start + length.next_multiple_of(4);
+        let has_digest = self.digests.data && length > 0;
+        self.needed = data_end + if has_digest { DIGEST_LENGTH } else { 0 };
+        let Some(pdu) = input.get(..self.needed) else {
+            return more;
+        };
+        let consumed = pdu.len();
+        self.needed = HEADER_LENGTH;
+        if has_digest && !digest::matches(&pdu[data_start..data_end], &pdu[data_end..]) {
+            // RFC 7143 section 7.8: reject, then (at error recovery level 0) end the session.
+            self.reject(header, RejectReason::DataDigestError);
+            return Err(PeerError::DataDigest);
+        }
+
+        let segments = &covered[HEADER_LENGTH..];
+        let data = &pdu[data_start..data_start + length];
+        let event = match self.phase {
+            Phase::Login => self.on_login(header, data),
+            Phase::FullFeature => self.on_full_feature(header, segments, data)?,
+            Phase::Deciding | Phase::LoggingOut | Phase::Closing => None,
+        };
+        Ok(Received { consumed, event })
+    }
+
+    // RFC 7143 section 13.12: before the full feature phase nothing that was declared counts yet.
+    fn segment_length_limit(&self) -> u32 {
+        match self.phase {
+            Phase::Login => SEGMENT_LENGTH_DEFAULT,
+            _ => self.parameters.target_segment_length,
+        }
+    }
+
+    /// How many contiguous bytes the next PDU takes in total, as far as is known. At most
+    /// [`Limits::pdu_length_max`].
+    pub const fn needed(&self) -> usize {
+        self.needed
+    }
+
+    /// What waits to be written.
+    pub fn outbox(&mut self) -> &mut Outbox<P> {
+        &mut self.outbox
+    }
+
+    /// Whether the connection is to be closed once the outbox is written.
+    pub fn wants_close(&self) -> bool {
+        self.phase == Phase::Closing
+    }
+
+    /// Whether the connection is to be closed and everything is written.
+    pub fn is_finished(&self) -> bool {
+        self.wants_close() && self.outbox.is_empty()
+    }
+
+    /// Whether the login is over and the session serves commands or discovery.
+    pub fn is_full_feature(&self) -> bool {
+        self.phase == Phase::FullFeature
+    }
+
+    /// Changes how many commands may be outstanding; at most 1024. A smaller window takes effect as
+    /// commands end, because what was granted cannot be taken back.
+    pub fn set_window(&mut self, commands: u32) {
+        self.window.size = Limits::window(commands);
+        let outstanding = self.outstanding();
+        if self.phase == Phase::FullFeature && self.window.is_stuck(outstanding) {
+            // RFC 7143 section 11.19: a NOP-In may carry new numbers without asking for an answer.
+            self.push_nop_in(RESERVED_TAG);
+        }
+    }
+
+    /// Commands that take a place in the window.
+    pub(super) fn outstanding(&self) -> usize {
+        let managing = self.managing.iter().filter(|one| !one.immediate).count();
+        self.tasks.in_window() + managing
+    }
+
+    /// A tag that the peer will send back; never the reserved one.
+    pub(super) fn new_ttt(&mut self) -> u32 {
+        let ttt = self.next_ttt;
+        self.next_ttt = if ttt == RESERVED_TAG - 1 { 0 } else { ttt + 1 };
+        ttt
+    }
+
+    /// Tags of the SCSI commands that have no response yet, in no particular order. When the
+    /// connection is lost, these are the tasks that end with it.
+    pub fn outstanding_tasks(&self) -> &[Itt] {
+        self.tasks.tags()
+    }
+
+    /// iSCSI name of the initiator, in lower case; empty before it is known.
+    pub fn initiator(&self) -> &str {
+        &self.login.initiator
+    }
+
+    /// Initiator's part of the session identifier.
+    pub const fn isid(&self) -> Isid {
+        self.login.isid
+    }
+
+    /// Target's part of the session identifier; zero before the session is admitted.
+    pub const fn tsih(&self) -> u16 {
+        self.login.tsih
+    }
+
+    /// Connection identifier.
+    pub const fn cid(&self) -> u16 {
+        self.login.cid
+    }
+
+    /// Index of the target in [`Node::targets`]; `None` in a discovery session.
+    pub const fn target(&self) -> Option<usize> {
+        self.login.target
+    }
+
+    /// What was negotiated.
+    pub const fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+}

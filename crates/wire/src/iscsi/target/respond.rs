@@ -1,0 +1,303 @@
+//! What the target sends: responses, read data, and PDUs of its own accord.
+
+use zerocopy::IntoBytes;
+use zerocopy::big_endian::U32;
+
+use std::ops::Range;
+
+use super::connection::Phase;
+use super::outbox::Segment;
+use super::task::Task;
+use super::{Connection, RejectReason, TmfResponse};
+use crate::iscsi::pdu::{
+    AsyncMessage, DataIn, FINAL, HEADER_LENGTH, Header, Itt, LogoutResponse, NopIn, NopOut,
+    OVERFLOW, RESERVED_TAG, Reject, STATUS, ScsiResponse, TaskManagementResponse, UNDERFLOW,
+    opcode,
+};
+use crate::scsi::{ScsiStatus, Sense};
+
+/// Most pings without an answer. Further ones are not sent; a shell gives the peer up long before.
+const PINGS_MAX: usize = 16;
+/// Sense data in a response: its length, then fixed format.
+const SENSE_SEGMENT_LENGTH: usize = 2 + 18;
+
+/// The command numbers that every PDU from the target carries.
+pub(super) struct Numbers {
+    pub(super) exp_cmd_sn: U32,
+    pub(super) max_cmd_sn: U32,
+}
+
+/// The residual flag and count for a command that moves `length` bytes while the initiator expected
+/// `expected`.
+// RFC 7143 section 11.4.5.1: underflow counts what was expected and not moved, overflow what the
+// command would have moved beyond.
+const fn residual(expected: u32, length: u32) -> (u8, u32) {
+    if length > expected {
+        (OVERFLOW, length - expected)
+    } else if length < expected {
+        (UNDERFLOW, expected - length)
+    } else {
+        (0, 0)
+    }
+}
+
+impl<P: AsRef<[u8]> + Clone> Connection<P> {
+    /// Ends a command without read data. `length` is how many bytes the command moves by its own
+    /// account, whatever the initiator expected: zero after an error, else what its CDB says. The
+    /// residual follows from it.
+    ///
+    /// A command that was abandoned meanwhile is passed over.
+    pub fn respond(&mut self, itt: Itt, status: ScsiStatus, sense: Option<&Sense>, length: u32) {
+        if let Some(task) = self.tasks.remove(itt) {
+            self.push_scsi_response(&task, status, sense, length);
+        }
+    }
+
+    /// Ends a command with GOOD status and the read data in `range` of `payload`, of which at most
+    /// as much is sent as the initiator expects. `length` is how many bytes the command moves by
+    /// its own account: usually the length of the range, more if the shell read only what the
+    /// initiator expects.
+    ///
+    /// Panics if the range leaves the payload. A command that was abandoned meanwhile is passed
+    /// over.
+    pub fn respond_data(&mut self, itt: Itt, payload: P, range: Range<usize>, length: u32) {
+        assert!(range.end <= payload.as_ref().len(), "read data lies within its payload");
+        let Some(task) = self.tasks.remove(itt) else {
+            return;
+        };
+        let expected = if task.reads { task.expected_length as usize } else { 0 };
+        let total = range.len().min(expected);
+        if total == 0 {
+            self.push_scsi_response(&task, ScsiStatus::Good, None, length);
+            return;
+        }
+        let segment = self.parameters.initiator_segment_length as usize;
+        let burst = self.parameters.max_burst_length as usize;
+        let (mut offset, mut data_sn, mut burst_left) = (0, 0_u32, burst);
+        while offset < total {
+            let n = segment.min(burst_left).min(total - offset);
+            let is_last = offset + n == total;
+            burst_left -= n;
+            // RFC 7143 section 11.7.1: F ends each sequence, which MaxBurstLength bounds.
+            let mut flags = if is_last || burst_left == 0 { FINAL } else { 0 };
+            let mut pdu = DataIn {
+                opcode: opcode::DATA_IN,
+                itt: itt.0.into(),
+                ttt: RESERVED_TAG.into(),
+                data_sn: data_sn.into(),
+                buffer_offset: (offset as u32).into(),
+                ..DataIn::default()
+            };
+            if is_last {
+                // RFC 7143 section 11.7.3: good status may travel with the last data.
+                let (flag, count) = residual(task.expected_length, length);
+                flags |= STATUS | flag;
+                pdu.residual = count.into();
+                pdu.stat_sn = self.window.next_stat_sn().into();
+            }
+            pdu.flags = flags;
+            let numbers = self.numbers();
+            pdu.exp_cmd_sn = numbers.exp_cmd_sn;
+            pdu.max_cmd_sn = numbers.max_cmd_sn;
+            let start = range.start + offset;
+            let data = Segment::Payload(payload.clone(), start..start + n);
+            self.push(zerocopy::transmute!(pdu), data, is_last.then_some(itt));
+            offset += n;
+            data_sn = data_sn.wrapping_add(1);
+            if burst_left == 0 {
+                burst_left = burst;
+            }
+        }
+    }
+
+    /// Forgets a command without a response, as task management asks. Its write data is discarded
+    /// from now on. Returns whether there was such a command.
+    pub fn abandon(&mut self, itt: Itt) -> bool {
+        self.tasks.remove(itt).is_some()
+    }
+
+    /// Ends a task management function.
+    pub fn task_management_response(&mut self, itt: Itt, result: TmfResponse) {
+        let Some(index) = self.managing.iter().position(|one| one.itt == itt) else {
+            return;
+        };
+        self.managing.swap_remove(index);
+        let numbers = self.numbers();
+        let response = TaskManagementResponse {
+            opcode: opcode::TASK_MANAGEMENT_RESPONSE,
+            flags: FINAL,
+            response: result as u8,
+            itt: itt.0.into(),
+            stat_sn: self.window.next_stat_sn().into(),
+            exp_cmd_sn: numbers.exp_cmd_sn,
+            max_cmd_sn: numbers.max_cmd_sn,
+            ..TaskManagementResponse::default()
+        };
+        self.push(zerocopy::transmute!(response), Segment::Empty, None);
+    }
+
+    /// Answers [`Event::Logout`](super::Event::Logout). The connection closes.
+    pub fn logout_response(&mut self, itt: Itt) {
+        if self.phase == Phase::LoggingOut {
+            self.push_logout_response(itt, 0);
+            self.phase = Phase::Closing;
+        }
+    }
+
+    /// Asks the initiator for a sign of life, and returns how many pings are without an answer.
+    /// Does nothing before the full feature phase.
+    pub fn ping(&mut self) -> usize {
+        if self.phase == Phase::FullFeature && self.pings.len() < PINGS_MAX {
+            let ttt = self.new_ttt();
+            self.pings.push(ttt);
+            self.push_nop_in(ttt);
+        }
+        self.pings.len()
+    }
+
+    /// Asks the initiator to log out within `seconds`, for example before the target goes away.
+    // RFC 7143 section 11.9.1: event 1, with the time in the third parameter.
+    pub fn request_logout(&mut self, seconds: u16) {
+        if self.phase != Phase::FullFeature {
+            return;
+        }
+        let numbers = self.numbers();
+        let message = AsyncMessage {
+            opcode: opcode::ASYNC_MESSAGE,
+            flags: FINAL,
+            itt: RESERVED_TAG.into(),
+            stat_sn: self.window.next_stat_sn().into(),
+            exp_cmd_sn: numbers.exp_cmd_sn,
+            max_cmd_sn: numbers.max_cmd_sn,
+            event: 1,
+            parameters: [0.into(), 0.into(), seconds.into()],
+            ..AsyncMessage::default()
+        };
+        self.push(zerocopy::transmute!(message), Segment::Empty, None);
+    }
+
+    fn push_scsi_response(
+        &mut self,
+        task: &Task,
+        status: ScsiStatus,
+        sense: Option<&Sense>,
+        length: u32,
+    ) {
+        let (flag, count) = residual(task.expected_length, length);
+        let numbers = self.numbers();
+        let response = ScsiResponse {
+            opcode: opcode::SCSI_RESPONSE,
+            flags: FINAL | flag,
+            status: status as u8,
+            itt: task.itt.0.into(),
+            stat_sn: self.window.next_stat_sn().into(),
+            exp_cmd_sn: numbers.exp_cmd_sn,
+            max_cmd_sn: numbers.max_cmd_sn,
+            // RFC 7143 section 11.4.8: how many R2Ts were sent; no Data-In was.
+            exp_data_sn: task.r2t_sn.into(),
+            residual: count.into(),
+            ..ScsiResponse::default()
+        };
+        let mut segment = [0; SENSE_SEGMENT_LENGTH];
+        let data = match sense {
+            None => Segment::Empty,
+            Some(sense) => {
+                // RFC 7143 section 11.4.7: the sense length goes before the sense data.
+                segment[1] = 18;
+                segment[2..].copy_from_slice(&sense.fixed());
+                Segment::Bytes(&segment)
+            }
+        };
+        let digests = self.digests;
+        let bytes = zerocopy::transmute!(response);
+        self.outbox.push_pdu(bytes, data, digests, Some(task.itt));
+    }
+
+    pub(super) fn push_logout_response(&mut self, itt: Itt, result: u8) {
+        let numbers = self.numbers();
+        let response = LogoutResponse {
+            opcode: opcode::LOGOUT_RESPONSE,
+            flags: FINAL,
+            response: result,
+            itt: itt.0.into(),
+            stat_sn: self.window.next_stat_sn().into(),
+            exp_cmd_sn: numbers.exp_cmd_sn,
+            max_cmd_sn: numbers.max_cmd_sn,
+            time2wait: self.parameters.default_time2wait.into(),
+            ..LogoutResponse::default()
+        };
+        self.push(zerocopy::transmute!(response), Segment::Empty, None);
+    }
+
+    /// Sends a NOP-In of the target's own: with a tag it asks for an answer, with the reserved tag
+    /// it only tells the command numbers.
+    pub(super) fn push_nop_in(&mut self, ttt: u32) {
+        let numbers = self.numbers();
+        let nop = NopIn {
+            opcode: opcode::NOP_IN,
+            flags: FINAL,
+            itt: RESERVED_TAG.into(),
+            ttt: ttt.into(),
+            // RFC 7143 section 11.19.2: with a reserved task tag the number does not advance.
+            stat_sn: self.window.stat_sn.into(),
+            exp_cmd_sn: numbers.exp_cmd_sn,
+            max_cmd_sn: numbers.max_cmd_sn,
+            ..NopIn::default()
+        };
+        self.push(zerocopy::transmute!(nop), Segment::Empty, None);
+    }
+
+    /// Sends the answer to a NOP-Out, with as much of its data as the initiator takes.
+    pub(super) fn push_echo(&mut self, request: &NopOut, data: &[u8]) {
+        let numbers = self.numbers();
+        let nop = NopIn {
+            opcode: opcode::NOP_IN,
+            flags: FINAL,
+            lun: request.lun,
+            itt: request.itt,
+            ttt: RESERVED_TAG.into(),
+            stat_sn: self.window.next_stat_sn().into(),
+            exp_cmd_sn: numbers.exp_cmd_sn,
+            max_cmd_sn: numbers.max_cmd_sn,
+            ..NopIn::default()
+        };
+        // RFC 7143 section 11.18.3: ping data beyond the initiator's limit is cut off.
+        let length = data.len().min(self.parameters.initiator_segment_length as usize);
+        self.push(zerocopy::transmute!(nop), Segment::Bytes(&data[..length]), None);
+    }
+
+    pub(super) fn push_reject(&mut self, header: &Header, reason: RejectReason) {
+        let numbers = self.numbers();
+        let reject = Reject {
+            opcode: opcode::REJECT,
+            flags: FINAL,
+            reason: reason as u8,
+            itt: RESERVED_TAG.into(),
+            stat_sn: self.window.next_stat_sn().into(),
+            exp_cmd_sn: numbers.exp_cmd_sn,
+            max_cmd_sn: numbers.max_cmd_sn,
+            ..Reject::default()
+        };
+        // RFC 7143 section 11.17: the header that was refused is the data.
+        self.push(zerocopy::transmute!(reject), Segment::Bytes(header.as_bytes()), None);
+    }
+
+    /// Command numbers for the PDU that is being built.
+    pub(super) fn numbers(&mut self) -> Numbers {
+        let outstanding = self.outstanding();
+        Numbers {
+            exp_cmd_sn: self.window.exp_cmd_sn.into(),
+            max_cmd_sn: self.window.advertise(outstanding).into(),
+        }
+    }
+
+    /// Queues one PDU with the digests in force.
+    pub(super) fn push(
+        &mut self,
+        header: [u8; HEADER_LENGTH],
+        data: Segment<'_, P>,
+        mark: Option<Itt>,
+    ) {
+        self.outbox.push_pdu(header, data, self.digests, mark);
+    }
+}
