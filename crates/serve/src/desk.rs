@@ -36,6 +36,8 @@ pub(crate) struct Desk {
     pub(crate) errands: VecDeque<Errand>,
     pub(crate) node: Arc<Node>,
     pub(crate) limits: Limits,
+    /// Requests that the pipeline takes at a time.
+    max_requests: usize,
     pub(crate) targets: Vec<Target>,
     pub(crate) volumes: Vec<Volume>,
     pub(crate) backings: Rc<[Backing]>,
@@ -58,6 +60,8 @@ pub(crate) enum Errand {
     Managed(ConnectionId, Itt),
     /// All sessions with this target must learn that it, or one unit of it, was reset.
     Reset(usize, Option<usize>),
+    /// The number of sessions has changed, and with it everyone's command window.
+    Share,
 }
 
 /// The sessions that exist.
@@ -103,6 +107,11 @@ impl Sessions {
         self.by_name.retain(|_, &mut (_, of)| of != connection);
     }
 
+    /// How many sessions there are that may send commands.
+    fn count(&self) -> usize {
+        self.by_name.keys().filter(|(_, _, target)| target.is_some()).count()
+    }
+
     /// The connections of the sessions with this target.
     pub(crate) fn with_target(&self, target: usize) -> impl Iterator<Item = ConnectionId> {
         let of = move |((_, _, t), &(_, id)): (&(_, _, Option<usize>), _)| {
@@ -134,6 +143,7 @@ impl Desk {
             errands: VecDeque::new(),
             node: Arc::new(node),
             limits,
+            max_requests: config.limits.max_requests as usize,
             targets,
             volumes,
             backings,
@@ -147,6 +157,13 @@ impl Desk {
     /// The state machine of a new connection that came in at `local`.
     pub(crate) fn new_wire(&self, local: SocketAddr) -> Wire {
         Wire::new(self.node.clone(), self.limits, local.to_string())
+    }
+
+    /// The command window of each session: an equal share of what the pipeline takes, so that a
+    /// host meets its window before it meets a full task set.
+    pub(crate) fn window(&self) -> u32 {
+        let share = self.max_requests / self.sessions.count().max(1);
+        self.limits.command_window.min(share.max(1) as u32)
     }
 
     /// Commands that are under way.
@@ -403,6 +420,7 @@ impl Desk {
             info!(%peer, reason, "connection closed before login");
         }
         self.sessions.leave(id);
+        self.errands.push_back(Errand::Share);
         self.forget_managing(id);
         // The outbox holds references to reply buffers.
         drop(wire);

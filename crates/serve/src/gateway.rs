@@ -354,6 +354,7 @@ impl Gateway {
                     }
                 }
                 Errand::Reset(target, unit) => self.tell_reset(target, unit),
+                Errand::Share => self.share_window(),
             }
         }
     }
@@ -368,6 +369,16 @@ impl Gateway {
             && !std::mem::replace(&mut connection.dirty, true)
         {
             self.dirty.push(id.index);
+        }
+    }
+
+    fn share_window(&mut self) {
+        let window = self.desk.window();
+        for connection in self.connections.iter_mut().flatten() {
+            connection.wire.set_window(window);
+            if !connection.wire.outbox().is_empty() {
+                self.desk.errands.push_back(Errand::Write(connection.id));
+            }
         }
     }
 
@@ -420,6 +431,10 @@ impl Gateway {
     /// Once a second: connections that do not log in or do not answer are given up.
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        // Listeners tell of new connections once; those that no descriptor was free for wait still.
+        for listener in 0..self.listeners.len() {
+            self.accept(listener);
+        }
         for index in 0..self.connections.len() {
             let Some(connection) = &mut self.connections[index] else { continue };
             let silent = self.now.saturating_since(connection.last_heard);

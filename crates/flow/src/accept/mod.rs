@@ -1,6 +1,6 @@
 //! Stage 1, accept: a session's command becomes requests.
 //!
-//! Checks bounds against the volume, keeps overlapping requests in order ([`hazard`]) and cuts what
+//! Checks bounds against the volume, keeps overlapping requests in order (`hazard.rs`) and cuts what
 //! is larger than the volume's transfer limit into pieces. The pipeline counts what is outstanding
 //! and refuses what goes past its limits before anything here sees it.
 

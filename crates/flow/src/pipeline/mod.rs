@@ -1,6 +1,6 @@
 //! The seven stages joined: requests and completions in, actions out.
 //!
-//! [`Pipeline`] is the whole data path as one [`Stage`]. Both worlds drive it through
+//! [`Pipeline`] is the whole data path as one [`Stage`](crate::stage::Stage). Both worlds drive it through
 //! [`run`](crate::stage::run); what they do not share is who performs the [`Action`]s.
 
 mod journey;

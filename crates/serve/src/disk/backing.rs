@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 use weir_flow::units::ByteCount;
 
@@ -156,6 +156,13 @@ impl Backing {
         if capacity > found {
             file.set_len(capacity).map_err(failed("extend"))?;
             file.sync_all().map_err(failed("extend"))?;
+        }
+        if !exists {
+            // A new file is only durable together with its name.
+            let folder = volume.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            File::open(folder.unwrap_or_else(|| Path::new(".")))
+                .and_then(|folder| folder.sync_all())
+                .map_err(failed("make durable"))?;
         }
         let direct = match volume.io {
             IoMode::Buffered => None,

@@ -112,7 +112,9 @@ impl Desk {
         }
         let (tsih, old) = self.sessions.enter((initiator.to_owned(), isid, target), connection.id);
         self.errands.extend(old.map(Errand::Close));
+        connection.wire.set_window(self.window());
         connection.wire.session_admitted(tsih);
+        self.errands.push_back(Errand::Share);
         let units = target.map_or(0, |target| self.targets[target].unit_count());
         connection.units = vec![UnitAttention::new(); units];
         connection.widen = target.is_some();

@@ -1,0 +1,36 @@
+//! What every device model can do.
+
+use weir_flow::clock::Instant;
+use weir_flow::request::{Op, Outcome};
+use weir_flow::units::Extent;
+
+/// One I/O given to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceIo {
+    /// The caller's name for it, which comes back when it has ended.
+    pub id: u64,
+    /// What is to be done.
+    pub op: Op,
+    /// With which bytes of the device.
+    pub extent: Extent,
+}
+
+/// A device as a machine of events, so that a model may reorder what it was given.
+///
+/// Time never runs backwards between calls. Whoever drives a device asks [`next`](Self::next) after
+/// every call that changes it, and calls [`finished`](Self::finished) at that time until it answers
+/// `None`. Being asked early is harmless; being asked late delays nothing inside the device that
+/// was to end before, only the report of it.
+///
+/// What a device holds is bounded by what its caller leaves outstanding.
+pub trait Device {
+    /// Takes an I/O. It is reported by [`finished`](Self::finished) exactly once.
+    fn start(&mut self, now: Instant, io: DeviceIo);
+
+    /// When something happens inside the device next; `None` while nothing is outstanding.
+    fn next(&self) -> Option<Instant>;
+
+    /// An I/O that has ended by `now`, and how; those that end at one time in order of being
+    /// scheduled. `None` when there is no other.
+    fn finished(&mut self, now: Instant) -> Option<(u64, Outcome)>;
+}

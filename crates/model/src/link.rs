@@ -1,0 +1,72 @@
+//! A link: an engine that sends one message at a time, and a delay behind it.
+
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::units::Bandwidth;
+
+/// What a link is made from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Rate of the engine; `None` sends in no time.
+    pub bandwidth: Option<Bandwidth>,
+    /// Time from a byte's leaving the engine to its arrival, in one direction.
+    pub delay: Duration,
+}
+
+/// One direction of a link. Messages leave in the order in which they are given.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    config: Config,
+    free: Instant,
+}
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// When its last byte has left and the engine is free.
+    pub left: Instant,
+    /// When its last byte is at the other end.
+    pub arrived: Instant,
+}
+
+impl Link {
+    /// An idle link.
+    pub const fn new(config: Config) -> Self {
+        Self { config, free: Instant::ZERO }
+    }
+
+    /// Gives the engine a message of `bytes`.
+    pub fn send(&mut self, now: Instant, bytes: u64) -> Sent {
+        let begin = now.max(self.free);
+        let left = match self.config.bandwidth {
+            Some(bandwidth) => begin + bandwidth.time_for(bytes),
+            None => begin,
+        };
+        self.free = left;
+        Sent { left, arrived: left + self.config.delay }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two messages at once: the second leaves a serialisation later, and the delay, which they
+    /// share, is not paid twice. An idle engine starts at once.
+    #[test]
+    fn messages_leave_one_after_the_other() {
+        let bandwidth = Bandwidth::per_second(1_000_000);
+        let mut link = Link::new(Config { bandwidth, delay: Duration::from_micros(7) });
+        let at = |micros| Instant::ZERO + Duration::from_micros(micros);
+        assert_eq!(link.send(at(0), 10), Sent { left: at(10), arrived: at(17) });
+        assert_eq!(link.send(at(0), 5), Sent { left: at(15), arrived: at(22) });
+        assert_eq!(link.send(at(100), 1), Sent { left: at(101), arrived: at(108) });
+    }
+
+    /// Without a bandwidth only the delay is left.
+    #[test]
+    fn an_infinite_link_only_delays() {
+        let mut link = Link::new(Config { bandwidth: None, delay: Duration::from_micros(7) });
+        let sent = link.send(Instant::ZERO, u64::MAX);
+        assert_eq!((sent.left, sent.arrived.as_nanos()), (Instant::ZERO, 7_000));
+    }
+}

@@ -1,0 +1,92 @@
+//! How fast a run is, and how much memory it takes: a closed loop of depth 32, FIFO everywhere, on
+//! a device with a fixed service time.
+//!
+//! ```text
+//! cargo run --release -p weir-sim --example speed -- [REQUESTS [REPEATS]]
+//! ```
+//!
+//! One million requests and five repeats by default. Prints the requests per second of wall-clock
+//! time of each repeat, then the best and the median, and the peak resident memory of the process,
+//! which must not depend on the number of requests.
+
+use std::process::ExitCode;
+use weir_flow::clock::Duration;
+use weir_flow::pipeline::{Limits, Policies};
+use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
+use weir_flow::units::Extent;
+use weir_model::fixed;
+use weir_sim::plan::{
+    Access, Arrivals, Backend, End, HostLink, Model, Plan, SizeWeight, Volume, Workload,
+};
+
+const SIZE: u64 = 1 << 40;
+
+fn plan(requests: u64) -> Plan {
+    let model = Model::Fixed(fixed::Config::default());
+    let workload = Workload {
+        name: "load".to_owned(),
+        tenant: TenantId::new(0),
+        volume: VolumeId::new(0),
+        link: LinkId::new(0),
+        arrivals: Arrivals::Closed { depth: 32, think: Duration::ZERO },
+        sizes: vec![SizeWeight { bytes: 4_096, weight: 1 }],
+        read_permille: 700,
+        access: Access::Random,
+        alignment: 4_096,
+        region: Extent::new(0, SIZE),
+        start: Duration::ZERO,
+        stop: None,
+    };
+    Plan {
+        seed: 1,
+        end: End { requests: Some(requests), ..End::default() },
+        tenants: vec!["tenant".to_owned()],
+        volumes: vec![Volume {
+            name: "volume".to_owned(),
+            size: SIZE,
+            backend: BackendId::new(0),
+            max_transfer: u64::MAX,
+        }],
+        backends: vec![Backend { name: "disk".to_owned(), model, paths: 1 }],
+        links: vec![HostLink::infinite("host")],
+        workloads: vec![workload],
+        traces: Vec::new(),
+        path_faults: Vec::new(),
+        policies: Policies::default(),
+        limits: Limits::default(),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what is measured is the wall-clock time of a run")]
+#[expect(clippy::print_stdout, reason = "the figures are this program's output")]
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default: u64| arguments.next().map_or(Ok(default), |text| text.parse());
+    let (Ok(requests @ 1..), Ok(repeats @ 1..)) = (number(1_000_000), number(5)) else {
+        println!("usage: speed [REQUESTS [REPEATS]], both at least 1");
+        return ExitCode::from(2);
+    };
+    let plan = plan(requests);
+    let mut speeds = Vec::new();
+    for _ in 0..repeats {
+        let start = std::time::Instant::now();
+        match weir_sim::run(&plan, |_| ()) {
+            Ok(results) => {
+                let speed = requests as f64 / start.elapsed().as_secs_f64();
+                println!("{speed:10.0} requests/s, digest {}", results.digest);
+                speeds.push(speed);
+            }
+            Err(error) => {
+                println!("{error}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    speeds.sort_unstable_by(f64::total_cmp);
+    let (best, median) = (speeds[speeds.len() - 1], speeds[speeds.len() / 2]);
+    println!("best {best:.0}, median {median:.0} requests/s");
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM:"));
+    println!("{}", peak.unwrap_or("VmHWM: unknown on this system"));
+    ExitCode::SUCCESS
+}

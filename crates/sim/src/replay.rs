@@ -1,0 +1,372 @@
+//! A recording of `weir serve` through the pipeline again, compared by digest.
+//!
+//! A recording comes from somewhere else, and may be damaged or made up. So everything in it is
+//! checked against its own configuration, and that against fixed bounds, before the pipeline sees
+//! it: what is wrong is a [`ReplayError`] with the place in the file, never a panic, and memory is
+//! bounded. A completion of something that is not outstanding is legal, as it is for the pipeline.
+//!
+//! Where two runs part cannot be told: a recording holds what went in, not what came out, of which
+//! it has only one digest at its end.
+
+use serde::Serialize;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::rc::Rc;
+use weir_flow::accept::Volume;
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::digest::Digest;
+use weir_flow::event::{Event, Observer};
+use weir_flow::pipeline::{Action, Config, Input, Pipeline};
+use weir_flow::recording::{
+    Entry, FormatError, MAX_ENTRY, MAX_HEADER, decode_entry, decode_header,
+};
+use weir_flow::request::Request;
+use weir_flow::stage::{self, Stage, Wake, World};
+
+/// What became of a replay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Replay {
+    /// Entries read, the end not counted.
+    pub entries: u64,
+    /// Time of the last entry.
+    pub virtual_ns: u64,
+    /// Requests that came, refused ones included.
+    pub arrived: u64,
+    /// Requests that were answered.
+    pub completed: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Actions of this run.
+    pub actions: u64,
+    /// Digest of this run, 16 hexadecimal digits.
+    pub digest: String,
+    /// What the recording says; `None` if it has no end, because its writer was killed.
+    pub recorded: Option<Recorded>,
+}
+
+/// The end of a recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Recorded {
+    /// Actions of the recorded run.
+    pub actions: u64,
+    /// Digest of the recorded run, 16 hexadecimal digits.
+    pub digest: String,
+}
+
+/// What a replay says about the recorded run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Verdict {
+    /// The same actions at the same times.
+    Same,
+    /// Other actions, or other times.
+    Different,
+    /// The recording has no end to compare with.
+    Cut,
+}
+
+impl Replay {
+    /// How the two runs compare.
+    pub fn verdict(&self) -> Verdict {
+        match &self.recorded {
+            None => Verdict::Cut,
+            Some(recorded) if recorded.actions != self.actions => Verdict::Different,
+            Some(recorded) if recorded.digest != self.digest => Verdict::Different,
+            Some(_) => Verdict::Same,
+        }
+    }
+}
+
+/// Why a recording could not be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The file cannot be read.
+    #[error("the recording cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// The file is no recording, or a damaged one.
+    #[error("at byte {offset}: {message}")]
+    Damaged {
+        /// Where the entry that is wrong begins.
+        offset: u64,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// Most of each kind of thing that a recording may name: links, tenants, paths together.
+const MAX_INDEX: usize = 65_536;
+
+/// Most pieces of requests outstanding at once.
+const MAX_PIECES: u64 = 1 << 20;
+
+/// The largest limit on outstanding bytes: 4 EiB, so that sums of two fit.
+const MAX_BYTES: u64 = 1 << 62;
+
+/// Times and durations from here on, 73 years, do not occur: sums of a few of them fit the clock.
+const MAX_TIME: Duration = Duration::from_nanos(1 << 61);
+
+/// How often `progress` is called, in entries.
+const PROGRESS: u64 = 1 << 16;
+
+/// Replays a recording. `progress` is told the number of entries now and then.
+pub fn replay(path: &Path, progress: impl FnMut(u64)) -> Result<Replay, ReplayError> {
+    replay_from(File::open(path)?, progress)
+}
+
+/// Replays a recording from any source.
+pub fn replay_from(source: impl Read, progress: impl FnMut(u64)) -> Result<Replay, ReplayError> {
+    let mut window = Window { source, bytes: Vec::new(), start: 0, offset: 0, ended: false };
+    let config = window.header()?;
+    let pieces = Rc::new(Cell::new(0));
+    let counts = Counts {
+        volumes: config.volumes.clone(),
+        pieces: Rc::clone(&pieces),
+        arrived: 0,
+        completed: 0,
+        refused: 0,
+    };
+    let mut pipeline = Pipeline::new(&config, counts);
+    let mut player = Player {
+        window,
+        config: &config,
+        pieces,
+        now: Instant::ZERO,
+        entries: 0,
+        digest: Digest::default(),
+        recorded: None,
+        error: None,
+        progress,
+    };
+    stage::run(&mut pipeline, &mut player);
+    if let Some(error) = player.error {
+        return Err(error);
+    }
+    let Player { now, entries, digest, recorded, mut progress, .. } = player;
+    progress(entries);
+    let &Counts { arrived, completed, refused, .. } = pipeline.observer();
+    Ok(Replay {
+        entries,
+        virtual_ns: now.as_nanos(),
+        arrived,
+        completed,
+        refused,
+        actions: digest.actions(),
+        digest: digest.to_string(),
+        recorded: recorded
+            .map(|recorded| Recorded { actions: recorded.actions(), digest: recorded.to_string() }),
+    })
+}
+
+/// The part of a file that is being decoded.
+struct Window<R> {
+    source: R,
+    bytes: Vec<u8>,
+    /// Bytes of the window that have been decoded.
+    start: usize,
+    /// Place of the window in the file.
+    offset: u64,
+    ended: bool,
+}
+
+impl<R: Read> Window<R> {
+    /// Makes sure that `wanted` bytes are there to be decoded, or all that the file has.
+    fn fill(&mut self, wanted: usize) -> io::Result<()> {
+        while !self.ended && self.bytes.len() - self.start < wanted {
+            self.offset += self.start as u64;
+            self.bytes.drain(..self.start);
+            self.start = 0;
+            let room = wanted.max(1 << 16);
+            let read = self.source.by_ref().take(room as u64).read_to_end(&mut self.bytes)?;
+            self.ended = read == 0;
+        }
+        Ok(())
+    }
+
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    fn damaged(&self, message: impl Into<String>) -> ReplayError {
+        ReplayError::Damaged { offset: self.offset + self.start as u64, message: message.into() }
+    }
+
+    /// Reads and checks the header.
+    fn header(&mut self) -> Result<Config, ReplayError> {
+        self.fill(MAX_HEADER)?;
+        let head = &self.rest()[..self.rest().len().min(MAX_HEADER)];
+        let (config, length) =
+            decode_header(head).map_err(|error| self.damaged(error.to_string()))?;
+        self.start += length;
+        let limits = &config.limits;
+        let paths: u64 = config.backends.iter().map(|&paths| u64::from(paths)).sum();
+        let excess = [
+            (config.volumes.len() > MAX_INDEX, "volumes"),
+            (paths > MAX_INDEX as u64, "paths"),
+            (limits.max_bytes > MAX_BYTES, "outstanding bytes"),
+            (limits.link_window > MAX_BYTES, "bytes in a link's window"),
+            (limits.no_path > MAX_TIME || limits.overdue > MAX_TIME, "time in a limit"),
+        ];
+        match excess.into_iter().find(|&(exceeds, _)| exceeds) {
+            Some((_, what)) => Err(ReplayError::Damaged {
+                offset: 0,
+                message: format!("the configuration asks for too many or too much: {what}"),
+            }),
+            None => Ok(config),
+        }
+    }
+}
+
+/// The world of a replay: what was recorded happens again, and nothing else.
+struct Player<'a, R, F> {
+    window: Window<R>,
+    config: &'a Config,
+    pieces: Rc<Cell<u64>>,
+    now: Instant,
+    entries: u64,
+    digest: Digest,
+    recorded: Option<Digest>,
+    error: Option<ReplayError>,
+    progress: F,
+}
+
+impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
+    /// The next entry; `None` at the end.
+    fn read(&mut self) -> Result<Option<Wake<Input>>, ReplayError> {
+        self.window.fill(MAX_ENTRY)?;
+        if self.window.rest().is_empty() {
+            return Ok(None);
+        }
+        let (entry, length) = match decode_entry(self.window.rest(), self.now) {
+            // The writer was killed while it wrote: what came before is whole.
+            Err(FormatError::Truncated) => return Ok(None),
+            Err(error) => return Err(self.window.damaged(error.to_string())),
+            Ok(decoded) => decoded,
+        };
+        let wake = match entry {
+            Entry::Input(at, input) => {
+                self.check(&input).map_err(|message| self.window.damaged(message))?;
+                Wake::Input(at, input)
+            }
+            Entry::Deadline(at) => Wake::Deadline(at),
+            Entry::End(digest) => {
+                self.window.start += length;
+                self.recorded = Some(digest);
+                self.window.fill(1)?;
+                return if self.window.rest().is_empty() {
+                    Ok(None)
+                } else {
+                    Err(self.window.damaged("there is something behind the end"))
+                };
+            }
+        };
+        if let Wake::Input(at, _) | Wake::Deadline(at) = wake {
+            if at.as_nanos() > MAX_TIME.as_nanos() {
+                return Err(self.window.damaged("the time is past 73 years"));
+            }
+            self.now = at;
+        }
+        self.window.start += length;
+        Ok(Some(wake))
+    }
+
+    /// Whether the pipeline of this configuration may see the input.
+    fn check(&self, input: &Input) -> Result<(), String> {
+        match *input {
+            Input::Arrive(request) => {
+                let Some(volume) = self.config.volumes.get(request.volume.index()) else {
+                    return Err(format!("there is no volume {}", request.volume.index()));
+                };
+                for (what, index) in
+                    [("tenant", request.tenant.index()), ("link", request.link.index())]
+                {
+                    if index >= MAX_INDEX {
+                        return Err(format!("{what} {index} is past the last, {}", MAX_INDEX - 1));
+                    }
+                }
+                if self.pieces.get().saturating_add(pieces(volume, &request)) > MAX_PIECES {
+                    return Err(format!("requests are cut into more than {MAX_PIECES} pieces"));
+                }
+                Ok(())
+            }
+            Input::PathDown(backend, path) | Input::PathUp(backend, path) => {
+                match self.config.backends.get(backend.index()) {
+                    None => Err(format!("there is no backend {}", backend.index())),
+                    Some(&paths) if path.index() >= paths as usize => {
+                        Err(format!("backend {} has no path {}", backend.index(), path.index()))
+                    }
+                    Some(_) => Ok(()),
+                }
+            }
+            Input::Stored { .. } | Input::Sent { .. } => Ok(()),
+        }
+    }
+}
+
+impl<R: Read, F: FnMut(u64), S: Stage<Input = Input, Output = Action>> World<S>
+    for Player<'_, R, F>
+{
+    fn wait(&mut self, _: Option<Instant>) -> Wake<Input> {
+        match self.read() {
+            Ok(Some(wake)) => {
+                self.entries += 1;
+                if self.entries.is_multiple_of(PROGRESS) {
+                    (self.progress)(self.entries);
+                }
+                wake
+            }
+            Ok(None) => Wake::End,
+            Err(error) => {
+                self.error = Some(error);
+                Wake::End
+            }
+        }
+    }
+
+    fn perform(&mut self, now: Instant, action: Action) {
+        self.digest.action(now, &action);
+    }
+}
+
+/// Into how many pieces the request is cut.
+fn pieces(volume: &Volume, request: &Request) -> u64 {
+    let cut = volume.holds(request) && request.payload() > volume.max_transfer;
+    if cut { request.payload().div_ceil(volume.max_transfer) } else { 1 }
+}
+
+/// Counts what comes and goes.
+struct Counts {
+    volumes: Vec<Volume>,
+    /// Pieces of the requests that are outstanding, for the player to see.
+    pieces: Rc<Cell<u64>>,
+    arrived: u64,
+    completed: u64,
+    refused: u64,
+}
+
+impl Observer for Counts {
+    fn event(&mut self, _: Instant, event: Event<'_>) {
+        let of = |request: &Request| pieces(&self.volumes[request.volume.index()], request);
+        match event {
+            Event::Arrived(request) => {
+                self.arrived += 1;
+                self.pieces.set(self.pieces.get() + of(request));
+            }
+            Event::Refused(_) => {
+                self.arrived += 1;
+                self.refused += 1;
+            }
+            Event::Completed(completed) => {
+                self.completed += 1;
+                self.pieces.set(self.pieces.get() - of(completed.request));
+            }
+            Event::PathFailed(..)
+            | Event::PathReinstated(..)
+            | Event::Overdue { .. }
+            | Event::Stray => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

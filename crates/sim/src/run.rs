@@ -1,0 +1,116 @@
+//! A plan through the pipeline.
+
+use crate::measure::Measure;
+use crate::plan::{End, Plan, PlanError};
+use crate::results::Results;
+use crate::source::Source;
+use crate::trace;
+use crate::world::{Journal, World};
+use std::io::{self, Write};
+use weir_flow::accept;
+use weir_flow::clock::Instant;
+use weir_flow::pipeline::{Config, Pipeline};
+use weir_flow::stage;
+
+/// How far a run is. Told every 65 536 events, so that a caller who prints it needs no clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The virtual clock.
+    pub now: Instant,
+    /// Requests that have come so far.
+    pub arrived: u64,
+    /// When the run ends.
+    pub end: End,
+}
+
+impl Progress {
+    /// The part of the run that is over, 0 to 1; `None` where only the sources know.
+    pub fn fraction(&self) -> Option<f64> {
+        let time = self
+            .end
+            .duration
+            .map(|duration| self.now.as_nanos() as f64 / duration.as_nanos() as f64);
+        let count = self.end.requests.map(|requests| self.arrived as f64 / requests as f64);
+        let further = time.into_iter().chain(count).reduce(f64::max);
+        further.map(|fraction| fraction.min(1.0))
+    }
+}
+
+/// Why a run has no results.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The plan contradicts itself.
+    #[error("the plan cannot be run: {0}")]
+    Plan(#[from] PlanError),
+    /// A trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] trace::Error),
+    /// The recording cannot be written.
+    #[error("the recording cannot be written: {0}")]
+    Recording(#[from] io::Error),
+}
+
+/// Runs a plan to its end.
+pub fn run(plan: &Plan, mut progress: impl FnMut(Progress)) -> Result<Results, RunError> {
+    simulate(plan, None, &mut progress)
+}
+
+/// Runs a plan and writes a recording of the run, which [`replay`](crate::replay) can check.
+pub fn record(
+    plan: &Plan,
+    out: &mut dyn Write,
+    mut progress: impl FnMut(Progress),
+) -> Result<Results, RunError> {
+    simulate(plan, Some(out), &mut progress)
+}
+
+/// What the pipeline of a plan is made from.
+fn config(plan: &Plan) -> Config {
+    let volume = |volume: &crate::plan::Volume| accept::Volume {
+        capacity: volume.size,
+        backend: volume.backend,
+        max_transfer: volume.max_transfer,
+    };
+    Config {
+        volumes: plan.volumes.iter().map(volume).collect(),
+        backends: plan.backends.iter().map(|backend| backend.paths).collect(),
+        limits: plan.limits,
+        policies: plan.policies.clone(),
+    }
+}
+
+fn simulate(
+    plan: &Plan,
+    out: Option<&mut dyn Write>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Results, RunError> {
+    plan.check()?;
+    let config = config(plan);
+    let journal = out.map(|out| Journal::new(out, &config)).transpose()?;
+    let sources = Source::all(plan)?;
+    let mut pipeline = Pipeline::new(&config, Measure::new(plan.tenants.len(), plan.end.warm_up));
+    let mut world = World::new(plan, sources, journal, progress)?;
+    stage::run(&mut pipeline, &mut world);
+    let ended = world.finish()?;
+    let measure = pipeline.observer();
+    let interval = ended.at.saturating_since(Instant::ZERO + plan.end.warm_up);
+    let (all, tenants) = measure.results(&plan.tenants, interval);
+    Ok(Results {
+        seed: plan.seed,
+        virtual_ns: ended.at.as_nanos(),
+        measured_ns: interval.as_nanos(),
+        events: ended.events,
+        actions: ended.digest.actions(),
+        digest: ended.digest.to_string(),
+        totals: all.totals,
+        paths_failed: measure.paths_failed,
+        paths_reinstated: measure.paths_reinstated,
+        ios_lost: ended.ios_lost,
+        overdue: measure.overdue,
+        all,
+        tenants,
+    })
+}
+
+#[cfg(test)]
+mod tests;

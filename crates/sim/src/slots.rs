@@ -1,0 +1,43 @@
+//! A table of reused places: an index names what is in it until it is taken out.
+
+/// Grows to the most that was ever held at once, then no more.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    places: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Slots<T> {
+    pub(crate) const fn new() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        if let Some(index) = self.free.pop() {
+            self.places[index as usize] = Some(value);
+            return index;
+        }
+        self.places.push(Some(value));
+        u32::try_from(self.places.len() - 1).expect("what a plan keeps in flight is bounded")
+    }
+
+    /// Panics if the place is empty: indices come from `insert` alone.
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut T {
+        self.places[index as usize].as_mut().expect("the place is taken")
+    }
+
+    /// Panics if the place is empty.
+    pub(crate) fn remove(&mut self, index: u32) -> T {
+        self.free.push(index);
+        self.places[index as usize].take().expect("the place is taken")
+    }
+
+    /// Everything that is held, in order of index.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.places.iter_mut().flatten()
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.places.len() == self.free.len()
+    }
+}

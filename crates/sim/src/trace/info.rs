@@ -1,0 +1,177 @@
+//! What a trace is like, from one pass over it.
+
+use super::{Error, Format, Reader};
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use weir_flow::request::Op;
+
+/// A description of a trace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Info {
+    /// Its format.
+    pub format: &'static str,
+    /// The first of its notices, lines that begin with `#`, at most 64. They stay with the data.
+    pub notices: Vec<String>,
+    /// Number of requests.
+    pub requests: u64,
+    /// Time of the last request.
+    pub duration_ns: u64,
+    /// Share of reads.
+    pub reads_percent: f64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Bytes written.
+    pub bytes_written: u64,
+    /// Median size in bytes. Size percentiles are by nearest rank; exact for multiples of 512 bytes
+    /// below 4 MiB, otherwise at most 0.1 % too small.
+    pub size_p50: u64,
+    /// 90th percentile of the sizes.
+    pub size_p90: u64,
+    /// 99th percentile of the sizes.
+    pub size_p99: u64,
+    /// Largest size, exact.
+    pub size_max: u64,
+    /// Requests per second over the duration; 0 for an instant.
+    pub mean_iops: f64,
+    /// Requests in the busiest whole second of the trace's clock.
+    pub peak_iops: u64,
+    /// Share of requests that begin where the one before on their device ended.
+    pub sequential_percent: f64,
+    /// Requests with a measured response time.
+    pub with_response: u64,
+    /// Its devices, by number.
+    pub devices: Vec<DeviceInfo>,
+}
+
+/// One device of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DeviceInfo {
+    /// Its number.
+    pub device: u32,
+    /// Requests to it.
+    pub requests: u64,
+    /// The largest end of a request: the capacity that a volume needs.
+    pub capacity_bytes: u64,
+}
+
+/// Most devices of one trace. A file with more is not a trace of block devices.
+const MAX_DEVICES: usize = 65_536;
+
+/// The largest size that percentiles tell apart from larger ones: 1 TiB.
+const LARGEST: u64 = 1 << 40;
+
+/// How often `progress` is called, in requests.
+const PROGRESS: u64 = 1 << 16;
+
+#[derive(Default)]
+struct Seen {
+    requests: u64,
+    capacity: u64,
+    last_end: Option<u64>,
+}
+
+/// Reads a trace to its end. `progress` is told the number of requests now and then.
+pub fn info(path: &Path, format: Option<Format>, progress: impl FnMut(u64)) -> Result<Info, Error> {
+    describe(Reader::open(path, format)?, progress)
+}
+
+fn describe(mut reader: Reader, mut progress: impl FnMut(u64)) -> Result<Info, Error> {
+    let mut info = Info { format: reader.format().as_str(), ..Info::default() };
+    let mut sizes =
+        Histogram::<u64>::new_with_bounds(1, LARGEST, 4).expect("the bounds are in order");
+    let mut devices = BTreeMap::<u32, Seen>::new();
+    let (mut reads, mut sequential, mut second, mut in_second) = (0, 0, 0, 0);
+    while let Some(record) = reader.read()? {
+        info.requests += 1;
+        let extent = record.extent;
+        let end = extent.end().unwrap_or(u64::MAX);
+        if record.op == Op::Read {
+            reads += 1;
+            info.bytes_read = info.bytes_read.saturating_add(extent.length);
+        } else {
+            info.bytes_written = info.bytes_written.saturating_add(extent.length);
+        }
+        sizes.saturating_record(extent.length);
+        info.size_max = info.size_max.max(extent.length);
+        info.with_response += u64::from(record.response.is_some());
+        info.duration_ns = record.time.as_nanos();
+        let now = record.time.as_nanos() / 1_000_000_000;
+        if now != second {
+            (second, in_second) = (now, 0);
+        }
+        in_second += 1;
+        info.peak_iops = info.peak_iops.max(in_second);
+        if devices.len() >= MAX_DEVICES && !devices.contains_key(&record.device) {
+            return Err(reader.error(format!("the trace has more than {MAX_DEVICES} devices")));
+        }
+        let device = devices.entry(record.device).or_default();
+        device.requests += 1;
+        device.capacity = device.capacity.max(end);
+        sequential += u64::from(device.last_end == Some(extent.offset));
+        device.last_end = Some(end);
+        if info.requests.is_multiple_of(PROGRESS) {
+            progress(info.requests);
+        }
+    }
+    progress(info.requests);
+    let percent = |part: u64| part as f64 * 100.0 / info.requests.max(1) as f64;
+    info.reads_percent = percent(reads);
+    info.sequential_percent = percent(sequential);
+    let size = |quantile| sizes.lowest_equivalent(sizes.value_at_quantile(quantile));
+    (info.size_p50, info.size_p90, info.size_p99) = (size(0.5), size(0.9), size(0.99));
+    if info.duration_ns > 0 {
+        info.mean_iops = info.requests as f64 * 1e9 / info.duration_ns as f64;
+    }
+    info.notices = reader.notices().to_vec();
+    let device = |(device, seen): (u32, Seen)| DeviceInfo {
+        device,
+        requests: seen.requests,
+        capacity_bytes: seen.capacity,
+    };
+    info.devices = devices.into_iter().map(device).collect();
+    Ok(info)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A small trace by hand: sizes by nearest rank, the busiest second, sequential per device.
+    #[test]
+    fn a_small_trace_by_hand() {
+        let text = "# a notice\n\
+            time_ns,op,dev,offset,size,resp_ns\n\
+            0,R,0,0,4096,\n\
+            5,W,1,4096,512,77\n\
+            999999999,R,0,4096,4096,\n\
+            1000000000,R,1,4096,8192,\n\
+            2000000000,W,1,12288,126976,1\n";
+        let source = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
+        let reader = Reader::new(Path::new("t.csv"), source, None).unwrap();
+        let info = describe(reader, |_| ()).unwrap();
+        let expected = Info {
+            format: "weir",
+            notices: vec!["# a notice".to_owned()],
+            requests: 5,
+            duration_ns: 2_000_000_000,
+            reads_percent: 60.0,
+            bytes_read: 16_384,
+            bytes_written: 127_488,
+            size_p50: 4_096,
+            size_p90: 126_976,
+            size_p99: 126_976,
+            size_max: 126_976,
+            mean_iops: 2.5,
+            peak_iops: 3,
+            sequential_percent: 40.0,
+            with_response: 2,
+            devices: vec![
+                DeviceInfo { device: 0, requests: 2, capacity_bytes: 8_192 },
+                DeviceInfo { device: 1, requests: 3, capacity_bytes: 139_264 },
+            ],
+        };
+        assert_eq!(info, expected);
+    }
+}

@@ -1,0 +1,146 @@
+//! `weir config`: checks a configuration or plan, and shows what holds.
+
+use crate::config::fault::Fault;
+use crate::config::source::Source;
+use crate::config::tree::Effective;
+use crate::config::{self, Kind, builtin, reference, render, show};
+use crate::exit::{Exit, Failure};
+use crate::output::{Color, complain, print, print_json};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Check configurations and plans, and show what holds
+#[derive(Debug, Args)]
+pub(super) struct Config {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Read a file and report everything that is wrong with it
+    ///
+    /// All faults are reported at once, each with its place and what to do about it; nothing is
+    /// started. The exit code is 3 if the file cannot be used.
+    #[command(verbatim_doc_comment)]
+    Check(Given),
+    /// Print the values that hold, and where each comes from
+    ///
+    /// The text is in the syntax of the file; the comment after each value says where it is
+    /// written, or that it is a default.
+    #[command(verbatim_doc_comment)]
+    Show {
+        #[command(flatten)]
+        given: Given,
+        /// Print the reference of all keys instead: value, default and effect
+        #[arg(long, conflicts_with = "config")]
+        defaults: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Given {
+    /// A gateway configuration or a plan; without it `WEIR_CONFIG`, or what `weir serve` has built in
+    config: Option<PathBuf>,
+    /// Take it for a plan; otherwise its own tables tell
+    #[arg(long)]
+    plan: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Config {
+    pub(super) fn run(self, color: Color) -> Result<Exit, Failure> {
+        match self.command {
+            Command::Check(given) => check(&given, color),
+            Command::Show { given, defaults: true } => {
+                let kind = if given.plan { Kind::Plan } else { Kind::Gateway };
+                if given.json {
+                    print_json(&reference::json(kind))?;
+                } else {
+                    print(&reference::text(kind))?;
+                }
+                Ok(Exit::Success)
+            }
+            Command::Show { given, defaults: false } => {
+                let source = source(given.config.as_deref())?;
+                let (kind, result) = load(&given, &source);
+                let (values, warnings) =
+                    result.map_err(|faults| Failure::invalid(faults, source.clone()))?;
+                warn(&warnings, &source, color);
+                if given.json {
+                    print_json(&show::json(kind, &values, &source))?;
+                } else {
+                    print(&show::text(kind, &values, &source))?;
+                }
+                Ok(Exit::Success)
+            }
+        }
+    }
+}
+
+/// The file that was named, that of the environment, or what is built in.
+pub(super) fn source(path: Option<&Path>) -> Result<Source, Failure> {
+    let environment = std::env::var_os("WEIR_CONFIG").filter(|path| !path.is_empty());
+    match path.map(Path::to_owned).or_else(|| environment.map(PathBuf::from)) {
+        Some(path) => Source::read(&path).map_err(Failure::unreadable),
+        None => builtin::source(),
+    }
+}
+
+/// Writes what is odd about a file to standard error.
+pub(super) fn warn(warnings: &[Fault], source: &Source, color: Color) {
+    if !warnings.is_empty() {
+        complain(&render::faults(warnings, Some(source), color.on_stderr()));
+    }
+}
+
+type Checked = Result<(Vec<Effective>, Vec<Fault>), Vec<Fault>>;
+
+fn load(given: &Given, source: &Source) -> (Kind, Checked) {
+    let kind = if given.plan { Kind::Plan } else { Kind::of(source) };
+    let checked = match kind {
+        Kind::Plan => config::plan(source).map(|loaded| (loaded.values, loaded.warnings)),
+        Kind::Gateway => config::gateway(source).map(|loaded| (loaded.values, loaded.warnings)),
+    };
+    (kind, checked)
+}
+
+fn check(given: &Given, color: Color) -> Result<Exit, Failure> {
+    let source = source(given.config.as_deref())?;
+    let (kind, result) = load(given, &source);
+    let (valid, faults) = match result {
+        Ok((_, warnings)) => (true, warnings),
+        Err(faults) => (false, faults),
+    };
+    let name = source.path.display().to_string();
+    if given.json {
+        let faults: Vec<_> = faults.iter().map(|fault| fault_json(fault, &source)).collect();
+        print_json(&json!({
+            "version": 1, "kind": kind.as_str(), "file": name, "valid": valid, "faults": faults,
+        }))?;
+    } else if valid {
+        warn(&faults, &source, color);
+        print(&format!("{name}: a valid {}\n", kind.schema().name))?;
+    } else {
+        return Err(Failure::invalid(faults, source));
+    }
+    Ok(if valid { Exit::Success } else { Exit::Invalid })
+}
+
+fn fault_json(fault: &Fault, source: &Source) -> Value {
+    let place = |span: &std::ops::Range<usize>| {
+        let (line, column) = source.position(span.start);
+        json!({ "line": line, "column": column, "start": span.start, "end": span.end })
+    };
+    json!({
+        "code": fault.code.as_str(),
+        "warning": fault.code.is_warning(),
+        "message": fault.message,
+        "help": fault.help,
+        "at": fault.at.as_ref().map(|(span, _)| place(span)),
+        "see": fault.see.as_ref().map(|(span, _)| place(span)),
+    })
+}

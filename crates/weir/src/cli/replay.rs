@@ -1,0 +1,324 @@
+//! `weir replay`: a trace through the data path, or a recording to the same digest.
+
+use super::progress::Progress;
+use super::sim::simulate;
+use super::{report, trace};
+use crate::config::policy;
+use crate::config::source::reason;
+use crate::config::units::TIME;
+use crate::exit::{Exit, Failure};
+use crate::output::{print, print_json};
+use clap::Args;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use weir_flow::clock::Duration;
+use weir_flow::pipeline::{Limits, Policies};
+use weir_flow::recording::MAGIC;
+use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
+use weir_flow::{cache, control, dispatch, path, policy::Choice, store, transfer};
+use weir_model::{array, fixed};
+use weir_sim::plan::{
+    Backend, End, HostLink, MAX_PARTS, MAX_TENANTS, Model, Plan, TraceDevice, Volume,
+};
+use weir_sim::replay::{ReplayError, Verdict, replay};
+use weir_sim::trace::{Format, Info};
+
+/// Replay a trace on a modelled device, or a recording of `weir serve`
+///
+/// A trace is run through the data path as `weir sim` would: each of its devices is a volume and a
+/// tenant of its own, all on one modelled device. The options are the short form of a plan.
+///
+/// A recording (from `weir serve --record`) carries its own configuration. It is fed to the same
+/// data path again and must give the same actions; the exit code is 5 if it does not, and 6 if the
+/// recording is damaged or ends before its digest.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Replay {
+    /// The trace (CSV or MSR Cambridge, plain or zstd) or the recording
+    trace: PathBuf,
+    /// The device behind: `array-m1`, or `fixed:SERVICE[,servers=N]` as in `fixed:100us,servers=8`
+    #[arg(long, value_name = "MODEL", value_parser = device)]
+    device: Option<Model>,
+    /// Policy of a stage, as in `--dispatch fifo,depth=32`
+    #[arg(long, value_name = "POLICY", value_parser = cache_policy)]
+    cache: Option<Choice<cache::Build>>,
+    /// The same for the control stage
+    #[arg(long, value_name = "POLICY", value_parser = control_policy)]
+    control: Option<Choice<control::Build>>,
+    /// The same for the dispatch stage
+    #[arg(long, value_name = "POLICY", value_parser = dispatch_policy)]
+    dispatch: Option<Choice<dispatch::Build>>,
+    /// The same for the path stage
+    #[arg(long, value_name = "POLICY", value_parser = path_policy)]
+    path: Option<Choice<path::Build>>,
+    /// The same for the store stage
+    #[arg(long, value_name = "POLICY", value_parser = store_policy)]
+    store: Option<Choice<store::Build>>,
+    /// The same for the transfer stage
+    #[arg(long, value_name = "POLICY", value_parser = transfer_policy)]
+    transfer: Option<Choice<transfer::Build>>,
+    /// Speed: 1 as recorded, 2 twice as fast
+    #[arg(long, value_name = "FACTOR", value_parser = speed)]
+    speed: Option<u64>,
+    /// Format of the trace, instead of finding out: `weir` or `msr`
+    #[arg(long, value_parser = trace::format)]
+    format: Option<Format>,
+    /// Seed of all random streams
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Replay {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        if is_recording(&self.trace)? { self.recording() } else { self.simulation() }
+    }
+
+    fn recording(&self) -> Result<Exit, Failure> {
+        if let Some(option) = self.trace_option() {
+            let message = format!("`{option}` does not go with a recording");
+            let help =
+                "leave it out: a recording is replayed with the configuration that it carries";
+            return Err(Failure::new(Exit::Usage, message, help));
+        }
+        let bar = Progress::new();
+        let result = replay(&self.trace, |entries| bar.show(None, format!("{entries} entries")));
+        drop(bar);
+        let name = self.trace.display();
+        let result = result.map_err(|error| match error {
+            ReplayError::Io(error) => {
+                let message = format!("cannot read `{name}`: {}", reason(&error));
+                Failure::new(Exit::Invalid, message, "name a readable recording")
+            }
+            ReplayError::Damaged { offset, message } => Failure::new(
+                Exit::Damaged,
+                format!("{name}: byte {offset}: {message}"),
+                "record the run again; the bytes before this place are good",
+            ),
+        })?;
+        let (verdict, exit) = match result.verdict() {
+            Verdict::Same => ("same", Exit::Success),
+            Verdict::Different => ("different", Exit::Diverged),
+            Verdict::Cut => ("cut", Exit::Damaged),
+        };
+        if self.json {
+            let replay = serde_json::to_value(&result);
+            let replay = replay.map_err(|error| Failure::unexpected(error.to_string()))?;
+            let name = name.to_string();
+            print_json(&json!({
+                "version": 1, "recording": name, "verdict": verdict, "replay": replay,
+            }))?;
+            return Ok(exit);
+        }
+        let seconds = result.virtual_ns as f64 / 1e9;
+        let mut text = format!(
+            "{name}: {} entries, {seconds:.3} s\n\
+             {} requests came: {} answered, {} refused\n\
+             replayed  digest {}, {} actions\n",
+            result.entries,
+            result.arrived,
+            result.completed,
+            result.refused,
+            result.digest,
+            result.actions
+        );
+        if let Some(recorded) = &result.recorded {
+            let (digest, actions) = (&recorded.digest, recorded.actions);
+            let _ = writeln!(text, "recorded  digest {digest}, {actions} actions");
+        }
+        text.push_str(match result.verdict() {
+            Verdict::Same => "the same actions at the same times\n",
+            Verdict::Different => "other actions than the recorded ones\n",
+            Verdict::Cut => {
+                "the recording ends without a digest, so there is nothing to compare: \
+                 `weir serve` did not end by itself\n"
+            }
+        });
+        print(&text)?;
+        Ok(exit)
+    }
+
+    /// The first option that was given and means something for traces only.
+    fn trace_option(&self) -> Option<&'static str> {
+        let given = [
+            ("--device", self.device.is_some()),
+            ("--cache", self.cache.is_some()),
+            ("--control", self.control.is_some()),
+            ("--dispatch", self.dispatch.is_some()),
+            ("--path", self.path.is_some()),
+            ("--store", self.store.is_some()),
+            ("--transfer", self.transfer.is_some()),
+            ("--speed", self.speed.is_some()),
+            ("--format", self.format.is_some()),
+            ("--seed", self.seed.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
+    fn simulation(self) -> Result<Exit, Failure> {
+        let info = trace::info(&self.trace, self.format)?;
+        if info.requests == 0 {
+            let message = format!("`{}` has no requests", self.trace.display());
+            return Err(Failure::new(Exit::Invalid, message, "name a trace with some"));
+        }
+        let (json, name) = (self.json, self.trace.display().to_string());
+        let plan = self.plan(&info);
+        let results = simulate(&plan)?;
+        if json {
+            let results = serde_json::to_value(&results);
+            let results = results.map_err(|error| Failure::unexpected(error.to_string()))?;
+            print_json(&json!({ "version": 1, "trace": name, "results": results }))?;
+        } else {
+            let mut text = report::text(&results);
+            let _ = writeln!(text, "digest {}, seed {}", results.digest, results.seed);
+            print(&text)?;
+        }
+        Ok(Exit::Success)
+    }
+
+    /// Each device of the trace as a volume and a tenant; one for all if there are too many.
+    fn plan(self, info: &Info) -> Plan {
+        let backend = BackendId::new(0);
+        let volume = |name: String, size: u64| Volume {
+            name,
+            size: size.max(1),
+            backend,
+            max_transfer: u64::MAX,
+        };
+        let mut plan = Plan {
+            seed: self.seed.unwrap_or(1),
+            end: End { drain: true, ..End::default() },
+            tenants: Vec::new(),
+            volumes: Vec::new(),
+            backends: vec![Backend {
+                name: "device".to_owned(),
+                model: self.device.unwrap_or(Model::Array(array::Config::default())),
+                paths: 1,
+            }],
+            links: vec![HostLink::infinite("host")],
+            workloads: Vec::new(),
+            traces: Vec::new(),
+            path_faults: Vec::new(),
+            policies: Policies::default(),
+            limits: Limits::default(),
+        };
+        let (mut devices, mut others) = (Vec::new(), None);
+        if info.devices.len() > MAX_TENANTS {
+            let size = info.devices.iter().map(|device| device.capacity_bytes).max();
+            plan.tenants.push("all".to_owned());
+            plan.volumes.push(volume("all".to_owned(), size.unwrap_or(1)));
+            others = Some((TenantId::new(0), VolumeId::new(0)));
+        } else {
+            for (index, device) in (0..).zip(&info.devices) {
+                let name = format!("dev{}", device.device);
+                plan.tenants.push(name.clone());
+                plan.volumes.push(volume(name, device.capacity_bytes));
+                let (tenant, volume) = (TenantId::new(index), VolumeId::new(index));
+                devices.push(TraceDevice { device: device.device, tenant, volume });
+            }
+        }
+        plan.traces.push(weir_sim::plan::Trace {
+            path: self.trace,
+            format: self.format,
+            link: LinkId::new(0),
+            devices,
+            others,
+            speed_permille: self.speed.unwrap_or(1_000),
+            start: Duration::ZERO,
+        });
+        let default = Policies::default();
+        plan.policies = Policies {
+            cache: self.cache.unwrap_or(default.cache),
+            control: self.control.unwrap_or(default.control),
+            dispatch: self.dispatch.unwrap_or(default.dispatch),
+            path: self.path.unwrap_or(default.path),
+            store: self.store.unwrap_or(default.store),
+            transfer: self.transfer.unwrap_or(default.transfer),
+        };
+        plan
+    }
+}
+
+/// Whether the file begins as recordings do, whatever their version.
+pub(super) fn is_recording(path: &Path) -> Result<bool, Failure> {
+    let cannot = |why: String| {
+        let message = format!("cannot read `{}`: {why}", path.display());
+        Failure::new(Exit::Invalid, message, "name a readable trace or recording")
+    };
+    if path.is_dir() {
+        return Err(cannot("it is a directory".to_owned()));
+    }
+    let prefix = &MAGIC[..MAGIC.len() - 1];
+    let mut first = Vec::new();
+    let file = File::open(path).map_err(|error| cannot(reason(&error)))?;
+    file.take(prefix.len() as u64)
+        .read_to_end(&mut first)
+        .map_err(|error| cannot(reason(&error)))?;
+    Ok(first == prefix)
+}
+
+fn device(text: &str) -> Result<Model, String> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    match (name, rest) {
+        ("array-m1", "") => Ok(Model::Array(array::Config::default())),
+        ("fixed", rest) => {
+            let mut config = fixed::Config::default();
+            for (index, part) in rest.split(',').filter(|part| !part.is_empty()).enumerate() {
+                match (index, part.split_once('=')) {
+                    (0, None) => {
+                        let service = TIME.parse(part);
+                        let service =
+                            service.map_err(|bad| format!("{}; {}", bad.message, bad.help))?;
+                        config.service = Duration::from_nanos(service);
+                    }
+                    (_, Some(("servers", number))) => {
+                        let servers =
+                            number.parse().ok().filter(|n| (1..=MAX_PARTS as u32).contains(n));
+                        config.servers = servers
+                            .ok_or("`servers` is a number from 1 to 65536, as in `servers=8`")?;
+                    }
+                    _ => return Err(format!("`{part}` is not known; there is `servers=N`")),
+                }
+            }
+            Ok(Model::Fixed(config))
+        }
+        _ => Err("write `array-m1`, or `fixed:100us,servers=8`".to_owned()),
+    }
+}
+
+fn speed(text: &str) -> Result<u64, String> {
+    let factor: f64 = text.parse().map_err(|_| "write a number such as 2 or 0.5".to_owned())?;
+    if !(0.001..=1e9).contains(&factor) {
+        return Err("write a number from 0.001 to 1000000000".to_owned());
+    }
+    Ok((factor * 1e3).round() as u64)
+}
+
+fn cache_policy(text: &str) -> Result<Choice<cache::Build>, String> {
+    policy::parse(cache::POLICIES, text)
+}
+
+fn control_policy(text: &str) -> Result<Choice<control::Build>, String> {
+    policy::parse(control::POLICIES, text)
+}
+
+fn dispatch_policy(text: &str) -> Result<Choice<dispatch::Build>, String> {
+    policy::parse(dispatch::POLICIES, text)
+}
+
+fn path_policy(text: &str) -> Result<Choice<path::Build>, String> {
+    policy::parse(path::POLICIES, text)
+}
+
+fn store_policy(text: &str) -> Result<Choice<store::Build>, String> {
+    policy::parse(store::POLICIES, text)
+}
+
+fn transfer_policy(text: &str) -> Result<Choice<transfer::Build>, String> {
+    policy::parse(transfer::POLICIES, text)
+}

@@ -1,0 +1,138 @@
+//! `[[target]]`: a name that hosts log in to, and the volumes that they find there.
+
+use crate::config::fault::{Code, Fault, Span};
+use crate::config::names::{Names, check_iscsi};
+use crate::config::schema::{Default, Key, Kind, Many, Section};
+use crate::config::tree::{Context, Document, Read, Table};
+use crate::config::units::shorten;
+use crate::config::value::{Value, type_name};
+use std::collections::BTreeMap;
+use toml::de::DeValue;
+use weir_serve::config::Target;
+
+/// The table.
+pub(super) static TARGET: Section = Section {
+    name: "target",
+    many: Many::Times(1, 1_024),
+    effect: "a name that hosts log in to",
+    keys: &[
+        Key {
+            name: "name",
+            kind: Kind::Text("an iSCSI name: `iqn.`, `eui.` or `naa.`"),
+            default: Default::Required,
+            effect: "what hosts log in to (RFC 7143, 4.2.7)",
+        },
+        Key {
+            name: "luns",
+            kind: Kind::Other("`{ 0 = \"volume\", … }`, numbers 0 to 255"),
+            default: Default::Required,
+            effect: "which volume hosts find under which logical unit number",
+        },
+    ],
+};
+
+/// Largest logical unit number: those above need another addressing method (SAM-5, 4.7).
+const MAX_LUN: u16 = 255;
+
+/// What the value of `luns` looks like.
+const FORM: &str = "write `luns = { 0 = \"disk0\" }`";
+
+/// Reads the tables, in order.
+pub(super) fn read(
+    context: &mut Context,
+    document: &Document<'_>,
+    volumes: &Names,
+) -> Option<Vec<Target>> {
+    let mut names: BTreeMap<String, Option<Span>> = BTreeMap::new();
+    let tables = document.many(context, "target");
+    let targets: Vec<_> =
+        tables.iter().map(|table| one(context, table, volumes, &mut names)).collect();
+    targets.into_iter().collect()
+}
+
+fn one(
+    context: &mut Context,
+    table: &Table<'_>,
+    volumes: &Names,
+    names: &mut BTreeMap<String, Option<Span>>,
+) -> Option<Target> {
+    let name = table.text(context, "name");
+    if let Some(name) = &name {
+        if let Err((message, help)) = check_iscsi(&name.value) {
+            let fault = Fault::new(Code::BadValue, message);
+            let fault = fault.at_some(name.span.as_ref(), "not an iSCSI name");
+            context.faults.push(fault.help(help));
+        }
+        if let Some(first) = names.get(&name.value) {
+            let fault = Fault::new(Code::Duplicate, "two targets have this name")
+                .at_some(name.span.as_ref(), "the second")
+                .see(first.as_ref(), "the first");
+            context.faults.push(fault.help("put all LUNs into one of them, or rename one"));
+        } else {
+            names.insert(name.value.clone(), name.span.clone());
+        }
+    }
+    let luns = luns(context, table, volumes);
+    Some(Target { name: name?.value, luns: luns? })
+}
+
+fn luns(context: &mut Context, table: &Table<'_>, volumes: &Names) -> Option<Vec<(u16, usize)>> {
+    let raw = table.raw(context, "luns")?;
+    let DeValue::Table(entries) = raw.get_ref() else {
+        let message = format!("{} where a table of LUNs belongs", type_name(raw.get_ref()));
+        let fault = Fault::new(Code::WrongType, message).at(raw.span(), "the value of `luns`");
+        context.faults.push(fault.help(FORM));
+        return None;
+    };
+    let faults = context.faults.len();
+    if entries.is_empty() {
+        let fault = Fault::new(Code::BadValue, "a target without LUNs offers nothing");
+        context.faults.push(fault.at(raw.span(), "the value of `luns`").help(FORM));
+    }
+    let mut luns: BTreeMap<u16, (String, usize)> = BTreeMap::new();
+    let mut used: BTreeMap<usize, Span> = BTreeMap::new();
+    for (key, value) in entries {
+        let Some(lun) = number(key.get_ref()) else {
+            let message = format!("`{}` is not a LUN", shorten(key.get_ref()));
+            let fault = Fault::new(Code::BadValue, message).at(key.span(), "a key of `luns`");
+            context.faults.push(fault.help(format!("write a number from 0 to {MAX_LUN}")));
+            continue;
+        };
+        let Some(name) = value.get_ref().as_str() else {
+            let message = format!("{} where a volume's name belongs", type_name(value.get_ref()));
+            let fault = Fault::new(Code::WrongType, message).at(value.span(), "this");
+            context.faults.push(fault.help(FORM));
+            continue;
+        };
+        let read = Read { value: name.to_owned(), span: Some(value.span()) };
+        let Some(volume) = volumes.find(context, &read) else { continue };
+        if let Some(first) = used.get(&volume) {
+            let message = format!("volume `{name}` is in this target twice");
+            let fault = Fault::new(Code::Duplicate, message)
+                .at(value.span(), "the second")
+                .see(Some(first), "the first");
+            context.faults.push(fault.help("hosts take both for one disk; remove one"));
+            continue;
+        }
+        used.insert(volume, value.span());
+        luns.insert(lun, (name.to_owned(), volume));
+    }
+    if context.faults.len() > faults {
+        return None;
+    }
+    if !luns.contains_key(&0) {
+        let fault = Fault::new(Code::Unused, "this target has no LUN 0");
+        let fault = fault.at(raw.span(), "the value of `luns`");
+        context.faults.push(fault.help("many hosts ask LUN 0 for the list of the others"));
+    }
+    let pairs = luns.iter().map(|(lun, (name, _))| (lun.to_string(), Value::Text(name.clone())));
+    table.note(context, "luns", Value::Pairs(pairs.collect()), Some(raw.span()));
+    Some(luns.into_iter().map(|(lun, (_, volume))| (lun, volume)).collect())
+}
+
+/// A logical unit number in its only form: digits without leading zeros.
+fn number(text: &str) -> Option<u16> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let plain = plain && (text == "0" || !text.starts_with('0'));
+    text.parse().ok().filter(|&lun| plain && lun <= MAX_LUN)
+}

@@ -1,0 +1,145 @@
+//! The configuration reader: raw text becomes checked types once, at the edge.
+//!
+//! [`source`] reads the text, TOML's own parser finds its tables and spans, [`tree`] walks them by
+//! the keys of a [`schema`], one file per table checks what it means, and everything that is wrong
+//! comes back as [`fault`]s, all at once, for [`render`].
+
+pub(crate) mod builtin;
+pub(crate) mod fault;
+pub(crate) mod gateway;
+mod limits;
+pub(crate) mod names;
+pub(crate) mod plan;
+pub(crate) mod policy;
+pub(crate) mod reference;
+pub(crate) mod render;
+pub(crate) mod schema;
+pub(crate) mod show;
+pub(crate) mod source;
+mod suggest;
+#[cfg(test)]
+mod tests;
+pub(crate) mod tree;
+pub(crate) mod units;
+pub(crate) mod value;
+
+use fault::{Code, Fault};
+use schema::Schema;
+use source::Source;
+use std::collections::BTreeSet;
+use toml::de::{DeTable, Error};
+use tree::{Context, Document, Effective};
+use weir_serve::config::Config;
+
+/// Most faults of each kind that are kept. Nobody corrects more at once.
+const MAX_FAULTS: usize = 1_000;
+
+/// The two kinds of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The configuration of `weir serve`.
+    Gateway,
+    /// The plan of `weir sim`.
+    Plan,
+}
+
+/// A file that can be used.
+#[derive(Debug)]
+pub(crate) struct Loaded<T> {
+    /// What it says.
+    pub(crate) checked: T,
+    /// The values that hold, defaults included.
+    pub(crate) values: Vec<Effective>,
+    /// What is odd about it.
+    pub(crate) warnings: Vec<Fault>,
+}
+
+impl Kind {
+    /// The keys of this kind of file.
+    pub(crate) const fn schema(self) -> &'static Schema {
+        match self {
+            Self::Gateway => &gateway::SCHEMA,
+            Self::Plan => &plan::SCHEMA,
+        }
+    }
+
+    /// Its name for programs.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Plan => "plan",
+        }
+    }
+
+    /// The kind of which a text looks to be: that with more of its own names at the top.
+    pub(crate) fn of(source: &Source) -> Self {
+        let (root, _) = DeTable::parse_recoverable(&source.text);
+        let count = |own: &Schema, other: &Schema| {
+            let other: Vec<_> = other.top_names().collect();
+            let only: Vec<_> = own.top_names().filter(|name| !other.contains(name)).collect();
+            root.get_ref()
+                .iter()
+                .filter(|(name, _)| only.contains(&name.get_ref().as_ref()))
+                .count()
+        };
+        let (gateway, plan) = (&gateway::SCHEMA, &plan::SCHEMA);
+        if count(plan, gateway) > count(gateway, plan) { Self::Plan } else { Self::Gateway }
+    }
+}
+
+/// Reads the configuration of a gateway.
+pub(crate) fn gateway(source: &Source) -> Result<Loaded<Config>, Vec<Fault>> {
+    load(source, &gateway::SCHEMA, gateway::read)
+}
+
+/// Reads a plan.
+pub(crate) fn plan(source: &Source) -> Result<Loaded<plan::Experiment>, Vec<Fault>> {
+    load(source, &plan::SCHEMA, plan::read)
+}
+
+fn load<T>(
+    source: &Source,
+    schema: &'static Schema,
+    read: impl FnOnce(&mut Context, &Document<'_>, &Source) -> Option<T>,
+) -> Result<Loaded<T>, Vec<Fault>> {
+    let text = source.text.as_str();
+    let (root, errors) = DeTable::parse_recoverable(text);
+    let mut context = Context::default();
+    let document = Document::new(&mut context, schema, root.get_ref(), text.trim_end().len());
+    let checked = read(&mut context, &document, source);
+    let Context { mut faults, values } = context;
+    faults.truncate(MAX_FAULTS);
+    if !errors.is_empty() {
+        return Err(with_syntax(source, &errors, faults));
+    }
+    let (warnings, faults): (Vec<_>, Vec<_>) =
+        faults.into_iter().partition(|fault| fault.code.is_warning());
+    match checked {
+        Some(checked) if faults.is_empty() => Ok(Loaded { checked, values, warnings }),
+        _ => {
+            assert!(!faults.is_empty(), "a file that gives nothing has a fault");
+            Err(faults.into_iter().chain(warnings).collect())
+        }
+    }
+}
+
+/// The syntax errors, one per line as the second is mostly a consequence of the first, and those
+/// other faults that do not come from what could not be read.
+fn with_syntax(source: &Source, errors: &[Error], others: Vec<Fault>) -> Vec<Fault> {
+    let mut lines = BTreeSet::new();
+    let mut faults = Vec::new();
+    for error in errors.iter().take(MAX_FAULTS) {
+        let span = error.span().unwrap_or(0..0);
+        if lines.insert(source.position(span.start).0) {
+            let fault =
+                Fault::new(Code::Syntax, error.message().replace(", expected ", "; expected "));
+            faults.push(fault.at(span, "here").help("see https://toml.io for the syntax"));
+        }
+    }
+    let read = |fault: &Fault| {
+        let line = fault.at.as_ref().map(|(span, _)| source.position(span.start).0);
+        !fault.code.is_absence() && line.is_none_or(|line| !lines.contains(&line))
+    };
+    faults.extend(others.into_iter().filter(read));
+    faults
+}

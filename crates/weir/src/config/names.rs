@@ -1,0 +1,223 @@
+//! Names: which are allowed, which exist, and which are meant.
+
+use super::fault::{Code, Fault, Span};
+use super::tree::{Context, Read};
+use super::units::shorten;
+use super::value::one_of;
+use std::collections::BTreeMap;
+
+/// The names of one kind of thing, with the index that each stands for.
+#[derive(Debug)]
+pub(crate) struct Names {
+    /// What is named, in messages.
+    what: &'static str,
+    known: BTreeMap<String, (usize, Option<Span>)>,
+    by_index: BTreeMap<usize, String>,
+}
+
+impl Names {
+    /// No names yet.
+    pub(crate) const fn new(what: &'static str) -> Self {
+        Self { what, known: BTreeMap::new(), by_index: BTreeMap::new() }
+    }
+
+    /// Notes a new name, or a fault if it is taken or not allowed.
+    pub(crate) fn define(&mut self, context: &mut Context, name: &Read<String>, index: usize) {
+        check_plain(context, name);
+        let Read { value, span } = name;
+        if let Some((_, first)) = self.known.get(value) {
+            let message = format!("two {}s are called `{}`", self.what, shorten(value));
+            let fault = Fault::new(Code::Duplicate, message)
+                .at_some(span.as_ref(), "the second")
+                .see(first.as_ref(), "the first")
+                .help("give one of them another name");
+            context.faults.push(fault);
+            return;
+        }
+        self.known.insert(value.clone(), (index, span.clone()));
+        self.by_index.insert(index, value.clone());
+    }
+
+    /// The index of a name that must exist.
+    pub(crate) fn find(&self, context: &mut Context, name: &Read<String>) -> Option<usize> {
+        if let Some((index, _)) = self.known.get(&name.value) {
+            return Some(*index);
+        }
+        let (what, value) = (self.what, shorten(&name.value));
+        let fault = Fault::new(Code::Dangling, format!("no {what} is called `{value}`"))
+            .at_some(name.span.as_ref(), format!("names a {what}"));
+        let known: Vec<&str> = self.known.keys().map(String::as_str).collect();
+        context.faults.push(if known.is_empty() {
+            fault.help(format!("add a `[[{what}]]` with this name"))
+        } else if known.len() > MAX_LISTED {
+            fault.help(format!("define it, or name one of the {} that exist", known.len()))
+        } else {
+            fault.help(one_of(&name.value, &known))
+        });
+        None
+    }
+
+    /// Whether nothing has a name.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// The name with this index.
+    pub(crate) fn name(&self, index: usize) -> Option<&str> {
+        self.by_index.get(&index).map(String::as_str)
+    }
+
+    /// The only name that exists, if it is the only one.
+    pub(crate) fn only(&self) -> Option<(&str, usize)> {
+        match self.known.len() {
+            1 => self.known.iter().next().map(|(name, (index, _))| (name.as_str(), *index)),
+            _ => None,
+        }
+    }
+}
+
+/// Tenants: they exist by being named, in order of appearance.
+#[derive(Debug, Default)]
+pub(crate) struct Tenants(BTreeMap<String, usize>);
+
+impl Tenants {
+    /// The index of a tenant.
+    pub(crate) fn index(&mut self, context: &mut Context, name: &Read<String>) -> usize {
+        if let Some(index) = self.0.get(&name.value) {
+            return *index;
+        }
+        check_plain(context, name);
+        let index = self.0.len();
+        self.0.insert(name.value.clone(), index);
+        index
+    }
+
+    /// All names, by index.
+    pub(crate) fn into_names(self) -> Vec<String> {
+        let mut names: Vec<_> = self.0.into_iter().collect();
+        names.sort_by_key(|(_, index)| *index);
+        names.into_iter().map(|(name, _)| name).collect()
+    }
+}
+
+/// More names than this are not listed in a message.
+const MAX_LISTED: usize = 12;
+
+/// Longest name of a volume, tenant or other part, in bytes.
+const MAX_NAME: usize = 64;
+
+/// A name of our own: letters, digits, `-`, `_` and `.`, at most 64 bytes. It becomes a serial
+/// number, a part of a report and the name of a random stream.
+fn check_plain(context: &mut Context, name: &Read<String>) {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let fault = if name.value.len() > MAX_NAME {
+        Fault::new(Code::BadValue, format!("a name is longer than {MAX_NAME} bytes"))
+    } else if let Some(c) = name.value.chars().find(|&c| !allowed(c)) {
+        Fault::new(Code::BadValue, format!("a name has no `{}`", c.escape_debug()))
+    } else {
+        return;
+    };
+    let fault = fault.at_some(name.span.as_ref(), "this name");
+    context.faults.push(fault.help("use letters, digits, `-`, `_` and `.`, at most 64"));
+}
+
+/// Longest iSCSI name in bytes (RFC 7143, 4.2.7.2).
+const MAX_ISCSI_NAME: usize = 223;
+
+/// Whether a text is an iSCSI name (RFC 7143, 4.2.7): `iqn.`, `eui.` or `naa.`, in the form that
+/// hosts compare, which is lower case. The error says what is wrong and what to write.
+pub(crate) fn check_iscsi(name: &str) -> Result<(), (String, String)> {
+    let example = "write a name such as `iqn.2026-11.org.example:disks`";
+    let wrong = |what: &str| Err((what.to_owned(), example.to_owned()));
+    if name.len() > MAX_ISCSI_NAME {
+        return wrong("an iSCSI name has at most 223 bytes");
+    }
+    if name.chars().any(|c| c.is_ascii_uppercase()) {
+        let lower = name.to_ascii_lowercase();
+        let help = format!("write `{}`", shorten(&lower));
+        return Err(("an iSCSI name is written in lower case".to_owned(), help));
+    }
+    let hexadecimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if let Some(id) = name.strip_prefix("eui.") {
+        if id.len() != 16 || !hexadecimal(id) {
+            return wrong("`eui.` is followed by 16 hexadecimal digits");
+        }
+        return Ok(());
+    }
+    if let Some(id) = name.strip_prefix("naa.") {
+        if !matches!(id.len(), 16 | 32) || !hexadecimal(id) {
+            return wrong("`naa.` is followed by 16 or 32 hexadecimal digits");
+        }
+        return Ok(());
+    }
+    let Some(rest) = name.strip_prefix("iqn.") else {
+        return wrong("an iSCSI name begins with `iqn.`, `eui.` or `naa.`");
+    };
+    let (authority, _) = rest.split_once(':').unwrap_or((rest, ""));
+    let Some((date, domain)) = authority.split_once('.') else {
+        return wrong("`iqn.` is followed by a date and a domain: `iqn.yyyy-mm.domain`");
+    };
+    let month = |text: &str| text.parse::<u8>().is_ok_and(|month| (1..=12).contains(&month));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    match date.split_once('-') {
+        Some((y, m)) if y.len() == 4 && m.len() == 2 && digits(y) && digits(m) && month(m) => {}
+        _ => return wrong("the date of an iSCSI name is `yyyy-mm`, a year and a month"),
+    }
+    let label = |text: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        !text.is_empty()
+            && text.chars().all(inner)
+            && !text.starts_with('-')
+            && !text.ends_with('-')
+    };
+    if !domain.split('.').all(label) {
+        return wrong("the domain of an iSCSI name is written backwards, as in `org.example`");
+    }
+    let allowed = |c: char| c.is_alphanumeric() || "-.:".contains(c);
+    if let Some(c) = rest.chars().find(|&c| !allowed(c)) {
+        return wrong(&format!("an iSCSI name has no `{}`", c.escape_debug()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of RFC 7143, 4.2.7, are names.
+    #[test]
+    fn names_of_the_standard_are_accepted() {
+        for name in [
+            "iqn.2001-04.com.example",
+            "iqn.2001-04.com.example:storage:diskarrays-sn-a8675309",
+            "iqn.2001-04.com.example:storage.tape1.sys1.xyz",
+            "eui.02004567a425678d",
+            "naa.52004567ba64678d",
+            "naa.62004567ba64678d0123456789abcdef",
+        ] {
+            assert_eq!(check_iscsi(name), Ok(()), "{name}");
+        }
+    }
+
+    /// Each rule of the syntax is noticed when it is broken.
+    #[test]
+    fn broken_names_are_refused() {
+        for name in [
+            "disk0",
+            "iqn.2026-13.org.example",
+            "iqn.26-11.org.example",
+            "iqn.2026-11.",
+            "iqn.2026-11",
+            "iqn.2026-11.-example",
+            "iqn.2026-11.org.example:a b",
+            "iqn.2026-11.org.example:a_b",
+            "eui.02004567a425678",
+            "naa.x2004567ba64678d",
+        ] {
+            assert!(check_iscsi(name).is_err(), "{name}");
+        }
+        assert!(check_iscsi(&format!("iqn.2026-11.org.example:{}", "x".repeat(200))).is_err());
+        let (_, help) = check_iscsi("iqn.2026-11.org.example:Disk").unwrap_err();
+        assert_eq!(help, "write `iqn.2026-11.org.example:disk`");
+    }
+}

@@ -1,0 +1,161 @@
+//! `[[backend]]`: a device model, and the paths to it.
+
+use super::only_with;
+use crate::config::names::Names;
+use crate::config::schema::{Default, Key, Kind, Many, Section};
+use crate::config::tree::{Context, Document, Table};
+use weir_flow::clock::Duration;
+use weir_flow::units::Bandwidth;
+use weir_model::{array, fixed};
+use weir_sim::plan::{Backend, MAX_PARTS, Model};
+
+/// The table.
+pub(super) static BACKEND: Section = Section {
+    name: "backend",
+    many: Many::Times(1, MAX_PARTS),
+    effect: "a device, and the ways to it",
+    keys: &[
+        Key {
+            name: "name",
+            kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
+            default: Default::Required,
+            effect: "names the device in reports, and its random streams",
+        },
+        Key {
+            name: "model",
+            kind: Kind::Word(&["array-m1", "fixed"]),
+            default: Default::Is("array-m1"),
+            effect: "the device: disks behind buses and links, or a constant service time",
+        },
+        Key {
+            name: "paths",
+            kind: Kind::Count(1, MAX_PARTS as u64),
+            default: Default::Is("1"),
+            effect: "number of ways to the device",
+        },
+        Key {
+            name: "service",
+            kind: Kind::Time(1, 3_600 * 1_000_000_000),
+            default: Default::Else("100us"),
+            effect: "fixed: time from the start of an I/O's service to its end",
+        },
+        Key {
+            name: "servers",
+            kind: Kind::Count(1, MAX_PARTS as u64),
+            default: Default::Else("32"),
+            effect: "fixed: I/Os in service at once",
+        },
+        Key {
+            name: "disks",
+            kind: Kind::Count(1, MAX_PARTS as u64),
+            default: Default::Else("8"),
+            effect: "array-m1: number of disks, a multiple of `buses`",
+        },
+        Key {
+            name: "mean_service",
+            kind: Kind::Time(2, 3_600 * 1_000_000_000),
+            default: Default::Else("1443us"),
+            effect: "array-m1: mean service time of 4 KiB at a disk",
+        },
+        Key {
+            name: "media",
+            kind: Kind::Bandwidth(1, 1 << 50),
+            default: Default::Else("36.2MB/s"),
+            effect: "array-m1: rate of a disk's medium for bytes past the first 4096",
+        },
+        Key {
+            name: "buses",
+            kind: Kind::Count(1, MAX_PARTS as u64),
+            default: Default::Else("4"),
+            effect: "array-m1: number of buses",
+        },
+        Key {
+            name: "bus",
+            kind: Kind::Bandwidth(1, 1 << 50),
+            default: Default::Else("80MB/s"),
+            effect: "array-m1: rate of each bus",
+        },
+        Key {
+            name: "links",
+            kind: Kind::Count(1, MAX_PARTS as u64),
+            default: Default::Else("2"),
+            effect: "array-m1: number of links to the array",
+        },
+        Key {
+            name: "link",
+            kind: Kind::Bandwidth(1, 1 << 50),
+            default: Default::Else("100MB/s"),
+            effect: "array-m1: rate of each link to the array",
+        },
+    ],
+};
+
+/// The keys that only one model has.
+const FIXED: &[&str] = &["service", "servers"];
+const ARRAY: &[&str] = &["disks", "mean_service", "media", "buses", "bus", "links", "link"];
+
+/// Reads the tables, in order.
+pub(super) fn read(
+    context: &mut Context,
+    document: &Document<'_>,
+    names: &mut Names,
+) -> Option<Vec<Backend>> {
+    let tables = document.many(context, "backend");
+    let backends: Vec<_> = tables.iter().map(|table| one(context, table, names)).collect();
+    backends.into_iter().collect()
+}
+
+fn one(context: &mut Context, table: &Table<'_>, names: &mut Names) -> Option<Backend> {
+    let name = table.text(context, "name");
+    if let Some(name) = &name {
+        names.define(context, name, table.index());
+    }
+    let model = table.text(context, "model");
+    let paths = table.number(context, "paths");
+    let model = if model?.value == "fixed" {
+        only_with(context, table, ARRAY, "model", "fixed");
+        fixed_model(context, table).map(Model::Fixed)
+    } else {
+        only_with(context, table, FIXED, "model", "array-m1");
+        array_model(context, table).map(Model::Array)
+    };
+    Some(Backend { name: name?.value, model: model?, paths: paths?.value as u32 })
+}
+
+fn fixed_model(context: &mut Context, table: &Table<'_>) -> Option<fixed::Config> {
+    let default = fixed::Config::default();
+    let service = or(context, table, "service", default.service.as_nanos());
+    let servers = or(context, table, "servers", u64::from(default.servers));
+    Some(fixed::Config { service: Duration::from_nanos(service?), servers: servers? as u32 })
+}
+
+fn array_model(context: &mut Context, table: &Table<'_>) -> Option<array::Config> {
+    let default = array::Config::default();
+    let rate = |bandwidth: Bandwidth| bandwidth.bytes_per_second();
+    let disks = or(context, table, "disks", u64::from(default.disks));
+    let mean_service = or(context, table, "mean_service", default.mean_service.as_nanos());
+    let media = or(context, table, "media", rate(default.media));
+    let buses = or(context, table, "buses", u64::from(default.buses));
+    let bus = or(context, table, "bus", rate(default.bus));
+    let links = or(context, table, "links", u64::from(default.links));
+    let link = or(context, table, "link", rate(default.link));
+    Some(array::Config {
+        disks: disks? as u32,
+        mean_service: Duration::from_nanos(mean_service?),
+        media: Bandwidth::per_second(media?)?,
+        buses: buses? as u32,
+        bus: Bandwidth::per_second(bus?)?,
+        links: links? as u32,
+        link: Bandwidth::per_second(link?)?,
+    })
+}
+
+/// The value of a key, or the model's own default.
+fn or(context: &mut Context, table: &Table<'_>, key: &str, default: u64) -> Option<u64> {
+    let read = table.number(context, key);
+    let given = table.optional(key, read).ok()?;
+    if given.is_none() {
+        table.note_number(context, key, default);
+    }
+    Some(given.unwrap_or(default))
+}

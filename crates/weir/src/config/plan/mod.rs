@@ -1,0 +1,216 @@
+//! The plan of an experiment, for `weir sim`.
+
+mod backend;
+mod expect;
+mod fault;
+mod link;
+mod run;
+mod trace;
+mod volume;
+mod workload;
+
+pub(crate) use expect::{Expectation, Verdict};
+
+use super::fault::{Code, Fault};
+use super::names::{Names, Tenants};
+use super::schema::{Default, Key, Kind, Many, Schema, Section};
+use super::source::Source;
+use super::tree::{Context, Document, Table};
+use super::value::Value;
+use super::{limits, policy};
+use weir_flow::request::{LinkId, VolumeId};
+use weir_sim::plan::{Plan, PlanError};
+
+/// All keys of the file.
+pub(crate) static SCHEMA: Schema = Schema {
+    name: "plan",
+    sections: &[
+        &TOP,
+        &run::RUN,
+        &backend::BACKEND,
+        &volume::VOLUME,
+        &link::LINK,
+        &workload::WORKLOAD,
+        &trace::TRACE,
+        &fault::FAULT,
+        &expect::EXPECT,
+        &policy::POLICY,
+        &limits::LIMITS,
+    ],
+};
+
+static TOP: Section = Section {
+    name: "",
+    many: Many::Once,
+    effect: "the experiment as a whole",
+    keys: &[Key {
+        name: "seed",
+        kind: Kind::Count(0, u64::MAX),
+        default: Default::Is("1"),
+        effect: "seed of every random stream; equal seeds give equal runs",
+    }],
+};
+
+/// The longest time in a plan, in nanoseconds: ten years, so that no sum of times overflows.
+const MAX_TIME: u64 = 10 * 365 * 86_400 * 1_000_000_000;
+
+/// The volumes and links that sources of requests name.
+#[derive(Debug)]
+struct Parts {
+    volumes: Names,
+    /// Sizes in bytes by volume id; empty if the volumes have faults.
+    sizes: Vec<u64>,
+    links: Names,
+}
+
+/// A plan, and what is expected of it.
+#[derive(Debug)]
+pub(crate) struct Experiment {
+    /// What is run.
+    pub(crate) plan: Plan,
+    /// What must hold of its results.
+    pub(crate) expectations: Vec<Expectation>,
+}
+
+/// Reads the file.
+pub(crate) fn read(
+    context: &mut Context,
+    document: &Document<'_>,
+    source: &Source,
+) -> Option<Experiment> {
+    let seed = document.top().number(context, "seed");
+    let end = run::read(context, document);
+    let mut backend_names = Names::new("backend");
+    let backends = backend::read(context, document, &mut backend_names);
+    let (mut volume_names, mut link_names) = (Names::new("volume"), Names::new("link"));
+    let volumes = volume::read(context, document, &backend_names, &mut volume_names);
+    let links = link::read(context, document, &mut link_names);
+    let sizes = volumes.iter().flatten().map(|volume| volume.size).collect();
+    let parts = Parts { volumes: volume_names, sizes, links: link_names };
+    let mut tenants = Tenants::default();
+    let workloads = workload::read(context, document, &parts, &mut tenants);
+    let traces = trace::read(context, document, source, &parts, &mut tenants);
+    if !document.has("workload") && !document.has("trace") {
+        let fault = Fault::new(Code::MissingKey, "there is no `[[workload]]` and no `[[trace]]`");
+        let span = document.locate("workload", 0, &[]);
+        let fault = fault.at(span, "the file ends here");
+        context.faults.push(fault.help("add at least one, so that there is something to do"));
+    }
+    let path_faults = fault::read(context, document, &backend_names);
+    let tenants = tenants.into_names();
+    let expectations = expect::read(context, document, &tenants);
+    let policies = policy::read(context, document);
+    let limits = limits::read(context, document);
+    if context.faults.iter().any(|fault| !fault.code.is_warning()) {
+        return None;
+    }
+    let plan = Plan {
+        seed: seed?.value,
+        end: end?,
+        tenants,
+        volumes: volumes?,
+        backends: backends?,
+        links: links?,
+        workloads: workloads?,
+        traces: traces?,
+        path_faults: path_faults?,
+        policies: policies?,
+        limits: limits?,
+    };
+    if let Err(error) = plan.check() {
+        context.faults.push(unfit(document, &error));
+        return None;
+    }
+    Some(Experiment { plan, expectations: expectations? })
+}
+
+/// What the simulator's own check found, at its place in the file. The check names the fields of
+/// the plan, `workloads[2].region`; the file's tables and keys are mostly called the same.
+fn unfit(document: &Document<'_>, error: &PlanError) -> Fault {
+    let (part, field) = error.field.split_once('.').unwrap_or((&error.field, ""));
+    let (part, index) = part.split_once('[').unwrap_or((part, ""));
+    let index = index.trim_end_matches(']').parse().unwrap_or(0);
+    let table = match part {
+        "end" => "run",
+        "path_faults" => "fault",
+        "limits" => "limits",
+        part => part.strip_suffix('s').unwrap_or(part),
+    };
+    let keys = match field {
+        "sizes" => &["size"][..],
+        "region" => &["length", "offset", "size"],
+        "max_requests" => &["requests"],
+        "max_bytes" => &["bytes"],
+        field => &[field],
+    };
+    let message = match field {
+        "" => format!("{part}: {}", error.message),
+        "region" => format!("the region {}", error.message),
+        _ => format!("`{}`: {}", keys[0], error.message),
+    };
+    let span = document.locate(table, index, keys);
+    let fault = Fault::new(Code::Conflict, message).at(span, "here");
+    fault.help("`weir config show --defaults --plan` says what each key does")
+}
+
+/// The volume that a table names, or the only one there is.
+fn volume_of(context: &mut Context, table: &Table<'_>, parts: &Parts) -> Option<VolumeId> {
+    let index = part_of(context, table, "volume", &parts.volumes)?;
+    Some(VolumeId::new(index as u32))
+}
+
+/// The link that a table names, or the only one there is, or the one without limits that a plan
+/// without links has.
+fn link_of(context: &mut Context, table: &Table<'_>, parts: &Parts) -> Option<LinkId> {
+    if !table.has("link") && parts.links.is_empty() {
+        return Some(LinkId::new(0));
+    }
+    let index = part_of(context, table, "link", &parts.links)?;
+    Some(LinkId::new(index as u32))
+}
+
+/// The part that a table names under `key`, or the only one there is.
+fn part_of(context: &mut Context, table: &Table<'_>, key: &str, names: &Names) -> Option<usize> {
+    if let Some(name) = table.text(context, key) {
+        return names.find(context, &name);
+    }
+    if table.has(key) {
+        return None;
+    }
+    if let Some((name, index)) = names.only() {
+        table.note(context, key, Value::Text(name.to_owned()), None);
+        return Some(index);
+    }
+    if !names.is_empty() {
+        let message = format!("a `{key}` must be named, as there are several");
+        let fault = Fault::new(Code::MissingKey, message).at(table.span(), "this table");
+        context.faults.push(fault.help(format!("add `{key} = \"…\"`")));
+    }
+    None
+}
+
+/// A share or factor in thousandths.
+fn permille(context: &mut Context, table: &Table<'_>, key: &str) -> Option<u64> {
+    let read = table.real(context, key)?;
+    let scaled = read.value * 1_000.0;
+    if (scaled - scaled.round()).abs() > 1e-6 {
+        let fault = Fault::new(Code::BadValue, "at most three decimals are kept here")
+            .at_some(read.span.as_ref(), format!("the value of `{key}`"));
+        context.faults.push(fault.help(format!("write `{}`", scaled.round() / 1_000.0)));
+        return None;
+    }
+    Some(scaled.round() as u64)
+}
+
+/// Notes keys that say nothing because `key` has the value `is`.
+fn only_with(context: &mut Context, table: &Table<'_>, keys: &[&str], key: &str, is: &str) {
+    for name in keys {
+        if let Some(span) = table.value_span(name) {
+            let message = format!("`{name}` means nothing when `{key}` is `{is}`");
+            let fault = Fault::new(Code::Conflict, message).at(span, "this value");
+            let see = table.value_span(key);
+            let fault = fault.see(see.as_ref(), format!("this `{key}`"));
+            context.faults.push(fault.help(format!("remove it, or change `{key}`")));
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `[policy]`: which policy each stage follows, and its parameters.
+
+use super::fault::{Code, Fault, Span};
+use super::schema::{Default, Key, Kind, Many, Section};
+use super::tree::{Context, Document, Table};
+use super::units::shorten;
+use super::value::{Rejected, Value, one_of, type_name};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use weir_flow::pipeline::Policies;
+use weir_flow::policy::{Choice, Parameter, Policy, Unit};
+use weir_flow::{cache, control, dispatch, path, store, transfer};
+
+/// The table.
+pub(crate) static POLICY: Section = Section {
+    name: "policy",
+    many: Many::Once,
+    effect: "the policy of each stage",
+    keys: &[
+        stage("cache", "which requests need not go to shared storage"),
+        stage("control", "when a request may go to shared storage"),
+        stage("dispatch", "which request goes to a backend next"),
+        stage("path", "which way to a backend it takes"),
+        stage("store", "what the ending of an I/O means"),
+        stage("transfer", "which finished reply is sent first"),
+    ],
+};
+
+/// What the values look like.
+pub(crate) const FORM: &str = "a policy's name, or `{ name = \"…\", parameter = … }`";
+
+const fn stage(name: &'static str, effect: &'static str) -> Key {
+    let default = Default::Else("the first policy of the stage's list");
+    Key { name, kind: Kind::Other(FORM), default, effect }
+}
+
+/// Reads the table.
+pub(crate) fn read(context: &mut Context, document: &Document<'_>) -> Option<Policies> {
+    let table = document.once(context, "policy");
+    let cache = choose(context, &table, "cache", cache::POLICIES);
+    let control = choose(context, &table, "control", control::POLICIES);
+    let dispatch = choose(context, &table, "dispatch", dispatch::POLICIES);
+    let path = choose(context, &table, "path", path::POLICIES);
+    let store = choose(context, &table, "store", store::POLICIES);
+    let transfer = choose(context, &table, "transfer", transfer::POLICIES);
+    Some(Policies {
+        cache: cache?,
+        control: control?,
+        dispatch: dispatch?,
+        path: path?,
+        store: store?,
+        transfer: transfer?,
+    })
+}
+
+/// A policy as a value.
+pub(crate) fn value<B>(choice: &Choice<B>) -> Value {
+    let policy = choice.policy();
+    let name = Value::Text(policy.name.to_owned());
+    if policy.parameters.is_empty() {
+        return name;
+    }
+    let parameters = policy.parameters.iter().zip(choice.values());
+    let parameters = parameters.map(|(parameter, &value)| {
+        (parameter.name.to_owned(), Value::Number(value, kind(parameter).scale().map(|s| s.0)))
+    });
+    Value::Pairs(std::iter::once(("name".to_owned(), name)).chain(parameters).collect())
+}
+
+/// What a parameter's value may be.
+pub(crate) const fn kind(parameter: &Parameter) -> Kind {
+    match parameter.unit {
+        Unit::Bytes => Kind::Size(parameter.min, parameter.max),
+        Unit::Count => Kind::Count(parameter.min, parameter.max),
+        Unit::Time => Kind::Time(parameter.min, parameter.max),
+    }
+}
+
+fn choose<B>(
+    context: &mut Context,
+    table: &Table<'_>,
+    stage: &str,
+    list: &'static [Policy<B>],
+) -> Option<Choice<B>> {
+    let Some(raw) = table.raw(context, stage) else {
+        let choice = Choice::default_of(list);
+        table.note(context, stage, value(&choice), None);
+        return Some(choice);
+    };
+    let (name, span, parameters) = form(context, stage, raw)?;
+    let Ok(mut choice) = Choice::named(list, name) else {
+        let message = format!("no policy of `{stage}` is called `{}`", shorten(name));
+        let known: Vec<_> = list.iter().map(|policy| policy.name).collect();
+        let fault = Fault::new(Code::Dangling, message).at(span, "names a policy");
+        context.faults.push(fault.help(one_of(name, &known)));
+        return None;
+    };
+    let faults = context.faults.len();
+    if let Some(entries) = parameters {
+        set(context, stage, &mut choice, entries);
+    }
+    if context.faults.len() > faults {
+        return None;
+    }
+    table.note(context, stage, value(&choice), Some(raw.span()));
+    Some(choice)
+}
+
+/// The two ways to write a policy, taken apart: its name with its place, and its parameters.
+fn form<'a>(
+    context: &mut Context,
+    stage: &str,
+    raw: &'a Spanned<DeValue<'a>>,
+) -> Option<(&'a str, Span, Option<&'a DeTable<'a>>)> {
+    let (name, parameters) = match raw.get_ref() {
+        DeValue::Table(entries) => {
+            let Some(name) = entries.get("name") else {
+                let message = format!("the policy of `{stage}` has no name");
+                let fault = Fault::new(Code::MissingKey, message).at(raw.span(), "this table");
+                context.faults.push(fault.help(format!("write {FORM}")));
+                return None;
+            };
+            (name, Some(entries))
+        }
+        _ => (raw, None),
+    };
+    if let Some(text) = name.get_ref().as_str() {
+        return Some((text, name.span(), parameters));
+    }
+    let message = format!("{} where a policy's name belongs", type_name(name.get_ref()));
+    let fault = Fault::new(Code::WrongType, message).at(name.span(), "this");
+    context.faults.push(fault.help(format!("write {FORM}")));
+    None
+}
+
+fn set<B>(context: &mut Context, stage: &str, choice: &mut Choice<B>, entries: &DeTable<'_>) {
+    let policy = choice.policy();
+    for (key, raw) in entries {
+        let name: &str = key.get_ref();
+        if name == "name" {
+            continue;
+        }
+        let Some(parameter) = policy.parameters.iter().find(|known| known.name == name) else {
+            let message = format!("policy `{}` has no parameter `{}`", policy.name, shorten(name));
+            let known: Vec<_> = policy.parameters.iter().map(|known| known.name).collect();
+            let fault = Fault::new(Code::UnknownKey, message).at(key.span(), "not known here");
+            context.faults.push(if known.is_empty() {
+                fault.help("it takes none")
+            } else {
+                fault.help(one_of(name, &known))
+            });
+            continue;
+        };
+        let number = match Value::read(&kind(parameter), raw.get_ref()) {
+            Ok(Value::Number(number, _)) => number,
+            Ok(_) => unreachable!("a parameter is a number"),
+            Err(rejected) => {
+                context.reject(name, raw.span(), rejected);
+                continue;
+            }
+        };
+        if let Err(error) = choice.set(name, number) {
+            let rejected =
+                Rejected { code: Code::OutOfRange, message: error.to_string(), help: None };
+            context.reject(stage, raw.span(), rejected);
+        }
+    }
+}
+
+/// Reads a policy from a command line: `NAME[,parameter=value]…`.
+pub(crate) fn parse<B>(list: &'static [Policy<B>], text: &str) -> Result<Choice<B>, String> {
+    let mut parts = text.split(',');
+    let name = parts.next().unwrap_or_default();
+    let mut choice = Choice::named(list, name).map_err(|error| error.to_string())?;
+    for part in parts {
+        let (name, value) =
+            part.split_once('=').ok_or_else(|| format!("write `{part}=VALUE` or leave it out"))?;
+        let number = match choice.policy().parameters.iter().find(|known| known.name == name) {
+            // An unknown one is reported by `set`, whatever its value.
+            None => 0,
+            Some(parameter) => match kind(parameter).scale() {
+                Some((scale, ..)) => {
+                    scale.parse(value).map_err(|bad| format!("{}; {}", bad.message, bad.help))?
+                }
+                None => value.parse().map_err(|_| format!("`{name}` is a whole number"))?,
+            },
+        };
+        choice.set(name, number).map_err(|error| error.to_string())?;
+    }
+    Ok(choice)
+}

@@ -1,0 +1,160 @@
+//! The reference of all keys, printed from the tables that the reader works by.
+
+use super::policy;
+use super::schema::{Default, Key, Kind, Many, Section};
+use super::units::SIZE;
+use super::value::Value;
+use crate::table::{Align, Table};
+use serde_json::{Value as Json, json};
+use std::fmt::Write as _;
+use weir_flow::policy::{Parameter, Policy};
+use weir_flow::{cache, control, dispatch, path, store, transfer};
+
+/// All keys of one kind of file, as text.
+pub(crate) fn text(kind: super::Kind) -> String {
+    let mut text = format!("Keys of a {}\n", kind.schema().name);
+    for section in kind.schema().sections {
+        let _ = writeln!(text, "\n{}: {}{}", title(section), section.effect, times(section));
+        let mut table = Table::new(&[
+            ("key", Align::Left),
+            ("value", Align::Left),
+            ("default", Align::Left),
+            ("effect", Align::Left),
+        ]);
+        for key in section.keys {
+            let effect = key.effect.to_owned();
+            table.row(vec![key.name.to_owned(), key.kind.describe(), default(key), effect]);
+        }
+        text.push_str(&table.render("  "));
+    }
+    text.push_str("\nPolicies; the first of each stage is its default\n");
+    let mut table = Table::new(&[
+        ("stage", Align::Left),
+        ("policy", Align::Left),
+        ("parameter", Align::Left),
+        ("default", Align::Left),
+        ("effect", Align::Left),
+    ]);
+    for policy in policies() {
+        let stage = policy.stage.to_owned();
+        let (name, summary) = (policy.name.to_owned(), policy.summary.to_owned());
+        table.row(vec![stage, name, String::new(), String::new(), summary]);
+        for parameter in policy.parameters {
+            table.row(vec![
+                String::new(),
+                String::new(),
+                format!("{} ({})", parameter.name, policy::kind(parameter).describe()),
+                show(parameter).to_toml(),
+                parameter.effect.to_owned(),
+            ]);
+        }
+    }
+    text.push_str(&table.render("  "));
+    text
+}
+
+/// The same as one object.
+pub(crate) fn json(kind: super::Kind) -> Json {
+    let keys: Vec<_> = kind
+        .schema()
+        .sections
+        .iter()
+        .flat_map(|section| section.keys.iter().map(move |key| (section, key)))
+        .map(|(section, key)| {
+            json!({
+                "table": section.name,
+                "repeats": section.many != Many::Once,
+                "key": key.name,
+                "value": key.kind.describe(),
+                "required": matches!(key.default, Default::Required),
+                "default": default(key),
+                "effect": key.effect,
+            })
+        })
+        .collect();
+    let policies: Vec<_> = policies()
+        .into_iter()
+        .map(|policy| {
+            let parameters: Vec<_> = policy
+                .parameters
+                .iter()
+                .map(|parameter| {
+                    json!({
+                        "name": parameter.name,
+                        "value": policy::kind(parameter).describe(),
+                        "default": show(parameter).to_json(),
+                        "effect": parameter.effect,
+                    })
+                })
+                .collect();
+            json!({
+                "stage": policy.stage,
+                "name": policy.name,
+                "summary": policy.summary,
+                "parameters": parameters,
+            })
+        })
+        .collect();
+    json!({ "version": 1, "kind": kind.as_str(), "keys": keys, "policies": policies })
+}
+
+/// A policy without the types of its stage.
+struct Listed {
+    stage: &'static str,
+    name: &'static str,
+    summary: &'static str,
+    parameters: &'static [Parameter],
+}
+
+fn policies() -> Vec<Listed> {
+    fn stage<B>(stage: &'static str, list: &'static [Policy<B>], all: &mut Vec<Listed>) {
+        all.extend(list.iter().map(|policy| Listed {
+            stage,
+            name: policy.name,
+            summary: policy.summary,
+            parameters: policy.parameters,
+        }));
+    }
+    let mut all = Vec::new();
+    stage("cache", cache::POLICIES, &mut all);
+    stage("control", control::POLICIES, &mut all);
+    stage("dispatch", dispatch::POLICIES, &mut all);
+    stage("path", path::POLICIES, &mut all);
+    stage("store", store::POLICIES, &mut all);
+    stage("transfer", transfer::POLICIES, &mut all);
+    all
+}
+
+fn show(parameter: &Parameter) -> Value {
+    Value::Number(parameter.default, policy::kind(parameter).scale().map(|(scale, ..)| scale))
+}
+
+fn title(section: &Section) -> String {
+    match section.name {
+        "" => "(before the first table)".to_owned(),
+        _ => section.heading(),
+    }
+}
+
+fn times(section: &Section) -> String {
+    match section.many {
+        Many::Once => String::new(),
+        Many::Times(0, max) => format!(" (at most {max})"),
+        Many::Times(min, max) => format!(" ({min} to {max})"),
+    }
+}
+
+fn default(key: &Key) -> String {
+    match (key.default, key.kind) {
+        (Default::Required, _) => "(required)".to_owned(),
+        (Default::Else(what), _) => format!("({what})"),
+        (Default::Is(text), Kind::Count(..) | Kind::OneOf(_) | Kind::Real(..) | Kind::Flag) => {
+            text.to_owned()
+        }
+        (Default::Is(text), Kind::Size(..)) => {
+            SIZE.parse(text).map_or_else(|_| text.to_owned(), |bytes| Value::size(bytes).to_toml())
+        }
+        (Default::Is(text), Kind::Texts(_)) => format!("[{}]", super::value::quote(text)),
+        (Default::Is(text), _) => super::value::quote(text),
+    }
+}

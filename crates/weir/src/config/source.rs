@@ -1,0 +1,119 @@
+//! A configuration file's text, and the places in it.
+
+use super::fault::{Code, Fault};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Largest file that is read, in bytes. A larger one is refused: it is no configuration.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Shown in place of a file's name for what is in no file.
+const BUILT_IN: &str = "(built in)";
+
+/// A file that has been read.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// The file's name as it was given.
+    pub(crate) path: PathBuf,
+    /// Its text.
+    pub(crate) text: String,
+    /// Where each line begins, the first one too.
+    starts: Vec<usize>,
+}
+
+impl Source {
+    /// A file with this text.
+    pub(crate) fn new(path: impl Into<PathBuf>, text: String) -> Self {
+        let after = text.match_indices('\n').map(|(newline, _)| newline + 1);
+        let starts = std::iter::once(0).chain(after).collect();
+        Self { path: path.into(), text, starts }
+    }
+
+    /// Reads a file. The fault says why it could not be.
+    pub(crate) fn read(path: &Path) -> Result<Self, Box<Fault>> {
+        let name = path.display();
+        let fault =
+            |why: String, help: String| Box::new(Fault::new(Code::Unreadable, why).help(help));
+        let cannot = |error: std::io::Error| {
+            let why = format!("cannot read `{name}`: {}", reason(&error));
+            fault(why, "name a readable TOML file".to_owned())
+        };
+        if path.is_dir() {
+            let why = format!("cannot read `{name}`: it is a directory");
+            return Err(fault(why, "name the file in it".to_owned()));
+        }
+        let mut bytes = Vec::new();
+        let file = std::fs::File::open(path).map_err(cannot)?;
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
+        if bytes.len() as u64 > MAX_BYTES {
+            let why = format!("`{name}` is larger than {} MiB", MAX_BYTES >> 20);
+            return Err(fault(why, "name a configuration; this is something else".to_owned()));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let good = error.utf8_error().valid_up_to();
+            let before = String::from_utf8_lossy(&error.as_bytes()[..good]).into_owned();
+            let (line, column) = Self::new(path, before).position(good);
+            let place = format!("{name}:{line}:{column}");
+            let why = format!("`{name}` is not UTF-8 text");
+            fault(why, format!("the first bad byte is at {place}; save it as UTF-8"))
+        })?;
+        Ok(Self::new(path, text))
+    }
+
+    /// A configuration that is in no file.
+    pub(crate) fn built_in(text: String) -> Self {
+        Self::new(BUILT_IN, text)
+    }
+
+    /// Whether it is in no file.
+    pub(crate) fn is_built_in(&self) -> bool {
+        self.path == Path::new(BUILT_IN)
+    }
+
+    /// The file's name, line and column of a byte, as `file:line:column`.
+    pub(crate) fn place(&self, at: usize) -> String {
+        let (line, column) = self.position(at);
+        format!("{}:{line}:{column}", self.path.display())
+    }
+
+    /// Line and column of a byte, both from one; columns count characters.
+    pub(crate) fn position(&self, at: usize) -> (usize, usize) {
+        let mut end = at.min(self.text.len());
+        while !self.text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let line = self.starts.partition_point(|&start| start <= end);
+        (line, self.text[self.starts[line - 1]..end].chars().count() + 1)
+    }
+
+    /// A path in the file: relative ones are relative to the file's folder.
+    pub(crate) fn resolve(&self, path: &str) -> PathBuf {
+        self.path.parent().unwrap_or(Path::new("")).join(path)
+    }
+}
+
+/// An error of the system as a lower-case fragment without its number.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) => first.to_lowercase().chain(chars).collect(),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines and columns count from one, and columns count characters, not bytes.
+    #[test]
+    fn places_are_counted_in_characters() {
+        let position = |text: &str, at| Source::new("f", text.to_owned()).position(at);
+        assert_eq!(position("", 0), (1, 1));
+        assert_eq!(position("a\nbc", 3), (2, 2));
+        assert_eq!(position("µ = 1", 3), (1, 3));
+        assert_eq!(position("a\n", 99), (2, 1));
+    }
+}

@@ -1,0 +1,380 @@
+use super::*;
+use schema::{Default, Key, Section};
+use std::path::PathBuf;
+use tree::Effective;
+use weir_flow::pipeline::{Limits, Policies};
+use weir_flow::units::Extent;
+use weir_serve::config::{IoMode, Iscsi};
+use weir_sim::plan::{Access, Arrivals, Model};
+
+/// A gateway configuration with every key, as the design gives it.
+const GATEWAY: &str = r#"
+[iscsi]
+listen = ["127.0.0.1:3260", "[::1]:0"]
+advertise = ["10.0.2.2:3260"]
+max_connections = 1024
+commands = 128
+buffer = "256MiB"
+[limits]
+requests = 4096
+bytes = "256MiB"
+link_window = "4MiB"
+no_path = "30s"
+overdue = "10s"
+[policy]
+cache = "off"
+control = "open"
+dispatch = { name = "fifo", depth = 7 }
+path = "round-robin"
+store = "direct"
+transfer = "fifo"
+[stop]
+within = "1.5s"
+[[volume]]
+name = "disk0"
+file = "disk0.img"
+size = "1GiB"
+tenant = "db"
+block_size = 4096
+read_only = true
+thin = false
+io = "buffered"
+[[target]]
+name = "iqn.2026-11.org.example:disks"
+luns = { 0 = "disk0" }
+"#;
+
+/// A plan with every key; those that exclude each other are in different tables.
+const PLAN: &str = r#"
+seed = 7
+[run]
+duration = "60s"
+requests = 1000
+warm_up = "5s"
+drain = false
+[[backend]]
+name = "array"
+model = "array-m1"
+paths = 2
+disks = 16
+mean_service = "2ms"
+media = "40MB/s"
+buses = 8
+bus = "160MB/s"
+links = 4
+link = "200MB/s"
+[[backend]]
+name = "flash"
+model = "fixed"
+service = "80us"
+servers = 64
+[[volume]]
+name = "a"
+size = "1GiB"
+backend = "array"
+max_transfer = "64KiB"
+[[link]]
+name = "front"
+bandwidth = "1Gbit/s"
+delay = "50us"
+[[workload]]
+name = "one"
+tenant = "t"
+volume = "a"
+link = "front"
+arrivals = "constant"
+rate = "10.5/s"
+jitter = 0.2
+size = { 4KiB = 7, 64KiB = 3 }
+reads = 0.7
+access = "zipf"
+skew = 0.9
+alignment = "8KiB"
+offset = "1MiB"
+length = "16MiB"
+start = "1s"
+stop = "50s"
+[[workload]]
+name = "two"
+arrivals = "closed"
+depth = 4
+think = "1ms"
+[[trace]]
+file = "t.csv"
+format = "weir"
+volume = "a"
+tenant = "u"
+devices = { 3 = { volume = "a", tenant = "v" } }
+link = "front"
+speed = 2.5
+start = "1s"
+[[fault]]
+at = "1s"
+backend = "array"
+path = 1
+change = "down"
+detect = "1s"
+[[expect]]
+tenant = "t"
+mean = "1s"
+p50 = "1s"
+p95 = "1s"
+p99 = "1s"
+p999 = "1s"
+max = "1s"
+rate = "1/s"
+errors = 0
+refused = 0
+[policy]
+cache = "off"
+control = "open"
+dispatch = "fifo"
+path = "round-robin"
+store = "direct"
+transfer = "fifo"
+[limits]
+requests = 4096
+bytes = "256MiB"
+link_window = "4MiB"
+no_path = "30s"
+overdue = "10s"
+"#;
+
+fn source(text: &str) -> Source {
+    Source::new("folder/weir.toml", text.to_owned())
+}
+
+/// The smallest gateway that is valid, and more text.
+fn small(more: &str) -> Source {
+    source(&format!(
+        "{more}\n[[volume]]\nname = \"d\"\nfile = \"d\"\n\
+         [[target]]\nname = \"iqn.2026-11.org.example:d\"\nluns.0 = \"d\"\n"
+    ))
+}
+
+fn keys(schema: &'static Schema) -> impl Iterator<Item = (&'static Section, &'static Key)> {
+    schema.sections.iter().flat_map(|section| section.keys.iter().map(|key| (*section, key)))
+}
+
+/// Every key of the reference is read from the file and shown with its place there. The other
+/// direction holds by construction: what is not in the reference is an unknown key.
+#[test]
+fn every_documented_key_is_read() {
+    let check = |schema: &'static Schema, values: &[Effective]| {
+        for (section, key) in keys(schema) {
+            let read = values.iter().any(|value| {
+                value.section.name == section.name
+                    && value.key == key.name
+                    && value.origin.is_some()
+            });
+            assert!(read, "{} {}", section.heading(), key.name);
+        }
+    };
+    check(&gateway::SCHEMA, &gateway(&source(GATEWAY)).unwrap().values);
+    check(&plan::SCHEMA, &plan(&source(PLAN)).unwrap().values);
+}
+
+/// What the reference prints for humans is there for every key.
+#[test]
+fn every_key_is_described() {
+    for schema in [&gateway::SCHEMA, &plan::SCHEMA] {
+        for (section, key) in keys(schema) {
+            assert!(!key.effect.is_empty(), "{} {}", section.name, key.name);
+            assert!(!key.kind.describe().is_empty(), "{} {}", section.name, key.name);
+        }
+    }
+    for kind in [Kind::Gateway, Kind::Plan] {
+        let (text, json) = (reference::text(kind), reference::json(kind));
+        for (section, key) in keys(kind.schema()) {
+            assert!(text.contains(key.name), "{} {}", section.name, key.name);
+        }
+        assert_eq!(json["keys"].as_array().unwrap().len(), keys(kind.schema()).count());
+    }
+}
+
+/// The values of the file arrive in the checked types; paths are relative to the file.
+#[test]
+fn a_gateway_is_what_its_file_says() {
+    let config = gateway(&source(GATEWAY)).unwrap().checked;
+    assert_eq!(config.listen.len(), 2);
+    assert_eq!(config.advertise, ["10.0.2.2:3260"]);
+    assert_eq!(config.tenants, ["db"]);
+    assert_eq!(config.stop_within.as_nanos(), 1_500_000_000);
+    assert_eq!(config.policies.dispatch.values(), [7]);
+    let volume = &config.volumes[0];
+    assert_eq!(volume.path, PathBuf::from("folder/disk0.img"));
+    assert_eq!((volume.size, volume.block_size), (Some(1 << 30), 4_096));
+    assert!(volume.read_only && !volume.thin && volume.io == IoMode::Buffered);
+    assert_eq!(config.targets[0].luns, [(0, 0)]);
+}
+
+/// The defaults of the reference are those of the crates that give them a meaning.
+#[test]
+fn defaults_agree_with_the_data_path() {
+    let loaded = gateway(&small("")).unwrap();
+    assert!(loaded.warnings.is_empty());
+    let config = loaded.checked;
+    assert_eq!(config.limits, Limits::default());
+    assert_eq!(config.iscsi, Iscsi::default());
+    assert_eq!(config.policies, Policies::default());
+    assert_eq!(config.volumes[0].size, None);
+    assert_eq!(config.tenants, ["d"]);
+
+    let text = "[run]\nrequests = 1\n[[backend]]\nname = \"m1\"\n\
+                [[backend]]\nname = \"f\"\nmodel = \"fixed\"\n\
+                [[volume]]\nname = \"v\"\nsize = \"1GiB\"\nbackend = \"m1\"\n\
+                [[workload]]\nname = \"w\"\narrivals = \"poisson\"\nrate = \"1/s\"\n";
+    let loaded = plan(&source(text)).unwrap();
+    let models: Vec<_> = loaded.checked.plan.backends.iter().map(|backend| backend.model).collect();
+    let defaults = [
+        Model::Array(weir_model::array::Config::default()),
+        Model::Fixed(weir_model::fixed::Config::default()),
+    ];
+    assert_eq!(models, defaults);
+    for value in loaded.values.iter().filter(|value| value.section.name == "backend") {
+        let key = value.section.key(value.key).unwrap();
+        if let (Default::Else(text), Some((scale, ..))) = (key.default, key.kind.scale()) {
+            assert_eq!(
+                value.value.to_toml(),
+                format!("\"{}\"", scale.show(scale.parse(text).unwrap()))
+            );
+        } else if let Default::Else(text) = key.default {
+            assert_eq!(value.value.to_toml(), text);
+        }
+    }
+}
+
+/// A plan's values arrive in the checked types, units and shares converted exactly.
+#[test]
+fn a_plan_is_what_its_file_says() {
+    let plan = plan(&source(PLAN)).unwrap().checked.plan;
+    assert_eq!((plan.seed, plan.end.requests, plan.end.drain), (7, Some(1_000), false));
+    assert_eq!(plan.tenants, ["t", "two", "u", "v"]);
+    let workload = &plan.workloads[0];
+    assert_eq!(workload.arrivals, Arrivals::Constant { rate: 10.5, jitter_permille: 200 });
+    assert_eq!(workload.access, Access::Zipf { skew: 0.9 });
+    assert_eq!(workload.read_permille, 700);
+    assert_eq!(workload.region, Extent::new(1 << 20, 16 << 20));
+    let sizes: Vec<_> = workload.sizes.iter().map(|size| (size.bytes, size.weight)).collect();
+    assert_eq!(sizes, [(4_096, 7), (65_536, 3)]);
+    assert_eq!(plan.workloads[1].region, Extent::new(0, 1 << 30));
+    assert_eq!(plan.traces[0].speed_permille, 2_500);
+    assert_eq!(plan.traces[0].path, PathBuf::from("folder/t.csv"));
+    assert_eq!(plan.traces[0].devices[0].device, 3);
+}
+
+/// The shown values, taken as a file, mean the same.
+#[test]
+fn shown_values_are_a_configuration() {
+    let first = gateway(&source(GATEWAY)).unwrap();
+    let shown = show::text(Kind::Gateway, &first.values, &source(GATEWAY));
+    let second = gateway(&source(&shown)).unwrap();
+    assert_eq!(format!("{:?}", first.checked), format!("{:?}", second.checked));
+    let first = plan(&source(PLAN)).unwrap();
+    let shown = show::text(Kind::Plan, &first.values, &source(PLAN));
+    let second = plan(&source(&shown)).unwrap();
+    assert_eq!(first.checked.plan, second.checked.plan);
+}
+
+/// A file tells by its own tables what it is; one without any is taken for a gateway's.
+#[test]
+fn the_kind_of_a_file_is_found_out() {
+    assert_eq!(Kind::of(&source(GATEWAY)), Kind::Gateway);
+    assert_eq!(Kind::of(&source(PLAN)), Kind::Plan);
+    assert_eq!(Kind::of(&source("")), Kind::Gateway);
+    assert_eq!(Kind::of(&source("[[workload]]\n[oops")), Kind::Plan);
+}
+
+/// Each of these is one fault of this code at this text, and nothing else is reported.
+#[test]
+fn each_fault_is_noticed() {
+    let cases = [
+        ("[iscsi]\nlisten = 5", Code::WrongType, "5"),
+        ("[iscsi]\nlisten = []", Code::OutOfRange, ""),
+        ("[iscsi]\nlisten = [\"localhost:1\"]", Code::BadValue, "\"localhost:1\""),
+        ("[iscsi]\nlisten = [\"[::1]:1\", \"[::1]:1\"]", Code::Duplicate, "\"[::1]:1\""),
+        ("[iscsi]\nadvertise = [\"gate\"]", Code::BadValue, "\"gate\""),
+        ("[iscsi]\ncommands = 0", Code::OutOfRange, "0"),
+        ("[iscsi]\ncommands = -1", Code::OutOfRange, "-1"),
+        ("[iscsi]\ncommands = 0x200000000000000000", Code::OutOfRange, "0x200000000000000000"),
+        ("[[iscsi]]", Code::WrongType, "[[iscsi]]"),
+        ("iscsi = 1979-05-27", Code::WrongType, "1979-05-27"),
+        ("[limits]\nbytes = \"1MiB\"", Code::OutOfRange, "\"1MiB\""),
+        ("[limits]\nno_path = 30", Code::BadUnit, "30"),
+        ("[limits]\nno_path = true", Code::WrongType, "true"),
+        ("[stop]\nwithin = \"30 sec\"", Code::BadUnit, "\"30 sec\""),
+        ("[stopp]", Code::UnknownKey, "stopp"),
+        ("[policy]\ndispatch = \"fife\"", Code::Dangling, "\"fife\""),
+        ("[policy]\ndispatch = { depth = 1 }", Code::MissingKey, "{ depth = 1 }"),
+        ("[policy]\ndispatch = { name = \"fifo\", dept = 1 }", Code::UnknownKey, "dept"),
+        ("[policy]\ndispatch = { name = \"fifo\", depth = 0 }", Code::OutOfRange, "0"),
+        ("[policy]\ndispatch = 3", Code::WrongType, "3"),
+        ("[policy]\ncontrol = { name = \"open\", x = 1 }", Code::UnknownKey, "x"),
+    ];
+    for (text, code, at) in cases {
+        let source = small(text);
+        let faults = gateway(&source).unwrap_err();
+        assert_eq!(faults.len(), 1, "{text}: {faults:?}");
+        let fault = &faults[0];
+        assert_eq!(fault.code, code, "{text}: {fault:?}");
+        assert!(fault.help.is_some(), "{text}");
+        if !at.is_empty() {
+            let (span, _) = fault.at.as_ref().unwrap();
+            assert_eq!(&source.text[span.clone()], at, "{text}");
+        }
+    }
+}
+
+/// A line that is no TOML hides neither a second one nor a wrong value elsewhere, and does not make
+/// what it hides a missing key.
+#[test]
+fn syntax_errors_come_together() {
+    let source = source("[iscsi]\ncommands = 0\nbuffer = 1 2\n[limits\n");
+    let faults = gateway(&source).unwrap_err();
+    let codes: Vec<_> = faults.iter().map(|fault| fault.code).collect();
+    assert_eq!(codes, [Code::Syntax, Code::Syntax, Code::OutOfRange]);
+}
+
+/// A volume that no target offers, and a target without LUN 0, are odd but not wrong.
+#[test]
+fn oddities_are_warnings() {
+    let text = small("[[volume]]\nname = \"e\"\nfile = \"e\"\n").text.replace("luns.0", "luns.1");
+    let warnings = gateway(&source(&text)).unwrap().warnings;
+    let messages: Vec<_> = warnings.iter().map(|fault| fault.message.as_str()).collect();
+    assert_eq!(messages, ["this target has no LUN 0", "no target offers volume `e`"]);
+}
+
+/// What only the simulator's own check finds points at its place in the file all the same.
+#[test]
+fn faults_of_a_plan_have_a_place() {
+    let text = PLAN.replace("length = \"16MiB\"", "length = \"16GiB\"");
+    let source = source(&text);
+    let faults = plan(&source).unwrap_err();
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    let (span, _) = faults[0].at.as_ref().unwrap();
+    assert_eq!(&text[span.clone()], "\"16GiB\"");
+    assert_eq!(faults[0].message, "the region must end within the volume");
+}
+
+/// A plan without work is told so, not that it has no tenants.
+#[test]
+fn a_plan_needs_work() {
+    let text = "[[backend]]\nname = \"b\"\n[[volume]]\nname = \"v\"\nsize = \"1MiB\"\n";
+    let faults = plan(&source(text)).unwrap_err();
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert_eq!(faults[0].message, "there is no `[[workload]]` and no `[[trace]]`");
+}
+
+/// Any text is read to the end without a panic, and what cannot be used says why.
+#[test]
+fn damaged_texts_have_faults() {
+    for whole in [GATEWAY, PLAN] {
+        for cut in (0..whole.len()).filter(|&cut| whole.is_char_boundary(cut)) {
+            let source = source(&whole[..cut]);
+            for faults in [gateway(&source).err(), plan(&source).err()].into_iter().flatten() {
+                assert!(!faults.is_empty());
+                assert!(!render::faults(&faults, Some(&source), false).is_empty());
+            }
+        }
+    }
+}

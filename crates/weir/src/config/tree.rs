@@ -1,0 +1,408 @@
+//! Walks a parsed file by its schema and collects everything that is wrong with it.
+//!
+//! A getter gives a value that is right, or nothing after it has noted why not. So a reader asks
+//! for all of its keys first and builds its checked value only when it has all of them; the faults
+//! of one file are reported together.
+
+use super::fault::{Code, Fault, Span};
+use super::schema::{Default, Key, Kind, Many, Schema, Section};
+use super::suggest::nearest;
+use super::units::shorten;
+use super::value::{Rejected, Value, type_name};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What is found out while a file is read.
+#[derive(Debug, Default)]
+pub(crate) struct Context {
+    /// What is wrong, in the order in which it was noticed.
+    pub(crate) faults: Vec<Fault>,
+    /// The values that hold, in the order in which they were asked for.
+    pub(crate) values: Vec<Effective>,
+}
+
+/// A value that holds, and where it comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Effective {
+    /// Its table.
+    pub(crate) section: &'static Section,
+    /// Which of several tables of that name, from zero.
+    pub(crate) index: usize,
+    /// Its key.
+    pub(crate) key: &'static str,
+    /// The value.
+    pub(crate) value: Value,
+    /// Where it is written; `None` for a default.
+    pub(crate) origin: Option<Span>,
+}
+
+/// A value and where it is written; `None` for a default.
+#[derive(Clone, Debug)]
+pub(crate) struct Read<T> {
+    /// The value.
+    pub(crate) value: T,
+    /// Its place in the file.
+    pub(crate) span: Option<Span>,
+}
+
+/// There is no value because of a fault, which has been noted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Noted;
+
+/// A whole file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Document<'a> {
+    schema: &'static Schema,
+    root: &'a DeTable<'a>,
+    end: usize,
+}
+
+/// One table, or what its defaults make of a missing one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table<'a> {
+    section: &'static Section,
+    index: usize,
+    entries: Option<&'a DeTable<'a>>,
+    header: Option<&'a Spanned<DeValue<'a>>>,
+    end: usize,
+}
+
+type Entry<'a> = (Span, &'a Spanned<DeValue<'a>>);
+
+impl<'a> Document<'a> {
+    /// Starts to read; notes what stands at the top and is not in the schema. `end` is the length
+    /// of the text.
+    pub(crate) fn new(
+        context: &mut Context,
+        schema: &'static Schema,
+        root: &'a DeTable<'a>,
+        end: usize,
+    ) -> Self {
+        let names: Vec<_> = schema.top_names().collect();
+        for (key, _) in root {
+            let name: &str = key.get_ref();
+            if !names.contains(&name) {
+                let message = format!("a {} has no key or table `{}`", schema.name, shorten(name));
+                context.faults.push(unknown(message, key.span(), name, &names));
+            }
+        }
+        Self { schema, root, end }
+    }
+
+    /// Whether a table or key of this name stands at the top.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.root.contains_key(name)
+    }
+
+    /// The place of the first of `keys` that is there in the `index`-th table called `name`, or
+    /// of that table, or the end of the file.
+    pub(crate) fn locate(&self, name: &str, index: usize, keys: &[&str]) -> Span {
+        let Some(header) = self.root.get(name) else { return self.end..self.end };
+        let header = match header.get_ref() {
+            DeValue::Array(items) => items.get(index).unwrap_or(header),
+            _ => header,
+        };
+        let DeValue::Table(entries) = header.get_ref() else { return header.span() };
+        let value = keys.iter().find_map(|key| entries.get(*key));
+        value.map_or_else(|| header.span(), Spanned::span)
+    }
+
+    /// The keys before the first table.
+    pub(crate) fn top(&self) -> Table<'a> {
+        let section = self.schema.section("").expect("a reader asks for tables of its schema");
+        Table { section, index: 0, entries: Some(self.root), header: None, end: self.end }
+    }
+
+    /// The table that may be there once.
+    pub(crate) fn once(&self, context: &mut Context, name: &str) -> Table<'a> {
+        let section = self.schema.section(name).expect("a reader asks for tables of its schema");
+        let header = self.root.get(name);
+        let absent = Table { section, index: 0, entries: None, header: None, end: self.end };
+        match header.map(|header| (header, header.get_ref())) {
+            None => absent,
+            Some((header, DeValue::Table(entries))) => {
+                let table = Table { entries: Some(entries), header: Some(header), ..absent };
+                table.unknown_keys(context);
+                table
+            }
+            Some((header, other)) => {
+                context.faults.push(wrong_table(section, header.span(), other));
+                absent
+            }
+        }
+    }
+
+    /// The tables that may be there several times, in order.
+    pub(crate) fn many(&self, context: &mut Context, name: &str) -> Vec<Table<'a>> {
+        let section = self.schema.section(name).expect("a reader asks for tables of its schema");
+        let Many::Times(min, max) = section.many else { return Vec::new() };
+        let mut tables = Vec::new();
+        match self.root.get(name).map(|header| (header, header.get_ref())) {
+            None => {}
+            Some((_, DeValue::Array(items))) => {
+                for (index, item) in items.iter().enumerate() {
+                    let DeValue::Table(entries) = item.get_ref() else {
+                        context.faults.push(wrong_table(section, item.span(), item.get_ref()));
+                        continue;
+                    };
+                    let (entries, header) = (Some(entries), Some(item));
+                    let table = Table { section, index, entries, header, end: self.end };
+                    table.unknown_keys(context);
+                    tables.push(table);
+                }
+            }
+            Some((header, other)) => {
+                context.faults.push(wrong_table(section, header.span(), other));
+                return tables;
+            }
+        }
+        if tables.len() < min {
+            let message = format!("there is no `{}`", section.heading());
+            let help = format!("add at least {min}: {}", section.effect);
+            let fault = Fault::new(Code::MissingKey, message).help(help);
+            context.faults.push(fault.at(self.end..self.end, "the file ends here"));
+        }
+        if tables.len() > max {
+            let message = format!("there are more than {max} `{}`", section.heading());
+            let fault = Fault::new(Code::OutOfRange, message);
+            context.faults.push(fault.at(tables[max].span(), "the first one too many"));
+            tables.truncate(max);
+        }
+        tables
+    }
+}
+
+impl<'a> Table<'a> {
+    /// Where the table begins.
+    pub(crate) fn span(&self) -> Span {
+        self.header.map_or(self.end..self.end, Spanned::span)
+    }
+
+    /// Whether the table is in the file.
+    pub(crate) const fn is_present(&self) -> bool {
+        self.header.is_some()
+    }
+
+    /// Its place among the tables of its name.
+    pub(crate) const fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Whether the key is in the file.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.entry(name).is_some()
+    }
+
+    /// What was read from a key that may be missing.
+    pub(crate) fn optional<T>(
+        &self,
+        name: &str,
+        read: Option<Read<T>>,
+    ) -> Result<Option<T>, Noted> {
+        match read {
+            None if self.has(name) => Err(Noted),
+            read => Ok(read.map(|read| read.value)),
+        }
+    }
+
+    /// Where the key's value is written.
+    pub(crate) fn value_span(&self, name: &str) -> Option<Span> {
+        self.entry(name).map(|(_, raw)| raw.span())
+    }
+
+    /// A text or a word.
+    pub(crate) fn text(&self, context: &mut Context, name: &str) -> Option<Read<String>> {
+        self.get(context, name, |value| match value {
+            Value::Text(text) => text,
+            other => other.to_toml(),
+        })
+    }
+
+    /// A whole number or a quantity in its base unit.
+    pub(crate) fn number(&self, context: &mut Context, name: &str) -> Option<Read<u64>> {
+        self.get(context, name, |value| match value {
+            Value::Number(number, _) => number,
+            _ => unreachable!("the key `{name}` is a number in its schema"),
+        })
+    }
+
+    /// A number with a fraction.
+    pub(crate) fn real(&self, context: &mut Context, name: &str) -> Option<Read<f64>> {
+        self.get(context, name, |value| match value {
+            Value::Real(number) => number,
+            _ => unreachable!("the key `{name}` is a number with a fraction in its schema"),
+        })
+    }
+
+    /// Yes or no.
+    pub(crate) fn flag(&self, context: &mut Context, name: &str) -> Option<Read<bool>> {
+        self.get(context, name, |value| value == Value::Flag(true))
+    }
+
+    /// A list of texts; one text without brackets is a list of one. Notes the values.
+    pub(crate) fn texts(&self, context: &mut Context, name: &str) -> Option<Vec<Read<String>>> {
+        let key = self.key(name);
+        let Some((_, raw)) = self.entry(name) else {
+            let Default::Is(text) = key.default else { return self.absent(context, key) };
+            let items: Vec<_> = text.split(", ").filter(|item| !item.is_empty()).collect();
+            let items: Vec<_> =
+                items.into_iter().map(|item| Read { value: item.to_owned(), span: None }).collect();
+            self.note(context, name, list(&items), None);
+            return Some(items);
+        };
+        let raws = match raw.get_ref() {
+            DeValue::Array(items) => items.iter().collect(),
+            _ => vec![raw],
+        };
+        let faults = context.faults.len();
+        let mut items = Vec::new();
+        for raw in raws {
+            match Value::read(&key.kind, raw.get_ref()) {
+                Ok(Value::Text(value)) => items.push(Read { value, span: Some(raw.span()) }),
+                Ok(_) => unreachable!("the key `{name}` is a list of texts in its schema"),
+                Err(rejected) => context.reject(name, raw.span(), rejected),
+            }
+        }
+        if context.faults.len() > faults {
+            return None;
+        }
+        self.note(context, name, list(&items), Some(raw.span()));
+        Some(items)
+    }
+
+    /// The value as it is written, for a form of its own. The caller notes what it makes of it.
+    pub(crate) fn raw(
+        &self,
+        context: &mut Context,
+        name: &str,
+    ) -> Option<&'a Spanned<DeValue<'a>>> {
+        match self.entry(name) {
+            Some((_, raw)) => Some(raw),
+            None => self.absent(context, self.key(name)),
+        }
+    }
+
+    /// Notes the value that holds for a key.
+    pub(crate) fn note(
+        &self,
+        context: &mut Context,
+        name: &str,
+        value: Value,
+        origin: Option<Span>,
+    ) {
+        let key = self.key(name).name;
+        let Self { section, index, .. } = *self;
+        context.values.push(Effective { section, index, key, value, origin });
+    }
+
+    /// Notes the default of a key that its schema leaves to the reader, in base units.
+    pub(crate) fn note_number(&self, context: &mut Context, name: &str, number: u64) {
+        let scale = self.key(name).kind.scale().map(|(scale, ..)| scale);
+        self.note(context, name, Value::Number(number, scale), None);
+    }
+
+    /// The value of a kind other than [`Kind::Other`], in base units and within its limits.
+    fn get<T>(
+        &self,
+        context: &mut Context,
+        name: &str,
+        take: impl FnOnce(Value) -> T,
+    ) -> Option<Read<T>> {
+        let key = self.key(name);
+        let Some((_, raw)) = self.entry(name) else {
+            let Default::Is(text) = key.default else { return self.absent(context, key) };
+            let value = default(&key.kind, text);
+            self.note(context, name, value.clone(), None);
+            return Some(Read { value: take(value), span: None });
+        };
+        match Value::read(&key.kind, raw.get_ref()) {
+            Ok(value) => {
+                self.note(context, name, value.clone(), Some(raw.span()));
+                Some(Read { value: take(value), span: Some(raw.span()) })
+            }
+            Err(rejected) => {
+                context.reject(name, raw.span(), rejected);
+                None
+            }
+        }
+    }
+
+    /// Nothing; a fault if the key must be there.
+    fn absent<T>(&self, context: &mut Context, key: &Key) -> Option<T> {
+        if matches!(key.default, Default::Required) {
+            let message = format!("`{}` has no `{}`", self.section.heading(), key.name);
+            let help = format!("add `{} = …`: {}", key.name, key.effect);
+            let label = if self.is_present() { "this table" } else { "the file ends here" };
+            let fault = Fault::new(Code::MissingKey, message).help(help);
+            context.faults.push(fault.at(self.span(), label));
+        }
+        None
+    }
+
+    fn key(&self, name: &str) -> &'static Key {
+        self.section.key(name).expect("a reader asks for keys of its schema")
+    }
+
+    fn entry(&self, name: &str) -> Option<Entry<'a>> {
+        let (key, value) = self.entries?.get_key_value(name)?;
+        Some((key.span(), value))
+    }
+
+    fn unknown_keys(&self, context: &mut Context) {
+        let names: Vec<_> = self.section.keys.iter().map(|key| key.name).collect();
+        for (key, _) in self.entries.into_iter().flatten() {
+            let name: &str = key.get_ref();
+            if !names.contains(&name) {
+                let message =
+                    format!("`{}` has no key `{}`", self.section.heading(), shorten(name));
+                context.faults.push(unknown(message, key.span(), name, &names));
+            }
+        }
+    }
+}
+
+impl Context {
+    /// Notes that the value of a key at `span` was not taken.
+    pub(crate) fn reject(&mut self, key: &str, span: Span, why: Rejected) {
+        let Rejected { code, message, help } = why;
+        let fault = Fault::new(code, message).at(span, format!("the value of `{key}`"));
+        self.faults.push(match help {
+            Some(help) => fault.help(help),
+            None => fault,
+        });
+    }
+}
+
+/// A default of the schema as a value. Defaults are right; a test reads all of them.
+fn default(kind: &Kind, text: &str) -> Value {
+    let raw = match kind {
+        Kind::Count(..) | Kind::OneOf(_) | Kind::Real(..) | Kind::Flag => {
+            DeValue::parse(text).map_or_else(|_| DeValue::String(text.into()), Spanned::into_inner)
+        }
+        _ => DeValue::String(text.into()),
+    };
+    Value::read(kind, &raw).expect("the schema's defaults are valid")
+}
+
+fn list(items: &[Read<String>]) -> Value {
+    Value::List(items.iter().map(|item| Value::Text(item.value.clone())).collect())
+}
+
+fn unknown(message: String, span: Span, name: &str, known: &[&str]) -> Fault {
+    let help = match nearest(name, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("it has {}", known.join(", ")),
+    };
+    Fault::new(Code::UnknownKey, message).at(span, "not known here").help(help)
+}
+
+fn wrong_table(section: &Section, span: Span, found: &DeValue<'_>) -> Fault {
+    let message = format!("{} where `{}` belongs", type_name(found), section.heading());
+    let fault = Fault::new(Code::WrongType, message).at(span, "this");
+    fault.help(match section.many {
+        Many::Once => format!("write `{}` once, and its keys below it", section.heading()),
+        Many::Times(..) => {
+            format!("write `{}` above each, with two brackets", section.heading())
+        }
+    })
+}

@@ -1,0 +1,95 @@
+//! The exit codes: an interface. A number never changes its meaning.
+
+use crate::config::fault::Fault;
+use crate::config::render;
+use crate::config::source::Source;
+use std::process::ExitCode;
+use std::slice::from_ref;
+
+/// How the program ends.
+///
+/// A service manager must not retry after [`Invalid`](Self::Invalid) and
+/// [`Damaged`](Self::Damaged): nothing will have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// Done, or the reader of the output has had enough (since 0.1.0).
+    Success = 0,
+    /// Something failed that has no code of its own (since 0.1.0).
+    Unexpected = 1,
+    /// The command line cannot be understood (since 0.1.0).
+    Usage = 2,
+    /// A configuration, plan or trace cannot be used as it is (since 0.1.0).
+    Invalid = 3,
+    /// An expectation of a plan was not met (since 0.1.0).
+    Expectation = 4,
+    /// A replayed recording gave other actions than the recorded ones (since 0.1.0).
+    Diverged = 5,
+    /// A recording or log is damaged (since 0.1.0).
+    Damaged = 6,
+    /// An address or a device cannot be had; trying again later may help (since 0.1.0).
+    Unavailable = 7,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// The end of a command that did not succeed: what to tell the person, and what the shell.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// What the shell is told.
+    pub(crate) exit: Exit,
+    message: Message,
+}
+
+#[derive(Debug)]
+enum Message {
+    /// There is nothing to say.
+    None,
+    /// A lower-case fragment, and what to do about it.
+    Plain(String, Option<&'static str>),
+    /// Why a file could not be read at all.
+    Unreadable(Box<Fault>),
+    /// What is wrong with a file, and its text.
+    Faults(Vec<Fault>, Box<Source>),
+}
+
+impl Failure {
+    /// A failure in a few words, as a lower-case fragment, and what to do about it.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>, help: &'static str) -> Self {
+        Self { exit, message: Message::Plain(message.into(), Some(help)) }
+    }
+
+    /// An unexpected failure, about which nothing can be advised.
+    pub(crate) fn unexpected(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Unexpected, message: Message::Plain(message.into(), None) }
+    }
+
+    /// A file that could not be read at all.
+    pub(crate) const fn unreadable(fault: Box<Fault>) -> Self {
+        Self { exit: Exit::Invalid, message: Message::Unreadable(fault) }
+    }
+
+    /// Faults of a file.
+    pub(crate) fn invalid(faults: Vec<Fault>, source: Source) -> Self {
+        Self { exit: Exit::Invalid, message: Message::Faults(faults, Box::new(source)) }
+    }
+
+    /// The reader of the output has closed it: nothing to say, and no failure.
+    pub(crate) const fn closed_pipe() -> Self {
+        Self { exit: Exit::Success, message: Message::None }
+    }
+
+    /// What to write to standard error.
+    pub(crate) fn text(&self, color: bool) -> String {
+        match &self.message {
+            Message::None => String::new(),
+            Message::Plain(message, help) => render::plain(message, *help, color),
+            Message::Unreadable(fault) => render::faults(from_ref(fault), None, color),
+            Message::Faults(faults, source) => render::faults(faults, Some(source), color),
+        }
+    }
+}

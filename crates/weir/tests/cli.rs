@@ -1,0 +1,267 @@
+//! The program as a person or a script uses it.
+
+mod support;
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use support::{code, err, folder, out, run, weir};
+
+fn plan(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans").join(name).display().to_string()
+}
+
+fn json(text: &str) -> Value {
+    let value: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(value["version"], 1, "{text}");
+    value
+}
+
+/// Help goes to standard output and succeeds; a mistake goes to standard error and is 2.
+#[test]
+fn help_and_usage() {
+    let folder = folder("help");
+    for command in ["serve", "sim", "replay", "config", "trace"] {
+        let output = run(&folder, &[command, "--help"]);
+        assert_eq!((code(&output), err(&output)), (0, ""));
+        assert!(out(&output).contains("Usage: weir "), "{command}");
+        assert!(out(&output).lines().all(|line| line.chars().count() <= 130), "{command}");
+    }
+    let help = run(&folder, &["--help"]);
+    for exit in 0..8 {
+        assert!(out(&help).contains(&format!("\n  {exit}  ")), "exit code {exit} is documented");
+    }
+    for wrong in
+        [&["fly"][..], &["sim"], &["serve", "--listen", "here"], &["replay", "x", "--speed", "0"]]
+    {
+        let output = run(&folder, wrong);
+        assert_eq!((code(&output), out(&output)), (2, ""), "{wrong:?}");
+        assert!(!err(&output).is_empty());
+    }
+}
+
+/// Each plan of the repository runs, twice to the same digest, and fulfils its expectations.
+#[test]
+fn plans_repeat() {
+    let folder = folder("plans");
+    let mut digests = Vec::new();
+    for name in ["first.toml", "noisy-neighbour.toml", "failover.toml"] {
+        let path = plan(name);
+        let once = run(&folder, &["sim", &path, "--json"]);
+        assert_eq!((code(&once), err(&once)), (0, ""), "{name}");
+        let twice = run(&folder, &["sim", &path, "--json"]);
+        assert_eq!(out(&once), out(&twice), "{name}");
+        let report = json(out(&once));
+        let digest = report["results"]["digest"].as_str().unwrap().to_owned();
+        let text = run(&folder, &["sim", &path]);
+        assert!(out(&text).contains(&format!("digest {digest}, seed 1")), "{name}");
+        let other = run(&folder, &["sim", &path, "--json", "--seed", "2"]);
+        assert_ne!(json(out(&other))["results"]["digest"], digest.as_str(), "{name}");
+        digests.push(digest);
+    }
+    digests.dedup();
+    assert_eq!(digests.len(), 3);
+}
+
+/// A plan whose expectation is not met says so, and the exit code is 4.
+#[test]
+fn an_unmet_expectation_is_told() {
+    let folder = folder("expectation");
+    let text = std::fs::read_to_string(plan("first.toml")).unwrap();
+    let text = text.replace("\"60s\"", "\"6s\"").replace("\"20ms\"", "\"1ms\"");
+    std::fs::write(folder.join("plan.toml"), text).unwrap();
+    let output = run(&folder, &["sim", "plan.toml"]);
+    assert_eq!(code(&output), 4);
+    assert!(out(&output).contains("expected p99 of db at most 1.000 ms: "), "{}", out(&output));
+    assert!(out(&output).contains("NOT MET"));
+    let output = run(&folder, &["sim", "plan.toml", "--json"]);
+    assert_eq!(code(&output), 4);
+    let report = json(out(&output));
+    assert_eq!(report["expectations"][0]["met"], false);
+    assert_eq!(report["expectations"][1]["met"], true);
+}
+
+/// The effective values say where each comes from, in text and for programs.
+#[test]
+fn effective_values_have_origins() {
+    let folder = folder("show");
+    let file = "[iscsi]\ncommands = 7\n[[volume]]\nname = \"d\"\nfile = \"d\"\n\
+                [[target]]\nname = \"iqn.2026-11.org.example:d\"\nluns = { 0 = \"d\" }\n";
+    std::fs::write(folder.join("weir.toml"), file).unwrap();
+    let output = run(&folder, &["config", "show", "weir.toml"]);
+    assert_eq!((code(&output), err(&output)), (0, ""));
+    let line = |key: &str| out(&output).lines().find(|line| line.starts_with(key)).unwrap();
+    assert!(line("commands = 7 ").ends_with("# weir.toml:2:12"));
+    assert!(line("buffer = \"256MiB\" ").ends_with("# default"));
+    // The environment names the file as well; the command line comes first.
+    let shown = weir(&folder).args(["config", "show"]).env("WEIR_CONFIG", "weir.toml").output();
+    assert_eq!(out(&shown.unwrap()), out(&output));
+    let shown = run(&folder, &["config", "show", "weir.toml", "--json"]);
+    let values = json(out(&shown))["values"].clone();
+    let commands = values.as_array().unwrap().iter().find(|value| value["key"] == "commands");
+    assert_eq!(commands.unwrap()["line"], 2);
+    assert_eq!(code(&run(&folder, &["config", "check", "weir.toml"])), 0);
+    for extra in [&[][..], &["--plan"]] {
+        let arguments = [&["config", "show", "--defaults"], extra].concat();
+        assert!(out(&run(&folder, &arguments)).contains("round-robin"));
+        json(out(&run(&folder, &[&arguments[..], &["--json"]].concat())));
+    }
+}
+
+/// A trace is described and replayed on a modelled device, to the same digest each time.
+#[test]
+fn a_trace_is_replayed() {
+    let folder = folder("trace");
+    let mut text = String::from("time_ns,op,dev,offset,size\n");
+    for i in 0..1_000_u64 {
+        let op = if i % 3 == 0 { 'W' } else { 'R' };
+        let (device, offset) = (i % 2, i * 7 % 500 * 4_096);
+        writeln!(text, "{},{op},{device},{offset},4096", i * 100_000).unwrap();
+    }
+    std::fs::write(folder.join("t.csv"), text).unwrap();
+    let info = json(out(&run(&folder, &["trace", "info", "t.csv", "--json"])));
+    assert_eq!(info["requests"], 1_000);
+    assert!(out(&run(&folder, &["trace", "info", "t.csv"])).contains("1000 requests"));
+    let device =
+        ["replay", "t.csv", "--device", "fixed:50us,servers=2", "--dispatch", "fifo,depth=2"];
+    let once = run(&folder, &[&device[..], &["--json"]].concat());
+    assert_eq!((code(&once), err(&once)), (0, ""));
+    let report = json(out(&once));
+    assert_eq!(report["results"]["totals"]["completed"], 1_000);
+    assert_eq!(report["results"]["tenants"][1]["name"], "dev1");
+    assert_eq!(out(&run(&folder, &[&device[..], &["--json"]].concat())), out(&once));
+    let array = run(&folder, &["replay", "t.csv", "--speed", "2"]);
+    assert!(out(&array).contains("digest "), "{}", err(&array));
+    assert!(!out(&array).contains(report["results"]["digest"].as_str().unwrap()));
+}
+
+/// A gateway that was started by a test and is ended with it.
+struct Gateway {
+    child: Child,
+    ready: Value,
+}
+
+impl Gateway {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = weir(folder);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--json"]).args(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        Self { child, ready: json(&line) }
+    }
+
+    /// Ends it as a service manager would, and returns its exit code.
+    fn stop(mut self) -> i32 {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code().unwrap()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Without a configuration there is one disk in the state folder, and the ready line says where
+/// hosts find it.
+#[test]
+fn serve_needs_no_configuration() {
+    let folder = folder("serve");
+    let gateway = Gateway::start(&folder, &[]);
+    assert_eq!(gateway.ready["event"], "ready");
+    let portal = gateway.ready["portals"][0].as_str().unwrap().to_owned();
+    TcpStream::connect(&portal).unwrap();
+    let lun = gateway.ready["targets"][0]["luns"][0].clone();
+    assert_eq!(lun["url"], format!("iscsi://{portal}/iqn.2026-11.io.weir:disk0/0"));
+    assert_eq!(lun["bytes"], 1 << 30);
+    assert_eq!(lun["created"], true);
+    assert!(folder.join("state/weir/disk0.img").is_file());
+    assert_eq!(gateway.stop(), 0);
+}
+
+fn recorded(folder: &Path) -> PathBuf {
+    let gateway = Gateway::start(folder, &["--record", "run.weir"]);
+    assert_eq!(gateway.stop(), 0);
+    folder.join("run.weir")
+}
+
+/// A recording replays to its digest; another digest is 5; damage and a missing end are 6.
+#[test]
+fn recordings_are_replayed() {
+    let folder = folder("recording");
+    let path = recorded(&folder);
+    let good = std::fs::read(&path).unwrap();
+    let verdict = |bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        code(&run(&folder, &["replay", "run.weir"]))
+    };
+    assert_eq!(verdict(&good), 0);
+    let mut other = good.clone();
+    // The digest's first byte is nine bytes before the end: eight of it, and the count of actions.
+    let digest = other.len() - 9;
+    other[digest] ^= 1;
+    assert_eq!(verdict(&other), 5);
+    assert_eq!(verdict(&good[..digest - 1]), 6);
+    assert_eq!(verdict(&good[..good.len() / 2]), 6);
+    assert_eq!(verdict(b"WEIRREC\x07"), 6);
+    std::fs::write(&path, &good).unwrap();
+    let report = run(&folder, &["replay", "run.weir", "--json"]);
+    assert_eq!(json(out(&report))["verdict"], "same");
+    assert_eq!(code(&run(&folder, &["replay", "run.weir", "--seed", "1"])), 2);
+    assert_eq!(code(&run(&folder, &["trace", "info", "run.weir"])), 3);
+}
+
+/// A port that somebody has is 7, and the message says what to do.
+#[test]
+fn a_busy_port_is_told() {
+    let folder = folder("busy");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = run(&folder, &["serve", "--listen", &address]);
+    assert_eq!((code(&output), out(&output)), (7, ""));
+    assert!(err(&output).contains(&format!("cannot listen on {address}")), "{}", err(&output));
+    assert!(err(&output).contains("--listen 127.0.0.1:0"), "{}", err(&output));
+}
+
+/// A file that cannot be served is 7 as well.
+#[test]
+fn an_unavailable_device_is_told() {
+    let folder = folder("device");
+    let text = "[[volume]]\nname = \"d\"\nfile = \"nowhere/d.img\"\nsize = \"1MiB\"\n\
+                [[target]]\nname = \"iqn.2026-11.org.example:d\"\nluns = { 0 = \"d\" }\n";
+    std::fs::write(folder.join("weir.toml"), text).unwrap();
+    let output = run(&folder, &["serve", "weir.toml", "--listen", "127.0.0.1:0"]);
+    assert_eq!(code(&output), 7);
+    assert!(err(&output).contains("nowhere/d.img"), "{}", err(&output));
+}
+
+/// A reader that has seen enough is no failure.
+#[test]
+fn a_closed_pipe_is_success() {
+    let folder = folder("pipe");
+    for arguments in [&["config", "show", "--defaults", "--plan"][..], &["--help"]] {
+        let mut command = weir(&folder);
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let mut complaint = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
+        assert_eq!((child.wait().unwrap().code(), complaint.as_str()), (Some(0), ""));
+    }
+}
+
+/// A filter of the log that is none is a mistake of the command line's kind.
+#[test]
+fn a_bad_log_filter_is_told() {
+    let folder = folder("log");
+    let output = weir(&folder).arg("serve").env("WEIR_LOG", "weir=loud").output().unwrap();
+    assert_eq!(code(&output), 2);
+    assert!(err(&output).contains("WEIR_LOG"), "{}", err(&output));
+}

@@ -1,0 +1,219 @@
+//! What an operator sees when a file is wrong: everything at once, with its place and a way out.
+
+mod support;
+
+use std::path::Path;
+use support::{code, err, folder, out, run};
+
+/// Five faults of five kinds in one file are five messages, in the order of the file, exactly so.
+#[test]
+fn five_faults_are_reported_at_once() {
+    let folder = folder("five_faults");
+    let text = r#"[iscsi]
+listen = ["127.0.0.1"]
+buffer = "256mib"
+
+[[volume]]
+name = "disk0"
+file = "disk0.img"
+blok_size = 512
+
+[[volume]]
+name = "disk1"
+file = "./disk0.img"
+
+[[target]]
+name = "iqn.2026-11.org.example:disks"
+luns = { 0 = "disk0", 1 = "disc1" }
+"#;
+    let expected = r#"error[bad-value]: `127.0.0.1` is not an address and a port
+ --> weir.toml:2:11
+  |
+2 | listen = ["127.0.0.1"]
+  |           ^^^^^^^^^^^ an item of `listen`
+  |
+  = help: add the port: `127.0.0.1:3260`
+
+error[bad-unit]: `mib` is not a unit of a size
+ --> weir.toml:3:10
+  |
+3 | buffer = "256mib"
+  |          ^^^^^^^^ the value of `buffer`
+  |
+  = help: did you mean `256MiB`?
+
+error[unknown-key]: `[[volume]]` has no key `blok_size`
+ --> weir.toml:8:1
+  |
+8 | blok_size = 512
+  | ^^^^^^^^^ not known here
+  |
+  = help: did you mean `block_size`?
+
+error[duplicate]: two volumes keep their bytes in `disk0.img`
+  --> weir.toml:12:8
+   |
+ 7 | file = "disk0.img"
+   |        ----------- the first
+...
+12 | file = "./disk0.img"
+   |        ^^^^^^^^^^^^^ the second
+   |
+   = help: give each volume a file of its own; they would overwrite each other
+
+error[dangling]: no volume is called `disc1`
+  --> weir.toml:16:27
+   |
+16 | luns = { 0 = "disk0", 1 = "disc1" }
+   |                           ^^^^^^^ names a volume
+   |
+   = help: did you mean `disk1`?
+
+5 errors in weir.toml
+"#;
+    std::fs::write(folder.join("weir.toml"), text).unwrap();
+    for command in [&["config", "check", "weir.toml"][..], &["serve", "weir.toml"]] {
+        let output = run(&folder, command);
+        assert_eq!(err(&output), expected);
+        assert_eq!((out(&output), code(&output)), ("", 3));
+    }
+}
+
+/// Programs are told the same: each fault with its code, line and column.
+#[test]
+fn faults_are_objects_too() {
+    let folder = folder("fault_objects");
+    std::fs::write(folder.join("weir.toml"), "[iscsi]\ncommands = 0\n[stop]\nwithin = 3\n")
+        .unwrap();
+    let output = run(&folder, &["config", "check", "weir.toml", "--json"]);
+    assert_eq!((err(&output), code(&output)), ("", 3));
+    let report: serde_json::Value = serde_json::from_str(out(&output)).unwrap();
+    assert_eq!(report["version"], 1);
+    assert_eq!(report["valid"], false);
+    let faults = report["faults"].as_array().unwrap();
+    let place = |fault: &serde_json::Value| (fault["at"]["line"].clone(), fault["code"].clone());
+    assert!(faults.iter().any(|fault| place(fault) == (2.into(), "out-of-range".into())));
+    assert!(faults.iter().any(|fault| place(fault) == (4.into(), "bad-unit".into())));
+}
+
+/// The faults of a plan are reported as those of a configuration are.
+#[test]
+fn a_plan_with_faults() {
+    let text = r#"[[backend]]
+name = "array"
+model = "fixed"
+disks = 4
+
+[[volume]]
+name = "a"
+size = "1GiB"
+backend = "aray"
+
+[[workload]]
+name = "w"
+arrivals = "closed"
+rate = "10/s"
+"#;
+    let expected = r#"error[conflict]: `disks` means nothing when `model` is `fixed`
+ --> plan.toml:4:9
+  |
+3 | model = "fixed"
+  |         ------- this `model`
+4 | disks = 4
+  |         ^ this value
+  |
+  = help: remove it, or change `model`
+
+error[dangling]: no backend is called `aray`
+ --> plan.toml:9:11
+  |
+9 | backend = "aray"
+  |           ^^^^^^ names a backend
+  |
+  = help: did you mean `array`?
+
+error[missing-key]: `closed` arrivals need a `depth`
+  --> plan.toml:13:12
+   |
+13 | arrivals = "closed"
+   |            ^^^^^^^^ these arrivals
+   |
+   = help: add `depth = …`
+
+error[conflict]: `rate` means nothing when `arrivals` is `closed`
+  --> plan.toml:14:8
+   |
+13 | arrivals = "closed"
+   |            -------- this `arrivals`
+14 | rate = "10/s"
+   |        ^^^^^^ this value
+   |
+   = help: remove it, or change `arrivals`
+
+4 errors in plan.toml
+"#;
+    let folder = folder("plan_faults");
+    std::fs::write(folder.join("plan.toml"), text).unwrap();
+    let output = run(&folder, &["sim", "plan.toml"]);
+    assert_eq!(err(&output), expected);
+    assert_eq!(code(&output), 3);
+}
+
+fn complaint(folder: &Path, arguments: &[&str]) -> String {
+    let output = run(folder, arguments);
+    assert_eq!(code(&output), 3, "{arguments:?}");
+    assert_eq!(out(&output), "", "{arguments:?}");
+    err(&output).to_owned()
+}
+
+/// A file that is no text, no file, empty or not there is named, with what to do.
+#[test]
+fn files_that_cannot_be_read() {
+    let folder = folder("unreadable");
+    std::fs::write(folder.join("latin1.toml"), b"name = \"caf\xe9\"\n").unwrap();
+    std::fs::write(folder.join("empty.toml"), "").unwrap();
+    let huge = std::fs::File::create(folder.join("huge.toml")).unwrap();
+    huge.set_len(1 << 30).unwrap();
+    for command in [&["config", "check"][..], &["config", "show"], &["serve"], &["sim"]] {
+        let complain = |file| complaint(&folder, &[command, &[file]].concat());
+        let text = complain("latin1.toml");
+        assert!(text.contains("not UTF-8") && text.contains("latin1.toml:1:12"), "{text}");
+        let text = complain(".");
+        assert!(text.contains("it is a directory"), "{text}");
+        let text = complain("missing.toml");
+        assert!(text.contains("`missing.toml`: no such file or directory"), "{text}");
+        assert!(text.contains("help: "), "{text}");
+        let text = complain("huge.toml");
+        assert!(text.contains("larger than 1 MiB"), "{text}");
+        let text = complain("empty.toml");
+        assert!(text.contains("there is no `[[volume]]`"), "{text}");
+        assert!(text.contains("empty.toml:1:1"), "{text}");
+    }
+}
+
+/// A bad line of a trace is named by file, line and column, whoever reads the trace.
+#[test]
+fn a_trace_with_a_bad_line() {
+    let folder = folder("bad_trace");
+    let text = "time_ns,op,dev,offset,size\n0,R,0,0,4096\n5,X,0,0,4096\n";
+    std::fs::write(folder.join("t.csv"), text).unwrap();
+    let plan = "[[backend]]\nname = \"b\"\n[[volume]]\nname = \"v\"\nsize = \"1GiB\"\n\
+                [[trace]]\nfile = \"t.csv\"\n";
+    std::fs::write(folder.join("plan.toml"), plan).unwrap();
+    for command in [&["trace", "info", "t.csv"][..], &["replay", "t.csv"], &["sim", "plan.toml"]] {
+        let text = complaint(&folder, command);
+        assert!(text.starts_with("error: t.csv:3:3: "), "{text}");
+    }
+    let text = complaint(&folder, &["replay", "missing.csv"]);
+    assert!(text.contains("missing.csv") && text.contains("help: "), "{text}");
+}
+
+/// Colour is used when asked for and never without a terminal.
+#[test]
+fn colour_is_a_choice() {
+    let folder = folder("colour");
+    let plain = run(&folder, &["config", "check", "missing.toml"]);
+    assert!(!err(&plain).contains('\x1b'));
+    let styled = run(&folder, &["config", "check", "missing.toml", "--color", "always"]);
+    assert!(err(&styled).contains('\x1b'));
+}
