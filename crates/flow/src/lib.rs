@@ -18,6 +18,8 @@
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod accept;
 pub mod cache;

@@ -34,9 +34,6 @@ pub const MAX_ENTRY: usize = 128;
 /// The longest possible header in bytes: a reader refuses to look further for its end.
 pub const MAX_HEADER: usize = 1 << 20;
 
-/// The largest limit on outstanding requests that a header may name: memory is set aside for it.
-pub const MAX_REQUESTS: u32 = 1 << 20;
-
 /// One entry of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
@@ -146,15 +143,11 @@ pub fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
         store: reader.choice(store::POLICIES)?,
         transfer: reader.choice(transfer::POLICIES)?,
     };
-    let known = |volume: &Volume| volume.backend.index() < backends.len();
-    if limits.max_requests > MAX_REQUESTS
-        || !volumes.iter().all(known)
-        || backends.contains(&0)
-        || volumes.iter().any(|volume| volume.max_transfer == 0)
-    {
-        return Err(FormatError::Damaged);
+    let config = Config { volumes, backends, limits, policies };
+    match config.fault() {
+        None => Ok((config, reader.at)),
+        Some(_) => Err(FormatError::Damaged),
     }
-    Ok((Config { volumes, backends, limits, policies }, reader.at))
 }
 
 /// Writes one entry. `previous` is the time of the entry before it, or zero.

@@ -94,15 +94,10 @@ impl InFlight {
 }
 
 impl<O: Observer> Pipeline<O> {
-    /// An empty pipeline. Panics on a configuration that contradicts itself: a volume on a backend
-    /// that is not there, a backend without paths, a transfer limit of zero.
+    /// An empty pipeline. Panics if the configuration has a [`fault`](Config::fault).
     pub fn new(config: &Config, observer: O) -> Self {
+        assert_eq!(config.fault(), None, "a configuration is checked before it is used");
         let Config { volumes, backends, limits, policies } = config;
-        assert!(backends.iter().all(|&paths| paths > 0), "every backend has a path");
-        for volume in volumes {
-            assert!(volume.backend.index() < backends.len(), "every volume has a backend");
-            assert!(volume.max_transfer > 0, "a piece has at least one byte");
-        }
         Self {
             limits: *limits,
             volumes: volumes.clone(),
@@ -155,12 +150,14 @@ impl<O: Observer> Pipeline<O> {
 
     /// Stage 1: counts, checks and orders a new request.
     fn arrive(&mut self, now: Instant, request: Request) {
-        let bytes = self.bytes.saturating_add(request.payload());
-        if self.outstanding >= self.limits.max_requests || bytes > self.limits.max_bytes {
+        let bytes = self.bytes.checked_add(request.payload());
+        let Some(bytes) = bytes.filter(|&bytes| {
+            bytes <= self.limits.max_bytes && self.outstanding < self.limits.max_requests
+        }) else {
             self.observer.event(now, Event::Refused(&request));
             self.actions.push_back(Action::Refuse { tag: request.tag });
             return;
-        }
+        };
         self.observer.event(now, Event::Arrived(&request));
         self.outstanding += 1;
         self.bytes = bytes;

@@ -32,21 +32,59 @@ pub struct Config {
     pub policies: Policies,
 }
 
+impl Config {
+    /// What contradicts itself here, in words for whoever made it; `None` if a pipeline can be made.
+    pub fn fault(&self) -> Option<&'static str> {
+        let Self { volumes, backends, limits, .. } = self;
+        let times = [limits.no_path, limits.overdue];
+        if backends.contains(&0) {
+            return Some("a backend has no path");
+        }
+        if volumes.iter().any(|volume| volume.backend.index() >= backends.len()) {
+            return Some("a volume is on a backend that is not there");
+        }
+        if volumes.iter().any(|volume| volume.max_transfer < TRANSFER_MIN) {
+            return Some("a volume's largest transfer is below 512 bytes");
+        }
+        if limits.max_requests > REQUESTS_MAX {
+            return Some("more than 1048576 requests at once");
+        }
+        if times.iter().any(|&time| time < TIME_MIN || time > TIME_MAX) {
+            return Some("a time limit is below a millisecond or above a year");
+        }
+        None
+    }
+}
+
+/// The smallest limit of a transfer: what a disk can write at least.
+pub const TRANSFER_MIN: u64 = 512;
+
+/// The largest limit of outstanding requests: memory is set aside for them.
+pub const REQUESTS_MAX: u32 = 1 << 20;
+
+/// The shortest time limit: nothing is looked at more often.
+pub const TIME_MIN: Duration = Duration::from_millis(1);
+
+/// The longest time limit.
+pub const TIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
 /// The limits of a pipeline, and what happens there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Requests outstanding at once. One more is refused, which the protocol reports as a full task
-    /// set. Every queue inside the pipeline is bounded by it.
+    /// set. Every queue inside the pipeline is bounded by it, and by the pieces of split requests:
+    /// `max_bytes` over the volumes' largest transfer. At most [`REQUESTS_MAX`].
     pub max_requests: u32,
     /// Payload bytes of all outstanding requests. A request that would go past it is refused.
     pub max_bytes: u64,
     /// Reply bytes on their way on one link; 1 sends one reply at a time.
     pub link_window: u64,
     /// How long a request waits for a path before it ends with
-    /// [`NoPath`](crate::error::IoError::NoPath).
+    /// [`NoPath`](crate::error::IoError::NoPath). From [`TIME_MIN`] to [`TIME_MAX`].
     pub no_path: Duration,
     /// How long a request may be in one stage before observers are told that it is overdue. They
-    /// are told within twice this time, and again after each further period.
+    /// are told within twice this time, and again after each further period. From [`TIME_MIN`] to
+    /// [`TIME_MAX`].
     pub overdue: Duration,
 }
 

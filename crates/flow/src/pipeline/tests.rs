@@ -4,12 +4,16 @@ use super::*;
 use crate::clock::Instant;
 use crate::error::IoError;
 use crate::event::{Event, Observer, StageTimes};
+use crate::policy::{Policy, Rule};
 use crate::request::{LinkId, RequestKey};
 use crate::rng::Rng;
 use crate::stage::Stage;
 use crate::testing;
-use alloc::collections::BTreeMap;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
+use core::cell::RefCell;
+use std::thread_local;
 
 /// Remembers what it saw.
 #[derive(Default)]
@@ -212,13 +216,74 @@ fn limits_refuse_and_forget() {
     config.limits.max_requests = 2;
     config.limits.max_bytes = 8192;
     let mut pipeline = Pipeline::new(&config, Seen::default());
-    step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 8192)));
+    let first = step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 8192)));
     let refused = step(&mut pipeline, 0, Input::Arrive(request(2, Op::Read, 8192, 512)));
     assert_eq!(refused, [Action::Refuse { tag: Tag(2) }]);
     step(&mut pipeline, 0, Input::Arrive(request(3, Op::Flush, 0, 0)));
     let refused = step(&mut pipeline, 0, Input::Arrive(request(4, Op::Flush, 0, 0)));
     assert_eq!(refused, [Action::Refuse { tag: Tag(4) }]);
     assert_eq!((pipeline.outstanding(), pipeline.observer().refused), (2, 2));
+    // What has ended makes room again, for as many requests and bytes as before.
+    let io = ios(&first)[0];
+    let actions = step(&mut pipeline, 1, Input::Stored { key: io.key, outcome: Ok(()) });
+    step(&mut pipeline, 1, Input::Sent { key: replies(&actions)[0].0 });
+    let again = step(&mut pipeline, 2, Input::Arrive(request(5, Op::Read, 0, 8192)));
+    assert_eq!(ios(&again).len(), 1);
+}
+
+/// A control policy learns how long each request was away: from its release, however long dispatch
+/// held it, to its end.
+#[test]
+fn control_learns_the_time_since_release() {
+    thread_local! {
+        static DEVICE: RefCell<Vec<Duration>> = const { RefCell::new(Vec::new()) };
+    }
+    struct Probe(VecDeque<RequestKey>);
+    impl control::ControlPolicy for Probe {
+        fn arrive(&mut self, _: Instant, key: RequestKey, _: &Request) {
+            self.0.push_back(key);
+        }
+        fn poll(&mut self, now: Instant) -> Option<(RequestKey, Rule)> {
+            let due = now >= at(10);
+            due.then(|| self.0.pop_front()).flatten().map(|key| (key, Rule("control/probe")))
+        }
+        fn complete(&mut self, _: Instant, _: RequestKey, _: &Request, device: Duration) {
+            DEVICE.with_borrow_mut(|seen| seen.push(device));
+        }
+        fn next_deadline(&self) -> Option<Instant> {
+            (!self.0.is_empty()).then_some(at(10))
+        }
+        fn handle_deadline(&mut self, _: Instant) {}
+    }
+    static PROBE: [Policy<control::Build>; 1] = [Policy {
+        name: "probe",
+        summary: "lets everything go at 10 ns",
+        parameters: &[],
+        build: |_| Box::new(Probe(VecDeque::new())),
+    }];
+
+    let mut config = config();
+    config.policies.control = Choice::default_of(&PROBE);
+    config.policies.dispatch.set("depth", 1).unwrap();
+    let mut pipeline = Pipeline::new(&config, Seen::default());
+    for tag in 1..=2 {
+        let actions = step(&mut pipeline, 3, Input::Arrive(request(tag, Op::Read, tag * 512, 512)));
+        assert!(actions.is_empty());
+    }
+    assert_eq!(pipeline.next_deadline(), Some(at(10)));
+    pipeline.handle_deadline(at(10));
+    let mut actions: Vec<_> = core::iter::from_fn(|| pipeline.poll(at(10))).collect();
+    for end in [30, 45] {
+        let io = ios(&actions)[0];
+        actions = step(&mut pipeline, end, Input::Stored { key: io.key, outcome: Ok(()) });
+        step(&mut pipeline, end, Input::Sent { key: replies(&actions)[0].0 });
+    }
+    let device = DEVICE.with_borrow(Clone::clone);
+    assert_eq!(device, [Duration::from_nanos(20), Duration::from_nanos(35)]);
+    let (_, _, times) = pipeline.observer().completed[1];
+    assert_eq!(times.spent(StageName::Control), Duration::from_nanos(7));
+    assert_eq!(times.rule(StageName::Control), Some(Rule("control/probe")));
+    assert_eq!(times.spent(StageName::Dispatch), Duration::from_nanos(20));
 }
 
 /// With a window of one byte a link sends one reply at a time; another link is not held up.

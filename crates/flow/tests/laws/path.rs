@@ -77,3 +77,41 @@ fn every_path_gets_work() {
         assert!(used.iter().all(|&n| n > 0), "{}: {used:?}", policy.name);
     }
 }
+
+/// News that is no news changes nothing: failing what has failed and reinstating what works leaves
+/// every later choice as it would have been.
+#[test]
+fn redundant_news_changes_nothing() {
+    for policy in POLICIES {
+        let choice = Choice::named(POLICIES, policy.name).expect("it is in the list");
+        for seed in 0..SEEDS {
+            let mut told_once = (choice.policy().build)(choice.values(), 4);
+            let mut told_twice = (choice.policy().build)(choice.values(), 4);
+            let mut source = Source::new(seed, "path/twice");
+            for _ in 0..STEPS {
+                let now = source.tick();
+                let path = PathId::new(source.rng.below(4) as u32);
+                match source.rng.below(8) {
+                    0 => {
+                        told_once.fail(now, path);
+                        told_twice.fail(now, path);
+                        told_twice.fail(now, path);
+                    }
+                    1 | 2 => {
+                        told_once.reinstate(now, path);
+                        told_twice.reinstate(now, path);
+                        told_twice.reinstate(now, path);
+                    }
+                    _ => {
+                        let chosen = told_once.select(now, 4096);
+                        assert_eq!(chosen, told_twice.select(now, 4096), "{}", policy.name);
+                        if let Some(path) = chosen {
+                            told_once.end(now, path, 4096, now);
+                            told_twice.end(now, path, 4096, now);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -8,7 +8,7 @@ use crate::workload::rate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use weir_flow::clock::Duration;
-use weir_flow::recording::MAX_REQUESTS;
+use weir_flow::pipeline::REQUESTS_MAX;
 use weir_flow::request::{LinkId, TenantId, VolumeId};
 
 /// The first thing that is wrong with a plan.
@@ -89,8 +89,8 @@ impl Plan {
 
     fn check_limits(&self) -> Result<(), PlanError> {
         let limits = &self.limits;
-        let requests = (1..=MAX_REQUESTS).contains(&limits.max_requests);
-        require(requests, "limits.max_requests", format!("must be from 1 to {MAX_REQUESTS}"))?;
+        let requests = (1..=REQUESTS_MAX).contains(&limits.max_requests);
+        require(requests, "limits.max_requests", format!("must be from 1 to {REQUESTS_MAX}"))?;
         let bytes = (1..=MAX_BYTES).contains(&limits.max_bytes);
         require(bytes, "limits.max_bytes", "must be from 1 byte to 4 EiB")?;
         let window = (1..=MAX_BYTES).contains(&limits.link_window);

@@ -4,7 +4,7 @@ use super::schema::{Default, Key, Kind, Many, Section};
 use super::tree::{Context, Document};
 use weir_flow::clock::Duration;
 use weir_flow::pipeline::Limits;
-use weir_flow::recording::MAX_REQUESTS;
+use weir_flow::pipeline::REQUESTS_MAX;
 
 /// Largest single transfer of a host, in bytes: what one request may carry.
 const LARGEST_TRANSFER: u64 = 8 << 20;
@@ -20,7 +20,7 @@ pub(crate) static LIMITS: Section = Section {
     keys: &[
         Key {
             name: "requests",
-            kind: Kind::Count(1, MAX_REQUESTS as u64),
+            kind: Kind::Count(1, REQUESTS_MAX as u64),
             default: Default::Is("4096"),
             effect: "requests outstanding at once; one more is refused as TASK SET FULL",
         },
