@@ -1,0 +1,91 @@
+//! Rules of STYLE.md and ARCHITECTURE.md that a program can check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines that a file may have.
+const LINES_MAX: usize = 600;
+
+/// Lines that a policy's file may have, without its tests.
+const POLICY_LINES_MAX: usize = 300;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("we are in it")
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder of the repository").map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// No file is longer than a reader's patience.
+#[test]
+fn files_are_short() {
+    let files = rust_files(&root().join("crates"));
+    assert!(files.len() > 100, "the walk must find the sources");
+    for file in files {
+        let lines = fs::read_to_string(&file).unwrap().lines().count();
+        assert!(lines <= LINES_MAX, "{} has {lines} lines and wants to be two", file.display());
+    }
+}
+
+/// A policy's file says what it computes, what it costs, where it comes from and when not to use it,
+/// and its stage lists it.
+#[test]
+fn policies_introduce_themselves() {
+    let mut seen = 0;
+    for stage in ["cache", "control", "dispatch", "path", "store", "transfer"] {
+        let folder = root().join("crates/flow/src").join(stage);
+        let list = fs::read_to_string(folder.join("mod.rs")).unwrap();
+        for file in rust_files(&folder) {
+            let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+            let text = fs::read_to_string(&file).unwrap();
+            if !text.contains("const POLICY: Policy<") {
+                continue;
+            }
+            seen += 1;
+            for part in
+                ["//! # ", "//! | Model ", "//! | Cost ", "//! | Source ", "//! | Not when "]
+            {
+                assert!(text.contains(part), "{} lacks its `{part}` line", file.display());
+            }
+            assert!(list.contains(&format!("{name}::POLICY")), "{stage} does not list {name}");
+            let body = text.split("#[cfg(test)]").next().unwrap().lines().count();
+            assert!(body <= POLICY_LINES_MAX, "{} is too long for a policy", file.display());
+        }
+    }
+    assert!(seen >= 6, "the walk must find the policies, found {seen}");
+}
+
+/// The data path cannot reach a clock, a thread or a socket: it is built without the standard
+/// library, and its manifest names nothing that would bring one.
+#[test]
+fn the_core_stands_alone() {
+    let text = fs::read_to_string(root().join("crates/flow/src/lib.rs")).unwrap();
+    assert!(text.contains("#![no_std]"));
+    let manifest = fs::read_to_string(root().join("crates/flow/Cargo.toml")).unwrap();
+    let dependencies = manifest.split("[dependencies]").nth(1).unwrap();
+    let dependencies = dependencies.split("[dev-dependencies]").next().unwrap().trim();
+    assert_eq!(dependencies, "slotmap.workspace = true", "another dependency is a decision");
+}
+
+/// Every file that the documents name is there.
+#[test]
+fn documents_point_at_what_exists() {
+    for document in ["README.md", "ARCHITECTURE.md", "STYLE.md"] {
+        let text = fs::read_to_string(root().join(document)).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if !target.starts_with("http") {
+                assert!(root().join(target).exists(), "{document} names {target}");
+            }
+        }
+    }
+}
