@@ -23,7 +23,7 @@ mkfs.ext4 -q -F \$D && mount \$D /mnt
 fio --name=v --directory=/mnt --size=32m --rw=randwrite --bs=4k --ioengine=libaio --iodepth=16 \
   --direct=1 --verify=crc32c --verify_fatal=1 --do_verify=1 --end_fsync=1 | grep -E 'IOPS|err='
 umount /mnt && e2fsck -fn \$D
-blkdiscard -o 0 -l 64M \$D
+blkdiscard -f -o 0 -l 64M \$D
 iscsiadm -m node -T $TARGET -p 10.0.2.2:$PORT --logout
 SH
 bash "$GUEST/run.sh" "$WORK/script.sh" 300 2>&1 | tee "$WORK/guest.log"
