@@ -7,7 +7,9 @@
 //! |---|---|
 //! | header | [`MAGIC`], then the configuration |
 //! | entries | kind, nanoseconds since the previous entry, fields |
-//! | end | kind [`Entry::End`], digest, number of actions |
+//! | end | kind [`Entry::End`], digest, number of actions, checksum of everything before |
+//!
+//! The checksum is FNV-1a over 64 bits: no change of one byte escapes it.
 //!
 //! A recording without its end is one whose writer was killed: it can be replayed up to there, but
 //! not compared.
@@ -19,6 +21,7 @@ use crate::error::IoError;
 use crate::pipeline::{Config, Input, Limits, Policies};
 use crate::policy::{Choice, Policy};
 use crate::request::{BackendId, LinkId, Op, PathId, Request, RequestKey, Tag, TenantId, VolumeId};
+use crate::rng::{FNV_OFFSET as CHECKSUM_START, fnv1a};
 use crate::units::Extent;
 use crate::{cache, control, dispatch, path, store, transfer};
 use alloc::vec::Vec;
@@ -58,6 +61,8 @@ pub enum FormatError {
     UnknownPolicy,
     /// A field has a value that no writer writes.
     Damaged,
+    /// The checksum at the end is not that of what came before.
+    WrongChecksum,
 }
 
 impl fmt::Display for FormatError {
@@ -72,14 +77,77 @@ impl fmt::Display for FormatError {
                 f.write_str("the recording uses a policy or parameter that this program lacks")
             }
             Self::Damaged => f.write_str("the recording is damaged"),
+            Self::WrongChecksum => {
+                f.write_str("the recording is damaged somewhere: its checksum is wrong")
+            }
         }
     }
 }
 
 impl core::error::Error for FormatError {}
 
+/// Writes a recording, piece by piece.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    previous: Instant,
+    checksum: u64,
+}
+
+impl Encoder {
+    /// Begins a recording: appends the header to `out`.
+    pub fn begin(out: &mut Vec<u8>, config: &Config) -> Self {
+        let start = out.len();
+        encode_header(out, config);
+        Self { previous: Instant::ZERO, checksum: fnv1a(CHECKSUM_START, &out[start..]) }
+    }
+
+    /// Appends an entry. Times must not run backwards; nothing may follow the end.
+    pub fn entry(&mut self, out: &mut Vec<u8>, entry: &Entry) {
+        let start = out.len();
+        encode_entry(out, self.previous, entry);
+        self.checksum = fnv1a(self.checksum, &out[start..]);
+        match *entry {
+            Entry::Input(at, _) | Entry::Deadline(at) => self.previous = at,
+            Entry::End(_) => out.extend_from_slice(&self.checksum.to_le_bytes()),
+        }
+    }
+}
+
+/// Reads a recording, piece by piece.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    previous: Instant,
+    checksum: u64,
+}
+
+impl Decoder {
+    /// Reads the header at the front of `bytes`; the last value is its length.
+    pub fn begin(bytes: &[u8]) -> Result<(Self, Config, usize), FormatError> {
+        let (config, length) = decode_header(bytes)?;
+        let checksum = fnv1a(CHECKSUM_START, &bytes[..length]);
+        Ok((Self { previous: Instant::ZERO, checksum }, config, length))
+    }
+
+    /// Reads the entry at the front of `bytes`; the second value is its length. After an error the
+    /// same entry can be tried again with more bytes.
+    pub fn entry(&mut self, bytes: &[u8]) -> Result<(Entry, usize), FormatError> {
+        let (entry, length) = decode_entry(bytes, self.previous)?;
+        let checksum = fnv1a(self.checksum, &bytes[..length]);
+        if let Entry::Input(at, _) | Entry::Deadline(at) = entry {
+            (self.previous, self.checksum) = (at, checksum);
+            return Ok((entry, length));
+        }
+        let end = length + CHECKSUM_LENGTH;
+        let written = bytes.get(length..end).ok_or(FormatError::Truncated)?;
+        if written != checksum.to_le_bytes() {
+            return Err(FormatError::WrongChecksum);
+        }
+        Ok((entry, end))
+    }
+}
+
 /// Writes the header.
-pub fn encode_header(out: &mut Vec<u8>, config: &Config) {
+fn encode_header(out: &mut Vec<u8>, config: &Config) {
     out.extend_from_slice(MAGIC);
     let Config { volumes, backends, limits, policies } = config;
     number(out, volumes.len() as u64);
@@ -107,7 +175,7 @@ pub fn encode_header(out: &mut Vec<u8>, config: &Config) {
 }
 
 /// Reads the header; the second value is its length.
-pub fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
+fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
     let mut reader = Reader { bytes, at: 0 };
     let magic = reader.take(MAGIC.len() as u64)?;
     if magic[..7] != MAGIC[..7] {
@@ -151,7 +219,7 @@ pub fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
 }
 
 /// Writes one entry. `previous` is the time of the entry before it, or zero.
-pub fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
+fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
     let mut head = |kind: u8, at: Instant| {
         out.push(kind);
         number(out, at.since(previous).as_nanos());
@@ -193,7 +261,7 @@ pub fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
 }
 
 /// Reads one entry; the second value is its length.
-pub fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), FormatError> {
+fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), FormatError> {
     let mut reader = Reader { bytes, at: 0 };
     let kind = reader.byte()?;
     if kind == END {
@@ -222,6 +290,9 @@ pub fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), F
     };
     Ok((Entry::Input(at, input), reader.at))
 }
+
+/// Bytes of the checksum behind the end.
+const CHECKSUM_LENGTH: usize = 8;
 
 const ARRIVE: u8 = 1;
 const STORED: u8 = 2;
@@ -369,6 +440,40 @@ mod tests {
     fn other_files_are_refused() {
         assert_eq!(decode_header(b"#!/bin/sh\n").unwrap_err(), FormatError::NotARecording);
         assert_eq!(decode_header(b"WEIRREC\x09").unwrap_err(), FormatError::UnknownVersion(9));
+    }
+
+    /// A flipped bit anywhere is noticed, at the latest at the end; the whole is read as written.
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let at = Instant::from_nanos;
+        let arrive = Input::Arrive(crate::testing::request(7));
+        let entries = [
+            Entry::Input(at(5), arrive),
+            Entry::Deadline(at(900)),
+            Entry::Input(at(901), Input::PathUp(BackendId::new(1), PathId::new(0))),
+            Entry::End(Digest::resume(99, 3)),
+        ];
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::begin(&mut bytes, &config());
+        for entry in &entries {
+            encoder.entry(&mut bytes, entry);
+        }
+        let read = |bytes: &[u8]| -> Result<Vec<Entry>, FormatError> {
+            let (mut decoder, _, mut place) = Decoder::begin(bytes)?;
+            let mut read = Vec::new();
+            while place < bytes.len() {
+                let (entry, length) = decoder.entry(&bytes[place..])?;
+                place += length;
+                read.push(entry);
+            }
+            Ok(read)
+        };
+        assert_eq!(read(&bytes).unwrap(), entries);
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&flipped).is_err(), "bit {bit} may be flipped unnoticed");
+        }
     }
 
     proptest! {

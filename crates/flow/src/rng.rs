@@ -12,7 +12,7 @@ pub struct Rng([u64; 4]);
 impl Rng {
     /// The stream called `name` under `seed`.
     pub fn stream(seed: u64, name: &str) -> Self {
-        let mut state = seed ^ fnv1a(name.as_bytes());
+        let mut state = seed ^ fnv1a(FNV_OFFSET, name.as_bytes());
         Self([(); 4].map(|()| splitmix64(&mut state)))
     }
 
@@ -42,9 +42,11 @@ impl Rng {
     }
 }
 
-/// The FNV-1a hash of `bytes`: stable for ever, not for hostile input.
-const fn fnv1a(bytes: &[u8]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+/// Where an FNV-1a hash starts.
+pub(crate) const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Continues an FNV-1a hash over `bytes`: stable for ever, not for hostile input.
+pub(crate) const fn fnv1a(mut hash: u64, bytes: &[u8]) -> u64 {
     let mut i = 0;
     while i < bytes.len() {
         hash = (hash ^ bytes[i] as u64).wrapping_mul(0x0100_0000_01b3);

@@ -204,7 +204,7 @@ impl Gateway {
                         self.write(index);
                     }
                     if event.is_readable() || event.is_read_closed() {
-                        self.read(index);
+                        self.read(index, event.is_read_closed());
                     }
                 }
                 Token(token) => self.accept(token - LISTENERS),
@@ -213,7 +213,7 @@ impl Gateway {
         self.events = events;
         for _ in 0..self.readable.len() {
             let index = self.readable.pop_front().expect("counted");
-            self.read(index);
+            self.read(index, false);
         }
         if tick.is_some_and(|at| at <= self.now) {
             self.tick();
@@ -289,14 +289,15 @@ impl Gateway {
     }
 
     /// Reads from a connection once and deals with what has come.
-    fn read(&mut self, index: usize) {
+    fn read(&mut self, index: usize, ends: bool) {
         if self.stop != Stop::No {
             return;
         }
         let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else {
             return;
         };
-        if connection.wire.outbox().len() > OUTBOX_MAX {
+        connection.ends |= ends;
+        if connection.is_behind() {
             connection.paused = true;
             self.connections[index] = Some(connection);
             return;
@@ -318,7 +319,10 @@ impl Gateway {
         }
         let finished = connection.wire.is_finished();
         match verdict {
-            Verdict::Keep if finished => self.close(connection, "logged out"),
+            Verdict::Keep if finished => {
+                let reason = connection.farewell();
+                self.close(connection, reason);
+            }
             Verdict::Keep => self.connections[index] = Some(connection),
             Verdict::Close => {
                 // Whatever still tells the host why.
@@ -406,14 +410,15 @@ impl Gateway {
         for itt in self.sent.drain(..) {
             self.desk.sent(&mut connection, itt);
         }
-        if connection.paused && connection.wire.outbox().len() <= OUTBOX_MAX {
+        if connection.paused && !connection.is_behind() {
             connection.paused = false;
             self.readable.push_back(index);
         }
         if progress == Progress::Closed {
             self.close(connection, "closed by the host");
         } else if connection.wire.is_finished() {
-            self.close(connection, "logged out");
+            let reason = connection.farewell();
+            self.close(connection, reason);
         } else {
             self.connections[index] = Some(connection);
         }
@@ -445,12 +450,16 @@ impl Gateway {
                 let waited = self.now.saturating_since(pinged);
                 (waited >= PING_ANSWER_WITHIN).then_some("no answer to a ping")
             } else {
-                if silent >= PING_AFTER && connection.wire.target().is_some() {
-                    connection.wire.ping();
-                    connection.pinged = Some(self.now);
-                    self.desk.errands.push_back(Errand::Write(connection.id));
+                match connection.wire.target() {
+                    _ if silent < PING_AFTER => None,
+                    None => Some("an idle discovery session"),
+                    Some(_) => {
+                        connection.wire.ping();
+                        connection.pinged = Some(self.now);
+                        self.desk.errands.push_back(Errand::Write(connection.id));
+                        None
+                    }
                 }
-                None
             };
             if let Some(reason) = reason {
                 let connection = self.connections[index].take().expect("seen above");
@@ -519,16 +528,13 @@ const RING_ENTRIES: u32 = 512;
 /// Threads that do disk I/O where there is no ring.
 const DISK_THREADS: usize = 8;
 
-/// A connection with more than this waiting to be written is not read from, in bytes.
-const OUTBOX_MAX: usize = 16 << 20;
-
 /// How often connections are looked over.
 const TICK: Duration = Duration::from_secs(1);
 
 /// A connection must have logged in by then.
 const LOGIN_WITHIN: Duration = Duration::from_secs(15);
 
-/// A session that has been silent for so long is pinged.
+/// A session that has been silent for so long is pinged; a discovery session is closed.
 const PING_AFTER: Duration = Duration::from_secs(30);
 
 /// A session that does not answer a ping within this time is given up.

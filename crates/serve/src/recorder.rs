@@ -7,7 +7,7 @@ use tracing::error;
 use weir_flow::clock::Instant;
 use weir_flow::digest::Digest;
 use weir_flow::pipeline::{Action, Config, Input};
-use weir_flow::recording::{Entry, encode_entry, encode_header};
+use weir_flow::recording::{Encoder, Entry};
 use weir_flow::stage::{Stage, Wake, World};
 
 /// A recording under way.
@@ -16,7 +16,7 @@ pub(crate) struct Recorder {
     path: PathBuf,
     file: Option<BufWriter<File>>,
     scratch: Vec<u8>,
-    previous: Instant,
+    encoder: Encoder,
     digest: Digest,
 }
 
@@ -25,23 +25,22 @@ impl Recorder {
     pub(crate) fn create(path: &Path, config: &Config) -> io::Result<Self> {
         let mut file = BufWriter::new(File::create(path)?);
         let mut scratch = Vec::new();
-        encode_header(&mut scratch, config);
+        let encoder = Encoder::begin(&mut scratch, config);
         file.write_all(&scratch)?;
         file.flush()?;
         Ok(Self {
             path: path.to_path_buf(),
             file: Some(file),
             scratch,
-            previous: Instant::ZERO,
+            encoder,
             digest: Digest::default(),
         })
     }
 
-    fn entry(&mut self, at: Instant, entry: &Entry) {
+    fn entry(&mut self, entry: &Entry) {
         let Some(file) = &mut self.file else { return };
         self.scratch.clear();
-        encode_entry(&mut self.scratch, self.previous, entry);
-        self.previous = at;
+        self.encoder.entry(&mut self.scratch, entry);
         if let Err(problem) = file.write_all(&self.scratch) {
             self.give_up(&problem);
         }
@@ -55,7 +54,7 @@ impl Recorder {
 
     /// Writes the end, with the digest of all actions.
     pub(crate) fn finish(mut self) {
-        self.entry(self.previous, &Entry::End(self.digest));
+        self.entry(&Entry::End(self.digest));
         let problem = self.file.as_mut().and_then(|file| file.flush().err());
         if let Some(problem) = problem {
             self.give_up(&problem);
@@ -77,8 +76,8 @@ where
     fn wait(&mut self, deadline: Option<Instant>) -> Wake<Input> {
         let wake = self.world.wait(deadline);
         match wake {
-            Wake::Input(at, input) => self.recorder.entry(at, &Entry::Input(at, input)),
-            Wake::Deadline(at) => self.recorder.entry(at, &Entry::Deadline(at)),
+            Wake::Input(at, input) => self.recorder.entry(&Entry::Input(at, input)),
+            Wake::Deadline(at) => self.recorder.entry(&Entry::Deadline(at)),
             Wake::End => {}
         }
         wake

@@ -19,9 +19,7 @@ use weir_flow::clock::{Duration, Instant};
 use weir_flow::digest::Digest;
 use weir_flow::event::{Event, Observer};
 use weir_flow::pipeline::{Action, Config, Input, Pipeline};
-use weir_flow::recording::{
-    Entry, FormatError, MAX_ENTRY, MAX_HEADER, decode_entry, decode_header,
-};
+use weir_flow::recording::{Decoder, Entry, FormatError, MAX_ENTRY, MAX_HEADER};
 use weir_flow::request::Request;
 use weir_flow::stage::{self, Stage, Wake, World};
 
@@ -117,7 +115,7 @@ pub fn replay(path: &Path, progress: impl FnMut(u64)) -> Result<Replay, ReplayEr
 /// Replays a recording from any source.
 pub fn replay_from(source: impl Read, progress: impl FnMut(u64)) -> Result<Replay, ReplayError> {
     let mut window = Window { source, bytes: Vec::new(), start: 0, offset: 0, ended: false };
-    let config = window.header()?;
+    let (decoder, config) = window.header()?;
     let pieces = Rc::new(Cell::new(0));
     let counts = Counts {
         volumes: config.volumes.clone(),
@@ -129,6 +127,7 @@ pub fn replay_from(source: impl Read, progress: impl FnMut(u64)) -> Result<Repla
     let mut pipeline = Pipeline::new(&config, counts);
     let mut player = Player {
         window,
+        decoder,
         config: &config,
         pieces,
         now: Instant::ZERO,
@@ -192,11 +191,11 @@ impl<R: Read> Window<R> {
     }
 
     /// Reads and checks the header.
-    fn header(&mut self) -> Result<Config, ReplayError> {
+    fn header(&mut self) -> Result<(Decoder, Config), ReplayError> {
         self.fill(MAX_HEADER)?;
         let head = &self.rest()[..self.rest().len().min(MAX_HEADER)];
-        let (config, length) =
-            decode_header(head).map_err(|error| self.damaged(error.to_string()))?;
+        let (decoder, config, length) =
+            Decoder::begin(head).map_err(|error| self.damaged(error.to_string()))?;
         self.start += length;
         let limits = &config.limits;
         let paths: u64 = config.backends.iter().map(|&paths| u64::from(paths)).sum();
@@ -212,7 +211,7 @@ impl<R: Read> Window<R> {
                 offset: 0,
                 message: format!("the configuration asks for too many or too much: {what}"),
             }),
-            None => Ok(config),
+            None => Ok((decoder, config)),
         }
     }
 }
@@ -220,6 +219,7 @@ impl<R: Read> Window<R> {
 /// The world of a replay: what was recorded happens again, and nothing else.
 struct Player<'a, R, F> {
     window: Window<R>,
+    decoder: Decoder,
     config: &'a Config,
     pieces: Rc<Cell<u64>>,
     now: Instant,
@@ -237,7 +237,7 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
         if self.window.rest().is_empty() {
             return Ok(None);
         }
-        let (entry, length) = match decode_entry(self.window.rest(), self.now) {
+        let (entry, length) = match self.decoder.entry(self.window.rest()) {
             // The writer was killed while it wrote: what came before is whole.
             Err(FormatError::Truncated) => return Ok(None),
             Err(error) => return Err(self.window.damaged(error.to_string())),

@@ -7,6 +7,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use thiserror::Error;
 use weir_flow::units::ByteCount;
 
@@ -142,7 +143,7 @@ impl Backing {
         let mut options = OpenOptions::new();
         options.read(true).write(!volume.read_only || !exists).create(!exists);
         let mut file = options.open(&volume.path).map_err(failed("open"))?;
-        file.try_lock().map_err(|error| match error {
+        lock(&file).map_err(|error| match error {
             TryLockError::WouldBlock => {
                 OpenError::InUse { volume: volume.name.clone(), path: volume.path.clone() }
             }
@@ -180,7 +181,7 @@ impl Backing {
         if let Some(direct) = direct {
             // The lock belongs to the open file: take it on the one that stays.
             drop(std::mem::replace(&mut file, direct));
-            file.try_lock().map_err(|_| OpenError::InUse {
+            lock(&file).map_err(|_| OpenError::InUse {
                 volume: volume.name.clone(),
                 path: volume.path.clone(),
             })?;
@@ -222,6 +223,23 @@ fn check_size(
 fn reopen_direct(volume: &Volume, options: &OpenOptions) -> Option<File> {
     options.clone().create(false).custom_flags(libc::O_DIRECT).open(&volume.path).ok()
 }
+
+/// Locks a file against other gateways. A gateway that was killed keeps its lock until the kernel has
+/// ended its last I/O, which its successor waits for.
+#[expect(clippy::disallowed_methods, reason = "at start, before anything is served")]
+fn lock(file: &File) -> Result<(), TryLockError> {
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            result => return result,
+        }
+    }
+    file.try_lock()
+}
+
+/// How often a lock is tried, and how long to wait in between: one second together.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Asks the file itself: a file system may take the flag and still refuse small blocks.
 fn can_read_blocks(file: &File, block_size: u32, capacity: u64) -> bool {

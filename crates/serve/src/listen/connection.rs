@@ -58,6 +58,8 @@ pub(crate) struct Connection {
     pub(crate) dirty: bool,
     /// Not read from because too much waits to be written.
     pub(crate) paused: bool,
+    /// The host will send nothing more: what has come is read up to the end.
+    pub(crate) ends: bool,
     socket: TcpStream,
 }
 
@@ -93,6 +95,7 @@ impl Connection {
             widen: false,
             dirty: false,
             paused: false,
+            ends: false,
             socket,
         }
     }
@@ -107,8 +110,9 @@ impl Connection {
                 Ok(0) => Progress::Closed,
                 Ok(count) => {
                     self.received.filled += count;
-                    // A stream socket that gave less than was asked for is empty: epoll(7).
-                    if count < room { Progress::Drained } else { Progress::More }
+                    // A stream socket that gave less than was asked for is empty: epoll(7). Its end
+                    // behind the bytes is told only once, so it is looked for.
+                    if count < room && !self.ends { Progress::Drained } else { Progress::More }
                 }
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => Progress::Drained,
@@ -143,6 +147,17 @@ impl Connection {
             }
         }
         Progress::More
+    }
+
+    /// Why a connection ends that the state machine has brought to its end.
+    pub(crate) fn farewell(&self) -> &'static str {
+        if self.wire.tsih() == 0 { "login refused" } else { "logged out" }
+    }
+
+    /// Whether so much waits to be written that nothing more is to be read.
+    pub(crate) fn is_behind(&mut self) -> bool {
+        let outbox = self.wire.outbox();
+        outbox.len() > OUTBOX_BYTES_MAX || outbox.responses() > OUTBOX_RESPONSES_MAX
     }
 
     /// The socket, to be registered and deregistered.
@@ -194,6 +209,13 @@ impl Received {
 
 /// Slices given to one vectored write.
 const SLICES: usize = 64;
+
+/// A connection with more than this waiting to be written is not read from, in bytes.
+const OUTBOX_BYTES_MAX: usize = 16 << 20;
+
+/// A connection with more responses than this waiting to be written is not read from. A host that
+/// reads has at most its command window of them.
+const OUTBOX_RESPONSES_MAX: usize = 4_096;
 
 /// Receive buffer of a connection that has not logged in, in bytes.
 const RECEIVE_SMALLEST: usize = 4 << 10;

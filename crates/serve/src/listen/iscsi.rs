@@ -108,6 +108,7 @@ impl Desk {
                 LoginStatus::SessionDoesNotExist
             };
             connection.wire.session_refused(status);
+            warn!(peer = %connection.peer, initiator, ?status, "login refused");
             return;
         }
         let (tsih, old) = self.sessions.enter((initiator.to_owned(), isid, target), connection.id);

@@ -4,7 +4,7 @@ use crate::results::Results;
 use crate::testing;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::{Limits, Policies};
-use weir_flow::recording::{MAGIC, encode_entry, encode_header};
+use weir_flow::recording::{Encoder, MAGIC};
 use weir_flow::request::{BackendId, LinkId, Op, PathId, RequestKey, Tag, TenantId, VolumeId};
 use weir_flow::rng::Rng;
 use weir_flow::units::Extent;
@@ -49,10 +49,18 @@ fn read(length: u64) -> Request {
 
 /// A recording of this configuration and these entries, without an end.
 fn recording(config: &Config, inputs: &[Input]) -> Vec<u8> {
+    written(config, inputs, None)
+}
+
+/// The same, with one more entry.
+fn written(config: &Config, inputs: &[Input], last: Option<Entry>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    encode_header(&mut bytes, config);
+    let mut encoder = Encoder::begin(&mut bytes, config);
     for &input in inputs {
-        encode_entry(&mut bytes, Instant::ZERO, &Entry::Input(Instant::ZERO, input));
+        encoder.entry(&mut bytes, &Entry::Input(Instant::ZERO, input));
+    }
+    if let Some(last) = last {
+        encoder.entry(&mut bytes, &last);
     }
     bytes
 }
@@ -115,9 +123,7 @@ fn a_changed_recording_differs() {
     let stray = Input::Stored { key, outcome: Err(IoError::Medium) };
     assert_eq!(digest(&[arrive]), digest(&[arrive, stray]));
     assert_ne!(digest(&[arrive]), digest(&[arrive, arrive]));
-    let mut bytes = recording(&config(), &[arrive]);
-    let end = Entry::End(Digest::resume(1, 1));
-    encode_entry(&mut bytes, Instant::ZERO, &end);
+    let bytes = written(&config(), &[arrive], Some(Entry::End(Digest::resume(1, 1))));
     assert_eq!(replay_from(&bytes[..], |_| ()).unwrap().verdict(), Verdict::Different);
 }
 
@@ -186,14 +192,12 @@ fn other_files_are_errors() {
     assert_eq!(damage(b"hello, world"), (0, "this is not a recording of weir serve".to_owned()));
     let (offset, _) = damage(MAGIC);
     assert_eq!(offset, 0);
-    let mut bytes = recording(&config(), &[]);
-    encode_entry(&mut bytes, Instant::ZERO, &Entry::End(Digest::default()));
+    let mut bytes = written(&config(), &[], Some(Entry::End(Digest::default())));
     let end = bytes.len() as u64;
     bytes.push(0);
     assert_eq!(damage(&bytes), (end, "there is something behind the end".to_owned()));
-    let mut bytes = recording(&config(), &[]);
     let late = Entry::Deadline(Instant::from_nanos(u64::MAX));
-    encode_entry(&mut bytes, Instant::ZERO, &late);
+    let bytes = written(&config(), &[], Some(late));
     assert_eq!(damage(&bytes).1, "the time is past 73 years");
 }
 

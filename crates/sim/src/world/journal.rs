@@ -1,10 +1,9 @@
 //! Writes a run down in the format of [`weir_flow::recording`].
 
 use std::io::{self, Write};
-use weir_flow::clock::Instant;
 use weir_flow::digest::Digest;
 use weir_flow::pipeline::{Config, Input};
-use weir_flow::recording::{Entry, encode_entry, encode_header};
+use weir_flow::recording::{Encoder, Entry};
 use weir_flow::stage::Wake;
 
 /// Bytes that are collected before they are written.
@@ -14,7 +13,7 @@ const BUFFER: usize = 1 << 16;
 pub(crate) struct Journal<'a> {
     out: &'a mut dyn Write,
     buffer: Vec<u8>,
-    previous: Instant,
+    encoder: Encoder,
     /// Why nothing is written any more.
     error: Option<io::Error>,
 }
@@ -23,21 +22,20 @@ impl<'a> Journal<'a> {
     /// Begins with the configuration.
     pub(crate) fn new(out: &'a mut dyn Write, config: &Config) -> io::Result<Self> {
         let mut buffer = Vec::with_capacity(BUFFER * 2);
-        encode_header(&mut buffer, config);
+        let encoder = Encoder::begin(&mut buffer, config);
         out.write_all(&buffer)?;
         buffer.clear();
-        Ok(Self { out, buffer, previous: Instant::ZERO, error: None })
+        Ok(Self { out, buffer, encoder, error: None })
     }
 
     /// Takes one wake of the pipeline. An error is kept for [`end`](Self::end).
     pub(crate) fn wake(&mut self, wake: &Wake<Input>) {
-        let (at, entry) = match *wake {
-            Wake::Input(at, input) => (at, Entry::Input(at, input)),
-            Wake::Deadline(at) => (at, Entry::Deadline(at)),
+        let entry = match *wake {
+            Wake::Input(at, input) => Entry::Input(at, input),
+            Wake::Deadline(at) => Entry::Deadline(at),
             Wake::End => return,
         };
-        encode_entry(&mut self.buffer, self.previous, &entry);
-        self.previous = at;
+        self.encoder.entry(&mut self.buffer, &entry);
         if self.buffer.len() >= BUFFER && self.error.is_none() {
             self.error = self.out.write_all(&self.buffer).err();
             self.buffer.clear();
@@ -46,7 +44,7 @@ impl<'a> Journal<'a> {
 
     /// Ends with the digest.
     pub(crate) fn end(mut self, digest: Digest) -> io::Result<()> {
-        encode_entry(&mut self.buffer, self.previous, &Entry::End(digest));
+        self.encoder.entry(&mut self.buffer, &Entry::End(digest));
         match self.error {
             Some(error) => Err(error),
             None => self.out.write_all(&self.buffer).and_then(|()| self.out.flush()),

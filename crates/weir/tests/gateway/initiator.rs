@@ -356,14 +356,24 @@ impl Session {
         self
     }
 
+    /// Executes a command that must succeed; tries again while the task set is full, as hosts do.
+    fn succeed(&mut self, cdb: [u8; 16], transfer: &Transfer) -> Vec<u8> {
+        loop {
+            let ended = self.execute(cdb, transfer.clone());
+            if ended.status != TASK_SET_FULL {
+                return ended.good();
+            }
+        }
+    }
+
     /// Writes and waits for GOOD.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
-        self.execute(write16(offset, data.len(), false), Transfer::Out(data.to_vec())).good();
+        self.succeed(write16(offset, data.len(), false), &Transfer::Out(data.to_vec()));
     }
 
     /// Reads.
     pub(crate) fn read(&mut self, offset: u64, length: usize) -> Vec<u8> {
-        self.execute(read16(offset, length), Transfer::In(length)).good()
+        self.succeed(read16(offset, length), &Transfer::In(length))
     }
 
     /// Asks for a task management function at once; returns its response code.

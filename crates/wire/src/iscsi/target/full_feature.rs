@@ -80,7 +80,9 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         if itt.0 == RESERVED_TAG {
             return Some(RejectReason::InvalidPduField);
         }
-        let busy = self.tasks.contains(itt) || self.managing.iter().any(|one| one.itt == itt);
+        let busy = self.tasks.contains(itt)
+            || self.managing.iter().any(|one| one.itt == itt)
+            || self.outbox.holds(itt);
         busy.then_some(RejectReason::TaskInProgress)
     }
 

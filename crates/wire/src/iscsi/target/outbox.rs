@@ -33,11 +33,11 @@ enum Body<P> {
     Payload { payload: P, range: Range<usize> },
 }
 
-/// Bytes in one place, and whose response ends with them.
+/// Bytes in one place, and whether a response ends with them.
 #[derive(Debug)]
 struct Piece<P> {
     body: Body<P>,
-    mark: Option<Itt>,
+    ends_response: bool,
 }
 
 impl<P: AsRef<[u8]>> Piece<P> {
@@ -66,6 +66,8 @@ impl<P: AsRef<[u8]>> Piece<P> {
 #[derive(Debug)]
 pub struct Outbox<P> {
     pieces: VecDeque<Piece<P>>,
+    /// Whose responses end in `pieces`, in order.
+    marks: VecDeque<Itt>,
     /// Bytes of the first piece that are already written.
     written: usize,
     /// Bytes not yet written, over all pieces.
@@ -74,12 +76,22 @@ pub struct Outbox<P> {
 
 impl<P: AsRef<[u8]>> Outbox<P> {
     pub(crate) const fn new() -> Self {
-        Self { pieces: VecDeque::new(), written: 0, length: 0 }
+        Self { pieces: VecDeque::new(), marks: VecDeque::new(), written: 0, length: 0 }
     }
 
     /// Bytes that wait to be written.
     pub const fn len(&self) -> usize {
         self.length
+    }
+
+    /// Whether the response of this task has not been written completely.
+    pub(crate) fn holds(&self, itt: Itt) -> bool {
+        self.marks.contains(&itt)
+    }
+
+    /// Responses that have not been written completely.
+    pub fn responses(&self) -> usize {
+        self.marks.len()
     }
 
     /// Whether nothing waits.
@@ -114,10 +126,10 @@ impl<P: AsRef<[u8]>> Outbox<P> {
                 break;
             }
             self.written -= length;
-            let mark = front.mark;
+            let ends_response = front.ends_response;
             self.pieces.pop_front();
-            if let Some(itt) = mark {
-                done(itt);
+            if ends_response {
+                done(self.marks.pop_front().expect("a mark for each response"));
             }
         }
     }
@@ -146,14 +158,15 @@ impl<P: AsRef<[u8]>> Outbox<P> {
             front[front_length..][..DIGEST_LENGTH].copy_from_slice(&digest::padded(&header, 0));
             front_length += DIGEST_LENGTH;
         }
-        self.push_inline(front, front_length, None);
+        self.push_inline(front, front_length);
 
         // RFC 7143 section 11.2.3: an empty data segment has no digest.
         if length > 0 {
             self.push_segment(segment, padding, digests.data);
         }
-        if let Some(last) = self.pieces.back_mut() {
-            last.mark = mark;
+        if let (Some(itt), Some(last)) = (mark, self.pieces.back_mut()) {
+            last.ends_response = true;
+            self.marks.push_back(itt);
         }
     }
 
@@ -169,10 +182,10 @@ impl<P: AsRef<[u8]>> Outbox<P> {
                 if total <= INLINE_LENGTH {
                     tail[..bytes.len()].copy_from_slice(bytes);
                     tail[bytes.len() + padding..total].copy_from_slice(digest);
-                    self.push_inline(tail, total, None);
+                    self.push_inline(tail, total);
                 } else {
                     let owned = [bytes, &[0; 4][..padding], digest].concat();
-                    self.push(Body::Owned(owned.into_boxed_slice()), None);
+                    self.push(Body::Owned(owned.into_boxed_slice()));
                 }
             }
             Segment::Payload(payload, range) => {
@@ -181,20 +194,20 @@ impl<P: AsRef<[u8]>> Outbox<P> {
                     tail[padding..padding + DIGEST_LENGTH].copy_from_slice(&digest);
                     tail_length += DIGEST_LENGTH;
                 }
-                self.push(Body::Payload { payload, range }, None);
+                self.push(Body::Payload { payload, range });
                 if tail_length > 0 {
-                    self.push_inline(tail, tail_length, None);
+                    self.push_inline(tail, tail_length);
                 }
             }
         }
     }
 
-    fn push_inline(&mut self, bytes: [u8; INLINE_LENGTH], length: usize, mark: Option<Itt>) {
-        self.push(Body::Inline { bytes, length: length as u8 }, mark);
+    fn push_inline(&mut self, bytes: [u8; INLINE_LENGTH], length: usize) {
+        self.push(Body::Inline { bytes, length: length as u8 });
     }
 
-    fn push(&mut self, body: Body<P>, mark: Option<Itt>) {
-        let piece = Piece { body, mark };
+    fn push(&mut self, body: Body<P>) {
+        let piece = Piece { body, ends_response: false };
         self.length += piece.len();
         self.pieces.push_back(piece);
     }
