@@ -34,8 +34,11 @@ pub struct Config {
 /// Where a volume's bytes are, and how hosts see them.
 #[derive(Clone, Debug)]
 pub struct Volume {
-    /// Its name, unique; also its SCSI serial number.
+    /// Its name, unique.
     pub name: String,
+    /// What its SCSI serial number and worldwide name are made of. `None`: this machine's identity
+    /// and the volume's name, so that no two gateways give different disks the same one.
+    pub identity: Option<String>,
     /// Index of the tenant that its requests belong to.
     pub tenant: usize,
     /// A file or a block device. A missing file is made, sparse, of `size` bytes.
@@ -79,8 +82,9 @@ pub struct Iscsi {
     pub max_connections: u32,
     /// Commands that one session may have outstanding: the command window. 1 to 1024.
     pub commands: u32,
-    /// Memory for the payload of requests, in bytes. When it is used up, commands that need more
-    /// are answered with TASK SET FULL.
+    /// Memory for the payload of requests, in bytes; at least 16 MiB, which one VERIFY of the
+    /// largest size takes. Each session may use its share. When that is used up, commands that need
+    /// more are answered with TASK SET FULL.
     pub buffer_bytes: u64,
 }
 

@@ -7,18 +7,19 @@
 use crate::buffer::{LARGEST, Pool, Shared};
 use crate::config::Config;
 use crate::disk::backing::Backing;
-use crate::disk::{Driver, Io, Work};
+use crate::disk::{Done, Driver, Io, Work, tenant_error};
 use crate::listen::connection::{Connection, ConnectionId, Payload, Wire};
 use crate::listen::management::Management;
 use crate::task::{End, ManagementKey, Phase, TaskKey, Tasks};
-use crate::unit::{Target, Volume};
+use crate::unit::{Target, Volume, node};
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use tracing::info;
+use tracing::{error, info, warn};
+use weir_flow::clock::{Duration, Instant};
 use weir_flow::error::{IoError, SenseTriple};
 use weir_flow::pipeline::{Input, StoreIo};
 use weir_flow::request::{LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId};
@@ -45,6 +46,32 @@ pub(crate) struct Desk {
     pub(crate) tasks: Tasks,
     pub(crate) managing: SlotMap<ManagementKey, Management>,
     pub(crate) sessions: Sessions,
+    /// The time of what is being dealt with.
+    pub(crate) now: Instant,
+    /// Payload memory in use, by the serial number of the connection.
+    pub(crate) held: BTreeMap<u64, u64>,
+    buffer_bytes: u64,
+    /// What hosts did wrong without losing their connection.
+    pub(crate) faults: Tally,
+    /// I/Os that the disk driver ended with an error.
+    disk_errors: Tally,
+}
+
+/// Counts something that a host can cause at will, and says it once per power of two.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally(u64);
+
+impl Tally {
+    /// Counts one more; whether it is worth a line in the log.
+    pub(crate) const fn speaks(&mut self) -> bool {
+        self.0 += 1;
+        self.0.is_power_of_two()
+    }
+
+    /// How many there were.
+    pub(crate) const fn total(self) -> u64 {
+        self.0
+    }
 }
 
 /// Something to be done with a connection other than the one whose turn it is.
@@ -58,8 +85,8 @@ pub(crate) enum Errand {
     Abandon(ConnectionId, Itt),
     /// The task management function that it asked for is complete.
     Managed(ConnectionId, Itt),
-    /// All sessions with this target must learn that it, or one unit of it, was reset.
-    Reset(usize, Option<usize>),
+    /// All sessions but this one must learn something about a volume.
+    Attention(ConnectionId, usize, Sense),
     /// The number of sessions has changed, and with it everyone's command window.
     Share,
 }
@@ -123,11 +150,12 @@ impl Sessions {
 
 impl Desk {
     pub(crate) fn new(config: &Config, backings: Rc<[Backing]>) -> Self {
+        let node_name = node();
         let volumes: Vec<Volume> = config
             .volumes
             .iter()
             .zip(backings.iter())
-            .map(|(volume, backing)| Volume::new(volume, backing))
+            .map(|(volume, backing)| Volume::new(volume, backing, &config.limits, &node_name))
             .collect();
         let targets = config.targets.iter().map(Target::new).collect();
         let entry =
@@ -151,7 +179,29 @@ impl Desk {
             tasks: Tasks::with_key(),
             managing: SlotMap::with_key(),
             sessions: Sessions::default(),
+            now: Instant::ZERO,
+            held: BTreeMap::new(),
+            buffer_bytes: config.iscsi.buffer_bytes,
+            faults: Tally::default(),
+            disk_errors: Tally::default(),
         }
+    }
+
+    /// Whether a connection may hold so many more bytes of payload memory. Each may hold its share,
+    /// and always two of the largest buffers, which one VERIFY takes; so no host can take it all.
+    pub(crate) fn may_hold(&self, owner: u64, more: u64) -> bool {
+        let share = self.buffer_bytes / self.sessions.count().max(1) as u64;
+        let held = self.held.get(&owner).copied().unwrap_or(0);
+        held + more <= share.max(2 * LARGEST as u64)
+    }
+
+    /// Whether a command of this connection has waited too long for its data.
+    pub(crate) fn waits_in_vain(&self, connection: &Connection, limit: Duration) -> bool {
+        connection.tasks.values().any(|&key| {
+            self.tasks.get(key).is_some_and(|task| {
+                task.phase == Phase::Gathering && self.now.saturating_since(task.came) >= limit
+            })
+        })
     }
 
     /// The state machine of a new connection that came in at `local`.
@@ -281,14 +331,68 @@ impl Desk {
             Op::Discard => Work::Discard,
             Op::WriteZeroes => Work::Zero,
         };
-        let fd = self.backings[io.volume.index()].as_raw_fd();
+        let index = io.volume.index();
+        let flushes = matches!(work, Work::Sync);
+        let promises = flushes || io.fua;
+        let volume = &mut self.volumes[index];
+        if promises && volume.lost {
+            self.inbox.push_back(Input::Stored { key: io.key, outcome: Err(IoError::Medium) });
+            return;
+        }
+        if flushes && std::mem::replace(&mut volume.flushing, true) {
+            // One at a time: of two, the kernel may tell the error of both to only one.
+            volume.flush_waits.push(io.key);
+            return;
+        }
         let Extent { offset, length } = io.extent;
-        driver.submit(Io { key: io.key, fd, work, offset, length });
+        let promise = promises.then_some(index);
+        let fd = self.backings[index].as_raw_fd();
+        driver.submit(Io { key: io.key, fd, work, offset, length, promise });
     }
 
     /// The driver has ended an I/O.
-    pub(crate) fn stored(&mut self, key: RequestKey, outcome: Outcome) {
+    pub(crate) fn stored(&mut self, done: Done, driver: &mut dyn Driver) {
+        let Done { key, result, flushed, promise } = done;
+        let outcome = result.map_err(|problem| {
+            if self.disk_errors.speaks() {
+                warn!(%problem, errors_total = self.disk_errors.total(), "disk I/O failed");
+            }
+            tenant_error(&problem)
+        });
         self.inbox.push_back(Input::Stored { key, outcome });
+        let Some(index) = promise else { return };
+        let volume = &mut self.volumes[index];
+        if outcome.is_err() && !std::mem::replace(&mut volume.lost, true) {
+            // The kernel tells such an error once and then takes the lost data for written.
+            error!(
+                volume = volume.name,
+                "acknowledged data may be lost: no flush of this volume succeeds from here on; \
+                 check the storage behind it, then restart"
+            );
+        }
+        if flushed {
+            self.flushed(index, outcome, driver);
+        }
+    }
+
+    /// A flush has ended: it was for all who shared it. Those who came meanwhile share the next.
+    fn flushed(&mut self, index: usize, outcome: Outcome, driver: &mut dyn Driver) {
+        let volume = &mut self.volumes[index];
+        let shared = volume.flush_shared.drain(..);
+        self.inbox.extend(shared.map(|key| Input::Stored { key, outcome }));
+        volume.flushing = false;
+        if volume.lost {
+            let outcome = Err(IoError::Medium);
+            let waiting = volume.flush_waits.drain(..);
+            self.inbox.extend(waiting.map(|key| Input::Stored { key, outcome }));
+            return;
+        }
+        let Some(key) = volume.flush_waits.pop() else { return };
+        std::mem::swap(&mut volume.flush_waits, &mut volume.flush_shared);
+        volume.flushing = true;
+        let fd = self.backings[index].as_raw_fd();
+        let promise = Some(index);
+        driver.submit(Io { key, fd, work: Work::Sync, offset: 0, length: 0, promise });
     }
 
     /// Performs a transfer action: a request has ended, and its reply may leave.
@@ -403,6 +507,9 @@ impl Desk {
     /// Forgets a command and tells whoever waits for its end. Its buffers must not be in an outbox.
     pub(crate) fn finish(&mut self, key: TaskKey) {
         let task = self.tasks.remove(key).expect("a command ends once");
+        if let Some(held) = self.held.get_mut(&task.owner) {
+            *held -= task.held;
+        }
         for buffer in [task.data, task.medium].into_iter().flatten() {
             self.pool.give(buffer);
         }
@@ -420,6 +527,7 @@ impl Desk {
             info!(%peer, reason, "connection closed before login");
         }
         self.sessions.leave(id);
+        self.held.remove(&id.serial);
         self.errands.push_back(Errand::Share);
         self.forget_managing(id);
         // The outbox holds references to reply buffers.
@@ -482,8 +590,11 @@ fn miscompare(
         Compare::OneBlock => block as usize,
     };
     let wanted = &wanted?[..period];
-    let differs = |(a, b): (&u8, &u8)| a != b;
-    found.iter().zip(wanted.iter().cycle()).position(differs).map(|at| at as u64)
+    let parts = found.chunks_exact(period).enumerate();
+    parts.filter(|(_, part)| *part != wanted).find_map(|(index, part)| {
+        let at = part.iter().zip(wanted).position(|(a, b)| a != b)?;
+        Some((index * period + at) as u64)
+    })
 }
 
 /// The one portal group of a gateway.

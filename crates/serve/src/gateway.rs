@@ -11,7 +11,7 @@ use crate::desk::{Desk, Errand};
 use crate::disk::backing::Backing;
 use crate::disk::threads::Threads;
 use crate::disk::uring::Uring;
-use crate::disk::{Done, Driver, tenant_error};
+use crate::disk::{Done, Driver};
 use crate::listen::connection::{Connection, ConnectionId, Progress};
 use crate::listen::iscsi::Verdict;
 use crate::signals::Signals;
@@ -32,7 +32,6 @@ use weir_flow::event::Observer;
 use weir_flow::pipeline::{Action, Input, Pipeline};
 use weir_flow::stage::{Wake, World};
 use weir_wire::iscsi::target::{Itt, TmfResponse};
-use weir_wire::scsi::Sense;
 
 /// Everything that serves, on one thread.
 pub(crate) struct Gateway {
@@ -50,11 +49,17 @@ pub(crate) struct Gateway {
     readable: VecDeque<usize>,
     /// Connections with something to write.
     dirty: Vec<usize>,
+    /// The other of the two lists that take turns being `dirty`.
+    spare_dirty: Vec<usize>,
     driver: Box<dyn Driver>,
     done: Vec<Done>,
+    /// Operations wait because the kernel had no room for them.
+    unsubmitted: bool,
     desk: Desk,
     signals: Signals,
     stop: Stop,
+    /// Why the event loop stopped by itself.
+    failure: Option<ServeError>,
     stop_within: Duration,
     next_tick: Instant,
     sent: Vec<Itt>,
@@ -119,11 +124,14 @@ impl Gateway {
             serial: 0,
             readable: VecDeque::new(),
             dirty: Vec::new(),
+            spare_dirty: Vec::new(),
             driver,
             done: Vec::new(),
+            unsubmitted: false,
             desk: Desk::new(config, backings),
             signals,
             stop: Stop::No,
+            failure: None,
             stop_within: config.stop_within,
             next_tick: Instant::ZERO,
             sent: Vec::new(),
@@ -148,26 +156,48 @@ impl Gateway {
     /// Hands everything to the kernel and takes what is there, without sleeping. True if that made
     /// something to hand out.
     fn exchange(&mut self) -> bool {
-        if let Err(problem) = self.driver.flush() {
-            error!(%problem, "the disk driver has failed");
-            self.stop = Stop::Now;
-            return false;
+        // Operations that go on in steps are handed over again; what still waits then is waiting
+        // for the kernel to make room.
+        for _ in 0..DISK_STEPS {
+            if let Err(source) = self.driver.flush() {
+                self.fail("use the disk driver", source);
+                return true;
+            }
+            self.unsubmitted = self.driver.reap(&mut self.done);
+            if !self.unsubmitted {
+                break;
+            }
         }
-        self.driver.reap(&mut self.done);
-        for Done { key, result } in self.done.drain(..) {
-            let outcome = result.map_err(|problem| {
-                warn!(%problem, "disk I/O failed");
-                tenant_error(&problem)
-            });
-            self.desk.stored(key, outcome);
+        for done in self.done.drain(..) {
+            self.desk.stored(done, &mut *self.driver);
         }
         if !self.desk.inbox.is_empty() {
             return true;
         }
-        for index in std::mem::take(&mut self.dirty) {
+        let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare_dirty));
+        for index in dirty.drain(..) {
             self.write(index);
         }
-        !self.desk.inbox.is_empty()
+        self.spare_dirty = dirty;
+        !self.desk.inbox.is_empty() || !self.desk.errands.is_empty()
+    }
+
+    /// The event loop cannot go on.
+    fn fail(&mut self, action: &'static str, source: io::Error) {
+        error!(%source, "cannot {action}: stopping");
+        self.failure = Some(ServeError::Setup { action, source });
+        self.stop = Stop::Now;
+    }
+
+    /// Why the event loop ended, if nobody asked it to.
+    pub(crate) const fn take_failure(&mut self) -> Option<ServeError> {
+        self.failure.take()
+    }
+
+    /// The names of the volumes whose acknowledged data may be lost.
+    pub(crate) fn lost_volumes(&self) -> Vec<String> {
+        let lost = self.desk.volumes.iter().filter(|volume| volume.lost);
+        lost.map(|volume| volume.name.clone()).collect()
     }
 
     /// Sleeps until something happens or `deadline`, and takes it in.
@@ -176,8 +206,10 @@ impl Gateway {
             Stop::Draining(until) => Some(until),
             Stop::No | Stop::Now => None,
         };
-        let tick = (self.connections.len() > self.free.len()).then_some(self.next_tick);
-        let wake = [deadline, stop, tick].into_iter().flatten().min();
+        let waits = self.connections.len() > self.free.len() || !self.listeners.is_empty();
+        let tick = waits.then_some(self.next_tick);
+        let room = self.unsubmitted.then(|| self.now + DISK_PAUSE);
+        let wake = [deadline, stop, tick, room].into_iter().flatten().min();
         let timeout = if self.readable.is_empty() {
             wake.map(|at| at.saturating_since(self.clock.now()).as_nanos())
         } else {
@@ -188,8 +220,7 @@ impl Gateway {
         if let Err(problem) = result {
             // The ring interrupts the wait when it has something; so do signals.
             if problem.kind() != io::ErrorKind::Interrupted {
-                error!(%problem, "the event queue has failed");
-                self.stop = Stop::Now;
+                self.fail("wait for events", problem);
             }
             self.events.clear();
         }
@@ -213,6 +244,9 @@ impl Gateway {
         self.events = events;
         for _ in 0..self.readable.len() {
             let index = self.readable.pop_front().expect("counted");
+            if let Some(connection) = &mut self.connections[index] {
+                connection.queued = false;
+            }
             self.read(index, false);
         }
         if tick.is_some_and(|at| at <= self.now) {
@@ -309,12 +343,13 @@ impl Gateway {
         }
         connection.last_heard = self.now;
         connection.pinged = None;
+        self.desk.now = self.now;
         let verdict = self.desk.receive(&mut connection);
         if !connection.wire.outbox().is_empty() && !connection.dirty {
             connection.dirty = true;
             self.dirty.push(index);
         }
-        if progress == Progress::More {
+        if progress == Progress::More && !std::mem::replace(&mut connection.queued, true) {
             self.readable.push_back(index);
         }
         let finished = connection.wire.is_finished();
@@ -340,15 +375,20 @@ impl Gateway {
             match errand {
                 Errand::Write(id) => self.mark_dirty(id),
                 Errand::Close(id) => {
+                    self.write(id.index);
                     let place = self.connections.get_mut(id.index);
                     if let Some(old) = place.and_then(|place| place.take_if(|old| old.id == id)) {
                         self.close(old, "the session was reinstated or reset");
                     }
                 }
                 Errand::Abandon(id, itt) => {
+                    let window = self.desk.window();
                     if let Some(connection) = self.connection(id) {
                         connection.wire.abandon(itt);
                         connection.tasks.remove(&itt);
+                        // Opens the window again if that was its last command.
+                        connection.wire.set_window(window);
+                        self.mark_dirty(id);
                     }
                 }
                 Errand::Managed(id, itt) => {
@@ -357,7 +397,12 @@ impl Gateway {
                         self.mark_dirty(id);
                     }
                 }
-                Errand::Reset(target, unit) => self.tell_reset(target, unit),
+                Errand::Attention(from, volume, attention) => {
+                    let others = self.connections.iter_mut().flatten();
+                    for connection in others.filter(|connection| connection.id != from) {
+                        self.desk.attend(connection, &[volume], attention);
+                    }
+                }
                 Errand::Share => self.share_window(),
             }
         }
@@ -386,19 +431,6 @@ impl Gateway {
         }
     }
 
-    /// SAM-5, 6.3.3: every session learns of a reset with its next command.
-    fn tell_reset(&mut self, target: usize, unit: Option<usize>) {
-        let concerned =
-            |connection: &&mut Box<Connection>| connection.wire.target() == Some(target);
-        for connection in self.connections.iter_mut().flatten().filter(concerned) {
-            for (index, attention) in connection.units.iter_mut().enumerate() {
-                if unit.is_none_or(|unit| unit == index) {
-                    attention.raise(Sense::BUS_DEVICE_RESET);
-                }
-            }
-        }
-    }
-
     /// Writes what waits on a connection.
     fn write(&mut self, index: usize) {
         let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else {
@@ -406,13 +438,21 @@ impl Gateway {
         };
         connection.dirty = false;
         self.sent.clear();
+        let waiting = connection.wire.outbox().len();
         let progress = connection.write(&mut self.sent);
+        if connection.wire.outbox().len() < waiting {
+            // A host that takes replies is there, even if its answer to a ping waits behind them.
+            connection.last_heard = self.now;
+            connection.pinged = None;
+        }
         for itt in self.sent.drain(..) {
             self.desk.sent(&mut connection, itt);
         }
         if connection.paused && !connection.is_behind() {
             connection.paused = false;
-            self.readable.push_back(index);
+            if !std::mem::replace(&mut connection.queued, true) {
+                self.readable.push_back(index);
+            }
         }
         if progress == Progress::Closed {
             self.close(connection, "closed by the host");
@@ -436,12 +476,17 @@ impl Gateway {
     /// Once a second: connections that do not log in or do not answer are given up.
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        self.desk.now = self.now;
         // Listeners tell of new connections once; those that no descriptor was free for wait still.
         for listener in 0..self.listeners.len() {
             self.accept(listener);
         }
         for index in 0..self.connections.len() {
             let Some(connection) = &mut self.connections[index] else { continue };
+            if self.stop != Stop::No {
+                // Nothing is read any more, so nobody can answer.
+                continue;
+            }
             let silent = self.now.saturating_since(connection.last_heard);
             let reason = if !connection.wire.is_full_feature() {
                 let age = self.now.saturating_since(connection.opened);
@@ -449,6 +494,8 @@ impl Gateway {
             } else if let Some(pinged) = connection.pinged {
                 let waited = self.now.saturating_since(pinged);
                 (waited >= PING_ANSWER_WITHIN).then_some("no answer to a ping")
+            } else if self.desk.waits_in_vain(connection, DATA_WITHIN) {
+                Some("write data did not come in time")
             } else {
                 match connection.wire.target() {
                     _ if silent < PING_AFTER => None,
@@ -527,6 +574,15 @@ const RING_ENTRIES: u32 = 512;
 
 /// Threads that do disk I/O where there is no ring.
 const DISK_THREADS: usize = 8;
+
+/// How often operations that go on are handed to the kernel before its answer is waited for.
+const DISK_STEPS: usize = 4;
+
+/// How long to wait when the kernel has no room for more operations.
+const DISK_PAUSE: Duration = Duration::from_millis(1);
+
+/// Write data of a command must have come by then.
+const DATA_WITHIN: Duration = Duration::from_secs(60);
 
 /// How often connections are looked over.
 const TICK: Duration = Duration::from_secs(1);

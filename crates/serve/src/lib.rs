@@ -120,10 +120,11 @@ impl ServeError {
 ///
 /// `ready` is called once, when hosts can connect. After the first signal no new work is taken, what
 /// is in flight is finished, all volumes are made durable and the function returns; after a second
-/// one it does not wait for what is in flight.
+/// one only what the kernel already has is waited for.
 pub fn serve(config: &Config, ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
     let backings = config.volumes.iter().map(Backing::open).collect::<Result<Rc<[_]>, _>>()?;
     let plan = pipeline_config(config, &backings);
+    let mut gateway = Gateway::new(config, backings.clone())?;
     let mut recorder = match &config.record {
         None => None,
         Some(path) => Some(
@@ -131,7 +132,6 @@ pub fn serve(config: &Config, ready: impl FnOnce(&Ready)) -> Result<(), ServeErr
                 .map_err(|source| ServeError::Record { path: path.clone(), source })?,
         ),
     };
-    let mut gateway = Gateway::new(config, backings.clone())?;
     let portals = gateway.portals().map_err(|source| ServeError::Setup {
         action: "read back the address of a listener",
         source,
@@ -151,24 +151,40 @@ pub fn serve(config: &Config, ready: impl FnOnce(&Ready)) -> Result<(), ServeErr
         let (stage, count, oldest) = (census.stage, census.count, census.oldest);
         warn!(%stage, count, %oldest, "left behind");
     }
+    let (failure, lost) = (gateway.take_failure(), gateway.lost_volumes());
     // The driver lets go of the files first; it waits for what the kernel still has.
     drop(gateway);
-    for (volume, backing) in config.volumes.iter().zip(backings.iter()) {
-        if !volume.read_only {
-            backing
-                .sync()
-                .map_err(|source| ServeError::Flush { volume: volume.name.clone(), source })?;
-        }
-    }
+    let flushed = flush(config, &backings, &lost);
     if let Some(recorder) = recorder {
         recorder.finish();
     }
     let Watch { completed, failed, refused, .. } = *pipeline.observer();
+    flushed?;
     info!(completed, failed, refused, "stopped; every volume is durable");
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
     match pipeline.outstanding() {
         0 => Ok(()),
         outstanding => Err(ServeError::Unfinished { outstanding }),
     }
+}
+
+/// Makes every volume durable; the first failure, after all have been tried.
+fn flush(config: &Config, backings: &[Backing], lost: &[String]) -> Result<(), ServeError> {
+    let mut result = Ok(());
+    for (volume, backing) in config.volumes.iter().zip(backings) {
+        let synced = match backing.sync() {
+            // The kernel tells of a failure once; an earlier flush was told of this one.
+            _ if lost.contains(&volume.name) => Err(io::Error::other("an earlier flush failed")),
+            _ if volume.read_only => Ok(()),
+            synced => synced,
+        };
+        let name = volume.name.clone();
+        let failed = synced.map_err(|source| ServeError::Flush { volume: name, source });
+        result = result.and(failed);
+    }
+    result
 }
 
 /// The data path of a gateway: each volume is a backend of its own with one path.

@@ -3,6 +3,7 @@
 use crate::buffer::Shared;
 use crate::listen::connection::ConnectionId;
 use slotmap::{Key, KeyData, SlotMap};
+use weir_flow::clock::Instant;
 use weir_flow::error::IoError;
 use weir_flow::request::{RequestKey, Tag};
 use weir_wire::iscsi::target::Itt;
@@ -33,12 +34,16 @@ impl TaskKey {
 pub(crate) struct Task {
     /// Who waits for the reply; `None` when nobody does any more.
     pub(crate) connection: Option<ConnectionId>,
+    /// The connection that it came on, whether or not that is still there.
+    pub(crate) owner: u64,
+    /// Bytes of payload memory that it was counted for.
+    pub(crate) held: u64,
+    /// When it came.
+    pub(crate) came: Instant,
     /// The host's name for it.
     pub(crate) itt: Itt,
     /// Index of the volume.
     pub(crate) volume: usize,
-    /// Index of the target, and of the logical unit within it.
-    pub(crate) unit: (usize, usize),
     /// What is to be done, checked against the volume.
     pub(crate) media: Media,
     /// Ordered among the other commands.

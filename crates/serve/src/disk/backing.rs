@@ -2,7 +2,7 @@
 
 use crate::buffer::Pool;
 use crate::config::{IoMode, Volume};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
@@ -21,6 +21,8 @@ pub(crate) struct Backing {
     pub(crate) direct: bool,
     /// Whether the file was made just now.
     pub(crate) created: bool,
+    /// Whether space can be given back.
+    pub(crate) holes: bool,
 }
 
 /// Why a volume cannot be served.
@@ -140,16 +142,27 @@ impl Backing {
                 path: volume.path.clone(),
             });
         }
+        let device = exists
+            && fs::metadata(&volume.path).map_err(failed("look at"))?.file_type().is_block_device();
+        // On a block device O_EXCL keeps file systems and volume managers away, and is refused if
+        // one of them has it.
+        let exclusive = if device && !volume.read_only { libc::O_EXCL } else { 0 };
         let mut options = OpenOptions::new();
         options.read(true).write(!volume.read_only || !exists).create(!exists);
-        let mut file = options.open(&volume.path).map_err(failed("open"))?;
-        lock(&file).map_err(|error| match error {
-            TryLockError::WouldBlock => {
-                OpenError::InUse { volume: volume.name.clone(), path: volume.path.clone() }
-            }
-            TryLockError::Error(source) => failed("lock")(source),
-        })?;
-        let device = file.metadata().map_err(failed("look at"))?.file_type().is_block_device();
+        options.custom_flags(exclusive);
+        let in_use = || OpenError::InUse { volume: volume.name.clone(), path: volume.path.clone() };
+        let open = |options: &OpenOptions| {
+            let file = options.open(&volume.path).map_err(|source| match source.kind() {
+                io::ErrorKind::ResourceBusy => in_use(),
+                _ => failed("open")(source),
+            })?;
+            lock(&file).map_err(|error| match error {
+                TryLockError::WouldBlock => in_use(),
+                TryLockError::Error(source) => failed("lock")(source),
+            })?;
+            Ok(file)
+        };
+        let mut file: File = open(&options)?;
         let found = file.seek(SeekFrom::End(0)).map_err(failed("measure"))?;
         let capacity = volume.size.unwrap_or(found);
         let sizes = (ByteCount(found), ByteCount(capacity));
@@ -165,28 +178,29 @@ impl Backing {
                 .and_then(|folder| folder.sync_all())
                 .map_err(failed("make durable"))?;
         }
-        let direct = match volume.io {
-            IoMode::Buffered => None,
-            IoMode::Auto | IoMode::Direct => reopen_direct(volume, &options)
-                .filter(|file| can_read_blocks(file, volume.block_size, capacity)),
-        };
-        if direct.is_none() && volume.io == IoMode::Direct {
-            return Err(OpenError::NotDirect {
-                volume: volume.name.clone(),
-                path: volume.path.clone(),
-                block_size: volume.block_size,
-            });
+        let mut direct = false;
+        if volume.io != IoMode::Buffered {
+            // Before it is opened again: it is opened, and locked, by one at a time.
+            drop(file);
+            options.create(false).custom_flags(exclusive | libc::O_DIRECT);
+            let past_cache = open(&options).ok();
+            let past_cache =
+                past_cache.filter(|file| can_read_blocks(file, volume.block_size, capacity));
+            direct = past_cache.is_some();
+            file = match past_cache {
+                Some(file) => file,
+                None if volume.io == IoMode::Direct => {
+                    return Err(OpenError::NotDirect {
+                        volume: volume.name.clone(),
+                        path: volume.path.clone(),
+                        block_size: volume.block_size,
+                    });
+                }
+                None => open(options.custom_flags(exclusive))?,
+            };
         }
-        let is_direct = direct.is_some();
-        if let Some(direct) = direct {
-            // The lock belongs to the open file: take it on the one that stays.
-            drop(std::mem::replace(&mut file, direct));
-            lock(&file).map_err(|_| OpenError::InUse {
-                volume: volume.name.clone(),
-                path: volume.path.clone(),
-            })?;
-        }
-        Ok(Self { file, capacity, direct: is_direct, created: !exists })
+        let holes = volume.read_only || device || can_make_holes(&file, capacity);
+        Ok(Self { file, capacity, direct, created: !exists, holes })
     }
 
     /// Makes everything written so far durable, and waits for it.
@@ -220,10 +234,6 @@ fn check_size(
     Ok(())
 }
 
-fn reopen_direct(volume: &Volume, options: &OpenOptions) -> Option<File> {
-    options.clone().create(false).custom_flags(libc::O_DIRECT).open(&volume.path).ok()
-}
-
 /// Locks a file against other gateways. A gateway that was killed keeps its lock until the kernel has
 /// ended its last I/O, which its successor waits for.
 #[expect(clippy::disallowed_methods, reason = "at start, before anything is served")]
@@ -240,6 +250,15 @@ fn lock(file: &File) -> Result<(), TryLockError> {
 /// How often a lock is tried, and how long to wait in between: one second together.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
+
+/// Asks the file system by a hole behind the end of the file, which changes nothing.
+#[expect(unsafe_code, reason = "the standard library has no call for holes")]
+fn can_make_holes(file: &File, capacity: u64) -> bool {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: a plain system call on an open file.
+    let result = unsafe { libc::fallocate(file.as_raw_fd(), mode, capacity.cast_signed(), 4096) };
+    result == 0
+}
 
 /// Asks the file itself: a file system may take the flag and still refuse small blocks.
 fn can_read_blocks(file: &File, block_size: u32, capacity: u64) -> bool {

@@ -29,6 +29,8 @@ pub(crate) struct Io {
     pub(crate) offset: u64,
     /// Number of bytes.
     pub(crate) length: u64,
+    /// The volume whose durability its end vouches for, if it does. Comes back in [`Done`].
+    pub(crate) promise: Option<usize>,
 }
 
 /// What is to be done with a range of a file.
@@ -65,6 +67,10 @@ pub(crate) struct Done {
     pub(crate) key: RequestKey,
     /// How it ended; the error that the operating system gave.
     pub(crate) result: io::Result<()>,
+    /// It was a [`Work::Sync`].
+    pub(crate) flushed: bool,
+    /// As given.
+    pub(crate) promise: Option<usize>,
 }
 
 /// Does I/O without waiting for it.
@@ -78,8 +84,9 @@ pub(crate) trait Driver {
     /// Hands everything queued to the kernel.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Collects what has ended since the last call.
-    fn reap(&mut self, done: &mut Vec<Done>);
+    /// Collects what has ended since the last call. True if operations go on that need another
+    /// [`flush`](Self::flush).
+    fn reap(&mut self, done: &mut Vec<Done>) -> bool;
 }
 
 /// What the host is told about an error of the operating system.
@@ -94,6 +101,12 @@ pub(crate) fn tenant_error(error: &io::Error) -> IoError {
 
 /// Zeroes for files whose file system cannot make a hole.
 const ZEROES: usize = 1 << 20;
+
+/// Whether an error of `fallocate` means that holes cannot be made here, so that zeroes have to be
+/// written: not at all, not on this kind of file, or not at this alignment of a block device.
+const fn no_holes(code: i32) -> bool {
+    matches!(code, libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS | libc::ENODEV)
+}
 
 /// The device gave fewer bytes than the volume has: the file was cut behind our back.
 fn cut_short() -> io::Error {

@@ -40,6 +40,7 @@ impl Drop for Folder {
 fn volume(path: &Path, size: Option<u64>) -> Volume {
     Volume {
         name: String::from("v"),
+        identity: None,
         tenant: 0,
         path: path.to_path_buf(),
         size,
@@ -86,6 +87,7 @@ fn exercise(driver: &mut dyn Driver, path: &Path) {
         work,
         offset,
         length,
+        promise: None,
     };
     let (a, b) = (filled(&mut pool, 2 << 20, 0xaa), filled(&mut pool, 8192, 0xbb));
     let write = |buffer: &Shared, at, durable| Work::Write { buffer: buffer.clone(), at, durable };
@@ -164,6 +166,7 @@ fn ring_takes_more_than_it_holds() {
         work: Work::Write { buffer: buffer.clone(), at: 0, durable: false },
         offset: n * 4096,
         length: 4096,
+        promise: None,
     });
     let ends = perform(&mut ring, ios.collect());
     assert!(ends.len() == 100 && ends.iter().all(Result::is_ok));
@@ -184,6 +187,7 @@ fn a_full_device_is_no_space() {
         work: Work::Write { buffer, at: 0, durable: false },
         offset: 0,
         length: 4096,
+        promise: None,
     };
     let ends = perform(&mut threads, vec![io]);
     assert_eq!(super::tenant_error(ends[0].as_ref().unwrap_err()), IoError::NoSpace);

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "worker threads read and write lent memory by address")]
 
-use super::{Done, Driver, Io, Work, ZEROES, cut_short};
+use super::{Done, Driver, Io, Work, ZEROES, cut_short, no_holes};
 use crate::buffer::Shared;
 use std::collections::VecDeque;
 use std::io;
@@ -17,10 +17,18 @@ pub(crate) struct Threads {
     jobs: Option<Sender<Job>>,
     finished: Arc<Mutex<VecDeque<(usize, i32)>>>,
     workers: Vec<JoinHandle<()>>,
-    flying: Vec<Option<(RequestKey, Option<Shared>)>>,
+    flying: Vec<Option<Flight>>,
     free: Vec<usize>,
     /// Reaped in one go, so that workers wait for the lock as little as possible.
     batch: VecDeque<(usize, i32)>,
+}
+
+/// A job that has not been reaped.
+struct Flight {
+    key: RequestKey,
+    buffer: Option<Shared>,
+    flushes: bool,
+    promise: Option<usize>,
 }
 
 /// What a worker needs: numbers and an address, nothing that is counted or shared.
@@ -96,7 +104,8 @@ impl Driver for Threads {
             self.flying.push(None);
             self.flying.len() - 1
         });
-        self.flying[index] = Some((io.key, buffer));
+        let flushes = matches!(call, Call::Sync);
+        self.flying[index] = Some(Flight { key: io.key, buffer, flushes, promise: io.promise });
         let job = Job { index, fd: io.fd, call, offset: io.offset, length: io.length };
         let jobs = self.jobs.as_ref().expect("open until dropped");
         assert!(jobs.send(job).is_ok(), "workers live as long as the queue");
@@ -106,14 +115,14 @@ impl Driver for Threads {
         Ok(())
     }
 
-    fn reap(&mut self, done: &mut Vec<Done>) {
+    fn reap(&mut self, done: &mut Vec<Done>) -> bool {
         let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(&mut *finished, &mut self.batch);
         drop(finished);
         for (index, code) in self.batch.drain(..) {
-            let (key, buffer) = self.flying[index].take().expect("a job ends once");
+            let flight = self.flying[index].take().expect("a job ends once");
             self.free.push(index);
-            if let Some(buffer) = buffer {
+            if let Some(buffer) = flight.buffer {
                 buffer.take_back();
             }
             let result = match code {
@@ -121,8 +130,10 @@ impl Driver for Threads {
                 CUT_SHORT => Err(cut_short()),
                 code => Err(io::Error::from_raw_os_error(code)),
             };
-            done.push(Done { key, result });
+            let Flight { key, flushes: flushed, promise, .. } = flight;
+            done.push(Done { key, result, flushed, promise });
         }
+        false
     }
 }
 
@@ -156,14 +167,13 @@ fn work(queue: &Mutex<Receiver<Job>>, finished: &Mutex<VecDeque<(usize, i32)>>, 
 fn perform(job: Job) -> i32 {
     let Job { fd, call, mut offset, mut length, .. } = job;
     match call {
-        // SAFETY: plain system calls on an open file.
-        Call::Sync => errno_of(unsafe { libc::fdatasync(fd) } as isize).0,
+        // SAFETY: a plain system call on an open file.
+        Call::Sync => retried(|| unsafe { libc::fdatasync(fd) }),
         Call::Allocate(mode) => {
+            let (start, count) = (offset.cast_signed(), length.cast_signed());
             // SAFETY: as above.
-            let result =
-                unsafe { libc::fallocate(fd, mode, offset.cast_signed(), length.cast_signed()) };
-            match errno_of(result as isize).0 {
-                libc::EOPNOTSUPP => write_zeroes(fd, offset, length),
+            match retried(|| unsafe { libc::fallocate(fd, mode, start, count) }) {
+                code if no_holes(code) => write_zeroes(fd, offset, length),
                 code => code,
             }
         }
@@ -229,6 +239,16 @@ fn write_zeroes(fd: RawFd, offset: u64, length: u64) -> i32 {
         done += piece;
     }
     0
+}
+
+/// The error number of a call that signals may interrupt, or zero.
+fn retried(call: impl Fn() -> i32) -> i32 {
+    loop {
+        match errno_of(call() as isize).0 {
+            libc::EINTR => {}
+            code => return code,
+        }
+    }
 }
 
 /// The error number of a call, or zero and its result.

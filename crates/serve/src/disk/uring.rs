@@ -4,7 +4,7 @@
 
 #![expect(unsafe_code, reason = "submission entries carry raw addresses")]
 
-use super::{Done, Driver, Io, Work, ZEROES, cut_short};
+use super::{Done, Driver, Io, Work, ZEROES, cut_short, no_holes};
 use crate::buffer::{Pool, Shared};
 use io_uring::{IoUring, opcode, squeue, types};
 use std::collections::VecDeque;
@@ -30,6 +30,7 @@ struct Flight {
     step: Step,
     offset: u64,
     length: u64,
+    promise: Option<usize>,
 }
 
 enum Step {
@@ -97,7 +98,7 @@ impl Uring {
                 return None;
             }
             let holes = matches!(flight.step, Step::Allocate { .. });
-            if holes && error.raw_os_error() == Some(libc::EOPNOTSUPP) {
+            if holes && no_holes(-result) {
                 flight.step = Step::WriteZeroes { piece: 0 };
                 return None;
             }
@@ -172,8 +173,8 @@ impl Driver for Uring {
                 Step::Allocate { mode: libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE }
             }
         };
-        let Io { key, fd, offset, length, .. } = io;
-        let index = self.place(Flight { key, fd, step, offset, length });
+        let Io { key, fd, offset, length, promise, .. } = io;
+        let index = self.place(Flight { key, fd, step, offset, length, promise });
         self.push(index);
     }
 
@@ -186,8 +187,12 @@ impl Driver for Uring {
             if call {
                 match self.ring.submit() {
                     Ok(_) => {}
-                    // The completion queue is full: reap first, then come back.
-                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Ok(()),
+                    // The completion queue is full, or memory is short: reap first, then come back.
+                    Err(error)
+                        if matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) =>
+                    {
+                        return Ok(());
+                    }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) => return Err(error),
                 }
@@ -202,18 +207,21 @@ impl Driver for Uring {
         }
     }
 
-    fn reap(&mut self, done: &mut Vec<Done>) {
+    fn reap(&mut self, done: &mut Vec<Done>) -> bool {
         while let Some(entry) = { self.ring.completion().next() } {
             let index = entry.user_data() as usize;
             match self.advance(index, entry.result()) {
                 Some(result) => {
                     let flight = self.flying[index].take().expect("it flew until now");
                     self.free.push(index);
-                    done.push(Done { key: flight.key, result });
+                    let flushed = matches!(flight.step, Step::Sync);
+                    let Flight { key, promise, .. } = flight;
+                    done.push(Done { key, result, flushed, promise });
                 }
                 None => self.push(index),
             }
         }
+        !self.ring.submission().is_empty() || !self.overflow.is_empty()
     }
 }
 
@@ -226,14 +234,27 @@ impl AsRawFd for Uring {
 /// Waits until the kernel has nothing of ours any more: it writes to memory that we free.
 impl Drop for Uring {
     fn drop(&mut self) {
-        self.overflow.clear();
         let mut done = Vec::new();
-        while self.flying.len() > self.free.len() {
-            self.reap(&mut done);
-            if self.flying.len() > self.free.len() && self.ring.submit_and_wait(1).is_err() {
-                // Without the ring there is no way to know when it ends; leaking is the safe end.
-                self.flying.drain(..).for_each(std::mem::forget);
-                self.free.clear();
+        loop {
+            // What the kernel has not been given is not lent, and need not be waited for.
+            for index in self.overflow.drain(..) {
+                self.flying[index] = None;
+                self.free.push(index);
+            }
+            if self.flying.len() == self.free.len() {
+                return;
+            }
+            match self.ring.submit_and_wait(1) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    // Without the ring there is no way to know when it ends; leaking is the safe
+                    // end.
+                    self.flying.drain(..).for_each(std::mem::forget);
+                    std::mem::forget(self.zeroes.clone());
+                    return;
+                }
+                _ => {
+                    self.reap(&mut done);
+                }
             }
         }
     }

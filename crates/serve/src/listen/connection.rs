@@ -56,6 +56,8 @@ pub(crate) struct Connection {
     pub(crate) widen: bool,
     /// On the list of connections with something to write.
     pub(crate) dirty: bool,
+    /// On the list of connections that have more to read.
+    pub(crate) queued: bool,
     /// Not read from because too much waits to be written.
     pub(crate) paused: bool,
     /// The host will send nothing more: what has come is read up to the end.
@@ -94,6 +96,7 @@ impl Connection {
             pinged: None,
             widen: false,
             dirty: false,
+            queued: false,
             paused: false,
             ends: false,
             socket,
@@ -157,7 +160,7 @@ impl Connection {
     /// Whether so much waits to be written that nothing more is to be read.
     pub(crate) fn is_behind(&mut self) -> bool {
         let outbox = self.wire.outbox();
-        outbox.len() > OUTBOX_BYTES_MAX || outbox.responses() > OUTBOX_RESPONSES_MAX
+        outbox.len() > OUTBOX_MAX || outbox.owned() > OUTBOX_OWNED_MAX
     }
 
     /// The socket, to be registered and deregistered.
@@ -211,11 +214,11 @@ impl Received {
 const SLICES: usize = 64;
 
 /// A connection with more than this waiting to be written is not read from, in bytes.
-const OUTBOX_BYTES_MAX: usize = 16 << 20;
+const OUTBOX_MAX: usize = 16 << 20;
 
-/// A connection with more responses than this waiting to be written is not read from. A host that
-/// reads has at most its command window of them.
-const OUTBOX_RESPONSES_MAX: usize = 4_096;
+/// The same for what waits apart from payload, which no other limit covers: responses, and the
+/// answers to pings and questions.
+const OUTBOX_OWNED_MAX: usize = 1 << 20;
 
 /// Receive buffer of a connection that has not logged in, in bytes.
 const RECEIVE_SMALLEST: usize = 4 << 10;

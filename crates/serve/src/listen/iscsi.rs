@@ -70,10 +70,16 @@ impl Desk {
                 self.data(connection, itt, offset as usize, bytes, complete);
             }
             Event::TransferFailed { itt, sense } => {
-                warn!(peer = %connection.peer, itt = itt.0, ?sense, "write data broke a rule");
-                connection.wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
-                if let Some(key) = connection.tasks.remove(&itt) {
-                    self.finish(key);
+                if self.faults.speaks() {
+                    let faults_total = self.faults.total();
+                    let peer = connection.peer;
+                    warn!(%peer, itt = itt.0, ?sense, faults_total, "write data broke a rule");
+                }
+                let key = connection.tasks.get(&itt).copied();
+                if key.is_none_or(|key| self.tasks[key].phase == Phase::Gathering) {
+                    connection.wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
+                    connection.tasks.remove(&itt);
+                    key.into_iter().for_each(|key| self.finish(key));
                 }
             }
             Event::TaskManagement { itt, function, lun, referenced_itt, .. } => {
@@ -86,7 +92,11 @@ impl Desk {
             // That it was heard at all is what counts, and that is noted where it was read.
             Event::Pong => {}
             Event::Rejected { opcode, reason } => {
-                warn!(peer = %connection.peer, opcode, ?reason, "a PDU was rejected");
+                if self.faults.speaks() {
+                    let faults_total = self.faults.total();
+                    let peer = connection.peer;
+                    warn!(%peer, opcode, ?reason, faults_total, "a PDU was rejected");
+                }
             }
         }
     }
@@ -137,7 +147,8 @@ impl Desk {
                 let disk = &self.volumes[self.targets[target].volume(unit)].disk;
                 match disk.execute(&command.cdb, &port, &mut connection.units[unit]) {
                     Ok(Action::Media(media)) => {
-                        self.media(connection, command, (target, unit), media);
+                        let volume = self.targets[target].volume(unit);
+                        self.media(connection, command, volume, media);
                         return;
                     }
                     action => action,
@@ -163,11 +174,10 @@ impl Desk {
         &mut self,
         connection: &mut Connection,
         command: &Command<'_>,
-        unit: (usize, usize),
+        volume: usize,
         media: Media,
     ) {
         let itt = command.itt;
-        let volume = self.targets[unit.0].volume(unit.1);
         let block = self.volumes[volume].block_size();
         let offered = if command.writes { command.expected_length } else { 0 };
         let wanted = match media.check_data_out(offered, block) {
@@ -182,15 +192,29 @@ impl Desk {
             MediaOp::Read | MediaOp::Verify(_) => media.blocks * u64::from(block),
             _ => 0,
         };
-        let (Ok(data), Ok(medium)) = (self.set_aside(wanted.into()), self.set_aside(medium)) else {
-            connection.wire.respond(itt, ScsiStatus::TaskSetFull, None, 0);
-            return;
-        };
+        let held = u64::from(wanted) + medium;
+        let owner = connection.id.serial;
+        let room = self.may_hold(owner, held);
+        let (data, medium) =
+            match room.then(|| (self.set_aside(wanted.into()), self.set_aside(medium))) {
+                Some((Ok(data), Ok(medium))) => (data, medium),
+                taken => {
+                    let taken = taken.map(|(data, medium)| [data, medium]).into_iter().flatten();
+                    for buffer in taken.filter_map(Result::ok).flatten() {
+                        self.pool.give(buffer);
+                    }
+                    connection.wire.respond(itt, ScsiStatus::TaskSetFull, None, 0);
+                    return;
+                }
+            };
+        *self.held.entry(owner).or_default() += held;
         let key = self.tasks.insert(Task {
             connection: Some(connection.id),
+            owner,
+            held,
+            came: self.now,
             itt,
             volume,
-            unit,
             media,
             ordered: command.attribute == Attribute::Ordered,
             data,
@@ -201,7 +225,7 @@ impl Desk {
         });
         connection.tasks.insert(itt, key);
         self.keep(key, 0, command.immediate);
-        if wanted == 0 || !connection.wire.solicit(itt, wanted) {
+        if !connection.wire.solicit(itt, wanted) {
             self.begin(connection, key);
         }
     }
@@ -225,7 +249,7 @@ impl Desk {
     ) {
         let Some(&key) = connection.tasks.get(&itt) else { return };
         self.keep(key, offset, bytes);
-        if complete {
+        if complete && self.tasks[key].phase == Phase::Gathering {
             self.begin(connection, key);
         }
     }
@@ -236,7 +260,9 @@ impl Desk {
         let length = (task.data_length as usize).saturating_sub(offset).min(bytes.len());
         if let Some(buffer) = &mut task.data {
             let memory = Rc::get_mut(buffer).expect("nobody else has it before it is complete");
-            memory.bytes_mut()[offset..][..length].copy_from_slice(&bytes[..length]);
+            if length > 0 {
+                memory.bytes_mut()[offset..offset + length].copy_from_slice(&bytes[..length]);
+            }
         }
     }
 

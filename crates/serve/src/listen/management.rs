@@ -9,6 +9,7 @@ use crate::listen::connection::{Connection, ConnectionId};
 use crate::task::{ManagementKey, Phase, TaskKey};
 use tracing::info;
 use weir_wire::iscsi::target::{Itt, TaskFunction, TmfResponse};
+use weir_wire::scsi::Sense;
 
 /// A function that waits for tasks to end.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Management {
     pub(crate) itt: Itt,
     /// Tasks that have not ended.
     left: u32,
+    /// Its connection is closed when it has been answered.
+    closes: bool,
 }
 
 impl Desk {
@@ -50,41 +53,66 @@ impl Desk {
             connection.wire.task_management_response(itt, response);
             return;
         }
+        // A volume may be a unit of several targets: what concerns the unit concerns them all.
+        let volume = unit.map(|unit| self.targets[target].volume(unit));
+        let volumes: Vec<usize> = match function {
+            TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset => {
+                self.targets[target].volumes().to_vec()
+            }
+            _ => volume.into_iter().collect(),
+        };
         let victims: Vec<TaskKey> = self
             .tasks
             .iter()
             .filter(|(_, task)| {
                 let ours = task.connection == Some(connection.id);
-                let here = task.unit.0 == target && Some(task.unit.1) == unit;
+                let here = volumes.contains(&task.volume);
                 match function {
                     TaskFunction::AbortTask => ours && task.itt == referenced,
                     TaskFunction::AbortTaskSet => ours && here,
-                    TaskFunction::ClearTaskSet | TaskFunction::LogicalUnitReset => here,
-                    _ => task.unit.0 == target,
+                    _ => here,
                 }
             })
             .map(|(key, _)| key)
             .collect();
         let id = connection.id;
-        let managing = self.managing.insert(Management { connection: id, itt, left: 1 });
+        let managing =
+            self.managing.insert(Management { connection: id, itt, left: 1, closes: false });
         for key in victims {
             self.abort(connection, key, managing);
         }
-        if matches!(
-            function,
-            TaskFunction::LogicalUnitReset
-                | TaskFunction::TargetWarmReset
-                | TaskFunction::TargetColdReset
-        ) {
-            let unit = unit.filter(|_| function == TaskFunction::LogicalUnitReset);
-            self.errands.push_back(Errand::Reset(target, unit));
+        let attention = match function {
+            // SAM-5, 7.3: whoever loses commands to somebody else is told so.
+            TaskFunction::ClearTaskSet => Some(Sense::COMMANDS_CLEARED),
+            TaskFunction::AbortTask | TaskFunction::AbortTaskSet => None,
+            _ => Some(Sense::BUS_DEVICE_RESET),
+        };
+        if let Some(attention) = attention {
+            if function != TaskFunction::ClearTaskSet {
+                // At once, for the commands right behind this one.
+                self.attend(connection, &volumes, attention);
+            }
+            let others = volumes.into_iter();
+            self.errands.extend(others.map(|volume| Errand::Attention(id, volume, attention)));
         }
         if function == TaskFunction::TargetColdReset {
-            let others = self.sessions.with_target(target).filter(|&other| other != id);
-            self.errands.extend(others.map(Errand::Close));
+            let all = self.sessions.with_target(target);
+            // Its own session last, when it has been answered.
+            self.errands.extend(all.filter(|&other| other != id).map(Errand::Close));
+            self.managing[managing].closes = true;
         }
         // The function itself was counted, so that it cannot end while its tasks are being marked.
         self.one_less(managing);
+    }
+
+    /// Raises an attention on every unit of a connection that is one of these volumes.
+    pub(crate) fn attend(&self, connection: &mut Connection, volumes: &[usize], attention: Sense) {
+        let Some(target) = connection.wire.target() else { return };
+        for (unit, waiting) in connection.units.iter_mut().enumerate() {
+            if volumes.contains(&self.targets[target].volume(unit)) {
+                waiting.raise(attention);
+            }
+        }
     }
 
     /// Ends one task without a reply, now or when the pipeline lets go of it.
@@ -116,8 +144,11 @@ impl Desk {
         managing.left -= 1;
         if managing.left == 0 {
             let managing = self.managing.remove(key).expect("found above");
-            let Management { connection, itt, .. } = managing;
+            let Management { connection, itt, closes, .. } = managing;
             self.errands.push_back(Errand::Managed(connection, itt));
+            if closes {
+                self.errands.push_back(Errand::Close(connection));
+            }
         }
     }
 

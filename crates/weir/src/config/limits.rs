@@ -38,7 +38,7 @@ pub(crate) static LIMITS: Section = Section {
         },
         Key {
             name: "no_path",
-            kind: Kind::Time(0, 86_400 * SECOND),
+            kind: Kind::Time(SECOND / 1_000, 86_400 * SECOND),
             default: Default::Is("30s"),
             effect: "how long a request waits for a path before it fails",
         },

@@ -33,6 +33,7 @@ within = "1.5s"
 [[volume]]
 name = "disk0"
 file = "disk0.img"
+identity = "disk 0 of rack 7"
 size = "1GiB"
 tenant = "db"
 block_size = 4096

@@ -97,6 +97,8 @@ sense! {
     NEXUS_LOSS = UnitAttention 0x29 0x07;
     /// A reset of the logical unit function occurred.
     BUS_DEVICE_RESET = UnitAttention 0x29 0x03;
+    /// Commands cleared by another initiator.
+    COMMANDS_CLEARED = UnitAttention 0x2f 0x00;
     /// Mode parameters changed.
     MODE_PARAMETERS_CHANGED = UnitAttention 0x2a 0x01;
     /// Capacity changed.

@@ -39,10 +39,10 @@ pub(super) static ISCSI: Section = Section {
         },
         Key {
             name: "buffer",
-            kind: Kind::Size(8 << 20, 1 << 50),
+            kind: Kind::Size(16 << 20, 1 << 50),
             default: Default::Is("256MiB"),
-            effect: "memory for the payload of requests; when it is used up, hosts see TASK SET \
-                     FULL",
+            effect: "memory for the payload of requests, shared among the sessions; when it is used \
+                     up, hosts see TASK SET FULL",
         },
     ],
 };

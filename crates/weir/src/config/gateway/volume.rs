@@ -21,13 +21,20 @@ pub(super) static VOLUME: Section = Section {
             name: "name",
             kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
             default: Default::Required,
-            effect: "names the volume; also its SCSI serial number",
+            effect: "names the volume",
         },
         Key {
             name: "file",
             kind: Kind::Text("a path; relative to this file"),
             default: Default::Required,
             effect: "the file or block device with its bytes; a missing file is made, sparse",
+        },
+        Key {
+            name: "identity",
+            kind: Kind::Text("any text"),
+            default: Default::Else("this machine's identity and the volume's name"),
+            effect: "what the serial number and worldwide name that hosts see are made of; set it to \
+                     keep them when the volume moves",
         },
         Key {
             name: "size",
@@ -103,6 +110,7 @@ fn one(
     if let (Some(file), Some(path)) = (&file, &path) {
         once(context, file, path, files);
     }
+    let identity = table.text(context, "identity");
     let size = table.number(context, "size");
     let tenant = match (&name, table.has("tenant")) {
         (_, true) => table.text(context, "tenant"),
@@ -133,8 +141,10 @@ fn one(
         context.faults.push(fault);
     }
     let size = table.optional("size", size).ok()?;
+    let identity = table.optional("identity", identity).ok()?;
     Some(Volume {
         name: name?.value,
+        identity,
         tenant: tenant?,
         path: path?,
         size,

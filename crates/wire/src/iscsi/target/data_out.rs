@@ -13,7 +13,11 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         let first_burst = self.parameters.first_burst_length;
         // RFC 7143 section 11.7: data of a task that was answered or aborted in the meantime may
         // still be under way. It is discarded, and so is data of a tag that never was.
-        let task = self.tasks.find(itt).filter(|task| !task.broken)?;
+        // The same goes for data that nothing waits for: its command may be running.
+        let task = self.tasks.find(itt)?;
+        if !task.writes || task.broken || task.gathered {
+            return None;
+        }
         let offset = task.received;
         if let Err(sense) = take(task, pdu, data, first_burst) {
             task.broken = true;
@@ -22,6 +26,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         let waits = task.unsolicited || task.bursts.len() > 0;
         let wanted = task.wanted.unwrap_or(task.expected_length);
         let complete = !waits && task.received >= wanted;
+        task.gathered = complete;
         self.ask(itt);
         let is_news = complete || !data.is_empty();
         is_news.then_some(Event::Data { itt, offset, bytes: data, complete })
@@ -39,6 +44,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         };
         task.wanted = Some(wanted.min(task.expected_length));
         let comes = task.unsolicited || task.received < wanted.min(task.expected_length);
+        task.gathered = !comes;
         self.ask(itt);
         comes
     }

@@ -133,6 +133,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             received,
             unsolicited: !is_final && received < first_burst,
             data_sn: 0,
+            gathered: false,
             wanted: None,
             bursts: Bursts::default(),
             r2t_sn: 0,

@@ -72,11 +72,13 @@ pub struct Outbox<P> {
     written: usize,
     /// Bytes not yet written, over all pieces.
     length: usize,
+    /// Bytes of the pieces that are not payload, written or not.
+    owned: usize,
 }
 
 impl<P: AsRef<[u8]>> Outbox<P> {
     pub(crate) const fn new() -> Self {
-        Self { pieces: VecDeque::new(), marks: VecDeque::new(), written: 0, length: 0 }
+        Self { pieces: VecDeque::new(), marks: VecDeque::new(), written: 0, length: 0, owned: 0 }
     }
 
     /// Bytes that wait to be written.
@@ -89,9 +91,10 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         self.marks.contains(&itt)
     }
 
-    /// Responses that have not been written completely.
-    pub fn responses(&self) -> usize {
-        self.marks.len()
+    /// Bytes that wait and that the outbox holds itself, payload apart: what a peer that does not
+    /// read can make it hold. Each response is among them with its header.
+    pub const fn owned(&self) -> usize {
+        self.owned
     }
 
     /// Whether nothing waits.
@@ -127,6 +130,9 @@ impl<P: AsRef<[u8]>> Outbox<P> {
             }
             self.written -= length;
             let ends_response = front.ends_response;
+            if !matches!(front.body, Body::Payload { .. }) {
+                self.owned -= length;
+            }
             self.pieces.pop_front();
             if ends_response {
                 done(self.marks.pop_front().expect("a mark for each response"));
@@ -209,6 +215,9 @@ impl<P: AsRef<[u8]>> Outbox<P> {
     fn push(&mut self, body: Body<P>) {
         let piece = Piece { body, ends_response: false };
         self.length += piece.len();
+        if !matches!(piece.body, Body::Payload { .. }) {
+            self.owned += piece.len();
+        }
         self.pieces.push_back(piece);
     }
 }

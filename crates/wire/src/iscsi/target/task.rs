@@ -62,6 +62,8 @@ pub(crate) struct Task {
     pub(crate) unsolicited: bool,
     /// `DataSN` of the next Data-Out of the current sequence.
     pub(crate) data_sn: u32,
+    /// Everything wanted is here: the command may be running, and later data is discarded.
+    pub(crate) gathered: bool,
     /// How much the shell wants, once it has asked.
     pub(crate) wanted: Option<u32>,
     pub(crate) bursts: Bursts,
