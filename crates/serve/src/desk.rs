@@ -10,6 +10,7 @@ use crate::disk::backing::Backing;
 use crate::disk::{Done, Driver, Io, Work, tenant_error};
 use crate::listen::connection::{Connection, ConnectionId, Payload, Wire};
 use crate::listen::management::Management;
+use crate::sessions::Sessions;
 use crate::task::{End, ManagementKey, Phase, TaskKey, Tasks};
 use crate::unit::{Target, Volume, node};
 use slotmap::SlotMap;
@@ -24,7 +25,7 @@ use weir_flow::error::{IoError, SenseTriple};
 use weir_flow::pipeline::{Input, StoreIo};
 use weir_flow::request::{LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId};
 use weir_flow::units::Extent;
-use weir_wire::iscsi::target::{Advertised, Isid, Itt, Limits, Node, TargetEntry};
+use weir_wire::iscsi::target::{Advertised, Itt, Limits, Node, TargetEntry};
 use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
 use weir_wire::scsi::sense::SenseKey;
 use weir_wire::scsi::{ScsiStatus, Sense};
@@ -53,6 +54,8 @@ pub(crate) struct Desk {
     buffer_bytes: u64,
     /// What hosts did wrong without losing their connection.
     pub(crate) faults: Tally,
+    /// Commands that there was no payload memory for.
+    pub(crate) refused: Tally,
     /// I/Os that the disk driver ended with an error.
     disk_errors: Tally,
 }
@@ -91,63 +94,6 @@ pub(crate) enum Errand {
     Share,
 }
 
-/// The sessions that exist.
-#[derive(Debug, Default)]
-pub(crate) struct Sessions {
-    /// By the three parts of their name: initiator, its session identifier, target.
-    by_name: BTreeMap<(String, Isid, Option<usize>), (u16, ConnectionId)>,
-    by_handle: BTreeMap<u16, ConnectionId>,
-    last_handle: u16,
-}
-
-impl Sessions {
-    /// Whether a session has this handle.
-    pub(crate) fn has(&self, tsih: u16) -> bool {
-        self.by_handle.contains_key(&tsih)
-    }
-
-    /// Enters a session and returns its handle, and the older session that it replaces.
-    pub(crate) fn enter(
-        &mut self,
-        name: (String, Isid, Option<usize>),
-        connection: ConnectionId,
-    ) -> (u16, Option<ConnectionId>) {
-        let old = self.by_name.remove(&name);
-        if let Some((handle, _)) = old {
-            self.by_handle.remove(&handle);
-        }
-        // There are fewer connections than handles, so one is free.
-        loop {
-            self.last_handle = self.last_handle.checked_add(1).unwrap_or(1);
-            if !self.has(self.last_handle) {
-                break;
-            }
-        }
-        self.by_handle.insert(self.last_handle, connection);
-        self.by_name.insert(name, (self.last_handle, connection));
-        (self.last_handle, old.map(|(_, connection)| connection))
-    }
-
-    /// Forgets the session of a connection, if it has one.
-    fn leave(&mut self, connection: ConnectionId) {
-        self.by_handle.retain(|_, &mut of| of != connection);
-        self.by_name.retain(|_, &mut (_, of)| of != connection);
-    }
-
-    /// How many sessions there are that may send commands.
-    fn count(&self) -> usize {
-        self.by_name.keys().filter(|(_, _, target)| target.is_some()).count()
-    }
-
-    /// The connections of the sessions with this target.
-    pub(crate) fn with_target(&self, target: usize) -> impl Iterator<Item = ConnectionId> {
-        let of = move |((_, _, t), &(_, id)): (&(_, _, Option<usize>), _)| {
-            (*t == Some(target)).then_some(id)
-        };
-        self.by_name.iter().filter_map(of)
-    }
-}
-
 impl Desk {
     pub(crate) fn new(config: &Config, backings: Rc<[Backing]>) -> Self {
         let node_name = node();
@@ -183,6 +129,7 @@ impl Desk {
             held: BTreeMap::new(),
             buffer_bytes: config.iscsi.buffer_bytes,
             faults: Tally::default(),
+            refused: Tally::default(),
             disk_errors: Tally::default(),
         }
     }

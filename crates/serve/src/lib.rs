@@ -12,6 +12,7 @@ mod disk;
 mod gateway;
 mod listen;
 mod recorder;
+mod sessions;
 mod signals;
 mod task;
 mod unit;

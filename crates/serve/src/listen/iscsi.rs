@@ -1,5 +1,6 @@
 //! What hosts say over iSCSI, and what is done about it.
 
+use crate::buffer::Shared;
 use crate::desk::{Desk, Errand, Refusal};
 use crate::listen::connection::{Connection, Payload};
 use crate::task::{End, Phase, Task, TaskKey};
@@ -20,6 +21,9 @@ pub(crate) enum Verdict {
     /// The host broke a rule that a connection does not survive.
     Close,
 }
+
+/// Where data goes; nowhere if there is none.
+type Place = Option<Shared>;
 
 impl Desk {
     /// Deals with everything that a connection has received.
@@ -79,7 +83,9 @@ impl Desk {
                 if key.is_none_or(|key| self.tasks[key].phase == Phase::Gathering) {
                     connection.wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
                     connection.tasks.remove(&itt);
-                    key.into_iter().for_each(|key| self.finish(key));
+                    if let Some(key) = key {
+                        self.finish(key);
+                    }
                 }
             }
             Event::TaskManagement { itt, function, lun, referenced_itt, .. } => {
@@ -194,19 +200,14 @@ impl Desk {
         };
         let held = u64::from(wanted) + medium;
         let owner = connection.id.serial;
-        let room = self.may_hold(owner, held);
-        let (data, medium) =
-            match room.then(|| (self.set_aside(wanted.into()), self.set_aside(medium))) {
-                Some((Ok(data), Ok(medium))) => (data, medium),
-                taken => {
-                    let taken = taken.map(|(data, medium)| [data, medium]).into_iter().flatten();
-                    for buffer in taken.filter_map(Result::ok).flatten() {
-                        self.pool.give(buffer);
-                    }
-                    connection.wire.respond(itt, ScsiStatus::TaskSetFull, None, 0);
-                    return;
-                }
-            };
+        let Some((data, medium)) = self.set_aside(owner, wanted.into(), medium) else {
+            if self.refused.speaks() {
+                let (peer, refused_total) = (connection.peer, self.refused.total());
+                warn!(%peer, refused_total, "task set full: no payload memory for a command");
+            }
+            connection.wire.respond(itt, ScsiStatus::TaskSetFull, None, 0);
+            return;
+        };
         *self.held.entry(owner).or_default() += held;
         let key = self.tasks.insert(Task {
             connection: Some(connection.id),
@@ -230,12 +231,23 @@ impl Desk {
         }
     }
 
-    /// A buffer for so many bytes; nothing for none.
-    fn set_aside(&mut self, length: u64) -> Result<Option<crate::buffer::Shared>, Refusal> {
-        match length {
-            0 => Ok(None),
-            _ => self.pool.take(length as usize).map(Some).ok_or(Refusal::Full),
+    /// Buffers for a host's data and for the medium's; `None` if there is no memory for both.
+    fn set_aside(&mut self, owner: u64, data: u64, medium: u64) -> Option<(Place, Place)> {
+        if !self.may_hold(owner, data + medium) {
+            return None;
         }
+        let mut take = |length| match length {
+            0 => Some(None),
+            _ => self.pool.take(length as usize).map(Some),
+        };
+        let data = take(data)?;
+        let Some(medium) = take(medium) else {
+            if let Some(buffer) = data {
+                self.pool.give(buffer);
+            }
+            return None;
+        };
+        Some((data, medium))
     }
 
     /// Write data has come.
