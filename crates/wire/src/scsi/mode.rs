@@ -22,7 +22,8 @@ pub(crate) fn sense(disk: &DiskInfo, asked: &ModeSense) -> Result<Vec<u8>, Sense
     }
     let pages = pages(disk, asked)?;
     let descriptor = descriptor(disk, asked);
-    // WP, and DPOFUA: those bits are honoured in every CDB that has them.
+    // WP, and DPOFUA: a write with FUA is durable when it ends; a read returns what was written last,
+    // with or without.
     let device_specific = u8::from(disk.read_only) << 7 | 0x10;
     let rest = descriptor.len() + pages.len();
     let mut data = if asked.is_long {
