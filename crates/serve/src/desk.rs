@@ -134,12 +134,14 @@ impl Desk {
         }
     }
 
-    /// Whether a connection may hold so many more bytes of payload memory. Each may hold its share,
-    /// and always two of the largest buffers, which one VERIFY takes; so no host can take it all.
+    /// Whether a connection may hold so many more bytes of payload memory: its share, or more while
+    /// two of the largest buffers stay free for others. So no host can take it all, and none is
+    /// refused what nobody else wants.
     pub(crate) fn may_hold(&self, owner: u64, more: u64) -> bool {
         let share = self.buffer_bytes / self.sessions.count().max(1) as u64;
         let held = self.held.get(&owner).copied().unwrap_or(0);
-        held + more <= share.max(2 * LARGEST as u64)
+        let all = || self.held.values().sum::<u64>();
+        held + more <= share.max(SPARE) || all() + more + SPARE <= self.buffer_bytes
     }
 
     /// Whether a command of this connection has waited too long for its data.
@@ -543,6 +545,10 @@ fn miscompare(
         Some((index * period + at) as u64)
     })
 }
+
+/// Payload memory that one session leaves to the others, in bytes: two of the largest buffers, which
+/// one VERIFY takes.
+const SPARE: u64 = 2 * LARGEST as u64;
 
 /// The one portal group of a gateway.
 pub(crate) const PORTAL_GROUP: u16 = 1;
