@@ -215,10 +215,22 @@ fn solicited_data_is_checked() {
     peer.connection.solicit(Itt(5), 5000);
     let event = peer.unsolicited(5, 0, 0, &[1; 512], false);
     assert_eq!(failure(event), Sense::UNEXPECTED_UNSOLICITED_DATA);
-    let mut peer = loose();
-    peer.command(5, 0xc1, 512, &[]);
-    let event = peer.data_out(5, RESERVED_TAG, 0, 0, &[1; 512], true);
-    assert_eq!(failure(event), Sense::UNEXPECTED_UNSOLICITED_DATA);
+}
+
+/// Data that nothing waits for is discarded, because its command may be running: of a command that
+/// reads, and of one that has everything it wants. The command is still answered.
+#[test]
+fn data_for_a_running_command_is_discarded() {
+    for (flags, immediate) in [(0xc1, &[][..]), (WRITES, &[7; 512])] {
+        let mut peer = loose();
+        peer.command(5, flags, 512, immediate);
+        assert!(!peer.connection.solicit(Itt(5), 512));
+        assert!(peer.data_out(5, RESERVED_TAG, 0, 0, &[1; 512], true).is_none());
+        assert!(peer.data_out(5, 99, 3, 512, &[1; 512], false).is_none());
+        assert!(peer.output().is_empty());
+        peer.connection.respond(Itt(5), ScsiStatus::Good, None, 512);
+        assert_eq!(peer.answer().byte(3), 0);
+    }
 }
 
 /// A command that is answered early or abandoned loses its later data without a word.
