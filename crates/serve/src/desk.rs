@@ -311,7 +311,9 @@ impl Desk {
         self.inbox.push_back(Input::Stored { key, outcome });
         let Some(index) = promise else { return };
         let volume = &mut self.volumes[index];
-        if outcome.is_err() && !std::mem::replace(&mut volume.lost, true) {
+        // A write that found no space, or may not write, has lost nothing but itself.
+        let breaks = outcome == Err(IoError::Medium) || flushed && outcome.is_err();
+        if breaks && !std::mem::replace(&mut volume.lost, true) {
             // The kernel tells such an error once and then takes the lost data for written.
             error!(
                 volume = volume.name,
@@ -557,3 +559,6 @@ pub(crate) const PORTAL_GROUP: u16 = 1;
 pub(crate) const PIECE: u64 = 1 << 20;
 
 const _: () = assert!(LARGEST as u64 >= PIECE, "a pattern buffer holds a whole piece");
+
+#[cfg(test)]
+mod tests;
