@@ -39,11 +39,6 @@ impl UnitAttention {
         }
     }
 
-    /// Whether something waits.
-    pub fn is_pending(&self) -> bool {
-        self.waiting[0].is_some()
-    }
-
     /// Takes the oldest condition.
     pub(crate) fn take(&mut self) -> Option<Sense> {
         let sense = self.waiting[0].take();
@@ -87,7 +82,7 @@ mod tests {
         assert_eq!(attention.intercept(0x00), Some(Sense::POWER_ON_OR_RESET));
         assert_eq!(attention.intercept(0x28), Some(Sense::CAPACITY_CHANGED));
         assert_eq!(attention.intercept(0x28), None);
-        assert!(!attention.is_pending());
+        assert_eq!(attention.take(), None);
     }
 
     /// Too many conditions become one; a reported list is no news.

@@ -136,40 +136,6 @@ header! {
 }
 
 header! {
-    /// Asynchronous Message, RFC 7143 section 11.9.
-    AsyncMessage {
-        /// Final.
-        flags: u8,
-        /// Reserved.
-        reserved: [u8; 2],
-        /// Always zero.
-        ahs_words: u8,
-        /// Length of sense data, in bytes.
-        data_length: [u8; 3],
-        /// Logical unit number.
-        lun: [u8; 8],
-        /// Always [`RESERVED_TAG`](super::RESERVED_TAG).
-        itt: U32,
-        /// Reserved.
-        reserved2: [u8; 4],
-        /// Status sequence number.
-        stat_sn: U32,
-        /// Command number that the target expects next.
-        exp_cmd_sn: U32,
-        /// Last command number that the target accepts.
-        max_cmd_sn: U32,
-        /// What happened.
-        event: u8,
-        /// Vendor code.
-        vendor: u8,
-        /// Depends on the event.
-        parameters: [U16; 3],
-        /// Reserved.
-        reserved3: [u8; 4],
-    }
-}
-
-header! {
     /// Text Response, RFC 7143 section 11.11; NOP-In (section 11.19) has the same layout.
     TextResponse {
         /// Final and continue.

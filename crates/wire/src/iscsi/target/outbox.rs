@@ -1,7 +1,6 @@
 //! What a connection wants written: headers inline, payload by handle, in order.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::ops::Range;
 
 use crate::iscsi::digest::{self, DIGEST_LENGTH};
@@ -108,11 +107,6 @@ impl<P: AsRef<[u8]>> Outbox<P> {
             let skip = if index == 0 { self.written } else { 0 };
             &piece.bytes()[skip..]
         })
-    }
-
-    /// Appends at most `limit` slices of waiting bytes to `slices`, for a vectored write.
-    pub fn fill_slices<'s>(&'s self, limit: usize, slices: &mut Vec<IoSlice<'s>>) {
-        slices.extend(self.slices().take(limit).map(IoSlice::new));
     }
 
     /// Notes that the first `n` waiting bytes are written. `done` is told the tag of every SCSI
@@ -229,9 +223,7 @@ mod tests {
     fn drained(outbox: &mut Outbox<Vec<u8>>, step: usize) -> (Vec<u8>, Vec<u32>) {
         let (mut bytes, mut done) = (Vec::new(), Vec::new());
         while !outbox.is_empty() {
-            let mut slices = Vec::new();
-            outbox.fill_slices(2, &mut slices);
-            let flat: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+            let flat: Vec<u8> = outbox.slices().take(2).flatten().copied().collect();
             let n = flat.len().min(step);
             bytes.extend_from_slice(&flat[..n]);
             outbox.advance(n, |itt| done.push(itt.0));

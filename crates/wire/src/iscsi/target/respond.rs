@@ -10,9 +10,8 @@ use super::outbox::Segment;
 use super::task::Task;
 use super::{Connection, RejectReason, TmfResponse};
 use crate::iscsi::pdu::{
-    AsyncMessage, DataIn, FINAL, HEADER_LENGTH, Header, Itt, LogoutResponse, NopIn, NopOut,
-    OVERFLOW, RESERVED_TAG, Reject, STATUS, ScsiResponse, TaskManagementResponse, UNDERFLOW,
-    opcode,
+    DataIn, FINAL, HEADER_LENGTH, Header, Itt, LogoutResponse, NopIn, NopOut, OVERFLOW,
+    RESERVED_TAG, Reject, STATUS, ScsiResponse, TaskManagementResponse, UNDERFLOW, opcode,
 };
 use crate::scsi::{ScsiStatus, Sense};
 
@@ -153,27 +152,6 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             self.push_nop_in(ttt);
         }
         self.pings.len()
-    }
-
-    /// Asks the initiator to log out within `seconds`, for example before the target goes away.
-    // RFC 7143 section 11.9.1: event 1, with the time in the third parameter.
-    pub fn request_logout(&mut self, seconds: u16) {
-        if self.phase != Phase::FullFeature {
-            return;
-        }
-        let numbers = self.numbers();
-        let message = AsyncMessage {
-            opcode: opcode::ASYNC_MESSAGE,
-            flags: FINAL,
-            itt: RESERVED_TAG.into(),
-            stat_sn: self.window.next_stat_sn().into(),
-            exp_cmd_sn: numbers.exp_cmd_sn,
-            max_cmd_sn: numbers.max_cmd_sn,
-            event: 1,
-            parameters: [0.into(), 0.into(), seconds.into()],
-            ..AsyncMessage::default()
-        };
-        self.push(zerocopy::transmute!(message), Segment::Empty, None);
     }
 
     fn push_scsi_response(

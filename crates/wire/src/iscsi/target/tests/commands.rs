@@ -380,12 +380,3 @@ fn logout_ends_the_connection() {
     assert_eq!((answer.header.kind(), answer.byte(2), answer.word(40)), (0x26, 0, 2 << 16));
     assert!(peer.connection.is_finished());
 }
-
-/// The shell may ask for a logout.
-#[test]
-fn a_logout_can_be_requested() {
-    let mut peer = peer(&[]);
-    peer.connection.request_logout(10);
-    let answer = peer.answer();
-    assert_eq!((answer.header.kind(), answer.byte(36), answer.word(40)), (0x32, 1, 10));
-}
