@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use weir_flow::clock::Duration;
 use weir_flow::pipeline::{Limits, Policies};
+pub use weir_wire::iscsi::target::{
+    Account, Authentication, DigestPolicy, Initiators, Redirect, Secret,
+};
 
 /// A whole gateway.
 #[derive(Clone, Debug)]
@@ -13,6 +16,12 @@ pub struct Config {
     /// The portal addresses that discovery names, as `host:port`, for hosts that reach the gateway
     /// through address translation. Empty: the address that the host connected to.
     pub advertise: Vec<String>,
+    /// CHAP accounts, which `discovery` and the targets refer to by index.
+    pub accounts: Vec<Account>,
+    /// What initiators must prove before they are told which targets there are.
+    pub discovery: Authentication,
+    /// The NBD front end.
+    pub nbd: Nbd,
     /// The tenants' names, by tenant id.
     pub tenants: Vec<String>,
     /// The volumes, by volume id.
@@ -53,6 +62,55 @@ pub struct Volume {
     pub thin: bool,
     /// How the bytes are reached.
     pub io: IoMode,
+    /// Who sees it over iSCSI.
+    pub initiators: Initiators,
+    /// Hosts may lock and eject it.
+    pub removable: bool,
+    /// Hosts may have all of its data destroyed by SANITIZE.
+    pub sanitize: bool,
+    /// WRITE ATOMIC is offered: such a write is kept whole over a loss of power by writing it to a
+    /// journal beside the state file first.
+    pub atomic: bool,
+    /// The file that remembers reservations and what else must survive a restart. `None` only for a
+    /// device without one: then APTPL, `sanitize` and `atomic` are refused.
+    pub state: Option<PathBuf>,
+}
+
+/// The NBD front end.
+#[derive(Clone, Debug, Default)]
+pub struct Nbd {
+    /// Where NBD connections are accepted over TCP. Port 0 takes a free one, reported when ready.
+    pub listen: Vec<SocketAddr>,
+    /// Unix sockets on which they are accepted. A stale socket file is replaced.
+    pub unix: Vec<PathBuf>,
+    /// What clients find there.
+    pub exports: Vec<Export>,
+    /// Certificates for TLS; `None`: no TLS.
+    pub tls: Option<Tls>,
+    /// Connections at once; one more is closed at once. 1 to 65536.
+    pub max_connections: u32,
+}
+
+/// A volume under a name of NBD.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Export {
+    /// What clients ask for; may be empty, which is the default export.
+    pub name: String,
+    /// Index of the volume.
+    pub volume: usize,
+}
+
+/// TLS for NBD over TCP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The server's certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// Clients must show a certificate that one of these (PEM) has signed.
+    pub client_ca: Option<PathBuf>,
+    /// Clients that do not start TLS are refused.
+    pub required: bool,
 }
 
 /// How a file or device is read and written.
@@ -71,6 +129,14 @@ pub enum IoMode {
 pub struct Target {
     /// Its iSCSI name, such as `iqn.2026-11.org.example:disks`.
     pub name: String,
+    /// A name for people.
+    pub alias: Option<String>,
+    /// Who may see it and log in.
+    pub initiators: Initiators,
+    /// What they must prove.
+    pub authentication: Authentication,
+    /// Where they are sent instead.
+    pub redirect: Option<Redirect>,
     /// Pairs of logical unit number (0 to 255) and volume index, ascending, each number once.
     pub luns: Vec<(u16, usize)>,
 }
@@ -80,6 +146,13 @@ pub struct Target {
 pub struct Iscsi {
     /// Connections at once; one more is closed at once. 1 to 65536.
     pub max_connections: u32,
+    /// Connections at once that have not logged in; one more closes the one that has waited longest.
+    /// 1 to 65536.
+    pub max_logins: u32,
+    /// CRC32C over headers.
+    pub header_digest: DigestPolicy,
+    /// CRC32C over data.
+    pub data_digest: DigestPolicy,
     /// Commands that one session may have outstanding: the command window. 1 to 1024.
     pub commands: u32,
     /// Memory for the payload of requests, in bytes; at least 16 MiB, which one VERIFY of the
@@ -90,6 +163,13 @@ pub struct Iscsi {
 
 impl Default for Iscsi {
     fn default() -> Self {
-        Self { max_connections: 1_024, commands: 128, buffer_bytes: 256 << 20 }
+        Self {
+            max_connections: 1_024,
+            max_logins: 256,
+            header_digest: DigestPolicy::Allowed,
+            data_digest: DigestPolicy::Allowed,
+            commands: 128,
+            buffer_bytes: 256 << 20,
+        }
     }
 }

@@ -104,12 +104,20 @@ impl Desk {
             .map(|(volume, backing)| Volume::new(volume, backing, &config.limits, &node_name))
             .collect();
         let targets = config.targets.iter().map(Target::new).collect();
-        let entry =
-            |target: &crate::config::Target| TargetEntry { iqn: target.name.clone(), alias: None };
+        let entry = |target: &crate::config::Target| TargetEntry {
+            iqn: target.name.clone(),
+            alias: target.alias.clone(),
+            initiators: target.initiators.clone(),
+            authentication: target.authentication.clone(),
+            redirect: target.redirect.clone(),
+            removed: false,
+        };
         let node = Node {
             targets: config.targets.iter().map(entry).collect(),
             portals: config.advertise.iter().cloned().map(Advertised).collect(),
             portal_group: PORTAL_GROUP,
+            accounts: config.accounts.clone(),
+            discovery: config.discovery.clone(),
         };
         let limits = Limits { command_window: config.iscsi.commands, ..Limits::default() };
         Self {

@@ -1,7 +1,9 @@
 //! What the desk promises about durability, against a driver that does nothing by itself.
 
 use super::*;
-use crate::config::{IoMode, Iscsi, Target as TargetConfig, Volume as VolumeConfig};
+use crate::config::{
+    Authentication, Initiators, IoMode, Iscsi, Nbd, Target as TargetConfig, Volume as VolumeConfig,
+};
 use std::io;
 use weir_flow::pipeline::{Limits as PipelineLimits, Policies};
 use weir_flow::request::{BackendId, PathId};
@@ -41,6 +43,9 @@ impl Scene {
         let config = Config {
             listen: Vec::new(),
             advertise: Vec::new(),
+            accounts: Vec::new(),
+            discovery: Authentication::default(),
+            nbd: Nbd::default(),
             tenants: vec![String::from("t")],
             volumes: vec![VolumeConfig {
                 name: String::from("v"),
@@ -52,8 +57,20 @@ impl Scene {
                 read_only: false,
                 thin: true,
                 io: IoMode::Buffered,
+                initiators: Initiators::default(),
+                removable: false,
+                sanitize: false,
+                atomic: false,
+                state: None,
             }],
-            targets: vec![TargetConfig { name: String::from("iqn.t"), luns: vec![(0, 0)] }],
+            targets: vec![TargetConfig {
+                name: String::from("iqn.t"),
+                alias: None,
+                initiators: Initiators::default(),
+                authentication: Authentication::default(),
+                redirect: None,
+                luns: vec![(0, 0)],
+            }],
             policies: Policies::default(),
             limits: PipelineLimits::default(),
             iscsi: Iscsi::default(),

@@ -5,7 +5,7 @@ use super::threads::Threads;
 use super::uring::Uring;
 use super::{Done, Driver, Io, Work};
 use crate::buffer::{Pool, Shared};
-use crate::config::{IoMode, Volume};
+use crate::config::{Initiators, IoMode, Volume};
 use slotmap::SlotMap;
 use std::fs;
 use std::io;
@@ -48,6 +48,11 @@ fn volume(path: &Path, size: Option<u64>) -> Volume {
         read_only: false,
         thin: true,
         io: IoMode::Buffered,
+        initiators: Initiators::default(),
+        removable: false,
+        sanitize: false,
+        atomic: false,
+        state: None,
     }
 }
 

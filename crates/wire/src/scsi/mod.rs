@@ -11,6 +11,7 @@ pub mod disk;
 pub(crate) mod inquiry;
 pub mod luns;
 pub(crate) mod mode;
+pub mod nexus;
 pub mod sense;
 pub mod status;
 pub mod unmap;

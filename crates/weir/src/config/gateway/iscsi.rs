@@ -74,6 +74,7 @@ pub(super) fn read(context: &mut Context, document: &Document<'_>) -> Option<Che
         max_connections: max_connections?.value as u32,
         commands: commands?.value as u32,
         buffer_bytes: buffer?.value,
+        ..Iscsi::default()
     };
     Some(Checked { listen: listen?, advertise: advertise?, limits })
 }

@@ -14,7 +14,7 @@ use super::source::Source;
 use super::tree::{Context, Document};
 use super::{limits, policy};
 use std::collections::BTreeSet;
-use weir_serve::config::{Config, Target, Volume};
+use weir_serve::config::{Authentication, Config, Nbd, Target, Volume};
 
 /// All keys of the file.
 pub(crate) static SCHEMA: Schema = Schema {
@@ -49,6 +49,9 @@ pub(crate) fn read(
     Some(Config {
         listen: iscsi.listen,
         advertise: iscsi.advertise,
+        accounts: Vec::new(),
+        discovery: Authentication::default(),
+        nbd: Nbd::default(),
         tenants: tenants.into_names(),
         volumes,
         targets,

@@ -8,7 +8,7 @@ use crate::config::units::shorten;
 use crate::config::value::{Value, type_name};
 use std::collections::BTreeMap;
 use toml::de::DeValue;
-use weir_serve::config::Target;
+use weir_serve::config::{Authentication, Initiators, Target};
 
 /// The table.
 pub(super) static TARGET: Section = Section {
@@ -73,7 +73,14 @@ fn one(
         }
     }
     let luns = luns(context, table, volumes);
-    Some(Target { name: name?.value, luns: luns? })
+    Some(Target {
+        name: name?.value,
+        alias: None,
+        initiators: Initiators::default(),
+        authentication: Authentication::default(),
+        redirect: None,
+        luns: luns?,
+    })
 }
 
 fn luns(context: &mut Context, table: &Table<'_>, volumes: &Names) -> Option<Vec<(u16, usize)>> {

@@ -9,7 +9,7 @@ use crate::config::units::SIZE;
 use crate::config::value::Value;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
-use weir_serve::config::{IoMode, Volume};
+use weir_serve::config::{Initiators, IoMode, Volume};
 
 /// The table.
 pub(super) static VOLUME: Section = Section {
@@ -152,6 +152,11 @@ fn one(
         read_only: read_only?.value,
         thin: thin?.value,
         io: io?,
+        initiators: Initiators::default(),
+        removable: false,
+        sanitize: false,
+        atomic: false,
+        state: None,
     })
 }
 

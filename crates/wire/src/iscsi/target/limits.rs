@@ -1,5 +1,6 @@
 //! What an operator decides about a target: its names, and how much a peer may ask of it.
 
+use super::access::{Account, Authentication, Initiators, Redirect};
 use super::task::OUTSTANDING_R2T_MAX;
 use crate::iscsi::digest::DIGEST_LENGTH;
 use crate::iscsi::keys::{LENGTH_MAX, LENGTH_MIN, SEGMENT_LENGTH_DEFAULT};
@@ -21,15 +22,28 @@ pub struct Node {
     pub portals: Vec<Advertised>,
     /// Portal group tag of every portal here, 0 to 65535.
     pub portal_group: u16,
+    /// All accounts, which the targets refer to by index.
+    pub accounts: Vec<Account>,
+    /// What discovery sessions must prove.
+    pub discovery: Authentication,
 }
 
 /// One target by name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TargetEntry {
     /// iSCSI name, such as `iqn.2026-01.org.example:disk1`, already in lower case.
     pub iqn: String,
     /// A name for people.
     pub alias: Option<String>,
+    /// Who may see it and log in to it.
+    pub initiators: Initiators,
+    /// What those must prove.
+    pub authentication: Authentication,
+    /// Where they are sent instead, if it is not served here.
+    pub redirect: Option<Redirect>,
+    /// It was taken away while the gateway ran: nobody finds it any more. Its place stays, so that
+    /// the numbers of the others do.
+    pub removed: bool,
 }
 
 /// The address of a portal as text, such as `10.0.2.2:3260` or `[fd00::1]:3260`.

@@ -9,6 +9,7 @@
 //! closes: at error recovery level 0 nothing on a connection survives a broken rule
 //! (RFC 7143 section 7.1.4.4).
 
+mod access;
 mod connection;
 mod data_out;
 mod discovery;
@@ -26,6 +27,7 @@ mod tests;
 
 pub use super::keys::Parameters;
 pub use super::pdu::Itt;
+pub use access::{Account, Authentication, Initiators, Redirect, Secret};
 pub use connection::Connection;
 pub use event::{
     Attribute, Command, Event, Isid, LoginStatus, LogoutReason, PeerError, Received, RejectReason,

@@ -52,11 +52,11 @@ pub(super) struct Peer {
 
 impl Peer {
     pub(super) fn new(limits: Limits) -> Self {
-        let entry = |name: &str| TargetEntry { iqn: name.to_owned(), alias: None };
+        let entry = |name: &str| TargetEntry { iqn: name.to_owned(), ..TargetEntry::default() };
         let node = Node {
             targets: vec![entry(TARGET), entry("iqn.2026-01.test.weir:other")],
-            portals: Vec::new(),
             portal_group: 1,
+            ..Node::default()
         };
         let connection = Connection::new(Arc::new(node), limits, "127.0.0.1:3260".to_owned());
         Self { connection, cmd_sn: 100, digests: (false, false), done: Vec::new() }

@@ -1,0 +1,59 @@
+//! Who a command comes from, what it does to others, and how it is refused.
+
+use super::sense::Sense;
+
+/// An initiator port: what a SCSI initiator is called over iSCSI (RFC 7143 section 4.4.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InitiatorPort {
+    /// iSCSI name of the initiator, in lower case.
+    pub name: String,
+    /// The initiator's part of the session identifier.
+    pub isid: [u8; 6],
+}
+
+/// An `I_T` nexus: an initiator port and the target that it has logged in to. Every target has one
+/// port, and all nexuses of a logical unit are told apart by this.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Nexus {
+    /// Whose it is.
+    pub initiator: InitiatorPort,
+    /// iSCSI name of the target.
+    pub target: String,
+}
+
+/// What a command does to others than its sender. The shell carries it out before it answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// Conditions for single nexuses.
+    pub attentions: Vec<(Nexus, Sense)>,
+    /// A condition for every nexus of the logical unit but the sender's.
+    pub others: Option<Sense>,
+    /// Nexuses whose tasks on the logical unit are aborted.
+    pub aborts: Vec<Nexus>,
+}
+
+/// How a command is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// CHECK CONDITION with this sense data.
+    Check(Sense),
+    /// RESERVATION CONFLICT.
+    Conflict,
+}
+
+impl From<Sense> for Refusal {
+    fn from(sense: Sense) -> Self {
+        Self::Check(sense)
+    }
+}
+
+/// What a command needs of a reservation that somebody else holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing: it is allowed in any case.
+    Free,
+    /// It reads the medium, or asks what only a reader needs.
+    Read,
+    /// It changes the medium or the unit.
+    Write,
+}
