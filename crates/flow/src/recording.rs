@@ -251,6 +251,11 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             number(out, backend.index() as u64);
             number(out, path.index() as u64);
         }
+        Entry::Input(at, Input::Resized(volume, capacity)) => {
+            head(RESIZED, at);
+            number(out, volume.index() as u64);
+            number(out, capacity);
+        }
         Entry::Deadline(at) => head(DEADLINE, at),
         Entry::End(digest) => {
             out.push(END);
@@ -285,6 +290,7 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
         SENT => Input::Sent { key: reader.key()? },
         PATH_DOWN => Input::PathDown(BackendId::new(reader.small()?), PathId::new(reader.small()?)),
         PATH_UP => Input::PathUp(BackendId::new(reader.small()?), PathId::new(reader.small()?)),
+        RESIZED => Input::Resized(VolumeId::new(reader.small()?), reader.number()?),
         DEADLINE => return Ok((Entry::Deadline(at), reader.at)),
         _ => return Err(FormatError::Damaged),
     };
@@ -301,6 +307,7 @@ const PATH_DOWN: u8 = 4;
 const PATH_UP: u8 = 5;
 const DEADLINE: u8 = 6;
 const END: u8 = 7;
+const RESIZED: u8 = 8;
 
 fn number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -480,8 +487,8 @@ mod tests {
         /// Every entry survives the way there and back and fits the bound that readers rely on.
         #[test]
         fn entries_round_trip(
-            previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..6,
-            code in 0_u8..8, flags: (bool, bool), kind in 0..7,
+            previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..7,
+            code in 0_u8..8, flags: (bool, bool), kind in 0..8,
         ) {
             let (before, at) =
                 (Instant::from_nanos(previous), Instant::from_nanos(previous + passed));
@@ -505,6 +512,7 @@ mod tests {
                 3 => Entry::Input(at, Input::PathDown(backend, path)),
                 4 => Entry::Input(at, Input::PathUp(backend, path)),
                 5 => Entry::Deadline(at),
+                6 => Entry::Input(at, Input::Resized(VolumeId::new(small), word)),
                 _ => Entry::End(Digest::resume(word, u64::from(small))),
             };
             let mut bytes = Vec::new();

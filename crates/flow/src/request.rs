@@ -73,12 +73,15 @@ pub enum Op {
     WriteZeroes,
     /// Read the medium and return nothing.
     Verify,
+    /// Read, decide and write, with nothing in between: compare and write, write and verify, a write
+    /// that is whole or not at all. Never cut.
+    Update,
 }
 
 impl Op {
     /// Whether the operation changes what a later read returns.
     pub const fn writes(self) -> bool {
-        matches!(self, Self::Write | Self::Discard | Self::WriteZeroes)
+        matches!(self, Self::Write | Self::Discard | Self::WriteZeroes | Self::Update)
     }
 
     /// A small stable number for recordings and digests.
@@ -90,6 +93,7 @@ impl Op {
             Self::Discard => 3,
             Self::WriteZeroes => 4,
             Self::Verify => 5,
+            Self::Update => 6,
         }
     }
 
@@ -102,6 +106,7 @@ impl Op {
             3 => Self::Discard,
             4 => Self::WriteZeroes,
             5 => Self::Verify,
+            6 => Self::Update,
             _ => return None,
         })
     }
@@ -134,7 +139,7 @@ impl Request {
     /// shares count. Discards and zeroes move none.
     pub const fn payload(&self) -> u64 {
         match self.op {
-            Op::Read | Op::Write | Op::Verify => self.extent.length,
+            Op::Read | Op::Write | Op::Verify | Op::Update => self.extent.length,
             Op::Flush | Op::Discard | Op::WriteZeroes => 0,
         }
     }

@@ -120,7 +120,7 @@ impl Array {
 impl Device for Array {
     fn start(&mut self, now: Instant, io: DeviceIo) {
         let bytes = match io.op {
-            Op::Read | Op::Write | Op::Verify => io.extent.length,
+            Op::Read | Op::Write | Op::Verify | Op::Update => io.extent.length,
             Op::Flush | Op::Discard | Op::WriteZeroes => 0,
         };
         let disk = self.which_disk.below(u64::from(self.config.disks)) as u32;

@@ -82,7 +82,9 @@ impl Measure {
         let kind = match request.op {
             Op::Read => &mut tenant.reads,
             Op::Write => &mut tenant.writes,
-            Op::Flush | Op::Discard | Op::WriteZeroes | Op::Verify => &mut tenant.others,
+            Op::Flush | Op::Discard | Op::WriteZeroes | Op::Verify | Op::Update => {
+                &mut tenant.others
+            }
         };
         let mut whole = Duration::ZERO;
         for (stage, sample) in StageName::ALL.into_iter().zip(&mut tenant.stages) {

@@ -298,7 +298,10 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
                     Some(_) => Ok(()),
                 }
             }
-            Input::Stored { .. } | Input::Sent { .. } => Ok(()),
+            Input::Resized(volume, _) if volume.index() >= self.config.volumes.len() => {
+                Err(format!("there is no volume {}", volume.index()))
+            }
+            Input::Stored { .. } | Input::Sent { .. } | Input::Resized(..) => Ok(()),
         }
     }
 }
@@ -330,8 +333,7 @@ impl<R: Read, F: FnMut(u64), S: Stage<Input = Input, Output = Action>> World<S>
 
 /// Into how many pieces the request is cut.
 fn pieces(volume: &Volume, request: &Request) -> u64 {
-    let cut = volume.holds(request) && request.payload() > volume.max_transfer;
-    if cut { request.payload().div_ceil(volume.max_transfer) } else { 1 }
+    if volume.holds(request) { volume.pieces(request) } else { 1 }
 }
 
 /// Counts what comes and goes.

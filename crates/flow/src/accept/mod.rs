@@ -22,7 +22,7 @@ pub struct Volume {
     /// Where its bytes are.
     pub backend: BackendId,
     /// Reads, writes and verifies larger than this many bytes are cut at multiples of it from
-    /// their start. At least 1; `u64::MAX` never cuts. Smaller values let others in between.
+    /// their start; updates never are. At least 1; `u64::MAX` never cuts. Smaller values let others in between.
     pub max_transfer: u64,
 }
 
@@ -33,8 +33,8 @@ impl Volume {
     }
 
     /// How many pieces the request is cut into; 1 for what is not cut.
-    pub(crate) const fn pieces(&self, request: &Request) -> u64 {
-        if request.payload() <= self.max_transfer {
+    pub const fn pieces(&self, request: &Request) -> u64 {
+        if request.payload() <= self.max_transfer || matches!(request.op, Op::Update) {
             1
         } else {
             request.extent.length.div_ceil(self.max_transfer)

@@ -399,6 +399,7 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::Sent { key } => self.sent(now, key),
             Input::PathDown(backend, path) => self.path_down(now, backend, path),
             Input::PathUp(backend, path) => self.path_up(now, backend, path),
+            Input::Resized(volume, capacity) => self.volumes[volume.index()].capacity = capacity,
         }
         self.drain(now);
     }

@@ -152,6 +152,8 @@ pub enum Input {
     PathDown(BackendId, PathId),
     /// A path works again.
     PathUp(BackendId, PathId),
+    /// A volume has a new capacity, in bytes: requests that arrive from now on are held to it.
+    Resized(VolumeId, u64),
 }
 
 /// What the world is to do.

@@ -156,6 +156,34 @@ fn a_large_request_is_cut_and_joined() {
     assert_eq!(pipeline.observer().completed[0].2.total(), Duration::from_nanos(9));
 }
 
+/// An update goes to the device whole, whatever its size, and what overlaps it waits for its end.
+#[test]
+fn an_update_is_one_step() {
+    let mut pipeline = Pipeline::new(&config(), Seen::default());
+    let length = config().volumes[0].max_transfer * 3;
+    let update = ios(&step(&mut pipeline, 0, Input::Arrive(request(1, Op::Update, 0, length))));
+    let [update] = update[..] else { panic!("cut: {update:?}") };
+    assert_eq!(update.extent, Extent::new(0, length));
+    assert!(step(&mut pipeline, 1, Input::Arrive(request(2, Op::Read, 0, 512))).is_empty());
+    let done = Input::Stored { key: update.key, outcome: Ok(()) };
+    assert_eq!(ios(&step(&mut pipeline, 2, done))[0].tag, Tag(2));
+}
+
+/// A volume that has grown takes requests for its new end, and one that has shrunk refuses them.
+#[test]
+fn a_volume_changes_its_size() {
+    let mut pipeline = Pipeline::new(&config(), Seen::default());
+    let volume = VolumeId::new(0);
+    let old = config().volumes[0].capacity;
+    let read = |tag| Input::Arrive(request(tag, Op::Read, old, 512));
+    let refused = replies(&step(&mut pipeline, 0, read(1)));
+    assert_eq!(refused[0].2, Err(IoError::OutOfRange));
+    step(&mut pipeline, 1, Input::Resized(volume, old + 512));
+    assert_eq!(ios(&step(&mut pipeline, 2, read(2))).len(), 1);
+    step(&mut pipeline, 3, Input::Resized(volume, old));
+    assert_eq!(replies(&step(&mut pipeline, 4, read(3)))[0].2, Err(IoError::OutOfRange));
+}
+
 /// Past the end of the volume nothing reaches the device.
 #[test]
 fn a_range_outside_the_volume_is_refused() {
@@ -363,8 +391,8 @@ fn nothing_is_lost_in_a_storm() {
             let input = match rng.below(10) {
                 0..4 if !done => {
                     tag += 1;
-                    let ops = [Op::Read, Op::Write, Op::Flush, Op::Discard];
-                    let op = ops[rng.below(4) as usize];
+                    let ops = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Update];
+                    let op = ops[rng.below(5) as usize];
                     let length = if op == Op::Flush { 0 } else { 1 + rng.below(48 << 10) };
                     let offset = if op == Op::Flush { 0 } else { rng.below((1 << 20) - length) };
                     let ordered = rng.below(40) == 0;
