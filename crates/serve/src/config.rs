@@ -41,7 +41,7 @@ pub struct Config {
 }
 
 /// Where a volume's bytes are, and how hosts see them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
     /// Its name, unique.
     pub name: String,
@@ -77,7 +77,7 @@ pub struct Volume {
 }
 
 /// The NBD front end.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nbd {
     /// Where NBD connections are accepted over TCP. Port 0 takes a free one, reported when ready.
     pub listen: Vec<SocketAddr>,

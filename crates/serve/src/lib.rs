@@ -5,23 +5,32 @@
 //! `weir-wire`; here bytes are moved.
 
 mod buffer;
+mod chores;
 mod clock;
 pub mod config;
+mod descriptors;
 mod desk;
 mod disk;
 mod gateway;
+mod jobs;
 mod listen;
 mod recorder;
+mod reload;
+mod seat;
 mod sessions;
 mod signals;
+mod state;
 mod task;
 mod unit;
 mod watch;
 
 pub use disk::backing::OpenError;
+pub use listen::tls::TlsError;
+pub use state::{StateDamage, StateError};
 
 use config::Config;
 use disk::backing::Backing;
+use disk::journal;
 use gateway::Gateway;
 use recorder::{Recorded, Recorder};
 use std::io;
@@ -30,21 +39,34 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use thiserror::Error;
 use tracing::{info, warn};
+use unit::Kept;
 use watch::Watch;
 use weir_flow::accept;
 use weir_flow::pipeline::{self, Pipeline};
 use weir_flow::request::BackendId;
 use weir_flow::stage::run;
+use weir_wire::scsi::reservation::Reservations;
 
 /// What a gateway has when it starts to serve.
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// Where hosts can connect, with the ports that were taken.
     pub portals: Vec<SocketAddr>,
+    /// Where NBD clients can connect.
+    pub nbd: Vec<NbdListener>,
     /// The disk driver in use: `io_uring` or `threads`.
     pub driver: &'static str,
     /// The volumes, in the order of the configuration.
     pub volumes: Vec<ReadyVolume>,
+}
+
+/// Where NBD clients can connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NbdListener {
+    /// Over TCP, with the port that was taken.
+    Tcp(SocketAddr),
+    /// On a Unix socket.
+    Unix(PathBuf),
 }
 
 /// A volume that is being served.
@@ -73,6 +95,49 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A Unix socket cannot be listened on.
+    #[error("cannot listen on the Unix socket {}: {source}", .path.display())]
+    ListenUnix {
+        /// The socket.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// TLS cannot be offered.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// What a volume has kept from before cannot be used.
+    #[error("volume `{volume}`: {source}")]
+    State {
+        /// The volume.
+        volume: String,
+        /// Why not.
+        source: StateError,
+    },
+    /// The reservations that a volume has kept are of no use.
+    #[error(
+        "volume `{volume}`: the reservations in {} cannot be read: {problem}; to start without \
+         them, move the file away",
+        .path.display()
+    )]
+    Reservations {
+        /// The volume.
+        volume: String,
+        /// Its state file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The journal of a volume's atomic writes cannot be used.
+    #[error("volume `{volume}`: cannot use the journal {}: {source}", .path.display())]
+    Journal {
+        /// The volume.
+        volume: String,
+        /// The journal.
+        path: PathBuf,
         /// Why not.
         source: io::Error,
     },
@@ -111,9 +176,15 @@ pub enum ServeError {
 }
 
 impl ServeError {
+    /// Whether what a volume has kept is damaged, so that a person must look at it.
+    pub const fn is_damage(&self) -> bool {
+        matches!(self, Self::Reservations { .. })
+            || matches!(self, Self::State { source, .. } if source.is_damage())
+    }
+
     /// Whether an address or a device is unavailable, which trying again later may cure.
     pub const fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Open(_) | Self::Listen { .. })
+        matches!(self, Self::Open(_) | Self::Listen { .. } | Self::ListenUnix { .. })
     }
 }
 
@@ -121,11 +192,28 @@ impl ServeError {
 ///
 /// `ready` is called once, when hosts can connect. After the first signal no new work is taken, what
 /// is in flight is finished, all volumes are made durable and the function returns; after a second
-/// one only what the kernel already has is waited for.
-pub fn serve(config: &Config, ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
+/// one only what the kernel already has is waited for. SIGHUP calls `reload`, which reads the
+/// configuration again; what can change live is put into force.
+pub fn serve(
+    config: &Config,
+    ready: impl FnOnce(&Ready),
+    reload: &mut dyn FnMut() -> Option<Config>,
+) -> Result<(), ServeError> {
+    let connections =
+        u64::from(config.iscsi.max_connections) + u64::from(config.nbd.max_connections);
+    let wanted = connections + OTHER_DESCRIPTORS + 3 * config.volumes.len() as u64;
+    match descriptors::raise_descriptors(wanted) {
+        Ok(limit) if limit < wanted => {
+            warn!(limit, wanted, "fewer open files than connections are allowed (ulimit -n)");
+        }
+        Ok(_) => {}
+        Err(problem) => warn!(%problem, wanted, "cannot raise the limit of open files"),
+    }
     let backings = config.volumes.iter().map(Backing::open).collect::<Result<Rc<[_]>, _>>()?;
+    let kept = config.volumes.iter().zip(backings.iter());
+    let kept = kept.map(|(volume, backing)| kept_of(volume, backing)).collect::<Result<_, _>>()?;
     let plan = pipeline_config(config, &backings);
-    let mut gateway = Gateway::new(config, backings.clone())?;
+    let mut gateway = Gateway::new(config, backings.clone(), kept, reload)?;
     let mut recorder = match &config.record {
         None => None,
         Some(path) => Some(
@@ -138,7 +226,11 @@ pub fn serve(config: &Config, ready: impl FnOnce(&Ready)) -> Result<(), ServeErr
         source,
     })?;
     let volumes = config.volumes.iter().zip(backings.iter()).map(ready_volume).collect();
-    ready(&Ready { portals, driver: gateway.driver_name(), volumes });
+    let nbd = gateway.nbd().map_err(|source| ServeError::Setup {
+        action: "read back the address of a listener",
+        source,
+    })?;
+    ready(&Ready { portals, nbd, driver: gateway.driver_name(), volumes });
 
     let names = config.volumes.iter().map(|volume| volume.name.clone()).collect();
     let mut pipeline = Pipeline::new(&plan, Watch::new(names));
@@ -169,6 +261,34 @@ pub fn serve(config: &Config, ready: impl FnOnce(&Ready)) -> Result<(), ServeErr
         0 => Ok(()),
         outstanding => Err(ServeError::Unfinished { outstanding }),
     }
+}
+
+/// What a volume has kept from before a restart.
+fn kept_of(volume: &config::Volume, backing: &Backing) -> Result<Kept, ServeError> {
+    let Some(path) = &volume.state else { return Ok(Kept::default()) };
+    let name = || volume.name.clone();
+    let state = state::load(path).map_err(|source| ServeError::State { volume: name(), source })?;
+    let state = state.unwrap_or_default();
+    let reservations = match &state.reservations[..] {
+        [] => Reservations::default(),
+        bytes => Reservations::decode(bytes).map_err(|problem| ServeError::Reservations {
+            volume: name(),
+            path: path.clone(),
+            problem: problem.to_string(),
+        })?,
+    };
+    let mut journal = None;
+    if volume.atomic {
+        let path = journal::path(path);
+        let failed = |source| ServeError::Journal { volume: name(), path: path.clone(), source };
+        let (file, finished) =
+            journal::open(&path, &volume.path, backing.capacity).map_err(failed)?;
+        if finished {
+            info!(volume = volume.name, "finished an atomic write that was interrupted");
+        }
+        journal = Some(file);
+    }
+    Ok(Kept { reservations, sanitize: state.sanitize, journal })
 }
 
 /// Makes every volume durable; the first failure, after all have been tried.
@@ -202,6 +322,9 @@ fn pipeline_config(config: &Config, backings: &[Backing]) -> pipeline::Config {
         policies: config.policies.clone(),
     }
 }
+
+/// Open files besides connections and volumes: the ring, pollers, listeners, the log, a recording.
+const OTHER_DESCRIPTORS: u64 = 1_100;
 
 fn ready_volume((volume, backing): (&config::Volume, &Backing)) -> ReadyVolume {
     let opened = ReadyVolume {

@@ -1,13 +1,13 @@
-//! SIGTERM and SIGINT as something to wait for.
+//! SIGTERM, SIGINT and SIGHUP as something to wait for.
 
 use mio::event::Source;
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{SigId, low_level};
 use std::io::{self, Read};
 
-/// The signals that have come. Forgets its handlers when dropped.
+/// Signals of some kinds that have come. Forgets its handlers when dropped.
 #[derive(Debug)]
 pub(crate) struct Signals {
     receiver: UnixStream,
@@ -15,11 +15,21 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// The signals that ask the gateway to stop.
+    pub(crate) fn stop() -> io::Result<Self> {
+        Self::new(&[SIGTERM, SIGINT])
+    }
+
+    /// The signal that asks it to read its configuration again.
+    pub(crate) fn reload() -> io::Result<Self> {
+        Self::new(&[SIGHUP])
+    }
+
+    fn new(kinds: &[i32]) -> io::Result<Self> {
         let (sender, receiver) = std::os::unix::net::UnixStream::pair()?;
         receiver.set_nonblocking(true)?;
         let mut signals = Self { receiver: UnixStream::from_std(receiver), handlers: Vec::new() };
-        for signal in [SIGTERM, SIGINT] {
+        for &signal in kinds {
             signals.handlers.push(low_level::pipe::register(signal, sender.try_clone()?)?);
         }
         Ok(signals)

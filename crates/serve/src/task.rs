@@ -1,19 +1,23 @@
 //! The commands that are under way, between a host's tag and the pipeline's requests.
 
 use crate::buffer::Shared;
+use crate::jobs::JobKey;
 use crate::listen::connection::ConnectionId;
 use slotmap::{Key, KeyData, SlotMap};
+use std::rc::Rc;
 use weir_flow::clock::Instant;
 use weir_flow::error::IoError;
 use weir_flow::request::{RequestKey, Tag};
-use weir_wire::iscsi::target::Itt;
+use weir_flow::units::Extent;
 use weir_wire::scsi::cdb::Media;
+use weir_wire::scsi::nexus::{Nexus, Refusal};
+use weir_wire::scsi::unit::ParameterList;
 
 slotmap::new_key_type! {
     /// A command that is under way.
     pub(crate) struct TaskKey;
 
-    /// A task management function that waits for tasks to end.
+    /// Something that waits for tasks to end.
     pub(crate) struct ManagementKey;
 }
 
@@ -40,24 +44,92 @@ pub(crate) struct Task {
     pub(crate) held: u64,
     /// When it came.
     pub(crate) came: Instant,
-    /// The host's name for it.
-    pub(crate) itt: Itt,
+    /// The connection's name for it: an initiator task tag, or a slot of NBD.
+    pub(crate) name: u32,
     /// Index of the volume.
     pub(crate) volume: usize,
     /// What is to be done, checked against the volume.
-    pub(crate) media: Media,
+    pub(crate) deed: Deed,
     /// Ordered among the other commands.
     pub(crate) ordered: bool,
     /// Data from the host, or the pattern made of it.
     pub(crate) data: Option<Shared>,
     /// How many bytes of data the host sends.
     pub(crate) data_length: u32,
-    /// Data from the medium.
+    /// Data from the medium, or a journal record.
     pub(crate) medium: Option<Shared>,
+    /// What is still to be done after the requests that are under way.
+    pub(crate) rest: Extent,
+    /// The first byte in which what was compared differs.
+    pub(crate) differs: Option<u64>,
     /// How far it has come.
     pub(crate) phase: Phase,
-    /// Task management functions that wait for its end.
+    /// What to answer, once that is decided by something else than its requests.
+    pub(crate) answer: Option<Answer>,
+    /// What waits for its end.
     pub(crate) awaited_by: Vec<ManagementKey>,
+    /// The job that it is a step of, instead of a host's command.
+    pub(crate) job: Option<JobKey>,
+}
+
+impl Task {
+    /// A command of a connection, before its data has come.
+    pub(crate) fn new(came: Instant, volume: usize, deed: Deed) -> Self {
+        Self {
+            connection: None,
+            owner: 0,
+            held: 0,
+            came,
+            name: 0,
+            volume,
+            deed,
+            ordered: false,
+            data: None,
+            data_length: 0,
+            medium: None,
+            rest: Extent::default(),
+            differs: None,
+            phase: Phase::Gathering,
+            answer: None,
+            awaited_by: Vec::new(),
+            job: None,
+        }
+    }
+
+    /// The data that the host has sent.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.data.as_ref().map_or(&[], |data| &data.bytes()[..self.data_length as usize])
+    }
+
+    /// What it does with the medium. Panics if it has nothing to do with it.
+    pub(crate) fn media(&self) -> Media {
+        match &self.deed {
+            Deed::Media(media) => *media,
+            other => unreachable!("only media commands have requests: {other:?}"),
+        }
+    }
+}
+
+/// What a command asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Deed {
+    /// Something with the medium.
+    Media(Media),
+    /// To take in a parameter list from this nexus.
+    Parameters(ParameterList, Rc<Nexus>),
+    /// What a job does in its name.
+    Aside,
+    /// To say which parts of a range are mapped.
+    Map {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        length: u64,
+        /// Parts to name at most.
+        max: usize,
+        /// Room for the answer, in bytes.
+        allocation: u32,
+    },
 }
 
 /// How far a command has come.
@@ -72,11 +144,13 @@ pub(crate) enum Phase {
         /// How it will end, as far as is known.
         end: End,
     },
+    /// It waits for something that is no request: a chore, a job, or tasks that it ends.
+    Aside,
     /// Its reply is being written.
     Replying(RequestKey),
 }
 
-/// How a command ends.
+/// How the requests of a command end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Well.
@@ -92,6 +166,17 @@ impl End {
     pub(crate) fn and(self, other: Self) -> Self {
         if self == Self::Good { other } else { self }
     }
+}
+
+/// What a command is answered that was decided here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// GOOD.
+    Good,
+    /// An error.
+    Refused(Refusal),
+    /// Runs of bytes that are mapped or not, for NBD.
+    Runs(Vec<(u64, bool)>),
 }
 
 /// All commands that are under way.

@@ -1,74 +1,63 @@
 //! Targets and volumes as SCSI sees them.
 
 use crate::buffer::LARGEST;
-use crate::config;
-use crate::desk::PIECE;
+use crate::config::{self, Initiators};
+use crate::desk::{PIECE, ZEROES_AT_ONCE};
 use crate::disk::backing::Backing;
-use weir_flow::pipeline::Limits;
+use crate::disk::journal;
+use crate::state::{Sanitize, State};
+use crate::task::TaskKey;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::path::PathBuf;
+use weir_flow::pipeline::{Limits, StoreIo};
 use weir_flow::request::RequestKey;
 use weir_flow::rng::mix;
 use weir_flow::units::Extent;
-use weir_wire::scsi::disk::{DiskInfo, Port};
+use weir_wire::scsi::disk::DiskInfo;
+use weir_wire::scsi::reservation::{Change, Reservations};
+use weir_wire::scsi::unit::Unit;
 use weir_wire::scsi::{Sense, unmap};
 
 /// A name that hosts log in to, and its logical units.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Target {
-    name: String,
-    /// The number of each unit, ascending.
-    luns: Vec<u64>,
-    /// The volume of each unit.
-    volumes: Vec<usize>,
+    pub(crate) name: String,
+    /// The number of each unit and its volume, by ascending number.
+    pub(crate) luns: Vec<(u64, usize)>,
 }
 
 impl Target {
     pub(crate) fn new(target: &config::Target) -> Self {
-        Self {
-            name: target.name.clone(),
-            luns: target.luns.iter().map(|&(lun, _)| u64::from(lun)).collect(),
-            volumes: target.luns.iter().map(|&(_, volume)| volume).collect(),
-        }
-    }
-
-    /// The index of the unit with this number.
-    pub(crate) fn unit(&self, lun: u64) -> Option<usize> {
-        self.luns.binary_search(&lun).ok()
-    }
-
-    /// How many units there are.
-    pub(crate) const fn unit_count(&self) -> usize {
-        self.luns.len()
-    }
-
-    /// The volume behind a unit.
-    pub(crate) fn volume(&self, unit: usize) -> usize {
-        self.volumes[unit]
-    }
-
-    /// The volumes behind all units.
-    pub(crate) fn volumes(&self) -> &[usize] {
-        &self.volumes
-    }
-
-    /// The target as a SCSI port.
-    pub(crate) fn port(&self) -> Port<'_> {
-        Port {
-            iqn: &self.name,
-            portal_group: crate::desk::PORTAL_GROUP,
-            relative: 1,
-            units: &self.luns,
-        }
+        let luns = target.luns.iter().map(|&(lun, volume)| (u64::from(lun), volume)).collect();
+        Self { name: target.name.clone(), luns }
     }
 }
 
 /// A volume as a SCSI disk.
 #[derive(Debug)]
 pub(crate) struct Volume {
-    pub(crate) disk: DiskInfo,
+    pub(crate) unit: Unit,
     /// Its name in the configuration.
     pub(crate) name: String,
     /// Index of the tenant that its requests belong to.
     pub(crate) tenant: usize,
+    /// Who sees it over iSCSI.
+    pub(crate) initiators: Initiators,
+    /// The file that remembers what must survive a restart.
+    pub(crate) state: Option<PathBuf>,
+    /// What that file says of sanitizing.
+    pub(crate) sanitize: Sanitize,
+    /// A change of its reservations that is being saved, and the command that asked for it.
+    pub(crate) change: Option<(TaskKey, Change)>,
+    /// Commands that wait for that.
+    pub(crate) changes: VecDeque<TaskKey>,
+    /// The journal of its atomic writes.
+    pub(crate) journal: Option<File>,
+    /// An atomic write uses the journal.
+    pub(crate) journaling: bool,
+    /// Atomic writes that wait for it.
+    pub(crate) journal_waits: VecDeque<StoreIo>,
     /// A flush, or a write that was to be durable, has failed: what was acknowledged may be lost,
     /// and nothing may promise otherwise again.
     pub(crate) lost: bool,
@@ -85,6 +74,7 @@ impl Volume {
     pub(crate) fn new(
         volume: &config::Volume,
         backing: &Backing,
+        kept: Kept,
         limits: &Limits,
         node: &str,
     ) -> Self {
@@ -104,18 +94,34 @@ impl Volume {
             write_cache: true,
             read_only: volume.read_only,
             thin: volume.thin && backing.holes,
+            removable: volume.removable,
+            sanitize: volume.sanitize,
             max_transfer_blocks: LARGEST as u32 / volume.block_size,
             optimal_transfer_blocks: PIECE as u32 / volume.block_size,
             max_unmap_blocks: UNMAP_MAX,
             max_unmap_descriptors: UNMAP_DESCRIPTORS.min(limits.max_requests),
             unmap_granularity_blocks: PHYSICAL_BLOCK / volume.block_size,
-            max_write_same_blocks: WRITE_SAME_MAX.min(limits.max_bytes) / block,
+            max_write_same_blocks: ZEROES_AT_ONCE.min(limits.max_bytes) / block,
+            max_atomic_blocks: match kept.journal {
+                Some(_) => journal::ATOMIC_MAX as u32 / volume.block_size,
+                None => 0,
+            },
             ..DiskInfo::default()
         };
+        let mut unit = Unit::new(disk);
+        unit.install(kept.reservations);
         Self {
-            disk,
+            unit,
             name: volume.name.clone(),
             tenant: volume.tenant,
+            initiators: volume.initiators.clone(),
+            state: volume.state.clone(),
+            sanitize: kept.sanitize,
+            change: None,
+            changes: VecDeque::new(),
+            journal: kept.journal,
+            journaling: false,
+            journal_waits: VecDeque::new(),
             lost: false,
             flushing: false,
             flush_waits: Vec::new(),
@@ -125,21 +131,35 @@ impl Volume {
 
     /// Bytes per logical block.
     pub(crate) const fn block_size(&self) -> u32 {
-        self.disk.block_size
+        self.unit.disk().block_size
     }
 
     /// The ranges of an UNMAP parameter list that are not empty.
     pub(crate) fn unmap_list(&self, list: &[u8]) -> Result<Vec<Extent>, Sense> {
         let block = u64::from(self.block_size());
-        let extents = unmap::extents(list, &self.disk)?;
+        let extents = unmap::extents(list, self.unit.disk())?;
         let bytes = |e: unmap::Extent| Extent::new(e.lba * block, u64::from(e.blocks) * block);
         Ok(extents.map(bytes).filter(|extent| extent.length > 0).collect())
     }
+
+    /// The contents of its state file, with these reservations.
+    pub(crate) fn state_with(&self, reservations: &Reservations) -> Option<Vec<u8>> {
+        let reservations = if reservations.survives() { reservations.encode() } else { Vec::new() };
+        State { reservations, sanitize: self.sanitize.clone() }.encode()
+    }
+}
+
+/// What a volume has kept from the time before a restart.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) reservations: Reservations,
+    pub(crate) sanitize: Sanitize,
+    pub(crate) journal: Option<File>,
 }
 
 /// What tells this machine from others, for the names of its disks: the machine id, or else the host
 /// name.
-pub(crate) fn node() -> String {
+pub(crate) fn identity() -> String {
     let read = |path| std::fs::read_to_string(path).ok().filter(|text| !text.trim().is_empty());
     let text = read("/etc/machine-id").or_else(|| read("/proc/sys/kernel/hostname"));
     text.unwrap_or_default().trim().to_owned()
@@ -159,6 +179,3 @@ const UNMAP_MAX: u32 = 1 << 20;
 
 /// Most descriptors of one UNMAP: each becomes a request.
 const UNMAP_DESCRIPTORS: u32 = 64;
-
-/// Most bytes that one WRITE SAME may fill: few pieces, so that it cannot hold a volume for long.
-const WRITE_SAME_MAX: u64 = 16 * PIECE;

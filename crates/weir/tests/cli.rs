@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use support::{code, err, folder, out, run, weir};
@@ -114,6 +115,56 @@ fn effective_values_have_origins() {
     }
 }
 
+/// A folder with the repository's example of a configuration and the secrets that it names.
+fn example(test: &str) -> PathBuf {
+    let folder = folder(test);
+    let file = "../../docs/examples/gateway.toml";
+    let example =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    for (name, text) in [
+        ("gateway.toml", example.as_str()),
+        ("alice.secret", "the secret of alice\n"),
+        ("gateway.secret", "the secret of the gateway\n"),
+    ] {
+        std::fs::write(folder.join(name), text).unwrap();
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(folder.join(name), mode).unwrap();
+    }
+    folder
+}
+
+/// The example is valid, and nothing about it is odd.
+#[test]
+fn the_example_is_valid() {
+    let folder = example("example");
+    let output = run(&folder, &["config", "check", "gateway.toml"]);
+    let expected = "gateway.toml: a valid gateway configuration\n";
+    assert_eq!((code(&output), err(&output), out(&output)), (0, "", expected));
+}
+
+/// A secret is in no output, wherever it is written.
+#[test]
+fn secrets_are_not_shown() {
+    let folder = example("secrets");
+    let file = folder.join("gateway.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let text = text.replace("secret_file = \"alice.secret\"", "secret = \"the secret of alice\"");
+    std::fs::write(&file, text).unwrap();
+    for command in ["check", "show"] {
+        for extra in [&[][..], &["--json"]] {
+            let output = run(&folder, &[&["config", command, "gateway.toml"], extra].concat());
+            assert_eq!((code(&output), err(&output)), (0, ""));
+            assert!(!out(&output).contains("the secret of"), "{}", out(&output));
+        }
+    }
+    let output = run(&folder, &["config", "show", "gateway.toml"]);
+    assert!(out(&output).contains("secret = \"…\" "), "{}", out(&output));
+    let shown = json(out(&run(&folder, &["config", "show", "gateway.toml", "--json"])));
+    let values = shown["values"].as_array().unwrap();
+    let secret = values.iter().find(|value| value["key"] == "secret").unwrap();
+    assert_eq!(secret["value"], "…");
+}
+
 /// A trace is described and replayed on a modelled device, to the same digest each time.
 #[test]
 fn a_trace_is_replayed() {
@@ -185,6 +236,8 @@ fn serve_needs_no_configuration() {
     assert_eq!(lun["url"], format!("iscsi://{portal}/iqn.2026-11.io.weir:disk0/0"));
     assert_eq!(lun["bytes"], 1 << 30);
     assert_eq!(lun["created"], true);
+    assert_eq!(gateway.ready["nbd"], serde_json::json!([]));
+    assert_eq!(gateway.ready["exports"], serde_json::json!([]));
     assert!(folder.join("state/weir/disk0.img").is_file());
     assert_eq!(gateway.stop(), 0);
 }

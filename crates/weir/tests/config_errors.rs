@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use support::{code, err, folder, out, run};
 
@@ -157,6 +158,161 @@ error[conflict]: `rate` means nothing when `arrivals` is `closed`
     let output = run(&folder, &["sim", "plan.toml"]);
     assert_eq!(err(&output), expected);
     assert_eq!(code(&output), 3);
+}
+
+/// What is wrong with who may log in, with what is promised and with NBD is told as the rest is; no
+/// secret is shown, right or wrong.
+#[test]
+fn faults_of_access() {
+    let text = r#"[discovery]
+mutual = "gate"
+
+[[account]]
+name = "alice"
+secret = "too short"
+
+[[account]]
+name = "gate"
+secret = "long enough for one"
+
+[[volume]]
+name = "disk0"
+file = "disk0.img"
+read_only = true
+sanitize = true
+state = "disk1.img"
+
+[[volume]]
+name = "disk1"
+file = "disk1.img"
+
+[[target]]
+name = "iqn.2026-11.org.example:disks"
+initiators = ["iqn.2026-11.org.example:Host-*", "host1"]
+accounts = ["alice", "gat"]
+mutual = "alice"
+redirect = "elsewhere"
+
+[nbd]
+unix = ["a.sock"]
+exports = { "" = "disc1" }
+tls = "required"
+certificate = "server.crt"
+"#;
+    let expected = r#"error[conflict]: `mutual` without `accounts`: initiators are not asked for anything, so they cannot ask back
+ --> weir.toml:2:10
+  |
+2 | mutual = "gate"
+  |          ^^^^^^ this account
+  |
+  = help: add `accounts = ["…"]`, or remove `mutual`
+
+error[out-of-range]: the secret has 9 bytes
+ --> weir.toml:6:10
+  |
+6 | secret = ***********
+  |          ^^^^^^^^^^^ the secret is here
+  |
+  = help: use 12 to 255 bytes (RFC 7143, 9.2.1), such as `openssl rand -base64 24` prints
+
+error[conflict]: `sanitize` is for a volume that hosts may write
+  --> weir.toml:16:12
+   |
+15 | read_only = true
+   |             ---- this refuses them
+16 | sanitize = true
+   |            ^^^^ this promises writes
+   |
+   = help: remove `sanitize` or `read_only`
+
+error[duplicate]: `disk1.img` would hold a volume and a state
+  --> weir.toml:17:9
+   |
+17 | state = "disk1.img"
+   |         ^^^^^^^^^^^ this state
+...
+21 | file = "disk1.img"
+   |        ----------- this volume
+   |
+   = help: give the volume a `state` of its own
+
+error[bad-value]: an iSCSI name is written in lower case
+  --> weir.toml:25:15
+   |
+25 | initiators = ["iqn.2026-11.org.example:Host-*", "host1"]
+   |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ no initiator is called so
+   |
+   = help: write `iqn.2026-11.org.example:host-*`
+
+error[bad-value]: an iSCSI name begins with `iqn.`, `eui.` or `naa.`
+  --> weir.toml:25:49
+   |
+25 | initiators = ["iqn.2026-11.org.example:Host-*", "host1"]
+   |                                                 ^^^^^^^ no initiator is called so
+   |
+   = help: write a whole name, or its beginning and `*`, such as `iqn.2026-11.org.example:*`
+
+error[dangling]: no account is called `gat`
+  --> weir.toml:26:22
+   |
+26 | accounts = ["alice", "gat"]
+   |                      ^^^^^ names an account
+   |
+   = help: did you mean `gate`?
+
+error[conflict]: account `alice` proves both sides of one login
+  --> weir.toml:27:10
+   |
+26 | accounts = ["alice", "gat"]
+   |             ------- proves the initiator
+27 | mutual = "alice"
+   |          ^^^^^^^ proves the gateway
+   |
+   = help: use an account with another secret for `mutual` (RFC 7143, 9.2.1)
+
+error[bad-value]: `elsewhere` is not a host and a port
+  --> weir.toml:28:12
+   |
+28 | redirect = "elsewhere"
+   |            ^^^^^^^^^^^ the value of `redirect`
+   |
+   = help: write `host:port`, such as `192.0.2.10:3260`
+
+error[dangling]: no volume is called `disc1`
+  --> weir.toml:32:18
+   |
+32 | exports = { "" = "disc1" }
+   |                  ^^^^^^^ names a volume
+   |
+   = help: did you mean `disk1`?
+
+error[missing-key]: `tls` needs a `key`
+  --> weir.toml:33:7
+   |
+33 | tls = "required"
+   |       ^^^^^^^^^^ this `tls`
+   |
+   = help: add `key = "…"`: a PEM file
+
+error[conflict]: `tls` is for connections over TCP, and there are none
+  --> weir.toml:33:7
+   |
+33 | tls = "required"
+   |       ^^^^^^^^^^ this `tls`
+   |
+   = help: add `listen = ["127.0.0.1:10809"]`, or remove `tls`
+
+12 errors in weir.toml
+"#;
+    let folder = folder("access_faults");
+    let file = folder.join("weir.toml");
+    std::fs::write(&file, text).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let output = run(&folder, &["serve", "weir.toml"]);
+    assert_eq!(err(&output), expected);
+    assert_eq!(code(&output), 3);
+    let output = run(&folder, &["config", "check", "weir.toml", "--json"]);
+    assert!(!out(&output).contains("too short") && !out(&output).contains("long enough"));
 }
 
 fn complaint(folder: &Path, arguments: &[&str]) -> String {

@@ -4,9 +4,16 @@ use super::*;
 use crate::config::{
     Authentication, Initiators, IoMode, Iscsi, Nbd, Target as TargetConfig, Volume as VolumeConfig,
 };
+use crate::disk::{Done, Driver, Io, Work};
+use crate::task::{Deed, End, Task};
 use std::io;
+use weir_flow::error::IoError;
+use weir_flow::pipeline::StoreIo;
 use weir_flow::pipeline::{Limits as PipelineLimits, Policies};
 use weir_flow::request::{BackendId, PathId};
+use weir_flow::request::{Op, Outcome, VolumeId};
+use weir_flow::units::Extent;
+use weir_wire::scsi::cdb::{Media, MediaOp};
 
 /// Remembers what it was given.
 #[derive(Default)]
@@ -80,24 +87,15 @@ impl Scene {
         let backing = Backing::open(&config.volumes[0]).expect("a new file");
         // The open file lives on without its name.
         std::fs::remove_file(path).expect("it was just made");
-        let mut desk = Desk::new(&config, Rc::from([backing]));
+        let chores = Chores::new(|| {}).expect("a thread");
+        let mut desk = Desk::new(&config, Rc::from([backing]), vec![Kept::default()], chores);
         let op = MediaOp::Synchronize { immediate: false };
         let data = desk.pool.take(512);
-        let task = desk.tasks.insert(crate::task::Task {
-            connection: None,
-            owner: 0,
-            held: 0,
-            came: Instant::ZERO,
-            itt: Itt(1),
-            volume: 0,
-            media: Media { op, lba: 0, blocks: 1, fua: true, dpo: false },
-            ordered: false,
-            data,
-            data_length: 512,
-            medium: None,
-            phase: Phase::Flowing { left: 9, end: End::Good },
-            awaited_by: Vec::new(),
-        });
+        let media = Media { op, lba: 0, blocks: 1, fua: true, dpo: false };
+        let mut task = Task::new(Instant::ZERO, 0, Deed::Media(media));
+        (task.data, task.data_length) = (data, 512);
+        task.phase = Phase::Flowing { left: 9, end: End::Good };
+        let task = desk.tasks.insert(task);
         Self { desk, driver: Given::default(), task, keys: SlotMap::with_key() }
     }
 

@@ -203,6 +203,25 @@ impl Backing {
         Ok(Self { file, capacity, direct, created: !exists, holes })
     }
 
+    /// The size of the file or device now, in bytes.
+    pub(crate) fn measure(&self) -> io::Result<u64> {
+        (&self.file).seek(SeekFrom::End(0))
+    }
+
+    /// Extends the file to `size` bytes if it is shorter. Devices do not grow by being told to.
+    pub(crate) fn grow(&self, size: u64) -> io::Result<()> {
+        let found = self.measure()?;
+        if found >= size {
+            return Ok(());
+        }
+        if self.file.metadata()?.file_type().is_block_device() {
+            let message = format!("the device has {}", ByteCount(found));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        self.file.set_len(size)?;
+        self.file.sync_all()
+    }
+
     /// Makes everything written so far durable, and waits for it.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()

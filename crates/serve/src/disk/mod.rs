@@ -5,6 +5,7 @@
 //! the same meaning.
 
 pub(crate) mod backing;
+pub(crate) mod journal;
 #[cfg(test)]
 mod tests;
 pub(crate) mod threads;

@@ -1,15 +1,19 @@
-//! One TCP connection: its socket, its buffers and its iSCSI state machine.
+//! One connection: its socket, its buffers and the state machine of its protocol.
 
 use crate::buffer::Shared;
+use crate::listen::listener::Protocol;
+use crate::listen::socket::{Peer, Socket};
+use crate::seat::Seat;
 use crate::task::TaskKey;
-use mio::net::TcpStream;
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice, Read, Write};
-use std::net::SocketAddr;
+use std::io::{self, IoSlice};
 use std::rc::Rc;
+use tracing::{debug, info};
 use weir_flow::clock::Instant;
-use weir_wire::iscsi::target::{self, Itt};
-use weir_wire::scsi::attention::UnitAttention;
+use weir_flow::request::LinkId;
+use weir_wire::iscsi::target;
+use weir_wire::nbd;
+use weir_wire::outbox::Outbox;
 
 /// A reply's bytes.
 #[derive(Clone, Debug)]
@@ -29,30 +33,95 @@ impl AsRef<[u8]> for Payload {
     }
 }
 
-/// The state machine of a connection, sending pooled buffers.
+/// The state machine of an iSCSI connection, sending pooled buffers.
 pub(crate) type Wire = target::Connection<Payload>;
 
+/// The state machine of an NBD connection, sending pooled buffers.
+pub(crate) type NbdWire = nbd::Connection<Payload>;
+
 /// A connection, told apart from later ones in the same place by its serial number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId {
     pub(crate) index: usize,
     pub(crate) serial: u64,
 }
 
-/// One TCP connection.
+/// What is spoken on a connection.
+pub(crate) enum Speech {
+    /// iSCSI.
+    Iscsi(Box<Wire>),
+    /// NBD.
+    Nbd(Box<NbdWire>),
+}
+
+impl Speech {
+    /// Bytes that the next message takes, as far as is known.
+    fn needed(&self) -> usize {
+        match self {
+            Self::Iscsi(wire) => wire.needed(),
+            Self::Nbd(wire) => wire.needed(),
+        }
+    }
+
+    /// What waits to be written.
+    pub(crate) fn outbox(&mut self) -> &mut Outbox<Payload> {
+        match self {
+            Self::Iscsi(wire) => wire.outbox(),
+            Self::Nbd(wire) => wire.outbox(),
+        }
+    }
+
+    /// Whether the login, or the handshake, is over.
+    pub(crate) fn is_established(&self) -> bool {
+        match self {
+            Self::Iscsi(wire) => wire.is_full_feature(),
+            Self::Nbd(wire) => wire.is_transmission(),
+        }
+    }
+
+    /// Whether the connection is to be closed and everything is written.
+    pub(crate) fn is_finished(&self) -> bool {
+        match self {
+            Self::Iscsi(wire) => wire.is_finished(),
+            Self::Nbd(wire) => wire.is_finished(),
+        }
+    }
+
+    /// Says in the log that a connection has ended.
+    pub(crate) fn said_goodbye(&self, peer: &Peer, reason: &str) {
+        match self {
+            Self::Iscsi(wire) if wire.tsih() != 0 => {
+                let (initiator, tsih) = (wire.initiator(), wire.tsih());
+                info!(%peer, initiator, tsih, reason, "session ended");
+            }
+            Self::Nbd(wire) if wire.is_transmission() => {
+                info!(%peer, reason, "NBD client has left")
+            }
+            _ => debug!(%peer, reason, "connection closed before login"),
+        }
+    }
+}
+
+/// One connection.
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
-    pub(crate) peer: SocketAddr,
-    pub(crate) wire: Wire,
+    pub(crate) peer: Peer,
+    pub(crate) speech: Speech,
     pub(crate) received: Received,
-    /// The tasks that have no complete reply yet, by the host's tag.
-    pub(crate) tasks: BTreeMap<Itt, TaskKey>,
-    /// What the session has yet to be told about each logical unit of its target.
-    pub(crate) units: Vec<UnitAttention>,
+    /// The tasks that have no complete reply yet, by the connection's name for them.
+    pub(crate) tasks: BTreeMap<u32, TaskKey>,
+    /// What an iSCSI session with a target sees.
+    pub(crate) seat: Option<Seat>,
+    /// A request of an NBD client that waits for payload memory.
+    pub(crate) waiting: Option<nbd::Request>,
     pub(crate) opened: Instant,
     pub(crate) last_heard: Instant,
     pub(crate) pinged: Option<Instant>,
-    /// Serves a session: its receive buffer may hold many PDUs.
+    /// Its login was refused.
+    pub(crate) login_failed: bool,
+    /// It must be gone by then: it was asked to log out.
+    pub(crate) leave_by: Option<Instant>,
+    /// Serves a session: its receive buffer may hold many messages.
     pub(crate) widen: bool,
     /// On the list of connections with something to write.
     pub(crate) dirty: bool,
@@ -60,9 +129,11 @@ pub(crate) struct Connection {
     pub(crate) queued: bool,
     /// Not read from because too much waits to be written.
     pub(crate) paused: bool,
+    /// Goes over to TLS when what was said in the clear has left.
+    pub(crate) starts_tls: bool,
     /// The host will send nothing more: what has come is read up to the end.
     pub(crate) ends: bool,
-    socket: TcpStream,
+    pub(crate) socket: Socket,
 }
 
 /// What became of a read or a write.
@@ -77,36 +148,55 @@ pub(crate) enum Progress {
 }
 
 impl Connection {
-    pub(crate) fn new(
-        id: ConnectionId,
-        socket: TcpStream,
-        peer: SocketAddr,
-        wire: Wire,
-        now: Instant,
-    ) -> Self {
+    pub(crate) fn new(id: ConnectionId, socket: Socket, speech: Speech, now: Instant) -> Self {
         Self {
             id,
-            peer,
-            wire,
+            peer: socket.peer().clone(),
+            speech,
             received: Received::default(),
             tasks: BTreeMap::new(),
-            units: Vec::new(),
+            seat: None,
+            waiting: None,
             opened: now,
             last_heard: now,
             pinged: None,
+            login_failed: false,
+            leave_by: None,
             widen: false,
             dirty: false,
             queued: false,
             paused: false,
+            starts_tls: false,
             ends: false,
             socket,
         }
     }
 
-    /// Reads once into the receive buffer, which always has room for the next PDU.
+    /// The pipeline's name for the way back to the host.
+    pub(crate) const fn link(&self) -> LinkId {
+        LinkId::new(self.id.index as u32)
+    }
+
+    /// What is spoken on it.
+    pub(crate) const fn protocol(&self) -> Protocol {
+        match self.speech {
+            Speech::Iscsi(_) => Protocol::Iscsi,
+            Speech::Nbd(_) => Protocol::Nbd,
+        }
+    }
+
+    /// Its iSCSI state machine, if it speaks iSCSI.
+    pub(crate) fn iscsi(&mut self) -> Option<&mut Wire> {
+        match &mut self.speech {
+            Speech::Iscsi(wire) => Some(wire),
+            Speech::Nbd(_) => None,
+        }
+    }
+
+    /// Reads once into the receive buffer, which always has room for the next message.
     pub(crate) fn read(&mut self) -> Progress {
         let smallest = if self.widen { RECEIVE_SESSION } else { RECEIVE_SMALLEST };
-        let spare = self.received.spare(self.wire.needed(), smallest);
+        let spare = self.received.spare(self.speech.needed(), smallest);
         let room = spare.len();
         loop {
             return match self.socket.read(spare) {
@@ -115,22 +205,30 @@ impl Connection {
                     self.received.filled += count;
                     // A stream socket that gave less than was asked for is empty: epoll(7). Its end
                     // behind the bytes is told only once, so it is looked for.
-                    if count < room && !self.ends { Progress::Drained } else { Progress::More }
+                    let drained = count < room && !self.ends && !self.socket.has_buffered();
+                    if drained { Progress::Drained } else { Progress::More }
                 }
                 Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock if self.socket.has_buffered() => Progress::More,
                     io::ErrorKind::WouldBlock => Progress::Drained,
                     io::ErrorKind::Interrupted => continue,
-                    _ => Progress::Closed,
+                    _ => {
+                        debug!(peer = %self.peer, %error, "cannot read");
+                        Progress::Closed
+                    }
                 },
             };
         }
     }
 
     /// Writes what waits, and names the tasks whose reply has left completely.
-    pub(crate) fn write(&mut self, sent: &mut Vec<Itt>) -> Progress {
-        while !self.wire.outbox().is_empty() {
+    pub(crate) fn write(&mut self, sent: &mut Vec<u32>) -> Progress {
+        while !self.speech.outbox().is_empty() {
+            let outbox = match &mut self.speech {
+                Speech::Iscsi(wire) => wire.outbox(),
+                Speech::Nbd(wire) => wire.outbox(),
+            };
             let written = {
-                let outbox = self.wire.outbox();
                 let mut slices = [IoSlice::new(&[]); SLICES];
                 let mut count = 0;
                 for (slot, bytes) in slices.iter_mut().zip(outbox.slices()) {
@@ -141,7 +239,7 @@ impl Connection {
             };
             match written {
                 Ok(0) => return Progress::Closed,
-                Ok(count) => self.wire.outbox().advance(count, |itt| sent.push(itt)),
+                Ok(count) => outbox.advance(count, |name| sent.push(name)),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return Progress::Drained,
                     io::ErrorKind::Interrupted => {}
@@ -149,23 +247,37 @@ impl Connection {
                 },
             }
         }
-        Progress::More
+        match self.socket.flush() {
+            Ok(true) => Progress::More,
+            Ok(false) => Progress::Drained,
+            Err(_) => Progress::Closed,
+        }
+    }
+
+    /// Whether everything that was to be said has left.
+    pub(crate) fn has_told_all(&mut self) -> bool {
+        self.speech.outbox().is_empty() && !self.socket.wants_write()
     }
 
     /// Why a connection ends that the state machine has brought to its end.
     pub(crate) fn farewell(&self) -> &'static str {
-        if self.wire.tsih() == 0 { "login refused" } else { "logged out" }
+        match &self.speech {
+            Speech::Iscsi(wire) if wire.tsih() == 0 => "login refused",
+            Speech::Iscsi(_) => "logged out",
+            Speech::Nbd(_) => "disconnected by the client",
+        }
+    }
+
+    /// Whether what has come cannot be dealt with before something else has happened.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let wire_waits = matches!(&self.speech, Speech::Nbd(wire) if wire.is_waiting());
+        wire_waits || self.waiting.is_some()
     }
 
     /// Whether so much waits to be written that nothing more is to be read.
     pub(crate) fn is_behind(&mut self) -> bool {
-        let outbox = self.wire.outbox();
+        let outbox = self.speech.outbox();
         outbox.len() > OUTBOX_MAX || outbox.owned() > OUTBOX_OWNED_MAX
-    }
-
-    /// The socket, to be registered and deregistered.
-    pub(crate) const fn socket(&mut self) -> &mut TcpStream {
-        &mut self.socket
     }
 }
 
@@ -192,7 +304,7 @@ impl Received {
         }
     }
 
-    /// Room for at least the rest of a PDU of `needed` bytes. Grows only for a PDU that is larger
+    /// Room for at least the rest of a message of `needed` bytes. Grows only for one that is larger
     /// than what there is, so a connection that never logs in stays small.
     fn spare(&mut self, needed: usize, smallest: usize) -> &mut [u8] {
         let wanted = needed.max(smallest).next_power_of_two();
@@ -205,7 +317,7 @@ impl Received {
             self.start = 0;
         }
         let spare = &mut self.memory[self.filled..];
-        assert!(!spare.is_empty(), "what waits is less than the PDU that is needed");
+        assert!(!spare.is_empty(), "what waits is less than the message that is needed");
         spare
     }
 }
@@ -223,5 +335,5 @@ const OUTBOX_OWNED_MAX: usize = 1 << 20;
 /// Receive buffer of a connection that has not logged in, in bytes.
 const RECEIVE_SMALLEST: usize = 4 << 10;
 
-/// Receive buffer of a session, in bytes: the largest PDU and a good deal more.
+/// Receive buffer of a session, in bytes: the largest message and a good deal more.
 const RECEIVE_SESSION: usize = 256 << 10;

@@ -1,37 +1,29 @@
 //! What hosts say over iSCSI, and what is done about it.
 
-use crate::buffer::Shared;
-use crate::desk::{Desk, Errand, Refusal};
-use crate::listen::connection::{Connection, Payload};
-use crate::task::{End, Phase, Task, TaskKey};
-use std::rc::Rc;
+use crate::desk::{Desk, Errand, Held, put_data};
+use crate::listen::Verdict;
+use crate::listen::connection::{Connection, Speech, Wire};
+use crate::seat::Seat;
+use crate::task::{Deed, Phase, Task, TaskKey};
 use tracing::{info, warn};
-use weir_flow::request::LinkId;
-use weir_wire::iscsi::target::{Attribute, Command, Event, Isid, Itt, LoginStatus};
-use weir_wire::scsi::attention::UnitAttention;
-use weir_wire::scsi::cdb::{Media, MediaOp};
-use weir_wire::scsi::disk::{Action, execute_absent};
+use weir_wire::iscsi::target::{Attribute, Command, Event, Itt, LoginStatus};
+use weir_wire::scsi::cdb::Media;
+use weir_wire::scsi::disk::execute_absent;
+use weir_wire::scsi::lba_status::DESCRIPTORS_MAX;
+use weir_wire::scsi::nexus::{InitiatorPort, Refusal};
+use weir_wire::scsi::unit::Action;
 use weir_wire::scsi::{ScsiStatus, Sense};
 
-/// Whether a connection goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It does.
-    Keep,
-    /// The host broke a rule that a connection does not survive.
-    Close,
-}
-
-/// Where data goes; nowhere if there is none.
-type Place = Option<Shared>;
-
 impl Desk {
-    /// Deals with everything that a connection has received.
-    pub(crate) fn receive(&mut self, connection: &mut Connection) -> Verdict {
+    /// Deals with everything that an iSCSI connection has received.
+    pub(crate) fn receive_iscsi(&mut self, connection: &mut Connection) -> Verdict {
         // Lent out, so that its bytes can be looked at while the connection changes.
         let mut received = std::mem::take(&mut connection.received);
         let verdict = loop {
-            match connection.wire.receive(received.bytes()) {
+            let Speech::Iscsi(wire) = &mut connection.speech else {
+                unreachable!("only iSCSI connections come here")
+            };
+            match wire.receive(received.bytes()) {
                 Ok(step) => {
                     let (consumed, idle) = (step.consumed, step.event.is_none());
                     if let Some(event) = step.event {
@@ -43,13 +35,8 @@ impl Desk {
                     }
                 }
                 Err(problem) => {
-                    let initiator = connection.wire.initiator();
-                    warn!(
-                        peer = %connection.peer,
-                        initiator,
-                        %problem,
-                        "protocol error; connection dropped"
-                    );
+                    let (peer, initiator) = (&connection.peer, wire.initiator());
+                    warn!(%peer, initiator, %problem, "protocol error; connection dropped");
                     break Verdict::Close;
                 }
             }
@@ -59,30 +46,35 @@ impl Desk {
     }
 
     fn event(&mut self, connection: &mut Connection, event: Event<'_>) {
+        let Speech::Iscsi(wire) = &mut connection.speech else { return };
         match event {
-            Event::SessionRequested { initiator, isid, tsih, target, .. } => {
-                self.session(connection, &initiator, isid, tsih, target);
+            Event::SessionRequested { initiator, isid, tsih, target, account, .. } => {
+                let initiator = InitiatorPort { name: initiator, isid: isid.0 };
+                self.session(connection, initiator, tsih, target, account.as_deref());
             }
-            Event::LoginFailed { status } => warn!(
-                peer = %connection.peer,
-                initiator = connection.wire.initiator(),
-                ?status,
-                "login refused"
-            ),
+            Event::LoginFailed { status, reason } => {
+                let (peer, initiator) = (&connection.peer, wire.initiator());
+                warn!(%peer, initiator, ?status, %reason, "login refused");
+                connection.login_failed = true;
+            }
             Event::Command(command) => self.command(connection, &command),
             Event::Data { itt, offset, bytes, complete } => {
-                self.data(connection, itt, offset as usize, bytes, complete);
+                let Some(key) = self.live(connection, itt) else { return };
+                self.keep(key, offset as usize, bytes);
+                if complete && self.tasks[key].phase == Phase::Gathering {
+                    self.begin(connection, key);
+                }
             }
             Event::TransferFailed { itt, sense } => {
                 if self.faults.speaks() {
                     let faults_total = self.faults.total();
-                    let peer = connection.peer;
+                    let peer = &connection.peer;
                     warn!(%peer, itt = itt.0, ?sense, faults_total, "write data broke a rule");
                 }
-                let key = connection.tasks.get(&itt).copied();
+                let key = self.live(connection, itt);
                 if key.is_none_or(|key| self.tasks[key].phase == Phase::Gathering) {
-                    connection.wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
-                    connection.tasks.remove(&itt);
+                    self.check(connection, itt, sense, key);
+                    connection.tasks.remove(&itt.0);
                     if let Some(key) = key {
                         self.finish(key);
                     }
@@ -93,17 +85,33 @@ impl Desk {
             }
             Event::Logout { itt, reason } => {
                 info!(peer = %connection.peer, ?reason, "logout");
-                connection.wire.logout_response(itt);
+                wire.logout_response(itt);
             }
             // That it was heard at all is what counts, and that is noted where it was read.
             Event::Pong => {}
             Event::Rejected { opcode, reason } => {
                 if self.faults.speaks() {
                     let faults_total = self.faults.total();
-                    let peer = connection.peer;
+                    let peer = &connection.peer;
                     warn!(%peer, opcode, ?reason, faults_total, "a PDU was rejected");
                 }
             }
+        }
+    }
+
+    /// The task of this name that the connection still waits for.
+    fn live(&self, connection: &Connection, itt: Itt) -> Option<TaskKey> {
+        let key = *connection.tasks.get(&itt.0)?;
+        let task = self.tasks.get(key)?;
+        (task.connection == Some(connection.id)).then_some(key)
+    }
+
+    /// Answers CHECK CONDITION, in the format that the unit of the task uses.
+    fn check(&self, connection: &mut Connection, itt: Itt, sense: Sense, key: Option<TaskKey>) {
+        let unit = key.map(|key| &self.volumes[self.tasks[key].volume].unit);
+        let sense = unit.map_or(sense, |unit| unit.worded(sense));
+        if let Some(wire) = connection.iscsi() {
+            wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
         }
     }
 
@@ -111,66 +119,97 @@ impl Desk {
     fn session(
         &mut self,
         connection: &mut Connection,
-        initiator: &str,
-        isid: Isid,
+        initiator: InitiatorPort,
         tsih: u16,
         target: Option<usize>,
+        account: Option<&str>,
     ) {
-        if tsih != 0 {
-            // RFC 7143 section 6.3.5: MaxConnections is 1, so a session takes no second connection.
-            let status = if self.sessions.has(tsih) {
-                LoginStatus::TooManyConnections
-            } else {
-                LoginStatus::SessionDoesNotExist
-            };
-            connection.wire.session_refused(status);
-            warn!(peer = %connection.peer, initiator, ?status, "login refused");
+        let Speech::Iscsi(wire) = &mut connection.speech else { return };
+        let peer = &connection.peer;
+        let seat = target
+            .map(|index| Seat::new(initiator.clone(), index, &self.targets[index], &self.volumes));
+        // RFC 7143 section 6.3.5: MaxConnections is 1, so a session takes no second connection.
+        let refusal = match &seat {
+            _ if tsih != 0 && self.sessions.has(tsih) => Some(LoginStatus::TooManyConnections),
+            _ if tsih != 0 => Some(LoginStatus::SessionDoesNotExist),
+            Some(seat) if seat.units.is_empty() => Some(LoginStatus::AuthorizationFailure),
+            _ => None,
+        };
+        if let Some(status) = refusal {
+            warn!(%peer, initiator = initiator.name, ?status, "login refused");
+            wire.session_refused(status);
+            connection.login_failed = true;
             return;
         }
-        let (tsih, old) = self.sessions.enter((initiator.to_owned(), isid, target), connection.id);
-        self.errands.extend(old.map(Errand::Close));
-        connection.wire.set_window(self.window());
-        connection.wire.session_admitted(tsih);
+        let name = (initiator, target);
+        let (tsih, old) = self.sessions.enter(name, connection.id);
+        self.errands.extend(old.map(|old| Errand::Close(old, "the session was reinstated")));
+        wire.set_window(self.window());
+        wire.session_admitted(tsih);
+        let reinstated = old.is_some();
+        let target = target.map_or("(discovery)", |target| &self.targets[target].name);
+        let initiator = wire.initiator();
+        info!(%peer, initiator, account, target, tsih, reinstated, "session");
         self.errands.push_back(Errand::Share);
-        let units = target.map_or(0, |target| self.targets[target].unit_count());
-        connection.units = vec![UnitAttention::new(); units];
-        connection.widen = target.is_some();
-        let target = target.map_or("(discovery)", |target| &self.node.targets[target].iqn);
-        info!(peer = %connection.peer, initiator, target, tsih, reinstated = old.is_some(), "session");
+        connection.widen = seat.is_some();
+        connection.seat = seat;
     }
 
     fn command(&mut self, connection: &mut Connection, command: &Command<'_>) {
         let itt = command.itt;
-        let Some(target) = connection.wire.target() else {
+        let Connection { speech: Speech::Iscsi(wire), seat: Some(seat), .. } = connection else {
             let sense = Sense::LOGICAL_UNIT_NOT_SUPPORTED;
-            connection.wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
+            self.check(connection, itt, sense, None);
             return;
         };
-        let port = self.targets[target].port();
-        let action = match self.targets[target].unit(command.lun) {
-            None => execute_absent(&command.cdb, port.units),
-            Some(unit) => {
-                let disk = &self.volumes[self.targets[target].volume(unit)].disk;
-                match disk.execute(&command.cdb, &port, &mut connection.units[unit]) {
-                    Ok(Action::Media(media)) => {
-                        let volume = self.targets[target].volume(unit);
-                        self.media(connection, command, volume, media);
-                        return;
-                    }
-                    action => action,
+        let Some(unit) = seat.unit(command.lun) else {
+            match execute_absent(&command.cdb, seat.numbers()) {
+                Ok(Action::Data(data)) => put_data(wire, itt, &data),
+                Ok(_) => unreachable!("an absent unit does nothing"),
+                Err(sense) => wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0),
+            }
+            return;
+        };
+        let nexus = seat.nexus.clone();
+        let (port, seen) = seat.look_at(unit);
+        let index = seen.volume;
+        let volume = &mut self.volumes[index];
+        match volume.unit.execute(&nexus, &port, &mut seen.attention, &command.cdb) {
+            Ok(Action::Data(bytes)) => put_data(wire, itt, &bytes),
+            Ok(Action::Done(effects)) => {
+                wire.respond(itt, ScsiStatus::Good, None, 0);
+                self.spread(index, &nexus, effects);
+                self.note_exit(index);
+            }
+            Ok(Action::Media(media)) => self.media(connection, command, index, media),
+            Ok(Action::Parameters(list)) => {
+                let length = list.length();
+                let deed = Deed::Parameters(list, nexus);
+                self.gather(connection, command, index, deed, length);
+            }
+            Ok(Action::Map { lba, blocks, allocation }) => {
+                let block = u64::from(volume.block_size());
+                let deed = Deed::Map {
+                    offset: lba * block,
+                    length: blocks * block,
+                    max: DESCRIPTORS_MAX,
+                    allocation,
+                };
+                self.gather(connection, command, index, deed, 0);
+            }
+            Ok(Action::Sanitize(plan)) => {
+                let task = Task::new(self.now, index, Deed::Aside);
+                if let Some(key) =
+                    self.take_in(connection, itt.0, Held { data: 0, medium: 0 }, task)
+                {
+                    self.sanitize(key, index, plan);
                 }
             }
-        };
-        match action {
-            Ok(Action::Data(bytes)) => {
-                let length = bytes.len();
-                let payload = Payload::Small(Rc::from(bytes));
-                connection.wire.respond_data(itt, payload, 0..length, length as u32);
+            Err(Refusal::Check(sense)) => {
+                wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
             }
-            Ok(Action::Done) => connection.wire.respond(itt, ScsiStatus::Good, None, 0),
-            Ok(Action::Media(_)) => unreachable!("an absent unit has no medium"),
-            Err(sense) => {
-                connection.wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
+            Err(Refusal::Conflict) => {
+                wire.respond(itt, ScsiStatus::ReservationConflict, None, 0);
             }
         }
     }
@@ -183,118 +222,59 @@ impl Desk {
         volume: usize,
         media: Media,
     ) {
-        let itt = command.itt;
         let block = self.volumes[volume].block_size();
         let offered = if command.writes { command.expected_length } else { 0 };
-        let wanted = match media.check_data_out(offered, block) {
-            Ok(wanted) => wanted,
+        match media.check_data_out(offered, block) {
+            Ok(wanted) => self.gather(connection, command, volume, Deed::Media(media), wanted),
             Err(sense) => {
                 let length = media.data_out_length(block) as u32;
-                connection.wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), length);
-                return;
+                let sense = self.volumes[volume].unit.worded(sense);
+                if let Some(wire) = connection.iscsi() {
+                    let status = ScsiStatus::CheckCondition;
+                    wire.respond(command.itt, status, Some(&sense), length);
+                }
             }
-        };
-        let medium = match media.op {
-            MediaOp::Read | MediaOp::Verify(_) => media.blocks * u64::from(block),
-            _ => 0,
-        };
-        let held = u64::from(wanted) + medium;
-        let owner = connection.id.serial;
-        let Some((data, medium)) = self.set_aside(owner, wanted.into(), medium) else {
-            if self.refused.speaks() {
-                let (peer, refused_total) = (connection.peer, self.refused.total());
-                warn!(%peer, refused_total, "task set full: no payload memory for a command");
-            }
-            connection.wire.respond(itt, ScsiStatus::TaskSetFull, None, 0);
-            return;
-        };
-        *self.held.entry(owner).or_default() += held;
-        let key = self.tasks.insert(Task {
-            connection: Some(connection.id),
-            owner,
-            held,
-            came: self.now,
-            itt,
-            volume,
-            media,
-            ordered: command.attribute == Attribute::Ordered,
-            data,
-            data_length: wanted,
-            medium,
-            phase: Phase::Gathering,
-            awaited_by: Vec::new(),
-        });
-        connection.tasks.insert(itt, key);
-        self.keep(key, 0, command.immediate);
-        if !connection.wire.solicit(itt, wanted) {
-            self.begin(connection, key);
         }
     }
 
-    /// Buffers for a host's data and for the medium's; `None` if there is no memory for both.
-    fn set_aside(&mut self, owner: u64, data: u64, medium: u64) -> Option<(Place, Place)> {
-        if !self.may_hold(owner, data + medium) {
-            return None;
-        }
-        let mut take = |length| match length {
-            0 => Some(None),
-            _ => self.pool.take(length as usize).map(Some),
-        };
-        let data = take(data)?;
-        let Some(medium) = take(medium) else {
-            if let Some(buffer) = data {
-                self.pool.give(buffer);
-            }
-            return None;
-        };
-        Some((data, medium))
-    }
-
-    /// Write data has come.
-    fn data(
+    /// Takes in a command and asks for its data, of which there are `wanted` bytes.
+    fn gather(
         &mut self,
         connection: &mut Connection,
-        itt: Itt,
-        offset: usize,
-        bytes: &[u8],
-        complete: bool,
+        command: &Command<'_>,
+        volume: usize,
+        deed: Deed,
+        wanted: u32,
     ) {
-        let Some(&key) = connection.tasks.get(&itt) else { return };
-        self.keep(key, offset, bytes);
-        if complete && self.tasks[key].phase == Phase::Gathering {
+        let itt = command.itt;
+        if matches!(deed, Deed::Parameters(..)) && command.expected_length < wanted {
+            // SPC-4 section 4.3.5.3: a list that is cut off is wrong.
+            let sense = self.volumes[volume].unit.worded(Sense::PARAMETER_LIST_LENGTH_ERROR);
+            if let Some(wire) = connection.iscsi() {
+                wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
+            }
+            return;
+        }
+        let held = match &deed {
+            Deed::Media(media) => Held::of(media, wanted, self.volumes[volume].block_size()),
+            _ => Held { data: wanted, medium: 0 },
+        };
+        let mut task = Task::new(self.now, volume, deed);
+        task.ordered = command.attribute == Attribute::Ordered;
+        let Some(key) = self.take_in(connection, itt.0, held, task) else {
+            if self.refused.speaks() {
+                let (peer, refused_total) = (&connection.peer, self.refused.total());
+                warn!(%peer, refused_total, "task set full: no payload memory for a command");
+            }
+            if let Some(wire) = connection.iscsi() {
+                wire.respond(itt, ScsiStatus::TaskSetFull, None, 0);
+            }
+            return;
+        };
+        self.keep(key, 0, command.immediate);
+        let waits = connection.iscsi().is_some_and(|wire: &mut Wire| wire.solicit(itt, wanted));
+        if !waits {
             self.begin(connection, key);
         }
-    }
-
-    /// Copies write data to its place; what lies past the end of the command is not wanted.
-    fn keep(&mut self, key: TaskKey, offset: usize, bytes: &[u8]) {
-        let task = &mut self.tasks[key];
-        let length = (task.data_length as usize).saturating_sub(offset).min(bytes.len());
-        if let Some(buffer) = &mut task.data {
-            let memory = Rc::get_mut(buffer).expect("nobody else has it before it is complete");
-            if length > 0 {
-                memory.bytes_mut()[offset..offset + length].copy_from_slice(&bytes[..length]);
-            }
-        }
-    }
-
-    /// All data of a command is here.
-    fn begin(&mut self, connection: &mut Connection, key: TaskKey) {
-        let link = LinkId::new(connection.id.index as u32);
-        let itt = self.tasks[key].itt;
-        match self.start(key, link) {
-            Ok(()) if self.tasks[key].phase != (Phase::Flowing { left: 0, end: End::Good }) => {
-                return;
-            }
-            Ok(()) => self.put_reply(&mut connection.wire, key),
-            Err(Refusal::Full) => {
-                connection.wire.respond(itt, ScsiStatus::TaskSetFull, None, 0);
-            }
-            Err(Refusal::Wrong(sense)) => {
-                connection.wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
-            }
-        }
-        connection.tasks.remove(&itt);
-        self.finish(key);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! An aborted write that is already on its way to the device still lands. If the host were told
 //! before that, its next write to the same bytes could be overtaken. So a function marks its tasks,
-//! whose replies are then told to nobody, and is answered when the last of them is over.
+//! whose replies are then told to nobody, and is answered when the last of them is over. The same holds
+//! for PERSISTENT RESERVE OUT with PREEMPT AND ABORT.
 
 use crate::desk::{Desk, Errand};
 use crate::listen::connection::{Connection, ConnectionId};
@@ -11,15 +12,36 @@ use tracing::info;
 use weir_wire::iscsi::target::{Itt, TaskFunction, TmfResponse};
 use weir_wire::scsi::Sense;
 
-/// A function that waits for tasks to end.
+/// Something that waits for tasks to end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Management {
-    pub(crate) connection: ConnectionId,
-    pub(crate) itt: Itt,
-    /// Tasks that have not ended.
-    left: u32,
-    /// Its connection is closed when it has been answered.
-    closes: bool,
+    waiter: Waiter,
+    /// Tasks that have not ended, and one more while they are being marked.
+    pub(crate) left: u32,
+}
+
+/// Who waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiter {
+    /// A task management function.
+    Function {
+        /// Where it came from.
+        connection: ConnectionId,
+        /// What it is called there.
+        itt: Itt,
+        /// Its connection is closed when it has been answered.
+        closes: bool,
+    },
+    /// A command, which is answered then.
+    Task(TaskKey),
+}
+
+impl Management {
+    /// For somebody who is about to mark tasks; ended by one
+    /// [`one_less`](Desk::one_less) more than there are tasks.
+    pub(crate) const fn new(waiter: Waiter) -> Self {
+        Self { waiter, left: 1 }
+    }
 }
 
 impl Desk {
@@ -32,54 +54,68 @@ impl Desk {
         lun: u64,
         referenced: Itt,
     ) {
-        let Some(target) = connection.wire.target() else {
-            connection.wire.task_management_response(itt, TmfResponse::Rejected);
+        let id = connection.id;
+        let (peer, known) = (connection.peer.clone(), connection.tasks.contains_key(&referenced.0));
+        let seat = connection.seat.take();
+        let Some(wire) = connection.iscsi() else { return };
+        let Some(seat) = seat else {
+            wire.task_management_response(itt, TmfResponse::Rejected);
             return;
         };
-        let unit = self.targets[target].unit(lun);
-        info!(peer = %connection.peer, initiator = connection.wire.initiator(), ?function, lun,
-            "task management");
-        let concerns_unit =
-            !matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
+        info!(%peer, initiator = wire.initiator(), ?function, lun, "task management");
+        let unit = seat.unit(lun);
+        let resets_target =
+            matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
         let response = match function {
-            _ if concerns_unit && unit.is_none() => Some(TmfResponse::LunDoesNotExist),
+            _ if !resets_target && unit.is_none() => Some(TmfResponse::LunDoesNotExist),
             TaskFunction::ClearAca => Some(TmfResponse::NotSupported),
-            TaskFunction::AbortTask if !connection.tasks.contains_key(&referenced) => {
-                Some(TmfResponse::TaskDoesNotExist)
-            }
+            TaskFunction::AbortTask if !known => Some(TmfResponse::TaskDoesNotExist),
             _ => None,
         };
         if let Some(response) = response {
-            connection.wire.task_management_response(itt, response);
+            wire.task_management_response(itt, response);
+            connection.seat = Some(seat);
             return;
         }
-        // A volume may be a unit of several targets: what concerns the unit concerns them all.
-        let volume = unit.map(|unit| self.targets[target].volume(unit));
-        let volumes: Vec<usize> = match function {
-            TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset => {
-                self.targets[target].volumes().to_vec()
-            }
-            _ => volume.into_iter().collect(),
+        // A volume may be a unit of several targets: what concerns the unit concerns them all. The
+        // units that this host does not see are none of its business.
+        let volumes: Vec<usize> = if resets_target {
+            seat.units.iter().map(|seen| seen.volume).collect()
+        } else {
+            unit.map(|unit| seat.units[unit].volume).into_iter().collect()
         };
+        let target = seat.target;
+        connection.seat = Some(seat);
         let victims: Vec<TaskKey> = self
             .tasks
             .iter()
             .filter(|(_, task)| {
-                let ours = task.connection == Some(connection.id);
+                let ours = task.connection == Some(id);
                 let here = volumes.contains(&task.volume);
+                let of_scsi = task.job.is_none()
+                    && task.connection.is_none_or(|id| self.sessions.has_connection(id));
                 match function {
-                    TaskFunction::AbortTask => ours && task.itt == referenced,
+                    TaskFunction::AbortTask => ours && task.name == referenced.0,
                     TaskFunction::AbortTaskSet => ours && here,
-                    _ => here,
+                    _ => here && of_scsi,
                 }
             })
             .map(|(key, _)| key)
             .collect();
-        let id = connection.id;
-        let managing =
-            self.managing.insert(Management { connection: id, itt, left: 1, closes: false });
+        let closes = function == TaskFunction::TargetColdReset;
+        let waiter = Waiter::Function { connection: id, itt, closes };
+        let managing = self.managing.insert(Management::new(waiter));
         for key in victims {
-            self.abort(connection, key, managing);
+            let ours = self.tasks[key].connection == Some(id);
+            if ours && !matches!(self.tasks[key].phase, Phase::Replying(_)) {
+                // At once, so that whatever comes for it right behind finds nothing.
+                let name = self.tasks[key].name;
+                connection.tasks.remove(&name);
+                if let Some(wire) = connection.iscsi() {
+                    wire.abandon(Itt(name));
+                }
+            }
+            self.abort(key, managing);
         }
         let attention = match function {
             // SAM-5, 7.3: whoever loses commands to somebody else is told so.
@@ -88,47 +124,36 @@ impl Desk {
             _ => Some(Sense::BUS_DEVICE_RESET),
         };
         if let Some(attention) = attention {
-            if function != TaskFunction::ClearTaskSet {
-                // At once, for the commands right behind this one.
-                self.attend(connection, &volumes, attention);
+            for &volume in &volumes {
+                if function != TaskFunction::ClearTaskSet {
+                    self.volumes[volume].unit.reset();
+                    // At once, for the commands right behind this one.
+                    if let Some(seat) = &mut connection.seat {
+                        seat.attend(volume, attention);
+                    }
+                }
+                self.errands.push_back(Errand::Attention(Some(id), volume, attention));
             }
-            let others = volumes.into_iter();
-            self.errands.extend(others.map(|volume| Errand::Attention(id, volume, attention)));
         }
-        if function == TaskFunction::TargetColdReset {
+        if closes {
             let all = self.sessions.with_target(target);
             // Its own session last, when it has been answered.
-            self.errands.extend(all.filter(|&other| other != id).map(Errand::Close));
-            self.managing[managing].closes = true;
+            let others = all.filter(|&other| other != id);
+            self.errands.extend(others.map(|other| Errand::Close(other, RESET)));
         }
         // The function itself was counted, so that it cannot end while its tasks are being marked.
         self.one_less(managing);
     }
 
-    /// Raises an attention on every unit of a connection that is one of these volumes.
-    pub(crate) fn attend(&self, connection: &mut Connection, volumes: &[usize], attention: Sense) {
-        let Some(target) = connection.wire.target() else { return };
-        for (unit, waiting) in connection.units.iter_mut().enumerate() {
-            if volumes.contains(&self.targets[target].volume(unit)) {
-                waiting.raise(attention);
-            }
-        }
-    }
-
     /// Ends one task without a reply, now or when the pipeline lets go of it.
-    fn abort(&mut self, connection: &mut Connection, key: TaskKey, by: ManagementKey) {
+    pub(crate) fn abort(&mut self, key: TaskKey, by: ManagementKey) {
         let task = &mut self.tasks[key];
         if let Phase::Replying(_) = task.phase {
             // Its reply is on the wire; it is over as far as anybody can tell.
             return;
         }
-        match task.connection.take() {
-            Some(owner) if owner == connection.id => {
-                connection.wire.abandon(task.itt);
-                connection.tasks.remove(&task.itt);
-            }
-            Some(owner) => self.errands.push_back(Errand::Abandon(owner, task.itt)),
-            None => {}
+        if let Some(owner) = task.connection.take() {
+            self.errands.push_back(Errand::Abandon(owner, Itt(task.name)));
         }
         if task.phase == Phase::Gathering {
             self.finish(key);
@@ -138,22 +163,34 @@ impl Desk {
         self.managing[by].left += 1;
     }
 
-    /// One of the tasks that a function waits for has ended.
+    /// One of the tasks that somebody waits for has ended.
     pub(crate) fn one_less(&mut self, key: ManagementKey) {
         let Some(managing) = self.managing.get_mut(key) else { return };
         managing.left -= 1;
-        if managing.left == 0 {
-            let managing = self.managing.remove(key).expect("found above");
-            let Management { connection, itt, closes, .. } = managing;
-            self.errands.push_back(Errand::Managed(connection, itt));
-            if closes {
-                self.errands.push_back(Errand::Close(connection));
+        if managing.left > 0 {
+            return;
+        }
+        let managing = self.managing.remove(key).expect("found above");
+        match managing.waiter {
+            Waiter::Task(task) => self.errands.push_back(Errand::Answer(task)),
+            Waiter::Function { connection, itt, closes } => {
+                self.errands.push_back(Errand::Managed(connection, itt));
+                if closes {
+                    self.errands.push_back(Errand::Close(connection, RESET));
+                }
             }
         }
     }
 
-    /// Forgets the functions of a connection that is gone.
-    pub(crate) fn forget_managing(&mut self, connection: ConnectionId) {
-        self.managing.retain(|_, managing| managing.connection != connection);
+    /// Forgets the functions of a connection that is gone. Commands that wait go on: what they do is
+    /// done.
+    pub(crate) fn forget_managing(&mut self, id: ConnectionId) {
+        self.managing.retain(|_, managing| match managing.waiter {
+            Waiter::Function { connection, .. } => connection != id,
+            Waiter::Task(_) => true,
+        });
     }
 }
+
+/// Why sessions end by a cold reset.
+const RESET: &str = "the target was reset";

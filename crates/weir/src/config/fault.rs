@@ -33,6 +33,8 @@ pub(crate) enum Code {
     Conflict,
     /// Something that is there and has no effect.
     Unused,
+    /// Something that is to be guarded and is not.
+    Exposed,
 }
 
 impl Code {
@@ -51,12 +53,13 @@ impl Code {
             Self::Dangling => "dangling",
             Self::Conflict => "conflict",
             Self::Unused => "unused",
+            Self::Exposed => "exposed",
         }
     }
 
     /// Whether the file can be used all the same.
     pub(crate) const fn is_warning(self) -> bool {
-        matches!(self, Self::Unused)
+        matches!(self, Self::Unused | Self::Exposed)
     }
 
     /// Whether it says that something is not there: no news where the text around it could not be

@@ -11,6 +11,7 @@ mod limits;
 pub(crate) mod names;
 pub(crate) mod plan;
 pub(crate) mod policy;
+mod redact;
 pub(crate) mod reference;
 pub(crate) mod render;
 pub(crate) mod schema;

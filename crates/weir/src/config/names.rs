@@ -24,6 +24,11 @@ impl Names {
     /// Notes a new name, or a fault if it is taken or not allowed.
     pub(crate) fn define(&mut self, context: &mut Context, name: &Read<String>, index: usize) {
         check_plain(context, name);
+        self.define_any(context, name, index);
+    }
+
+    /// Notes a new name of whatever form, or a fault if it is taken.
+    pub(crate) fn define_any(&mut self, context: &mut Context, name: &Read<String>, index: usize) {
         let Read { value, span } = name;
         if let Some((_, first)) = self.known.get(value) {
             let message = format!("two {}s are called `{}`", self.what, shorten(value));
@@ -44,8 +49,9 @@ impl Names {
             return Some(*index);
         }
         let (what, value) = (self.what, shorten(&name.value));
+        let article = if what.starts_with('a') { "an" } else { "a" };
         let fault = Fault::new(Code::Dangling, format!("no {what} is called `{value}`"))
-            .at_some(name.span.as_ref(), format!("names a {what}"));
+            .at_some(name.span.as_ref(), format!("names {article} {what}"));
         let known: Vec<&str> = self.known.keys().map(String::as_str).collect();
         context.faults.push(if known.is_empty() {
             fault.help(format!("add a `[[{what}]]` with this name"))
@@ -180,6 +186,46 @@ pub(crate) fn check_iscsi(name: &str) -> Result<(), (String, String)> {
     Ok(())
 }
 
+/// Whether a text is an iSCSI name, or the beginning of some and a `*`. The error says what is wrong
+/// and what to write.
+pub(crate) fn check_initiator(text: &str) -> Result<(), (String, String)> {
+    let front = text.strip_suffix('*').unwrap_or(text);
+    if front.contains('*') {
+        return Err((
+            "`*` stands at the end, for the rest of a name".to_owned(),
+            BEGINNING.to_owned(),
+        ));
+    }
+    // A beginning is right if there is a name that goes on from it.
+    let whole = match front.get(..4) {
+        _ if front.len() == text.len() => front.to_owned(),
+        Some("eui.") => complete(front, "eui.0000000000000000"),
+        Some("naa.") if front.len() <= 20 => complete(front, "naa.0000000000000000"),
+        Some("naa.") => complete(front, &format!("naa.{}", "0".repeat(32))),
+        Some(_) if front.len() < 12 => complete(front, "iqn.2026-11.x"),
+        Some(_) => format!("{front}x"),
+        None if ["iqn.", "eui.", "naa."].iter().any(|kind| kind.starts_with(front)) => {
+            return Ok(());
+        }
+        None => front.to_owned(),
+    };
+    check_iscsi(&whole).map_err(|(message, _)| {
+        if front.chars().any(|c| c.is_ascii_uppercase()) {
+            return (message, format!("write `{}`", shorten(&text.to_ascii_lowercase())));
+        }
+        (message, BEGINNING.to_owned())
+    })
+}
+
+/// What is there, and the rest of an example.
+fn complete(front: &str, example: &str) -> String {
+    format!("{front}{}", example.get(front.len()..).unwrap_or_default())
+}
+
+/// What the beginning of a name looks like.
+const BEGINNING: &str = "write a whole name, or its beginning and `*`, such as \
+                         `iqn.2026-11.org.example:*`";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +243,47 @@ mod tests {
         ] {
             assert_eq!(check_iscsi(name), Ok(()), "{name}");
         }
+    }
+
+    /// A beginning is taken if a name can go on from it.
+    #[test]
+    fn beginnings_of_names_are_checked() {
+        for good in [
+            "*",
+            "iq*",
+            "iqn.*",
+            "iqn.20*",
+            "iqn.2026-1*",
+            "iqn.2026-11*",
+            "iqn.2026-11.*",
+            "iqn.2026-11.org-*",
+            "iqn.2026-11.org.example:*",
+            "iqn.2026-11.org.example:host-*",
+            "eui.*",
+            "eui.0200*",
+            "eui.02004567a425678d*",
+            "naa.5200*",
+            "naa.62004567ba64678d01*",
+            "iqn.2026-11.org.example:host",
+        ] {
+            assert_eq!(check_initiator(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "host*",
+            "x*",
+            "iqx.*",
+            "iqn.26-*",
+            "iqn.2026-13*",
+            "iqn.2026-11.org.example:a b*",
+            "iqn.2026-11.org.example:*:a",
+            "eui.02x*",
+            "iqn.2026-11.org.example:Host*",
+        ] {
+            assert!(check_initiator(bad).is_err(), "{bad}");
+        }
+        let (_, help) = check_initiator("iqn.2026-11.org.example:Host*").unwrap_err();
+        assert_eq!(help, "write `iqn.2026-11.org.example:host*`");
     }
 
     /// Each rule of the syntax is noticed when it is broken.

@@ -1,6 +1,7 @@
 //! Faults as text with the lines that they are about. The only file that knows the renderer.
 
 use super::fault::Fault;
+use super::redact;
 use super::source::Source;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use std::fmt::Write as _;
@@ -12,9 +13,10 @@ const MAX_SHOWN: usize = 50;
 pub(crate) fn faults(faults: &[Fault], source: Option<&Source>, color: bool) -> String {
     let mut faults: Vec<&Fault> = faults.iter().collect();
     faults.sort_by_key(|fault| fault.at.as_ref().map_or(usize::MAX, |(span, _)| span.start));
+    let shown = source.map(|source| redact::cover(&source.text)).unwrap_or_default();
     let mut text = String::new();
     for fault in faults.iter().take(MAX_SHOWN) {
-        text.push_str(&one(fault, source, color));
+        text.push_str(&one(fault, source, &shown, color));
         text.push_str("\n\n");
     }
     let warnings = faults.iter().filter(|fault| fault.code.is_warning()).count();
@@ -43,12 +45,11 @@ pub(crate) fn faults(faults: &[Fault], source: Option<&Source>, color: bool) -> 
     text
 }
 
-fn one(fault: &Fault, source: Option<&Source>, color: bool) -> String {
+fn one(fault: &Fault, source: Option<&Source>, text: &str, color: bool) -> String {
     let level = if fault.code.is_warning() { Level::WARNING } else { Level::ERROR };
     let title = level.primary_title(fault.message.as_str()).id(fault.code.as_str());
     let mut group = Group::with_title(title);
     if let (Some(source), Some((span, label))) = (source, &fault.at) {
-        let text = source.text.as_str();
         let path = source.path.display().to_string();
         let within = |at: usize| {
             let mut at = at.min(text.len());

@@ -13,8 +13,32 @@ const GATEWAY: &str = r#"
 listen = ["127.0.0.1:3260", "[::1]:0"]
 advertise = ["10.0.2.2:3260"]
 max_connections = 1024
+max_logins = 16
+header_digest = "required"
+data_digest = "never"
 commands = 128
 buffer = "256MiB"
+[nbd]
+listen = ["127.0.0.1:10809"]
+unix = ["nbd.sock"]
+exports = { "" = "disk1", "a b" = "disk0" }
+tls = "required"
+certificate = "server.crt"
+key = "server.key"
+client_ca = "clients.crt"
+max_connections = 5
+[discovery]
+accounts = ["bob"]
+mutual = "the gateway"
+[[account]]
+name = "alice"
+secret = "twelve bytes"
+[[account]]
+name = "bob"
+secret = "thirteen bytes"
+[[account]]
+name = "the gateway"
+secret_file = "secret"
 [limits]
 requests = 4096
 bytes = "256MiB"
@@ -40,9 +64,27 @@ block_size = 4096
 read_only = true
 thin = false
 io = "buffered"
+initiators = ["iqn.2026-11.org.example:*"]
+removable = true
+sanitize = false
+atomic = false
+state = "states/disk0"
+[[volume]]
+name = "disk1"
+file = "disk1.img"
+sanitize = true
+atomic = true
 [[target]]
 name = "iqn.2026-11.org.example:disks"
+alias = "the disks"
+initiators = ["iqn.2026-11.org.example:host"]
+accounts = ["alice", "bob"]
+mutual = "the gateway"
 luns = { 0 = "disk0" }
+[[target]]
+name = "iqn.2026-11.org.example:elsewhere"
+redirect = "192.0.2.10:3260"
+redirect_permanent = true
 "#;
 
 /// A plan with every key; those that exclude each other are in different tables.
@@ -142,8 +184,11 @@ overdue = "10s"
 "#;
 
 fn source(text: &str) -> Source {
-    Source::new("folder/weir.toml", text.to_owned())
+    Source::new(format!("{FOLDER}/weir.toml"), text.to_owned())
 }
+
+/// Where the texts pretend to be; the file `secret` is there.
+const FOLDER: &str = "src/config/tests";
 
 /// The smallest gateway that is valid, and more text.
 fn small(more: &str) -> Source {
@@ -199,11 +244,11 @@ fn a_gateway_is_what_its_file_says() {
     let config = gateway(&source(GATEWAY)).unwrap().checked;
     assert_eq!(config.listen.len(), 2);
     assert_eq!(config.advertise, ["10.0.2.2:3260"]);
-    assert_eq!(config.tenants, ["db"]);
+    assert_eq!(config.tenants, ["db", "disk1"]);
     assert_eq!(config.stop_within.as_nanos(), 1_500_000_000);
     assert_eq!(config.policies.dispatch.values(), [7]);
     let volume = &config.volumes[0];
-    assert_eq!(volume.path, PathBuf::from("folder/disk0.img"));
+    assert_eq!(volume.path, PathBuf::from(format!("{FOLDER}/disk0.img")));
     assert_eq!((volume.size, volume.block_size), (Some(1 << 30), 4_096));
     assert!(volume.read_only && !volume.thin && volume.io == IoMode::Buffered);
     assert_eq!(config.targets[0].luns, [(0, 0)]);
@@ -260,7 +305,7 @@ fn a_plan_is_what_its_file_says() {
     assert_eq!(sizes, [(4_096, 7), (65_536, 3)]);
     assert_eq!(plan.workloads[1].region, Extent::new(0, 1 << 30));
     assert_eq!(plan.traces[0].speed_permille, 2_500);
-    assert_eq!(plan.traces[0].path, PathBuf::from("folder/t.csv"));
+    assert_eq!(plan.traces[0].path, PathBuf::from(format!("{FOLDER}/t.csv")));
     assert_eq!(plan.traces[0].devices[0].device, 3);
 }
 
@@ -269,6 +314,11 @@ fn a_plan_is_what_its_file_says() {
 fn shown_values_are_a_configuration() {
     let first = gateway(&source(GATEWAY)).unwrap();
     let shown = show::text(Kind::Gateway, &first.values, &source(GATEWAY));
+    assert!(!shown.contains("teen bytes") && !shown.contains("not a secret"), "{shown}");
+    // Secrets are not shown.
+    assert!(gateway(&source(&shown)).is_err());
+    let shown = shown.replacen("\"…\"", "\"twelve bytes\"", 1);
+    let shown = shown.replacen("\"…\"", "\"thirteen bytes\"", 1);
     let second = gateway(&source(&shown)).unwrap();
     assert_eq!(format!("{:?}", first.checked), format!("{:?}", second.checked));
     let first = plan(&source(PLAN)).unwrap();
@@ -291,7 +341,7 @@ fn the_kind_of_a_file_is_found_out() {
 fn each_fault_is_noticed() {
     let cases = [
         ("[iscsi]\nlisten = 5", Code::WrongType, "5"),
-        ("[iscsi]\nlisten = []", Code::OutOfRange, ""),
+        ("[iscsi]\nlisten = []", Code::OutOfRange, "[]"),
         ("[iscsi]\nlisten = [\"localhost:1\"]", Code::BadValue, "\"localhost:1\""),
         ("[iscsi]\nlisten = [\"[::1]:1\", \"[::1]:1\"]", Code::Duplicate, "\"[::1]:1\""),
         ("[iscsi]\nadvertise = [\"gate\"]", Code::BadValue, "\"gate\""),
@@ -342,7 +392,7 @@ fn oddities_are_warnings() {
     let text = small("[[volume]]\nname = \"e\"\nfile = \"e\"\n").text.replace("luns.0", "luns.1");
     let warnings = gateway(&source(&text)).unwrap().warnings;
     let messages: Vec<_> = warnings.iter().map(|fault| fault.message.as_str()).collect();
-    assert_eq!(messages, ["this target has no LUN 0", "no target offers volume `e`"]);
+    assert_eq!(messages, ["this target has no LUN 0", "no target and no export offers volume `e`"]);
 }
 
 /// What only the simulator's own check finds points at its place in the file all the same.

@@ -330,13 +330,19 @@ impl<'a> Table<'a> {
     /// Nothing; a fault if the key must be there.
     fn absent<T>(&self, context: &mut Context, key: &Key) -> Option<T> {
         if matches!(key.default, Default::Required) {
-            let message = format!("`{}` has no `{}`", self.section.heading(), key.name);
-            let help = format!("add `{} = …`: {}", key.name, key.effect);
-            let label = if self.is_present() { "this table" } else { "the file ends here" };
-            let fault = Fault::new(Code::MissingKey, message).help(help);
-            context.faults.push(fault.at(self.span(), label));
+            self.missing(context, key.name);
         }
         None
+    }
+
+    /// Notes that a key must be there and is not.
+    pub(crate) fn missing(&self, context: &mut Context, name: &str) {
+        let key = self.key(name);
+        let message = format!("`{}` has no `{}`", self.section.heading(), key.name);
+        let help = format!("add `{} = …`: {}", key.name, key.effect);
+        let label = if self.is_present() { "this table" } else { "the file ends here" };
+        let fault = Fault::new(Code::MissingKey, message).help(help);
+        context.faults.push(fault.at(self.span(), label));
     }
 
     fn key(&self, name: &str) -> &'static Key {

@@ -128,7 +128,7 @@ impl Value {
             Self::Pairs(pairs) => {
                 let pairs: Vec<_> = pairs
                     .iter()
-                    .map(|(key, value)| format!("{key} = {}", value.to_toml()))
+                    .map(|(key, value)| format!("{} = {}", bare(key), value.to_toml()))
                     .collect();
                 format!("{{ {} }}", pairs.join(", "))
             }
@@ -212,6 +212,12 @@ fn limits(number: u64, min: u64, max: u64, show: impl Fn(u64) -> String) -> Resu
         _ => format!("write a value from `{}` to `{}`", show(min), show(max)),
     };
     Err(Rejected::new(Code::OutOfRange, message, Some(help)))
+}
+
+/// A key of TOML, quoted if it must be.
+fn bare(key: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quote(key) }
 }
 
 /// A basic string of TOML.

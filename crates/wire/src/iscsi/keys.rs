@@ -62,8 +62,11 @@ pub(crate) enum Answer {
     Constant(&'static str),
     /// A declaration, which gets no answer.
     Nothing,
-    /// The negotiation cannot go on.
+    /// An illegal declaration, which no answer can refuse: the negotiation cannot go on.
     Fail,
+    /// A key that belongs elsewhere: to the start of a login, to the full feature phase, or to what
+    /// a target sends.
+    Misplaced,
 }
 
 /// Whether a value is one of the constants that answer an offer.
@@ -109,8 +112,10 @@ impl Parameters {
                 None => Answer::Fail,
             },
             "MaxBurstLength" => minimum(&mut self.max_burst_length, value, limits.max_burst_length),
+            // RFC 7143 section 13.14: it must not exceed MaxBurstLength.
             "FirstBurstLength" => {
-                minimum(&mut self.first_burst_length, value, limits.first_burst_length)
+                let ours = limits.first_burst_length.min(self.max_burst_length);
+                minimum(&mut self.first_burst_length, value, ours)
             }
             // RFC 7143 section 13.15: the result is the maximum; Weir needs no pause.
             "DefaultTime2Wait" => match number(value, 0, 3600) {
@@ -147,6 +152,20 @@ impl Parameters {
             "IFMarker" | "OFMarker" => Answer::Constant("No"),
             "IFMarkInt" | "OFMarkInt" => Answer::Constant("Reject"),
             "InitiatorAlias" => Answer::Nothing,
+            // RFC 7143 sections 12.1 and 13: each has a stage or a sender of its own.
+            "AuthMethod"
+            | "CHAP_A"
+            | "CHAP_I"
+            | "CHAP_C"
+            | "CHAP_N"
+            | "CHAP_R"
+            | "InitiatorName"
+            | "TargetName"
+            | "SessionType"
+            | "SendTargets"
+            | "TargetAlias"
+            | "TargetAddress"
+            | "TargetPortalGroupTag" => Answer::Misplaced,
             // RFC 7143 section 6.2.
             _ => Answer::Constant("NotUnderstood"),
         }
@@ -236,6 +255,7 @@ mod tests {
             Answer::Constant(value) => value.to_string(),
             Answer::Nothing => "-".to_string(),
             Answer::Fail => "!".to_string(),
+            Answer::Misplaced => "?".to_string(),
         };
         (parameters, answer)
     }
@@ -267,6 +287,55 @@ mod tests {
             ("MaxBurstLength", "0x8000", "32768"),
             ("MaxBurstLength", "1", "Reject"),
             ("FirstBurstLength", "262144", "50000"),
+            ("FirstBurstLength", "512", "512"),
+            ("FirstBurstLength", "511", "Reject"),
+            ("FirstBurstLength", "512~1024", "Reject"),
+            ("MaxBurstLength", "16777215", "100000"),
+            ("MaxBurstLength", "16777216", "Reject"),
+            ("MaxBurstLength", "", "Reject"),
+            ("MaxBurstLength", "None", "Reject"),
+            ("MaxBurstLength", "Irrelevant", "-"),
+            ("MaxBurstLength", "Reject", "-"),
+            ("HeaderDigest", "", "Reject"),
+            ("HeaderDigest", "crc32c", "Reject"),
+            ("ImmediateData", "Yes,No", "Reject"),
+            ("ImmediateData", "", "Reject"),
+            ("InitialR2T", "1", "Reject"),
+            ("DataPDUInOrder", "Yes", "Yes"),
+            ("DataPDUInOrder", "Maybe", "Reject"),
+            ("DataSequenceInOrder", "Yes", "Yes"),
+            ("DataSequenceInOrder", "", "Reject"),
+            ("DefaultTime2Wait", "0", "0"),
+            ("DefaultTime2Wait", "3600", "3600"),
+            ("DefaultTime2Retain", "0", "0"),
+            ("DefaultTime2Retain", "3601", "Reject"),
+            ("MaxOutstandingR2T", "65535", "4"),
+            ("MaxOutstandingR2T", "65536", "Reject"),
+            ("MaxConnections", "65535", "1"),
+            ("MaxConnections", "0", "Reject"),
+            ("MaxConnections", "65536", "Reject"),
+            ("ErrorRecoveryLevel", "0", "0"),
+            ("ErrorRecoveryLevel", "-1", "Reject"),
+            ("TaskReporting", "RFC3720", "RFC3720"),
+            ("TaskReporting", "ResponseFence,RFC3720", "RFC3720"),
+            ("iSCSIProtocolLevel", "0", "0"),
+            ("iSCSIProtocolLevel", "31", "1"),
+            ("iSCSIProtocolLevel", "32", "Reject"),
+            ("OFMarker", "Yes", "No"),
+            ("IFMarkInt", "2048~8192", "Reject"),
+            ("MaxRecvDataSegmentLength", "512", "-"),
+            ("MaxRecvDataSegmentLength", "16777215", "-"),
+            ("MaxRecvDataSegmentLength", "", "!"),
+            ("InitiatorAlias", "a host", "-"),
+            ("InitiatorName", "iqn.x", "?"),
+            ("TargetName", "iqn.x", "?"),
+            ("SessionType", "Normal", "?"),
+            ("SendTargets", "All", "?"),
+            ("TargetAlias", "x", "?"),
+            ("TargetAddress", "x", "?"),
+            ("TargetPortalGroupTag", "1", "?"),
+            ("AuthMethod", "None", "?"),
+            ("CHAP_A", "5", "?"),
             ("DefaultTime2Wait", "7", "7"),
             ("DefaultTime2Wait", "3601", "Reject"),
             ("DefaultTime2Retain", "20", "0"),
@@ -309,13 +378,71 @@ mod tests {
         assert_eq!(ask("DataDigest", "None", &limits).1, "Reject");
     }
 
-    /// Keys about SCSI data mean nothing to a discovery session.
+    /// The first burst is never longer than a burst that was agreed on before.
+    #[test]
+    fn the_first_burst_fits_into_a_burst() {
+        let limits = Limits::default();
+        let mut parameters = Parameters::default();
+        parameters.negotiate("MaxBurstLength", "4096", &limits, false);
+        let answer = parameters.negotiate("FirstBurstLength", "65536", &limits, false);
+        assert_eq!(answer, Answer::Value("4096".to_owned()));
+        assert_eq!(parameters.first_burst_length, 4096);
+    }
+
+    /// What each direction takes is its own affair.
+    #[test]
+    fn segment_lengths_are_declared_for_one_direction() {
+        let (parameters, _) = ask("MaxRecvDataSegmentLength", "4096", &Limits::default());
+        assert_eq!(parameters.initiator_segment_length, 4096);
+        assert_eq!(parameters.target_segment_length, SEGMENT_LENGTH_DEFAULT);
+    }
+
+    /// An offer that is refused changes nothing.
+    #[test]
+    fn a_refused_offer_changes_nothing() {
+        for (key, value) in [
+            ("MaxBurstLength", "1"),
+            ("FirstBurstLength", "x"),
+            ("InitialR2T", "no"),
+            ("ImmediateData", "no"),
+            ("HeaderDigest", "MD5"),
+            ("MaxOutstandingR2T", "0"),
+            ("DefaultTime2Wait", "9999"),
+            ("MaxBurstLength", "NotUnderstood"),
+        ] {
+            assert_eq!(ask(key, value, &Limits::default()).0, Parameters::default(), "{key}");
+        }
+    }
+
+    /// Keys about SCSI data mean nothing to a discovery session; the others do.
     #[test]
     fn discovery_finds_transfer_keys_irrelevant() {
         let limits = Limits::default();
+        for key in [
+            "MaxConnections",
+            "InitialR2T",
+            "ImmediateData",
+            "MaxBurstLength",
+            "FirstBurstLength",
+            "MaxOutstandingR2T",
+            "DataPDUInOrder",
+            "DataSequenceInOrder",
+            "TaskReporting",
+            "iSCSIProtocolLevel",
+        ] {
+            let mut parameters = Parameters::default();
+            let answer = parameters.negotiate(key, "4096", &limits, true);
+            assert_eq!(answer, Answer::Constant("Irrelevant"), "{key}");
+            assert_eq!(parameters, Parameters::default());
+        }
         let mut parameters = Parameters::default();
-        let answer = parameters.negotiate("MaxBurstLength", "4096", &limits, true);
-        assert_eq!(answer, Answer::Constant("Irrelevant"));
-        assert_eq!(parameters, Parameters::default());
+        for (key, value, answer) in [
+            ("HeaderDigest", "CRC32C", Answer::Constant("CRC32C")),
+            ("DefaultTime2Wait", "1", Answer::Value("1".to_owned())),
+            ("ErrorRecoveryLevel", "1", Answer::Value("0".to_owned())),
+            ("MaxRecvDataSegmentLength", "512", Answer::Nothing),
+        ] {
+            assert_eq!(parameters.negotiate(key, value, &limits, true), answer, "{key}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Key-value text: `Key=Value`, each pair ended by a zero byte (RFC 7143 section 6.1).
 
+use super::binary;
+
 /// Longest text that one negotiation may carry in one direction before it is answered, in bytes.
 /// A longer one is refused.
 pub(crate) const TEXT_LENGTH_MAX: usize = 16 * 1024;
@@ -11,6 +13,9 @@ const KEY_LENGTH_MAX: usize = 63;
 const VALUE_LENGTH_MAX: usize = 255;
 /// Longest value of the keys that carry lists, in bytes.
 const LIST_LENGTH_MAX: usize = 1024;
+/// Longest value of the keys that carry binary values, in bytes. RFC 7143 section 12.1.3 says 1024
+/// before encoding.
+const BINARY_LENGTH_MAX: usize = binary::text_length(1024);
 
 /// What is wrong with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +40,11 @@ fn check(pair: &[u8]) -> Result<(), MalformedText> {
     // ". - + @ _"; X- and X# keys add the sharp sign. Lower case in front is let through so that
     // it can be answered as not understood.
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b".-+@_#".contains(&byte);
-    let limit = if value.contains(',') { LIST_LENGTH_MAX } else { VALUE_LENGTH_MAX };
+    let limit = match key {
+        "CHAP_C" | "CHAP_R" => BINARY_LENGTH_MAX,
+        _ if value.contains(',') => LIST_LENGTH_MAX,
+        _ => VALUE_LENGTH_MAX,
+    };
     let fits = !key.is_empty() && key.len() <= KEY_LENGTH_MAX && value.len() <= limit;
     if fits && key.bytes().all(legal) { Ok(()) } else { Err(MalformedText) }
 }
@@ -90,6 +99,8 @@ mod tests {
         assert!(read(b"A=\xff\xfe\0").is_none());
         assert!(read(&[[b'k'; 64].as_slice(), b"=x\0"].concat()).is_none());
         assert!(read(&[b"k=".as_slice(), &[b'x'; 256]].concat()).is_none());
+        assert!(read(&[b"CHAP_C=0x".as_slice(), &[b'0'; 2048]].concat()).is_some());
+        assert!(read(&[b"CHAP_C=0x".as_slice(), &[b'0'; 2049]].concat()).is_none());
         assert!(read(&b"A=1\0".repeat(64)).is_some());
         assert!(read(&b"A=1\0".repeat(65)).is_none());
     }

@@ -1,11 +1,50 @@
-//! The supported commands: which bits of each CDB mean something, and REPORT SUPPORTED OPERATION
-//! CODES (SPC-4 section 6.35).
+//! The supported commands: which bits of each CDB mean something, and what a command asks of its
+//! unit before it runs.
 //!
-//! One table serves both. A CDB with a bit that the table does not list is refused, and the answer
+//! One table serves all. A CDB with a bit that the table does not list is refused, and the answer
 //! points at the bit: protection information, NACA and the rest of what Weir does not do cannot
-//! slip through.
+//! slip through. [`opcodes`](super::opcodes) reports the same table.
 
+use super::nexus::Access;
 use super::sense::Sense;
+
+/// What a disk has beyond what every disk has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Features {
+    pub(crate) thin: bool,
+    pub(crate) removable: bool,
+    pub(crate) sanitize: bool,
+    pub(crate) compare_and_write: bool,
+    pub(crate) atomic: bool,
+}
+
+/// Which disks have a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum On {
+    All,
+    Thin,
+    Removable,
+    Sanitize,
+    /// A block erase deallocates, so the disk must be thin too.
+    BlockErase,
+    CompareAndWrite,
+    Atomic,
+}
+
+/// What state of its unit a command needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// None: it runs even without a medium, and while it is sanitized (SBC-4 section 4.11.2).
+    Nothing,
+    /// A medium, even one that is just sanitized.
+    Presence,
+    /// No sanitize operation, neither one that goes on nor one that failed.
+    Unit,
+    /// A medium too.
+    Medium,
+    /// A medium, but a failed sanitize operation is no obstacle.
+    Sanitizable,
+}
 
 /// One command: its CDB with every bit set that may be set.
 #[derive(Clone, Copy, Debug)]
@@ -15,8 +54,12 @@ pub(crate) struct Supported {
     usage: [u8; 16],
     length: u8,
     action: Option<u8>,
-    /// Only on thinly provisioned disks.
-    pub(crate) thin_only: bool,
+    /// What it needs of somebody else's reservation, by the tables of SPC-4 and SBC-3 that say which
+    /// commands are allowed in the presence of reservations.
+    pub(crate) access: Access,
+    /// What it needs of the unit.
+    pub(crate) needs: Needs,
+    on: On,
 }
 
 impl Supported {
@@ -24,70 +67,192 @@ impl Supported {
         self.usage[0]
     }
 
-    fn usage(&self) -> &[u8] {
+    /// The service action of a command that has one.
+    pub(crate) const fn action(&self) -> Option<u8> {
+        self.action
+    }
+
+    /// The CDB with every bit set that may be set.
+    pub(crate) fn usage(&self) -> &[u8] {
         &self.usage[..usize::from(self.length)]
+    }
+
+    const fn is_on(&self, features: Features) -> bool {
+        match self.on {
+            On::All => true,
+            On::Thin => features.thin,
+            On::Removable => features.removable,
+            On::Sanitize => features.sanitize,
+            On::BlockErase => features.sanitize && features.thin,
+            On::CompareAndWrite => features.compare_and_write,
+            On::Atomic => features.atomic,
+        }
+    }
+
+    const fn with(self, action: u8) -> Self {
+        Self { action: Some(action), ..self }
+    }
+
+    const fn on(self, on: On) -> Self {
+        Self { on, ..self }
     }
 }
 
-const fn command<const N: usize>(map: [u8; N]) -> Supported {
+const fn command<const N: usize>(access: Access, needs: Needs, map: [u8; N]) -> Supported {
     let mut usage = [0; 16];
     let mut index = 0;
     while index < N {
         usage[index] = map[index];
         index += 1;
     }
-    Supported { usage, length: N as u8, action: None, thin_only: false }
+    Supported { usage, length: N as u8, action: None, access, needs, on: On::All }
 }
 
-const fn action<const N: usize>(map: [u8; N], action: u8) -> Supported {
-    Supported { action: Some(action), ..command(map) }
+/// It is always welcome, whatever the state of the unit.
+const fn always<const N: usize>(map: [u8; N]) -> Supported {
+    command(Access::Free, Needs::Nothing, map)
 }
 
-const fn thin<const N: usize>(map: [u8; N]) -> Supported {
-    Supported { thin_only: true, ..command(map) }
+/// It asks about the unit or changes it, and can do without the medium.
+const fn unit<const N: usize>(access: Access, map: [u8; N]) -> Supported {
+    command(access, Needs::Unit, map)
 }
 
-/// In the order of opcodes. A group number is allowed and means nothing.
+/// It reads the medium, or asks what only a reader needs.
+const fn reads<const N: usize>(map: [u8; N]) -> Supported {
+    command(Access::Read, Needs::Medium, map)
+}
+
+/// It changes the medium, or counts as if it did.
+const fn writes<const N: usize>(map: [u8; N]) -> Supported {
+    command(Access::Write, Needs::Medium, map)
+}
+
+const fn sanitize<const N: usize>(action: u8, on: On, map: [u8; N]) -> Supported {
+    command(Access::Write, Needs::Sanitizable, map).with(action).on(on)
+}
+
+// What else is in conflict of PERSISTENT RESERVE OUT, RESERVE(6) and RELEASE(6) is decided by the
+// reservations themselves.
+const fn persistent_in(action: u8) -> Supported {
+    unit(Access::Query, [0x5e, 0x1f, 0, 0, 0, 0, 0, 0xff, 0xff, 0]).with(action)
+}
+
+const fn persistent_out(action: u8) -> Supported {
+    unit(Access::Query, [0x5f, 0x1f, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0]).with(action)
+}
+
+const fn copy_results(action: u8) -> Supported {
+    let map = [0x84, 0x1f, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0];
+    unit(Access::Write, map).with(action)
+}
+
+/// Address and length of four bytes each behind the flags, and the group number: 12 bytes.
+const fn long(opcode: u8, flags: u8) -> [u8; 12] {
+    [opcode, flags, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f, 0]
+}
+
+/// An address of eight bytes behind the flags, a length of up to four and the group number: 16
+/// bytes.
+const fn huge(opcode: u8, flags: u8, length: u32) -> [u8; 16] {
+    let length = length.to_be_bytes();
+    let mut map = [0xff; 16];
+    (map[0], map[1], map[14], map[15]) = (opcode, flags, 0x3f, 0);
+    (map[10], map[11], map[12], map[13]) = (length[0], length[1], length[2], length[3]);
+    map
+}
+
+/// In the order of opcodes and service actions. A group number is allowed and means nothing.
 #[rustfmt::skip]
 const COMMANDS: &[Supported] = &[
-    command([0x00, 0, 0, 0, 0, 0]),                                         // TEST UNIT READY
-    command([0x03, 0x01, 0, 0, 0xff, 0]),                                   // REQUEST SENSE
-    command([0x08, 0x1f, 0xff, 0xff, 0xff, 0]),                             // READ(6)
-    command([0x0a, 0x1f, 0xff, 0xff, 0xff, 0]),                             // WRITE(6)
-    command([0x12, 0x01, 0xff, 0xff, 0xff, 0]),                             // INQUIRY
-    command([0x1a, 0x08, 0xff, 0xff, 0xff, 0]),                             // MODE SENSE(6)
-    command([0x1b, 0x01, 0, 0x0f, 0xf7, 0]),                                // START STOP UNIT
-    command([0x25, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0x01, 0]),              // READ CAPACITY(10)
-    command([0x28, 0x18, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]),     // READ(10)
-    command([0x2a, 0x18, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]),     // WRITE(10)
-    command([0x2f, 0x16, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]),     // VERIFY(10)
-    command([0x35, 0x06, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]),     // SYNCHRONIZE CACHE(10)
-    command([0x41, 0x08, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]),     // WRITE SAME(10)
-    thin([0x42, 0, 0, 0, 0, 0, 0x3f, 0xff, 0xff, 0]),                       // UNMAP
-    command([0x5a, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0]),              // MODE SENSE(10)
-    command([0x88, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-             0xff, 0xff, 0xff, 0xff, 0x3f, 0]),                             // READ(16)
-    command([0x8a, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-             0xff, 0xff, 0xff, 0xff, 0x3f, 0]),                             // WRITE(16)
-    command([0x8f, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-             0xff, 0xff, 0xff, 0xff, 0x3f, 0]),                             // VERIFY(16)
-    command([0x91, 0x06, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-             0xff, 0xff, 0xff, 0xff, 0x3f, 0]),                             // SYNCHRONIZE CACHE(16)
-    command([0x93, 0x09, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-             0xff, 0xff, 0xff, 0xff, 0x3f, 0]),                             // WRITE SAME(16)
-    action([0x9e, 0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-            0xff, 0xff, 0xff, 0xff, 0x01, 0], 0x10),                        // READ CAPACITY(16)
-    command([0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),        // REPORT LUNS
-    action([0xa3, 0x1f, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-            0, 0], 0x0c),                                        // REPORT SUPPORTED OPERATION CODES
-    command([0xa8, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f, 0]), // READ(12)
-    command([0xaa, 0x18, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f, 0]), // WRITE(12)
-    command([0xaf, 0x16, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f, 0]), // VERIFY(12)
+    command(Access::Query, Needs::Medium, [0x00, 0, 0, 0, 0, 0]),           // TEST UNIT READY
+    always([0x03, 0x01, 0, 0, 0xff, 0]),                                    // REQUEST SENSE
+    reads([0x08, 0x1f, 0xff, 0xff, 0xff, 0]),                               // READ(6)
+    writes([0x0a, 0x1f, 0xff, 0xff, 0xff, 0]),                              // WRITE(6)
+    always([0x12, 0x01, 0xff, 0xff, 0xff, 0]),                              // INQUIRY
+    unit(Access::Write, [0x15, 0x10, 0, 0, 0xff, 0]),                       // MODE SELECT(6)
+    unit(Access::Free, [0x16, 0, 0, 0, 0, 0]),                              // RESERVE(6)
+    unit(Access::Free, [0x17, 0, 0, 0, 0, 0]),                              // RELEASE(6)
+    command(Access::Read, Needs::Nothing,
+            [0x1a, 0x08, 0xff, 0xff, 0xff, 0]),                             // MODE SENSE(6)
+    unit(Access::Write, [0x1b, 0x01, 0, 0x0f, 0xf7, 0]),                    // START STOP UNIT
+    unit(Access::Write, [0x1e, 0, 0, 0, 0x01, 0]).on(On::Removable),        // PREVENT ALLOW MEDIUM REMOVAL
+    command(Access::Free, Needs::Presence,
+            [0x25, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0x01, 0]),              // READ CAPACITY(10)
+    reads([0x28, 0x18, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]),       // READ(10)
+    writes([0x2a, 0x18, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]),      // WRITE(10)
+    writes([0x2e, 0x12, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]),      // WRITE AND VERIFY(10)
+    reads([0x2f, 0x16, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]),       // VERIFY(10)
+    reads([0x34, 0x02, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]),       // PRE-FETCH(10)
+    writes([0x35, 0x06, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]),      // SYNCHRONIZE CACHE(10)
+    writes([0x37, 0, 0x1f, 0, 0, 0, 0, 0xff, 0xff, 0]),                     // READ DEFECT DATA(10)
+    writes([0x41, 0x08, 0xff, 0xff, 0xff, 0xff, 0x3f, 0xff, 0xff, 0]),      // WRITE SAME(10)
+    writes([0x42, 0, 0, 0, 0, 0, 0x3f, 0xff, 0xff, 0]).on(On::Thin),        // UNMAP
+    sanitize(0x01, On::Sanitize, [0x48, 0xbf, 0, 0, 0, 0, 0, 0xff, 0xff, 0]), // SANITIZE: OVERWRITE
+    sanitize(0x02, On::BlockErase, [0x48, 0xbf, 0, 0, 0, 0, 0, 0, 0, 0]),   // SANITIZE: BLOCK ERASE
+    sanitize(0x1f, On::Sanitize, [0x48, 0xbf, 0, 0, 0, 0, 0, 0, 0, 0]),     // SANITIZE: EXIT FAILURE MODE
+    unit(Access::Write, [0x55, 0x10, 0, 0, 0, 0, 0, 0xff, 0xff, 0]),        // MODE SELECT(10)
+    command(Access::Read, Needs::Nothing,
+            [0x5a, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0]),              // MODE SENSE(10)
+    persistent_in(0x00),                                                    // READ KEYS
+    persistent_in(0x01),                                                    // READ RESERVATION
+    persistent_in(0x02),                                                    // REPORT CAPABILITIES
+    persistent_in(0x03),                                                    // READ FULL STATUS
+    persistent_out(0x00),                                                   // REGISTER
+    persistent_out(0x01),                                                   // RESERVE
+    persistent_out(0x02),                                                   // RELEASE
+    persistent_out(0x03),                                                   // CLEAR
+    persistent_out(0x04),                                                   // PREEMPT
+    persistent_out(0x05),                                                   // PREEMPT AND ABORT
+    persistent_out(0x06),                                                   // REGISTER AND IGNORE EXISTING KEY
+    persistent_out(0x07),                                                   // REGISTER AND MOVE
+    // The copy manager's own; what it reads and writes is checked at the units that it concerns.
+    unit(Access::Write, [0x83, 0x1f, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0])
+        .with(0x00),                                                        // EXTENDED COPY(LID1)
+    copy_results(0x00),                                                     // COPY STATUS
+    copy_results(0x01),                                                     // RECEIVE DATA
+    copy_results(0x03),                                                     // OPERATING PARAMETERS
+    copy_results(0x04),                                                     // FAILED SEGMENT DETAILS
+    reads(huge(0x88, 0x18, 0xffff_ffff)),                                   // READ(16)
+    writes(huge(0x89, 0x18, 0x00ff)).on(On::CompareAndWrite),               // COMPARE AND WRITE
+    writes(huge(0x8a, 0x18, 0xffff_ffff)),                                  // WRITE(16)
+    writes(huge(0x8b, 0x18, 0xffff_ffff)),                                  // ORWRITE(16)
+    writes(huge(0x8e, 0x12, 0xffff_ffff)),                                  // WRITE AND VERIFY(16)
+    reads(huge(0x8f, 0x16, 0xffff_ffff)),                                   // VERIFY(16)
+    reads(huge(0x90, 0x02, 0xffff_ffff)),                                   // PRE-FETCH(16)
+    writes(huge(0x91, 0x06, 0xffff_ffff)),                                  // SYNCHRONIZE CACHE(16)
+    writes(huge(0x93, 0x09, 0xffff_ffff)),                                  // WRITE SAME(16)
+    // No atomic boundary, so its field must be zero.
+    writes(huge(0x9c, 0x18, 0xffff)).on(On::Atomic),                        // WRITE ATOMIC(16)
+    command(Access::Free, Needs::Presence,
+            [0x9e, 0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+             0xff, 0xff, 0xff, 0xff, 0x01, 0]).with(0x10),                  // READ CAPACITY(16)
+    reads([0x9e, 0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+           0xff, 0xff, 0xff, 0xff, 0, 0]).with(0x12),                       // GET LBA STATUS
+    always([0xa0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0]),         // REPORT LUNS
+    unit(Access::Free, [0xa3, 0x3f, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0])
+        .with(0x0a),                                                        // REPORT TARGET PORT GROUPS
+    command(Access::Read, Needs::Nothing,
+            [0xa3, 0x1f, 0x87, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0])
+        .with(0x0c),                                             // REPORT SUPPORTED OPERATION CODES
+    command(Access::Read, Needs::Nothing,
+            [0xa3, 0x1f, 0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0])
+        .with(0x0d),                                  // REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS
+    reads(long(0xa8, 0x18)),                                                // READ(12)
+    writes(long(0xaa, 0x18)),                                               // WRITE(12)
+    writes(long(0xae, 0x12)),                                               // WRITE AND VERIFY(12)
+    reads(long(0xaf, 0x16)),                                                // VERIFY(12)
+    writes([0xb7, 0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]), // READ DEFECT DATA(12)
 ];
 
+/// The commands of a disk, in the order of opcodes and service actions.
+pub(crate) fn of(features: Features) -> impl Iterator<Item = &'static Supported> {
+    COMMANDS.iter().filter(move |one| one.is_on(features))
+}
+
 /// The table's entry for a CDB, after a check for bits that mean nothing to it.
-pub(crate) fn find(cdb: &[u8; 16]) -> Result<&'static Supported, Sense> {
-    let mut of_opcode = COMMANDS.iter().filter(|one| one.opcode() == cdb[0]).peekable();
+pub(crate) fn find(cdb: &[u8; 16], features: Features) -> Result<&'static Supported, Sense> {
+    let mut of_opcode = of(features).filter(|one| one.opcode() == cdb[0]).peekable();
     if of_opcode.peek().is_none() {
         return Err(Sense::INVALID_OPCODE);
     }
@@ -107,76 +272,17 @@ pub(crate) fn find(cdb: &[u8; 16]) -> Result<&'static Supported, Sense> {
     Ok(found)
 }
 
-/// The parameter data of REPORT SUPPORTED OPERATION CODES. `options` is the reporting options field.
-pub(crate) fn report(
-    options: u8,
-    opcode: u8,
-    action: u16,
-    with_timeouts: bool,
-    thin: bool,
-) -> Result<Vec<u8>, Sense> {
-    let supported = || COMMANDS.iter().filter(move |one| thin || !one.thin_only);
-    if options == 0 {
-        return Ok(report_all(supported(), with_timeouts));
-    }
-    let has_actions = supported().any(|one| one.opcode() == opcode && one.action.is_some());
-    // SPC-4 table 246: option 1 is for commands without service actions, option 2 for those with,
-    // option 3 for either.
-    let wrong = match options {
-        1 => has_actions,
-        2 => !has_actions && supported().any(|one| one.opcode() == opcode),
-        3 => false,
-        _ => return Err(Sense::invalid_cdb_field(2, Some(2))),
-    };
-    if wrong {
-        return Err(Sense::invalid_cdb_field(2, Some(2)));
-    }
-    let same_action = |own: Option<u8>| match own {
-        None => options == 1 || action == 0,
-        Some(own) => u16::from(own) == action,
-    };
-    let found = supported().find(|one| one.opcode() == opcode && same_action(one.action));
-    Ok(report_one(found, with_timeouts))
-}
-
-/// A timeouts descriptor that promises nothing (SPC-4 section 6.35.4).
-const TIMEOUTS: [u8; 12] = [0, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-
-fn report_all(supported: impl Iterator<Item = &'static Supported>, with_timeouts: bool) -> Vec<u8> {
-    let mut data = vec![0; 4];
-    for one in supported {
-        let flags = u8::from(with_timeouts) << 1 | u8::from(one.action.is_some());
-        let action = one.action.unwrap_or(0);
-        data.extend_from_slice(&[one.opcode(), 0, 0, action, 0, flags, 0, one.length]);
-        if with_timeouts {
-            data.extend_from_slice(&TIMEOUTS);
-        }
-    }
-    let length = data.len() as u32 - 4;
-    data[..4].copy_from_slice(&length.to_be_bytes());
-    data
-}
-
-fn report_one(found: Option<&Supported>, with_timeouts: bool) -> Vec<u8> {
-    let Some(found) = found else {
-        // SPC-4 table 250: 1 is "not supported".
-        return vec![0, 0x01, 0, 0];
-    };
-    // SPC-4 table 250: 3 is "supported in conformance with a standard".
-    let mut data = vec![0, u8::from(with_timeouts) << 7 | 0x03, 0, found.length];
-    data.extend_from_slice(found.usage());
-    if let Some(action) = found.action {
-        data[5] = action;
-    }
-    if with_timeouts {
-        data.extend_from_slice(&TIMEOUTS);
-    }
-    data
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ALL: Features = Features {
+        thin: true,
+        removable: true,
+        sanitize: true,
+        compare_and_write: true,
+        atomic: true,
+    };
 
     fn cdb(bytes: &[u8]) -> [u8; 16] {
         let mut cdb = [0; 16];
@@ -184,7 +290,7 @@ mod tests {
         cdb
     }
 
-    /// The lengths follow from the opcodes' groups, and the table is in order.
+    /// The lengths follow from the opcodes' groups, and the table is in order, without doubles.
     #[test]
     fn the_table_is_consistent() {
         for one in COMMANDS {
@@ -195,41 +301,48 @@ mod tests {
                 _ => 12,
             };
             assert_eq!(one.length, length, "{:#04x}", one.opcode());
+            assert!(one.action.is_none() || one.usage[1] & 0x1f == 0x1f, "{:#04x}", one.opcode());
         }
-        assert!(COMMANDS.is_sorted_by_key(Supported::opcode));
+        assert!(COMMANDS.is_sorted_by(|a, b| (a.opcode(), a.action) < (b.opcode(), b.action)));
     }
 
     /// Bits without a meaning are refused and pointed at.
     #[test]
     fn stray_bits_are_refused() {
-        assert_eq!(find(&cdb(&[0xff])).unwrap_err(), Sense::INVALID_OPCODE);
-        let protect = find(&cdb(&[0x28, 0x20, 0, 0, 0, 0, 0, 0, 1, 0])).unwrap_err();
+        let find = |bytes: &[u8]| find(&cdb(bytes), ALL);
+        assert_eq!(find(&[0xff]).unwrap_err(), Sense::INVALID_OPCODE);
+        let protect = find(&[0x28, 0x20, 0, 0, 0, 0, 0, 0, 1, 0]).unwrap_err();
         assert_eq!(protect, Sense::invalid_cdb_field(1, Some(5)));
-        let naca = find(&cdb(&[0x00, 0, 0, 0, 0, 0x04])).unwrap_err();
+        let naca = find(&[0x00, 0, 0, 0, 0, 0x04]).unwrap_err();
         assert_eq!(naca, Sense::invalid_cdb_field(5, Some(2)));
-        let action = find(&cdb(&[0x9e, 0x11])).unwrap_err();
+        let action = find(&[0x9e, 0x11]).unwrap_err();
         assert_eq!((action.asc, action.ascq), (0x24, 0));
-        assert!(find(&cdb(&[0x9e, 0x10])).is_ok());
-    }
-
-    /// Every reported command can be asked about on its own, in the one way that fits it.
-    #[test]
-    fn reported_commands_are_consistent() {
-        for with_timeouts in [false, true] {
-            let all = report(0, 0, 0, with_timeouts, true).unwrap();
-            let size = if with_timeouts { 20 } else { 8 };
-            assert_eq!(all.len(), 4 + COMMANDS.len() * size);
-            for entry in all[4..].chunks(size) {
-                let (opcode, action) = (entry[0], u16::from(entry[3]));
-                let has_action = entry[5] & 1 == 1;
-                let right = if has_action { 2 } else { 1 };
-                assert!(report(3 - right, opcode, action, with_timeouts, true).is_err());
-                let one = report(right, opcode, action, with_timeouts, true).unwrap();
-                assert_eq!((one[1] & 7, one[4]), (3, opcode));
-                assert_eq!(report(3, opcode, action, with_timeouts, true).unwrap(), one);
+        assert!(find(&[0x9e, 0x10]).is_ok());
+        for opcode in [0x2e, 0x8e, 0xae, 0x89, 0x8b, 0x9c] {
+            for protect in 1..8 {
+                let sense = find(&[opcode, protect << 5]).unwrap_err();
+                assert_eq!(sense.asc, 0x24, "{opcode:#04x}");
             }
         }
-        assert_eq!(report(1, 0x42, 0, false, false).unwrap(), [0, 1, 0, 0]);
-        assert!(report(4, 0, 0, false, true).is_err());
+        for byte in 2..7 {
+            let mut reserved = cdb(&[0x48, 0x02]);
+            reserved[byte] = 1;
+            assert_eq!(super::find(&reserved, ALL).unwrap_err().asc, 0x24);
+        }
+        assert_eq!(find(&[0x48, 0x42]).unwrap_err(), Sense::invalid_cdb_field(1, Some(6)));
+        assert_eq!(find(&[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]).unwrap_err().asc, 0x24);
+    }
+
+    /// What a disk does not have is not there: by opcode, or by service action if the opcode is.
+    #[test]
+    fn features_decide() {
+        for opcode in [0x1e, 0x42, 0x48, 0x89, 0x9c] {
+            let bytes = cdb(&[opcode, u8::from(opcode == 0x48)]);
+            assert_eq!(find(&bytes, Features::default()).unwrap_err(), Sense::INVALID_OPCODE);
+            assert!(find(&bytes, ALL).is_ok(), "{opcode:#04x}");
+        }
+        let thick = Features { thin: false, ..ALL };
+        assert_eq!(find(&cdb(&[0x48, 2]), thick).unwrap_err().asc, 0x24);
+        assert!(find(&cdb(&[0x48, 1]), thick).is_ok());
     }
 }

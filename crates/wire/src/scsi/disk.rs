@@ -1,9 +1,10 @@
-//! A logical unit as a disk: its facts, and what it does with a command.
+//! The facts about a disk, and what follows from them alone.
 
-use super::attention::UnitAttention;
 use super::cdb::{self, Cdb, Media, MediaOp};
+use super::commands::Features;
 use super::sense::Sense;
-use super::{capacity, commands, inquiry, luns, mode, vpd};
+use super::unit::Action;
+use super::{inquiry, luns};
 
 /// Facts about one disk, as initiators see them.
 #[derive(Clone, Debug)]
@@ -24,14 +25,25 @@ pub struct DiskInfo {
     pub product: String,
     /// Revision, 4 bytes.
     pub revision: String,
-    /// A write that was acknowledged without FUA may be lost before a flush.
+    /// A write that was acknowledged without FUA may be lost before a flush. Initiators can change
+    /// that for a unit, until it is reset.
     pub write_cache: bool,
     /// Writing is forbidden.
     pub read_only: bool,
+    /// Initiators may eject the medium and load it again.
+    pub removable: bool,
+    /// Initiators may have the whole medium wiped by SANITIZE: by overwriting it, and if it is thin
+    /// by deallocating it.
+    pub sanitize: bool,
     /// Blocks can be deallocated and read as zeros then. The shell must see to both.
     pub thin: bool,
     /// Most blocks of one read, write or verify; 0 means no limit.
     pub max_transfer_blocks: u32,
+    /// Most blocks of one COMPARE AND WRITE; 0 means that there is no such command.
+    pub max_compare_and_write_blocks: u8,
+    /// Most blocks of one WRITE ATOMIC, at most `max_transfer_blocks`; 0 means that there is no such
+    /// command. Address and length must be multiples of a physical block.
+    pub max_atomic_blocks: u32,
     /// Blocks per command that go best; 0 says nothing.
     pub optimal_transfer_blocks: u32,
     /// Most blocks of one UNMAP.
@@ -61,8 +73,12 @@ impl Default for DiskInfo {
             revision: String::from("0001"),
             write_cache: false,
             read_only: false,
+            removable: false,
+            sanitize: false,
             thin: false,
             max_transfer_blocks: 0,
+            max_compare_and_write_blocks: u8::MAX,
+            max_atomic_blocks: 0,
             optimal_transfer_blocks: 0,
             max_unmap_blocks: 1 << 20,
             max_unmap_descriptors: 256,
@@ -86,69 +102,38 @@ pub struct Port<'a> {
     pub units: &'a [u64],
 }
 
-/// What to do with a command that is in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Answer GOOD with this data, which is already cut to the room that the initiator has for it.
-    Data(Vec<u8>),
-    /// Answer GOOD.
-    Done,
-    /// Do this with the medium. It lies within the disk and its limits.
-    Media(Media),
-}
-
 impl DiskInfo {
     /// The last logical block.
     pub(crate) const fn last_lba(&self) -> u64 {
         self.blocks.saturating_sub(1)
     }
 
-    /// Reads a CDB and does what can be done without the medium. An error is the sense data of a
-    /// CHECK CONDITION.
-    pub fn execute(
-        &self,
-        cdb: &[u8; 16],
-        port: &Port<'_>,
-        attention: &mut UnitAttention,
-    ) -> Result<Action, Sense> {
-        if let Some(sense) = attention.intercept(cdb[0]) {
-            return Err(sense);
+    /// Logical blocks per physical block.
+    pub(crate) const fn physical_blocks(&self) -> u32 {
+        1 << (self.physical_block_exponent & 0x0f)
+    }
+
+    /// Which commands it has beyond those that every disk has.
+    pub(crate) const fn features(&self) -> Features {
+        Features {
+            thin: self.thin,
+            removable: self.removable,
+            sanitize: self.sanitize,
+            compare_and_write: self.max_compare_and_write_blocks != 0,
+            atomic: self.max_atomic_blocks != 0,
         }
-        let (data, allocation) = match cdb::decode(cdb, self.thin)? {
-            Cdb::TestUnitReady | Cdb::StartStopUnit => return Ok(Action::Done),
-            Cdb::Media(media) => return self.check(media).map(Action::Media),
-            Cdb::RequestSense { descriptor, allocation } => {
-                // SPC-4 section 6.39: a unit attention is reported as data, and is over then.
-                let sense = attention.take().unwrap_or(Sense::NO_SENSE);
-                (encoded(&sense, descriptor), allocation)
-            }
-            Cdb::Inquiry { page: None, allocation } => (inquiry::standard(self), allocation),
-            Cdb::Inquiry { page: Some(code), allocation } => {
-                (vpd::page(self, port, code)?, allocation)
-            }
-            Cdb::ReportLuns { select, allocation } => {
-                let data = luns::report(select, port.units, allocation)?;
-                attention.luns_reported();
-                (data, allocation)
-            }
-            Cdb::ReadCapacity10 => (capacity::short(self), u32::MAX),
-            Cdb::ReadCapacity16 { allocation } => (capacity::long(self), allocation),
-            Cdb::ModeSense(asked) => (mode::sense(self, &asked)?, asked.allocation),
-            Cdb::ReportSupportedOpcodes { options, opcode, action, with_timeouts, allocation } => {
-                let data = commands::report(options, opcode, action, with_timeouts, self.thin)?;
-                (data, allocation)
-            }
-        };
-        Ok(cut(data, allocation))
     }
 
     /// Checks a media command against the disk, and resolves "to the end".
-    pub fn check(&self, mut media: Media) -> Result<Media, Sense> {
+    pub(crate) fn check(&self, mut media: Media) -> Result<Media, Sense> {
         if media.is_write() && self.read_only {
             return Err(Sense::WRITE_PROTECTED);
         }
         self.check_range(media.lba, media.blocks)?;
         let limit = match media.op {
+            MediaOp::WriteSame { unmap: true, .. } if !self.thin => {
+                return Err(Sense::invalid_cdb_field(1, Some(3)));
+            }
             // SBC-3 section 6.6.4: with a limit, WSNZ says that zero blocks is not "to the end".
             MediaOp::WriteSame { .. } if media.blocks == 0 && self.max_write_same_blocks != 0 => {
                 return Err(Sense::INVALID_FIELD_IN_CDB);
@@ -156,6 +141,17 @@ impl DiskInfo {
             // SBC-3 sections 5.22 and 5.41: zero blocks means all to the end.
             MediaOp::Synchronize { .. } | MediaOp::WriteSame { .. } if media.blocks == 0 => {
                 media.blocks = self.blocks - media.lba;
+                self.limit(media.op)
+            }
+            MediaOp::WriteAtomic => {
+                let unit = u64::from(self.physical_blocks());
+                // The granularity and alignment of the Block Limits page.
+                if !media.lba.is_multiple_of(unit) {
+                    return Err(Sense::invalid_cdb_field(2, None));
+                }
+                if !media.blocks.is_multiple_of(unit) {
+                    return Err(Sense::invalid_cdb_field(12, None));
+                }
                 self.limit(media.op)
             }
             op => self.limit(op),
@@ -169,7 +165,13 @@ impl DiskInfo {
     /// Most blocks of one command; zero means no limit.
     const fn limit(&self, op: MediaOp) -> u64 {
         match op {
-            MediaOp::Read | MediaOp::Write | MediaOp::Verify(_) => self.max_transfer_blocks as u64,
+            MediaOp::Read
+            | MediaOp::Write
+            | MediaOp::WriteVerify(_)
+            | MediaOp::OrWrite
+            | MediaOp::Verify(_) => self.max_transfer_blocks as u64,
+            MediaOp::CompareAndWrite => self.max_compare_and_write_blocks as u64,
+            MediaOp::WriteAtomic => self.max_atomic_blocks as u64,
             MediaOp::WriteSame { .. } => self.max_write_same_blocks,
             MediaOp::Synchronize { .. } | MediaOp::Unmap { .. } => 0,
         }
@@ -186,7 +188,7 @@ impl DiskInfo {
 
 /// What a logical unit that does not exist does with a command (SPC-4 sections 5.9 and 6.6.2).
 pub fn execute_absent(cdb: &[u8; 16], units: &[u64]) -> Result<Action, Sense> {
-    match cdb::decode(cdb, false) {
+    match cdb::decode(cdb, Features::default()).map(|(_, command)| command) {
         Ok(Cdb::Inquiry { page: None, allocation }) => Ok(cut(inquiry::absent(), allocation)),
         Ok(Cdb::ReportLuns { select, allocation }) => {
             Ok(cut(luns::report(select, units, allocation)?, allocation))
@@ -200,19 +202,13 @@ pub fn execute_absent(cdb: &[u8; 16], units: &[u64]) -> Result<Action, Sense> {
 }
 
 /// Cuts data to the room that the initiator has, which is no error (SPC-4 section 4.3.5.6).
-fn cut(mut data: Vec<u8>, allocation: u32) -> Action {
+pub(crate) fn cut(mut data: Vec<u8>, allocation: u32) -> Action {
     data.truncate(allocation as usize);
     Action::Data(data)
 }
 
-fn encoded(sense: &Sense, descriptor: bool) -> Vec<u8> {
-    if descriptor {
-        let (bytes, length) = sense.descriptor();
-        bytes[..length].to_vec()
-    } else {
-        sense.fixed().to_vec()
-    }
+/// The data of REQUEST SENSE, in the format that the command asks for.
+pub(crate) fn encoded(sense: &Sense, descriptor: bool) -> Vec<u8> {
+    let (bytes, length) = sense.in_descriptors(descriptor).encoded();
+    bytes[..length].to_vec()
 }
-
-#[cfg(test)]
-mod tests;

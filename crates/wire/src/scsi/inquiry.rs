@@ -10,6 +10,10 @@ const VERSION_DESCRIPTORS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
 /// What a disk says of itself.
 pub(crate) fn standard(disk: &DiskInfo) -> Vec<u8> {
     let mut data = blank(0x00);
+    // RMB.
+    data[1] = u8::from(disk.removable) << 7;
+    // TPGS: states of target port groups are changed by the target alone. 3PC: third-party copies.
+    data[5] = 0x18;
     // CMDQUE: commands may be queued.
     data[7] = 0x02;
     pad(&mut data[8..16], &disk.vendor);

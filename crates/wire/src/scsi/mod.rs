@@ -1,19 +1,27 @@
 //! SCSI for a disk: what commands ask, what the answers look like (SPC-4, SBC-3).
 //!
-//! [`disk::DiskInfo::execute`] takes a CDB and either answers it or says which [`Media`](cdb::Media)
-//! operation the shell must perform. Nothing here touches data blocks.
+//! [`unit::Unit`] takes a CDB and either answers it or says what the shell must do: a
+//! [`Media`](cdb::Media) operation, or to fetch a parameter list. Nothing here touches data blocks.
 
 pub mod attention;
 pub(crate) mod capacity;
 pub mod cdb;
 pub(crate) mod commands;
+pub mod copy;
+pub(crate) mod defects;
 pub mod disk;
 pub(crate) mod inquiry;
+pub mod lba_status;
 pub mod luns;
 pub(crate) mod mode;
 pub mod nexus;
+pub(crate) mod opcodes;
+pub(crate) mod ports;
+pub mod reservation;
+pub mod sanitize;
 pub mod sense;
 pub mod status;
+pub mod unit;
 pub mod unmap;
 pub(crate) mod vpd;
 

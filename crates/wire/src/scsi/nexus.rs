@@ -52,6 +52,9 @@ impl From<Sense> for Refusal {
 pub enum Access {
     /// Nothing: it is allowed in any case.
     Free,
+    /// Nothing of a persistent reservation; a RESERVE(6) of somebody else keeps it out: TEST UNIT
+    /// READY, PERSISTENT RESERVE IN and OUT (SPC-2 section 5.5.1).
+    Query,
     /// It reads the medium, or asks what only a reader needs.
     Read,
     /// It changes the medium or the unit.

@@ -2,11 +2,15 @@
 
 use super::disk::{DiskInfo, Port};
 use super::inquiry::{pad, printable};
-use super::sense::Sense;
+use super::ports;
+use super::sense::{SENSE_LENGTH_MAX, Sense};
 
 const SUPPORTED_PAGES: u8 = 0x00;
 const UNIT_SERIAL_NUMBER: u8 = 0x80;
 const DEVICE_IDENTIFICATION: u8 = 0x83;
+const EXTENDED_INQUIRY: u8 = 0x86;
+const MODE_PAGE_POLICY: u8 = 0x87;
+const SCSI_PORTS: u8 = 0x88;
 const BLOCK_LIMITS: u8 = 0xb0;
 const BLOCK_DEVICE_CHARACTERISTICS: u8 = 0xb1;
 const LOGICAL_BLOCK_PROVISIONING: u8 = 0xb2;
@@ -31,10 +35,16 @@ pub(crate) fn page(disk: &DiskInfo, port: &Port<'_>, code: u8) -> Result<Vec<u8>
         SUPPORTED_PAGES => data.extend_from_slice(supported(disk)),
         UNIT_SERIAL_NUMBER => data.extend(serial(disk)),
         DEVICE_IDENTIFICATION => identification(disk, port, &mut data),
+        EXTENDED_INQUIRY => data.extend_from_slice(&extended(disk)),
+        // All pages are shared by all ports and initiators.
+        MODE_PAGE_POLICY => data.extend_from_slice(&[0x3f, 0xff, 0, 0]),
+        SCSI_PORTS => scsi_ports(port, &mut data),
         BLOCK_LIMITS => data.extend_from_slice(&block_limits(disk)),
         BLOCK_DEVICE_CHARACTERISTICS => {
             let mut body = [0; 60];
             body[..2].copy_from_slice(&disk.rotation_rate.to_be_bytes());
+            // WABEREQ: what a block erase has deallocated reads as zeros.
+            body[3] = u8::from(disk.sanitize && disk.thin) << 6;
             data.extend_from_slice(&body);
         }
         // SBC-3 section 6.6.4: LBPU, LBPWS, LBPWS10 and LBPRZ; type 2 is thin.
@@ -52,6 +62,9 @@ const fn supported(disk: &DiskInfo) -> &'static [u8] {
         SUPPORTED_PAGES,
         UNIT_SERIAL_NUMBER,
         DEVICE_IDENTIFICATION,
+        EXTENDED_INQUIRY,
+        MODE_PAGE_POLICY,
+        SCSI_PORTS,
         BLOCK_LIMITS,
         BLOCK_DEVICE_CHARACTERISTICS,
         LOGICAL_BLOCK_PROVISIONING,
@@ -75,10 +88,37 @@ fn identification(disk: &DiskInfo, port: &Port<'_>, data: &mut Vec<u8>) {
     designator(data, Association::Unit, 0x2, 0x1, &vendor);
 
     designator(data, Association::Port, 0x1, 0x4, &u32::from(port.relative).to_be_bytes());
-    // RFC 7143 section 4.4.2: the port's name is the node name and the portal group tag.
-    let name = format!("{},t,0x{:04x}", port.iqn, port.portal_group);
-    designator(data, Association::Port, 0x3, 0x8, &name_string(&name));
+    // SPC-4 section 7.8.5.8: target port group.
+    designator(data, Association::Port, 0x1, 0x5, &u32::from(ports::GROUP).to_be_bytes());
+    designator(data, Association::Port, 0x3, 0x8, &port_name(port));
     designator(data, Association::Device, 0x3, 0x8, &name_string(port.iqn));
+}
+
+/// The name of the target's port: the node name and the portal group tag (RFC 7143 section 4.4.2).
+fn port_name(port: &Port<'_>) -> Vec<u8> {
+    name_string(&format!("{},t,0x{:04x}", port.iqn, port.portal_group))
+}
+
+/// Extended INQUIRY data.
+fn extended(disk: &DiskInfo) -> [u8; 60] {
+    // Offsets below are those of the standard less the four bytes of the header.
+    let mut page = [0; 60];
+    // ORDSUP and SIMPSUP.
+    page[1] = 0x03;
+    // V_SUP: there is a volatile cache.
+    page[2] = u8::from(disk.write_cache);
+    page[9] = SENSE_LENGTH_MAX as u8;
+    page
+}
+
+/// SCSI ports: the one port of the target.
+fn scsi_ports(port: &Port<'_>, data: &mut Vec<u8>) {
+    let [high, low] = port.relative.to_be_bytes();
+    data.extend_from_slice(&[0, 0, high, low, 0, 0, 0, 0, 0, 0]);
+    let mut designators = Vec::new();
+    designator(&mut designators, Association::Port, 0x3, 0x8, &port_name(port));
+    data.extend_from_slice(&(designators.len() as u16).to_be_bytes());
+    data.extend(designators);
 }
 
 fn designator(data: &mut Vec<u8>, association: Association, code: u8, kind: u8, body: &[u8]) {
@@ -106,7 +146,8 @@ fn block_limits(disk: &DiskInfo) -> [u8; 60] {
     // Offsets below are those of the standard less the four bytes of the header.
     // WSNZ: WRITE SAME of zero blocks is not supported.
     page[0] = u8::from(disk.max_write_same_blocks != 0);
-    let granularity = 1_u32 << (disk.physical_block_exponent & 0x0f);
+    page[1] = disk.max_compare_and_write_blocks;
+    let granularity = disk.physical_blocks();
     page[2..4].copy_from_slice(&(granularity as u16).to_be_bytes());
     page[4..8].copy_from_slice(&disk.max_transfer_blocks.to_be_bytes());
     page[8..12].copy_from_slice(&disk.optimal_transfer_blocks.to_be_bytes());
@@ -114,7 +155,15 @@ fn block_limits(disk: &DiskInfo) -> [u8; 60] {
         page[16..20].copy_from_slice(&disk.max_unmap_blocks.to_be_bytes());
         page[20..24].copy_from_slice(&disk.max_unmap_descriptors.to_be_bytes());
         page[24..28].copy_from_slice(&disk.unmap_granularity_blocks.to_be_bytes());
+        // UGAVALID: the first extent of that size begins at block 0.
+        page[28] = u8::from(disk.unmap_granularity_blocks != 0) << 7;
     }
     page[32..40].copy_from_slice(&disk.max_write_same_blocks.to_be_bytes());
+    if disk.max_atomic_blocks != 0 {
+        // Without a boundary, so the two fields behind these stay zero.
+        page[40..44].copy_from_slice(&disk.max_atomic_blocks.to_be_bytes());
+        page[44..48].copy_from_slice(&granularity.to_be_bytes());
+        page[48..52].copy_from_slice(&granularity.to_be_bytes());
+    }
     page
 }

@@ -1,29 +1,40 @@
 //! The configuration of `weir serve`.
 
+mod account;
+mod discovery;
+mod files;
+mod guard;
+mod initiators;
 mod iscsi;
+mod listen;
+mod nbd;
+mod reach;
 mod stop;
 mod target;
+#[cfg(test)]
+mod tests;
 mod volume;
 
-pub(crate) use iscsi::address;
+pub(crate) use listen::address;
 
-use super::fault::{Code, Fault};
 use super::names::{Names, Tenants};
 use super::schema::Schema;
 use super::source::Source;
 use super::tree::{Context, Document};
 use super::{limits, policy};
-use std::collections::BTreeSet;
-use weir_serve::config::{Authentication, Config, Nbd, Target, Volume};
+use weir_serve::config::Config;
 
 /// All keys of the file.
 pub(crate) static SCHEMA: Schema = Schema {
     name: "gateway configuration",
     sections: &[
         &iscsi::ISCSI,
+        &nbd::NBD,
+        &discovery::DISCOVERY,
         &limits::LIMITS,
         &policy::POLICY,
         &stop::STOP,
+        &account::ACCOUNT,
         &volume::VOLUME,
         &target::TARGET,
     ],
@@ -35,23 +46,33 @@ pub(crate) fn read(
     document: &Document<'_>,
     source: &Source,
 ) -> Option<Config> {
-    let iscsi = iscsi::read(context, document);
+    let mut listeners = Vec::new();
+    let iscsi = iscsi::read(context, document, &mut listeners);
     let limits = limits::read(context, document);
     let policies = policy::read(context, document);
     let stop_within = stop::read(context, document);
+    let mut accounts = account::read(context, document, source);
+    let discovery = discovery::read(context, document, &mut accounts);
     let mut tenants = Tenants::default();
     let mut names = Names::new("volume");
     let volumes = volume::read(context, document, source, &mut names, &mut tenants);
-    let targets = target::read(context, document, &names);
-    let (volumes, targets) = (volumes?, targets?);
-    unused(context, document, &volumes, &targets);
+    let targets = target::read(context, document, &names, &mut accounts);
+    let nbd = nbd::read(context, document, source, &names, &mut listeners);
+    let (targets, nbd) = (targets?, nbd?);
+    reach::something(context, document, &targets, &nbd);
+    let volumes = volumes?;
+    reach::volumes(context, document, &volumes, &targets, &nbd);
+    if discovery.is_some() {
+        accounts.unused(context, document);
+    }
     let iscsi = iscsi?;
+    reach::listeners(context, document, &iscsi.listen, &targets, &nbd);
     Some(Config {
         listen: iscsi.listen,
         advertise: iscsi.advertise,
-        accounts: Vec::new(),
-        discovery: Authentication::default(),
-        nbd: Nbd::default(),
+        accounts: accounts.into_accounts()?,
+        discovery: discovery?,
+        nbd,
         tenants: tenants.into_names(),
         volumes,
         targets,
@@ -61,18 +82,4 @@ pub(crate) fn read(
         record: None,
         stop_within: stop_within?,
     })
-}
-
-/// Warns of volumes that no host can find.
-fn unused(context: &mut Context, document: &Document<'_>, volumes: &[Volume], targets: &[Target]) {
-    let luns = targets.iter().flat_map(|target| &target.luns);
-    let used: BTreeSet<usize> = luns.map(|&(_, volume)| volume).collect();
-    for (index, volume) in volumes.iter().enumerate() {
-        if !used.contains(&index) {
-            let message = format!("no target offers volume `{}`", volume.name);
-            let span = document.locate("volume", index, &["name"]);
-            let fault = Fault::new(Code::Unused, message).at(span, "this volume");
-            context.faults.push(fault.help("add it to the `luns` of a target, or remove it"));
-        }
-    }
 }

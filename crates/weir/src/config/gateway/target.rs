@@ -1,19 +1,22 @@
 //! `[[target]]`: a name that hosts log in to, and the volumes that they find there.
 
+use super::account::{ACCOUNTS, Accounts, MUTUAL};
+use super::initiators;
+use super::listen::is_portal;
 use crate::config::fault::{Code, Fault, Span};
 use crate::config::names::{Names, check_iscsi};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
-use crate::config::tree::{Context, Document, Read, Table};
+use crate::config::tree::{Context, Document, Noted, Read, Table};
 use crate::config::units::shorten;
 use crate::config::value::{Value, type_name};
 use std::collections::BTreeMap;
 use toml::de::DeValue;
-use weir_serve::config::{Authentication, Initiators, Target};
+use weir_serve::config::{Redirect, Target};
 
 /// The table.
 pub(super) static TARGET: Section = Section {
     name: "target",
-    many: Many::Times(1, 1_024),
+    many: Many::Times(0, 1_024),
     effect: "a name that hosts log in to",
     keys: &[
         Key {
@@ -23,9 +26,30 @@ pub(super) static TARGET: Section = Section {
             effect: "what hosts log in to (RFC 7143, 4.2.7)",
         },
         Key {
+            name: "alias",
+            kind: Kind::Text("a text of at most 255 bytes"),
+            default: Default::Else("none"),
+            effect: "a name for people, which hosts may show",
+        },
+        initiators::key("who may log in; to others it does not exist"),
+        ACCOUNTS,
+        MUTUAL,
+        Key {
+            name: "redirect",
+            kind: Kind::Text("`host:port`"),
+            default: Default::Else("none"),
+            effect: "where hosts that log in are sent instead",
+        },
+        Key {
+            name: "redirect_permanent",
+            kind: Kind::Flag,
+            default: Default::Is("false"),
+            effect: "sent there for ever, so that hosts may remember it",
+        },
+        Key {
             name: "luns",
             kind: Kind::Other("`{ 0 = \"volume\", … }`, numbers 0 to 255"),
-            default: Default::Required,
+            default: Default::Else("none, with `redirect`; otherwise it is required"),
             effect: "which volume hosts find under which logical unit number",
         },
     ],
@@ -33,6 +57,9 @@ pub(super) static TARGET: Section = Section {
 
 /// Largest logical unit number: those above need another addressing method (SAM-5, 4.7).
 const MAX_LUN: u16 = 255;
+
+/// Longest alias, in bytes: what a text value of a login holds (RFC 7143, 6.1).
+const MAX_ALIAS: usize = 255;
 
 /// What the value of `luns` looks like.
 const FORM: &str = "write `luns = { 0 = \"disk0\" }`";
@@ -42,11 +69,12 @@ pub(super) fn read(
     context: &mut Context,
     document: &Document<'_>,
     volumes: &Names,
+    accounts: &mut Accounts,
 ) -> Option<Vec<Target>> {
     let mut names: BTreeMap<String, Option<Span>> = BTreeMap::new();
     let tables = document.many(context, "target");
     let targets: Vec<_> =
-        tables.iter().map(|table| one(context, table, volumes, &mut names)).collect();
+        tables.iter().map(|table| one(context, table, volumes, accounts, &mut names)).collect();
     targets.into_iter().collect()
 }
 
@@ -54,6 +82,7 @@ fn one(
     context: &mut Context,
     table: &Table<'_>,
     volumes: &Names,
+    accounts: &mut Accounts,
     names: &mut BTreeMap<String, Option<Span>>,
 ) -> Option<Target> {
     let name = table.text(context, "name");
@@ -72,19 +101,61 @@ fn one(
             names.insert(name.value.clone(), name.span.clone());
         }
     }
-    let luns = luns(context, table, volumes);
+    let alias = table.text(context, "alias");
+    if let Some(alias) = &alias
+        && alias.value.len() > MAX_ALIAS
+    {
+        let fault = Fault::new(Code::OutOfRange, format!("an alias has at most {MAX_ALIAS} bytes"));
+        let fault = fault.at_some(alias.span.as_ref(), "this alias");
+        context.faults.push(fault.help("write a shorter one"));
+    }
+    let initiators = initiators::read(context, table);
+    let authentication = accounts.authentication(context, table);
+    let redirect = redirect(context, table);
+    let luns = if table.has("redirect") && !table.has("luns") {
+        Some(Vec::new())
+    } else {
+        luns(context, table, volumes)
+    };
     Some(Target {
         name: name?.value,
-        alias: None,
-        initiators: Initiators::default(),
-        authentication: Authentication::default(),
-        redirect: None,
+        alias: table.optional("alias", alias).ok()?,
+        initiators: initiators?,
+        authentication: authentication?,
+        redirect: redirect.ok()?,
         luns: luns?,
     })
 }
 
+/// Where hosts are sent instead, if anywhere.
+fn redirect(context: &mut Context, table: &Table<'_>) -> Result<Option<Redirect>, Noted> {
+    if !table.has("redirect") {
+        if let Some(span) = table.value_span("redirect_permanent") {
+            let message = "`redirect_permanent` means nothing without `redirect`";
+            let fault = Fault::new(Code::Conflict, message).at(span, "this value");
+            context.faults.push(fault.help("add `redirect = \"host:port\"`, or remove it"));
+        }
+        return Ok(None);
+    }
+    let portal = table.text(context, "redirect");
+    let permanent = table.flag(context, "redirect_permanent");
+    let portal = portal.ok_or(Noted)?;
+    if !is_portal(&portal.value) {
+        let message = format!("`{}` is not a host and a port", shorten(&portal.value));
+        let fault = Fault::new(Code::BadValue, message);
+        let fault = fault.at_some(portal.span.as_ref(), "the value of `redirect`");
+        context.faults.push(fault.help("write `host:port`, such as `192.0.2.10:3260`"));
+        return Err(Noted);
+    }
+    let permanent = permanent.ok_or(Noted)?.value;
+    Ok(Some(Redirect { portal: portal.value, permanent }))
+}
+
 fn luns(context: &mut Context, table: &Table<'_>, volumes: &Names) -> Option<Vec<(u16, usize)>> {
-    let raw = table.raw(context, "luns")?;
+    let Some(raw) = table.raw(context, "luns") else {
+        table.missing(context, "luns");
+        return None;
+    };
     let DeValue::Table(entries) = raw.get_ref() else {
         let message = format!("{} where a table of LUNs belongs", type_name(raw.get_ref()));
         let fault = Fault::new(Code::WrongType, message).at(raw.span(), "the value of `luns`");
@@ -92,7 +163,7 @@ fn luns(context: &mut Context, table: &Table<'_>, volumes: &Names) -> Option<Vec
         return None;
     };
     let faults = context.faults.len();
-    if entries.is_empty() {
+    if entries.is_empty() && !table.has("redirect") {
         let fault = Fault::new(Code::BadValue, "a target without LUNs offers nothing");
         context.faults.push(fault.at(raw.span(), "the value of `luns`").help(FORM));
     }
@@ -127,7 +198,7 @@ fn luns(context: &mut Context, table: &Table<'_>, volumes: &Names) -> Option<Vec
     if context.faults.len() > faults {
         return None;
     }
-    if !luns.contains_key(&0) {
+    if !luns.contains_key(&0) && !luns.is_empty() {
         let fault = Fault::new(Code::Unused, "this target has no LUN 0");
         let fault = fault.at(raw.span(), "the value of `luns`");
         context.faults.push(fault.help("many hosts ask LUN 0 for the list of the others"));

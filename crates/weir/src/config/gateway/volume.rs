@@ -1,15 +1,16 @@
 //! `[[volume]]`: an address space that hosts see, and where its bytes are.
 
-use crate::config::fault::{Code, Fault, Span};
+use super::files::{Files, State, is_device};
+use super::initiators;
+use crate::config::fault::{Code, Fault};
 use crate::config::names::{Names, Tenants};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::source::Source;
-use crate::config::tree::{Context, Document, Read, Table};
+use crate::config::tree::{Context, Document, Noted, Read, Table};
 use crate::config::units::SIZE;
 use crate::config::value::Value;
-use std::collections::BTreeMap;
-use std::path::{Component, Path, PathBuf};
-use weir_serve::config::{Initiators, IoMode, Volume};
+use std::path::{Path, PathBuf};
+use weir_serve::config::{IoMode, Volume};
 
 /// The table.
 pub(super) static VOLUME: Section = Section {
@@ -73,6 +74,32 @@ pub(super) static VOLUME: Section = Section {
             effect: "past the page cache (direct), through it (buffered), or direct where the file \
                      system can (auto)",
         },
+        initiators::key("who sees it over iSCSI, in every target that offers it"),
+        Key {
+            name: "removable",
+            kind: Kind::Flag,
+            default: Default::Is("false"),
+            effect: "let hosts lock and eject it",
+        },
+        Key {
+            name: "sanitize",
+            kind: Kind::Flag,
+            default: Default::Is("false"),
+            effect: "let hosts have all of its data destroyed (SANITIZE)",
+        },
+        Key {
+            name: "atomic",
+            kind: Kind::Flag,
+            default: Default::Is("false"),
+            effect: "offer WRITE ATOMIC, by writing such data twice: first to a journal beside the \
+                     state file",
+        },
+        Key {
+            name: "state",
+            kind: Kind::Text("a path; relative to this file"),
+            default: Default::Else("`file` with `.state` appended; none for a block device"),
+            effect: "the file that remembers reservations and what else must survive a restart",
+        },
     ],
 };
 
@@ -84,12 +111,13 @@ pub(super) fn read(
     names: &mut Names,
     tenants: &mut Tenants,
 ) -> Option<Vec<Volume>> {
-    let mut files = BTreeMap::new();
+    let mut files = Files::default();
     let tables = document.many(context, "volume");
     let volumes: Vec<_> = tables
         .iter()
         .map(|table| one(context, table, source, names, tenants, &mut files))
         .collect();
+    files.check(context);
     volumes.into_iter().collect()
 }
 
@@ -99,7 +127,7 @@ fn one(
     source: &Source,
     names: &mut Names,
     tenants: &mut Tenants,
-    files: &mut BTreeMap<PathBuf, Option<Span>>,
+    files: &mut Files,
 ) -> Option<Volume> {
     let name = table.text(context, "name");
     if let Some(name) = &name {
@@ -107,9 +135,10 @@ fn one(
     }
     let file = table.text(context, "file");
     let path = file.as_ref().map(|file| source.resolve(&file.value));
-    if let (Some(file), Some(path)) = (&file, &path) {
-        once(context, file, path, files);
-    }
+    let first = match (&file, &path) {
+        (Some(file), Some(path)) => files.volume(context, file, path),
+        _ => false,
+    };
     let identity = table.text(context, "identity");
     let size = table.number(context, "size");
     let tenant = match (&name, table.has("tenant")) {
@@ -140,6 +169,25 @@ fn one(
             .help(format!("write `{}`, or another size", SIZE.show(below.max(block.value))));
         context.faults.push(fault);
     }
+    let initiators = initiators::read(context, table);
+    let removable = table.flag(context, "removable");
+    let sanitize = table.flag(context, "sanitize");
+    let atomic = table.flag(context, "atomic");
+    for (key, flag) in [("sanitize", &sanitize), ("atomic", &atomic)] {
+        if let (Some(flag), Some(read_only)) = (flag, &read_only)
+            && flag.value
+            && read_only.value
+        {
+            let message = format!("`{key}` is for a volume that hosts may write");
+            let fault = Fault::new(Code::Conflict, message)
+                .at_some(flag.span.as_ref(), "this promises writes")
+                .see(read_only.span.as_ref(), "this refuses them");
+            context.faults.push(fault.help(format!("remove `{key}` or `read_only`")));
+        }
+    }
+    let promises = [("sanitize", sanitize.as_ref()), ("atomic", atomic.as_ref())];
+    let kept = Kept { file: file.as_ref(), path: path.as_deref(), first };
+    let state = state(context, table, source, &kept, promises, files);
     let size = table.optional("size", size).ok()?;
     let identity = table.optional("identity", identity).ok()?;
     Some(Volume {
@@ -152,40 +200,60 @@ fn one(
         read_only: read_only?.value,
         thin: thin?.value,
         io: io?,
-        initiators: Initiators::default(),
-        removable: false,
-        sanitize: false,
-        atomic: false,
-        state: None,
+        initiators: initiators?,
+        removable: removable?.value,
+        sanitize: sanitize?.value,
+        atomic: atomic?.value,
+        state: state.ok()?,
     })
 }
 
-/// Notes a volume's file, or a fault if another volume has it: both would destroy each other's
-/// data.
-fn once(
+/// Where a volume's bytes are.
+struct Kept<'a> {
+    file: Option<&'a Read<String>>,
+    path: Option<&'a Path>,
+    /// No volume before it has the same file.
+    first: bool,
+}
+
+/// The state file that is written, or the one beside the volume's file. A device has none of its
+/// own accord: what is beside it does not survive a restart of the machine. `promises` are the keys
+/// that cannot be kept without one.
+fn state(
     context: &mut Context,
-    file: &Read<String>,
-    path: &Path,
-    files: &mut BTreeMap<PathBuf, Option<Span>>,
-) {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir if plain.file_name().is_some() => {
-                plain.pop();
-            }
-            other => plain.push(other),
+    table: &Table<'_>,
+    source: &Source,
+    kept: &Kept<'_>,
+    promises: [(&str, Option<&Read<bool>>); 2],
+    files: &mut Files,
+) -> Result<Option<PathBuf>, Noted> {
+    if let Some(state) = table.text(context, "state") {
+        let path = source.resolve(&state.value);
+        files.state(&path, State { span: state.span, written: true });
+        return Ok(Some(path));
+    }
+    if table.has("state") {
+        return Err(Noted);
+    }
+    let (file, bytes) = (kept.file.ok_or(Noted)?, kept.path.ok_or(Noted)?);
+    if !is_device(bytes) {
+        let beside = format!("{}.state", file.value);
+        let path = source.resolve(&beside);
+        table.note(context, "state", Value::Text(beside), None);
+        if kept.first {
+            files.state(&path, State { span: file.span.clone(), written: false });
+        }
+        return Ok(Some(path));
+    }
+    for (key, flag) in promises {
+        if let Some(flag) = flag.filter(|flag| flag.value) {
+            let message = format!("`{key}` on a block device needs a `state`");
+            let fault = Fault::new(Code::MissingKey, message)
+                .at_some(flag.span.as_ref(), "must survive a restart")
+                .see(file.span.as_ref(), "nothing can be kept beside a device");
+            let help = "add `state = \"…\"`: a file that remembers what must survive a restart";
+            context.faults.push(fault.help(help));
         }
     }
-    if let Some(first) = files.get(&plain) {
-        let message = format!("two volumes keep their bytes in `{}`", plain.display());
-        let fault = Fault::new(Code::Duplicate, message)
-            .at_some(file.span.as_ref(), "the second")
-            .see(first.as_ref(), "the first")
-            .help("give each volume a file of its own; they would overwrite each other");
-        context.faults.push(fault);
-        return;
-    }
-    files.insert(plain, file.span.clone());
+    Ok(None)
 }

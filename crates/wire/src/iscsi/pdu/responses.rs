@@ -267,3 +267,41 @@ header! {
         reserved4: [u8; 8],
     }
 }
+
+header! {
+    /// Asynchronous Message, RFC 7143 section 11.9.
+    AsyncMessage {
+        /// Final.
+        flags: u8,
+        /// Reserved.
+        reserved: [u8; 2],
+        /// Always zero.
+        ahs_words: u8,
+        /// Length of the data, in bytes.
+        data_length: [u8; 3],
+        /// Logical unit number; only for SCSI events.
+        lun: [u8; 8],
+        /// Always [`RESERVED_TAG`](super::RESERVED_TAG).
+        itt: U32,
+        /// Reserved.
+        reserved2: [u8; 4],
+        /// Status sequence number.
+        stat_sn: U32,
+        /// Command number that the target expects next.
+        exp_cmd_sn: U32,
+        /// Last command number that the target accepts.
+        max_cmd_sn: U32,
+        /// What happened.
+        event: u8,
+        /// Only for events of a vendor.
+        vendor_code: u8,
+        /// Depends on the event.
+        parameter1: U16,
+        /// Depends on the event.
+        parameter2: U16,
+        /// Depends on the event.
+        parameter3: U16,
+        /// Reserved.
+        reserved3: [u8; 4],
+    }
+}

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use zerocopy::FromBytes;
 
+use super::chap::CHALLENGE_LENGTH;
 use super::discovery::Exchange;
+use super::framing::Digests;
 use super::login::Login;
-use super::outbox::{Digests, Outbox};
 use super::task::Tasks;
 use super::window::Window;
 use super::{Isid, Limits, Node, Parameters, PeerError, Received, RejectReason};
 use crate::iscsi::digest::{self, DIGEST_LENGTH};
 use crate::iscsi::keys::SEGMENT_LENGTH_DEFAULT;
 use crate::iscsi::pdu::{HEADER_LENGTH, Header, Itt, RESERVED_TAG};
+use crate::outbox::Outbox;
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,7 @@ pub struct Connection<P> {
     pub(super) node: Arc<Node>,
     pub(super) limits: Limits,
     pub(super) local_address: String,
+    pub(super) challenge: [u8; CHALLENGE_LENGTH],
     pub(super) phase: Phase,
     pub(super) login: Login,
     pub(super) parameters: Parameters,
@@ -62,15 +65,22 @@ pub struct Connection<P> {
 
 impl<P: AsRef<[u8]> + Clone> Connection<P> {
     /// A connection on which nothing has been received yet. `local_address` is the text that a
-    /// discovery session is told when the node names no portals.
+    /// discovery session is told when the node names no portals, an IPv6 address in brackets.
+    /// `challenge` is what CHAP asks the initiator: random bytes, new for each connection.
     ///
     /// Panics if a limit is out of its range; [`Limits::check`] says which.
-    pub fn new(node: Arc<Node>, limits: Limits, local_address: String) -> Self {
+    pub fn new(
+        node: Arc<Node>,
+        limits: Limits,
+        local_address: String,
+        challenge: [u8; CHALLENGE_LENGTH],
+    ) -> Self {
         assert_eq!(limits.check(), Ok(()), "limits are checked when they are configured");
         Self {
             node,
             limits,
             local_address,
+            challenge,
             phase: Phase::Login,
             login: Login::default(),
             parameters: Parameters::default(),

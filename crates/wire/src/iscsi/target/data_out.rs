@@ -1,6 +1,6 @@
 //! Write data: what may arrive when, and asking for it (RFC 7143 sections 4.2.5, 11.7 and 11.8).
 
-use super::outbox::Segment;
+use super::framing::Segment;
 use super::task::{Burst, Task};
 use super::{Connection, Event};
 use crate::iscsi::pdu::{DataOut, FINAL, Itt, R2t, RESERVED_TAG, opcode};
@@ -117,18 +117,18 @@ fn take(task: &mut Task, pdu: &DataOut, data: &[u8], first_burst: u32) -> Result
     let end = task.received.checked_add(data.len() as u32).filter(|&end| end <= limit);
     let end = end.ok_or(Sense::INCORRECT_AMOUNT_OF_DATA)?;
     let is_final = pdu.flags & FINAL != 0;
-    let is_full = end == limit;
-    let is_unsolicited = task.unsolicited;
-    // RFC 7143 section 11.7.1: F ends a sequence, and a sequence that R2T asked for ends where the
-    // R2T said. Unsolicited data may end early; the rest is asked for.
-    if is_final != is_full && !(is_final && is_unsolicited) {
+    // RFC 7143 section 11.7.1: F ends a sequence. Section 11.4.7.2: a sequence that R2T asked for ends
+    // where the R2T said, and unsolicited Data-Out of a command that is longer than the first burst
+    // fills it. A shorter command may end it early; the rest is asked for.
+    let may_end_early = task.unsolicited && task.expected_length <= first_burst;
+    if is_final != (end == limit) && !(is_final && may_end_early) {
         return Err(Sense::INCORRECT_AMOUNT_OF_DATA);
     }
     task.received = end;
     task.data_sn = task.data_sn.wrapping_add(1);
     if is_final {
         task.data_sn = 0;
-        if is_unsolicited {
+        if task.unsolicited {
             task.unsolicited = false;
         } else {
             task.bursts.pop();

@@ -2,8 +2,8 @@
 
 use zerocopy::{IntoBytes, transmute_ref};
 
-use super::outbox::Segment;
-use super::{Connection, Event, Node, RejectReason};
+use super::framing::Segment;
+use super::{Connection, Event, Node, RejectReason, TargetEntry};
 use crate::iscsi::keys::Answer;
 use crate::iscsi::pdu::{CONTINUE, FINAL, Header, RESERVED_TAG, TextRequest, TextResponse, opcode};
 use crate::iscsi::text::{self, TEXT_LENGTH_MAX};
@@ -102,30 +102,38 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             Answer::Fail => return Err(RejectReason::ProtocolError),
             Answer::Nothing => self.parameters = scratch,
             Answer::Constant("NotUnderstood") => text::push(outgoing, key, "NotUnderstood"),
-            Answer::Constant(_) | Answer::Value(_) => text::push(outgoing, key, "Reject"),
+            Answer::Constant(_) | Answer::Value(_) | Answer::Misplaced => {
+                text::push(outgoing, key, "Reject");
+            }
         }
         Ok(())
     }
 
-    /// Lists what `value` asks for.
-    // RFC 7143 appendix C: "All" belongs to discovery sessions and the empty value to normal ones.
-    // In a normal session "All" lists that session's own target, which tells nothing new: common
-    // initiators ask it there and take no answer for a fault.
+    /// Lists what `value` asks for, of what the initiator may see.
+    // RFC 7143 appendix C: "All" belongs to discovery sessions alone, and the empty value, which
+    // means the session's own target, to normal ones. A record holds TargetName and TargetAddress
+    // and nothing else, so no alias.
     fn send_targets(&self, value: &str, outgoing: &mut Vec<u8>) {
         let own = self.login.target;
-        let list = |index: usize| own.is_none_or(|own| own == index);
-        let matches = |index: usize, iqn: &str| match value {
-            "All" => list(index),
-            "" => own == Some(index),
-            name => list(index) && iqn.eq_ignore_ascii_case(name),
-        };
         let is_name = ["iqn.", "eui.", "naa."].iter().any(|start| value.starts_with(start));
-        if !(value == "All" || is_name || (value.is_empty() && own.is_some())) {
+        let is_known = match value {
+            "All" => own.is_none(),
+            "" => own.is_some(),
+            _ => is_name,
+        };
+        if !is_known {
             text::push(outgoing, "SendTargets", "Reject");
             return;
         }
+        let is_visible =
+            |entry: &TargetEntry| !entry.removed && entry.initiators.admit(&self.login.initiator);
+        let matches = |index: usize, entry: &TargetEntry| {
+            own.is_none_or(|own| own == index)
+                && is_visible(entry)
+                && (!is_name || entry.iqn.eq_ignore_ascii_case(value))
+        };
         for (index, entry) in self.node.targets.iter().enumerate() {
-            if matches(index, &entry.iqn) {
+            if matches(index, entry) {
                 text::push(outgoing, "TargetName", &entry.iqn);
                 push_addresses(&self.node, &self.local_address, outgoing);
             }

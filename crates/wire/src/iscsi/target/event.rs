@@ -1,5 +1,6 @@
 //! What a connection tells its shell.
 
+use super::LoginFault;
 use crate::iscsi::pdu::Itt;
 
 /// Initiator's part of a session identifier.
@@ -34,11 +35,15 @@ pub enum Event<'a> {
         target: Option<usize>,
         /// Connection identifier.
         cid: u16,
+        /// The CHAP name that the initiator has proven; `None` if it was asked for no proof.
+        account: Option<String>,
     },
     /// The login was refused; the connection closes once the outbox is drained.
     LoginFailed {
         /// What the initiator was told.
         status: LoginStatus,
+        /// Why, for logs.
+        reason: LoginFault,
     },
     /// A SCSI command. The shell answers it by [`respond`](super::Connection::respond) or
     /// [`respond_data`](super::Connection::respond_data), exactly once.
@@ -229,6 +234,10 @@ pub enum RejectReason {
 pub enum LoginStatus {
     /// Done.
     Success = 0x0000,
+    /// The target is served elsewhere for now.
+    TargetMovedTemporarily = 0x0101,
+    /// The target is served elsewhere from now on.
+    TargetMovedPermanently = 0x0102,
     /// The initiator broke a rule.
     InitiatorError = 0x0200,
     /// The initiator could not prove who it is.
@@ -283,6 +292,14 @@ pub enum PeerError {
     /// The additional header segments do not add up.
     #[error("malformed additional header segment (RFC 7143 section 11.2.2)")]
     MalformedAhs,
+    /// The initiator acknowledges a status that was never sent.
+    #[error("ExpStatSN {got} where at most {expected} was sent (RFC 7143 section 4.2.2.2)")]
+    StatusNeverSent {
+        /// Status number that comes next.
+        expected: u32,
+        /// Number that came.
+        got: u32,
+    },
     /// A command number was skipped. On a session's only connection it can never arrive any more.
     #[error("command number {got} where {expected} was due (RFC 7143 section 4.2.2.1)")]
     CommandGap {

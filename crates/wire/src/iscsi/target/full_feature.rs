@@ -14,10 +14,14 @@ use crate::iscsi::pdu::{
     DataOut, FINAL, Header, Itt, LogoutRequest, NopOut, READ, RESERVED_TAG, ScsiCommand,
     TaskManagementRequest, TextRequest, WRITE, opcode,
 };
+use crate::iscsi::serial::before;
 use crate::scsi::{ScsiStatus, Sense, luns};
 
 /// The task management function that moves a task to another connection.
 const TASK_REASSIGN: u8 = 8;
+/// First and last of the functions that RFC 7144 adds, for those who agreed on its protocol level.
+const QUERY_TASK: u8 = 9;
+const QUERY_ASYNCHRONOUS_EVENT: u8 = 12;
 
 impl<P: AsRef<[u8]> + Clone> Connection<P> {
     /// Takes one PDU of the full feature phase.
@@ -35,6 +39,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         if scsi && self.login.is_discovery {
             return Ok(Some(self.reject(header, RejectReason::ProtocolError)));
         }
+        self.check_acknowledged(header)?;
         match header.kind() {
             opcode::SCSI_COMMAND => self.on_command(header, segments, data),
             opcode::DATA_OUT => {
@@ -53,6 +58,24 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             // RFC 7143 section 11.16: SNACK belongs to higher error recovery levels.
             _ => Ok(Some(self.reject(header, RejectReason::CommandNotSupported))),
         }
+    }
+
+    /// Checks that the initiator acknowledges only what it was sent. Nothing is kept for sending it
+    /// again at error recovery level 0, so how much it acknowledges is of no interest.
+    // RFC 7143 section 4.2.2.2. An R2T carries the number that comes next without using it
+    // (section 11.8), and common initiators take that for a status which they acknowledge: one
+    // number too many is let pass.
+    fn check_acknowledged(&self, header: &Header) -> Result<(), PeerError> {
+        // Every PDU that is served has ExpStatSN at the same place.
+        if header.kind() > opcode::LOGOUT_REQUEST {
+            return Ok(());
+        }
+        let request: &ScsiCommand = transmute_ref!(header);
+        let (expected, got) = (self.window.stat_sn, request.exp_stat_sn.get());
+        if before(expected.wrapping_add(1), got) {
+            return Err(PeerError::StatusNeverSent { expected, got });
+        }
+        Ok(())
     }
 
     /// Whether a request is delivered now. A request that came out of the window is not.
@@ -82,7 +105,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         }
         let busy = self.tasks.contains(itt)
             || self.managing.iter().any(|one| one.itt == itt)
-            || self.outbox.holds(itt);
+            || self.outbox.holds(itt.0);
         busy.then_some(RejectReason::TaskInProgress)
     }
 
@@ -214,10 +237,15 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             return Ok(Some(self.reject(header, RejectReason::ImmediateCommandReject)));
         }
         let code = pdu.function & 0x7f;
-        if code == TASK_REASSIGN {
+        let refusal = match code {
             // RFC 7143 section 11.5.1: moving a task belongs to error recovery level 2.
+            TASK_REASSIGN => Some(TmfResponse::ReassignNotSupported),
+            QUERY_TASK..=QUERY_ASYNCHRONOUS_EVENT => Some(TmfResponse::NotSupported),
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
             self.managing.push(Managing { itt, immediate });
-            self.task_management_response(itt, TmfResponse::ReassignNotSupported);
+            self.task_management_response(itt, refusal);
             return Ok(None);
         }
         let Some(function) = TaskFunction::from_code(code) else {

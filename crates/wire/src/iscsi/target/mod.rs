@@ -10,14 +10,16 @@
 //! (RFC 7143 section 7.1.4.4).
 
 mod access;
+mod announce;
+mod chap;
 mod connection;
 mod data_out;
 mod discovery;
 mod event;
+mod framing;
 mod full_feature;
 mod limits;
 mod login;
-mod outbox;
 mod respond;
 mod task;
 mod window;
@@ -27,11 +29,13 @@ mod tests;
 
 pub use super::keys::Parameters;
 pub use super::pdu::Itt;
+pub use crate::outbox::Outbox;
 pub use access::{Account, Authentication, Initiators, Redirect, Secret};
+pub use chap::ChapFault;
 pub use connection::Connection;
 pub use event::{
     Attribute, Command, Event, Isid, LoginStatus, LogoutReason, PeerError, Received, RejectReason,
     TaskFunction, TmfResponse,
 };
 pub use limits::{Advertised, DigestPolicy, IMMEDIATE_TASKS_MAX, Limits, Node, TargetEntry};
-pub use outbox::Outbox;
+pub use login::LoginFault;

@@ -6,19 +6,20 @@ use zerocopy::big_endian::U32;
 use std::ops::Range;
 
 use super::connection::Phase;
-use super::outbox::Segment;
+use super::framing::Segment;
 use super::task::Task;
 use super::{Connection, RejectReason, TmfResponse};
 use crate::iscsi::pdu::{
     DataIn, FINAL, HEADER_LENGTH, Header, Itt, LogoutResponse, NopIn, NopOut, OVERFLOW,
     RESERVED_TAG, Reject, STATUS, ScsiResponse, TaskManagementResponse, UNDERFLOW, opcode,
 };
+use crate::scsi::sense::SENSE_LENGTH_MAX;
 use crate::scsi::{ScsiStatus, Sense};
 
 /// Most pings without an answer. Further ones are not sent; a shell gives the peer up long before.
 const PINGS_MAX: usize = 16;
-/// Sense data in a response: its length, then fixed format.
-const SENSE_SEGMENT_LENGTH: usize = 2 + 18;
+/// Most sense data in a response: its length, then the data.
+const SENSE_SEGMENT_LENGTH: usize = 2 + SENSE_LENGTH_MAX;
 
 /// The command numbers that every PDU from the target carries.
 pub(super) struct Numbers {
@@ -181,9 +182,10 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             None => Segment::Empty,
             Some(sense) => {
                 // RFC 7143 section 11.4.7: the sense length goes before the sense data.
-                segment[1] = 18;
-                segment[2..].copy_from_slice(&sense.fixed());
-                Segment::Bytes(&segment)
+                let (bytes, length) = sense.encoded();
+                segment[1] = length as u8;
+                segment[2..].copy_from_slice(&bytes);
+                Segment::Bytes(&segment[..2 + length])
             }
         };
         let digests = self.digests;

@@ -1,5 +1,6 @@
 //! A connection seen from the initiator's side: PDUs in, PDUs and events out.
 
+mod access;
 mod commands;
 mod digests;
 mod fuzz;

@@ -347,8 +347,15 @@ fn task_management_goes_to_the_shell() {
     peer.connection.task_management_response(Itt(8), TmfResponse::TaskDoesNotExist);
     let answer = peer.answer();
     assert_eq!((answer.header.kind(), answer.word(16), answer.byte(2)), (0x22, 8, 1));
-    assert!(peer.send(&request(8, 9), &[]).unwrap().is_none());
-    assert_eq!(peer.answer().byte(2), 4);
+    for (function, result) in [(8, 4), (9, 5), (12, 5)] {
+        assert!(peer.send(&request(function, 9), &[]).unwrap().is_none());
+        assert_eq!(peer.answer().byte(2), result, "function {function}");
+    }
+    for function in [0, 13] {
+        let event = peer.send(&request(function, 9), &[]).unwrap();
+        let reason = RejectReason::InvalidPduField;
+        assert!(matches!(event, Some(Event::Rejected { reason: r, .. }) if r == reason));
+    }
     let event = peer.send(&request(99, 9), &[]).unwrap();
     assert!(matches!(event, Some(Event::Rejected { reason: RejectReason::InvalidPduField, .. })));
 }
@@ -379,4 +386,51 @@ fn logout_ends_the_connection() {
     let answer = peer.answer();
     assert_eq!((answer.header.kind(), answer.byte(2), answer.word(40)), (0x26, 0, 2 << 16));
     assert!(peer.connection.is_finished());
+}
+
+/// The target may ask for a logout and tell that it will drop the session, and serves on.
+#[test]
+fn the_target_speaks_up() {
+    let mut peer = peer(&[]);
+    peer.connection.request_logout(30);
+    peer.connection.announce_drop(5, 0);
+    let answers = peer.answers();
+    // Event, vendor code, then three parameters of two bytes.
+    for (answer, (stat_sn, event, parameters)) in
+        answers.iter().zip([(51, 1 << 24, 30), (52, 3 << 24, 5 << 16)])
+    {
+        assert_eq!((answer.header.kind(), answer.byte(1)), (opcode::ASYNC_MESSAGE, FINAL));
+        assert_eq!((answer.word(16), answer.word(24)), (RESERVED_TAG, stat_sn));
+        assert_eq!((answer.word(36), answer.word(40)), (event, parameters));
+        assert_eq!((answer.word(28), answer.word(32)), (100, 227));
+    }
+    assert!(matches!(peer.command(1, READS, 512, &[]), Some(Event::Command(_))));
+    peer.connection.respond(Itt(1), ScsiStatus::Good, None, 0);
+    assert_eq!(peer.answer().word(24), 53);
+
+    let mut early = Peer::new(Limits::default());
+    early.connection.request_logout(30);
+    early.connection.announce_drop(5, 0);
+    assert!(early.output().is_empty(), "not before the full feature phase");
+}
+
+/// A status that was never sent cannot be acknowledged; one too many is let pass, because an R2T
+/// shows the next number.
+#[test]
+fn only_what_was_sent_is_acknowledged() {
+    // The login took status number 50.
+    for (exp_stat_sn, passes) in [(0, true), (51, true), (52, true), (53, false), (1 << 30, false)]
+    {
+        let mut peer = peer(&[]);
+        let mut header = peer.command_header(1, READS, 512);
+        header.exp_stat_sn = exp_stat_sn.into();
+        let result = peer.send(&header, &[]);
+        if passes {
+            assert!(matches!(result, Ok(Some(Event::Command(_)))), "{exp_stat_sn}");
+        } else {
+            let error = PeerError::StatusNeverSent { expected: 51, got: exp_stat_sn };
+            assert_eq!(result.unwrap_err(), error);
+            assert!(peer.connection.wants_close());
+        }
+    }
 }

@@ -15,6 +15,19 @@ pub(super) const TARGET: &str = "iqn.2026-01.test.weir:disk";
 pub(super) const INITIATOR: &str = "iqn.2026-01.test.weir:host";
 pub(super) const ISID: [u8; 6] = [0x80, 1, 2, 3, 4, 5];
 
+/// The challenge of every connection here.
+pub(super) const CHALLENGE: [u8; 32] = *b"@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_";
+
+/// Two targets for everyone.
+pub(super) fn node() -> Node {
+    let entry = |name: &str| TargetEntry { iqn: name.to_owned(), ..TargetEntry::default() };
+    Node {
+        targets: vec![entry(TARGET), entry("iqn.2026-01.test.weir:other")],
+        portal_group: 1,
+        ..Node::default()
+    }
+}
+
 /// One PDU from the target.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Answer {
@@ -52,13 +65,12 @@ pub(super) struct Peer {
 
 impl Peer {
     pub(super) fn new(limits: Limits) -> Self {
-        let entry = |name: &str| TargetEntry { iqn: name.to_owned(), ..TargetEntry::default() };
-        let node = Node {
-            targets: vec![entry(TARGET), entry("iqn.2026-01.test.weir:other")],
-            portal_group: 1,
-            ..Node::default()
-        };
-        let connection = Connection::new(Arc::new(node), limits, "127.0.0.1:3260".to_owned());
+        Self::of_node(limits, node())
+    }
+
+    pub(super) fn of_node(limits: Limits, node: Node) -> Self {
+        let (node, address) = (Arc::new(node), "127.0.0.1:3260".to_owned());
+        let connection = Connection::new(node, limits, address, CHALLENGE);
         Self { connection, cmd_sn: 100, digests: (false, false), done: Vec::new() }
     }
 
@@ -208,7 +220,7 @@ impl Peer {
         let bytes: Vec<u8> = outbox.slices().flatten().copied().collect();
         assert_eq!(bytes.len(), outbox.len());
         let done = &mut self.done;
-        outbox.advance(bytes.len(), |itt| done.push(itt.0));
+        outbox.advance(bytes.len(), |itt| done.push(itt));
         bytes
     }
 }

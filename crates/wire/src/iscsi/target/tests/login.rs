@@ -10,7 +10,7 @@ fn names() -> [String; 2] {
 
 fn fails(peer: &mut Peer, flags: u8, keys: &[&str]) -> LoginStatus {
     let event = peer.login(flags, keys);
-    let Some(Event::LoginFailed { status }) = event else {
+    let Some(Event::LoginFailed { status, .. }) = event else {
         panic!("login failed to fail: {event:?}");
     };
     assert_eq!(peer.answers().last().unwrap().status_class_detail(), status as u16);
@@ -31,10 +31,12 @@ fn the_usual_login_is_byte_exact() {
 
     let second = ["HeaderDigest=None,CRC32C", "InitialR2T=No", "X-com.example=1"];
     let event = peer.login(0x87, &second);
-    let Some(Event::SessionRequested { initiator, isid, tsih, target, cid }) = event else {
+    let Some(Event::SessionRequested { initiator, isid, tsih, target, cid, account }) = event
+    else {
         panic!("{event:?}");
     };
     assert_eq!((&*initiator, isid.0, tsih, target, cid), (INITIATOR, ISID, 0, Some(0), 9));
+    assert_eq!(account, None);
     assert!(peer.output().is_empty(), "the shell decides first");
     let received = peer.connection.receive(&[0; 48]).unwrap();
     assert_eq!(received.consumed, 0);
@@ -201,7 +203,7 @@ fn only_version_zero_is_spoken() {
     };
     let event = peer.send(&request, &[]).unwrap();
     let status = LoginStatus::UnsupportedVersion;
-    assert!(matches!(event, Some(Event::LoginFailed { status: s }) if s == status));
+    assert!(matches!(event, Some(Event::LoginFailed { status: s, .. }) if s == status));
 }
 
 /// The identity of the connection does not change half way.
@@ -218,7 +220,7 @@ fn the_header_must_stay_the_same() {
         ..LoginRequest::default()
     };
     let event = peer.send(&request, &[]).unwrap();
-    assert!(matches!(event, Some(Event::LoginFailed { status: LoginStatus::InitiatorError })));
+    assert!(matches!(event, Some(Event::LoginFailed { status: LoginStatus::InitiatorError, .. })));
 }
 
 /// Anything but a login request ends a login.
@@ -227,7 +229,10 @@ fn only_login_requests_belong_to_a_login() {
     let mut peer = Peer::new(Limits::default());
     let nop = NopOut { itt: 3.into(), ..NopOut::default() };
     let event = peer.send(&nop, &[]).unwrap();
-    assert!(matches!(event, Some(Event::LoginFailed { status: LoginStatus::InvalidDuringLogin })));
+    assert!(matches!(
+        event,
+        Some(Event::LoginFailed { status: LoginStatus::InvalidDuringLogin, .. })
+    ));
     assert_eq!(peer.answer().word(16), 3);
 }
 
@@ -285,16 +290,73 @@ fn bytes_may_trickle_in() {
     assert_eq!(peer.connection.needed(), 48);
 }
 
-/// Operational keys have no place in the security stage, and declarations must be legal.
+/// Every key in the security stage, the operational stage and twice: `-` is no answer, anything else
+/// is the answer or the status that ends the login.
 #[test]
 fn keys_have_their_stage() {
     let [initiator, target] = names();
-    for key in ["InitialR2T=No", "MaxRecvDataSegmentLength=1"] {
-        let keys = [&*initiator, &target, key];
-        let status = fails(&mut Peer::new(Limits::default()), 0x81, &keys);
-        assert_eq!(status, LoginStatus::InitiatorError, "{key}");
+    let outcome = |flags: u8, keys: &[&str]| {
+        let mut peer = Peer::new(Limits::default());
+        let all: Vec<&str> =
+            [&*initiator, &target].into_iter().chain(keys.iter().copied()).collect();
+        if let Some(Event::LoginFailed { status, .. }) = peer.login(flags, &all) {
+            return format!("{:#06x}", status as u16);
+        }
+        let answer = peer.answer();
+        let own = ["TargetPortalGroupTag=1", "MaxRecvDataSegmentLength=65536"];
+        let text: Vec<_> = answer.text().into_iter().filter(|one| !own.contains(one)).collect();
+        if text.is_empty() { "-".to_owned() } else { text.join(" ") }
+    };
+    for (key, security, operational) in [
+        ("AuthMethod=None", "AuthMethod=None", "0x0200"),
+        ("AuthMethod=CHAP", "0x0201", "0x0200"),
+        ("AuthMethod=Reject", "0x0201", "0x0200"),
+        ("CHAP_A=5", "0x0200", "0x0200"),
+        ("CHAP_R=0x00", "0x0200", "0x0200"),
+        ("MaxRecvDataSegmentLength=512", "-", "-"),
+        ("MaxRecvDataSegmentLength=1", "0x0200", "0x0200"),
+        ("InitiatorAlias=a host", "-", "-"),
+        ("HeaderDigest=None", "0x0200", "HeaderDigest=None"),
+        ("DataDigest=None", "0x0200", "DataDigest=None"),
+        ("InitialR2T=No", "0x0200", "InitialR2T=No"),
+        ("ImmediateData=No", "0x0200", "ImmediateData=No"),
+        ("MaxBurstLength=512", "0x0200", "MaxBurstLength=512"),
+        ("FirstBurstLength=512", "0x0200", "FirstBurstLength=512"),
+        ("DefaultTime2Wait=2", "0x0200", "DefaultTime2Wait=2"),
+        ("DefaultTime2Retain=20", "0x0200", "DefaultTime2Retain=0"),
+        ("MaxOutstandingR2T=1", "0x0200", "MaxOutstandingR2T=1"),
+        ("MaxConnections=2", "0x0200", "MaxConnections=1"),
+        ("ErrorRecoveryLevel=2", "0x0200", "ErrorRecoveryLevel=0"),
+        ("DataPDUInOrder=No", "0x0200", "DataPDUInOrder=Yes"),
+        ("DataSequenceInOrder=No", "0x0200", "DataSequenceInOrder=Yes"),
+        ("TaskReporting=RFC3720", "0x0200", "TaskReporting=RFC3720"),
+        ("iSCSIProtocolLevel=1", "0x0200", "iSCSIProtocolLevel=1"),
+        ("IFMarker=Yes", "0x0200", "IFMarker=No"),
+        ("OFMarkInt=2048", "0x0200", "OFMarkInt=Reject"),
+        ("SendTargets=All", "0x0200", "0x0200"),
+        ("TargetAlias=x", "0x0200", "0x0200"),
+        ("TargetAddress=x", "0x0200", "0x0200"),
+        ("TargetPortalGroupTag=1", "0x0200", "0x0200"),
+        ("X-com.example=1", "X-com.example=NotUnderstood", "X-com.example=NotUnderstood"),
+        ("X-com.example=NotUnderstood", "-", "-"),
+    ] {
+        assert_eq!(outcome(0x00, &[key]), security, "{key} in the security stage");
+        assert_eq!(outcome(0x04, &[key]), operational, "{key} in the operational stage");
+        assert_eq!(outcome(0x04, &[key, key]), "0x0200", "{key} twice");
     }
-    let keys = [&*initiator, &target, "AuthMethod=None"];
-    let status = fails(&mut Peer::new(Limits::default()), 0x87, &keys);
-    assert_eq!(status, LoginStatus::InitiatorError);
+}
+
+/// The order of keys in a text does not matter.
+#[test]
+fn keys_have_no_order() {
+    let mut peer = Peer::new(Limits::default());
+    let [initiator, target] = names();
+    let keys = ["FirstBurstLength=8192", "MaxBurstLength=4096", &*target, &initiator];
+    peer.login(0x04, &keys);
+    let expected = ["MaxBurstLength=4096", "FirstBurstLength=4096", "TargetPortalGroupTag=1"];
+    assert_eq!(peer.answer().text()[..3], expected);
+
+    let mut peer = Peer::new(Limits::default());
+    peer.login(0x81, &["AuthMethod=None", &target, &initiator]);
+    assert_eq!(peer.answer().text(), ["AuthMethod=None", "TargetPortalGroupTag=1"]);
 }

@@ -2,7 +2,9 @@
 
 use super::harness::{INITIATOR, Peer, TARGET, text};
 use crate::iscsi::pdu::{CONTINUE, FINAL, IMMEDIATE, RESERVED_TAG, TextRequest, opcode};
-use crate::iscsi::target::{Event, Limits, RejectReason};
+use crate::iscsi::target::{
+    Advertised, Event, Initiators, Limits, Node, Redirect, RejectReason, TargetEntry,
+};
 
 fn discovery(keys: &[&str]) -> Peer {
     let mut peer = Peer::new(Limits::default());
@@ -57,13 +59,69 @@ fn discovery_lists_targets() {
     assert_eq!(ask(&mut peer, &["SendTargets="]), ["SendTargets=Reject"]);
 }
 
+/// Only what the initiator may see is listed, moved targets too, at every portal with the tag of its
+/// group.
+#[test]
+fn discovery_lists_what_may_be_seen() {
+    let entry = |name: &str, only: &[&str]| TargetEntry {
+        iqn: format!("iqn.2026-01.test.weir:{name}"),
+        alias: Some("not told here".to_owned()),
+        initiators: Initiators::new(only.iter().map(|&one| one.to_owned())),
+        ..TargetEntry::default()
+    };
+    let portal = "elsewhere:3260".to_owned();
+    let node = Node {
+        targets: vec![
+            entry("everyone's", &[]),
+            entry("theirs", &["iqn.2026-01.test.other:*"]),
+            entry("ours", &[INITIATOR]),
+            TargetEntry { removed: true, ..entry("gone", &[]) },
+            TargetEntry {
+                redirect: Some(Redirect { portal, permanent: true }),
+                ..entry("moved", &[])
+            },
+        ],
+        portals: ["10.0.0.1:3260", "[fd00::1]:3260"].map(|one| Advertised(one.to_owned())).into(),
+        portal_group: 7,
+        ..Node::default()
+    };
+    let mut peer = Peer::of_node(Limits::default(), node);
+    let name = format!("InitiatorName={INITIATOR}");
+    peer.login(0x87, &[&name, "SessionType=Discovery"]);
+    peer.connection.session_admitted(3);
+    peer.answers();
+    let addresses = ["TargetAddress=10.0.0.1:3260,7", "TargetAddress=[fd00::1]:3260,7"];
+    let record = |name: &str| {
+        let name = format!("TargetName=iqn.2026-01.test.weir:{name}");
+        [name, addresses[0].to_owned(), addresses[1].to_owned()]
+    };
+    let seen = [record("everyone's"), record("ours"), record("moved")].concat();
+    assert_eq!(ask(&mut peer, &["SendTargets=All"]), seen);
+    let asked = |name: &str| format!("SendTargets=iqn.2026-01.test.weir:{name}");
+    assert_eq!(ask(&mut peer, &[&asked("OURS")]), record("ours"));
+    for name in ["theirs", "gone"] {
+        assert!(ask(&mut peer, &[&asked(name)]).is_empty(), "{name}");
+    }
+}
+
+/// Keys that belong to a login have no place behind it.
+#[test]
+fn login_keys_are_refused_after_the_login() {
+    let mut peer = Peer::logged_in(Limits::default(), &[]);
+    for key in ["InitiatorName", "TargetName", "SessionType", "AuthMethod", "CHAP_A", "TargetAlias"]
+    {
+        let offer = format!("{key}=x");
+        assert_eq!(ask(&mut peer, &[&offer]), [format!("{key}=Reject")]);
+    }
+}
+
 /// A normal session learns about its own target only.
 #[test]
 fn a_normal_session_lists_itself() {
     let mut peer = Peer::logged_in(Limits::default(), &[]);
     let expected = [format!("TargetName={TARGET}"), "TargetAddress=127.0.0.1:3260,1".to_owned()];
     assert_eq!(ask(&mut peer, &["SendTargets="]), expected);
-    assert_eq!(ask(&mut peer, &["SendTargets=All"]), expected);
+    assert_eq!(ask(&mut peer, &["SendTargets=All"]), ["SendTargets=Reject"]);
     assert!(ask(&mut peer, &["SendTargets=iqn.2026-01.test.weir:other"]).is_empty());
 }
 

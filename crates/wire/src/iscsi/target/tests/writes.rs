@@ -128,7 +128,8 @@ fn unsolicited_data_comes_first() {
     assert_eq!(data(peer.data_out(5, ttt, 0, 1024, &[3; 976], true)), (1024, 976, true));
 }
 
-/// Unsolicited data may end early, may be all there is, and may come before the shell asks.
+/// Unsolicited data may be all there is and may come before the shell asks. It may end early if the
+/// command would fit into the first burst; the rest is asked for.
 #[test]
 fn unsolicited_data_may_be_all() {
     let mut peer = loose();
@@ -137,10 +138,11 @@ fn unsolicited_data_may_be_all() {
     assert!(!peer.connection.solicit(Itt(5), 512));
 
     let mut peer = loose();
-    peer.command(5, WRITES_MORE, 2000, &[]);
+    peer.command(5, WRITES_MORE, 1024, &[]);
     assert_eq!(data(peer.unsolicited(5, 0, 0, &[2; 512], true)), (0, 512, false));
-    assert!(peer.connection.solicit(Itt(5), 2000));
-    assert_eq!(r2t(&peer.answer()).2, 512);
+    assert!(peer.connection.solicit(Itt(5), 1024));
+    let (_, _, offset, length) = r2t(&peer.answer());
+    assert_eq!((offset, length), (512, 512));
 }
 
 /// Data that was not agreed on ends the command before the shell sees it.
@@ -167,6 +169,7 @@ fn unsolicited_data_is_checked() {
         (0, 512, 512, false, crc),
         (0, 0, 1025, true, incorrect),
         (0, 0, 1024, false, incorrect),
+        (0, 0, 512, true, incorrect),
     ] {
         let mut peer = loose();
         peer.command(5, WRITES_MORE, 2048, &[]);
@@ -184,8 +187,8 @@ fn unsolicited_data_is_checked() {
     assert_eq!(failure(peer.unsolicited(5, 0, 512, &[1; 512], true)), crc);
     let mut peer = loose();
     peer.command(5, WRITES_MORE, 2048, &[]);
-    data(peer.unsolicited(5, 0, 0, &[1; 512], true));
-    let event = peer.unsolicited(5, 1, 512, &[1; 512], true);
+    data(peer.unsolicited(5, 0, 0, &[1; 1024], true));
+    let event = peer.unsolicited(5, 1, 1024, &[1; 512], true);
     assert_eq!(failure(event), Sense::UNEXPECTED_UNSOLICITED_DATA);
 }
 

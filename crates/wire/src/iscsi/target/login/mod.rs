@@ -1,9 +1,17 @@
 //! The login phase: who is there, which target, under which parameters (RFC 7143 section 6.3).
 
+mod fault;
+mod identity;
+mod security;
+
+pub use fault::LoginFault;
+
 use zerocopy::transmute_ref;
 
+use self::security::Security;
+use super::chap::Keys;
 use super::connection::Phase;
-use super::outbox::{Digests, Segment};
+use super::framing::{Digests, Segment};
 use super::{Connection, DigestPolicy, Event, Isid, LoginStatus};
 use crate::iscsi::keys::Answer;
 use crate::iscsi::pdu::{CONTINUE, FINAL, Header, LoginRequest, LoginResponse, opcode};
@@ -17,8 +25,6 @@ const OPERATIONAL: u8 = 1;
 const FULL_FEATURE: u8 = 3;
 /// Most different keys in one login. More end it.
 const KEYS_MAX: usize = 128;
-/// Longest iSCSI name, in bytes (RFC 7143 section 4.2.7.1).
-const NAME_LENGTH_MAX: usize = 223;
 
 /// What a login has established so far.
 #[derive(Debug, Default)]
@@ -29,6 +35,9 @@ pub(super) struct Login {
     pub(super) cid: u16,
     pub(super) target: Option<usize>,
     pub(super) is_discovery: bool,
+    /// CHAP name of the initiator, once it is proven.
+    account: Option<String>,
+    security: Security,
     /// The first request was seen.
     started: bool,
     /// The first text was complete, so the identity is fixed.
@@ -64,7 +73,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         let request: &LoginRequest = transmute_ref!(header);
         match self.login_step(header, request, data) {
             Ok(event) => event,
-            Err(status) => Some(self.fail_login(request, status)),
+            Err(reason) => Some(self.fail_login(request, reason)),
         }
     }
 
@@ -73,10 +82,10 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         header: &Header,
         request: &LoginRequest,
         data: &[u8],
-    ) -> Result<Option<Event<'static>>, LoginStatus> {
+    ) -> Result<Option<Event<'static>>, LoginFault> {
         // RFC 7143 section 6.3: nothing but login requests before the full feature phase.
         if header.kind() != opcode::LOGIN_REQUEST {
-            return Err(LoginStatus::InvalidDuringLogin);
+            return Err(LoginFault::NotALogin { opcode: header.kind() });
         }
         self.check_login_header(request)?;
 
@@ -85,11 +94,11 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             return if data.is_empty() {
                 self.answer_login(request)
             } else {
-                Err(LoginStatus::InitiatorError)
+                Err(LoginFault::TextTooEarly)
             };
         }
         if self.login.incoming.len() + data.len() > TEXT_LENGTH_MAX {
-            return Err(LoginStatus::InitiatorError);
+            return Err(LoginFault::TextTooLong);
         }
         self.login.incoming.extend_from_slice(data);
         if request.flags & CONTINUE != 0 {
@@ -98,19 +107,45 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         }
 
         let incoming = std::mem::take(&mut self.login.incoming);
-        for (key, value) in text::pairs(&incoming).map_err(|_| LoginStatus::InitiatorError)? {
-            self.login_key(key, value)?;
+        self.take_login_text(&incoming)?;
+        self.answer_login(request)
+    }
+
+    /// Takes one whole text. Keys have no order within it, but who is who decides about the rest.
+    fn take_login_text(&mut self, incoming: &[u8]) -> Result<(), LoginFault> {
+        let mut others = Vec::new();
+        for (key, value) in text::pairs(incoming).map_err(|_| LoginFault::Text)? {
+            if !self.identity_key(key, value)? {
+                others.push((key, value));
+            }
         }
-        if !self.login.identified {
+        let is_first = !self.login.identified;
+        if is_first {
             self.identify()?;
+        }
+        self.check_stage()?;
+
+        // RFC 7143 section 13.14: FirstBurstLength depends on MaxBurstLength.
+        others.sort_by_key(|&(key, _)| key == "FirstBurstLength");
+        let was = self.login.security;
+        let mut keys = Keys::default();
+        for (key, value) in others {
+            self.see(key)?;
+            if !keys.keep(key, value) {
+                self.login_key(key, value)?;
+            }
+        }
+        self.authenticate(keys, was)?;
+        if is_first {
+            self.introduce();
         }
         if self.login.stage == OPERATIONAL && !self.login.declared {
             self.declare();
         }
-        self.answer_login(request)
+        Ok(())
     }
 
-    fn check_login_header(&mut self, request: &LoginRequest) -> Result<(), LoginStatus> {
+    fn check_login_header(&mut self, request: &LoginRequest) -> Result<(), LoginFault> {
         let login = &mut self.login;
         if !login.started {
             login.started = true;
@@ -121,7 +156,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             self.window.start(request.cmd_sn.get(), request.exp_stat_sn.get());
             // RFC 7143 section 11.12.4: Weir speaks version 0 and nothing else.
             if request.version_min > 0 {
-                return Err(LoginStatus::UnsupportedVersion);
+                return Err(LoginFault::Version { lowest: request.version_min });
             }
         }
         // RFC 7143 section 11.12: these do not change during a login.
@@ -129,43 +164,50 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             && login.tsih == request.tsih.get()
             && login.cid == request.cid.get()
             && login.stage == current_stage(request);
+        if !same {
+            return Err(LoginFault::HeaderChanged);
+        }
         // RFC 7143 section 11.12.3: stage 2 does not exist, and stages only go up.
         let stage = current_stage(request);
         let stages_fit = match next_stage(request) {
             None => true,
             Some(next) => request.flags & CONTINUE == 0 && next > stage && next != 2,
         };
-        if same && stages_fit && stage <= OPERATIONAL {
+        if stages_fit && stage <= OPERATIONAL {
             Ok(())
         } else {
-            Err(LoginStatus::InitiatorError)
+            Err(LoginFault::Stages { flags: request.flags })
         }
     }
 
-    fn login_key(&mut self, key: &str, value: &str) -> Result<(), LoginStatus> {
-        if self.identity_key(key, value)? {
-            return Ok(());
+    /// Notes that a key came.
+    // RFC 7143 section 6.2: a key is negotiated once.
+    fn see(&mut self, key: &str) -> Result<(), LoginFault> {
+        let seen = &mut self.login.seen;
+        if seen.iter().any(|one| one == key) {
+            return Err(LoginFault::KeyTwice { key: key.to_owned() });
         }
-        // RFC 7143 section 6.2: a key is negotiated once.
-        let login = &mut self.login;
-        if login.seen.iter().any(|seen| seen == key) || login.seen.len() == KEYS_MAX {
-            return Err(LoginStatus::InitiatorError);
+        if seen.len() == KEYS_MAX {
+            return Err(LoginFault::TooManyKeys);
         }
-        login.seen.push(key.to_owned());
+        seen.push(key.to_owned());
+        Ok(())
+    }
 
+    fn login_key(&mut self, key: &str, value: &str) -> Result<(), LoginFault> {
         if key == "AuthMethod" {
-            return self.choose_auth_method(value);
+            return self.choose_method(value);
         }
-        let discovery = login.session_type.as_deref() == Some("Discovery");
-        let answer = if login.stage == OPERATIONAL
+        let is_discovery = self.login.is_discovery;
+        let answer = if self.login.stage == OPERATIONAL
             || matches!(key, "MaxRecvDataSegmentLength" | "InitiatorAlias")
         {
-            self.parameters.negotiate(key, value, &self.limits, discovery)
+            self.parameters.negotiate(key, value, &self.limits, is_discovery)
         } else {
             // RFC 7143 section 6.3.2: operational keys have no place in the security stage.
-            match self.parameters.clone().negotiate(key, value, &self.limits, discovery) {
-                unknown @ Answer::Constant("NotUnderstood") => unknown,
-                _ => Answer::Fail,
+            match self.parameters.clone().negotiate(key, value, &self.limits, is_discovery) {
+                unknown @ (Answer::Nothing | Answer::Constant("NotUnderstood")) => unknown,
+                _ => Answer::Misplaced,
             }
         };
         let outgoing = &mut self.login.outgoing;
@@ -173,81 +215,9 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             Answer::Value(value) => text::push(outgoing, key, &value),
             Answer::Constant(value) => text::push(outgoing, key, value),
             Answer::Nothing => {}
-            Answer::Fail => return Err(LoginStatus::InitiatorError),
+            Answer::Fail => return Err(LoginFault::IllegalValue { key: key.to_owned() }),
+            Answer::Misplaced => return Err(LoginFault::KeyOutOfPlace { key: key.to_owned() }),
         }
-        Ok(())
-    }
-
-    /// Takes a key that says who talks to whom. Some initiators repeat these in the operational
-    /// stage; that is let through as long as nothing changes.
-    fn identity_key(&mut self, key: &str, value: &str) -> Result<bool, LoginStatus> {
-        let login = &mut self.login;
-        let slot = match key {
-            "InitiatorName" if login.initiator.is_empty() && !login.identified => {
-                if value.is_empty() || value.len() > NAME_LENGTH_MAX {
-                    return Err(LoginStatus::InitiatorError);
-                }
-                login.initiator = value.to_ascii_lowercase();
-                return Ok(true);
-            }
-            "InitiatorName" => {
-                let same = login.initiator.eq_ignore_ascii_case(value);
-                return if same { Ok(true) } else { Err(LoginStatus::InitiatorError) };
-            }
-            "TargetName" => &mut login.target_name,
-            "SessionType" => &mut login.session_type,
-            _ => return Ok(false),
-        };
-        match slot {
-            Some(known) if known == value => Ok(true),
-            None if !login.identified => {
-                *slot = Some(value.to_owned());
-                Ok(true)
-            }
-            _ => Err(LoginStatus::InitiatorError),
-        }
-    }
-
-    fn choose_auth_method(&mut self, value: &str) -> Result<(), LoginStatus> {
-        if self.login.stage != SECURITY {
-            return Err(LoginStatus::InitiatorError);
-        }
-        // RFC 7143 section 12.1: the first method of the list that both sides can do.
-        if value.split(',').any(|method| method == "None") {
-            text::push(&mut self.login.outgoing, "AuthMethod", "None");
-            Ok(())
-        } else {
-            Err(LoginStatus::AuthenticationFailure)
-        }
-    }
-
-    /// Ends the first exchange of text: the names must be there now.
-    fn identify(&mut self) -> Result<(), LoginStatus> {
-        let login = &mut self.login;
-        // RFC 7143 section 6.3.1: InitiatorName always, TargetName in a normal session.
-        if login.initiator.is_empty() {
-            return Err(LoginStatus::MissingParameter);
-        }
-        // RFC 7143 section 13.21: the default is a normal session.
-        login.is_discovery = match &**login.session_type.get_or_insert_with(|| "Normal".to_owned())
-        {
-            "Normal" => false,
-            "Discovery" => true,
-            _ => return Err(LoginStatus::SessionTypeNotSupported),
-        };
-        if !login.is_discovery {
-            let name = login.target_name.as_deref().ok_or(LoginStatus::MissingParameter)?;
-            let index = self.node.targets.iter().position(|one| one.iqn.eq_ignore_ascii_case(name));
-            let entry = &self.node.targets[index.ok_or(LoginStatus::NotFound)?];
-            login.target = index;
-            // RFC 7143 section 13.9: the tag goes into the first response that follows TargetName.
-            let group = self.node.portal_group.to_string();
-            text::push(&mut login.outgoing, "TargetPortalGroupTag", &group);
-            if let Some(alias) = &entry.alias {
-                text::push(&mut login.outgoing, "TargetAlias", alias);
-            }
-        }
-        login.identified = true;
         Ok(())
     }
 
@@ -263,7 +233,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
     fn answer_login(
         &mut self,
         request: &LoginRequest,
-    ) -> Result<Option<Event<'static>>, LoginStatus> {
+    ) -> Result<Option<Event<'static>>, LoginFault> {
         let stage = self.login.stage;
         let length = self.login.outgoing.len();
         let limit = self.parameters.initiator_segment_length as usize;
@@ -272,7 +242,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             self.push_login_response(request, CONTINUE | stage << 2, limit);
             return Ok(None);
         }
-        match next_stage(request) {
+        match self.transit(next_stage(request))? {
             None => self.push_login_response(request, stage << 2, length),
             Some(FULL_FEATURE) => return self.request_session(request).map(Some),
             Some(next) => {
@@ -283,12 +253,14 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         Ok(None)
     }
 
-    fn request_session(&mut self, request: &LoginRequest) -> Result<Event<'static>, LoginStatus> {
-        let lacks = |policy, agreed: bool| policy == DigestPolicy::Required && !agreed;
-        if lacks(self.limits.header_digest, self.parameters.header_digest)
-            || lacks(self.limits.data_digest, self.parameters.data_digest)
-        {
-            return Err(LoginStatus::InitiatorError);
+    fn request_session(&mut self, request: &LoginRequest) -> Result<Event<'static>, LoginFault> {
+        for (key, policy, agreed) in [
+            ("HeaderDigest", self.limits.header_digest, self.parameters.header_digest),
+            ("DataDigest", self.limits.data_digest, self.parameters.data_digest),
+        ] {
+            if policy == DigestPolicy::Required && !agreed {
+                return Err(LoginFault::DigestRequired { key });
+            }
         }
         self.login.last = Some(*request);
         self.phase = Phase::Deciding;
@@ -298,6 +270,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             tsih: self.login.tsih,
             target: self.login.target,
             cid: self.login.cid,
+            account: self.login.account.clone(),
         })
     }
 
@@ -322,11 +295,22 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
     /// Answers [`Event::SessionRequested`]: no session. The connection closes.
     pub fn session_refused(&mut self, status: LoginStatus) {
         if let Some(request) = self.login.last.take() {
-            self.fail_login(&request, status);
+            self.push_refusal(&request, status, &[]);
         }
     }
 
-    fn fail_login(&mut self, request: &LoginRequest, status: LoginStatus) -> Event<'static> {
+    fn fail_login(&mut self, request: &LoginRequest, reason: LoginFault) -> Event<'static> {
+        let mut text = Vec::new();
+        if let LoginFault::Redirected { portal, .. } = &reason {
+            // RFC 7143 section 13.8: in a redirection the address has no portal group tag.
+            text::push(&mut text, "TargetAddress", portal);
+        }
+        let status = reason.status();
+        self.push_refusal(request, status, &text);
+        Event::LoginFailed { status, reason }
+    }
+
+    fn push_refusal(&mut self, request: &LoginRequest, status: LoginStatus, text: &[u8]) {
         let response = LoginResponse {
             opcode: opcode::LOGIN_RESPONSE,
             flags: request.flags & 0x0c,
@@ -337,9 +321,8 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             ..LoginResponse::default()
         };
         let bytes = zerocopy::transmute!(response);
-        self.outbox.push_pdu(bytes, Segment::Empty, Digests::default(), None);
+        self.outbox.push_pdu(bytes, Segment::Bytes(text), Digests::default(), None);
         self.phase = Phase::Closing;
-        Event::LoginFailed { status }
     }
 
     /// Sends the first `length` bytes of the text that waits.

@@ -1,0 +1,221 @@
+//! Outcomes become replies.
+
+use super::{Desk, Errand};
+use crate::buffer::Shared;
+use crate::listen::connection::{Connection, Payload, Speech, Wire};
+use crate::listen::nbd;
+use crate::task::{Answer, Deed, End, Phase, TaskKey};
+use std::rc::Rc;
+use weir_flow::error::{IoError, SenseTriple};
+use weir_flow::pipeline::Input;
+use weir_flow::request::{LinkId, Outcome, RequestKey, Tag};
+use weir_wire::iscsi::target::Itt;
+use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
+use weir_wire::scsi::lba_status::lba_status;
+use weir_wire::scsi::nexus::Refusal;
+use weir_wire::scsi::sense::SenseKey;
+use weir_wire::scsi::{ScsiStatus, Sense};
+
+impl Desk {
+    /// Performs a transfer action: a request has ended, and its reply may leave.
+    pub(crate) fn reply(
+        &mut self,
+        connections: &mut [Option<Box<Connection>>],
+        key: RequestKey,
+        tag: Tag,
+        outcome: Outcome,
+    ) {
+        let end = match outcome {
+            Ok(()) => End::Good,
+            Err(error) => End::Failed(error),
+        };
+        let task = TaskKey::of(tag);
+        if self.count_down(task, end) && !self.go_on(task, self.link(task)) {
+            self.answer(connections, task, Some(key));
+        } else {
+            self.inbox.push_back(Input::Sent { key });
+        }
+    }
+
+    /// Performs a refuse action.
+    pub(crate) fn refuse(&mut self, connections: &mut [Option<Box<Connection>>], tag: Tag) {
+        let key = TaskKey::of(tag);
+        if self.count_down(key, End::Full) {
+            let place = self.tasks[key].connection.and_then(|id| connections.get(id.index));
+            match place {
+                // NBD cannot say that a client should come again: it is done again here.
+                Some(Some(connection)) if matches!(connection.speech, Speech::Nbd(_)) => {
+                    self.again.push_back(key);
+                }
+                _ => self.answer(connections, key, None),
+            }
+        }
+    }
+
+    /// One request of a command has ended; true if it was the last.
+    fn count_down(&mut self, key: TaskKey, how: End) -> bool {
+        let task = &mut self.tasks[key];
+        let Phase::Flowing { left, end } = &mut task.phase else {
+            unreachable!("a command without requests has none that end")
+        };
+        *left -= 1;
+        *end = end.and(how);
+        *left == 0
+    }
+
+    /// The link of a command's connection, or the gateway's own.
+    pub(crate) fn link(&self, key: TaskKey) -> LinkId {
+        let connection = self.tasks.get(key).and_then(|task| task.connection);
+        LinkId::new(connection.map_or(0, |id| id.index as u32))
+    }
+
+    /// Writes the reply of a command to its connection. `request` is the pipeline's request that is
+    /// over when the reply has left.
+    pub(crate) fn answer(
+        &mut self,
+        connections: &mut [Option<Box<Connection>>],
+        key: TaskKey,
+        request: Option<RequestKey>,
+    ) {
+        let task = &mut self.tasks[key];
+        if let Some(job) = task.job {
+            self.inbox.extend(request.map(|key| Input::Sent { key }));
+            self.job_stepped(job, key);
+            return;
+        }
+        let (id, name) = (task.connection, task.name);
+        let connection =
+            id.and_then(|id| connections.get_mut(id.index)?.as_deref_mut().filter(|c| c.id == id));
+        let Some(connection) = connection else {
+            self.inbox.extend(request.map(|key| Input::Sent { key }));
+            self.finish(key);
+            return;
+        };
+        self.errands.push_back(Errand::Write(connection.id));
+        match &mut connection.speech {
+            Speech::Iscsi(wire) => self.put_reply(wire, key),
+            Speech::Nbd(wire) => nbd::put_reply(wire, &self.tasks[key]),
+        }
+        if let Some(request) = request {
+            self.tasks[key].phase = Phase::Replying(request);
+        } else {
+            // Only what has gone through the pipeline refers to buffers.
+            connection.tasks.remove(&name);
+            self.finish(key);
+        }
+    }
+
+    /// Puts the reply into the outbox.
+    fn put_reply(&self, wire: &mut Wire, key: TaskKey) {
+        let task = &self.tasks[key];
+        let (itt, volume) = (Itt(task.name), &self.volumes[task.volume]);
+        let check = |wire: &mut Wire, sense: Sense, moved: u32| {
+            let sense = volume.unit.worded(sense);
+            wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), moved);
+        };
+        let end = match (&task.answer, task.phase) {
+            (Some(answer), _) => {
+                match answer {
+                    Answer::Good => {
+                        wire.respond(itt, ScsiStatus::Good, None, task.data_length);
+                    }
+                    Answer::Refused(Refusal::Check(sense)) => check(wire, *sense, 0),
+                    Answer::Refused(Refusal::Conflict) => {
+                        wire.respond(itt, ScsiStatus::ReservationConflict, None, 0);
+                    }
+                    Answer::Runs(runs) => {
+                        let Deed::Map { offset, allocation, .. } = task.deed else {
+                            unreachable!("only a map has runs")
+                        };
+                        let block = u64::from(volume.block_size());
+                        let blocks: Vec<_> =
+                            runs.iter().map(|&(n, mapped)| (n / block, mapped)).collect();
+                        put_data(wire, itt, &lba_status(offset / block, &blocks, allocation));
+                    }
+                }
+                return;
+            }
+            (None, Phase::Flowing { end, .. }) => end,
+            (None, phase) => unreachable!("nothing was decided, and nothing has flowed: {phase:?}"),
+        };
+        let (media, block) = (task.media(), volume.block_size());
+        let moved = (media.data_out_length(block) + media.data_in_length(block)) as u32;
+        match end {
+            End::Full => wire.respond(itt, ScsiStatus::TaskSetFull, None, 0),
+            End::Failed(error) => check(wire, sense_of(error, &media), 0),
+            End::Good => {
+                let differs = task.differs.or_else(|| match (media.op, &task.medium) {
+                    (MediaOp::Verify(compare), Some(medium)) => {
+                        miscompare(compare, task.bytes(), medium, &media, block)
+                    }
+                    _ => None,
+                });
+                match (differs, media.op, &task.medium) {
+                    (Some(at), ..) => check(wire, Sense::MISCOMPARE.with_information(at), moved),
+                    (None, MediaOp::Read, Some(medium)) => {
+                        let payload = Payload::Pooled(medium.clone());
+                        wire.respond_data(itt, payload, 0..moved as usize, moved);
+                    }
+                    _ => wire.respond(itt, ScsiStatus::Good, None, moved),
+                }
+            }
+        }
+    }
+
+    /// The last byte of a reply has left.
+    pub(crate) fn sent(&mut self, connection: &mut Connection, name: u32) {
+        // Replies that never went through the pipeline have no task.
+        let Some(&key) = connection.tasks.get(&name) else { return };
+        let Phase::Replying(request) = self.tasks[key].phase else { return };
+        connection.tasks.remove(&name);
+        self.inbox.push_back(Input::Sent { key: request });
+        self.finish(key);
+    }
+}
+
+/// Answers GOOD with data of the gateway's own.
+pub(crate) fn put_data(wire: &mut Wire, itt: Itt, bytes: &[u8]) {
+    let length = bytes.len();
+    wire.respond_data(itt, Payload::Small(Rc::from(bytes)), 0..length, length as u32);
+}
+
+/// The sense data for a failed command.
+fn sense_of(error: IoError, media: &Media) -> Sense {
+    let SenseTriple { key, asc, ascq } = error.sense(media.is_write());
+    let key = match key {
+        0x3 => SenseKey::MediumError,
+        0x4 => SenseKey::HardwareError,
+        0x5 => SenseKey::IllegalRequest,
+        0x7 => SenseKey::DataProtect,
+        _ => unreachable!("the table of errors has no other key"),
+    };
+    Sense::new(key, asc, ascq)
+}
+
+/// The offset of the first byte in which a VERIFY found a difference.
+fn miscompare(
+    compare: Compare,
+    wanted: &[u8],
+    medium: &Shared,
+    media: &Media,
+    block: u32,
+) -> Option<u64> {
+    let length = (media.blocks * u64::from(block)) as usize;
+    let found = &medium.bytes()[..length];
+    let period = match compare {
+        Compare::Nothing => return None,
+        Compare::Blocks => length,
+        Compare::OneBlock => block as usize,
+    };
+    let wanted = wanted.get(..period)?;
+    let mut parts = found.chunks_exact(period).enumerate();
+    parts.find_map(|(index, part)| Some((index * period) as u64 + difference(part, wanted)?))
+}
+
+/// The offset of the first byte that differs.
+pub(crate) fn difference(a: &[u8], b: &[u8]) -> Option<u64> {
+    if a == b {
+        return None;
+    }
+    a.iter().zip(b).position(|(a, b)| a != b).map(|at| at as u64)
+}

@@ -1,0 +1,299 @@
+//! What the pipeline wants done with files, and how it ended.
+
+use super::{Desk, reply};
+use crate::disk::{Done, Driver, Io, Work, journal, tenant_error};
+use crate::task::{Task, TaskKey};
+use std::os::fd::{AsRawFd, RawFd};
+use std::rc::Rc;
+use tracing::{error, warn};
+use weir_flow::error::IoError;
+use weir_flow::pipeline::{Input, StoreIo};
+use weir_flow::request::{Op, Outcome};
+use weir_flow::units::Extent;
+use weir_wire::scsi::cdb::{Compare, MediaOp};
+
+/// An update at the driver.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Update {
+    io: StoreIo,
+    step: Step,
+    /// Why it fails when it has cleaned up.
+    failed: Option<IoError>,
+}
+
+/// What the driver does of an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Read what is there.
+    Read,
+    /// Write what there shall be.
+    Write,
+    /// Read back what was written.
+    Verify,
+    /// Write the journal record of an atomic write.
+    Journal,
+    /// Write its data.
+    InPlace,
+    /// Make the record invalid.
+    Clear,
+}
+
+impl Desk {
+    /// Performs a store action: what the pipeline wants done with a file.
+    pub(crate) fn store(&mut self, io: &StoreIo, driver: &mut dyn Driver) {
+        if io.op == Op::Update {
+            self.update(io, driver);
+            return;
+        }
+        let task = &self.tasks[TaskKey::of(io.tag)];
+        let at = io.offset_in_request as usize;
+        let work = match io.op {
+            Op::Read | Op::Verify => {
+                let buffer = task.medium.clone().expect("set aside when the command came");
+                Work::Read { buffer, at }
+            }
+            Op::Write => {
+                let buffer = task.data.clone().expect("a write has its data before it starts");
+                let repeats = matches!(task.media().op, MediaOp::WriteSame { .. });
+                Work::Write { buffer, at: if repeats { 0 } else { at }, durable: io.fua }
+            }
+            Op::Flush => Work::Sync,
+            Op::Discard => Work::Discard,
+            Op::WriteZeroes => Work::Zero,
+            Op::Update => unreachable!("handled above"),
+        };
+        let index = io.volume.index();
+        let flushes = matches!(work, Work::Sync);
+        let promises = flushes || io.fua;
+        let volume = &mut self.volumes[index];
+        if promises && volume.lost {
+            self.inbox.push_back(Input::Stored { key: io.key, outcome: Err(IoError::Medium) });
+            return;
+        }
+        if flushes && std::mem::replace(&mut volume.flushing, true) {
+            // One at a time: of two, the kernel may tell the error of both to only one.
+            volume.flush_waits.push(io.key);
+            return;
+        }
+        let Extent { offset, length } = io.extent;
+        let promise = promises.then_some(index);
+        let fd = self.backings[index].as_raw_fd();
+        driver.submit(Io { key: io.key, fd, work, offset, length, promise });
+    }
+
+    /// Begins an update: several I/Os of one request, which nothing comes between.
+    fn update(&mut self, io: &StoreIo, driver: &mut dyn Driver) {
+        let index = io.volume.index();
+        let op = self.tasks[TaskKey::of(io.tag)].media().op;
+        let promises = io.fua || matches!(op, MediaOp::WriteVerify(_) | MediaOp::WriteAtomic);
+        if promises && self.volumes[index].lost {
+            self.inbox.push_back(Input::Stored { key: io.key, outcome: Err(IoError::Medium) });
+            return;
+        }
+        match op {
+            MediaOp::WriteVerify(_) => self.step(io, Step::Write, None, driver),
+            MediaOp::WriteAtomic => {
+                let volume = &mut self.volumes[index];
+                if std::mem::replace(&mut volume.journaling, true) {
+                    // There is one record, so there is one atomic write at a time.
+                    volume.journal_waits.push_back(*io);
+                    return;
+                }
+                let task = &mut self.tasks[TaskKey::of(io.tag)];
+                let record = task.medium.as_mut().expect("set aside when the command came");
+                let record = Rc::get_mut(record).expect("nobody else has it").bytes_mut();
+                let data = task.data.as_ref().expect("a write has its data before it starts");
+                let length = io.extent.length as usize;
+                journal::record(record, io.extent.offset, &data.bytes()[..length]);
+                self.step(io, Step::Journal, None, driver);
+            }
+            _ => self.step(io, Step::Read, None, driver),
+        }
+    }
+
+    /// Hands one I/O of an update to the driver.
+    fn step(&mut self, io: &StoreIo, step: Step, failed: Option<IoError>, driver: &mut dyn Driver) {
+        let index = io.volume.index();
+        let task = &self.tasks[TaskKey::of(io.tag)];
+        let op = task.media().op;
+        let medium = || task.medium.clone().expect("set aside when the command came");
+        let data = || task.data.clone().expect("an update has its data before it starts");
+        let Extent { mut offset, mut length } = io.extent;
+        let mut fd = self.backings[index].as_raw_fd();
+        let work = match step {
+            Step::Read | Step::Verify => Work::Read { buffer: medium(), at: 0 },
+            Step::Write => match op {
+                MediaOp::OrWrite => Work::Write { buffer: medium(), at: 0, durable: io.fua },
+                MediaOp::CompareAndWrite => {
+                    // The data to write stands behind the data to compare with.
+                    Work::Write { buffer: data(), at: length as usize, durable: io.fua }
+                }
+                // What is verified is what the medium has.
+                _ => Work::Write { buffer: data(), at: 0, durable: true },
+            },
+            Step::InPlace => Work::Write { buffer: data(), at: 0, durable: true },
+            Step::Journal => {
+                (fd, offset, length) = (self.journal(index), 0, length + journal::HEADER as u64);
+                Work::Write { buffer: medium(), at: 0, durable: true }
+            }
+            Step::Clear => {
+                (fd, offset, length) = (self.journal(index), 0, journal::HEADER as u64);
+                Work::Write { buffer: medium(), at: 0, durable: true }
+            }
+        };
+        // The journal is another file: what it loses, the volume has not promised.
+        let durable = matches!(work, Work::Write { durable: true, .. });
+        let promise = (durable && !matches!(step, Step::Journal | Step::Clear)).then_some(index);
+        self.submitted = true;
+        self.updates.insert(io.key, Update { io: *io, step, failed });
+        driver.submit(Io { key: io.key, fd, work, offset, length, promise });
+    }
+
+    fn journal(&self, volume: usize) -> RawFd {
+        let journal = self.volumes[volume].journal.as_ref();
+        journal.expect("atomic writes are offered where there is a journal").as_raw_fd()
+    }
+
+    /// An I/O of an update has ended: does the next, or says how the update has ended.
+    fn advance(
+        &mut self,
+        update: Update,
+        outcome: Outcome,
+        driver: &mut dyn Driver,
+    ) -> Option<Outcome> {
+        let Update { io, step, failed } = update;
+        let task = &mut self.tasks[TaskKey::of(io.tag)];
+        let length = io.extent.length as usize;
+        let mut failed = failed;
+        let next = match (step, task.media().op, outcome) {
+            (Step::InPlace, ..) => {
+                // The record goes in any case: applied after later writes it would undo them.
+                let record = task.medium.as_mut().expect("it holds the record");
+                let record = Rc::get_mut(record).expect("the driver has given it back");
+                record.bytes_mut()[..journal::HEADER].fill(0);
+                failed = outcome.err();
+                Some(Step::Clear)
+            }
+            (Step::Clear, _, Err(_)) => {
+                self.lose(io.volume.index());
+                None
+            }
+            (Step::Clear, ..) | (_, _, Err(_)) => None,
+            (Step::Read, MediaOp::CompareAndWrite, _) => {
+                task.differs = first_difference(task, length);
+                task.differs.is_none().then_some(Step::Write)
+            }
+            (Step::Read, ..) => {
+                or_into_medium(task, length);
+                Some(Step::Write)
+            }
+            (Step::Write, MediaOp::WriteVerify(_), _) => Some(Step::Verify),
+            (Step::Verify, MediaOp::WriteVerify(Compare::Blocks), _) => {
+                task.differs = first_difference(task, length);
+                None
+            }
+            (Step::Write | Step::Verify, ..) => None,
+            (Step::Journal, ..) => Some(Step::InPlace),
+        };
+        if let Some(next) = next {
+            self.step(&io, next, failed, driver);
+            return None;
+        }
+        if matches!(step, Step::Journal | Step::Clear) {
+            self.journaled(io.volume.index(), driver);
+        }
+        Some(failed.map_or(outcome, Err))
+    }
+
+    /// The driver has ended an I/O.
+    pub(crate) fn stored(&mut self, done: Done, driver: &mut dyn Driver) {
+        let Done { key, result, flushed, promise } = done;
+        let outcome = result.map_err(|problem| {
+            if self.disk_errors.speaks() {
+                warn!(%problem, errors_total = self.disk_errors.total(), "disk I/O failed");
+            }
+            tenant_error(&problem)
+        });
+        self.note_loss(promise, flushed, outcome);
+        let mut outcome = outcome;
+        if !self.updates.is_empty()
+            && let Some(update) = self.updates.remove(&key)
+        {
+            match self.advance(update, outcome, driver) {
+                Some(end) => outcome = end,
+                None => return,
+            }
+        }
+        self.inbox.push_back(Input::Stored { key, outcome });
+        if flushed && let Some(index) = promise {
+            self.flushed(index, outcome, driver);
+        }
+    }
+
+    /// Notes that a volume may have lost what it acknowledged.
+    fn note_loss(&mut self, promise: Option<usize>, flushed: bool, outcome: Outcome) {
+        let Some(index) = promise else { return };
+        // A write that found no space, or may not write, has lost nothing but itself.
+        if outcome == Err(IoError::Medium) || flushed && outcome.is_err() {
+            self.lose(index);
+        }
+    }
+
+    /// From here on the volume promises nothing.
+    fn lose(&mut self, index: usize) {
+        let volume = &mut self.volumes[index];
+        if !std::mem::replace(&mut volume.lost, true) {
+            // The kernel tells such an error once and then takes the lost data for written.
+            error!(
+                volume = volume.name,
+                "acknowledged data may be lost: no flush of this volume succeeds from here on; \
+                 check the storage behind it, then restart"
+            );
+        }
+    }
+
+    /// An atomic write is over; the next one may use the record.
+    fn journaled(&mut self, index: usize, driver: &mut dyn Driver) {
+        let volume = &mut self.volumes[index];
+        volume.journaling = false;
+        if let Some(io) = volume.journal_waits.pop_front() {
+            self.update(&io, driver);
+        }
+    }
+
+    /// A flush has ended: it was for all who shared it. Those who came meanwhile share the next.
+    fn flushed(&mut self, index: usize, outcome: Outcome, driver: &mut dyn Driver) {
+        let volume = &mut self.volumes[index];
+        let shared = volume.flush_shared.drain(..);
+        self.inbox.extend(shared.map(|key| Input::Stored { key, outcome }));
+        volume.flushing = false;
+        if volume.lost {
+            let outcome = Err(IoError::Medium);
+            let waiting = volume.flush_waits.drain(..);
+            self.inbox.extend(waiting.map(|key| Input::Stored { key, outcome }));
+            return;
+        }
+        let Some(key) = volume.flush_waits.pop() else { return };
+        std::mem::swap(&mut volume.flush_waits, &mut volume.flush_shared);
+        volume.flushing = true;
+        let fd = self.backings[index].as_raw_fd();
+        let promise = Some(index);
+        driver.submit(Io { key, fd, work: Work::Sync, offset: 0, length: 0, promise });
+    }
+}
+
+/// Where the first `length` bytes of data and medium differ.
+fn first_difference(task: &Task, length: usize) -> Option<u64> {
+    let medium = task.medium.as_ref().expect("set aside when the command came");
+    reply::difference(&task.bytes()[..length], &medium.bytes()[..length])
+}
+
+/// Joins data and medium by OR, in the medium's buffer.
+fn or_into_medium(task: &mut Task, length: usize) {
+    let data = task.data.as_ref().expect("a write has its data before it starts");
+    let medium = task.medium.as_mut().expect("set aside when the command came");
+    let medium = Rc::get_mut(medium).expect("the driver has given it back").bytes_mut();
+    for (to, from) in medium[..length].iter_mut().zip(&data.bytes()[..length]) {
+        *to |= from;
+    }
+}

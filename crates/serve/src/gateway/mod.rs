@@ -1,0 +1,446 @@
+//! The live world: one thread, one event loop, everything that it owns.
+//!
+//! [`Gateway`] is the [`World`] in which `serve` runs the pipeline. [`wait`](World::wait) hands out
+//! what has happened; only when nothing is left does it submit, write and sleep, so that a burst
+//! costs one system call for its disk I/O and one per connection for its replies.
+
+mod accept;
+mod connections;
+
+use crate::chores::{Chores, Finished};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::desk::{Desk, Tally};
+use crate::disk::backing::Backing;
+use crate::disk::threads::Threads;
+use crate::disk::uring::Uring;
+use crate::disk::{Done, Driver};
+use crate::listen::connection::{Connection, ConnectionId};
+use crate::listen::door::Door;
+use crate::listen::listener::{Listener, Protocol};
+use crate::listen::tls;
+use crate::signals::Signals;
+use crate::unit::Kept;
+use crate::{NbdListener, ServeError};
+use mio::event::Source;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use rustls::ServerConfig;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time;
+use tracing::{error, info, warn};
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::event::Observer;
+use weir_flow::pipeline::{Action, Input, Pipeline};
+use weir_flow::stage::{Wake, World};
+
+/// Reads the configuration again; `None` if it is wrong, which has been said then.
+pub(crate) type Reload<'a> = &'a mut dyn FnMut() -> Option<Config>;
+
+/// Everything that serves, on one thread.
+pub(crate) struct Gateway<'a> {
+    clock: Clock,
+    /// The time of what is being handed out.
+    now: Instant,
+    poll: Poll,
+    events: Events,
+    config: Config,
+    reload: Reload<'a>,
+    listeners: Vec<Listener>,
+    /// No connection is accepted before that.
+    next_accept: Instant,
+    door: Door<ConnectionId>,
+    /// Connections that were refused.
+    turned_away: Tally,
+    tls: Option<Arc<ServerConfig>>,
+    /// By index; the first place is the gateway's own, for what no host has asked for.
+    connections: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    /// Connections of each protocol.
+    counts: [u32; 2],
+    serial: u64,
+    /// Connections that had more to read when their turn ended.
+    readable: VecDeque<usize>,
+    /// Connections with something to write.
+    dirty: Vec<usize>,
+    /// The other of the two lists that take turns being `dirty`.
+    spare_dirty: Vec<usize>,
+    driver: Box<dyn Driver>,
+    done: Vec<Done>,
+    finished: Vec<Finished>,
+    /// Operations wait because the kernel had no room for them.
+    unsubmitted: bool,
+    desk: Desk,
+    stop_signals: Signals,
+    reload_signals: Signals,
+    stop: Stop,
+    /// Hosts have been told that the gateway leaves.
+    announced: bool,
+    /// Why the event loop stopped by itself.
+    failure: Option<ServeError>,
+    next_tick: Instant,
+    sent: Vec<u32>,
+}
+
+/// How far a graceful stop has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Nobody has asked.
+    No,
+    /// No new work is taken; what is in flight may end until then.
+    Draining(Instant),
+    /// A second signal came, or the time was up, or the event loop failed.
+    Now,
+}
+
+impl<'a> Gateway<'a> {
+    /// Binds the listeners and starts the disk driver.
+    pub(crate) fn new(
+        config: &Config,
+        backings: Rc<[Backing]>,
+        kept: Vec<Kept>,
+        reload: Reload<'a>,
+    ) -> Result<Self, ServeError> {
+        let failed = |action| move |source| ServeError::Setup { action, source };
+        let poll = Poll::new().map_err(failed("make an event queue"))?;
+        let registry = poll.registry();
+        let tls = config.nbd.tls.as_ref().map(tls::server_config).transpose()?;
+        let mut listeners = Listener::all(config)?;
+        for (index, listener) in listeners.iter_mut().enumerate() {
+            let token = Token(LISTENERS + index);
+            listener.register(registry, token).map_err(failed("watch a listener"))?;
+        }
+        let waker = Arc::new(Waker::new(registry, WAKE).map_err(failed("make a waker"))?);
+        // A lost wake-up would need a lost eventfd; the next tick would find the result.
+        let wake = || {
+            let waker = waker.clone();
+            move || drop(waker.wake())
+        };
+        let driver: Box<dyn Driver> = match Uring::new(RING_ENTRIES) {
+            Ok(ring) => {
+                SourceFd(&ring.as_raw_fd())
+                    .register(registry, DISK, Interest::READABLE)
+                    .map_err(failed("watch the ring"))?;
+                Box::new(ring)
+            }
+            Err(reason) => {
+                info!(%reason, "no io_uring; disk I/O goes through a thread pool");
+                Box::new(Threads::new(DISK_THREADS, wake()).map_err(failed("start disk threads"))?)
+            }
+        };
+        let chores = Chores::new(wake()).map_err(failed("start a helper thread"))?;
+        let mut stop_signals = Signals::stop().map_err(failed("watch for signals"))?;
+        let mut reload_signals = Signals::reload().map_err(failed("watch for signals"))?;
+        for (signals, token) in [(&mut stop_signals, STOP), (&mut reload_signals, RELOAD)] {
+            registry
+                .register(signals, token, Interest::READABLE)
+                .map_err(failed("watch for signals"))?;
+        }
+        let clock = Clock::start();
+        let mut desk = Desk::new(config, backings, kept, chores);
+        desk.resume();
+        Ok(Self {
+            clock,
+            now: clock.now(),
+            poll,
+            events: Events::with_capacity(EVENTS),
+            config: config.clone(),
+            reload,
+            listeners,
+            next_accept: Instant::ZERO,
+            door: Door::new(config.iscsi.max_logins),
+            turned_away: Tally::default(),
+            tls,
+            connections: vec![None],
+            free: Vec::new(),
+            counts: [0; 2],
+            serial: 0,
+            readable: VecDeque::new(),
+            dirty: Vec::new(),
+            spare_dirty: Vec::new(),
+            driver,
+            done: Vec::new(),
+            finished: Vec::new(),
+            unsubmitted: false,
+            desk,
+            stop_signals,
+            reload_signals,
+            stop: Stop::No,
+            announced: false,
+            failure: None,
+            next_tick: Instant::ZERO,
+            sent: Vec::new(),
+        })
+    }
+
+    /// The addresses that iSCSI hosts can connect to now.
+    pub(crate) fn portals(&self) -> io::Result<Vec<SocketAddr>> {
+        let iscsi = self.listeners.iter().filter(|one| one.protocol == Protocol::Iscsi);
+        iscsi.filter_map(Listener::address).collect()
+    }
+
+    /// The addresses that NBD clients can connect to now.
+    pub(crate) fn nbd(&self) -> io::Result<Vec<NbdListener>> {
+        let nbd = self.listeners.iter().filter(|one| one.protocol == Protocol::Nbd);
+        nbd.map(|one| match (one.address(), one.path()) {
+            (Some(address), _) => address.map(NbdListener::Tcp),
+            (None, path) => Ok(NbdListener::Unix(path.unwrap_or("".as_ref()).to_path_buf())),
+        })
+        .collect()
+    }
+
+    /// What operators call the disk driver.
+    pub(crate) fn driver_name(&self) -> &'static str {
+        self.driver.name()
+    }
+
+    /// The time now.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Hands everything to the kernel and takes what is there, without sleeping. True if that made
+    /// something to hand out.
+    fn exchange(&mut self) -> bool {
+        // Operations that go on in steps are handed over again; what still waits then is waiting
+        // for the kernel to make room.
+        for _ in 0..DISK_STEPS {
+            if let Err(source) = self.driver.flush() {
+                self.fail("use the disk driver", source);
+                return true;
+            }
+            self.unsubmitted = self.driver.reap(&mut self.done);
+            if !self.unsubmitted {
+                break;
+            }
+        }
+        for done in self.done.drain(..) {
+            self.desk.stored(done, &mut *self.driver);
+        }
+        self.desk.chores.reap(&mut self.finished);
+        for finished in self.finished.drain(..) {
+            self.desk.chore_done(finished);
+        }
+        let submitted = std::mem::take(&mut self.desk.submitted);
+        if submitted || !self.desk.inbox.is_empty() || !self.desk.errands.is_empty() {
+            return true;
+        }
+        let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare_dirty));
+        for index in dirty.drain(..) {
+            self.write(index);
+        }
+        self.spare_dirty = dirty;
+        !self.desk.inbox.is_empty() || !self.desk.errands.is_empty()
+    }
+
+    /// The event loop cannot go on.
+    fn fail(&mut self, action: &'static str, source: io::Error) {
+        error!(%source, "cannot {action}: stopping");
+        self.failure = Some(ServeError::Setup { action, source });
+        self.stop = Stop::Now;
+    }
+
+    /// Why the event loop ended, if nobody asked it to.
+    pub(crate) const fn take_failure(&mut self) -> Option<ServeError> {
+        self.failure.take()
+    }
+
+    /// The names of the volumes whose acknowledged data may be lost.
+    pub(crate) fn lost_volumes(&self) -> Vec<String> {
+        let lost = self.desk.volumes.iter().filter(|volume| volume.lost);
+        lost.map(|volume| volume.name.clone()).collect()
+    }
+
+    /// Sleeps until something happens or `deadline`, and takes it in.
+    fn sleep(&mut self, deadline: Option<Instant>) {
+        let stop = match self.stop {
+            Stop::Draining(until) => Some(until),
+            Stop::No | Stop::Now => None,
+        };
+        let waits = self.counts != [0; 2] || !self.listeners.is_empty();
+        let tick = waits.then_some(self.next_tick);
+        let room = self.unsubmitted.then(|| self.now + DISK_PAUSE);
+        let accept =
+            self.listeners.iter().any(|listener| listener.ready).then_some(self.next_accept);
+        let wake = [deadline, stop, tick, room, accept].into_iter().flatten().min();
+        let timeout = if self.readable.is_empty() {
+            wake.map(|at| at.saturating_since(self.clock.now()).as_nanos())
+        } else {
+            Some(0)
+        };
+        let result = self.poll.poll(&mut self.events, timeout.map(time::Duration::from_nanos));
+        self.now = self.clock.now();
+        if let Err(problem) = result {
+            // The ring interrupts the wait when it has something; so do signals.
+            if problem.kind() != io::ErrorKind::Interrupted {
+                self.fail("wait for events", problem);
+            }
+            self.events.clear();
+        }
+        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        for event in &events {
+            match event.token() {
+                STOP => self.signalled(),
+                RELOAD => self.reload(),
+                DISK | WAKE => {}
+                Token(token) if token >= CONNECTIONS => {
+                    let index = token - CONNECTIONS;
+                    if event.is_writable() {
+                        self.write(index);
+                    }
+                    if event.is_readable() || event.is_read_closed() {
+                        self.read(index, event.is_read_closed());
+                    }
+                }
+                Token(token) => {
+                    if let Some(listener) = self.listeners.get_mut(token - LISTENERS) {
+                        listener.ready = true;
+                    }
+                }
+            }
+        }
+        self.events = events;
+        for _ in 0..self.readable.len() {
+            let index = self.readable.pop_front().expect("counted");
+            if let Some(connection) = &mut self.connections[index] {
+                connection.queued = false;
+            }
+            self.read(index, false);
+        }
+        self.accept();
+        self.desk.now = self.now;
+        self.desk.retry();
+        if tick.is_some_and(|at| at <= self.now) {
+            self.tick();
+        }
+    }
+
+    fn signalled(&mut self) {
+        let count = self.stop_signals.take();
+        if count == 0 {
+            return;
+        }
+        match self.stop {
+            Stop::No if count == 1 => {
+                info!(
+                    outstanding = self.desk.outstanding(),
+                    "stopping: no new work; what is in flight is finished first"
+                );
+                self.stop = Stop::Draining(self.now + self.config.stop_within);
+                self.listeners.clear();
+                self.desk.drop_gathering();
+                self.desk.drop_jobs();
+            }
+            _ => {
+                warn!("second signal: leaving at once");
+                self.stop = Stop::Now;
+            }
+        }
+    }
+
+    /// Reads the configuration again and applies what can change live.
+    fn reload(&mut self) {
+        if self.reload_signals.take() == 0 || self.stop != Stop::No {
+            return;
+        }
+        info!("reading the configuration again");
+        self.desk.now = self.now;
+        if let Some(new) = (self.reload)()
+            && let Some(merged) = self.desk.reload(&self.config, new)
+        {
+            self.config = merged;
+            for connection in self.connections.iter_mut().flatten() {
+                self.desk.reseat(connection);
+            }
+        }
+        self.run_errands();
+    }
+
+    /// Whether everything in flight has ended and been told.
+    fn is_drained(&mut self) -> bool {
+        if self.desk.outstanding() > 0 {
+            return false;
+        }
+        if !std::mem::replace(&mut self.announced, true) {
+            for connection in self.connections.iter_mut().flatten() {
+                self.desk.take_leave(connection);
+            }
+            self.run_errands();
+            for index in std::mem::take(&mut self.dirty) {
+                self.write(index);
+            }
+        }
+        self.connections.iter_mut().flatten().all(|connection| connection.has_told_all())
+    }
+}
+
+impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
+    fn wait(&mut self, deadline: Option<Instant>) -> Wake<Input> {
+        loop {
+            if self.stop == Stop::Now {
+                return Wake::End;
+            }
+            if deadline.is_some_and(|at| at <= self.now) {
+                return Wake::Deadline(self.now);
+            }
+            if let Some(input) = self.desk.inbox.pop_front() {
+                return Wake::Input(self.now, input);
+            }
+            self.run_errands();
+            if self.exchange() {
+                self.now = self.clock.now();
+                continue;
+            }
+            if let Stop::Draining(until) = self.stop {
+                if self.is_drained() {
+                    return Wake::End;
+                }
+                if until <= self.now {
+                    warn!(outstanding = self.desk.outstanding(), "stopping without the rest");
+                    self.stop = Stop::Now;
+                    continue;
+                }
+            }
+            self.sleep(deadline);
+        }
+    }
+
+    fn perform(&mut self, _: Instant, action: Action) {
+        match action {
+            Action::Store(io) => self.desk.store(&io, &mut *self.driver),
+            Action::Transfer { key, tag, outcome } => {
+                self.desk.reply(&mut self.connections, key, tag, outcome);
+            }
+            Action::Refuse { tag } => self.desk.refuse(&mut self.connections, tag),
+        }
+    }
+}
+
+const STOP: Token = Token(0);
+const RELOAD: Token = Token(1);
+const DISK: Token = Token(2);
+const WAKE: Token = Token(3);
+/// Listeners have the tokens from here on; there are fewer than 1000.
+const LISTENERS: usize = 16;
+/// Connections have the tokens from here on.
+const CONNECTIONS: usize = 1024;
+
+/// Events taken in at a time; more wait in the kernel.
+const EVENTS: usize = 256;
+
+/// Operations that the ring holds at a time; more wait in the driver.
+const RING_ENTRIES: u32 = 512;
+
+/// Threads that do disk I/O where there is no ring.
+const DISK_THREADS: usize = 8;
+
+/// How often operations that go on are handed to the kernel before its answer is waited for.
+const DISK_STEPS: usize = 4;
+
+/// How long to wait when the kernel has no room for more operations.
+const DISK_PAUSE: Duration = Duration::from_millis(1);

@@ -1,0 +1,293 @@
+//! SANITIZE: all data of a volume is destroyed, whatever happens meanwhile.
+//!
+//! The state file says so before the first block is touched, and no more when the last is durable: a
+//! restart in between goes on with it.
+
+use super::{Job, JobKey, Step, Stepped};
+use crate::buffer::Shared;
+use crate::chores::Chore;
+use crate::desk::{Awaited, Desk, PIECE, ZEROES_AT_ONCE};
+use crate::state::{self, StateError};
+use crate::task::{Answer, TaskKey};
+use std::rc::Rc;
+use tracing::{error, info, warn};
+use weir_flow::error::IoError;
+use weir_flow::request::Op;
+use weir_flow::units::Extent;
+use weir_wire::scsi::Sense;
+use weir_wire::scsi::sanitize::{Fill, Method, Plan};
+
+/// A sanitize that is under way.
+#[derive(Debug)]
+pub(crate) struct Sanitize {
+    volume: usize,
+    plan: Plan,
+    /// The command, if it is still to be answered.
+    pub(super) key: Option<TaskKey>,
+    stage: Stage,
+    pass: u8,
+    /// Bytes of this pass that are done.
+    done: u64,
+    /// Bytes of the step that is under way.
+    under_way: u64,
+    failed: Option<IoError>,
+    pub(super) buffer: Option<Shared>,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// That it has begun is being made durable.
+    Beginning,
+    /// Blocks are being destroyed.
+    Working,
+    /// All that is being made durable.
+    Flushing,
+    /// That it has ended is being made durable.
+    Ending,
+}
+
+impl Sanitize {
+    fn new(volume: usize, plan: Plan, key: Option<TaskKey>, stage: Stage) -> Self {
+        let (pass, done, under_way) = (0, 0, 0);
+        Self { volume, plan, key, stage, pass, done, under_way, failed: None, buffer: None }
+    }
+
+    /// A step has ended.
+    pub(super) fn stepped(&mut self, result: Stepped) {
+        match result {
+            Err(error) => self.failed = Some(error),
+            Ok(()) if self.stage == Stage::Flushing => self.stage = Stage::Ending,
+            Ok(()) => self.done += self.under_way,
+        }
+    }
+}
+
+impl Desk {
+    /// Begins a sanitize for a command that waits aside.
+    pub(crate) fn sanitize(&mut self, key: TaskKey, volume: usize, plan: Plan) {
+        self.tasks[key].phase = crate::task::Phase::Aside;
+        info!(volume = self.volumes[volume].name, ?plan, "sanitize: all data is being destroyed");
+        self.volumes[volume].unit.sanitize_begun(plan.ause);
+        self.volumes[volume].sanitize = state::Sanitize::Running(encode(&plan));
+        let job = Job::Sanitize(Sanitize::new(volume, plan, Some(key), Stage::Beginning));
+        let job = self.jobs.insert(job);
+        self.save_for(job, volume);
+    }
+
+    /// Goes on with what a restart has interrupted.
+    pub(crate) fn resume(&mut self) {
+        for volume in 0..self.volumes.len() {
+            let name = &self.volumes[volume].name;
+            match &self.volumes[volume].sanitize {
+                state::Sanitize::None => {}
+                state::Sanitize::Failed(bytes) => {
+                    warn!(volume = name, "a sanitize has failed: the volume serves no data");
+                    let ause = decode(bytes).is_some_and(|plan| plan.ause);
+                    self.volumes[volume].unit.sanitize_begun(ause);
+                    self.volumes[volume].unit.sanitize_ended(false);
+                }
+                state::Sanitize::Running(bytes) => {
+                    let plan = decode(bytes).unwrap_or_else(|| {
+                        error!(volume = name, "what is known of its sanitize is damaged");
+                        Plan { method: Method::BlockErase, immediate: true, ause: false }
+                    });
+                    info!(volume = name, ?plan, "sanitize goes on after a restart");
+                    self.volumes[volume].unit.sanitize_begun(plan.ause);
+                    let job = Sanitize::new(volume, plan, None, Stage::Working);
+                    let job = self.jobs.insert(Job::Sanitize(job));
+                    self.sanitize_on(job);
+                }
+            }
+        }
+    }
+
+    /// The failure mode of a volume may have been left: a restart must not bring it back.
+    pub(crate) fn note_exit(&mut self, index: usize) {
+        let volume = &mut self.volumes[index];
+        let left = matches!(volume.sanitize, state::Sanitize::Failed(_))
+            && !volume.unit.sanitize_failed()
+            && volume.unit.ready().is_ok();
+        if left {
+            volume.sanitize = state::Sanitize::None;
+            self.save(Awaited::Nobody, index);
+        }
+    }
+
+    /// Makes a volume's state durable; the job goes on then.
+    fn save_for(&mut self, job: JobKey, volume: usize) {
+        self.save(Awaited::Job(job), volume);
+    }
+
+    fn save(&mut self, who: Awaited, volume: usize) {
+        let volume = &self.volumes[volume];
+        let path =
+            volume.state.clone().expect("the configuration offers it only with a state file");
+        let bytes = volume.state_with(volume.unit.reservations());
+        let bytes = bytes.expect("reservations and a pattern fit a state file");
+        let owner = self.await_chore(who);
+        self.chores.submit(Chore::Save { owner, path, bytes });
+    }
+
+    /// A volume's state is durable, or could not be made so.
+    pub(crate) fn job_saved(&mut self, job: JobKey, saved: Result<(), StateError>) {
+        let Job::Sanitize(sanitize) = &mut self.jobs[job] else {
+            unreachable!("copies have no state")
+        };
+        let (volume, key) = (sanitize.volume, sanitize.key);
+        if let Err(problem) = &saved {
+            error!(volume = self.volumes[volume].name, %problem, "sanitize: the state is not saved");
+        }
+        match (sanitize.stage, saved.is_ok()) {
+            (Stage::Beginning, true) => {
+                sanitize.stage = Stage::Working;
+                if sanitize.plan.immediate
+                    && let Some(key) = sanitize.key.take()
+                {
+                    self.decide(key, Answer::Good);
+                }
+                self.sanitize_on(job);
+            }
+            (Stage::Beginning, false) => {
+                // Nothing was touched.
+                self.jobs.remove(job);
+                self.volumes[volume].sanitize = state::Sanitize::None;
+                self.volumes[volume].unit.sanitize_ended(true);
+                if let Some(key) = key {
+                    let sense = Sense::SANITIZE_COMMAND_FAILED;
+                    self.decide(key, Answer::Refused(sense.into()));
+                }
+            }
+            (_, saved) => {
+                let ok = saved && sanitize.failed.is_none();
+                self.jobs.remove(job);
+                let name = &self.volumes[volume].name;
+                if ok {
+                    info!(volume = name, "sanitize: done");
+                } else {
+                    error!(volume = name, "sanitize failed: the volume serves no data");
+                }
+                self.volumes[volume].unit.sanitize_ended(ok);
+                if let Some(key) = key {
+                    let failed = Answer::Refused(Sense::SANITIZE_COMMAND_FAILED.into());
+                    self.decide(key, if ok { Answer::Good } else { failed });
+                }
+            }
+        }
+    }
+
+    /// Does the next step.
+    pub(super) fn sanitize_on(&mut self, job: JobKey) {
+        let Job::Sanitize(sanitize) = &mut self.jobs[job] else {
+            unreachable!("asked of a sanitize")
+        };
+        let index = sanitize.volume;
+        let disk = self.volumes[index].unit.disk();
+        let (block, capacity) = (disk.block_size, disk.blocks * u64::from(disk.block_size));
+        let passes = sanitize.plan.method.passes();
+        if sanitize.failed.is_none()
+            && sanitize.stage == Stage::Working
+            && sanitize.done == capacity
+        {
+            (sanitize.pass, sanitize.done) = (sanitize.pass + 1, 0);
+            if let Some(buffer) = sanitize.buffer.take() {
+                self.pool.give(buffer);
+            }
+            if sanitize.pass == passes {
+                sanitize.stage = Stage::Flushing;
+            }
+        }
+        if sanitize.failed.is_some() || sanitize.stage == Stage::Ending {
+            if let Some(buffer) = sanitize.buffer.take() {
+                self.pool.give(buffer);
+            }
+            let failed = sanitize.failed.is_some();
+            sanitize.stage = Stage::Ending;
+            let plan = encode(&sanitize.plan);
+            self.volumes[index].sanitize =
+                if failed { state::Sanitize::Failed(plan) } else { state::Sanitize::None };
+            self.save_for(job, index);
+            return;
+        }
+        if sanitize.stage == Stage::Flushing {
+            let extent = Extent::default();
+            self.make_step(job, Step { volume: index, op: Op::Flush, extent, buffer: None });
+            return;
+        }
+        let whole = u128::from(capacity) * u128::from(passes);
+        let so_far = u128::from(capacity) * u128::from(sanitize.pass) + u128::from(sanitize.done);
+        let progress = (so_far * 65_536 / whole) as u16;
+        let left = capacity - sanitize.done;
+        let (op, length, buffer) = match sanitize.plan.method.pass(sanitize.pass, block) {
+            Fill::Unmap if disk.thin => (Op::Discard, ZEROES_AT_ONCE.min(left), None),
+            Fill::Unmap => (Op::WriteZeroes, ZEROES_AT_ONCE.min(left), None),
+            Fill::Block(bytes) => {
+                let buffer = match sanitize.buffer.take() {
+                    Some(buffer) => buffer,
+                    None => {
+                        let Some(mut buffer) = self.pool.take(PIECE as usize) else {
+                            self.stall(job);
+                            return;
+                        };
+                        let memory = Rc::get_mut(&mut buffer).expect("fresh from the pool");
+                        for part in memory.bytes_mut().chunks_exact_mut(block as usize) {
+                            part.copy_from_slice(&bytes);
+                        }
+                        buffer
+                    }
+                };
+                (Op::Write, PIECE.min(left), Some(buffer))
+            }
+        };
+        sanitize.under_way = length;
+        let extent = Extent::new(sanitize.done, length);
+        self.volumes[index].unit.sanitize_progress(progress);
+        self.make_step(job, Step { volume: index, op, extent, buffer });
+    }
+}
+
+/// A plan as the state file keeps it: passes (0 for a block erase), whether every second pass is
+/// inverted, whether failure may be left, then the pattern.
+fn encode(plan: &Plan) -> Vec<u8> {
+    let ause = u8::from(plan.ause);
+    match &plan.method {
+        Method::BlockErase => vec![0, 0, ause],
+        Method::Overwrite { passes, invert, pattern } => {
+            let mut bytes = vec![*passes, u8::from(*invert), ause];
+            bytes.extend_from_slice(pattern);
+            bytes
+        }
+    }
+}
+
+fn decode(bytes: &[u8]) -> Option<Plan> {
+    let (&[passes, invert, ause], pattern) = bytes.split_first_chunk()?;
+    let method = match (passes, pattern) {
+        (0, []) => Method::BlockErase,
+        (1..=31, [_, ..]) => {
+            Method::Overwrite { passes, invert: invert != 0, pattern: pattern.to_vec() }
+        }
+        _ => return None,
+    };
+    Some(Plan { method, immediate: true, ause: ause != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a restart goes on with is what was asked for.
+    #[test]
+    fn plans_survive_a_restart() {
+        let overwrite = Method::Overwrite { passes: 3, invert: true, pattern: vec![1, 2, 3] };
+        for method in [Method::BlockErase, overwrite] {
+            for ause in [false, true] {
+                let plan = Plan { method: method.clone(), immediate: true, ause };
+                assert_eq!(decode(&encode(&plan)), Some(plan));
+            }
+        }
+        for damaged in [&[][..], &[0, 0], &[0, 0, 0, 1], &[1, 0, 0], &[32, 0, 0, 1]] {
+            assert_eq!(decode(damaged), None);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A configuration that is read again while hosts are connected: what changes live, and what does not.
+//!
+//! | changes live | how hosts learn of it |
+//! |---|---|
+//! | size of a volume, upwards | CAPACITY DATA HAS CHANGED; NBD clients when they connect again |
+//! | targets, their LUNs, who may see them | REPORTED LUNS DATA HAS CHANGED; whoever may not stay is asked to log out |
+//! | accounts, authentication, redirects, advertised addresses | at the next login |
+//!
+//! Everything else needs a restart. A file that asks for that as well changes nothing: half of a
+//! configuration is none.
+
+use crate::config::{Config, Target as TargetConfig, Volume as VolumeConfig};
+use crate::desk::{Desk, Errand, PORTAL_GROUP};
+use crate::listen::connection::{Connection, Speech};
+use crate::unit::Target;
+use std::sync::Arc;
+use tracing::{error, info, warn};
+use weir_flow::clock::Duration;
+use weir_flow::pipeline::Input;
+use weir_flow::request::VolumeId;
+use weir_flow::units::ByteCount;
+use weir_wire::iscsi::target::{Advertised, Node, TargetEntry};
+use weir_wire::scsi::Sense;
+
+/// What the targets are to hosts that log in.
+pub(crate) fn node(config: &Config) -> Node {
+    let entry = |target: &TargetConfig| TargetEntry {
+        iqn: target.name.clone(),
+        alias: target.alias.clone(),
+        initiators: target.initiators.clone(),
+        authentication: target.authentication.clone(),
+        redirect: target.redirect.clone(),
+        removed: false,
+    };
+    Node {
+        targets: config.targets.iter().map(entry).collect(),
+        portals: config.advertise.iter().cloned().map(Advertised).collect(),
+        portal_group: PORTAL_GROUP,
+        accounts: config.accounts.clone(),
+        discovery: config.discovery.clone(),
+    }
+}
+
+impl Desk {
+    /// Applies what can change live, and returns the configuration that is in force now; `None` if
+    /// nothing was changed.
+    pub(crate) fn reload(&mut self, old: &Config, new: Config) -> Option<Config> {
+        let mut new = new;
+        let reasons = restarts(old, &new);
+        if !reasons.is_empty() {
+            for reason in reasons {
+                error!(reason, "this needs a restart; the configuration stays as it was");
+            }
+            return None;
+        }
+        let sizes: Vec<Option<u64>> = new
+            .volumes
+            .iter()
+            .enumerate()
+            .map(|(index, volume)| self.size(index, volume))
+            .collect();
+        let sizes: Vec<u64> = sizes.into_iter().collect::<Option<_>>()?;
+        for (index, size) in sizes.into_iter().enumerate() {
+            self.resize(index, size);
+            self.volumes[index].initiators = new.volumes[index].initiators.clone();
+        }
+        self.exports = Arc::new(crate::listen::nbd::exports(&new.nbd, &self.volumes));
+        self.retarget(&mut new);
+        info!("the new configuration is in force");
+        Some(new)
+    }
+
+    /// The size that a volume shall have; `None` if it cannot.
+    fn size(&self, index: usize, volume: &VolumeConfig) -> Option<u64> {
+        let (backing, now) = (&self.backings[index], self.capacity(index));
+        let size = match volume.size {
+            Some(size) => size,
+            None => match backing.measure() {
+                Ok(size) => size - size % u64::from(volume.block_size),
+                Err(problem) => {
+                    error!(volume = volume.name, %problem, "cannot measure its file");
+                    return None;
+                }
+            },
+        };
+        if size < now {
+            error!(
+                volume = volume.name,
+                now = %ByteCount(now),
+                wanted = %ByteCount(size),
+                "a volume does not shrink while it is served, hosts would lose its end; the \
+                 configuration stays as it was"
+            );
+            return None;
+        }
+        if let Err(problem) = backing.grow(size) {
+            let wanted = ByteCount(size);
+            error!(volume = volume.name, %wanted, %problem, "cannot extend its file");
+            return None;
+        }
+        Some(size)
+    }
+
+    /// Bytes of a volume.
+    fn capacity(&self, index: usize) -> u64 {
+        let disk = self.volumes[index].unit.disk();
+        disk.blocks * u64::from(disk.block_size)
+    }
+
+    fn resize(&mut self, index: usize, size: u64) {
+        if size == self.capacity(index) {
+            return;
+        }
+        let volume = &mut self.volumes[index];
+        info!(volume = volume.name, size = %ByteCount(size), "volume resized");
+        volume.unit.resize(size / u64::from(volume.unit.disk().block_size));
+        self.inbox.push_back(Input::Resized(VolumeId::new(index as u32), size));
+        self.errands.push_back(Errand::Attention(None, index, Sense::CAPACITY_CHANGED));
+    }
+
+    /// Puts the new targets into force. Targets keep their places, which sessions know them by.
+    fn retarget(&mut self, new: &mut Config) {
+        let fresh = node(new);
+        let mut entries: Vec<TargetEntry> = Vec::new();
+        let mut targets: Vec<Target> = Vec::new();
+        for (entry, target) in self.node.targets.iter().zip(&self.targets) {
+            let place = fresh.targets.iter().position(|one| one.iqn == entry.iqn);
+            if let Some(place) = place {
+                entries.push(fresh.targets[place].clone());
+                targets.push(Target::new(&new.targets[place]));
+            } else {
+                entries.push(TargetEntry { removed: true, ..entry.clone() });
+                targets.push(Target { luns: Vec::new(), ..target.clone() });
+            }
+        }
+        for (entry, target) in fresh.targets.iter().zip(&new.targets) {
+            if !entries.iter().any(|one| one.iqn == entry.iqn) {
+                entries.push(entry.clone());
+                targets.push(Target::new(target));
+            }
+        }
+        self.targets = targets;
+        self.sessions.name_targets(self.targets.iter().map(|target| target.name.clone()));
+        self.node = Arc::new(Node { targets: entries, ..fresh });
+    }
+
+    /// Shows a session what has changed for it, or shows it out.
+    pub(crate) fn reseat(&mut self, connection: &mut Connection) {
+        let Connection { speech: Speech::Iscsi(wire), seat: Some(seat), id, .. } = connection
+        else {
+            return;
+        };
+        let entry = &self.node.targets[seat.target];
+        let changed = seat.look(&self.targets[seat.target], &self.volumes);
+        let name = &seat.nexus.initiator.name;
+        let stays = !entry.removed
+            && entry.redirect.is_none()
+            && entry.initiators.admit(name)
+            && !seat.units.is_empty();
+        if !stays {
+            warn!(peer = %connection.peer, initiator = name, target = entry.iqn,
+                "this session may not stay: asked to log out");
+            wire.request_logout(LEAVE_WITHIN_SECONDS);
+            let within = Duration::from_secs(LEAVE_WITHIN_SECONDS.into());
+            connection.leave_by = Some(self.now + within);
+        } else if changed {
+            for seen in &mut seat.units {
+                seen.attention.raise(Sense::REPORTED_LUNS_CHANGED);
+            }
+        }
+        self.errands.push_back(Errand::Write(*id));
+    }
+
+    /// Tells a session that the gateway leaves.
+    pub(crate) fn take_leave(&mut self, connection: &mut Connection) {
+        let id = connection.id;
+        if connection.seat.is_some()
+            && let Some(wire) = connection.iscsi()
+        {
+            wire.announce_drop(COME_BACK_AFTER_SECONDS, 0);
+            self.errands.push_back(Errand::Write(id));
+        }
+    }
+}
+
+/// What a new configuration asks for that does not change live.
+fn restarts(old: &Config, new: &Config) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let mut differs = |what: &str, same: bool| {
+        if !same {
+            reasons.push(format!("{what} differs"));
+        }
+    };
+    differs("`listen` of [iscsi]", old.listen == new.listen);
+    differs("a limit of [iscsi]", old.iscsi == new.iscsi);
+    differs("[nbd]", old.nbd == new.nbd);
+    differs("[limits]", old.limits == new.limits);
+    differs("[policy]", old.policies == new.policies);
+    differs("`within` of [stop]", old.stop_within == new.stop_within);
+    differs("the number of volumes, or their order,", {
+        let name = |volume: &VolumeConfig| volume.name.clone();
+        old.volumes.iter().map(name).eq(new.volumes.iter().map(name))
+    });
+    for (one, other) in old.volumes.iter().zip(&new.volumes).filter(|(a, b)| a.name == b.name) {
+        let VolumeConfig { size, initiators, .. } = other.clone();
+        let same = VolumeConfig { size, initiators, ..one.clone() } == *other;
+        differs(
+            &format!("something else than the size or the initiators of volume `{}`", one.name),
+            same,
+        );
+    }
+    reasons
+}
+
+/// How long a session that may not stay has for logging out.
+const LEAVE_WITHIN_SECONDS: u16 = 10;
+
+/// When hosts try again after the gateway has left.
+const COME_BACK_AFTER_SECONDS: u16 = 2;

@@ -1,0 +1,310 @@
+//! What is said when hosts can connect: to people and to programs.
+
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
+use weir_flow::units::ByteCount;
+use weir_serve::config::{Config, Export, Target};
+use weir_serve::{NbdListener, Ready};
+
+/// The ready event as one object.
+pub(super) fn event(config: &Config, ready: &Ready) -> Value {
+    let portal = portal(config, ready);
+    let volume = |index: usize| -> Option<Value> {
+        let volume = ready.volumes.get(index)?;
+        Some(json!({
+            "volume": volume.name,
+            "path": volume.path.display().to_string(),
+            "bytes": volume.capacity,
+            "io": if volume.direct { "direct" } else { "buffered" },
+            "read_only": config.volumes[index].read_only,
+            "created": volume.created,
+        }))
+    };
+    let target = |target: &Target| {
+        let lun = |&(lun, index): &(u16, usize)| {
+            let mut entry = volume(index)?;
+            entry["lun"] = json!(lun);
+            entry["url"] = json!(format!("iscsi://{portal}/{}/{lun}", target.name));
+            Some(entry)
+        };
+        let luns: Vec<_> = target.luns.iter().filter_map(lun).collect();
+        let mut entry = json!({ "name": target.name, "luns": luns });
+        if let Some(redirect) = &target.redirect {
+            entry["redirect"] = json!(redirect.portal);
+        }
+        entry
+    };
+    let export = |export: &Export| {
+        let mut entry = volume(export.volume)?;
+        entry["name"] = json!(export.name);
+        if let Some(listener) = ready.nbd.first() {
+            entry["url"] = json!(nbd_url(config, listener, Some(&export.name)));
+        }
+        Some(entry)
+    };
+    let portals: Vec<_> = ready.portals.iter().map(SocketAddr::to_string).collect();
+    let nbd: Vec<_> = ready.nbd.iter().map(|listener| nbd_url(config, listener, None)).collect();
+    json!({
+        "version": 1,
+        "event": "ready",
+        "portals": portals,
+        "nbd": nbd,
+        "driver": ready.driver,
+        "targets": config.targets.iter().map(target).collect::<Vec<_>>(),
+        "exports": config.nbd.exports.iter().filter_map(export).collect::<Vec<_>>(),
+    })
+}
+
+/// The same for people, and how to connect.
+pub(super) fn welcome(config: &Config, ready: &Ready) -> String {
+    let mut text = String::new();
+    if !ready.portals.is_empty() {
+        let portals: Vec<_> = ready.portals.iter().map(SocketAddr::to_string).collect();
+        let _ = writeln!(text, "weir serves iSCSI on {}", portals.join(", "));
+    }
+    if !ready.nbd.is_empty() {
+        let listeners: Vec<_> = ready.nbd.iter().map(place).collect();
+        let _ = writeln!(text, "weir serves NBD on {}", listeners.join(", "));
+    }
+    for target in &config.targets {
+        let _ = writeln!(text, "\n  {}", target.name);
+        if let Some(redirect) = &target.redirect {
+            let _ = writeln!(text, "    hosts are sent to {}", redirect.portal);
+        }
+        if !target.authentication.accounts.is_empty() {
+            let _ = writeln!(text, "    hosts must authenticate (CHAP)");
+        }
+        for &(lun, index) in &target.luns {
+            volume(&mut text, &format!("LUN {lun}"), config, ready, index);
+        }
+    }
+    if !ready.nbd.is_empty() {
+        text.push_str("\n  NBD exports\n");
+        for export in &config.nbd.exports {
+            let name = if export.name.is_empty() { "(default)" } else { &export.name };
+            volume(&mut text, name, config, ready, export.volume);
+        }
+    }
+    let mut ways = String::new();
+    iscsi_ways(&mut ways, config, ready);
+    nbd_ways(&mut ways, config, ready);
+    if !ways.is_empty() {
+        let _ = write!(text, "\nto connect\n{ways}");
+    }
+    text.push_str("\nCtrl-C stops it; every volume is made durable first\n");
+    text
+}
+
+fn volume(text: &mut String, what: &str, config: &Config, ready: &Ready, index: usize) {
+    let Some(volume) = ready.volumes.get(index) else { return };
+    let _ = writeln!(
+        text,
+        "    {what}: {}, {}{}, {} I/O, in {}{}",
+        volume.name,
+        ByteCount(volume.capacity),
+        if config.volumes[index].read_only { ", read only" } else { "" },
+        if volume.direct { "direct" } else { "buffered" },
+        volume.path.display(),
+        if volume.created { " (made just now)" } else { "" },
+    );
+}
+
+/// How to reach the first LUN that is served here.
+fn iscsi_ways(text: &mut String, config: &Config, ready: &Ready) {
+    let portal = portal(config, ready);
+    let mut served = config.targets.iter().filter(|target| target.redirect.is_none());
+    let Some(target) = served.next().filter(|_| !portal.is_empty()) else { return };
+    let Some(&(lun, index)) = target.luns.first() else { return };
+    let name = &target.name;
+    let read_only = read_only(config, index);
+    let _ = write!(
+        text,
+        "\x20 libiscsi  iscsi-ls -s iscsi://{portal}\n\
+         \x20 QEMU      qemu-io {read_only}-f raw -c 'read 0 4k' iscsi://{portal}/{name}/{lun}\n\
+         \x20 Linux     iscsiadm -m discovery -t sendtargets -p {portal}\n\
+         \x20           iscsiadm -m node -T {name} -p {portal} --login\n"
+    );
+}
+
+/// How to reach the first export.
+fn nbd_ways(text: &mut String, config: &Config, ready: &Ready) {
+    let (Some(listener), Some(export)) = (ready.nbd.first(), config.nbd.exports.first()) else {
+        return;
+    };
+    let url = nbd_url(config, listener, Some(&export.name));
+    if must_encrypt(config, listener) {
+        let _ = writeln!(text, "  libnbd    nbdinfo '{url}?tls-certificates=FOLDER'");
+        let _ = writeln!(text, "            FOLDER has the authority that signed: ca-cert.pem");
+        return;
+    }
+    let read_only = read_only(config, export.volume);
+    let _ = writeln!(text, "  libnbd    nbdinfo '{url}'");
+    let _ = writeln!(text, "  QEMU      qemu-io {read_only}-f raw -c 'read 0 4k' '{url}'");
+}
+
+fn read_only(config: &Config, volume: usize) -> &'static str {
+    if config.volumes[volume].read_only { "-r " } else { "" }
+}
+
+/// Where a host that knows no better reaches the gateway: the first advertised portal, or the first
+/// listener. Empty if there is none.
+fn portal(config: &Config, ready: &Ready) -> String {
+    let Some(&address) = ready.portals.first() else { return String::new() };
+    config.advertise.first().cloned().unwrap_or_else(|| reachable(address).to_string())
+}
+
+/// An address to connect to: this machine's own for a listener on all of its addresses.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address.ip() {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
+
+fn place(listener: &NbdListener) -> String {
+    match listener {
+        NbdListener::Tcp(address) => address.to_string(),
+        NbdListener::Unix(path) => path.display().to_string(),
+    }
+}
+
+/// Whether only TLS is accepted there: a Unix socket never asks for it.
+fn must_encrypt(config: &Config, listener: &NbdListener) -> bool {
+    let required = config.nbd.tls.as_ref().is_some_and(|tls| tls.required);
+    required && matches!(listener, NbdListener::Tcp(_))
+}
+
+/// The URL of a listener, or of an export there, in the form of the NBD URI specification.
+fn nbd_url(config: &Config, listener: &NbdListener, export: Option<&str>) -> String {
+    let path = export.map(|name| format!("/{}", encode(name.as_bytes(), b"")));
+    match listener {
+        NbdListener::Tcp(address) => {
+            let scheme = if must_encrypt(config, listener) { "nbds" } else { "nbd" };
+            format!("{scheme}://{}{}", reachable(*address), path.unwrap_or_default())
+        }
+        NbdListener::Unix(socket) => {
+            let path = path.as_deref().unwrap_or("/");
+            format!("nbd+unix://{path}?socket={}", socket_path(socket))
+        }
+    }
+}
+
+/// A socket's path from the root, as clients may run elsewhere.
+fn socket_path(socket: &Path) -> String {
+    let whole = std::path::absolute(socket).unwrap_or_else(|_| socket.to_owned());
+    encode(whole.as_os_str().as_encoded_bytes(), b"/")
+}
+
+/// Percent-encoding (RFC 3986, 2.1) of all but the unreserved characters and `also`.
+fn encode(bytes: &[u8], also: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || also.contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::config::source::Source;
+    use weir_serve::ReadyVolume;
+
+    const NBD: &str = "[iscsi]\nlisten = []\n[nbd]\nlisten = [\"[::]:0\"]\nunix = [\"nbd sock\"]\n\
+                       exports = { \"\" = \"d\", \"a b/c\" = \"d\" }\n\
+                       [[volume]]\nname = \"d\"\nfile = \"d\"\nread_only = true\n";
+
+    fn started(text: &str, portals: &[&str], nbd: Vec<NbdListener>) -> (Config, Ready) {
+        let source = Source::new("weir.toml", text.to_owned());
+        let config = config::gateway(&source).unwrap().checked;
+        let volume = |volume: &weir_serve::config::Volume| ReadyVolume {
+            name: volume.name.clone(),
+            path: volume.path.clone(),
+            capacity: 1 << 20,
+            direct: true,
+            created: false,
+        };
+        let volumes = config.volumes.iter().map(volume).collect();
+        let portals = portals.iter().map(|portal| portal.parse().unwrap()).collect();
+        (config, Ready { portals, nbd, driver: "threads", volumes })
+    }
+
+    /// Every listener and every export has a URL, with what a URL cannot hold encoded; a gateway
+    /// with NBD alone does not speak of iSCSI.
+    #[test]
+    fn nbd_is_shown() {
+        let tcp = NbdListener::Tcp("[::]:10809".parse().unwrap());
+        let unix = NbdListener::Unix("/run/nbd sock".into());
+        let (config, ready) = started(NBD, &[], vec![tcp, unix.clone()]);
+        let told = event(&config, &ready);
+        let urls = json!(["nbd://[::1]:10809", "nbd+unix:///?socket=/run/nbd%20sock"]);
+        assert_eq!(told["nbd"], urls);
+        assert_eq!(told["exports"][0]["name"], "");
+        assert_eq!(told["exports"][0]["url"], "nbd://[::1]:10809/");
+        assert_eq!(told["exports"][1]["url"], "nbd://[::1]:10809/a%20b%2Fc");
+        assert_eq!(told["exports"][1]["volume"], "d");
+        assert_eq!(told["targets"], json!([]));
+        let text = welcome(&config, &ready);
+        assert!(text.starts_with("weir serves NBD on [::]:10809, /run/nbd sock\n"), "{text}");
+        assert!(!text.contains("iSCSI"), "{text}");
+        assert!(text.contains("    (default): d, 1 MiB, read only, direct I/O, in d\n"), "{text}");
+        assert!(text.contains("    a b/c: d, "), "{text}");
+        assert!(text.contains("nbdinfo 'nbd://[::1]:10809/'"), "{text}");
+        assert!(text.contains("qemu-io -r -f raw -c 'read 0 4k' 'nbd://[::1]:10809/'"), "{text}");
+        assert!(text.ends_with("made durable first\n"), "{text}");
+
+        let (config, ready) = started(NBD, &[], vec![unix]);
+        let url = "nbd+unix:///a%20b%2Fc?socket=/run/nbd%20sock";
+        assert_eq!(event(&config, &ready)["exports"][1]["url"], url);
+    }
+
+    /// Where TLS must be used the URL says so; a Unix socket needs none.
+    #[test]
+    fn tls_is_shown() {
+        let tls = "tls = \"required\"\ncertificate = \"c\"\nkey = \"k\"\nexports";
+        let tcp = NbdListener::Tcp("127.0.0.1:1".parse().unwrap());
+        let unix = NbdListener::Unix("/s".into());
+        let text = NBD.replace("exports", tls);
+        let (config, ready) = started(&text, &[], vec![tcp, unix.clone()]);
+        assert_eq!(
+            event(&config, &ready)["nbd"],
+            json!(["nbds://127.0.0.1:1", "nbd+unix:///?socket=/s"])
+        );
+        let text = welcome(&config, &ready);
+        assert!(text.contains("nbdinfo 'nbds://127.0.0.1:1/?tls-certificates=FOLDER'"), "{text}");
+        assert!(!text.contains("qemu-io"), "{text}");
+        let text = welcome(&config, &Ready { nbd: vec![unix], ..ready });
+        assert!(text.contains("nbdinfo 'nbd+unix:///?socket=/s'"), "{text}");
+    }
+
+    /// A target that sends hosts away says where to, and is not the example to connect to.
+    #[test]
+    fn targets_are_shown() {
+        let text = "[[account]]\nname = \"alice\"\nsecret = \"twelve bytes\"\n\
+                    [[volume]]\nname = \"d\"\nfile = \"d\"\n\
+                    [[target]]\nname = \"iqn.2026-11.org.example:a\"\nredirect = \"b:3260\"\n\
+                    [[target]]\nname = \"iqn.2026-11.org.example:d\"\nluns.3 = \"d\"\n\
+                    accounts = [\"alice\"]\n";
+        let (config, ready) = started(text, &["0.0.0.0:3260"], Vec::new());
+        let told = event(&config, &ready);
+        assert_eq!(told["targets"][0]["redirect"], "b:3260");
+        let url = "iscsi://127.0.0.1:3260/iqn.2026-11.org.example:d/3";
+        assert_eq!(told["targets"][1]["luns"][0]["url"], url);
+        assert_eq!(told["nbd"], json!([]));
+        let text = welcome(&config, &ready);
+        assert!(text.contains(":a\n    hosts are sent to b:3260\n"), "{text}");
+        assert!(text.contains(":d\n    hosts must authenticate (CHAP)\n    LUN 3: d"), "{text}");
+        assert!(text.contains(&format!("'read 0 4k' {url}\n")), "{text}");
+        assert!(!text.contains("NBD"), "{text}");
+    }
+}

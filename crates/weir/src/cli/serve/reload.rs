@@ -1,0 +1,128 @@
+//! The configuration is read again while the gateway runs: what is wrong with it goes to the log.
+
+use crate::config;
+use crate::config::fault::Fault;
+use crate::config::source::Source;
+use tracing::{error, warn};
+use weir_serve::config::Config;
+
+/// What the file of `source` says now; `None` if it cannot be used, which the log tells.
+pub(super) fn again(source: &Source) -> Option<Config> {
+    let source = match Source::read(&source.path) {
+        Ok(source) => source,
+        Err(fault) => {
+            log(&fault, source);
+            return None;
+        }
+    };
+    match config::gateway(&source) {
+        Ok(loaded) => {
+            for fault in &loaded.warnings {
+                log(fault, &source);
+            }
+            Some(loaded.checked)
+        }
+        Err(faults) => {
+            for fault in &faults {
+                log(fault, &source);
+            }
+            None
+        }
+    }
+}
+
+/// One event for one fault, with its place.
+fn log(fault: &Fault, source: &Source) {
+    let place = match &fault.at {
+        Some((span, _)) => source.place(span.start),
+        None => source.path.display().to_string(),
+    };
+    let help = fault.help.as_deref().unwrap_or_default();
+    let (code, message) = (fault.code, &fault.message);
+    if fault.code.is_warning() {
+        warn!(at = place, %code, help, "configuration: {message}");
+    } else {
+        error!(at = place, %code, help, "configuration: {message}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, Write};
+    use std::path::PathBuf;
+    use std::sync::{Arc, Mutex};
+    use tracing::subscriber::with_default;
+
+    /// A log that can be read.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Reads a file with this text again: the configuration and the log.
+    fn read(name: &str, text: Option<&str>) -> (PathBuf, Option<Config>, String) {
+        let path = std::env::temp_dir().join(format!("weir-{}-{name}.toml", std::process::id()));
+        if let Some(text) = text {
+            std::fs::write(&path, text).unwrap();
+        }
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .without_time()
+            .with_target(false)
+            .finish();
+        let source = Source::new(&path, String::new());
+        let config = with_default(subscriber, || again(&source));
+        let _ = std::fs::remove_file(&path);
+        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        (path, config, text)
+    }
+
+    const GOOD: &str = "[[volume]]\nname = \"d\"\nfile = \"d\"\n\
+                        [[target]]\nname = \"iqn.2026-11.org.example:d\"\nluns = { 0 = \"d\" }\n";
+
+    /// What the file says now is what comes back, and what is odd about it is logged.
+    #[test]
+    fn the_file_is_read_again() {
+        let (_, config, log) = read("good", Some(GOOD));
+        assert_eq!(config.unwrap().volumes[0].name, "d");
+        assert_eq!(log, "");
+        let more =
+            format!("[stop]\nwithin = \"7s\"\n{GOOD}[[volume]]\nname = \"e\"\nfile = \"e\"\n");
+        let (path, config, log) = read("odd", Some(&more));
+        assert_eq!(config.unwrap().stop_within.as_nanos(), 7_000_000_000);
+        assert_eq!(log.lines().count(), 1, "{log}");
+        assert!(log.contains("WARN configuration: no target and no export"), "{log}");
+        assert!(log.contains(&format!("at=\"{}:10:8\"", path.display())), "{log}");
+    }
+
+    /// A file with faults gives nothing; each fault is one event with its place and what to do.
+    #[test]
+    fn faults_are_logged() {
+        let text = format!("[iscsi]\ncommands = 0\nbufer = 1\n{GOOD}");
+        let (path, config, log) = read("bad", Some(&text));
+        assert!(config.is_none());
+        let events: Vec<_> = log.lines().collect();
+        assert_eq!(events.len(), 2, "{log}");
+        assert!(events.iter().all(|event| event.contains("ERROR configuration: ")), "{log}");
+        let line = |part: &str| *events.iter().find(|event| event.contains(part)).unwrap();
+        let bad = line("`0` is outside the limits");
+        assert!(bad.contains(&format!("at=\"{}:2:12\"", path.display())), "{bad}");
+        assert!(bad.contains("code=out-of-range"), "{bad}");
+        assert!(line("no key `bufer`").contains("help=\"did you mean `buffer`?\""), "{log}");
+        let (_, config, log) = read("missing", None);
+        assert!(config.is_none());
+        assert!(log.contains("cannot read") && log.contains("no such file"), "{log}");
+    }
+}

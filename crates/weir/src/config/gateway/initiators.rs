@@ -1,0 +1,87 @@
+//! The key `initiators` of targets and volumes: who sees them.
+
+use crate::config::fault::{Code, Fault};
+use crate::config::names::check_initiator;
+use crate::config::schema::{Default, Key, Kind};
+use crate::config::tree::{Context, Table};
+use weir_serve::config::Initiators;
+
+/// The key.
+pub(super) const fn key(effect: &'static str) -> Key {
+    Key {
+        name: "initiators",
+        kind: Kind::Texts("iSCSI names, or beginnings of names and `*`"),
+        default: Default::Else("everyone"),
+        effect,
+    }
+}
+
+/// Reads the key.
+pub(super) fn read(context: &mut Context, table: &Table<'_>) -> Option<Initiators> {
+    let Some(names) = table.texts(context, "initiators") else {
+        return (!table.has("initiators")).then(Initiators::default);
+    };
+    let faults = context.faults.len();
+    for name in &names {
+        if let Err((message, help)) = check_initiator(&name.value) {
+            let fault = Fault::new(Code::BadValue, message);
+            let fault = fault.at_some(name.span.as_ref(), "no initiator is called so");
+            context.faults.push(fault.help(help));
+        }
+    }
+    if names.is_empty() || names.len() > MAX_INITIATORS {
+        let (code, message) = if names.is_empty() {
+            (Code::BadValue, "an empty list of initiators would let everyone in".to_owned())
+        } else {
+            (Code::OutOfRange, format!("there are more than {MAX_INITIATORS} initiators"))
+        };
+        let span = table.value_span("initiators");
+        let fault = Fault::new(code, message).at_some(span.as_ref(), "this list");
+        let help = "name an initiator, or remove `initiators` to let everyone in";
+        let more = "let an entry that ends in `*` stand for several";
+        context.faults.push(fault.help(if names.is_empty() { help } else { more }));
+    }
+    let names = names.into_iter().map(|name| name.value);
+    (context.faults.len() == faults).then(|| Initiators::new(names))
+}
+
+/// Whether some initiator could be on both lists.
+pub(super) fn meet(a: &Initiators, b: &Initiators) -> bool {
+    let pair = |a: &str, b: &str| match (a.strip_suffix('*'), b.strip_suffix('*')) {
+        (None, None) => a == b,
+        (Some(front), None) => b.starts_with(front),
+        (None, Some(front)) => a.starts_with(front),
+        (Some(a), Some(b)) => a.starts_with(b) || b.starts_with(a),
+    };
+    let (a, b) = (a.names(), b.names());
+    a.is_empty() || b.is_empty() || a.iter().any(|a| b.iter().any(|b| pair(a, b)))
+}
+
+/// Most entries of one list.
+const MAX_INITIATORS: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two lists meet if a name fits both; the empty list fits every name.
+    #[test]
+    fn lists_meet_in_a_name() {
+        let list = |names: &[&str]| Initiators::new(names.iter().map(|&name| name.to_owned()));
+        let cases: &[(&[&str], &[&str], bool)] = &[
+            (&[], &[], true),
+            (&[], &["iqn.a"], true),
+            (&["iqn.a"], &["iqn.b", "iqn.a"], true),
+            (&["iqn.a"], &["iqn.b", "iqn.ab"], false),
+            (&["iqn.a*"], &["iqn.ab"], true),
+            (&["iqn.ab*"], &["iqn.a"], false),
+            (&["iqn.ab*"], &["iqn.a*"], true),
+            (&["iqn.ab*"], &["iqn.ac*"], false),
+            (&["*"], &["iqn.ac*"], true),
+        ];
+        for (a, b, met) in cases {
+            assert_eq!(meet(&list(a), &list(b)), *met, "{a:?} {b:?}");
+            assert_eq!(meet(&list(b), &list(a)), *met, "{b:?} {a:?}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Whether somebody can reach what is offered: what only shows when all tables have been read.
+
+use super::initiators::meet;
+use crate::config::fault::{Code, Fault};
+use crate::config::tree::{Context, Document};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use weir_serve::config::{Nbd, Target, Volume};
+
+/// A gateway that offers nothing is a mistake.
+pub(super) fn something(
+    context: &mut Context,
+    document: &Document<'_>,
+    targets: &[Target],
+    nbd: &Nbd,
+) {
+    let connects = !nbd.listen.is_empty() || !nbd.unix.is_empty();
+    // An NBD front end without exports has been noted as such.
+    if targets.is_empty() && nbd.exports.is_empty() && !connects {
+        let fault = Fault::new(Code::MissingKey, "there is no `[[target]]`");
+        let span = document.locate("target", 0, &[]);
+        let help = "add at least one: a name that hosts log in to; or `[nbd]` with `exports`";
+        context.faults.push(fault.at(span, "the file ends here").help(help));
+    }
+}
+
+/// Somewhere there must be a listener, and iSCSI is to have one if and only if it has targets.
+pub(super) fn listeners(
+    context: &mut Context,
+    document: &Document<'_>,
+    iscsi: &[SocketAddr],
+    targets: &[Target],
+    nbd: &Nbd,
+) {
+    let span = document.locate("iscsi", 0, &["listen"]);
+    if iscsi.is_empty() && nbd.listen.is_empty() && nbd.unix.is_empty() {
+        let fault = Fault::new(Code::OutOfRange, "there is nowhere for hosts to connect");
+        let help = "write an address, such as `listen = [\"127.0.0.1:3260\"]`, or add `[nbd]`";
+        context.faults.push(fault.at(span, "an empty list").help(help));
+    } else if iscsi.is_empty() && !targets.is_empty() {
+        let message = "nobody can log in to a target: iSCSI is listened for nowhere";
+        let fault = Fault::new(Code::Unused, message).at(span, "an empty list");
+        let help =
+            "write an address, such as `listen = [\"127.0.0.1:3260\"]`, or remove the targets";
+        context.faults.push(fault.help(help));
+    } else if !iscsi.is_empty() && targets.is_empty() && !nbd.exports.is_empty() {
+        let message = "iSCSI is listened for, and there is no `[[target]]`";
+        let label = if document.has("iscsi") { "here" } else { "the file ends here" };
+        let fault = Fault::new(Code::Unused, message).at(span, label);
+        context.faults.push(fault.help("for NBD alone set `listen = []` in `[iscsi]`"));
+    }
+}
+
+/// Warns of volumes that no host can find, and of LUNs that no initiator may see.
+pub(super) fn volumes(
+    context: &mut Context,
+    document: &Document<'_>,
+    volumes: &[Volume],
+    targets: &[Target],
+    nbd: &Nbd,
+) {
+    let luns = targets.iter().flat_map(|target| &target.luns).map(|&(_, volume)| volume);
+    let exports = nbd.exports.iter().map(|export| export.volume);
+    let used: BTreeSet<usize> = luns.chain(exports).collect();
+    for (index, volume) in volumes.iter().enumerate() {
+        if !used.contains(&index) {
+            let message = format!("no target and no export offers volume `{}`", volume.name);
+            let span = document.locate("volume", index, &["name"]);
+            let fault = Fault::new(Code::Unused, message).at(span, "this volume");
+            let help = "add it to the `luns` of a target or to the `exports` of `[nbd]`, or remove \
+                        it";
+            context.faults.push(fault.help(help));
+        }
+    }
+    for (index, target) in targets.iter().enumerate() {
+        for &(lun, volume) in &target.luns {
+            let Some(volume_table) = volumes.get(volume) else { continue };
+            if !meet(&target.initiators, &volume_table.initiators) {
+                let name = &volume_table.name;
+                let message = format!("nobody sees volume `{name}` as LUN {lun} of this target");
+                let span = document.locate("target", index, &["initiators"]);
+                let see = document.locate("volume", volume, &["initiators"]);
+                let fault = Fault::new(Code::Unused, message)
+                    .at(span, "these may log in")
+                    .see(Some(&see), "none of them is among these");
+                let help = "name an initiator in both lists, or remove the LUN";
+                context.faults.push(fault.help(help));
+            }
+        }
+    }
+}

@@ -1,0 +1,414 @@
+use crate::config::fault::{Code, Fault};
+use crate::config::source::Source;
+use crate::config::{gateway, render};
+use std::fmt::Write as _;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use weir_serve::config::{Config, DigestPolicy, Export, Nbd, Redirect, Secret};
+
+/// A volume, a target and two accounts that are in use, with more keys in each.
+struct Parts {
+    top: &'static str,
+    volume: &'static str,
+    target: &'static str,
+}
+
+const NONE: Parts = Parts { top: "", volume: "", target: "" };
+
+impl Parts {
+    fn source(&self) -> Source {
+        let Self { top, volume, target } = self;
+        let accounts = if target.contains("accounts") || top.contains("[discovery]") {
+            "[[account]]\nname = \"alice\"\nsecret = \"alice's secret\"\n\
+             [[account]]\nname = \"twin\"\nsecret = \"alice's secret\"\n\
+             [[account]]\nname = \"gate\"\nsecret = \"the gate's secret\"\n"
+        } else {
+            ""
+        };
+        let luns = if target.contains("redirect =") { "" } else { "luns = { 0 = \"d\" }\n" };
+        at(
+            "nowhere/weir.toml",
+            &format!(
+                "{top}\n{accounts}[[volume]]\nname = \"d\"\nfile = \"d\"\n{volume}\n\
+             [[target]]\nname = \"iqn.2026-11.org.example:d\"\n{luns}{target}\n"
+            ),
+        )
+    }
+}
+
+fn at(path: &str, text: &str) -> Source {
+    Source::new(path, text.to_owned())
+}
+
+fn top(top: &'static str) -> Parts {
+    Parts { top, ..NONE }
+}
+
+fn volume(volume: &'static str) -> Parts {
+    Parts { volume, ..NONE }
+}
+
+fn target(target: &'static str) -> Parts {
+    Parts { target, ..NONE }
+}
+
+fn good(source: &Source) -> Config {
+    gateway(source).unwrap_or_else(|faults| panic!("{faults:?}")).checked
+}
+
+/// The text that a fault points at.
+fn pointed<'a>(source: &'a Source, fault: &Fault) -> &'a str {
+    fault.at.as_ref().map_or("", |(span, _)| &source.text[span.clone()])
+}
+
+/// One fault of this code at this text, which says what to do, and no other but warnings.
+fn check(source: &Source, code: Code, at: &str) {
+    let faults = gateway(source).map(|_| ()).unwrap_err();
+    let faults: Vec<_> = faults.iter().filter(|fault| !fault.code.is_warning()).collect();
+    assert_eq!(faults.len(), 1, "{}: {faults:?}", source.text);
+    assert_eq!(faults[0].code, code, "{}: {faults:?}", source.text);
+    assert_eq!(pointed(source, faults[0]), at, "{}", source.text);
+    assert!(faults[0].help.is_some(), "{}", source.text);
+}
+
+/// The messages of the warnings of a file that is valid.
+fn warnings(source: &Source) -> Vec<String> {
+    let loaded = gateway(source).unwrap_or_else(|faults| panic!("{faults:?}"));
+    assert!(loaded.warnings.iter().all(|fault| fault.at.is_some() && fault.help.is_some()));
+    loaded.warnings.into_iter().map(|fault| fault.message).collect()
+}
+
+/// What initiators must prove, in every place where it can be wrong.
+#[test]
+fn faults_of_authentication() {
+    let cases = [
+        (target("accounts = [\"alcie\"]"), Code::Dangling, "\"alcie\""),
+        (target("accounts = []"), Code::BadValue, "[]"),
+        (target("accounts = [\"alice\", \"alice\"]"), Code::Duplicate, "\"alice\""),
+        (target("accounts = [\"alice\"]\nmutual = \"gat\""), Code::Dangling, "\"gat\""),
+        (target("accounts = [\"alice\"]\nmutual = \"alice\""), Code::Conflict, "\"alice\""),
+        (target("accounts = [\"alice\"]\nmutual = \"twin\""), Code::Conflict, "\"twin\""),
+        (target("accounts = [\"alice\"]\nmutual = 3"), Code::WrongType, "3"),
+        (target("mutual = \"gate\" # accounts"), Code::Conflict, "\"gate\""),
+        (top("[discovery]\nmutual = \"gate\""), Code::Conflict, "\"gate\""),
+        (top("[discovery]\naccounts = [\"gate\"]\nmutual = \"gate\""), Code::Conflict, "\"gate\""),
+        (top("[discovery]\nacounts = [\"gate\"]"), Code::UnknownKey, "acounts"),
+        (top("[[account]]\nsecret = \"long enough!\""), Code::MissingKey, "[[account]]"),
+        (top("[[account]]\nname = \"a\""), Code::MissingKey, "[[account]]"),
+        (
+            top("[[account]]\nname = \"a\"\nsecret = \"shortsecret\""),
+            Code::OutOfRange,
+            "\"shortsecret\"",
+        ),
+        (top("[[account]]\nname = \"a\"\nsecret = 123456789012"), Code::WrongType, "123456789012"),
+        (top("[[account]]\nname = \"a\"\nsecret_file = \"none\""), Code::Unreadable, "\"none\""),
+        (
+            top("[[account]]\nname = \"a\"\nsecret_file = \"/dev/null\""),
+            Code::Unreadable,
+            "\"/dev/null\"",
+        ),
+        (
+            top("[[account]]\nname = \"a\"\nsecret = \"long enough!\"\nsecret_file = \"b\""),
+            Code::Conflict,
+            "\"b\"",
+        ),
+        (
+            top(
+                "[[account]]\nname = \"a\"\nsecret = \"long enough!\"\n[[account]]\nname = \"a\"\nsecret = \"long enough!\"",
+            ),
+            Code::Duplicate,
+            "\"a\"",
+        ),
+    ];
+    for (parts, code, at) in cases {
+        check(&parts.source(), code, at);
+    }
+    let long = format!("[[account]]\nname = \"a\"\nsecret = \"{}\"\n", "x".repeat(256));
+    let long = format!("{long}{}", NONE.source().text);
+    check(&at("weir.toml", &long), Code::OutOfRange, &format!("\"{}\"", "x".repeat(256)));
+    let long = format!("[[account]]\nname = \"{}\"\nsecret = \"long enough!\"\n", "x".repeat(256));
+    let long = format!("{long}{}", NONE.source().text);
+    check(&at("weir.toml", &long), Code::OutOfRange, &format!("\"{}\"", "x".repeat(256)));
+}
+
+/// Targets and volumes: who sees them, where they send hosts, what they promise.
+#[test]
+fn faults_of_targets_and_volumes() {
+    let cases = [
+        (target("initiators = []"), Code::BadValue, "[]"),
+        (target("initiators = [\"host\"]"), Code::BadValue, "\"host\""),
+        (target("initiators = \"iqn.2026-13*\""), Code::BadValue, "\"iqn.2026-13*\""),
+        (target("initators = \"*\""), Code::UnknownKey, "initators"),
+        (target("redirect = \"elsewhere\""), Code::BadValue, "\"elsewhere\""),
+        (target("redirect_permanent = false"), Code::Conflict, "false"),
+        (target("alias = \"\""), Code::BadValue, "\"\""),
+        (volume("initiators = [\"iqn.*.org\"]"), Code::BadValue, "\"iqn.*.org\""),
+        (volume("sanitize = true\nread_only = true"), Code::Conflict, "true"),
+        (volume("atomic = true\nread_only = true"), Code::Conflict, "true"),
+        (volume("removable = 1"), Code::WrongType, "1"),
+        (volume("state = \"./d\""), Code::Duplicate, "\"./d\""),
+        (volume("state = 7"), Code::WrongType, "7"),
+        (volume("[[volume]]\nname = \"e\"\nfile = \"d.state\""), Code::Duplicate, "\"d\""),
+        (
+            volume("[[volume]]\nname = \"e\"\nfile = \"e\"\nstate = \"x/../d.state\""),
+            Code::Duplicate,
+            "\"x/../d.state\"",
+        ),
+        (
+            volume("state = \"s\"\n[[volume]]\nname = \"e\"\nfile = \"e\"\nstate = \"s\""),
+            Code::Duplicate,
+            "\"s\"",
+        ),
+        (top("[iscsi]\nmax_logins = 0"), Code::OutOfRange, "0"),
+        (top("[iscsi]\nheader_digest = \"alowed\""), Code::BadValue, "\"alowed\""),
+        (top("[iscsi]\ndata_digest = true"), Code::WrongType, "true"),
+    ];
+    for (parts, code, at) in cases {
+        check(&parts.source(), code, at);
+    }
+    let text = target("").source().text.replace("luns = { 0 = \"d\" }\n", "");
+    let source = at("weir.toml", &text);
+    let faults = gateway(&source).unwrap_err();
+    assert_eq!(faults[0].message, "`[[target]]` has no `luns`");
+    let alias = format!("alias = \"{}\"\n", "x".repeat(256));
+    let source = at("weir.toml", &format!("{}{alias}", NONE.source().text));
+    check(&source, Code::OutOfRange, &format!("\"{}\"", "x".repeat(256)));
+}
+
+/// The NBD front end: where it listens, what it exports, what TLS needs.
+#[test]
+fn faults_of_nbd() {
+    let cases = [
+        ("listen = [\"127.0.0.1\"]\nexports.d = \"d\"", Code::BadValue, "\"127.0.0.1\""),
+        ("listen = [\"127.0.0.1:3260\"]\nexports.d = \"d\"", Code::Duplicate, "\"127.0.0.1:3260\""),
+        ("listen = [\"[::1]:1\", \"[::1]:1\"]\nexports.d = \"d\"", Code::Duplicate, "\"[::1]:1\""),
+        ("unix = [\"s\", \"./s\"]\nexports.d = \"d\"", Code::Duplicate, "\"./s\""),
+        ("unix = \"s\"", Code::MissingKey, "\"s\""),
+        ("unix = \"s\"\nexports = {}", Code::MissingKey, "{}"),
+        ("unix = \"s\"\nexports = \"d\"", Code::WrongType, "\"d\""),
+        ("unix = \"s\"\nexports = { d = 1 }", Code::WrongType, "1"),
+        ("unix = \"s\"\nexports = { x = \"e\" }", Code::Dangling, "\"e\""),
+        ("unix = \"s\"\nexports = { \"a\\nb\" = \"d\" }", Code::BadValue, "\"a\\nb\""),
+        ("exports = { d = \"d\" }", Code::MissingKey, "{ d = \"d\" }"),
+        ("max_connections = 0", Code::OutOfRange, "0"),
+        ("unix = \"s\"\nexports.d = \"d\"\nkey = \"k\"", Code::Conflict, "\"k\""),
+        (
+            "unix = \"s\"\nexports.d = \"d\"\ntls = \"off\"\nclient_ca = \"c\"",
+            Code::Conflict,
+            "\"c\"",
+        ),
+        (
+            "unix = \"s\"\nexports.d = \"d\"\ntls = \"of\"\nclient_ca = \"c\"",
+            Code::BadValue,
+            "\"of\"",
+        ),
+        (
+            "unix = \"s\"\nexports.d = \"d\"\ntls = \"allowed\"\ncertificate = \"c\"\nkey = \"k\"",
+            Code::Conflict,
+            "\"allowed\"",
+        ),
+        (
+            "listen = \"127.0.0.1:1\"\nexports.d = \"d\"\ntls = \"required\"\nkey = \"k\"",
+            Code::MissingKey,
+            "\"required\"",
+        ),
+        (
+            "listen = \"127.0.0.1:1\"\nexports.d = \"d\"\ntls = \"required\"\ncertificate = \"c\"",
+            Code::MissingKey,
+            "\"required\"",
+        ),
+    ];
+    for (nbd, code, pointed) in cases {
+        check(&at("weir.toml", &format!("[nbd]\n{nbd}\n{}", NONE.source().text)), code, pointed);
+    }
+    let path = "s".repeat(108);
+    let text = format!("[nbd]\nunix = \"{path}\"\nexports.d = \"d\"\n{}", NONE.source().text);
+    check(&at("weir.toml", &text), Code::OutOfRange, &format!("\"{path}\""));
+    let name = "n".repeat(4_097);
+    let text = format!("[nbd]\nunix = \"s\"\nexports.{name} = \"d\"\n{}", NONE.source().text);
+    check(&at("weir.toml", &text), Code::BadValue, &name);
+}
+
+/// A gateway must offer something somewhere; with NBD alone it needs no target and no portal.
+#[test]
+fn something_is_offered_somewhere() {
+    let volume = "[[volume]]\nname = \"d\"\nfile = \"d\"\n";
+    let nbd = "[nbd]\nunix = \"s\"\nexports = { \"\" = \"d\" }\n";
+    let read = |text: String| good(&at("weir.toml", &text));
+    let config = read(format!("[iscsi]\nlisten = []\n{nbd}{volume}"));
+    assert!(config.listen.is_empty() && config.targets.is_empty());
+    assert_eq!(config.nbd.unix, [PathBuf::from("s")]);
+    assert_eq!(config.nbd.exports, [Export { name: String::new(), volume: 0 }]);
+    assert_eq!(config.nbd.max_connections, 256);
+    assert_eq!(
+        warnings(&at("weir.toml", &format!("{nbd}{volume}"))),
+        ["iSCSI is listened for, and there is no `[[target]]`"]
+    );
+    check(&at("weir.toml", volume), Code::MissingKey, "");
+    check(&at("weir.toml", &format!("[nbd]\n{volume}")), Code::MissingKey, "");
+    check(&top("[iscsi]\nlisten = []").source(), Code::OutOfRange, "[]");
+    assert_eq!(
+        warnings(&at("weir.toml", &format!("[iscsi]\nlisten = []\n{nbd}{}", NONE.source().text))),
+        ["nobody can log in to a target: iSCSI is listened for nowhere"]
+    );
+}
+
+/// The values of the file arrive in the checked types; paths are relative to the file.
+#[test]
+fn values_arrive() {
+    let config = good(&at(
+        "folder/weir.toml",
+        &Parts {
+            top: "[iscsi]\nmax_logins = 7\nheader_digest = \"never\"\ndata_digest = \"required\"\n\
+                  [nbd]\nlisten = \"127.0.0.1:0\"\nunix = [\"s\", \"/run/s\"]\ntls = \"required\"\n\
+                  certificate = \"c\"\nkey = \"/k\"\nclient_ca = \"ca\"\nmax_connections = 9\n\
+                  exports = { b = \"d\", a = \"d\" }\n\
+                  [discovery]\naccounts = [\"twin\"]\n",
+            volume: "initiators = \"iqn.2026-11.org.example:*\"\nremovable = true\nsanitize = true\n\
+                     atomic = true",
+            target: "alias = \"Ä\"\ninitiators = [\"iqn.2026-11.org.example:a\"]\n\
+                     accounts = [\"twin\", \"alice\"]\nmutual = \"gate\"",
+        }
+        .source()
+        .text,
+    ));
+    assert_eq!(config.iscsi.max_logins, 7);
+    assert_eq!(config.iscsi.header_digest, DigestPolicy::Never);
+    assert_eq!(config.iscsi.data_digest, DigestPolicy::Required);
+    assert_eq!(config.accounts[2].name, "gate");
+    assert_eq!(Some(&config.accounts[2].secret), Secret::new(*b"the gate's secret").as_ref());
+    assert_eq!((&config.discovery.accounts[..], config.discovery.mutual), (&[1][..], None));
+    let target = &config.targets[0];
+    assert_eq!(target.alias.as_deref(), Some("Ä"));
+    assert_eq!(target.initiators.names(), ["iqn.2026-11.org.example:a"]);
+    assert_eq!(target.authentication.accounts, [1, 0]);
+    assert_eq!(target.authentication.mutual, Some(2));
+    assert_eq!(target.redirect, None);
+    let volume = &config.volumes[0];
+    assert_eq!(volume.initiators.names(), ["iqn.2026-11.org.example:*"]);
+    assert!(volume.removable && volume.sanitize && volume.atomic);
+    assert_eq!(volume.state, Some(PathBuf::from("folder/d.state")));
+    let Nbd { unix, exports, tls, max_connections, .. } = &config.nbd;
+    assert_eq!(unix[..], [PathBuf::from("folder/s"), PathBuf::from("/run/s")]);
+    assert_eq!(exports.iter().map(|export| &*export.name).collect::<Vec<_>>(), ["a", "b"]);
+    let tls = tls.as_ref().unwrap();
+    assert!(tls.required);
+    assert_eq!((&*tls.certificate, &*tls.key), (Path::new("folder/c"), Path::new("/k")));
+    assert_eq!(tls.client_ca, Some(PathBuf::from("folder/ca")));
+    assert_eq!(*max_connections, 9);
+
+    let config = good(&target_of("redirect = \"[::1]:3260\"\nredirect_permanent = true"));
+    let redirect = Redirect { portal: "[::1]:3260".to_owned(), permanent: true };
+    assert_eq!(config.targets[0].redirect, Some(redirect));
+    assert_eq!(config.targets[0].luns, []);
+    let config = good(&target_of("redirect = \"gate.example:3260\"\nluns = {}"));
+    assert!(!config.targets[0].redirect.as_ref().unwrap().permanent);
+}
+
+fn target_of(keys: &'static str) -> Source {
+    target(keys).source()
+}
+
+/// Accounts that nobody uses, volumes that nobody sees and checks that can be walked around are odd
+/// but not wrong.
+#[test]
+fn oddities_are_warnings() {
+    let unused =
+        ["nobody can log in with account `alice`", "nobody can log in with account `gate`"];
+    assert_eq!(warnings(&top("[discovery]\naccounts = \"twin\"").source()), unused);
+    let lists = |volume, target| warnings(&Parts { volume, target, ..NONE }.source());
+    let (a, b) = ("initiators = \"iqn.2026-11.org.a:*\"", "initiators = \"iqn.2026-11.org.b:b\"");
+    let unseen = ["nobody sees volume `d` as LUN 0 of this target"];
+    assert_eq!(lists(a, b), unseen);
+    assert!(lists(b, b).is_empty() && lists(a, "").is_empty() && lists("", b).is_empty());
+    let tls = "[nbd]\nlisten = \"127.0.0.1:0\"\nexports.d = \"d\"\ntls = \"allowed\"\n\
+               certificate = \"c\"\nkey = \"k\"\nclient_ca = \"ca\"";
+    assert_eq!(
+        warnings(&top(tls).source()),
+        ["clients without a certificate can connect all the same, without TLS"]
+    );
+    let required = top(tls).source().text.replace("allowed", "required");
+    assert!(warnings(&at("weir.toml", &required)).is_empty());
+}
+
+/// A folder with a configuration, a secret and a key, and the warnings about who may read them.
+#[test]
+fn secrets_that_everyone_may_read() {
+    let folder = std::env::temp_dir().join(format!("weir-guard-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = |name: &str, text: &str, mode: u32| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    let mut text = NONE.source().text;
+    let _ = write!(
+        text,
+        "accounts = [\"a\", \"b\"]\n[[account]]\nname = \"a\"\nsecret = \"a long secret\"\n\
+         [[account]]\nname = \"b\"\nsecret_file = \"secret\"\n\
+         [nbd]\nlisten = \"127.0.0.1:0\"\nexports.d = \"d\"\ntls = \"required\"\n\
+         certificate = \"c\"\nkey = \"key\"\n"
+    );
+    let read = |mode: u32, secret: &str| {
+        file("secret", secret, mode);
+        file("key", "", mode);
+        Source::read(&file("weir.toml", &text, mode)).unwrap()
+    };
+    for mode in [0o600, 0o640] {
+        assert!(warnings(&read(mode, "a kept secret\n")).is_empty());
+    }
+    let told = warnings(&read(0o644, "a kept secret\n"));
+    let of = |name: &str| {
+        format!("every user of this machine may read `{}`", folder.join(name).display())
+    };
+    assert_eq!(told, [of("weir.toml"), of("secret"), of("key")]);
+
+    let secret = |text: &str| good(&read(0o600, text)).accounts[1].secret.clone();
+    let expected = Secret::new(*b"a kept secret").unwrap();
+    for text in ["a kept secret", "a kept secret\n", "a kept secret\r\n", "a kept secret\nmore"] {
+        assert_eq!(secret(text), expected, "{text:?}");
+    }
+    assert_ne!(secret("a kept secret\r"), expected, "no end of a line");
+    assert_eq!(secret(&"x".repeat(255)), secret(&format!("{}\n", "x".repeat(255))));
+    for text in ["", "\na kept secret", "short\n", &"x".repeat(256), &"x".repeat(4_096)] {
+        check(&read(0o600, text), Code::OutOfRange, "\"secret\"");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A block device has no state of its own accord, and promises nothing without one.
+#[test]
+fn devices_need_a_state() {
+    let devices = std::fs::read_dir("/dev").unwrap().filter_map(Result::ok);
+    let block = |entry: &std::fs::DirEntry| {
+        entry.file_type().is_ok_and(|file_type| file_type.is_block_device())
+    };
+    // A container may have none.
+    let Some(device) = devices.into_iter().find(block) else { return };
+    let device = format!("file = \"{}\"", device.path().display());
+    let on_device = |keys: &'static str| {
+        at("weir.toml", &volume(keys).source().text.replace("file = \"d\"", &device))
+    };
+    assert_eq!(good(&on_device("")).volumes[0].state, None);
+    assert_eq!(good(&on_device("read_only = true")).volumes[0].state, None);
+    let config = good(&on_device("sanitize = true\natomic = true\nstate = \"s\""));
+    assert_eq!(config.volumes[0].state, Some(PathBuf::from("s")));
+    check(&on_device("sanitize = true"), Code::MissingKey, "true");
+    check(&on_device("atomic = true"), Code::MissingKey, "true");
+}
+
+/// No message about a damaged file shows a secret, wherever the file ends.
+#[test]
+fn messages_hide_secrets() {
+    let text = "[[account]]\nname = \"a\"\nsecret = \"hunter2\"\nsecrets = \"hunter2\"\n\
+                [[account]]\nname = \"b\"\nsecret = \"\"\"hunter2\nhunter2\"\"\"\nx = 1\n\
+                account = [{ name = \"c\", secret = 'hunter2' }, 7]\n";
+    for cut in 0..=text.len() {
+        let source = at("weir.toml", &text[..cut]);
+        let faults = gateway(&source).unwrap_err();
+        let shown = render::faults(&faults, Some(&source), false);
+        assert!(!shown.contains("hunt"), "{shown}");
+        assert!(faults.iter().all(|fault| !format!("{fault:?}").contains("hunt")), "{faults:?}");
+    }
+}

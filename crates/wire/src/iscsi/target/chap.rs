@@ -1,0 +1,303 @@
+//! The challenge handshake by which an initiator, and on request the target, proves that it knows a
+//! secret (RFC 7143 section 12.1.3, RFC 1994).
+
+use md5::{Digest, Md5};
+use sha2::Sha256;
+use subtle::{ConditionallySelectable, ConstantTimeEq};
+
+use super::Account;
+use crate::iscsi::{binary, text};
+
+/// Length of the challenges that the target makes, in bytes.
+pub(super) const CHALLENGE_LENGTH: usize = 32;
+/// Longest challenge that an initiator may make, in bytes.
+// RFC 7143 section 12.1.3: CHAP_C and CHAP_R hold at most 1024 bytes.
+const CHALLENGE_MAX: usize = 1024;
+/// Longest name, in bytes (RFC 7143 section 6.1).
+const NAME_MAX: usize = 255;
+
+/// Why a handshake failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChapFault {
+    /// A key that is due is missing.
+    #[error("{key} is missing")]
+    Missing {
+        /// The key.
+        key: &'static str,
+    },
+    /// A key came when it was not due.
+    #[error("{key} is not due")]
+    NotDue {
+        /// The key.
+        key: &'static str,
+    },
+    /// A value cannot be read or is too long.
+    #[error("{key} has an illegal value")]
+    IllegalValue {
+        /// The key.
+        key: &'static str,
+    },
+    /// No algorithm in common.
+    #[error("the initiator knows neither SHA-256 (7) nor MD5 (5)")]
+    NoAlgorithm,
+    /// The name belongs to no account that may log in here.
+    #[error("account `{}` may not log in here", .name.escape_debug())]
+    UnknownAccount {
+        /// The name.
+        name: String,
+    },
+    /// The name is known, the response is wrong.
+    #[error("wrong response for account `{}`", .account.escape_debug())]
+    WrongResponse {
+        /// The name of the account.
+        account: String,
+    },
+    /// The initiator wants the target to prove itself, and there is no account for that.
+    #[error("the initiator asks for mutual authentication, which is not configured")]
+    NoMutual,
+    /// The initiator sent the target's challenge back, to be told the answer to it.
+    #[error("the initiator sent the target's own challenge back")]
+    Reflected,
+    /// One secret would serve both directions, so that either side could play the other.
+    #[error("account `{}` has the same secret as the target's own account", .account.escape_debug())]
+    SameSecret {
+        /// The name of the initiator's account.
+        account: String,
+    },
+}
+
+/// A hash function, by its number in `CHAP_A`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Algorithm {
+    // RFC 7143 section 12.1.3.
+    Md5 = 5,
+    // IANA's registry of PPP authentication algorithms.
+    Sha256 = 7,
+}
+
+impl Algorithm {
+    /// The first of the initiator's list that is known here.
+    fn choose(list: &str) -> Option<Self> {
+        list.split(',').find_map(|one| match text::number(one) {
+            Some(5) => Some(Self::Md5),
+            Some(7) => Some(Self::Sha256),
+            _ => None,
+        })
+    }
+
+    // RFC 1994 section 4.1: identifier, secret and challenge, in this order.
+    fn response(self, identifier: u8, account: &Account, challenge: &[u8]) -> Vec<u8> {
+        let secret = account.secret.bytes();
+        match self {
+            Self::Md5 => hash::<Md5>(&[&[identifier], secret, challenge]),
+            Self::Sha256 => hash::<Sha256>(&[&[identifier], secret, challenge]),
+        }
+    }
+}
+
+fn hash<D: Digest>(parts: &[&[u8]]) -> Vec<u8> {
+    let state = parts.iter().fold(D::new(), Digest::chain_update);
+    state.finalize().to_vec()
+}
+
+/// The CHAP keys of one text.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Keys<'a> {
+    algorithms: Option<&'a str>,
+    name: Option<&'a str>,
+    response: Option<&'a str>,
+    identifier: Option<&'a str>,
+    challenge: Option<&'a str>,
+}
+
+impl<'a> Keys<'a> {
+    /// Keeps the value of a CHAP key. Returns whether it is one. No key may come twice.
+    pub(super) fn keep(&mut self, key: &str, value: &'a str) -> bool {
+        let slot = match key {
+            "CHAP_A" => &mut self.algorithms,
+            "CHAP_N" => &mut self.name,
+            "CHAP_R" => &mut self.response,
+            "CHAP_I" => &mut self.identifier,
+            "CHAP_C" => &mut self.challenge,
+            _ => return false,
+        };
+        *slot = Some(value);
+        true
+    }
+
+    /// The first key that is there.
+    pub(super) fn first(&self) -> Option<&'static str> {
+        [
+            (self.algorithms, "CHAP_A"),
+            (self.name, "CHAP_N"),
+            (self.response, "CHAP_R"),
+            (self.identifier, "CHAP_I"),
+            (self.challenge, "CHAP_C"),
+        ]
+        .into_iter()
+        .find_map(|(value, key)| value.map(|_| key))
+    }
+}
+
+/// Who may prove what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Accounts<'a> {
+    /// All accounts.
+    pub(super) all: &'a [Account],
+    /// Those that may log in.
+    pub(super) allowed: &'a [usize],
+    /// The one by which the target proves itself.
+    pub(super) mutual: Option<usize>,
+}
+
+/// What the target says to one text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// The handshake goes on.
+    Challenge(Pairs),
+    /// The initiator has proven that it is this account.
+    Proven { account: usize, pairs: Pairs },
+}
+
+/// Keys and values to send.
+pub(super) type Pairs = Vec<(&'static str, String)>;
+
+/// One handshake. It makes one challenge and takes one response.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chap {
+    challenge: [u8; CHALLENGE_LENGTH],
+    /// Chosen when the challenge was made.
+    algorithm: Option<Algorithm>,
+}
+
+impl Chap {
+    /// A handshake with this challenge, which must be random and used only here.
+    pub(super) const fn new(challenge: [u8; CHALLENGE_LENGTH]) -> Self {
+        Self { challenge, algorithm: None }
+    }
+
+    /// The identifier that goes with the challenge; it need only change with it.
+    const fn identifier(&self) -> u8 {
+        self.challenge[0]
+    }
+
+    /// Takes the keys of the initiator's next text.
+    pub(super) fn step(
+        &mut self,
+        keys: Keys<'_>,
+        accounts: Accounts<'_>,
+    ) -> Result<Reply, ChapFault> {
+        match self.algorithm {
+            None => self.make_challenge(keys),
+            Some(algorithm) => self.check_response(algorithm, keys, accounts),
+        }
+    }
+
+    fn make_challenge(&mut self, mut keys: Keys<'_>) -> Result<Reply, ChapFault> {
+        let list = keys.algorithms.take().ok_or(ChapFault::Missing { key: "CHAP_A" })?;
+        if let Some(key) = keys.first() {
+            return Err(ChapFault::NotDue { key });
+        }
+        let algorithm = Algorithm::choose(list).ok_or(ChapFault::NoAlgorithm)?;
+        self.algorithm = Some(algorithm);
+        Ok(Reply::Challenge(vec![
+            ("CHAP_A", (algorithm as u8).to_string()),
+            ("CHAP_I", self.identifier().to_string()),
+            ("CHAP_C", binary::encode(&self.challenge)),
+        ]))
+    }
+
+    fn check_response(
+        &self,
+        algorithm: Algorithm,
+        keys: Keys<'_>,
+        accounts: Accounts<'_>,
+    ) -> Result<Reply, ChapFault> {
+        if keys.algorithms.is_some() {
+            return Err(ChapFault::NotDue { key: "CHAP_A" });
+        }
+        let name = keys.name.ok_or(ChapFault::Missing { key: "CHAP_N" })?;
+        let response = keys.response.ok_or(ChapFault::Missing { key: "CHAP_R" })?;
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Err(ChapFault::IllegalValue { key: "CHAP_N" });
+        }
+        let response = binary::decode(response, CHALLENGE_MAX)
+            .ok_or(ChapFault::IllegalValue { key: "CHAP_R" })?;
+        let asked = Asked::read(keys)?;
+
+        let index = self.find(algorithm, name, &response, accounts)?;
+        let account = &accounts.all[index];
+        let mut pairs = Vec::new();
+        if let Some(asked) = asked {
+            let own = &accounts.all[accounts.mutual.ok_or(ChapFault::NoMutual)?];
+            // RFC 7143 section 9.2.1: a challenge must not come back, and each direction has a
+            // secret of its own.
+            if asked.challenge == self.challenge {
+                return Err(ChapFault::Reflected);
+            }
+            if bool::from(own.secret.bytes().ct_eq(account.secret.bytes())) {
+                return Err(ChapFault::SameSecret { account: account.name.clone() });
+            }
+            let response = algorithm.response(asked.identifier, own, &asked.challenge);
+            pairs.push(("CHAP_N", own.name.clone()));
+            pairs.push(("CHAP_R", binary::encode(&response)));
+        }
+        Ok(Reply::Proven { account: index, pairs })
+    }
+
+    /// The account that the name and the response belong to. Every account that may log in is
+    /// tried, whatever the name, so that the time taken does not tell which names exist.
+    fn find(
+        &self,
+        algorithm: Algorithm,
+        name: &str,
+        response: &[u8],
+        accounts: Accounts<'_>,
+    ) -> Result<usize, ChapFault> {
+        const NONE: u64 = u64::MAX;
+        let mut found = NONE;
+        let mut named = NONE;
+        for &index in accounts.allowed {
+            let account = &accounts.all[index];
+            let expected = algorithm.response(self.identifier(), account, &self.challenge);
+            let is_named = account.name.as_bytes().ct_eq(name.as_bytes());
+            let is_right = expected.ct_eq(response);
+            named.conditional_assign(&(index as u64), is_named);
+            found.conditional_assign(&(index as u64), is_named & is_right);
+        }
+        if found != NONE {
+            Ok(found as usize)
+        } else if named != NONE {
+            Err(ChapFault::WrongResponse { account: name.to_owned() })
+        } else {
+            Err(ChapFault::UnknownAccount { name: name.to_owned() })
+        }
+    }
+}
+
+/// What the initiator asks the target to prove.
+struct Asked {
+    identifier: u8,
+    challenge: Vec<u8>,
+}
+
+impl Asked {
+    fn read(keys: Keys<'_>) -> Result<Option<Self>, ChapFault> {
+        let (identifier, challenge) = match (keys.identifier, keys.challenge) {
+            (None, None) => return Ok(None),
+            (Some(_), None) => return Err(ChapFault::Missing { key: "CHAP_C" }),
+            (None, Some(_)) => return Err(ChapFault::Missing { key: "CHAP_I" }),
+            (Some(identifier), Some(challenge)) => (identifier, challenge),
+        };
+        let identifier = text::number(identifier)
+            .and_then(|number| u8::try_from(number).ok())
+            .ok_or(ChapFault::IllegalValue { key: "CHAP_I" })?;
+        let challenge = binary::decode(challenge, CHALLENGE_MAX)
+            .ok_or(ChapFault::IllegalValue { key: "CHAP_C" })?;
+        Ok(Some(Self { identifier, challenge }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

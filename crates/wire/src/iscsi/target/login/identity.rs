@@ -1,0 +1,107 @@
+//! Who is there, and which target is meant (RFC 7143 section 6.3.1).
+
+use super::LoginFault;
+use crate::iscsi::target::{Connection, TargetEntry};
+use crate::iscsi::text;
+
+/// Longest iSCSI name, in bytes (RFC 7143 section 4.2.7.1).
+const NAME_LENGTH_MAX: usize = 223;
+
+impl<P: AsRef<[u8]> + Clone> Connection<P> {
+    /// Takes a key that says who talks to whom; returns whether it is one. Some initiators repeat
+    /// these in the operational stage; that is let through as long as nothing changes.
+    pub(super) fn identity_key(&mut self, key: &str, value: &str) -> Result<bool, LoginFault> {
+        let login = &mut self.login;
+        let is_same = match key {
+            "InitiatorName" if login.initiator.is_empty() && !login.identified => {
+                if value.is_empty() || value.len() > NAME_LENGTH_MAX {
+                    return Err(LoginFault::IllegalValue { key: key.to_owned() });
+                }
+                login.initiator = value.to_ascii_lowercase();
+                true
+            }
+            "InitiatorName" => login.initiator.eq_ignore_ascii_case(value),
+            "TargetName" => fix(&mut login.target_name, value, login.identified),
+            "SessionType" => fix(&mut login.session_type, value, login.identified),
+            _ => return Ok(false),
+        };
+        if is_same { Ok(true) } else { Err(LoginFault::NameChanged { key: key.to_owned() }) }
+    }
+
+    /// Ends the first text: the names must be there now, and the target must be one that this
+    /// initiator may use.
+    pub(super) fn identify(&mut self) -> Result<(), LoginFault> {
+        let login = &mut self.login;
+        // RFC 7143 section 6.3.1: InitiatorName always, TargetName in a normal session.
+        if login.initiator.is_empty() {
+            return Err(LoginFault::KeyMissing { key: "InitiatorName" });
+        }
+        // RFC 7143 section 13.21: the default is a normal session.
+        login.is_discovery = match &**login.session_type.get_or_insert_with(|| "Normal".to_owned())
+        {
+            "Normal" => false,
+            "Discovery" => true,
+            other => return Err(LoginFault::SessionType { name: other.to_owned() }),
+        };
+        if !login.is_discovery {
+            let name = login.target_name.as_deref();
+            let name = name.ok_or(LoginFault::KeyMissing { key: "TargetName" })?;
+            let is_meant = |entry: &TargetEntry| entry.iqn.eq_ignore_ascii_case(name);
+            // A target that was removed keeps its place; one of the same name may follow it.
+            let found = |removed: bool| {
+                let matches = |entry| is_meant(entry) && entry.removed == removed;
+                self.node.targets.iter().position(matches)
+            };
+            let index = found(false).or_else(|| found(true));
+            let index = index.ok_or_else(|| LoginFault::NoSuchTarget { name: name.to_owned() })?;
+            check_entry(&self.node.targets[index], &login.initiator)?;
+            login.target = Some(index);
+        }
+        login.identified = true;
+        Ok(())
+    }
+
+    /// Says which target this is.
+    pub(super) fn introduce(&mut self) {
+        let Some(index) = self.login.target else { return };
+        let outgoing = &mut self.login.outgoing;
+        // RFC 7143 section 13.9: the tag goes into the first response that follows TargetName.
+        text::push(outgoing, "TargetPortalGroupTag", &self.node.portal_group.to_string());
+        // RFC 7143 section 13.6.
+        if let Some(alias) = &self.node.targets[index].alias {
+            text::push(outgoing, "TargetAlias", alias);
+        }
+    }
+}
+
+/// Keeps a value that may be given until the first text is over. Returns whether it may stand.
+fn fix(slot: &mut Option<String>, value: &str, is_fixed: bool) -> bool {
+    match slot {
+        Some(known) => known == value,
+        None if is_fixed => false,
+        None => {
+            *slot = Some(value.to_owned());
+            true
+        }
+    }
+}
+
+/// Whether the target is there for this initiator. This comes before the authentication, which
+/// RFC 7143 leaves open: to be sent away proves nothing and costs no round trip.
+fn check_entry(entry: &TargetEntry, initiator: &str) -> Result<(), LoginFault> {
+    let target = || entry.iqn.clone();
+    if !entry.initiators.admit(initiator) {
+        return Err(LoginFault::NotAdmitted { target: target() });
+    }
+    if entry.removed {
+        return Err(LoginFault::Removed { target: target() });
+    }
+    match &entry.redirect {
+        None => Ok(()),
+        Some(redirect) => Err(LoginFault::Redirected {
+            target: target(),
+            portal: redirect.portal.clone(),
+            permanent: redirect.permanent,
+        }),
+    }
+}

@@ -1,0 +1,104 @@
+//! The security stage: whether the initiator must prove who it is, and the keys by which it does
+//! (RFC 7143 sections 6.3.2 and 12.1).
+
+use super::{LoginFault, SECURITY};
+use crate::iscsi::target::chap::{Accounts, Chap, ChapFault, Keys, Reply};
+use crate::iscsi::target::{Authentication, Connection, Node};
+use crate::iscsi::text;
+
+/// How far the authentication has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Security {
+    /// No method was chosen.
+    #[default]
+    Open,
+    /// The handshake is under way.
+    Shaking(Chap),
+    /// The initiator is who it says, or nobody asked.
+    Done,
+}
+
+/// What an initiator must prove for its session.
+fn demanded(node: &Node, target: Option<usize>) -> &Authentication {
+    target.map_or(&node.discovery, |target| &node.targets[target].authentication)
+}
+
+impl<P: AsRef<[u8]> + Clone> Connection<P> {
+    fn must_authenticate(&self) -> bool {
+        !demanded(&self.node, self.login.target).accounts.is_empty()
+    }
+
+    /// Answers `AuthMethod`.
+    pub(super) fn choose_method(&mut self, list: &str) -> Result<(), LoginFault> {
+        if self.login.stage != SECURITY {
+            return Err(LoginFault::KeyOutOfPlace { key: "AuthMethod".to_owned() });
+        }
+        let (method, next) = if self.must_authenticate() {
+            ("CHAP", Security::Shaking(Chap::new(self.challenge)))
+        } else {
+            ("None", Security::Done)
+        };
+        // RFC 7143 section 6.2.1: of a list, the first value that the responder can and may use.
+        // With accounts that is CHAP alone, without there is nobody to authenticate.
+        if list.split(',').all(|one| one != method) {
+            return Err(LoginFault::NoMethod { needed: method });
+        }
+        text::push(&mut self.login.outgoing, "AuthMethod", method);
+        self.login.security = next;
+        Ok(())
+    }
+
+    /// Takes the CHAP keys of one text. `was` is how far the authentication had come before it:
+    /// the method is agreed on before its keys come.
+    pub(super) fn authenticate(&mut self, keys: Keys<'_>, was: Security) -> Result<(), LoginFault> {
+        let Security::Shaking(mut chap) = was else {
+            let stray = keys.first().map(|key| ChapFault::NotDue { key }.into());
+            return stray.map_or(Ok(()), Err);
+        };
+        if keys.first().is_none() {
+            return Err(LoginFault::NotAuthenticated);
+        }
+        let demanded = demanded(&self.node, self.login.target);
+        let accounts = Accounts {
+            all: &self.node.accounts,
+            allowed: &demanded.accounts,
+            mutual: demanded.mutual,
+        };
+        let pairs = match chap.step(keys, accounts)? {
+            Reply::Challenge(pairs) => {
+                self.login.security = Security::Shaking(chap);
+                pairs
+            }
+            Reply::Proven { account, pairs } => {
+                self.login.security = Security::Done;
+                self.login.account = Some(self.node.accounts[account].name.clone());
+                pairs
+            }
+        };
+        for (key, value) in pairs {
+            text::push(&mut self.login.outgoing, key, &value);
+        }
+        Ok(())
+    }
+
+    /// A login that starts behind the security stage, or leaves it early, has proven nothing.
+    fn check_proof(&self) -> Result<(), LoginFault> {
+        let is_open = matches!(self.login.security, Security::Open);
+        if is_open && self.must_authenticate() { Err(LoginFault::NotAuthenticated) } else { Ok(()) }
+    }
+
+    /// Checks that the initiator may talk about anything but security.
+    pub(super) fn check_stage(&self) -> Result<(), LoginFault> {
+        if self.login.stage == SECURITY { Ok(()) } else { self.check_proof() }
+    }
+
+    /// The stage to which a request is let on: none while the authentication is under way.
+    // RFC 7143 section 6.3: the target agrees to a transit by T in its response, or stays.
+    pub(super) fn transit(&self, wanted: Option<u8>) -> Result<Option<u8>, LoginFault> {
+        if wanted.is_some() {
+            self.check_proof()?;
+        }
+        let is_shaking = matches!(self.login.security, Security::Shaking(_));
+        Ok(if is_shaking { None } else { wanted })
+    }
+}

@@ -1,0 +1,32 @@
+//! The server's end of one NBD connection: fixed newstyle negotiation, TLS by request, simple and
+//! structured replies, `base:allocation`.
+//!
+//! The rules are those of the NBD protocol document (`doc/proto.md` of the Network Block Device
+//! project), which comments cite by section or by the name of the message.
+//!
+//! A [`Connection`] is told what arrived ([`Connection::receive`]) and what became of requests
+//! ([`Connection::respond`], [`Connection::respond_data`], [`Connection::respond_status`]); it
+//! returns [`Event`]s and fills an [`Outbox`](crate::outbox::Outbox). Write data is handed on in
+//! whatever parts it comes, so the receive buffer need not hold more than [`NEEDED_MAX`] bytes.
+//!
+//! A connection limits itself: while [`Connection::is_waiting`] holds, nothing is taken from the
+//! input, and the shell stops reading until a write or an answer has changed that.
+
+mod connection;
+mod event;
+mod export;
+mod handshake;
+mod limits;
+mod options;
+mod protocol;
+mod reply;
+mod slots;
+mod transmission;
+
+#[cfg(test)]
+mod tests;
+
+pub use connection::Connection;
+pub use event::{Command, Error, Event, Extent, PeerError, Received, Refusal, Request};
+pub use export::{BlockSize, Export, ExportError, Exports};
+pub use limits::{Limits, NEEDED_MAX, Tls};

@@ -1,0 +1,364 @@
+//! A logical unit: a disk, and what initiators have made of it (SPC-4, SBC-3).
+
+mod medium;
+mod parameters;
+mod sanitizing;
+
+pub use parameters::{Outcome, PARAMETER_LIST_LENGTH_MAX, ParameterList};
+
+use std::collections::VecDeque;
+
+use super::attention::UnitAttention;
+use super::cdb::{self, Cdb, Media};
+use super::commands::Needs;
+use super::copy;
+use super::disk::{DiskInfo, Port, cut, encoded};
+use super::lba_status::lba_status;
+use super::mode::{self, ModeParameters};
+use super::nexus::{Access, Effects, Nexus, Refusal};
+use super::reservation::Reservations;
+use super::sanitize;
+use super::sense::Sense;
+use super::{capacity, defects, inquiry, luns, opcodes, ports, vpd};
+use medium::Medium;
+use parameters::Kind;
+use sanitizing::Sanitizing;
+
+/// Most outcomes of third-party copies that a unit remembers. The oldest gives way, and RECEIVE COPY
+/// RESULTS does not know it any more.
+pub const COPIES_MAX: usize = 32;
+
+/// What to do with a command that is in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Answer GOOD with this data, which is already cut to the room that the initiator has for it.
+    Data(Vec<u8>),
+    /// See to the effects, then answer GOOD.
+    Done(Effects),
+    /// Do this with the medium. It lies within the disk and its limits.
+    Media(Media),
+    /// Fetch this parameter list and hand it to [`Unit::parameters`].
+    Parameters(ParameterList),
+    /// Find out which of these blocks are mapped, as far as
+    /// [`DESCRIPTORS_MAX`](super::lba_status::DESCRIPTORS_MAX) extents go, and answer GOOD with what
+    /// [`lba_status`] makes of it.
+    Map {
+        /// First logical block.
+        lba: u64,
+        /// Number of logical blocks: all to the end of the disk.
+        blocks: u64,
+        /// Room for the answer, in bytes.
+        allocation: u32,
+    },
+    /// Begin a sanitize operation, see [`Unit::sanitize_begun`].
+    Sanitize(sanitize::Plan),
+}
+
+impl Action {
+    /// Nothing that concerns anybody else.
+    fn done() -> Self {
+        Self::Done(Effects::default())
+    }
+}
+
+/// A logical unit.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    disk: DiskInfo,
+    reservations: Reservations,
+    mode: ModeParameters,
+    medium: Medium,
+    sanitizing: Sanitizing,
+    /// Whose copies, by which list identifier, have come how far; oldest first.
+    copies: VecDeque<(Nexus, u8, copy::Progress)>,
+}
+
+impl Unit {
+    /// A unit that nobody has done anything to yet.
+    pub fn new(disk: DiskInfo) -> Self {
+        Self {
+            reservations: Reservations::default(),
+            mode: ModeParameters::defaults(&disk),
+            medium: Medium::default(),
+            sanitizing: Sanitizing::default(),
+            copies: VecDeque::new(),
+            disk,
+        }
+    }
+
+    /// The disk that it is.
+    pub const fn disk(&self) -> &DiskInfo {
+        &self.disk
+    }
+
+    /// Gives the disk another number of blocks. The shell raises
+    /// [`CAPACITY_CHANGED`](Sense::CAPACITY_CHANGED) for every nexus.
+    pub const fn resize(&mut self, blocks: u64) {
+        self.disk.blocks = blocks;
+    }
+
+    /// Who is registered, and who has reserved it.
+    pub const fn reservations(&self) -> &Reservations {
+        &self.reservations
+    }
+
+    /// Puts reservations in force: those of [`Outcome::Reserve`] once they are saved, or saved ones
+    /// after a restart.
+    pub fn install(&mut self, next: Reservations) {
+        self.reservations = next;
+    }
+
+    /// Reads a CDB and does what can be done without the medium and without a parameter list.
+    ///
+    /// Checked in this order: unit attentions, the CDB, reservations, a sanitize operation, whether
+    /// there is a medium, write protection, and the range of blocks.
+    pub fn execute(
+        &mut self,
+        nexus: &Nexus,
+        port: &Port<'_>,
+        attention: &mut UnitAttention,
+        cdb: &[u8; 16],
+    ) -> Result<Action, Refusal> {
+        let result = self.perform(nexus, port, attention, cdb);
+        result.map_err(|refusal| self.worded_refusal(refusal))
+    }
+
+    /// The checks of [`execute`](Self::execute) for an operation that comes in another way: from
+    /// NBD without a nexus, or from a third-party copy with that of its initiator. Who has no nexus
+    /// is not registered either, so a reservation that shuts out the unregistered refuses it.
+    pub fn admit(&self, nexus: Option<&Nexus>, media: Media) -> Result<Media, Refusal> {
+        let admitted = self
+            .permit(nexus, media.access(), Needs::Medium)
+            .and_then(|()| self.check(media).map_err(Refusal::from));
+        admitted.map_err(|refusal| self.worded_refusal(refusal))
+    }
+
+    /// Goes on with a command whose parameter list is here. `data` is exactly as long as the list
+    /// was announced.
+    pub fn parameters(
+        &mut self,
+        nexus: &Nexus,
+        list: ParameterList,
+        data: &[u8],
+    ) -> Result<Outcome, Refusal> {
+        let result = self.take_list(nexus, list, data);
+        result.map_err(|refusal| self.worded_refusal(refusal))
+    }
+
+    /// Sense data in the format that initiators have chosen for the unit.
+    pub const fn worded(&self, sense: Sense) -> Sense {
+        sense.in_descriptors(self.mode.descriptor_sense)
+    }
+
+    /// A nexus is gone, and with it what is only its own: a reservation by RESERVE(6), the
+    /// prevention of removal, and the outcomes of its copies.
+    pub fn nexus_lost(&mut self, nexus: &Nexus) {
+        self.reservations.nexus_lost(nexus);
+        self.medium.allow_removal(nexus);
+        self.copies.retain(|(owner, ..)| owner != nexus);
+    }
+
+    /// Logical unit reset: ends a reservation by RESERVE(6) and the prevention of removal, loads the
+    /// medium, sets the mode parameters back and forgets the outcomes of copies. A sanitize
+    /// operation goes on (SBC-4 section 4.11).
+    pub fn reset(&mut self) {
+        self.reservations.reset();
+        self.medium = Medium::default();
+        self.mode = ModeParameters::defaults(&self.disk);
+        self.copies.clear();
+    }
+
+    /// The sanitize operation that was handed out last has begun.
+    /// `unrestricted`: after a failure, EXIT FAILURE MODE is enough.
+    pub const fn sanitize_begun(&mut self, unrestricted: bool) {
+        self.sanitizing.begun(unrestricted);
+    }
+
+    /// Whether one has failed and the unit is of no use until another one ends well, or the failure
+    /// mode is left.
+    pub fn sanitize_failed(&self) -> bool {
+        self.sanitizing.has_failed()
+    }
+
+    /// Why nothing can be done with the medium now, for operations that were admitted before.
+    pub fn ready(&self) -> Result<(), Sense> {
+        self.obstacle(Needs::Medium).map_or(Ok(()), |sense| Err(self.worded(sense)))
+    }
+
+    /// How far it is, in 65536ths.
+    pub const fn sanitize_progress(&mut self, done: u16) {
+        self.sanitizing.progress(done);
+    }
+
+    /// It has ended, well or not. After a failure the medium is out of reach until another one ends
+    /// well, or EXIT FAILURE MODE if that is allowed.
+    pub const fn sanitize_ended(&mut self, ok: bool) {
+        self.sanitizing.ended(ok);
+    }
+
+    /// Keeps how far a third-party copy has come for RECEIVE COPY RESULTS, instead of what was known
+    /// of a copy of the same initiator with the same list identifier. Of all, [`COPIES_MAX`] are kept.
+    pub fn copy_progressed(&mut self, nexus: &Nexus, plan: &copy::Plan, progress: copy::Progress) {
+        if !plan.tracked {
+            return;
+        }
+        self.copies.retain(|(owner, id, _)| owner != nexus || *id != plan.list_id);
+        if self.copies.len() == COPIES_MAX {
+            self.copies.pop_front();
+        }
+        self.copies.push_back((nexus.clone(), plan.list_id, progress));
+    }
+
+    fn perform(
+        &mut self,
+        nexus: &Nexus,
+        port: &Port<'_>,
+        attention: &mut UnitAttention,
+        cdb: &[u8; 16],
+    ) -> Result<Action, Refusal> {
+        if let Some(sense) = attention.intercept(cdb[0]) {
+            return Err(sense.into());
+        }
+        let disk = &self.disk;
+        let (supported, command) = cdb::decode(cdb, disk.features())?;
+        let (access, needs) = (command.access(supported.access), supported.needs);
+        self.permit(Some(nexus), access, needs)?;
+        let list = |kind, length| ParameterList::announce(kind, length, access, needs);
+        let (data, allocation) = match command {
+            Cdb::TestUnitReady => return Ok(Action::done()),
+            Cdb::Media(media) => return Ok(Action::Media(self.check(media)?)),
+            Cdb::StartStop(command) => return Ok(self.start_stop(command)?),
+            Cdb::PreventRemoval(prevent) => {
+                if prevent {
+                    self.medium.prevent_removal(nexus);
+                } else {
+                    self.medium.allow_removal(nexus);
+                }
+                return Ok(Action::done());
+            }
+            Cdb::Reserve => return self.reservations.reserve(nexus).map(|()| Action::done()),
+            Cdb::Release => return self.reservations.release(nexus).map(|()| Action::done()),
+            Cdb::PersistentOut(out) => {
+                return Ok(list(Kind::PersistentOut(out), out.list_length)?);
+            }
+            Cdb::ModeSelect { is_long, length } => {
+                return Ok(list(Kind::ModeSelect { is_long }, length)?);
+            }
+            Cdb::ExtendedCopy { length } => return Ok(list(Kind::ExtendedCopy, length)?),
+            Cdb::Sanitize => return Ok(self.sanitize(cdb, access, needs)?),
+            Cdb::PreFetch { lba, blocks } => {
+                // There is no cache of its own to fetch into, and so nothing to promise by CONDITION
+                // MET.
+                disk.check_range(lba, blocks)?;
+                return Ok(Action::done());
+            }
+            Cdb::GetLbaStatus { lba, allocation } => {
+                disk.check_range(lba, 1)?;
+                let blocks = disk.blocks - lba;
+                if disk.thin {
+                    return Ok(Action::Map { lba, blocks, allocation });
+                }
+                (lba_status(lba, &[(blocks, true)], allocation), allocation)
+            }
+            Cdb::RequestSense { descriptor, allocation } => {
+                // SPC-4 section 6.39: a unit attention is reported as data, and is over then;
+                // otherwise what the next command for the medium would be told.
+                let sense = attention.take().or(self.obstacle(Needs::Medium));
+                (encoded(&sense.unwrap_or(Sense::NO_SENSE), descriptor), allocation)
+            }
+            Cdb::Inquiry { page: None, allocation } => (inquiry::standard(disk), allocation),
+            Cdb::Inquiry { page: Some(code), allocation } => {
+                (vpd::page(disk, port, code)?, allocation)
+            }
+            Cdb::ReportLuns { select, allocation } => {
+                let data = luns::report(select, port.units, allocation)?;
+                attention.luns_reported();
+                (data, allocation)
+            }
+            Cdb::ReadCapacity10 => (capacity::short(disk), u32::MAX),
+            Cdb::ReadCapacity16 { allocation } => (capacity::long(disk), allocation),
+            Cdb::ModeSense(asked) => (mode::sense(disk, self.mode, &asked)?, asked.allocation),
+            Cdb::ReportSupportedOpcodes { options, opcode, action, with_timeouts, allocation } => {
+                let features = disk.features();
+                let data = opcodes::report(options, opcode, action, with_timeouts, features)?;
+                (data, allocation)
+            }
+            Cdb::ReportTaskManagement { extended, allocation } => {
+                // SPC-4: less room than for the four bytes of old is wrong.
+                if allocation < 4 {
+                    return Err(Sense::invalid_cdb_field(6, None).into());
+                }
+                (ports::task_management(extended), allocation)
+            }
+            Cdb::ReportTargetPortGroups { extended, allocation } => {
+                (ports::groups(port, extended), allocation)
+            }
+            Cdb::PersistentIn { action, allocation } => {
+                (self.reservations.persistent_in(action, allocation)?, allocation)
+            }
+            Cdb::ReadDefectData { is_long, request, allocation } => {
+                (defects::none(is_long, request), allocation)
+            }
+            Cdb::ReceiveCopyResults { action, list_id, allocation } => {
+                let known = self.copies.iter().find(|(of, id, _)| of == nexus && *id == list_id);
+                let progress = known.map(|(.., progress)| progress);
+                (copy::receive(action, progress, allocation)?, allocation)
+            }
+        };
+        Ok(cut(data, allocation))
+    }
+
+    /// Whether a command may come to the unit at all.
+    fn permit(&self, nexus: Option<&Nexus>, access: Access, needs: Needs) -> Result<(), Refusal> {
+        if !self.reservations.permits(nexus, access) {
+            return Err(Refusal::Conflict);
+        }
+        self.obstacle(needs).map_or(Ok(()), |sense| Err(sense.into()))
+    }
+
+    /// Why the unit is not ready for a command with such needs.
+    const fn obstacle(&self, needs: Needs) -> Option<Sense> {
+        let sanitizing = self.sanitizing.obstacle(needs);
+        if sanitizing.is_some() {
+            return sanitizing;
+        }
+        match needs {
+            Needs::Presence | Needs::Medium | Needs::Sanitizable if !self.medium.is_present() => {
+                Some(Sense::MEDIUM_NOT_PRESENT)
+            }
+            _ => None,
+        }
+    }
+
+    /// Checks a media command against write protection and the disk.
+    fn check(&self, media: Media) -> Result<Media, Sense> {
+        if media.is_write() {
+            self.check_protection()?;
+        }
+        let mut media = self.disk.check(media)?;
+        // Without a write cache every write must be durable when it ends.
+        media.fua |= media.is_write() && !self.mode.write_cache;
+        Ok(media)
+    }
+
+    /// Whether the medium may be changed.
+    const fn check_protection(&self) -> Result<(), Sense> {
+        if self.disk.read_only {
+            Err(Sense::WRITE_PROTECTED)
+        } else if self.mode.write_protect {
+            Err(Sense::SOFTWARE_WRITE_PROTECTED)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn worded_refusal(&self, refusal: Refusal) -> Refusal {
+        match refusal {
+            Refusal::Check(sense) => Refusal::Check(self.worded(sense)),
+            Refusal::Conflict => Refusal::Conflict,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
