@@ -23,11 +23,6 @@ leave() {
 }
 trap leave EXIT
 
-fail() {
-  echo "FAIL $*" >&2
-  tail -5 "$WORK/log" >&2
-  exit 1
-}
 # What qemu-io says, whether it succeeds or not. QEMU asks thin disks for GET LBA STATUS, which is
 # optional, and complains when there is none; that does not count here.
 io() { # io URL COMMAND...
@@ -42,7 +37,7 @@ done_well() { # done_well WHAT OUTPUT: no complaint, and something was done
   fi
 }
 
-serve() {
+serve_two() {
   cat >"$WORK/weir.toml" <<TOML
 [iscsi]
 listen = ["127.0.0.1:0"]
@@ -62,16 +57,8 @@ luns = { 0 = "disk" }
 name = "$OTHER_TARGET"
 luns = { 0 = "other" }
 TOML
-  : >"$WORK/ready"
   : >"$WORK/log"
-  "$WEIR" serve "$WORK/weir.toml" --json >"$WORK/ready" 2>>"$WORK/log" &
-  PID=$!
-  for _ in $(seq 100); do
-    if [ -s "$WORK/ready" ] || ! kill -0 "$PID" 2>/dev/null; then break; fi
-    sleep 0.05
-  done
-  PORTAL=$(sed -n 's/.*"portals":\["\([^"]*\)".*/\1/p' "$WORK/ready")
-  [ -n "$PORTAL" ] || fail "the gateway did not start"
+  serve
   URL=iscsi://$PORTAL/$TARGET/0
   OTHER=iscsi://$PORTAL/$OTHER_TARGET/0
 }
@@ -81,7 +68,7 @@ for mode in auto buffered; do
   echo "--- $mode I/O"
   mount -t tmpfs -o size=48M weir-full-disk "$MOUNT"
   rm -f "$WORK/other.img"
-  serve $mode
+  serve_two $mode
 
   # A session that was there before, and writes and reads all the while.
   (

@@ -1,7 +1,13 @@
-# Sourced by the scripts here: starts and stops a gateway of the release build on a free port.
+# Sourced by the scripts here: starts and stops a gateway of the release build on free ports.
 #
-# start FILE [io]   serves FILE as LUN 0; sets PORTAL (host:port), URL and PID
+# start FILE [io]   serves FILE as LUN 0 of TARGET; sets PORTAL (host:port), URL and PID
+# serve             serves $WORK/weir.toml; sets PORTALS (all of them), PORTAL (the first), PID and
+#                   NBD (the URIs of the NBD exports, if there are any)
 # stop              SIGTERM, and waits; fails if the gateway did not leave cleanly
+# crash             SIGKILL, and waits
+# fail WORDS        says what is wrong, with the end of the gateway's log, and ends the script
+# expect PATTERN COMMAND...   the command must succeed and its output match
+# refuse PATTERN COMMAND...   the command must fail and its output match
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 WEIR=${WEIR:-$ROOT/target/release/weir}
@@ -18,10 +24,57 @@ trap cleanup EXIT
 need() {
   for tool in "$@"; do
     command -v "$tool" >/dev/null || {
-      echo "$tool is missing: apt-get install tgt libiscsi-bin qemu-utils qemu-block-extra" >&2
+      echo "$tool is missing: .ci/run installs what the scripts here need" >&2
       exit 1
     }
   done
+}
+
+fail() {
+  echo "FAIL $*" >&2
+  if [ -s "$WORK/log" ]; then tail -5 "$WORK/log" >&2; fi
+  exit 1
+}
+
+# A command with a limit; a function sees to its own.
+limited() {
+  if declare -F "$1" >/dev/null; then "$@"; else timeout 120 "$@"; fi
+}
+
+expect() {
+  local pattern=$1 out
+  shift
+  out=$(limited "$@" 2>&1) || fail "status $? from: $*"$'\n'"$out"
+  grep -qE -- "$pattern" <<<"$out" || fail "no \"$pattern\" from: $*"$'\n'"$out"
+  echo "ok   ${*:1:3}: $pattern"
+}
+
+refuse() {
+  local pattern=$1 out status=0
+  shift
+  out=$(limited "$@" 2>&1) || status=$?
+  [ $status != 0 ] || fail "this must be refused: $*"$'\n'"$out"
+  [ $status != 124 ] || fail "no answer to: $*"$'\n'"$out"
+  grep -qE -- "$pattern" <<<"$out" || fail "refused without \"$pattern\": $*"$'\n'"$out"
+  echo "ok   ${*:1:3} is refused: $pattern"
+}
+
+serve() {
+  : >"$WORK/ready"
+  "$WEIR" serve "$WORK/weir.toml" --json ${RECORD:+--record "$RECORD"} >"$WORK/ready" 2>>"$WORK/log" &
+  PID=$!
+  for _ in $(seq 200); do
+    if [ -s "$WORK/ready" ] || ! kill -0 "$PID" 2>/dev/null; then break; fi
+    sleep 0.05
+  done
+  [ -s "$WORK/ready" ] || fail "the gateway did not start"
+  read -r -a PORTALS < <(ready 'print(*ready["portals"])')
+  read -r -a NBD < <(ready 'print(*ready.get("nbd", []))') || true
+  PORTAL=${PORTALS[0]}
+}
+
+ready() { # ready PYTHON: looks at what the gateway said when it was ready
+  python3 -c "import json, sys; ready = json.load(open(sys.argv[1])); $1" "$WORK/ready"
 }
 
 start() {
@@ -38,33 +91,22 @@ io = "${2:-auto}"
 name = "$TARGET"
 luns = { 0 = "disk" }
 TOML
-  : >"$WORK/ready"
-  "$WEIR" serve "$WORK/weir.toml" --json ${RECORD:+--record "$RECORD"} >"$WORK/ready" 2>>"$WORK/log" &
-  PID=$!
-  for _ in $(seq 100); do
-    if [ -s "$WORK/ready" ] || ! kill -0 "$PID" 2>/dev/null; then break; fi
-    sleep 0.05
-  done
-  PORTAL=$(sed -n 's/.*"portals":\["\([^"]*\)".*/\1/p' "$WORK/ready")
-  if [ -z "$PORTAL" ]; then
-    echo "the gateway did not start:" >&2
-    cat "$WORK/log" >&2
-    exit 1
-  fi
+  serve
   URL=iscsi://$PORTAL/$TARGET/0
 }
 
 stop() {
   kill "$PID"
-  wait "$PID" || {
-    echo "the gateway left with status $?:" >&2
-    tail -20 "$WORK/log" >&2
-    exit 1
-  }
+  wait "$PID" || fail "the gateway left with status $?"
   PID=
   if grep -q panicked "$WORK/log"; then
-    echo "the gateway panicked:" >&2
     grep -A5 panicked "$WORK/log" >&2
-    exit 1
+    fail "the gateway panicked"
   fi
+}
+
+crash() {
+  kill -9 "$PID"
+  wait "$PID" 2>/dev/null || true
+  PID=
 }

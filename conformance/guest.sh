@@ -1,35 +1,96 @@
 #!/usr/bin/env bash
-# A real Linux initiator in a virtual machine: discovery, login, ext4, verified fio at depth 16, fsck.
+# A real Linux initiator in a virtual machine, by the scripts in guest/, all in one boot.
 #
-#   guest.sh DIR    DIR holds build.sh (makes the guest once) and run.sh (boots it with a script)
+#   guest.sh DIR [PART...]   DIR holds build.sh (makes the guest once) and run.sh (boots it with a
+#                            script); without parts all of them run
 set -euo pipefail
 . "$(dirname "$0")/gateway.sh"
+need python3
 GUEST=$(cd "$1" && pwd)
+shift
+parts=("$@")
+if [ ${#parts[@]} = 0 ]; then parts=(ext4 multipath reservations commands chap); fi
 export GUEST_DIR=${GUEST_DIR:-/var/tmp/weir-guest}
 [ -f "$GUEST_DIR/root.img" ] || bash "$GUEST/build.sh" >"$WORK/build.log" 2>&1 ||
   { tail -20 "$WORK/build.log"; exit 1; }
+# Longest run of one part and of all, in seconds.
+PART_SECONDS=150
+ALL_SECONDS=420
 
-# The guest sees the host's loopback as 10.0.2.2, so that is what discovery must advertise: the port
-# has to be known before the start.
-PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-LISTEN_PORT=$PORT ADVERTISE="[\"10.0.2.2:$PORT\"]" start "$WORK/disk.img"
-cat >"$WORK/script.sh" <<SH
-set -e
-iscsiadm -m discovery -t st -p 10.0.2.2:$PORT | grep -F '10.0.2.2:$PORT,1 $TARGET'
-iscsiadm -m node -T $TARGET -p 10.0.2.2:$PORT --login
-udevadm settle; sleep 1
-D=\$(lsscsi -t | awk '/iqn/ && \$NF ~ /^\/dev\// {print \$NF; exit}')
-mkfs.ext4 -q -F \$D && mount \$D /mnt
-fio --name=v --directory=/mnt --size=32m --rw=randwrite --bs=4k --ioengine=libaio --iodepth=16 \
-  --direct=1 --verify=crc32c --verify_fatal=1 --do_verify=1 --end_fsync=1 | grep -E 'IOPS|err='
-umount /mnt && e2fsck -fn \$D
-blkdiscard -f -o 0 -l 64M \$D
-iscsiadm -m node -T $TARGET -p 10.0.2.2:$PORT --logout
+# The guest sees the host's loopback as 10.0.2.2, so that is what discovery must advertise: the ports
+# have to be known before the start.
+HOST=10.0.2.2
+read -r PORT PORT2 < <(python3 -c '
+import socket
+sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+print(*(one.getsockname()[1] for one in sockets))')
+cat >"$WORK/weir.toml" <<TOML
+[iscsi]
+listen = ["127.0.0.1:$PORT", "127.0.0.1:$PORT2"]
+advertise = ["$HOST:$PORT", "$HOST:$PORT2"]
+[[account]]
+name = "alice"
+secret = "secretsecret12"
+[[account]]
+name = "weir"
+secret = "mutualmutual12"
+TOML
+volume() { # volume NAME SIZE [LINES-OF-TARGET]
+  cat >>"$WORK/weir.toml" <<TOML
+[[volume]]
+name = "$1"
+file = "$WORK/$1.img"
+size = "$2"
+[[target]]
+name = "$TARGET.$1"
+luns = { 0 = "$1" }
+${3:-}
+TOML
+}
+volume ext4 128MiB
+volume multipath 384MiB
+volume reservations 64MiB
+volume commands 128MiB
+volume chap 64MiB $'accounts = ["alice"]\nmutual = "weir"'
+
+coproc CONTROLLER { exec python3 "$ROOT/conformance/guest/controller.py" "$WEIR" "$WORK/weir.toml" "$WORK/log"; }
+controller=$CONTROLLER_PID
+read -r control <&"${CONTROLLER[0]}" || fail "the gateway did not start"
+
+{
+  echo "export HOST=$HOST PORT=$PORT PORT2=$PORT2 CONTROL=$control PREFIX=$TARGET"
+  for part in common "${parts[@]}"; do
+    echo "cat >/tmp/$part.part <<'END OF PART'"
+    cat "$ROOT/conformance/guest/$part.sh"
+    echo 'END OF PART'
+  done
+  cat <<SH
+status=0
+for part in ${parts[*]}; do
+  echo "--- \$part"
+  start=\$SECONDS
+  if timeout -k 5 $PART_SECONDS bash -euo pipefail -c ". /tmp/common.part; . /tmp/\$part.part"; then
+    echo "=== \$part passed in \$((SECONDS - start)) s"
+  else
+    echo "=== \$part FAILED with \$? after \$((SECONDS - start)) s"
+    udevadm settle
+    timeout 20 iscsiadm -m node --logout >/dev/null 2>&1
+    status=1
+  fi
+done
+exit \$status
 SH
-bash "$GUEST/run.sh" "$WORK/script.sh" 300 2>&1 | tee "$WORK/guest.log"
-grep -q '=== guest exit 0' "$WORK/guest.log" || { echo "the guest's script failed" >&2; exit 1; }
-if grep -q '=== kernel:' "$WORK/guest.log"; then
+} >"$WORK/script.sh"
+status=0
+time bash "$GUEST/run.sh" "$WORK/script.sh" $ALL_SECONDS 2>&1 | tee "$WORK/guest.log" || true
+grep -q '=== guest exit 0' "$WORK/guest.log" || { echo "the guest's script failed" >&2; status=1; }
+# A part that loses paths or reservations on purpose makes the kernel report what it was refused.
+if grep '=== kernel:' "$WORK/guest.log" | grep -qvE 'reservation conflict|critical nexus error|I/O error, dev'; then
   echo "the guest's kernel complained" >&2
-  exit 1
+  status=1
 fi
-stop
+exec {CONTROLLER[1]}>&-
+wait "$controller" || { echo "the gateway did not leave cleanly" >&2; status=1; }
+if grep -q panicked "$WORK/log"; then fail "the gateway panicked"; fi
+if [ $status != 0 ]; then tail -20 "$WORK/log" >&2; fi
+exit $status

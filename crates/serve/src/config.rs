@@ -56,6 +56,9 @@ pub struct Volume {
     pub size: Option<u64>,
     /// Logical block size: 512 or 4096.
     pub block_size: u32,
+    /// What hosts are told of the blocks beneath, which they align to: 512 or 4096, and not less than
+    /// `block_size`.
+    pub physical_block_size: u32,
     /// Writes are refused.
     pub read_only: bool,
     /// Whether hosts may unmap blocks.

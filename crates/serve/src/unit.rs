@@ -83,10 +83,11 @@ impl Volume {
             Some(identity) => identity_of(&[identity]),
             None => identity_of(&[node, &volume.name]),
         };
+        let physical = volume.physical_block_size / volume.block_size;
         let disk = DiskInfo {
             blocks: backing.capacity / block,
             block_size: volume.block_size,
-            physical_block_exponent: (PHYSICAL_BLOCK / volume.block_size).trailing_zeros() as u8,
+            physical_block_exponent: physical.trailing_zeros() as u8,
             serial: format!("{id:016x}"),
             id,
             product: String::from("VOLUME"),
@@ -100,7 +101,7 @@ impl Volume {
             optimal_transfer_blocks: PIECE as u32 / volume.block_size,
             max_unmap_blocks: UNMAP_MAX,
             max_unmap_descriptors: UNMAP_DESCRIPTORS.min(limits.max_requests),
-            unmap_granularity_blocks: PHYSICAL_BLOCK / volume.block_size,
+            unmap_granularity_blocks: physical,
             max_write_same_blocks: ZEROES_AT_ONCE.min(limits.max_bytes) / block,
             max_atomic_blocks: match kept.journal {
                 Some(_) => journal::ATOMIC_MAX as u32 / volume.block_size,
@@ -170,9 +171,6 @@ fn identity_of(parts: &[&str]) -> u64 {
     let fold = |id, byte: u8| mix(id ^ mix(u64::from(byte) + 1));
     parts.iter().fold(0, |id, part| part.bytes().chain([0]).fold(id, fold))
 }
-
-/// What files and devices work with beneath: aligned requests of this size cost no extra read.
-const PHYSICAL_BLOCK: u32 = 4096;
 
 /// Most blocks that one UNMAP may name, in all its descriptors.
 const UNMAP_MAX: u32 = 1 << 20;

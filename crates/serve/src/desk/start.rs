@@ -142,7 +142,9 @@ impl Desk {
         let extent = match media.op {
             MediaOp::Synchronize { .. } => Extent::default(),
             // The host may have fewer blocks than its CDB says; what it has is written.
-            MediaOp::Write => Extent::new(base.extent.offset, self.tasks[key].data_length.into()),
+            MediaOp::Write | MediaOp::WriteVerify(_) => {
+                Extent::new(base.extent.offset, self.tasks[key].data_length.into())
+            }
             _ => base.extent,
         };
         if op != Op::Flush && extent.length == 0 {

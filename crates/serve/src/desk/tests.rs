@@ -61,6 +61,7 @@ impl Scene {
                 path: path.clone(),
                 size: Some(1 << 20),
                 block_size: 512,
+                physical_block_size: 4096,
                 read_only: false,
                 thin: true,
                 io: IoMode::Buffered,

@@ -45,6 +45,7 @@ fn volume(path: &Path, size: Option<u64>) -> Volume {
         path: path.to_path_buf(),
         size,
         block_size: 512,
+        physical_block_size: 4096,
         read_only: false,
         thin: true,
         io: IoMode::Buffered,

@@ -114,6 +114,17 @@ impl Desk {
         }
     }
 
+    /// A command is aborted: a sanitize that it has begun goes on without it (SBC-4 section 4.11).
+    /// True if there is one.
+    pub(crate) fn disown(&mut self, key: TaskKey) -> bool {
+        let mut sanitizes = self.jobs.values_mut().filter_map(|job| match job {
+            Job::Sanitize(sanitize) => Some(sanitize),
+            Job::Copy(_) => None,
+        });
+        let mine = sanitizes.find(|sanitize| sanitize.key == Some(key));
+        mine.is_some_and(|sanitize| sanitize.key.take().is_some())
+    }
+
     /// Makes a volume's state durable; the job goes on then.
     fn save_for(&mut self, job: JobKey, volume: usize) {
         self.save(Awaited::Job(job), volume);

@@ -155,10 +155,11 @@ impl Desk {
         if let Some(owner) = task.connection.take() {
             self.errands.push_back(Errand::Abandon(owner, Itt(task.name)));
         }
-        if task.phase == Phase::Gathering {
+        if task.phase == Phase::Gathering || self.disown(key) {
             self.finish(key);
             return;
         }
+        let task = &mut self.tasks[key];
         task.awaited_by.push(by);
         self.managing[by].left += 1;
     }

@@ -56,6 +56,12 @@ pub(super) static VOLUME: Section = Section {
             effect: "logical block size in bytes that hosts see",
         },
         Key {
+            name: "physical_block_size",
+            kind: Kind::OneOf(&[512, 4_096]),
+            default: Default::Is("4096"),
+            effect: "what hosts align to; not less than the block size",
+        },
+        Key {
             name: "read_only",
             kind: Kind::Flag,
             default: Default::Is("false"),
@@ -151,6 +157,18 @@ fn one(
     };
     let tenant = tenant.map(|tenant| tenants.index(context, &tenant));
     let block_size = table.number(context, "block_size");
+    let physical = table.number(context, "physical_block_size");
+    if let (Some(physical), Some(block)) = (&physical, &block_size)
+        && physical.value < block.value
+    {
+        let message =
+            format!("physical blocks of {} are smaller than logical ones", physical.value);
+        let fault = Fault::new(Code::Conflict, message)
+            .at_some(physical.span.as_ref(), "this size")
+            .see(block.span.as_ref(), "this block size")
+            .help(format!("write `{}`, or leave it out", block.value));
+        context.faults.push(fault);
+    }
     let read_only = table.flag(context, "read_only");
     let thin = table.flag(context, "thin");
     let io = table.text(context, "io").map(|io| match io.value.as_str() {
@@ -197,6 +215,7 @@ fn one(
         path: path?,
         size,
         block_size: block_size?.value as u32,
+        physical_block_size: physical?.value as u32,
         read_only: read_only?.value,
         thin: thin?.value,
         io: io?,

@@ -1,0 +1,29 @@
+# open-iscsi proves who it is, one-way and mutual, with MD5 and with SHA-256; wrong secrets.
+credentials() { # credentials NAME SECRET MUTUAL-NAME MUTUAL-SECRET
+  setting chap node.session.auth.authmethod CHAP
+  setting chap node.session.auth.username "$1"
+  setting chap node.session.auth.password "$2"
+  setting chap node.session.auth.username_in "${3:-}"
+  setting chap node.session.auth.password_in "${4:-}"
+}
+works() {
+  login chap
+  sg_turs "$(device chap)" || sg_turs "$(device chap)"
+  logout chap
+  echo "ok   $1"
+}
+node chap
+must_fail 'authorization failure|authentication|24' login chap
+for algorithm in MD5 SHA256; do
+  setting chap node.session.auth.chap_algs $algorithm
+  credentials alice secretsecret12
+  works "$algorithm, one-way"
+  credentials alice secretsecret12 weir mutualmutual12
+  works "$algorithm, mutual"
+  credentials alice wrongwrongwrong
+  must_fail 'authorization failure|authentication|24' login chap
+  # The gateway proves itself with another secret: open-iscsi must not trust it.
+  credentials alice secretsecret12 weir mutualmutualXX
+  must_fail '.' login chap
+done
+says 'peer=.*initiator=.*AuthenticationFailure' control log 'login refused'

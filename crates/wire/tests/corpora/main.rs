@@ -1,0 +1,42 @@
+//! Replays the inputs that fuzzing has found worth keeping, in `fuzz/corpus/`. The functions that
+//! look at an input are shared with the fuzz targets, which include these files.
+
+mod iscsi_login;
+mod iscsi_pdu;
+mod scsi_cdb;
+mod shell;
+
+use std::fs;
+use std::path::Path;
+
+/// Runs `run` on every file of a corpus, which must be there and have at least `least` of them.
+fn replay(corpus: &str, least: usize, run: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(corpus);
+    let mut files: Vec<_> =
+        fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= least, "{} holds {} files", folder.display(), files.len());
+    for file in files {
+        let input = fs::read(&file).unwrap();
+        let failed = std::panic::catch_unwind(|| run(&input)).is_err();
+        assert!(!failed, "the input in {} broke a property", file.display());
+    }
+}
+
+/// What a session is sent in the full feature phase never breaks the connection's promises.
+#[test]
+fn sessions_keep_their_promises() {
+    replay("iscsi_pdu", 20, iscsi_pdu::run);
+}
+
+/// Whatever a login looks like, it ends in a session, a refusal or a closed connection.
+#[test]
+fn logins_keep_their_promises() {
+    replay("iscsi_login", 20, iscsi_login::run);
+}
+
+/// Every CDB and parameter list is answered within the disk and its limits.
+#[test]
+fn commands_stay_on_the_disk() {
+    replay("scsi_cdb", 20, scsi_cdb::run);
+}

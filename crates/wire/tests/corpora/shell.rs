@@ -1,0 +1,282 @@
+//! A gateway's shell around one connection, for feeding it anything: acts on events, takes what the
+//! connection sends, and checks what must hold whatever the peer does.
+
+use std::sync::Arc;
+
+use weir_wire::iscsi::target::{
+    Account, Authentication, Connection, Event, IMMEDIATE_TASKS_MAX, Itt, Limits, LoginStatus,
+    Node, Secret, TargetEntry, TaskFunction, TmfResponse,
+};
+use weir_wire::scsi::{ScsiStatus, Sense};
+
+/// The target that anyone may use.
+pub(crate) const OPEN: &str = "iqn.2026-01.test.weir:open";
+/// The target that asks for CHAP.
+pub(crate) const GUARDED: &str = "iqn.2026-01.test.weir:guarded";
+/// TSIH of the session, if it comes to one.
+pub(crate) const TSIH: u16 = 7;
+
+/// Most bytes that the connection may own more after one PDU than before, beside those of the PDU
+/// itself, which an echo repeats: a text answer of two targets, or the R2Ts of one command.
+const ANSWER_MAX: usize = 2048;
+/// Outbox at which this shell stops reading, in bytes of its own.
+const OUTBOX_MAX: usize = 16 * 1024;
+/// Read data of one command, in bytes; not a multiple of anything.
+const READ_LENGTH: usize = 1337;
+
+/// Shell, connection and what was counted.
+#[derive(Debug)]
+pub(crate) struct Shell {
+    pub(crate) connection: Connection<Arc<[u8]>>,
+    limits: Limits,
+    /// Commands that the connection told of.
+    commands: usize,
+    /// PDUs that were taken.
+    requests: usize,
+    /// Commands that were answered while they were outstanding.
+    answered: usize,
+    /// Commands that task management ended without an answer.
+    abandoned: usize,
+    /// Responses that left completely, by the connection's word.
+    written: usize,
+    /// Responses in what was sent.
+    responses: usize,
+    /// Everything that the connection sent.
+    pub(crate) sent: Vec<u8>,
+    /// Where in `sent` the digests begin, once they do.
+    full_feature_at: Option<usize>,
+    /// How much of `sent` was taken apart.
+    parsed: usize,
+    next_stat_sn: Option<u32>,
+    /// The last command number that the initiator may use.
+    pub(crate) max_cmd_sn: u32,
+}
+
+impl Shell {
+    /// A new connection to a node of two targets.
+    pub(crate) fn new(limits: Limits) -> Self {
+        let open = TargetEntry { iqn: OPEN.to_owned(), ..TargetEntry::default() };
+        let guarded = TargetEntry {
+            iqn: GUARDED.to_owned(),
+            alias: Some(String::from("guarded")),
+            authentication: Authentication { accounts: vec![0], mutual: Some(1) },
+            ..TargetEntry::default()
+        };
+        let account = |name: &str, secret: &[u8]| Account {
+            name: name.to_owned(),
+            secret: Secret::new(secret).expect("long enough"),
+        };
+        let node = Node {
+            targets: vec![open, guarded],
+            portal_group: 1,
+            accounts: vec![account("alice", b"secretsecret12"), account("weir", b"mutualmutual12")],
+            ..Node::default()
+        };
+        Self {
+            connection: Connection::new(Arc::new(node), limits, String::from("127.0.0.1:3260")),
+            limits,
+            commands: 0,
+            requests: 0,
+            answered: 0,
+            abandoned: 0,
+            written: 0,
+            responses: 0,
+            sent: Vec::new(),
+            full_feature_at: None,
+            parsed: 0,
+            next_stat_sn: None,
+            max_cmd_sn: 0,
+        }
+    }
+
+    /// Hands bytes over as they would lie in a receive buffer, until all are dealt with or more are
+    /// needed. Returns those left over, or `None` once the connection is closing.
+    pub(crate) fn feed<'a>(&mut self, mut input: &'a [u8]) -> Option<&'a [u8]> {
+        loop {
+            let owned = self.connection.outbox().owned();
+            let Ok(received) = self.connection.receive(input) else {
+                assert!(self.connection.wants_close(), "no connection survives an error");
+                self.drain();
+                return None;
+            };
+            let consumed = received.consumed;
+            assert!(consumed <= input.len(), "{consumed} of {} bytes taken", input.len());
+            let needed = self.connection.needed();
+            assert!(needed <= self.limits.pdu_length_max(), "{needed} bytes needed");
+            self.requests += usize::from(consumed > 0);
+            let progress = consumed > 0 || received.event.is_some();
+            if let Some(event) = received.event {
+                self.act(&event);
+            }
+            let grown = self.connection.outbox().owned().saturating_sub(owned);
+            assert!(grown <= ANSWER_MAX + consumed, "{grown} bytes in answer to {consumed}");
+            self.check_counts();
+            input = &input[consumed..];
+            if self.connection.wants_close() {
+                self.drain();
+                return None;
+            }
+            if !progress {
+                assert!(needed > input.len(), "a PDU that is there must be taken");
+                return Some(input);
+            }
+            if self.connection.outbox().owned() > OUTBOX_MAX {
+                self.drain();
+            }
+        }
+    }
+
+    fn check_counts(&self) {
+        let outstanding = self.connection.outstanding_tasks().len();
+        let most = self.limits.command_window as usize + IMMEDIATE_TASKS_MAX;
+        assert!(outstanding <= most, "{outstanding} commands outstanding");
+        let ended = self.answered + self.abandoned;
+        assert_eq!(self.commands, ended + outstanding, "a command ends once");
+    }
+
+    /// What a shell does about an event. Three commands of four are answered at once.
+    fn act(&mut self, event: &Event<'_>) {
+        match *event {
+            Event::SessionRequested { tsih: 0, .. } => {
+                self.drain();
+                self.connection.session_admitted(TSIH);
+            }
+            Event::SessionRequested { .. } => {
+                self.connection.session_refused(LoginStatus::SessionDoesNotExist);
+            }
+            Event::LoginFailed { status } => {
+                assert_ne!(status, LoginStatus::Success);
+                assert!(self.connection.wants_close());
+            }
+            Event::Command(command) => {
+                self.commands += 1;
+                assert!(command.immediate.len() <= command.expected_length as usize);
+                if command.writes && self.connection.solicit(command.itt, command.expected_length) {
+                    return;
+                }
+                match command.itt.0 % 4 {
+                    0 => {}
+                    1 => self.respond(command.itt, ScsiStatus::Good, None),
+                    2 => {
+                        self.respond(
+                            command.itt,
+                            ScsiStatus::CheckCondition,
+                            Some(Sense::NO_SENSE),
+                        );
+                    }
+                    _ => self.respond_data(command.itt),
+                }
+            }
+            Event::Data { itt, complete, .. } => {
+                assert!(self.connection.outstanding_tasks().contains(&itt));
+                if complete && itt.0 % 4 != 0 {
+                    self.respond(itt, ScsiStatus::Good, None);
+                }
+            }
+            Event::TransferFailed { itt, sense } => {
+                self.respond(itt, ScsiStatus::CheckCondition, Some(sense));
+            }
+            Event::TaskManagement { itt, function, referenced_itt, .. } => {
+                if function == TaskFunction::AbortTask {
+                    self.abandoned += usize::from(self.connection.abandon(referenced_itt));
+                } else {
+                    for task in self.connection.outstanding_tasks().to_vec() {
+                        self.abandoned += usize::from(self.connection.abandon(task));
+                    }
+                }
+                self.connection.task_management_response(itt, TmfResponse::Complete);
+            }
+            Event::Logout { itt, .. } => self.connection.logout_response(itt),
+            Event::Pong | Event::Rejected { .. } => {}
+        }
+    }
+
+    fn respond(&mut self, itt: Itt, status: ScsiStatus, sense: Option<Sense>) {
+        self.answered += usize::from(self.connection.outstanding_tasks().contains(&itt));
+        self.connection.respond(itt, status, sense.as_ref(), 0);
+    }
+
+    fn respond_data(&mut self, itt: Itt) {
+        self.answered += usize::from(self.connection.outstanding_tasks().contains(&itt));
+        let data: Arc<[u8]> = vec![0xda; READ_LENGTH].into();
+        self.connection.respond_data(itt, data, 0..READ_LENGTH, READ_LENGTH as u32);
+    }
+
+    /// Ends a command that was left unanswered, as a disk does later.
+    pub(crate) fn finish_one(&mut self) {
+        if let Some(&itt) = self.connection.outstanding_tasks().first() {
+            self.respond_data(itt);
+            self.check_counts();
+        }
+    }
+
+    /// Writes what waits, in uneven portions, and looks at it.
+    pub(crate) fn drain(&mut self) {
+        let mut portion = 1;
+        let outbox = self.connection.outbox();
+        while !outbox.is_empty() {
+            let slice = outbox.slices().next().expect("a slice, as something waits");
+            assert!(!slice.is_empty());
+            let n = slice.len().min(portion);
+            self.sent.extend_from_slice(&slice[..n]);
+            outbox.advance(n, |_| self.written += 1);
+            portion += 97;
+        }
+        assert!(outbox.is_empty() && outbox.owned() == 0);
+        self.parse();
+        assert_eq!(self.written, self.responses, "each response is reported when it left");
+        // The connection refuses what breaks a rule by itself; nothing is answered twice.
+        let outstanding = self.connection.outstanding_tasks().len();
+        let ended = self.responses + self.abandoned + outstanding;
+        assert!(self.answered <= self.responses && ended <= self.requests);
+        if self.connection.is_full_feature() && self.full_feature_at.is_none() {
+            // The answer that ends the login was sent now, without digests; all later PDUs have
+            // those that were negotiated.
+            self.full_feature_at = Some(self.sent.len());
+            self.next_stat_sn = None;
+        }
+    }
+
+    /// Takes apart what was sent since the last time: whole PDUs, their numbers in order.
+    fn parse(&mut self) {
+        let parameters = self.connection.parameters();
+        let in_login = self.full_feature_at.is_none();
+        let (header_digest, data_digest, longest) = if in_login {
+            (0, 0, 8192)
+        } else {
+            let digest = |used| if used { 4 } else { 0 };
+            let longest = parameters.initiator_segment_length as usize;
+            (digest(parameters.header_digest), digest(parameters.data_digest), longest)
+        };
+        let mut rest = &self.sent[self.parsed..];
+        while !rest.is_empty() {
+            let word = |at: usize| u32::from_be_bytes(rest[at..at + 4].try_into().unwrap());
+            let opcode = rest[0];
+            assert_eq!(rest[4], 0, "no additional headers from a target");
+            let length = (word(4) & 0x00ff_ffff) as usize;
+            assert!(length <= longest, "{length} bytes of data, the initiator takes {longest}");
+            // RFC 7143 sections 11.4 to 11.19: where StatSN advances.
+            let counts = match opcode {
+                0x21 | 0x22 | 0x24 | 0x26 | 0x3f => true,
+                // RFC 7143 section 11.13.4: only a login that was not refused counts.
+                0x23 => rest[36] == 0,
+                0x20 => word(16) != u32::MAX,
+                0x25 => rest[1] & 1 != 0,
+                0x31 => false,
+                _ => panic!("a target does not send opcode {opcode:#x}"),
+            };
+            self.responses += usize::from(opcode == 0x21 || opcode == 0x25 && counts);
+            if counts {
+                let stat_sn = word(24);
+                assert!(self.next_stat_sn.is_none_or(|next| next == stat_sn), "StatSN {stat_sn}");
+                self.next_stat_sn = Some(stat_sn.wrapping_add(1));
+            }
+            let window = word(32).wrapping_sub(word(28)).wrapping_add(1);
+            assert!(window <= self.limits.command_window, "a window of {window}");
+            self.max_cmd_sn = word(32);
+            let data_digest = if length > 0 { data_digest } else { 0 };
+            rest = &rest[48 + header_digest + length.next_multiple_of(4) + data_digest..];
+        }
+        self.parsed = self.sent.len();
+    }
+}
