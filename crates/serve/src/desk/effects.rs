@@ -26,9 +26,8 @@ impl Desk {
     pub(crate) fn map(&mut self, key: TaskKey) {
         let task = &mut self.tasks[key];
         task.phase = Phase::Aside;
-        let (offset, length, max) = match task.deed {
-            Deed::Map { offset, length, max, .. } => (offset, length, max),
-            _ => unreachable!("only a map is asked for"),
+        let Deed::Map { offset, length, max, .. } = task.deed else {
+            unreachable!("only a map is asked for")
         };
         let index = task.volume;
         let token = self.await_chore(Awaited::Map(key));
@@ -46,7 +45,7 @@ impl Desk {
         let who = self.awaited.remove(&token).expect("every chore is awaited");
         match (who, result) {
             (Awaited::Reservations(index), Ok(saved)) => self.reserved(index, saved),
-            (Awaited::Job(job), Ok(saved)) => self.job_saved(job, saved),
+            (Awaited::Job(job), Ok(saved)) => self.job_saved(job, &saved),
             (Awaited::Nobody, Ok(saved)) => {
                 if let Err(problem) = saved {
                     error!(%problem, "the state of a volume is not saved");

@@ -20,7 +20,7 @@ use crate::chores::Chores;
 use crate::config::Config;
 use crate::disk::backing::Backing;
 use crate::jobs::{Job, JobKey};
-use crate::listen::connection::{Connection, ConnectionId, Wire};
+use crate::listen::connection::{Connection, ConnectionId, Speech, Wire};
 use crate::listen::management::Management;
 use crate::reload::node;
 use crate::sessions::Sessions;
@@ -306,9 +306,12 @@ impl Desk {
 
     /// A connection is gone. What it has in the pipeline goes on; nobody hears of its end.
     pub(crate) fn disconnected(&mut self, connection: Connection, reason: &str) {
-        let Connection { id, peer, speech, tasks, seat, .. } = connection;
+        let Connection { id, peer, speech, tasks, seat, widen, .. } = connection;
         speech.said_goodbye(&peer, reason);
         self.sessions.leave(id);
+        if widen && matches!(speech, Speech::Nbd(_)) {
+            self.sessions.clients -= 1;
+        }
         if let Some(seat) = seat {
             for seen in &seat.units {
                 self.volumes[seen.volume].unit.nexus_lost(&seat.nexus);

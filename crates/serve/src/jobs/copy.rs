@@ -113,16 +113,16 @@ impl Desk {
             if copy.number == copy.plan.segments.len() {
                 return Ok(None);
             }
-            let segment = match copy.step {
-                Some(segment) => segment,
-                None => {
-                    let disks: Vec<&DiskInfo> =
-                        copy.volumes.iter().map(|&index| self.volumes[index].unit.disk()).collect();
-                    let segment = copy.plan.resolve(copy.number, copy.own, &disks)?;
-                    let block = u64::from(disks[segment.source].block_size);
-                    copy.length = u64::from(segment.from.blocks) * block;
-                    *copy.step.insert(segment)
-                }
+            let segment = if let Some(segment) = copy.step {
+                segment
+            } else {
+                let volumes = copy.volumes.iter();
+                let disks: Vec<&DiskInfo> =
+                    volumes.map(|&index| self.volumes[index].unit.disk()).collect();
+                let segment = copy.plan.resolve(copy.number, copy.own, &disks)?;
+                let block = u64::from(disks[segment.source].block_size);
+                copy.length = u64::from(segment.from.blocks) * block;
+                *copy.step.insert(segment)
             };
             if let Some(error) = copy.failed {
                 let side = if copy.full { Side::Destination } else { Side::Source };
@@ -137,10 +137,8 @@ impl Desk {
             (copy.number, copy.step, copy.done) = (copy.number + 1, None, 0);
         };
         let chunk = copy.chunk();
-        let place = match segment.from_the_end() {
-            false => copy.done,
-            true => copy.length - copy.done - chunk,
-        };
+        let place =
+            if segment.from_the_end() { copy.length - copy.done - chunk } else { copy.done };
         let (place_of, range, op) = if copy.full {
             (segment.destination, segment.to, Op::Write)
         } else {

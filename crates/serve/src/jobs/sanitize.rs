@@ -141,12 +141,12 @@ impl Desk {
     }
 
     /// A volume's state is durable, or could not be made so.
-    pub(crate) fn job_saved(&mut self, job: JobKey, saved: Result<(), StateError>) {
+    pub(crate) fn job_saved(&mut self, job: JobKey, saved: &Result<(), StateError>) {
         let Job::Sanitize(sanitize) = &mut self.jobs[job] else {
             unreachable!("copies have no state")
         };
         let (volume, key) = (sanitize.volume, sanitize.key);
-        if let Err(problem) = &saved {
+        if let Err(problem) = saved {
             error!(volume = self.volumes[volume].name, %problem, "sanitize: the state is not saved");
         }
         match (sanitize.stage, saved.is_ok()) {
@@ -233,19 +233,18 @@ impl Desk {
             Fill::Unmap if disk.thin => (Op::Discard, ZEROES_AT_ONCE.min(left), None),
             Fill::Unmap => (Op::WriteZeroes, ZEROES_AT_ONCE.min(left), None),
             Fill::Block(bytes) => {
-                let buffer = match sanitize.buffer.take() {
-                    Some(buffer) => buffer,
-                    None => {
-                        let Some(mut buffer) = self.pool.take(PIECE as usize) else {
-                            self.stall(job);
-                            return;
-                        };
-                        let memory = Rc::get_mut(&mut buffer).expect("fresh from the pool");
-                        for part in memory.bytes_mut().chunks_exact_mut(block as usize) {
-                            part.copy_from_slice(&bytes);
-                        }
-                        buffer
+                let buffer = if let Some(buffer) = sanitize.buffer.take() {
+                    buffer
+                } else {
+                    let Some(mut buffer) = self.pool.take(PIECE as usize) else {
+                        self.stall(job);
+                        return;
+                    };
+                    let memory = Rc::get_mut(&mut buffer).expect("fresh from the pool");
+                    for part in memory.bytes_mut().chunks_exact_mut(block as usize) {
+                        part.copy_from_slice(&bytes);
                     }
+                    buffer
                 };
                 (Op::Write, PIECE.min(left), Some(buffer))
             }

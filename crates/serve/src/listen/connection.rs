@@ -95,7 +95,7 @@ impl Speech {
                 info!(%peer, initiator, tsih, reason, "session ended");
             }
             Self::Nbd(wire) if wire.is_transmission() => {
-                info!(%peer, reason, "NBD client has left")
+                info!(%peer, reason, "NBD client has left");
             }
             _ => debug!(%peer, reason, "connection closed before login"),
         }

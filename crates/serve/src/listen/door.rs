@@ -135,7 +135,7 @@ fn source_of(address: IpAddr) -> IpAddr {
     // A listener for both kinds shows IPv4 hosts as IPv6 addresses that agree in their first 64 bits.
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & NETWORK)),
-        address => address,
+        address @ IpAddr::V4(_) => address,
     }
 }
 

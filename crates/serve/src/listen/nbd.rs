@@ -70,7 +70,7 @@ impl Desk {
                 Ok(step) => {
                     let (consumed, idle) = (step.consumed, step.event.is_none());
                     if let Some(event) = step.event {
-                        self.nbd_event(connection, event);
+                        self.nbd_event(connection, &event);
                     }
                     received.consume(consumed);
                     if consumed == 0 && idle {
@@ -87,8 +87,8 @@ impl Desk {
         verdict
     }
 
-    fn nbd_event(&mut self, connection: &mut Connection, event: Event<'_>) {
-        match event {
+    fn nbd_event(&mut self, connection: &mut Connection, event: &Event<'_>) {
+        match *event {
             Event::StartTls => connection.starts_tls = true,
             Event::ExportChosen { index } => {
                 let Speech::Nbd(wire) = &mut connection.speech else { return };

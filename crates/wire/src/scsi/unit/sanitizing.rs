@@ -38,7 +38,7 @@ impl Sanitizing {
         }
     }
 
-    pub(super) fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(self) -> bool {
         self.state == State::Failed
     }
 
@@ -60,7 +60,7 @@ impl Sanitizing {
     /// Whether an operation may begin.
     // SBC-4 section 4.11.3: after a failure in restricted completion mode only an operation that is
     // restricted again is taken.
-    fn may_begin(&self, unrestricted: bool) -> Result<(), Sense> {
+    fn may_begin(self, unrestricted: bool) -> Result<(), Sense> {
         if self.state == State::Failed && !self.unrestricted && unrestricted {
             return Err(Sense::invalid_cdb_field(1, Some(5)));
         }
