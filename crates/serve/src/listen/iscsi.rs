@@ -55,7 +55,7 @@ impl Desk {
             Event::LoginFailed { status, reason } => {
                 let (peer, initiator) = (&connection.peer, wire.initiator());
                 warn!(%peer, initiator, ?status, %reason, "login refused");
-                connection.login_failed = true;
+                connection.login_failed = is_guess(status);
             }
             Event::Command(command) => self.command(connection, &command),
             Event::Data { itt, offset, bytes, complete } => {
@@ -138,7 +138,7 @@ impl Desk {
         if let Some(status) = refusal {
             warn!(%peer, initiator = initiator.name, ?status, "login refused");
             wire.session_refused(status);
-            connection.login_failed = true;
+            connection.login_failed = is_guess(status);
             return;
         }
         let name = (initiator, target);
@@ -277,4 +277,15 @@ impl Desk {
             self.begin(connection, key);
         }
     }
+}
+
+/// Whether a login that ended so may have been a guess, at a secret or at a name. A host that is sent
+/// elsewhere, or that comes back to a session which is gone, has guessed nothing.
+const fn is_guess(status: LoginStatus) -> bool {
+    matches!(
+        status,
+        LoginStatus::AuthenticationFailure
+            | LoginStatus::AuthorizationFailure
+            | LoginStatus::NotFound
+    )
 }
