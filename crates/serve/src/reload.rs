@@ -2,7 +2,7 @@
 //!
 //! | changes live | how hosts learn of it |
 //! |---|---|
-//! | size of a volume, upwards | CAPACITY DATA HAS CHANGED; NBD clients when they connect again |
+//! | size of a volume, upwards | CAPACITY DATA HAS CHANGED; NBD clients are not told, but may use it |
 //! | targets, their LUNs, who may see them | REPORTED LUNS DATA HAS CHANGED; whoever may not stay is asked to log out |
 //! | accounts, authentication, redirects, advertised addresses | at the next login |
 //!
@@ -146,6 +146,12 @@ impl Desk {
 
     /// Shows a session what has changed for it, or shows it out.
     pub(crate) fn reseat(&mut self, connection: &mut Connection) {
+        if let Speech::Nbd(wire) = &mut connection.speech {
+            if let Some(export) = wire.export() {
+                wire.resize(self.capacity(self.export_volumes[export]));
+            }
+            return;
+        }
         let Connection { speech: Speech::Iscsi(wire), seat: Some(seat), id, .. } = connection
         else {
             return;

@@ -17,11 +17,13 @@ use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustls::{ServerConfig, ServerConnection};
+use socket2::{SockRef, TcpKeepalive};
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Who is at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +76,12 @@ impl Socket {
     /// whole, and waiting to fill a segment would only hold it up.
     pub(crate) fn tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         stream.set_nodelay(true)?;
+        // A host that lost its power says nothing: the kernel asks.
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE_AFTER)
+            .with_interval(KEEPALIVE_EVERY)
+            .with_retries(KEEPALIVE_TRIES);
+        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
         let local = Some(canonical(stream.local_addr()?));
         Ok(Self { stream: Stream::Tcp(stream), tls: None, peer: Peer::Tcp(canonical(peer)), local })
     }
@@ -314,6 +322,12 @@ const TLS_BUFFER: usize = 256 << 10;
 /// How often one read takes bytes from the socket, mostly 4 KiB at a time. Then others have their turn,
 /// even if what came held no data.
 const FETCHES: usize = 64;
+
+/// A peer that is silent for so long is asked for a sign of life, so often, and given up after so many
+/// that stay without an answer.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+const KEEPALIVE_TRIES: u32 = 3;
 
 #[cfg(test)]
 mod tests;
