@@ -325,7 +325,7 @@ const FETCHES: usize = 64;
 
 /// A peer that is silent for so long is asked for a sign of life, so often, and given up after so many
 /// that stay without an answer.
-const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TRIES: u32 = 3;
 
