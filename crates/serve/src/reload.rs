@@ -12,6 +12,7 @@
 use crate::config::{Config, Target as TargetConfig, Volume as VolumeConfig};
 use crate::desk::{Desk, Errand, PORTAL_GROUP};
 use crate::listen::connection::{Connection, Speech};
+use crate::seat::Seat;
 use crate::unit::Target;
 use std::sync::Arc;
 use tracing::{error, info, warn};
@@ -21,6 +22,7 @@ use weir_flow::request::VolumeId;
 use weir_flow::units::ByteCount;
 use weir_wire::iscsi::target::{Advertised, Node, TargetEntry};
 use weir_wire::scsi::Sense;
+use weir_wire::scsi::nexus::Nexus;
 
 /// What the targets are to hosts that log in.
 pub(crate) fn node(config: &Config) -> Node {
@@ -156,15 +158,10 @@ impl Desk {
         else {
             return;
         };
-        let entry = &self.node.targets[seat.target];
         let changed = seat.look(&self.targets[seat.target], &self.volumes);
-        let name = &seat.nexus.initiator.name;
-        let stays = !entry.removed
-            && entry.redirect.is_none()
-            && entry.initiators.admit(name)
-            && !seat.units.is_empty();
-        if !stays {
-            warn!(peer = %connection.peer, initiator = name, target = entry.iqn,
+        if !self.may_stay(seat) {
+            let Nexus { initiator, target } = &*seat.nexus;
+            warn!(peer = %connection.peer, initiator = initiator.name, target,
                 "this session may not stay: asked to log out");
             wire.request_logout(LEAVE_WITHIN_SECONDS);
             let within = Duration::from_secs(LEAVE_WITHIN_SECONDS.into());
@@ -175,6 +172,15 @@ impl Desk {
             }
         }
         self.errands.push_back(Errand::Write(*id));
+    }
+
+    /// Whether a session has anything to do at its target, by the configuration in force.
+    pub(crate) fn may_stay(&self, seat: &Seat) -> bool {
+        let entry = &self.node.targets[seat.target];
+        !entry.removed
+            && entry.redirect.is_none()
+            && entry.initiators.admit(&seat.nexus.initiator.name)
+            && !seat.units.is_empty()
     }
 
     /// Tells a session that the gateway leaves.

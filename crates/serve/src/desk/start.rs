@@ -200,7 +200,8 @@ impl Desk {
     pub(crate) fn go_on(&mut self, key: TaskKey, link: LinkId) -> bool {
         let task = &mut self.tasks[key];
         let Phase::Flowing { left: 0, end: End::Good } = task.phase else { return false };
-        if task.rest.length == 0 {
+        if task.rest.length == 0 || task.connection.is_none() {
+            // All is done, or nobody wants the rest any more.
             return false;
         }
         let MediaOp::WriteSame { unmap, .. } = task.media().op else {

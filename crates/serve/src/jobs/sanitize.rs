@@ -157,7 +157,7 @@ impl Desk {
                 {
                     self.decide(key, Answer::Good);
                 }
-                self.sanitize_on(job);
+                self.go_on_with(job);
             }
             (Stage::Beginning, false) => {
                 // Nothing was touched.

@@ -132,7 +132,7 @@ impl Desk {
         let refusal = match &seat {
             _ if tsih != 0 && self.sessions.has(tsih) => Some(LoginStatus::TooManyConnections),
             _ if tsih != 0 => Some(LoginStatus::SessionDoesNotExist),
-            Some(seat) if seat.units.is_empty() => Some(LoginStatus::AuthorizationFailure),
+            Some(seat) if !self.may_stay(seat) => Some(LoginStatus::AuthorizationFailure),
             _ => None,
         };
         if let Some(status) = refusal {
