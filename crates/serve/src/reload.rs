@@ -30,6 +30,11 @@ pub(crate) fn node(config: &Config) -> Node {
         iqn: target.name.clone(),
         alias: target.alias.clone(),
         initiators: target.initiators.clone(),
+        units: target
+            .luns
+            .iter()
+            .map(|&(_, volume)| config.volumes[volume].initiators.clone())
+            .collect(),
         authentication: target.authentication.clone(),
         redirect: target.redirect.clone(),
         removed: false,
@@ -179,7 +184,7 @@ impl Desk {
         let entry = &self.node.targets[seat.target];
         !entry.removed
             && entry.redirect.is_none()
-            && entry.initiators.admit(&seat.nexus.initiator.name)
+            && entry.is_for(&seat.nexus.initiator.name)
             && !seat.units.is_empty()
     }
 

@@ -126,7 +126,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             return;
         }
         let is_visible =
-            |entry: &TargetEntry| !entry.removed && entry.initiators.admit(&self.login.initiator);
+            |entry: &TargetEntry| !entry.removed && entry.is_for(&self.login.initiator);
         let matches = |index: usize, entry: &TargetEntry| {
             own.is_none_or(|own| own == index)
                 && is_visible(entry)

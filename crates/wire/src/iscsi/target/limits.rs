@@ -37,6 +37,9 @@ pub struct TargetEntry {
     pub alias: Option<String>,
     /// Who may see it and log in to it.
     pub initiators: Initiators,
+    /// Who may see each of its units. Who may see none has no business at the target, and is told
+    /// that it does not exist. Empty: everyone sees something.
+    pub units: Vec<Initiators>,
     /// What those must prove.
     pub authentication: Authentication,
     /// Where they are sent instead, if it is not served here.
@@ -44,6 +47,15 @@ pub struct TargetEntry {
     /// It was taken away while the gateway ran: nobody finds it any more. Its place stays, so that
     /// the numbers of the others do.
     pub removed: bool,
+}
+
+impl TargetEntry {
+    /// Whether the target is there for the initiator of this name, in lower case.
+    pub fn is_for(&self, initiator: &str) -> bool {
+        let sees_something =
+            self.units.is_empty() || self.units.iter().any(|unit| unit.admit(initiator));
+        self.initiators.admit(initiator) && sees_something
+    }
 }
 
 /// The address of a portal as text, such as `10.0.2.2:3260` or `[fd00::1]:3260`.

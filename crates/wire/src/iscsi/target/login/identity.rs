@@ -90,7 +90,7 @@ fn fix(slot: &mut Option<String>, value: &str, is_fixed: bool) -> bool {
 /// RFC 7143 leaves open: to be sent away proves nothing and costs no round trip.
 fn check_entry(entry: &TargetEntry, initiator: &str) -> Result<(), LoginFault> {
     let target = || entry.iqn.clone();
-    if !entry.initiators.admit(initiator) {
+    if !entry.is_for(initiator) {
         return Err(LoginFault::NotAdmitted { target: target() });
     }
     if entry.removed {

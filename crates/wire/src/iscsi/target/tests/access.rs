@@ -180,6 +180,13 @@ fn targets_choose_their_initiators() {
     let friends = entry(|one| one.initiators = Initiators::new(["iqn.2026-01.*".to_owned()]));
     Peer::of_node(Limits::default(), friends).log_in(&[]);
 
+    let others = || Initiators::new(["iqn.other:*".to_owned()]);
+    let mut masked = entry(|_| ());
+    masked.targets[0].units = vec![others(), others()];
+    assert_eq!(fails(masked.clone(), 0x87, &keys).0, LoginStatus::NotFound, "it would see nothing");
+    masked.targets[0].units.push(Initiators::default());
+    Peer::of_node(Limits::default(), masked).log_in(&[]);
+
     let mut removed = entry(|one| one.removed = true);
     assert_eq!(fails(removed.clone(), 0x87, &keys).0, LoginStatus::TargetRemoved);
     // One of the same name may take its place.
