@@ -278,15 +278,18 @@ fn kept_of(volume: &config::Volume, backing: &Backing) -> Result<Kept, ServeErro
         })?,
     };
     let mut journal = None;
-    if volume.atomic {
-        let path = journal::path(path);
+    let path = journal::path(path);
+    // A journal that atomic writes have left is finished even if there shall be no more of them: later
+    // it would undo what was written since.
+    let exists = !volume.read_only && path.exists();
+    if volume.atomic || exists {
         let failed = |source| ServeError::Journal { volume: name(), path: path.clone(), source };
         let (file, finished) =
             journal::open(&path, &volume.path, backing.capacity).map_err(failed)?;
         if finished {
             info!(volume = volume.name, "finished an atomic write that was interrupted");
         }
-        journal = Some(file);
+        journal = volume.atomic.then_some(file);
     }
     Ok(Kept { reservations, sanitize: state.sanitize, journal })
 }

@@ -67,6 +67,13 @@ impl Desk {
             .map(|(index, volume)| self.size(index, volume))
             .collect();
         let sizes: Vec<u64> = sizes.into_iter().collect::<Option<_>>()?;
+        for (index, &size) in sizes.iter().enumerate() {
+            if let Err(problem) = self.backings[index].grow(size) {
+                let (volume, wanted) = (&new.volumes[index].name, ByteCount(size));
+                error!(volume, %wanted, %problem, "cannot extend its file; nothing was changed");
+                return None;
+            }
+        }
         for (index, size) in sizes.into_iter().enumerate() {
             self.resize(index, size);
             self.volumes[index].initiators = new.volumes[index].initiators.clone();
@@ -100,9 +107,9 @@ impl Desk {
             );
             return None;
         }
-        if let Err(problem) = backing.grow(size) {
+        if let Err(problem) = backing.can_grow(size) {
             let wanted = ByteCount(size);
-            error!(volume = volume.name, %wanted, %problem, "cannot extend its file");
+            error!(volume = volume.name, %wanted, %problem, "it cannot grow");
             return None;
         }
         Some(size)
@@ -161,9 +168,19 @@ impl Desk {
         }
         let Connection { speech: Speech::Iscsi(wire), seat: Some(seat), id, .. } = connection
         else {
+            // A discovery session, which knows the old targets, or a login that is under way.
+            if connection.speech.is_established() {
+                self.errands.push_back(Errand::Close(connection.id, "the targets have changed"));
+            }
             return;
         };
+        let before: Vec<usize> = seat.units.iter().map(|seen| seen.volume).collect();
         let changed = seat.look(&self.targets[seat.target], &self.volumes);
+        for volume in before {
+            if seat.units.iter().all(|seen| seen.volume != volume) {
+                self.volumes[volume].unit.nexus_lost(&seat.nexus);
+            }
+        }
         if !self.may_stay(seat) {
             let Nexus { initiator, target } = &*seat.nexus;
             warn!(peer = %connection.peer, initiator = initiator.name, target,
@@ -186,6 +203,14 @@ impl Desk {
             && entry.redirect.is_none()
             && entry.is_for(&seat.nexus.initiator.name)
             && !seat.units.is_empty()
+    }
+
+    /// Whether an account, or none, is enough for a new session by the configuration in force. What the
+    /// login asked for was in force when its connection came.
+    pub(crate) fn is_proof(&self, seat: &Seat, account: Option<&str>) -> bool {
+        let wanted = &self.node.targets[seat.target].authentication.accounts;
+        let name = |&index: &usize| Some(self.node.accounts[index].name.as_str());
+        wanted.is_empty() || account.is_some() && wanted.iter().map(name).any(|one| one == account)
     }
 
     /// Tells a session that the gateway leaves.

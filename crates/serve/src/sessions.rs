@@ -4,11 +4,20 @@ use crate::listen::connection::ConnectionId;
 use std::collections::BTreeMap;
 use weir_wire::scsi::nexus::{InitiatorPort, Nexus};
 
+/// One of them.
+#[derive(Debug)]
+struct Session {
+    handle: u16,
+    connection: ConnectionId,
+    /// The account by which its host has proven who it is.
+    account: Option<String>,
+}
+
 /// The sessions that exist.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     /// By the name of the initiator port and the target; discovery sessions have none.
-    by_name: BTreeMap<(InitiatorPort, Option<usize>), (u16, ConnectionId)>,
+    by_name: BTreeMap<(InitiatorPort, Option<usize>), Session>,
     by_handle: BTreeMap<u16, ConnectionId>,
     /// Names of the targets, for finding a nexus.
     targets: Vec<String>,
@@ -38,10 +47,11 @@ impl Sessions {
         &mut self,
         name: (InitiatorPort, Option<usize>),
         connection: ConnectionId,
+        account: Option<String>,
     ) -> (u16, Option<ConnectionId>) {
         let old = self.by_name.remove(&name);
-        if let Some((handle, _)) = old {
-            self.by_handle.remove(&handle);
+        if let Some(old) = &old {
+            self.by_handle.remove(&old.handle);
         }
         // There are fewer connections than handles, so one is free.
         loop {
@@ -51,14 +61,15 @@ impl Sessions {
             }
         }
         self.by_handle.insert(self.last_handle, connection);
-        self.by_name.insert(name, (self.last_handle, connection));
-        (self.last_handle, old.map(|(_, connection)| connection))
+        let handle = self.last_handle;
+        self.by_name.insert(name, Session { handle, connection, account });
+        (handle, old.map(|old| old.connection))
     }
 
     /// Forgets the session of a connection, if it has one.
     pub(crate) fn leave(&mut self, connection: ConnectionId) {
         self.by_handle.retain(|_, &mut of| of != connection);
-        self.by_name.retain(|_, &mut (_, of)| of != connection);
+        self.by_name.retain(|_, session| session.connection != connection);
     }
 
     /// How many there are that may send commands.
@@ -68,23 +79,30 @@ impl Sessions {
 
     /// The connection of a nexus, if it is logged in.
     pub(crate) fn find(&self, nexus: &Nexus) -> Option<ConnectionId> {
-        let target = self.targets.iter().position(|name| *name == nexus.target)?;
-        let found = self.by_name.get(&(nexus.initiator.clone(), Some(target)))?;
-        Some(found.1)
+        self.session(nexus).map(|session| session.connection)
     }
 
-    /// The targets that an initiator of this name has logged in to.
-    pub(crate) fn targets_of(&self, initiator: &str) -> impl Iterator<Item = usize> {
-        let of = move |(port, target): &(InitiatorPort, Option<usize>)| {
-            target.filter(|_| port.name == initiator)
+    fn session(&self, nexus: &Nexus) -> Option<&Session> {
+        let target = self.targets.iter().position(|name| *name == nexus.target)?;
+        self.by_name.get(&(nexus.initiator.clone(), Some(target)))
+    }
+
+    /// The targets at which the host of a nexus has logged in, here and under the same name elsewhere
+    /// with the same proof: a name alone is no proof.
+    pub(crate) fn targets_of(&self, nexus: &Nexus) -> impl Iterator<Item = usize> {
+        let account = self.session(nexus).map(|session| &session.account);
+        let of = move |((port, target), session): (&(InitiatorPort, Option<usize>), &Session)| {
+            let same = port.name == nexus.initiator.name && Some(&session.account) == account;
+            target.filter(|_| same)
         };
-        self.by_name.keys().filter_map(of)
+        self.by_name.iter().filter_map(of)
     }
 
     /// The connections of the sessions with this target.
     pub(crate) fn with_target(&self, target: usize) -> impl Iterator<Item = ConnectionId> {
-        let of =
-            move |((_, t), &(_, id)): (&(_, Option<usize>), _)| (*t == Some(target)).then_some(id);
+        let of = move |((_, t), session): (&(_, Option<usize>), &Session)| {
+            (*t == Some(target)).then_some(session.connection)
+        };
         self.by_name.iter().filter_map(of)
     }
 }

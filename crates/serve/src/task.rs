@@ -58,7 +58,9 @@ pub(crate) struct Task {
     pub(crate) data_length: u32,
     /// Data from the medium, or a journal record.
     pub(crate) medium: Option<Shared>,
-    /// What is still to be done after the requests that are under way.
+    /// What is being zeroed or given back now, of a command that does so in steps.
+    pub(crate) step: Extent,
+    /// What is still to be done after that.
     pub(crate) rest: Extent,
     /// The first byte in which what was compared differs.
     pub(crate) differs: Option<u64>,
@@ -87,6 +89,7 @@ impl Task {
             data: None,
             data_length: 0,
             medium: None,
+            step: Extent::default(),
             rest: Extent::default(),
             differs: None,
             phase: Phase::Gathering,
@@ -173,6 +176,8 @@ impl End {
 pub(crate) enum Answer {
     /// GOOD.
     Good,
+    /// BUSY: the host may try again.
+    Busy,
     /// An error.
     Refused(Refusal),
     /// Runs of bytes that are mapped or not, for NBD.

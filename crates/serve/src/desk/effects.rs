@@ -33,7 +33,7 @@ impl Desk {
         let token = self.await_chore(Awaited::Map(key));
         let (fd, block) =
             (self.backings[index].as_raw_fd(), self.volumes[index].block_size().into());
-        self.chores.submit(Chore::Map { token, fd, offset, length, block, max });
+        self.maps.submit(Chore::Map { token, fd, offset, length, block, max });
     }
 
     /// A chore is done.
@@ -46,11 +46,7 @@ impl Desk {
         match (who, result) {
             (Awaited::Reservations(index), Ok(saved)) => self.reserved(index, saved),
             (Awaited::Job(job), Ok(saved)) => self.job_saved(job, &saved),
-            (Awaited::Nobody, Ok(saved)) => {
-                if let Err(problem) = saved {
-                    error!(%problem, "the state of a volume is not saved");
-                }
-            }
+            (Awaited::Exit(key), Ok(saved)) => self.left_failure(key, &saved),
             (Awaited::Map(key), Err(Ok(runs))) => self.decide(key, Answer::Runs(runs)),
             (Awaited::Map(key), Err(Err(problem))) => {
                 if self.disk_errors.speaks() {
@@ -72,6 +68,11 @@ impl Desk {
             unreachable!("only parameter lists are taken in")
         };
         task.phase = Phase::Aside;
+        if task.connection.is_none() {
+            // Aborted, or without a host any more: what it asks for must not happen after that.
+            self.decide(key, Answer::Good);
+            return;
+        }
         let volume = &mut self.volumes[index];
         if list.changes_reservations() && volume.change.is_some() {
             // In order: a change is judged against what the one before has left.

@@ -12,7 +12,7 @@ mod store;
 mod tests;
 
 pub(crate) use reply::put_data;
-pub(crate) use start::{Held, ZEROES_AT_ONCE};
+pub(crate) use start::{Held, Refusal, ZEROES_AT_ONCE};
 use store::Update;
 
 use crate::buffer::{LARGEST, Pool};
@@ -60,6 +60,8 @@ pub(crate) struct Desk {
     pub(crate) managing: SlotMap<ManagementKey, Management>,
     pub(crate) jobs: SlotMap<JobKey, Job>,
     pub(crate) chores: Chores,
+    /// Does the maps, which may be many: no reservation waits for them.
+    pub(crate) maps: Chores,
     /// Who waits for which chore.
     pub(crate) awaited: BTreeMap<u64, Awaited>,
     pub(crate) last_chore: u64,
@@ -75,6 +77,8 @@ pub(crate) struct Desk {
     /// Steps of jobs that were refused for want of room, to be tried again when something ends.
     pub(crate) stalled: VecDeque<JobKey>,
     pub(crate) sessions: Sessions,
+    /// A command has ended since room was looked for last.
+    pub(crate) ended: bool,
     /// The gateway is about to leave: jobs begin nothing more.
     pub(crate) stopping: bool,
     /// The time of what is being dealt with.
@@ -116,8 +120,8 @@ pub(crate) enum Awaited {
     Map(TaskKey),
     /// A job, which goes on when its volume's state is saved.
     Job(JobKey),
-    /// Nobody, but for the log.
-    Nobody,
+    /// A command that leaves the failure mode of a sanitize.
+    Exit(TaskKey),
 }
 
 /// Something to be done with a connection other than the one whose turn it is.
@@ -127,8 +131,8 @@ pub(crate) enum Errand {
     Write(ConnectionId),
     /// Its session is over, for this reason.
     Close(ConnectionId, &'static str),
-    /// Its command was ended by somebody else.
-    Abandon(ConnectionId, Itt),
+    /// This command of it was ended by somebody else.
+    Abandon(ConnectionId, Itt, TaskKey),
     /// The task management function that it asked for is complete.
     Managed(ConnectionId, Itt),
     /// All sessions but this one must learn something about a volume.
@@ -148,7 +152,7 @@ impl Desk {
         config: &Config,
         backings: Rc<[Backing]>,
         kept: Vec<Kept>,
-        chores: Chores,
+        [chores, maps]: [Chores; 2],
     ) -> Self {
         let node_name = identity();
         let volumes: Vec<Volume> = config
@@ -185,6 +189,7 @@ impl Desk {
             managing: SlotMap::with_key(),
             jobs: SlotMap::with_key(),
             chores,
+            maps,
             awaited: BTreeMap::new(),
             last_chore: 0,
             updates: BTreeMap::new(),
@@ -193,6 +198,7 @@ impl Desk {
             again: VecDeque::new(),
             stalled: VecDeque::new(),
             sessions,
+            ended: false,
             stopping: false,
             now: Instant::ZERO,
             held: BTreeMap::new(),
@@ -255,24 +261,28 @@ impl Desk {
     /// Forgets the jobs; what they were doing goes on after a restart, or was asked for by a host
     /// that is told that the gateway leaves.
     pub(crate) fn drop_jobs(&mut self) {
-        self.stalled.clear();
         self.stopping = true;
+        self.ended = true;
     }
 
-    /// Tries again what found no room.
-    pub(crate) fn retry(&mut self) {
+    /// Tries again what found no room, if something has ended since; true if there is more to do now.
+    pub(crate) fn retry(&mut self) -> bool {
+        if !std::mem::take(&mut self.ended) {
+            return false;
+        }
         for key in std::mem::take(&mut self.again) {
             self.try_again(key);
         }
         for job in std::mem::take(&mut self.stalled) {
             self.go_on_with(job);
         }
+        !self.inbox.is_empty() || !self.errands.is_empty()
     }
 
     /// The volumes that an initiator sees at the targets that it has logged in to, ascending.
     pub(crate) fn visible(&self, nexus: &Nexus) -> Vec<usize> {
         let name = &nexus.initiator.name;
-        let targets = self.sessions.targets_of(name);
+        let targets = self.sessions.targets_of(nexus);
         let luns = targets.flat_map(|target| &self.targets[target].luns);
         let volumes = luns.map(|&(_, volume)| volume);
         let seen: BTreeSet<usize> =
@@ -299,6 +309,12 @@ impl Desk {
         for waiting in task.awaited_by {
             self.one_less(waiting);
         }
+        self.ended = true;
+        self.feed_next();
+    }
+
+    /// There may be memory for whoever has waited longest for it.
+    pub(crate) fn feed_next(&mut self) {
         if let Some(id) = self.hungry.pop_front() {
             self.errands.push_back(Errand::Feed(id));
         }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use weir_flow::error::{IoError, SenseTriple};
 use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, Outcome, RequestKey, Tag};
+use weir_flow::units::Extent;
 use weir_wire::iscsi::target::Itt;
 use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
 use weir_wire::scsi::lba_status::lba_status;
@@ -45,6 +46,10 @@ impl Desk {
             match place {
                 // NBD cannot say that a client should come again: it is done again here.
                 Some(Some(connection)) if matches!(connection.speech, Speech::Nbd(_)) => {
+                    let task = &mut self.tasks[key];
+                    // What was refused is still to be done.
+                    let (step, rest) = (std::mem::take(&mut task.step), task.rest);
+                    task.rest = Extent::new(rest.offset - step.length, step.length + rest.length);
                     self.again.push_back(key);
                 }
                 _ => self.answer(connections, key, None),
@@ -119,6 +124,7 @@ impl Desk {
                     Answer::Good => {
                         wire.respond(itt, ScsiStatus::Good, None, task.data_length);
                     }
+                    Answer::Busy => wire.respond(itt, ScsiStatus::Busy, None, 0),
                     Answer::Refused(Refusal::Check(sense)) => check(wire, *sense, 0),
                     Answer::Refused(Refusal::Conflict) => {
                         wire.respond(itt, ScsiStatus::ReservationConflict, None, 0);

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, Op, Request, TenantId, VolumeId};
 use weir_flow::units::Extent;
-use weir_wire::scsi::Sense;
 use weir_wire::scsi::cdb::{Media, MediaOp};
+use weir_wire::scsi::{self, Sense};
 
 /// What a command is counted for before it is taken in.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +73,13 @@ impl Desk {
         Some((data, medium))
     }
 
+    /// Counts more payload memory for a command that was taken in.
+    pub(crate) fn charge(&mut self, key: TaskKey, bytes: u64) {
+        let task = &mut self.tasks[key];
+        task.held += bytes;
+        *self.held.entry(task.owner).or_default() += bytes;
+    }
+
     /// Copies write data to its place; what lies past the end of the command is not wanted.
     pub(crate) fn keep(&mut self, key: TaskKey, offset: usize, bytes: &[u8]) {
         let task = &mut self.tasks[key];
@@ -90,7 +97,7 @@ impl Desk {
         match self.tasks[key].deed {
             Deed::Parameters(..) => self.parameters(key),
             Deed::Map { .. } => self.map(key),
-            Deed::Aside => unreachable!("what a job does for a host has begun already"),
+            Deed::Aside => self.leave_failure(key),
             Deed::Media(_) => match self.start(key, connection.link()) {
                 Ok(()) => {}
                 Err(Refusal::Full) => self.tasks[key].phase = FULL,
@@ -152,15 +159,13 @@ impl Desk {
             self.tasks[key].phase = Phase::Flowing { left: 0, end: End::Good };
             return Ok(());
         }
-        let first = match op {
-            // So many at a time, that others come in between.
-            Op::Discard | Op::WriteZeroes => extent.length.min(ZEROES_AT_ONCE),
-            _ => extent.length,
-        };
         let task = &mut self.tasks[key];
-        task.rest = Extent::new(extent.offset + first, extent.length - first);
+        if matches!(op, Op::Discard | Op::WriteZeroes) {
+            task.rest = extent;
+            self.next_step(key, link);
+            return Ok(());
+        }
         task.phase = Phase::Flowing { left: 1, end: End::Good };
-        let extent = Extent::new(extent.offset, first);
         self.inbox.push_back(Input::Arrive(Request { op, extent, ..base }));
         Ok(())
     }
@@ -174,9 +179,15 @@ impl Desk {
         }
         let block = task.data_length as usize;
         let length = (task.media().blocks as usize).saturating_mul(block).min(PIECE as usize);
+        let owner = task.owner;
+        if !self.may_hold(owner, length as u64) {
+            return Err(Refusal::Full);
+        }
         let Some(mut repeated) = self.pool.take(length) else {
             return Err(Refusal::Full);
         };
+        self.charge(key, length as u64);
+        let task = &mut self.tasks[key];
         let source = task.data.take().expect("it is not zero, so it is there");
         let memory = Rc::get_mut(&mut repeated).expect("fresh from the pool").bytes_mut();
         for target in memory.chunks_exact_mut(block) {
@@ -195,34 +206,63 @@ impl Desk {
         }
     }
 
-    /// Goes on with a command whose requests have ended well but that has more to do; true if there
-    /// was more.
+    /// Goes on with a command whose requests have ended well but that has more to do; true if it is
+    /// not over. Only NBD asks for so much at once that it takes steps.
     pub(crate) fn go_on(&mut self, key: TaskKey, link: LinkId) -> bool {
-        let task = &mut self.tasks[key];
+        let task = &self.tasks[key];
         let Phase::Flowing { left: 0, end: End::Good } = task.phase else { return false };
         if task.rest.length == 0 || task.connection.is_none() {
             // All is done, or nobody wants the rest any more.
             return false;
         }
-        let MediaOp::WriteSame { unmap, .. } = task.media().op else {
-            unreachable!("only zeroes are written step by step")
+        if let Err(refusal) = self.admit_rest(key) {
+            self.decide(key, Answer::Refused(refusal));
+        } else {
+            self.next_step(key, link);
+        }
+        true
+    }
+
+    /// Whether an NBD client may still do what is left of its request: much may have happened since
+    /// the last step.
+    pub(crate) fn admit_rest(&self, key: TaskKey) -> Result<(), scsi::nexus::Refusal> {
+        let task = &self.tasks[key];
+        let unit = &self.volumes[task.volume].unit;
+        let (media, block) = (task.media(), u64::from(unit.disk().block_size));
+        let media = match media.op {
+            MediaOp::WriteSame { .. } => {
+                let most = unit.disk().max_write_same_blocks;
+                let blocks = (task.rest.length / block).min(most);
+                Media { lba: task.rest.offset / block, blocks, ..media }
+            }
+            _ => media,
+        };
+        unit.admit(None, media).map(drop)
+    }
+
+    /// Zeroes the next part of what is left, or gives it back: so many bytes at a time, that others
+    /// come in between.
+    pub(crate) fn next_step(&mut self, key: TaskKey, link: LinkId) {
+        let task = &mut self.tasks[key];
+        let unmap = match task.media().op {
+            MediaOp::WriteSame { unmap, .. } => unmap,
+            other => unreachable!("only zeroes are written step by step: {other:?}"),
         };
         let length = task.rest.length.min(ZEROES_AT_ONCE);
-        let extent = Extent::new(task.rest.offset, length);
+        task.step = Extent::new(task.rest.offset, length);
         task.rest = Extent::new(task.rest.offset + length, task.rest.length - length);
         task.phase = Phase::Flowing { left: 1, end: End::Good };
-        let (volume, fua) = (task.volume, task.media().fua);
+        let volume = task.volume;
         self.inbox.push_back(Input::Arrive(Request {
             tag: key.tag(),
             tenant: TenantId::new(self.volumes[volume].tenant as u32),
             volume: VolumeId::new(volume as u32),
             link,
             op: if unmap { Op::Discard } else { Op::WriteZeroes },
-            extent,
-            fua,
-            ordered: false,
+            extent: self.tasks[key].step,
+            fua: self.tasks[key].media().fua,
+            ordered: self.tasks[key].ordered,
         }));
-        true
     }
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use tracing::{error, warn};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::{Input, StoreIo};
-use weir_flow::request::{Op, Outcome};
+use weir_flow::request::{Op, Outcome, RequestKey};
 use weir_flow::units::Extent;
 use weir_wire::scsi::cdb::{Compare, MediaOp};
 
@@ -36,6 +36,8 @@ enum Step {
     InPlace,
     /// Make the record invalid.
     Clear,
+    /// Zero blocks or give them back; a flush makes that durable.
+    Zero,
 }
 
 impl Desk {
@@ -70,15 +72,32 @@ impl Desk {
             self.inbox.push_back(Input::Stored { key: io.key, outcome: Err(IoError::Medium) });
             return;
         }
-        if flushes && std::mem::replace(&mut volume.flushing, true) {
-            // One at a time: of two, the kernel may tell the error of both to only one.
-            volume.flush_waits.push(io.key);
+        if flushes {
+            self.flush(io.key, index, driver);
             return;
         }
         let Extent { offset, length } = io.extent;
-        let promise = promises.then_some(index);
+        let zeroes = matches!(work, Work::Discard | Work::Zero);
+        if zeroes && io.fua {
+            self.updates.insert(io.key, Update { io: *io, step: Step::Zero, failed: None });
+        }
+        let promise = (promises && !zeroes).then_some(index);
         let fd = self.backings[index].as_raw_fd();
         driver.submit(Io { key: io.key, fd, work, offset, length, promise });
+    }
+
+    /// Makes what was written to a volume durable, one flush at a time: of two, the kernel may tell the
+    /// error of both to only one.
+    fn flush(&mut self, key: RequestKey, index: usize, driver: &mut dyn Driver) {
+        let volume = &mut self.volumes[index];
+        if std::mem::replace(&mut volume.flushing, true) {
+            volume.flush_waits.push(key);
+            return;
+        }
+        let fd = self.backings[index].as_raw_fd();
+        let promise = Some(index);
+        self.submitted = true;
+        driver.submit(Io { key, fd, work: Work::Sync, offset: 0, length: 0, promise });
     }
 
     /// Begins an update: several I/Os of one request, which nothing comes between.
@@ -131,6 +150,7 @@ impl Desk {
                 // What is verified is what the medium has.
                 _ => Work::Write { buffer: data(), at: 0, durable: true },
             },
+            Step::Zero => unreachable!("begun by the request itself"),
             Step::InPlace => Work::Write { buffer: data(), at: 0, durable: true },
             Step::Journal => {
                 (fd, offset, length) = (self.journal(index), 0, length + journal::HEADER as u64);
@@ -166,7 +186,15 @@ impl Desk {
         let length = io.extent.length as usize;
         let mut failed = failed;
         let next = match (step, task.media().op, outcome) {
-            (Step::InPlace, ..) => {
+            (Step::Zero, _, Ok(())) => {
+                let index = io.volume.index();
+                if self.volumes[index].lost {
+                    return Some(Err(IoError::Medium));
+                }
+                self.flush(io.key, index, driver);
+                return None;
+            }
+            (Step::InPlace, ..) | (Step::Journal, _, Err(_)) => {
                 // The record goes in any case: applied after later writes it would undo them.
                 let record = task.medium.as_mut().expect("it holds the record");
                 let record = Rc::get_mut(record).expect("the driver has given it back");
@@ -199,7 +227,7 @@ impl Desk {
             self.step(&io, next, failed, driver);
             return None;
         }
-        if matches!(step, Step::Journal | Step::Clear) {
+        if step == Step::Clear {
             self.journaled(io.volume.index(), driver);
         }
         Some(failed.map_or(outcome, Err))
@@ -256,7 +284,10 @@ impl Desk {
     fn journaled(&mut self, index: usize, driver: &mut dyn Driver) {
         let volume = &mut self.volumes[index];
         volume.journaling = false;
-        if let Some(io) = volume.journal_waits.pop_front() {
+        // One that is refused at once leaves the journal to the next.
+        while !self.volumes[index].journaling
+            && let Some(io) = self.volumes[index].journal_waits.pop_front()
+        {
             self.update(&io, driver);
         }
     }
@@ -275,10 +306,7 @@ impl Desk {
         }
         let Some(key) = volume.flush_waits.pop() else { return };
         std::mem::swap(&mut volume.flush_waits, &mut volume.flush_shared);
-        volume.flushing = true;
-        let fd = self.backings[index].as_raw_fd();
-        let promise = Some(index);
-        driver.submit(Io { key, fd, work: Work::Sync, offset: 0, length: 0, promise });
+        self.flush(key, index, driver);
     }
 }
 

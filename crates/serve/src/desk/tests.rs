@@ -13,7 +13,7 @@ use weir_flow::pipeline::{Limits as PipelineLimits, Policies};
 use weir_flow::request::{BackendId, PathId};
 use weir_flow::request::{Op, Outcome, VolumeId};
 use weir_flow::units::Extent;
-use weir_wire::scsi::cdb::{Media, MediaOp};
+use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
 
 /// Remembers what it was given.
 #[derive(Default)]
@@ -88,7 +88,7 @@ impl Scene {
         let backing = Backing::open(&config.volumes[0]).expect("a new file");
         // The open file lives on without its name.
         std::fs::remove_file(path).expect("it was just made");
-        let chores = Chores::new(|| {}).expect("a thread");
+        let chores = [(); 2].map(|()| Chores::new(|| {}).expect("a thread"));
         let mut desk = Desk::new(&config, Rc::from([backing]), vec![Kept::default()], chores);
         let op = MediaOp::Synchronize { immediate: false };
         let data = desk.pool.take(512);
@@ -100,7 +100,38 @@ impl Scene {
         Self { desk, driver: Given::default(), task, keys: SlotMap::with_key() }
     }
 
-    /// The pipeline asks for a flush, or for a write with FUA.
+    /// Makes the command another one, with so many blocks of data and of medium.
+    fn becomes(&mut self, op: MediaOp, data: &[u8], medium: &[u8]) {
+        let buffer = |desk: &mut Desk, bytes: &[u8]| {
+            let mut buffer = desk.pool.take(bytes.len()).unwrap();
+            let memory = Rc::get_mut(&mut buffer).unwrap().bytes_mut();
+            memory[..bytes.len()].copy_from_slice(bytes);
+            buffer
+        };
+        let (data_length, data) = (data.len() as u32, buffer(&mut self.desk, data));
+        let medium = buffer(&mut self.desk, medium);
+        let task = &mut self.desk.tasks[self.task];
+        let media = Media { op, lba: 0, blocks: 1, fua: false, dpo: false };
+        task.deed = Deed::Media(media);
+        (task.data, task.data_length, task.medium) = (Some(data), data_length, Some(medium));
+    }
+
+    /// What the driver was given first, in a word.
+    fn given(&self) -> &'static str {
+        match &self.driver.0[..] {
+            [] => "nothing",
+            [io, ..] => match &io.work {
+                Work::Read { .. } => "read",
+                Work::Write { at: 512, .. } => "write the second half",
+                Work::Write { durable: true, .. } => "durable write",
+                Work::Write { .. } => "write",
+                Work::Sync => "sync",
+                Work::Discard | Work::Zero => "zero",
+            },
+        }
+    }
+
+    /// The pipeline asks for a flush, for zeroes or a write with FUA, or for an update.
     fn ask(&mut self, op: Op) -> RequestKey {
         let key = self.keys.insert(());
         let io = StoreIo {
@@ -112,7 +143,7 @@ impl Scene {
             op,
             extent: if op == Op::Flush { Extent::default() } else { Extent::new(0, 512) },
             offset_in_request: 0,
-            fua: op == Op::Write,
+            fua: matches!(op, Op::Write | Op::WriteZeroes | Op::Discard),
         };
         self.desk.store(&io, &mut self.driver);
         key
@@ -120,9 +151,10 @@ impl Scene {
 
     /// The driver ends what it was given first.
     fn end(&mut self, result: io::Result<()>) {
-        let io = self.driver.0.remove(0);
-        let flushed = matches!(io.work, Work::Sync);
-        let done = Done { key: io.key, result, flushed, promise: io.promise };
+        let Io { key, work, promise, .. } = self.driver.0.remove(0);
+        let done = Done { key, result, flushed: matches!(work, Work::Sync), promise };
+        // Drivers let go of buffers before they say so.
+        drop(work);
         self.desk.stored(done, &mut self.driver);
     }
 
@@ -188,4 +220,109 @@ fn a_full_disk_is_not_a_lost_one() {
     scene.ask(Op::Write);
     scene.end(failure(libc::EIO));
     assert!(scene.desk.volumes[0].lost);
+}
+
+/// Zeroes that were asked for with FUA are flushed before they are acknowledged, and a flush that
+/// fails fails them.
+#[test]
+fn zeroes_with_fua_are_durable() {
+    let mut scene = Scene::new("zeroes");
+    let zero = scene.ask(Op::WriteZeroes);
+    scene.end(Ok(()));
+    assert!(scene.told().is_empty());
+    assert_eq!(scene.given(), "sync");
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(zero, Ok(()))]);
+    let discard = scene.ask(Op::Discard);
+    scene.end(Ok(()));
+    scene.end(failure(libc::EIO));
+    assert_eq!(scene.told(), [(discard, Err(IoError::Medium))]);
+    assert!(scene.desk.volumes[0].lost);
+}
+
+/// COMPARE AND WRITE writes the second half of its data if the first is what the medium has, and
+/// nothing else.
+#[test]
+fn a_comparison_decides() {
+    for equal in [true, false] {
+        let mut scene = Scene::new(if equal { "equal" } else { "differs" });
+        let mut found = [1; 512];
+        found[77] = if equal { 1 } else { 9 };
+        scene.becomes(MediaOp::CompareAndWrite, &[[1; 512], [2; 512]].concat(), &found);
+        let key = scene.ask(Op::Update);
+        assert_eq!(scene.given(), "read");
+        scene.end(Ok(()));
+        assert_eq!(scene.desk.tasks[scene.task].differs, (!equal).then_some(77));
+        if equal {
+            assert!(scene.told().is_empty());
+            assert_eq!(scene.given(), "write the second half");
+            scene.end(Ok(()));
+        }
+        assert_eq!((scene.told(), scene.given()), (vec![(key, Ok(()))], "nothing"));
+    }
+}
+
+/// ORWRITE writes what the medium has and what the host has, in every bit.
+#[test]
+fn or_is_written() {
+    let mut scene = Scene::new("or");
+    scene.becomes(MediaOp::OrWrite, &[0b0101; 512], &[0b0011; 512]);
+    let key = scene.ask(Op::Update);
+    scene.end(Ok(()));
+    let Work::Write { buffer, at: 0, .. } = &scene.driver.0[0].work else { panic!("no write") };
+    assert!(buffer.bytes()[..512].iter().all(|&byte| byte == 0b0111));
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(key, Ok(()))]);
+}
+
+/// An atomic write is in the journal before it is in its place, and out of it before it is told of,
+/// however it ends: a record that stays would undo later writes. The next one waits for that.
+#[test]
+fn the_journal_is_always_cleared() {
+    let record = vec![0; crate::disk::journal::HEADER + 512];
+    let (ok, full) = (Ok(()), Err(IoError::NoSpace));
+    for (journal, in_place, told) in [
+        (None, Some(None), ok),
+        (Some(libc::ENOSPC), None, full),
+        (None, Some(Some(libc::ENOSPC)), full),
+    ] {
+        let mut scene = Scene::new("journal");
+        scene.desk.volumes[0].journal = Some(std::fs::File::open("/dev/null").unwrap());
+        scene.becomes(MediaOp::WriteAtomic, &[5; 512], &record);
+        let (first, second) = (scene.ask(Op::Update), scene.ask(Op::Update));
+        assert_eq!(scene.driver.0.len(), 1, "one at a time");
+        scene.end(journal.map_or(Ok(()), failure));
+        if let Some(in_place) = in_place {
+            assert_eq!(scene.given(), "durable write");
+            scene.end(in_place.map_or(Ok(()), failure));
+        }
+        let Work::Write { buffer, .. } = &scene.driver.0[0].work else { panic!("not cleared") };
+        assert_eq!(scene.driver.0[0].length, crate::disk::journal::HEADER as u64);
+        assert!(buffer.bytes()[..64].iter().all(|&byte| byte == 0));
+        assert!(scene.told().is_empty());
+        scene.end(Ok(()));
+        assert_eq!(scene.told(), [(first, told)]);
+        // The next may begin. If its record cannot be cleared, the volume promises nothing more.
+        for result in [Ok(()), Ok(()), failure(libc::EIO)] {
+            scene.end(result);
+        }
+        assert_eq!(scene.told(), [(second, Err(IoError::Medium))]);
+        assert!(scene.desk.volumes[0].lost);
+        let late = [scene.ask(Op::Update), scene.ask(Op::Update)];
+        assert_eq!(scene.told(), late.map(|key| (key, Err(IoError::Medium))));
+    }
+}
+
+/// What is written and verified is durable before it is read back, and compared where asked.
+#[test]
+fn a_verified_write_is_read_back() {
+    let mut scene = Scene::new("verify");
+    scene.becomes(MediaOp::WriteVerify(Compare::Blocks), &[3; 512], &[4; 512]);
+    let key = scene.ask(Op::Update);
+    assert_eq!(scene.given(), "durable write");
+    scene.end(Ok(()));
+    assert_eq!(scene.given(), "read");
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(key, Ok(()))]);
+    assert_eq!(scene.desk.tasks[scene.task].differs, Some(0));
 }

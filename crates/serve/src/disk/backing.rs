@@ -210,16 +210,21 @@ impl Backing {
 
     /// Extends the file to `size` bytes if it is shorter. Devices do not grow by being told to.
     pub(crate) fn grow(&self, size: u64) -> io::Result<()> {
-        let found = self.measure()?;
-        if found >= size {
+        if self.measure()? >= size {
             return Ok(());
-        }
-        if self.file.metadata()?.file_type().is_block_device() {
-            let message = format!("the device has {}", ByteCount(found));
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         self.file.set_len(size)?;
         self.file.sync_all()
+    }
+
+    /// Whether [`grow`](Self::grow) makes sense.
+    pub(crate) fn can_grow(&self, size: u64) -> io::Result<()> {
+        let found = self.measure()?;
+        if found < size && self.file.metadata()?.file_type().is_block_device() {
+            let message = format!("the device has {}", ByteCount(found));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Ok(())
     }
 
     /// Makes everything written so far durable, and waits for it.

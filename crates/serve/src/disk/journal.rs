@@ -55,6 +55,9 @@ pub(crate) fn open(path: &Path, volume: &Path, capacity: u64) -> io::Result<(Fil
     if journal.metadata()?.len() < HEADER as u64 {
         journal.set_len(HEADER as u64 + ATOMIC_MAX)?;
         journal.sync_all()?;
+        // A new file is only durable together with its name.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()?;
     }
     let Some((offset, data)) = read(&journal, capacity)? else { return Ok((journal, false)) };
     let volume = OpenOptions::new().write(true).open(volume)?;
@@ -63,6 +66,12 @@ pub(crate) fn open(path: &Path, volume: &Path, capacity: u64) -> io::Result<(Fil
     journal.write_all_at(&[0; HEADER], 0)?;
     journal.sync_data()?;
     Ok((journal, true))
+}
+
+/// Overwrites what the journal holds of the volume's data.
+pub(crate) fn wipe(journal: &File) -> io::Result<()> {
+    journal.write_all_at(&vec![0; HEADER + ATOMIC_MAX as usize], 0)?;
+    journal.sync_data()
 }
 
 /// The write that the journal holds, if its record is whole.

@@ -52,6 +52,7 @@ impl Gateway<'_> {
         connection.paused |= connection.is_stuck();
         if !established && connection.speech.is_established() {
             self.door.leave(connection.id);
+            connection.entered = true;
         }
         if std::mem::take(&mut connection.login_failed)
             && let Peer::Tcp(address) = &connection.peer
@@ -95,9 +96,11 @@ impl Gateway<'_> {
                         self.close(old, reason);
                     }
                 }
-                Errand::Abandon(id, itt) => {
+                Errand::Abandon(id, itt, key) => {
                     let window = self.desk.window();
-                    if let Some(connection) = self.connection(id) {
+                    // The tag may name another command by now.
+                    let of = |one: &&mut Connection| one.tasks.get(&itt.0) == Some(&key);
+                    if let Some(connection) = self.connection(id).filter(of) {
                         connection.tasks.remove(&itt.0);
                         if let Some(wire) = connection.iscsi() {
                             wire.abandon(itt);
@@ -135,10 +138,17 @@ impl Gateway<'_> {
                     }
                 }
                 Errand::Feed(id) => {
+                    if self.stop != Stop::No {
+                        continue;
+                    }
                     let place = self.connections.get_mut(id.index);
                     if let Some(fed) = place.and_then(|place| place.take_if(|one| one.id == id)) {
                         self.deal(fed);
                         self.resume(id.index);
+                    }
+                    if self.connection(id).is_none_or(|fed| fed.waiting.is_none()) {
+                        // It has left some for the next.
+                        self.desk.feed_next();
                     }
                 }
                 Errand::Share => self.share_window(),
@@ -248,6 +258,7 @@ impl Gateway<'_> {
     /// Once a second: connections that do not log in or do not answer are given up.
     pub(super) fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        self.desk.ended = true;
         // Listeners tell of new connections once; those that no descriptor was free for wait still.
         for listener in &mut self.listeners {
             listener.ready = true;
@@ -284,7 +295,7 @@ impl Gateway<'_> {
         if connection.leave_by.is_some_and(|at| at <= self.now) {
             return Some("it was asked to log out");
         }
-        if !connection.speech.is_established() {
+        if !connection.entered {
             return (since(connection.opened) >= LOGIN_WITHIN).then_some("no login in time");
         }
         if let Some(pinged) = connection.pinged {

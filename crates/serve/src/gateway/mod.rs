@@ -133,7 +133,8 @@ impl<'a> Gateway<'a> {
                 Box::new(Threads::new(DISK_THREADS, wake()).map_err(failed("start disk threads"))?)
             }
         };
-        let chores = Chores::new(wake()).map_err(failed("start a helper thread"))?;
+        let helper = || Chores::new(wake()).map_err(failed("start a helper thread"));
+        let helpers = [helper()?, helper()?];
         let mut stop_signals = Signals::stop().map_err(failed("watch for signals"))?;
         let mut reload_signals = Signals::reload().map_err(failed("watch for signals"))?;
         for (signals, token) in [(&mut stop_signals, STOP), (&mut reload_signals, RELOAD)] {
@@ -142,7 +143,7 @@ impl<'a> Gateway<'a> {
                 .map_err(failed("watch for signals"))?;
         }
         let clock = Clock::start();
-        let mut desk = Desk::new(config, backings, kept, chores);
+        let mut desk = Desk::new(config, backings, kept, helpers);
         desk.resume();
         Ok(Self {
             clock,
@@ -223,6 +224,7 @@ impl<'a> Gateway<'a> {
             self.desk.stored(done, &mut *self.driver);
         }
         self.desk.chores.reap(&mut self.finished);
+        self.desk.maps.reap(&mut self.finished);
         for finished in self.finished.drain(..) {
             self.desk.chore_done(finished);
         }
@@ -313,8 +315,6 @@ impl<'a> Gateway<'a> {
             self.read(index, false);
         }
         self.accept();
-        self.desk.now = self.now;
-        self.desk.retry();
         if tick.is_some_and(|at| at <= self.now) {
             self.tick();
         }
@@ -405,6 +405,10 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
                     self.stop = Stop::Now;
                     continue;
                 }
+            }
+            self.desk.now = self.now;
+            if self.desk.retry() {
+                continue;
             }
             self.sleep(deadline);
         }

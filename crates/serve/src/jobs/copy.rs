@@ -11,7 +11,7 @@ use weir_flow::request::Op;
 use weir_flow::units::Extent;
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::cdb::{Media, MediaOp};
-use weir_wire::scsi::copy::{Move, Plan, Progress, Side, State};
+use weir_wire::scsi::copy::{CONCURRENT_MAX, Move, Plan, Progress, Side, State};
 use weir_wire::scsi::disk::DiskInfo;
 use weir_wire::scsi::nexus::{Nexus, Refusal};
 
@@ -70,8 +70,20 @@ impl Desk {
         volumes: Vec<usize>,
     ) {
         let own = self.tasks[key].volume;
-        let own = volumes.iter().position(|&volume| volume == own);
-        let own = own.expect("the host sees the unit that it sends a command to");
+        let Some(own) = volumes.iter().position(|&volume| volume == own) else {
+            // It was hidden from the host while the list was on its way.
+            self.decide(key, Answer::Refused(Sense::LOGICAL_UNIT_NOT_SUPPORTED.into()));
+            return;
+        };
+        let copies = self.jobs.values().filter(|job| matches!(job, Job::Copy(_))).count();
+        let owner = self.tasks[key].owner;
+        if copies >= CONCURRENT_MAX.into() || !self.may_hold(owner, PIECE) {
+            self.decide(key, Answer::Busy);
+            return;
+        }
+        self.charge(key, PIECE);
+        let progress = Progress { state: State::InProgress, segments: 0, bytes: 0 };
+        self.volumes[volumes[own]].unit.copy_progressed(nexus, &plan, progress);
         let copy = Copy {
             key,
             nexus: nexus.clone(),
@@ -155,16 +167,16 @@ impl Desk {
             fua: false,
             dpo: false,
         };
-        if volume.unit.admit(Some(&copy.nexus), media).is_err() {
+        let Ok(Media { fua, .. }) = volume.unit.admit(Some(&copy.nexus), media) else {
             // Reserved by somebody else, or taken away meanwhile.
             let side = if copy.full { Side::Destination } else { Side::Source };
             return Err(copy.plan.failed(&segment, side, 0).into());
-        }
+        };
         let buffer = match copy.buffer.take() {
             Some(buffer) => buffer,
             None => self.pool.take(PIECE as usize).ok_or(Halt::NoRoom)?,
         };
-        Ok(Some(Step { volume: index, op, extent, buffer: Some(buffer) }))
+        Ok(Some(Step { volume: index, op, extent, fua, buffer: Some(buffer) }))
     }
 
     /// The copy has ended.

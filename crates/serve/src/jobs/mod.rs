@@ -45,6 +45,8 @@ pub(crate) struct Step {
     pub(crate) op: Op,
     /// With which bytes.
     pub(crate) extent: Extent,
+    /// Durable when done.
+    pub(crate) fua: bool,
     /// The data, or where it goes.
     pub(crate) buffer: Option<Shared>,
 }
@@ -52,7 +54,7 @@ pub(crate) struct Step {
 impl Desk {
     /// Makes the next request of a job, or notes that it must wait.
     fn make_step(&mut self, job: JobKey, step: Step) {
-        let Step { volume, op, extent, buffer } = step;
+        let Step { volume, op, extent, fua, buffer } = step;
         let block = u64::from(self.volumes[volume].block_size());
         let media = Media {
             op: match op {
@@ -65,7 +67,7 @@ impl Desk {
             },
             lba: extent.offset / block,
             blocks: extent.length / block,
-            fua: false,
+            fua,
             dpo: false,
         };
         let mut task = Task::new(self.now, volume, Deed::Media(media));
@@ -83,7 +85,7 @@ impl Desk {
             link: LinkId::new(0),
             op,
             extent,
-            fua: false,
+            fua,
             ordered: false,
         }));
     }

@@ -7,6 +7,7 @@ use super::{Job, JobKey, Step, Stepped};
 use crate::buffer::Shared;
 use crate::chores::Chore;
 use crate::desk::{Awaited, Desk, PIECE, ZEROES_AT_ONCE};
+use crate::disk::journal;
 use crate::state::{self, StateError};
 use crate::task::{Answer, TaskKey};
 use std::rc::Rc;
@@ -31,6 +32,8 @@ pub(crate) struct Sanitize {
     /// Bytes of the step that is under way.
     under_way: u64,
     failed: Option<IoError>,
+    /// What the state file said before.
+    before: state::Sanitize,
     pub(super) buffer: Option<Shared>,
 }
 
@@ -39,6 +42,8 @@ pub(crate) struct Sanitize {
 enum Stage {
     /// That it has begun is being made durable.
     Beginning,
+    /// It could not be: that it has not begun is being made durable instead.
+    Reverting,
     /// Blocks are being destroyed.
     Working,
     /// All that is being made durable.
@@ -49,8 +54,9 @@ enum Stage {
 
 impl Sanitize {
     fn new(volume: usize, plan: Plan, key: Option<TaskKey>, stage: Stage) -> Self {
-        let (pass, done, under_way) = (0, 0, 0);
-        Self { volume, plan, key, stage, pass, done, under_way, failed: None, buffer: None }
+        let before = state::Sanitize::None;
+        let (pass, done, under_way, failed, buffer) = (0, 0, 0, None, None);
+        Self { volume, plan, key, stage, pass, done, under_way, failed, before, buffer }
     }
 
     /// A step has ended.
@@ -69,9 +75,10 @@ impl Desk {
         self.tasks[key].phase = crate::task::Phase::Aside;
         info!(volume = self.volumes[volume].name, ?plan, "sanitize: all data is being destroyed");
         self.volumes[volume].unit.sanitize_begun(plan.ause);
-        self.volumes[volume].sanitize = state::Sanitize::Running(encode(&plan));
-        let job = Job::Sanitize(Sanitize::new(volume, plan, Some(key), Stage::Beginning));
-        let job = self.jobs.insert(job);
+        let running = state::Sanitize::Running(encode(&plan));
+        let mut job = Sanitize::new(volume, plan, Some(key), Stage::Beginning);
+        job.before = std::mem::replace(&mut self.volumes[volume].sanitize, running);
+        let job = self.jobs.insert(Job::Sanitize(job));
         self.save_for(job, volume);
     }
 
@@ -102,16 +109,36 @@ impl Desk {
         }
     }
 
-    /// The failure mode of a volume may have been left: a restart must not bring it back.
-    pub(crate) fn note_exit(&mut self, index: usize) {
-        let volume = &mut self.volumes[index];
-        let left = matches!(volume.sanitize, state::Sanitize::Failed(_))
-            && !volume.unit.sanitize_failed()
-            && volume.unit.ready().is_ok();
-        if left {
-            volume.sanitize = state::Sanitize::None;
-            self.save(Awaited::Nobody, index);
-        }
+    /// Whether the failure mode of a volume has just been left, which a restart must not bring back.
+    pub(crate) fn has_left_failure(&self, index: usize) -> bool {
+        let volume = &self.volumes[index];
+        let failed = matches!(volume.sanitize, state::Sanitize::Failed(_));
+        failed && !volume.unit.sanitize_failed() && volume.unit.ready().is_ok()
+    }
+
+    /// Makes that durable for the command that has done it.
+    pub(crate) fn leave_failure(&mut self, key: TaskKey) {
+        let task = &mut self.tasks[key];
+        task.phase = crate::task::Phase::Aside;
+        let index = task.volume;
+        self.volumes[index].sanitize = state::Sanitize::None;
+        self.save(Awaited::Exit(key), index);
+    }
+
+    /// It is durable, or could not be made so.
+    pub(crate) fn left_failure(&mut self, key: TaskKey, saved: &Result<(), StateError>) {
+        let volume = &mut self.volumes[self.tasks[key].volume];
+        let Err(problem) = saved else {
+            self.decide(key, Answer::Good);
+            return;
+        };
+        error!(volume = volume.name, %problem, "sanitize: the state is not saved");
+        // As the file may say: failed, and to be left again.
+        let plan = Plan { method: Method::BlockErase, immediate: true, ause: true };
+        volume.sanitize = state::Sanitize::Failed(encode(&plan));
+        volume.unit.sanitize_begun(true);
+        volume.unit.sanitize_ended(false);
+        self.decide(key, Answer::Refused(Sense::SANITIZE_COMMAND_FAILED.into()));
     }
 
     /// A command is aborted: a sanitize that it has begun goes on without it (SBC-4 section 4.11).
@@ -134,7 +161,12 @@ impl Desk {
         let volume = &self.volumes[volume];
         let path =
             volume.state.clone().expect("the configuration offers it only with a state file");
-        let bytes = volume.state_with(volume.unit.reservations());
+        // A change that is being saved must not be undone by what is saved behind it.
+        let reservations = match &volume.change {
+            Some((_, change)) => &change.next,
+            None => volume.unit.reservations(),
+        };
+        let bytes = volume.state_with(reservations);
         let bytes = bytes.expect("reservations and a pattern fit a state file");
         let owner = self.await_chore(who);
         self.chores.submit(Chore::Save { owner, path, bytes });
@@ -160,10 +192,24 @@ impl Desk {
                 self.go_on_with(job);
             }
             (Stage::Beginning, false) => {
-                // Nothing was touched.
+                // Nothing was touched, but the file may say otherwise, and a restart would believe it.
+                sanitize.stage = Stage::Reverting;
+                self.volumes[volume].sanitize = sanitize.before.clone();
+                self.save_for(job, volume);
+            }
+            (Stage::Reverting, saved) => {
+                let before = sanitize.before.clone();
                 self.jobs.remove(job);
-                self.volumes[volume].sanitize = state::Sanitize::None;
-                self.volumes[volume].unit.sanitize_ended(true);
+                let unit = &mut self.volumes[volume].unit;
+                match (&before, saved) {
+                    (state::Sanitize::None, true) => unit.sanitize_ended(true),
+                    (state::Sanitize::Failed(bytes), true) => {
+                        unit.sanitize_begun(decode(bytes).is_some_and(|plan| plan.ause));
+                        unit.sanitize_ended(false);
+                    }
+                    // What the file says is not known: out of service until it can be written.
+                    _ => unit.sanitize_ended(false),
+                }
                 if let Some(key) = key {
                     let sense = Sense::SANITIZE_COMMAND_FAILED;
                     self.decide(key, Answer::Refused(sense.into()));
@@ -171,7 +217,11 @@ impl Desk {
             }
             (_, saved) => {
                 let ok = saved && sanitize.failed.is_none();
+                let plan = encode(&sanitize.plan);
                 self.jobs.remove(job);
+                if !ok {
+                    self.volumes[volume].sanitize = state::Sanitize::Failed(plan);
+                }
                 let name = &self.volumes[volume].name;
                 if ok {
                     info!(volume = name, "sanitize: done");
@@ -206,6 +256,12 @@ impl Desk {
             }
             if sanitize.pass == passes {
                 sanitize.stage = Stage::Flushing;
+                // The last atomic write is still in the journal. Few bytes, and once in a lifetime.
+                let journal = self.volumes[index].journal.as_ref();
+                if let Some(problem) = journal.and_then(|journal| journal::wipe(journal).err()) {
+                    error!(%problem, "sanitize: the journal cannot be wiped");
+                    sanitize.failed = Some(IoError::Medium);
+                }
             }
         }
         if sanitize.failed.is_some() || sanitize.stage == Stage::Ending {
@@ -222,7 +278,10 @@ impl Desk {
         }
         if sanitize.stage == Stage::Flushing {
             let extent = Extent::default();
-            self.make_step(job, Step { volume: index, op: Op::Flush, extent, buffer: None });
+            self.make_step(
+                job,
+                Step { volume: index, op: Op::Flush, extent, fua: false, buffer: None },
+            );
             return;
         }
         let whole = u128::from(capacity) * u128::from(passes);
@@ -252,7 +311,7 @@ impl Desk {
         sanitize.under_way = length;
         let extent = Extent::new(sanitize.done, length);
         self.volumes[index].unit.sanitize_progress(progress);
-        self.make_step(job, Step { volume: index, op, extent, buffer });
+        self.make_step(job, Step { volume: index, op, extent, fua: false, buffer });
     }
 }
 

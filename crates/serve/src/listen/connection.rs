@@ -117,6 +117,8 @@ pub(crate) struct Connection {
     pub(crate) opened: Instant,
     pub(crate) last_heard: Instant,
     pub(crate) pinged: Option<Instant>,
+    /// Its login, or its handshake, has ended well once.
+    pub(crate) entered: bool,
     /// Its login was refused.
     pub(crate) login_failed: bool,
     /// It must be gone by then: it was asked to log out.
@@ -160,6 +162,7 @@ impl Connection {
             opened: now,
             last_heard: now,
             pinged: None,
+            entered: false,
             login_failed: false,
             leave_by: None,
             widen: false,

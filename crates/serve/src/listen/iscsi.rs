@@ -132,7 +132,9 @@ impl Desk {
         let refusal = match &seat {
             _ if tsih != 0 && self.sessions.has(tsih) => Some(LoginStatus::TooManyConnections),
             _ if tsih != 0 => Some(LoginStatus::SessionDoesNotExist),
-            Some(seat) if !self.may_stay(seat) => Some(LoginStatus::AuthorizationFailure),
+            Some(seat) if !self.may_stay(seat) || !self.is_proof(seat, account) => {
+                Some(LoginStatus::AuthorizationFailure)
+            }
             _ => None,
         };
         if let Some(status) = refusal {
@@ -142,7 +144,8 @@ impl Desk {
             return;
         }
         let name = (initiator, target);
-        let (tsih, old) = self.sessions.enter(name, connection.id);
+        let proven = account.map(str::to_owned);
+        let (tsih, old) = self.sessions.enter(name, connection.id, proven);
         self.errands.extend(old.map(|old| Errand::Close(old, "the session was reinstated")));
         wire.set_window(self.window());
         wire.session_admitted(tsih);
@@ -174,12 +177,20 @@ impl Desk {
         let (port, seen) = seat.look_at(unit);
         let index = seen.volume;
         let volume = &mut self.volumes[index];
+        if volume.change.is_some() && matches!(command.cdb[0], RESERVE_6 | RELEASE_6) {
+            // Whether it conflicts is not known before the other reservation is saved.
+            wire.respond(itt, ScsiStatus::Busy, None, 0);
+            return;
+        }
         match volume.unit.execute(&nexus, &port, &mut seen.attention, &command.cdb) {
             Ok(Action::Data(bytes)) => put_data(wire, itt, &bytes),
             Ok(Action::Done(effects)) => {
-                wire.respond(itt, ScsiStatus::Good, None, 0);
                 self.spread(index, &nexus, effects);
-                self.note_exit(index);
+                if self.has_left_failure(index) {
+                    self.gather(connection, command, index, Deed::Aside, 0);
+                } else {
+                    wire.respond(itt, ScsiStatus::Good, None, 0);
+                }
             }
             Ok(Action::Media(media)) => self.media(connection, command, index, media),
             Ok(Action::Parameters(list)) => {
@@ -199,10 +210,9 @@ impl Desk {
             }
             Ok(Action::Sanitize(plan)) => {
                 let task = Task::new(self.now, index, Deed::Aside);
-                if let Some(key) =
-                    self.take_in(connection, itt.0, Held { data: 0, medium: 0 }, task)
-                {
-                    self.sanitize(key, index, plan);
+                match self.take_in(connection, itt.0, Held { data: 0, medium: 0 }, task) {
+                    Some(key) => self.sanitize(key, index, plan),
+                    None => self.full(connection, itt),
                 }
             }
             Err(Refusal::Check(sense)) => {
@@ -211,6 +221,17 @@ impl Desk {
             Err(Refusal::Conflict) => {
                 wire.respond(itt, ScsiStatus::ReservationConflict, None, 0);
             }
+        }
+    }
+
+    /// There is no payload memory for a command.
+    fn full(&mut self, connection: &mut Connection, itt: Itt) {
+        if self.refused.speaks() {
+            let (peer, refused_total) = (&connection.peer, self.refused.total());
+            warn!(%peer, refused_total, "task set full: no payload memory for a command");
+        }
+        if let Some(wire) = connection.iscsi() {
+            wire.respond(itt, ScsiStatus::TaskSetFull, None, 0);
         }
     }
 
@@ -247,7 +268,8 @@ impl Desk {
         wanted: u32,
     ) {
         let itt = command.itt;
-        if matches!(deed, Deed::Parameters(..)) && command.expected_length < wanted {
+        let offered = if command.writes { command.expected_length } else { 0 };
+        if matches!(deed, Deed::Parameters(..)) && offered < wanted {
             // SPC-4 section 4.3.5.3: a list that is cut off is wrong.
             let sense = self.volumes[volume].unit.worded(Sense::PARAMETER_LIST_LENGTH_ERROR);
             if let Some(wire) = connection.iscsi() {
@@ -262,13 +284,7 @@ impl Desk {
         let mut task = Task::new(self.now, volume, deed);
         task.ordered = command.attribute == Attribute::Ordered;
         let Some(key) = self.take_in(connection, itt.0, held, task) else {
-            if self.refused.speaks() {
-                let (peer, refused_total) = (&connection.peer, self.refused.total());
-                warn!(%peer, refused_total, "task set full: no payload memory for a command");
-            }
-            if let Some(wire) = connection.iscsi() {
-                wire.respond(itt, ScsiStatus::TaskSetFull, None, 0);
-            }
+            self.full(connection, itt);
             return;
         };
         self.keep(key, 0, command.immediate);
@@ -278,6 +294,9 @@ impl Desk {
         }
     }
 }
+
+const RESERVE_6: u8 = 0x16;
+const RELEASE_6: u8 = 0x17;
 
 /// Whether a login that ended so may have been a guess, at a secret or at a name. A host that is sent
 /// elsewhere, or that comes back to a session which is gone, has guessed nothing.

@@ -153,7 +153,7 @@ impl Desk {
             return;
         }
         if let Some(owner) = task.connection.take() {
-            self.errands.push_back(Errand::Abandon(owner, Itt(task.name)));
+            self.errands.push_back(Errand::Abandon(owner, Itt(task.name), key));
         }
         if task.phase == Phase::Gathering || self.disown(key) {
             self.finish(key);

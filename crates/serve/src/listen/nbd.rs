@@ -7,7 +7,7 @@
 
 use crate::buffer::LARGEST;
 use crate::config;
-use crate::desk::{Desk, Errand, Held};
+use crate::desk::{Desk, Errand, Held, Refusal as Refused};
 use crate::listen::Verdict;
 use crate::listen::connection::{Connection, NbdWire, Payload, Speech};
 use crate::task::{Answer, Deed, End, Phase, Task, TaskKey};
@@ -120,26 +120,34 @@ impl Desk {
         let block = volume.block_size();
         let slot = request.slot;
         let (offset, length) = (request.offset, u64::from(request.length));
-        let deed = match media_of(&request, block, volume.unit.disk().thin) {
-            None => {
-                let one = request.command == Command::BlockStatus { one: true };
-                let max = if one { 1 } else { RUNS_MAX };
-                Deed::Map { offset, length, max, allocation: 0 }
+        let media = media_of(&request, block, volume.unit.disk().thin);
+        // Zeroes come in steps; each of them is within the limits of a command. To ask which blocks
+        // are mapped takes what reading one takes.
+        let most = if media.is_some_and(|media| !matches!(media.op, MediaOp::WriteSame { .. })) {
+            u64::MAX
+        } else if media.is_some() {
+            volume.unit.disk().max_write_same_blocks
+        } else {
+            1
+        };
+        let (lba, blocks) = (offset / u64::from(block), length / u64::from(block));
+        let asked =
+            media.unwrap_or(Media { op: MediaOp::Read, lba, blocks, fua: false, dpo: false });
+        let first = Media { blocks: asked.blocks.min(most), ..asked };
+        let admitted = match volume.unit.admit(None, first) {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                wire.respond(slot, Err(error_of(refusal)));
+                return true;
             }
-            Some(media) => {
-                // Zeroes come in steps; each of them is within the limits of a command.
-                let step = media.blocks.min(crate::desk::ZEROES_AT_ONCE / u64::from(block));
-                let step = Media { blocks: step, ..media };
-                let first = if media.needs_medium() || length == 0 { media } else { step };
-                match volume.unit.admit(None, first) {
-                    // The unit may ask for more than the client does: durable writes.
-                    Ok(admitted) => Deed::Media(Media { fua: admitted.fua, ..media }),
-                    Err(refusal) => {
-                        wire.respond(slot, Err(error_of(refusal)));
-                        return true;
-                    }
-                }
-            }
+        };
+        let deed = if let Some(media) = media {
+            // The unit may ask for more than the client does: durable writes.
+            Deed::Media(Media { fua: admitted.fua, ..media })
+        } else {
+            let one = request.command == Command::BlockStatus { one: true };
+            let max = if one { 1 } else { RUNS_MAX };
+            Deed::Map { offset, length, max, allocation: 0 }
         };
         let data = if request.command == Command::Write { request.length } else { 0 };
         let held = match &deed {
@@ -161,13 +169,23 @@ impl Desk {
     /// A request that the pipeline had no room for is tried again when something has ended.
     pub(crate) fn try_again(&mut self, key: TaskKey) {
         let link = self.link(key);
-        let Some(task) = self.tasks.get_mut(key) else { return };
+        let Some(task) = self.tasks.get(key) else { return };
         if task.connection.is_none() {
             self.finish(key);
             return;
         }
-        if self.start(key, link).is_err() {
-            self.again.push_back(key);
+        if let Err(refusal) = self.admit_rest(key) {
+            self.decide(key, Answer::Refused(refusal));
+            return;
+        }
+        if self.tasks[key].rest.length > 0 {
+            self.next_step(key, link);
+            return;
+        }
+        match self.start(key, link) {
+            Ok(()) => {}
+            Err(Refused::Full) => self.again.push_back(key),
+            Err(Refused::Wrong(sense)) => self.decide(key, Answer::Refused(sense.into())),
         }
     }
 }
@@ -204,6 +222,7 @@ pub(crate) fn put_reply(wire: &mut NbdWire, task: &Task) {
             wire.respond_status(slot, &extents);
         }
         (Some(Answer::Refused(refusal)), _) => wire.respond(slot, Err(error_of(*refusal))),
+        (Some(Answer::Busy), _) => wire.respond(slot, Err(Error::Eio)),
         (Some(Answer::Good), _) => wire.respond(slot, Ok(())),
         (None, Phase::Flowing { end, .. }) => match (end, &task.medium) {
             (End::Good, Some(medium)) => {

@@ -110,6 +110,12 @@ impl Reservations {
         self.reserved = None;
     }
 
+    /// These, with the RESERVE(6) that there is now: it may have ended while they were being saved.
+    pub(crate) fn beside(mut self, now: &Self) -> Self {
+        self.reserved.clone_from(&now.reserved);
+        self
+    }
+
     /// Who is registered, in ascending order.
     pub fn registrants(&self) -> impl Iterator<Item = &Nexus> {
         self.keys.keys()

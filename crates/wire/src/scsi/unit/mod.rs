@@ -103,9 +103,9 @@ impl Unit {
     }
 
     /// Puts reservations in force: those of [`Outcome::Reserve`] once they are saved, or saved ones
-    /// after a restart.
+    /// after a restart. A reservation by RESERVE(6) is none of them: it stays as it is.
     pub fn install(&mut self, next: Reservations) {
-        self.reservations = next;
+        self.reservations = next.beside(&self.reservations);
     }
 
     /// Reads a CDB and does what can be done without the medium and without a parameter list.
