@@ -8,6 +8,7 @@ use mio::{Interest, Token};
 use std::io;
 use tracing::{debug, warn};
 use weir_flow::clock::Duration;
+use weir_wire::nbd::Tls;
 
 impl Gateway<'_> {
     /// Accepts what has come, in bursts that leave time for those who are there already.
@@ -68,7 +69,12 @@ impl Gateway<'_> {
                 Speech::Iscsi(Box::new(self.desk.new_wire(local, challenge)))
             }
             Protocol::Nbd => {
-                let (exports, limits) = (self.desk.exports.clone(), self.desk.nbd_limits);
+                let exports = self.desk.exports.clone();
+                let mut limits = self.desk.nbd_limits;
+                if let Peer::Unix { .. } = peer {
+                    // Nothing leaves the machine, and the file's mode says who may come.
+                    limits.tls = Tls::Off;
+                }
                 Speech::Nbd(Box::new(NbdWire::new(exports, limits)))
             }
         };

@@ -61,6 +61,7 @@ identity = "disk 0 of rack 7"
 size = "1GiB"
 tenant = "db"
 block_size = 4096
+physical_block_size = 4096
 read_only = true
 thin = false
 io = "buffered"

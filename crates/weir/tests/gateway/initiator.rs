@@ -12,6 +12,7 @@ pub(crate) const IMMEDIATE: u8 = 0x40;
 /// SCSI status codes.
 pub(crate) const GOOD: u8 = 0x00;
 pub(crate) const CHECK_CONDITION: u8 = 0x02;
+pub(crate) const RESERVATION_CONFLICT: u8 = 0x18;
 pub(crate) const TASK_SET_FULL: u8 = 0x28;
 
 /// UNIT ATTENTION: BUS DEVICE RESET FUNCTION OCCURRED.
@@ -109,11 +110,17 @@ impl Login {
         if status != 0 {
             return Err(status);
         }
+        Ok(self.begin(socket, &answer))
+    }
+
+    /// The session that the last answer of a login begins.
+    pub(crate) fn begin(&self, socket: TcpStream, answer: &Pdu) -> Session {
         assert_eq!(answer.header[1] & 0x83, 0x83, "in the full feature phase");
-        Ok(Session {
+        Session {
             peer: socket.local_addr().unwrap().to_string(),
             socket,
             digests: self.digests,
+            lun: 0,
             tsih: u16::from_be_bytes([answer.header[14], answer.header[15]]),
             cmd_sn: 1,
             exp_stat_sn: answer.field(24).wrapping_add(1),
@@ -121,7 +128,7 @@ impl Login {
             next_itt: 1,
             open: BTreeMap::new(),
             ended: BTreeMap::new(),
-        })
+        }
     }
 }
 
@@ -160,6 +167,8 @@ pub(crate) struct Session {
     /// What the gateway's log calls us.
     pub(crate) peer: String,
     pub(crate) digests: bool,
+    /// The logical unit that commands go to.
+    pub(crate) lun: u8,
     pub(crate) tsih: u16,
     pub(crate) cmd_sn: u32,
     pub(crate) exp_stat_sn: u32,
@@ -207,6 +216,7 @@ impl Session {
         };
         let pdu = Pdu::new(opcode::COMMAND | first, 0x80 | direction, itt);
         let mut pdu = self.numbered(pdu.with(20, length as u32));
+        pdu.header[9] = self.lun;
         pdu.header[32..].copy_from_slice(&cdb);
         pdu.carrying(now)
     }

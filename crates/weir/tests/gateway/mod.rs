@@ -1,7 +1,11 @@
 //! A gateway that a test starts, talks to and ends: the program itself, in a folder of its own.
 
+pub(crate) mod chap;
+pub(crate) mod commands;
 pub(crate) mod initiator;
+pub(crate) mod nbd;
 pub(crate) mod pdu;
+pub(crate) mod recorded;
 pub(crate) mod witness;
 
 use initiator::{Login, Session};
@@ -69,26 +73,46 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
     panic!("in 30 seconds there was no {what}");
 }
 
+/// What the log says when a configuration was read again and is used from then on.
+const IN_FORCE: &str = "the new configuration is in force";
+
 /// A gateway that is ended with the test, whatever becomes of it.
 #[derive(Debug)]
 pub(crate) struct Gateway {
     child: Child,
     pub(crate) folder: PathBuf,
     pub(crate) portal: SocketAddr,
+    /// Where NBD clients connect, as URLs.
+    pub(crate) nbd: Vec<String>,
 }
 
 impl Gateway {
     /// Starts it in a folder and waits until hosts can connect.
     pub(crate) fn start(folder: &Path, config: &str, arguments: &[&str]) -> Self {
+        Self::start_with_log(folder, config, arguments, "info")
+    }
+
+    /// The same with a log of this level.
+    pub(crate) fn start_with_log(
+        folder: &Path,
+        config: &str,
+        arguments: &[&str],
+        level: &str,
+    ) -> Self {
         std::fs::write(folder.join("weir.toml"), config).unwrap();
         let log = std::fs::File::create(folder.join("log")).unwrap();
         let mut command = weir(folder, &["serve", "weir.toml", "--listen", "127.0.0.1:0"]);
-        command.arg("--json").args(arguments).stdout(Stdio::piped()).stderr(log);
+        command
+            .env("WEIR_LOG", level)
+            .arg("--json")
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(log);
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         // From here on the child is ended by `drop`, should the ready line not come.
-        let mut gateway =
-            Self { child, folder: folder.to_path_buf(), portal: ([127, 0, 0, 1], 0).into() };
+        let (folder, nowhere) = (folder.to_path_buf(), ([127, 0, 0, 1], 0).into());
+        let mut gateway = Self { child, folder, portal: nowhere, nbd: Vec::new() };
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             let mut line = String::new();
@@ -99,6 +123,8 @@ impl Gateway {
         let ready: serde_json::Value = serde_json::from_str(&line)
             .unwrap_or_else(|_| panic!("no ready line, but {line:?}:\n{}", gateway.log()));
         gateway.portal = ready["portals"][0].as_str().unwrap().parse().unwrap();
+        let urls = ready["nbd"].as_array().unwrap().iter();
+        gateway.nbd = urls.map(|url| url.as_str().unwrap().to_owned()).collect();
         gateway
     }
 
@@ -128,6 +154,29 @@ impl Gateway {
             let has_all = |line: &str| parts.iter().all(|part| line.contains(part));
             self.log().lines().any(has_all).then_some(())
         });
+    }
+
+    /// How many lines of the log have this.
+    pub(crate) fn count(&self, part: &str) -> usize {
+        self.log().lines().filter(|line| line.contains(part)).count()
+    }
+
+    /// Has it read another configuration while it runs, which must be put into force.
+    pub(crate) fn reload(&self, config: &str) {
+        let before = self.count(IN_FORCE);
+        std::fs::write(self.folder.join("weir.toml"), config).unwrap();
+        self.signal("HUP");
+        eventually("reload", || (self.count(IN_FORCE) > before).then_some(()));
+    }
+
+    /// Has it read another configuration while it runs, which must be refused with a line in the log
+    /// that has all of these.
+    pub(crate) fn refuse_reload(&self, config: &str, parts: &[&str]) {
+        let before = self.count(IN_FORCE);
+        std::fs::write(self.folder.join("weir.toml"), config).unwrap();
+        self.signal("HUP");
+        self.logged(parts);
+        assert_eq!(self.count(IN_FORCE), before, "{}", self.log());
     }
 
     /// Sends a signal to the process, and to no other.

@@ -14,15 +14,18 @@ pub(crate) mod opcode {
     pub(crate) const COMMAND: u8 = 0x01;
     pub(crate) const MANAGEMENT: u8 = 0x02;
     pub(crate) const LOGIN: u8 = 0x03;
+    pub(crate) const TEXT: u8 = 0x04;
     pub(crate) const DATA_OUT: u8 = 0x05;
     pub(crate) const LOGOUT: u8 = 0x06;
     pub(crate) const NOP_IN: u8 = 0x20;
     pub(crate) const RESPONSE: u8 = 0x21;
     pub(crate) const MANAGED: u8 = 0x22;
     pub(crate) const LOGIN_RESPONSE: u8 = 0x23;
+    pub(crate) const TEXT_RESPONSE: u8 = 0x24;
     pub(crate) const DATA_IN: u8 = 0x25;
     pub(crate) const LOGOUT_RESPONSE: u8 = 0x26;
     pub(crate) const R2T: u8 = 0x31;
+    pub(crate) const ASYNC_MESSAGE: u8 = 0x32;
     pub(crate) const REJECT: u8 = 0x3f;
 }
 
@@ -114,7 +117,7 @@ impl Pdu {
 }
 
 /// CRC32C, bit by bit (RFC 7143 section 13.1).
-fn crc32c(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 * (crc & 1)))
     })
