@@ -60,6 +60,7 @@ refuse() {
 }
 
 serve() {
+  chmod go= "$WORK/weir.toml" # it may hold secrets
   : >"$WORK/ready"
   "$WEIR" serve "$WORK/weir.toml" --json ${RECORD:+--record "$RECORD"} >"$WORK/ready" 2>>"$WORK/log" &
   PID=$!

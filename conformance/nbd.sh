@@ -90,14 +90,18 @@ expect ' 0 +16777216 +3 +hole,zero' nbdinfo --map "$URI"
 expect ' 16777216 +1048576 +0 +(data|allocated)' nbdinfo --map "$URI"
 expect " 17825792 +$(((MIB - 17) << 20)) +3 +hole,zero" nbdinfo --map "$LOCAL"
 
-echo '--- fio, 64 requests in flight on each of 4 connections, verified'
-for uri in "$URI" "$LOCAL"; do
-  out=$(cd "$WORK" && timeout 120 fio --name=v --ioengine=nbd "--uri=${uri}" --rw=randwrite --bsrange=4k-64k --blockalign=4k \
+# verified URI: 64 requests in flight on each of 4 connections, and what was written is read back
+verified() {
+  local out
+  out=$(cd "$WORK" && timeout 120 fio --name=v --ioengine=nbd "--uri=$1" --rw=randwrite --bsrange=4k-64k --blockalign=4k \
     --size=32m --offset_increment=32m --numjobs=4 --iodepth=64 --verify=crc32c --verify_fatal=1 --do_verify=1 \
     --group_reporting 2>&1) || fail "fio: $out"
   grep -q 'err= 0' <<<"$out" || fail "fio: $out"
-  echo "ok   ${uri%%:*}: $(grep -oE 'IOPS=[^ ,]+' <<<"$out" | tr '\n' ' ')"
-done
+  echo "ok   fio over ${1%%:*}: $(grep -oE 'IOPS=[^ ,]+' <<<"$out" | tr '\n' ' ')"
+}
+echo '--- fio, verified'
+verified "$URI"
+verified "$LOCAL"
 
 echo '--- clients that break the protocol'
 timeout 120 python3 "$ROOT/conformance/nbd_malformed.py" "${ADDRESS%:*}" "${ADDRESS##*:}" disk || fail "malformed requests"
@@ -145,9 +149,15 @@ serve_nbd
 expect 'newstyle-fixed with TLS' nbdinfo "$(tls anonymous)"
 expect 'newstyle-fixed without TLS' nbdinfo "$URI"
 refuse 'certificate|verif|TLS|handshake' nbdinfo "$(tls untrusting)"
-timeout 120 nbdcopy --connections=4 "$WORK/source.img" "$(tls anonymous)"
-timeout 120 nbdcopy --connections=4 "$(tls anonymous)" "$WORK/back.img"
+timeout 120 nbdcopy --connections=4 --requests=64 "$WORK/source.img" "$(tls anonymous)"
+timeout 120 nbdcopy --connections=4 --requests=64 "$(tls anonymous)" "$WORK/back.img"
 cmp "$WORK/source.img" "$WORK/back.img" && echo "ok   nbdcopy over TLS, there and back"
+# fio has no way to name the certificates, so QEMU it is. It looks at the server's name, too.
+secured=(--object "tls-creds-x509,id=tls,endpoint=client,dir=$WORK/anonymous" --image-opts
+  "driver=nbd,host=${ADDRESS%:*},port=${ADDRESS##*:},export=disk,tls-creds=tls,tls-hostname=localhost")
+expect 'read 4194304/4194304' qemu-io -t none -c 'write -P 5 8M 4M' -c 'aio_write -P 6 2M 1M' -c 'aio_write -P 7 3M 1M' \
+  -c aio_flush -c 'read -P 6 2M 1M' -c 'read -P 7 3M 1M' -c 'read -P 5 8M 4M' "${secured[@]}"
+refuse '[Cc]ertificate does not match' qemu-io -c 'read 0 4k' "${secured[@]/localhost/elsewhere}"
 stop
 
 configure 'tls = "required"'$'\n'"$keys"
@@ -163,4 +173,18 @@ serve_nbd
 expect 'newstyle-fixed with TLS' nbdinfo "$(tls known)"
 refuse '.' nbdinfo "$(tls anonymous)"
 refuse '.' nbdinfo "$(tls stranger)"
+stop
+
+echo '--- a larger volume without a restart'
+configure ''
+serve_nbd
+sed -i "s/^size = \"${MIB}MiB\"/size = \"$((MIB + 64))MiB\"/" "$WORK/weir.toml"
+kill -HUP "$PID"
+for _ in $(seq 50); do
+  if [ "$(timeout 10 nbdinfo --size "$URI")" = $(((MIB + 64) << 20)) ]; then break; fi
+  sleep 0.1
+done
+expect "^$(((MIB + 64) << 20))\$" nbdinfo --size "$URI"
+at=$(((MIB + 63) << 20))
+expect 'read 65536/65536' qemu-io -f raw -t none -c "write -P 9 $at 64k" -c "read -P 9 $at 64k" "$URI"
 stop

@@ -13,7 +13,8 @@ works() {
   echo "ok   $1"
 }
 node chap
-must_fail 'authorization failure|authentication|24' login chap
+must_fail '24 - iSCSI login failed due to authorization failure' login chap
+says 'peer=.*initiator=.*:guest.*AuthenticationFailure.*left out' control log 'login refused'
 for algorithm in MD5 SHA256; do
   setting chap node.session.auth.chap_algs $algorithm
   credentials alice secretsecret12
@@ -21,9 +22,9 @@ for algorithm in MD5 SHA256; do
   credentials alice secretsecret12 weir mutualmutual12
   works "$algorithm, mutual"
   credentials alice wrongwrongwrong
-  must_fail 'authorization failure|authentication|24' login chap
+  must_fail '24 - iSCSI login failed due to authorization failure' login chap
+  says 'peer=.*initiator=.*:guest.*AuthenticationFailure.*wrong response' control log 'login refused'
   # The gateway proves itself with another secret: open-iscsi must not trust it.
   credentials alice secretsecret12 weir mutualmutualXX
-  must_fail '.' login chap
+  must_fail 'non-retryable iSCSI login failure' login chap
 done
-says 'peer=.*initiator=.*AuthenticationFailure' control log 'login refused'

@@ -4,12 +4,19 @@ login commands
 disk=$(device commands)
 until_works sg_turs "$disk"
 opcodes=$(sg_opcodes "$disk")
-for name in 'Compare and write' 'Write same(16)' 'Unmap' 'Get LBA status' 'Persistent reserve out' 'Verify(16)'; do
-  grep -qiF "${name%%(*}" <<<"$opcodes" || { echo "sg_opcodes does not list $name: $opcodes" >&2; exit 1; }
+for name in 'Compare and write' 'Write same(16)' Unmap 'Get LBA status' 'Persistent reserve out, register' 'Verify(16)'; do
+  grep -qiF "$name" <<<"$opcodes" || { echo "sg_opcodes does not list $name: $opcodes" >&2; exit 1; }
 done
-echo "ok   sg_opcodes lists $(grep -c '' <<<"$opcodes") lines"
-for page in sv di bl bdc lbpv sn; do says '.' sg_vpd --page=$page "$disk"; done
-says 'Unmap command supported .LBPU.: 1' sg_vpd --page=lbpv "$disk"
+echo "ok   sg_opcodes lists $(grep -c '^ [0-9a-f][0-9a-f] ' <<<"$opcodes") commands"
+# Every page that there is must make sense.
+pages=$(sg_vpd --all "$disk" 2>&1)
+for line in 'Unit serial number: [0-9a-f]+' 'designator type: NAA' 'SCSI name string' \
+  'Maximum compare and write length: 255 blocks' 'Maximum unmap LBA count: [1-9]' 'Non-rotating medium' \
+  'Unmap command supported .LBPU.: 1' 'read zeros .LBPRZ.: 1'; do
+  grep -qE "$line" <<<"$pages" || { echo "sg_vpd does not say $line: $pages" >&2; exit 1; }
+done
+if grep -iE 'malformed|too short|unable|failed|illegal|unexpected' <<<"$pages"; then exit 1; fi
+echo "ok   sg_vpd reads $(grep -c ' VPD page' <<<"$pages") pages"
 says 'Logical block provisioning: lbpme=1' sg_readcap --16 "$disk"
 says 'Lun=|lun' sg_luns "$disk"
 sg_sync "$disk"
@@ -44,4 +51,7 @@ larger() {
 until_works larger
 echo "ok   $disk grew from $before to $(blockdev --getsize64 "$disk") bytes"
 dd if=/tmp/one "of=$disk" bs=512 seek=$(((192 << 11) - 1)) count=1 conv=notrunc,fsync status=none
+fresh
+cmp -i 0:$(((192 << 20) - 512)) /tmp/one "$disk"
+echo "ok   its last block can be written and read"
 logout commands

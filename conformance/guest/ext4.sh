@@ -1,5 +1,15 @@
-# Discovery, login with both digests, ext4, verified random writes, fsck, discard.
-list=$(iscsiadm -m discovery -t st -p "$HOST:$PORT")
+# Discovery by those who may, login with both digests, ext4, verified random writes, fsck, discard.
+discoverer() { iscsiadm -m discoverydb -t st -p "$HOST:$PORT" -o update -n "discovery.sendtargets.auth.$1" -v "$2"; }
+discover() { iscsiadm -m discoverydb -t st -p "$HOST:$PORT" --discover; }
+iscsiadm -m discoverydb -t st -p "$HOST:$PORT" -o new >/dev/null
+discoverer authmethod CHAP
+discoverer username alice
+discoverer password wrongwrongwrong
+must_fail 'authorization failure' discover
+discoverer password secretsecret12
+discoverer username_in weir
+discoverer password_in mutualmutual12
+list=$(discover)
 grep -F "$HOST:$PORT,1 $PREFIX.ext4" <<<"$list"
 grep -F "$HOST:$PORT2,1 $PREFIX.ext4" <<<"$list"
 iscsiadm -m discoverydb -t st -p "$HOST:$PORT" -o delete

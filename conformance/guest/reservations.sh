@@ -1,6 +1,10 @@
 # Persistent reservations between two initiators, across a restart and across a crash.
 one=iqn.2026-11.org.example:first
 two=iqn.2026-11.org.example:second
+# udev looks into disks that somebody has written to, and would be refused.
+mkdir -p /run/udev/rules.d
+echo 'ACTION!="remove", SUBSYSTEM=="block", KERNEL=="sd*", OPTIONS+="nowatch"' >/run/udev/rules.d/99-nowatch.rules
+udevadm control --reload
 # Each initiator is an interface of its own, with its own name.
 for name in first second; do
   iscsiadm -m iface -I $name --op new >/dev/null
@@ -17,11 +21,16 @@ writes() { ready "$1"; dd if=/dev/zero "of=$1" bs=4k count=1 oflag=direct status
 reads() { ready "$1"; dd "if=$1" of=/dev/null bs=4k count=1 iflag=direct status=none; }
 ready "$a"
 ready "$b"
+# udev looks into disks that are back, and would be refused.
+udevadm settle
+udevadm control --stop-exec-queue
+trap 'udevadm control --start-exec-queue' EXIT
 
 says 'NO registered reservation keys' persist -i -k "$a"
 persist -o -G -S 0xa1 "$a"
 persist -o -G -S 0xb2 "$b"
 says '0xb2' persist -i -k "$a"
+for name in "$one" "$two"; do says "$name" persist -i -s "$a"; done
 # Type 1: write exclusive. Only the holder writes, all read.
 persist -o -R -K 0xa1 -T 1 "$a"
 says 'Write Exclusive' persist -i -r "$b"
@@ -56,4 +65,10 @@ control restart
 ready "$a"
 says 'NO registered reservation keys' persist -i -k "$a"
 writes "$b"
+# Nobody was refused but those above: by the kernel's own count.
+refused=$(dmesg | grep -c 'critical nexus error' || true)
+[ "$refused" = $((2 + 2 * 2)) ] || { echo "$refused requests were refused: $(dmesg | tail -20)" >&2; exit 1; }
+echo "ok   $refused requests were refused, as they should"
+rm /run/udev/rules.d/99-nowatch.rules
+udevadm control --start-exec-queue --reload
 logout reservations

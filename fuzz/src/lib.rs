@@ -4,8 +4,18 @@
 mod iscsi_login_target;
 #[path = "../../crates/wire/tests/corpora/iscsi_pdu.rs"]
 mod iscsi_pdu_target;
+#[path = "../../crates/wire/tests/corpora/nbd_client.rs"]
+mod nbd_client;
+#[path = "../../crates/wire/tests/corpora/nbd_replies.rs"]
+mod nbd_replies;
+#[path = "../../crates/wire/tests/corpora/nbd.rs"]
+mod nbd_target;
 #[path = "../../crates/wire/tests/corpora/scsi_cdb.rs"]
 mod scsi_cdb_target;
+#[path = "../../crates/wire/tests/corpora/scsi_model.rs"]
+mod scsi_model;
+#[path = "../../crates/wire/tests/corpora/scsi_state.rs"]
+mod scsi_state_target;
 #[path = "../../crates/wire/tests/corpora/shell.rs"]
 mod shell;
 
@@ -22,4 +32,14 @@ pub fn iscsi_pdu(input: &[u8]) {
 /// Commands and parameter lists.
 pub fn scsi_cdb(input: &[u8]) {
     scsi_cdb_target::run(input);
+}
+
+/// Stored reservations.
+pub fn scsi_state(input: &[u8]) {
+    scsi_state_target::run(input);
+}
+
+/// NBD, from the first byte on.
+pub fn nbd(input: &[u8]) {
+    nbd_target::run(input);
 }

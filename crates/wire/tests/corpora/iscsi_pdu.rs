@@ -1,8 +1,9 @@
 //! A session in the full feature phase, and what its initiator sends.
 //!
 //! The first byte of an input chooses what is negotiated. Records follow, each of a control byte, a
-//! header of 48 bytes and data. The connection is fed twice, with everything there is and with no
-//! more than it asks for: what it sends must be the same.
+//! byte for what the shell does of its own accord, a header of 48 bytes and data. The connection is
+//! fed twice, with everything there is and with no more than it asks for: what it sends must be the
+//! same.
 
 use weir_wire::iscsi::target::{DigestPolicy, Limits};
 
@@ -68,7 +69,7 @@ fn session(options: u8, mut records: &[u8], feed: impl Fn(&mut Shell, &[u8]) -> 
         yes(2),
         yes(3),
     );
-    let mut shell = Shell::new(limits);
+    let mut shell = Shell::new(limits, false);
     let login = login(&keys);
     assert_eq!(shell.feed(&login).map(<[u8]>::len), Some(0), "a good login");
     shell.drain();
@@ -77,7 +78,8 @@ fn session(options: u8, mut records: &[u8], feed: impl Fn(&mut Shell, &[u8]) -> 
     let digests =
         (shell.connection.parameters().header_digest, shell.connection.parameters().data_digest);
     let mut cmd_sn = CMD_SN;
-    while let Some((&control, rest)) = records.split_first() {
+    while let [control, deed, rest @ ..] = records {
+        let (control, deed) = (*control, *deed);
         let (header, rest) = rest.split_at(rest.len().min(48));
         let mut pdu = [0; 48];
         pdu[..header.len()].copy_from_slice(header);
@@ -87,6 +89,7 @@ fn session(options: u8, mut records: &[u8], feed: impl Fn(&mut Shell, &[u8]) -> 
         if control & FINISH != 0 {
             shell.finish_one();
         }
+        stir(&mut shell, deed);
         if control & AS_IT_IS == 0 {
             pdu[4..8].copy_from_slice(&(length as u32).to_be_bytes());
             pdu[24..28].copy_from_slice(&cmd_sn.to_be_bytes());
@@ -105,6 +108,21 @@ fn session(options: u8, mut records: &[u8], feed: impl Fn(&mut Shell, &[u8]) -> 
     }
     shell.drain();
     shell.sent
+}
+
+/// What a shell does of its own accord, by the lower half of the byte; the upper half is a number.
+fn stir(shell: &mut Shell, deed: u8) {
+    let number = deed >> 4;
+    let connection = &mut shell.connection;
+    match deed & 0x0f {
+        1 => assert!(connection.ping() <= 16, "an initiator that is silent is not asked for ever"),
+        2 => connection.request_logout(number.into()),
+        3 => connection.announce_drop(number.into(), 0),
+        // No larger than what was granted at first, by which the shell judges the window.
+        4 => connection.set_window(shell.limits.command_window.min(number.into())),
+        5 => shell.abandon_all(),
+        _ => {}
+    }
 }
 
 /// A login request from the operational stage straight to the full feature phase.

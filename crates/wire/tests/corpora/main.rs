@@ -3,7 +3,12 @@
 
 mod iscsi_login;
 mod iscsi_pdu;
+mod nbd;
+mod nbd_client;
+mod nbd_replies;
 mod scsi_cdb;
+mod scsi_model;
+mod scsi_state;
 mod shell;
 
 use std::fs;
@@ -29,14 +34,29 @@ fn sessions_keep_their_promises() {
     replay("iscsi_pdu", 20, iscsi_pdu::run);
 }
 
-/// Whatever a login looks like, it ends in a session, a refusal or a closed connection.
+/// Whatever a login looks like, it ends in a session, a refusal or a closed connection, and nobody
+/// gets what asks for a proof without it.
 #[test]
 fn logins_keep_their_promises() {
     replay("iscsi_login", 20, iscsi_login::run);
 }
 
-/// Every CDB and parameter list is answered within the disk and its limits.
+/// Every command and parameter list is answered within the disk, its limits, its reservations and its
+/// state.
 #[test]
 fn commands_stay_on_the_disk() {
     replay("scsi_cdb", 20, scsi_cdb::run);
+}
+
+/// Stored reservations are read as they were written or refused.
+#[test]
+fn stored_reservations_are_whole() {
+    replay("scsi_state", 10, scsi_state::run);
+}
+
+/// Whatever an NBD client sends and however it is cut, each request has one right answer and what is
+/// kept for it is bounded.
+#[test]
+fn nbd_conversations_keep_their_promises() {
+    replay("nbd", 20, nbd::run);
 }
