@@ -187,7 +187,13 @@ fn response(algorithm: u8, identifier: u8, account: usize, challenge: &[u8]) -> 
     let (_, secret) = ACCOUNTS[account];
     let parts = [&[identifier], secret, challenge];
     let bytes = if algorithm == MD5 { hash::<Md5>(parts) } else { hash::<Sha256>(parts) };
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::new();
+    for byte in bytes {
+        text.extend(
+            [byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap()),
+        );
+    }
+    text
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {

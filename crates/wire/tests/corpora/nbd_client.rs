@@ -201,7 +201,7 @@ impl Client {
             let is_idle = consumed == 0 && !is_event;
             assert!(is_idle || !was_waiting, "nothing is taken while the connection waits");
             if let Some(event) = received.event {
-                self.act(event);
+                self.act(&event);
             }
             self.pending = pending;
             self.taken += consumed;
@@ -243,8 +243,8 @@ impl Client {
         assert!(self.finish_oldest(None), "it waits for nobody");
     }
 
-    fn act(&mut self, event: Event<'_>) {
-        match event {
+    fn act(&mut self, event: &Event<'_>) {
+        match *event {
             Event::StartTls => {
                 assert_ne!(self.limits.tls, Tls::Off);
                 self.is_starting_tls = true;

@@ -220,8 +220,7 @@ impl Ledger {
     /// One reply to a request; returns its length.
     fn read_reply(&mut self, said: &[u8]) -> usize {
         let cookie = match be32(said) {
-            SIMPLE_REPLY => be64(&said[8..]),
-            STRUCTURED_REPLY => be64(&said[8..]),
+            SIMPLE_REPLY | STRUCTURED_REPLY => be64(&said[8..]),
             other => panic!("no reply begins with {other:#x}"),
         };
         let sent = self.open.remove(&cookie).expect("one reply for each request");

@@ -499,7 +499,7 @@ impl Bench {
             }
             0xa0 => self.waiting[sender].luns_reported(),
             // RECEIVE COPY STATUS.
-            0x84 if cdb[1] & 0x1f == 0 => {
+            0x84 if cdb[1].trailing_zeros() >= 5 => {
                 let copy = self.copies.iter().find(|copy| (copy.0, copy.1) == (sender, cdb[2]));
                 let told = match copy.expect("a copy of this initiator").2 {
                     State::InProgress => 0,
@@ -617,7 +617,8 @@ fn check_limits(disk: &DiskInfo, media: &Media, list: &[u8]) {
         | MediaOp::Verify(_) => disk.max_transfer_blocks.into(),
         MediaOp::CompareAndWrite => disk.max_compare_and_write_blocks.into(),
         MediaOp::WriteAtomic => {
-            assert!(media.lba % atomic_unit == 0 && media.blocks % atomic_unit == 0);
+            assert!(media.lba.is_multiple_of(atomic_unit));
+            assert!(media.blocks.is_multiple_of(atomic_unit));
             disk.max_atomic_blocks.into()
         }
         MediaOp::WriteSame { unmap, .. } => {

@@ -141,7 +141,8 @@ impl Registered {
     /// Whether an initiator is registered, and whether it holds the reservation.
     pub(crate) fn find(&self, number: usize) -> Option<bool> {
         let InitiatorPort { name, isid } = nexus(number).initiator;
-        let digits: String = isid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let isid = isid.iter().fold(0, |number: u64, &byte| number << 8 | u64::from(byte));
+        let digits = format!("{isid:012x}");
         let text = format!("{name},i,0x{digits}").into_bytes();
         self.ports.iter().find(|(port, _)| *port == text).map(|&(_, holds)| holds)
     }
