@@ -10,6 +10,8 @@ mod nbd_client;
 mod nbd_replies;
 #[path = "../../crates/wire/tests/corpora/nbd.rs"]
 mod nbd_target;
+#[path = "../../crates/wire/tests/corpora/scsi_answers.rs"]
+mod scsi_answers;
 #[path = "../../crates/wire/tests/corpora/scsi_cdb.rs"]
 mod scsi_cdb_target;
 #[path = "../../crates/wire/tests/corpora/scsi_model.rs"]

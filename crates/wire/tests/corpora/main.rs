@@ -6,6 +6,7 @@ mod iscsi_pdu;
 mod nbd;
 mod nbd_client;
 mod nbd_replies;
+mod scsi_answers;
 mod scsi_cdb;
 mod scsi_model;
 mod scsi_state;
