@@ -6,8 +6,8 @@ mod gateway;
 use gateway::commands::{EXCLUSIVE_ACCESS, REGISTER, RESERVE, Reserve};
 use gateway::initiator::{GOOD, Transfer, synchronize16, until_closed, write16};
 use gateway::nbd::{
-    ACK, Client, DISCONNECT, EINVAL, EPERM, FLUSH, FUA, READ, STARTTLS, TLS_REQUIRED, TRIM, WRITE,
-    WRITE_ZEROES,
+    ACK, Client, DISCONNECT, EINVAL, ENOTSUP, EPERM, FAST_ZERO, FLUSH, FUA, NO_HOLE, READ,
+    STARTTLS, TLS_REQUIRED, TRIM, WRITE, WRITE_ZEROES,
 };
 use gateway::recorded::RECORDED;
 use gateway::{Chance, Gateway, ONE_DISK, eventually, folder, weir};
@@ -53,6 +53,22 @@ fn both_see_the_same() {
     assert_eq!(holes[hole], (65_536, true), "what was trimmed");
     assert_eq!(holes.last(), Some(&(60 << 20, true)), "what was never written");
     host.execute(synchronize16(), Transfer::None).good();
+    gateway.stop();
+}
+
+/// Zeroes that must be fast are holes, or refused at once and nothing is changed.
+#[test]
+fn fast_zeroes_are_holes() {
+    let mut gateway = start("fast", "");
+    let mut client = gateway.client();
+    client.write(0, &vec![7; 65_536]).unwrap();
+    for (flags, expected, byte) in
+        [(FAST_ZERO | NO_HOLE, Err(ENOTSUP), 7), (FAST_ZERO, Ok(Vec::new()), 0)]
+    {
+        let cookie = client.issue((WRITE_ZEROES, flags), 0, 65_536, &[]);
+        assert_eq!(client.wait(cookie), expected);
+        assert!(client.read(0, 65_536) == vec![byte; 65_536]);
+    }
     gateway.stop();
 }
 

@@ -120,7 +120,15 @@ impl Desk {
         let block = volume.block_size();
         let slot = request.slot;
         let (offset, length) = (request.offset, u64::from(request.length));
-        let media = media_of(&request, block, volume.unit.disk().thin);
+        let thin = volume.unit.disk().thin;
+        if let Command::WriteZeroes { may_punch, fast: true } = request.command
+            && !(may_punch && thin)
+        {
+            // Holes are fast everywhere; zeroes that are allocated may have to be written.
+            wire.respond(slot, Err(Error::Enotsup));
+            return true;
+        }
+        let media = media_of(&request, block, thin);
         // Zeroes come in steps; each of them is within the limits of a command. To ask which blocks
         // are mapped takes what reading one takes.
         let most = if media.is_some_and(|media| !matches!(media.op, MediaOp::WriteSame { .. })) {

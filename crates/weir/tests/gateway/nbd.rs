@@ -20,10 +20,15 @@ const BLOCK_STATUS: u16 = 7;
 
 /// Command flag: durable when it ends.
 pub(crate) const FUA: u16 = 1;
+/// A command flag: no holes.
+pub(crate) const NO_HOLE: u16 = 1 << 1;
+/// A command flag: only if it is fast.
+pub(crate) const FAST_ZERO: u16 = 1 << 4;
 
 /// Errors, by their numbers.
 pub(crate) const EPERM: u32 = 1;
 pub(crate) const EINVAL: u32 = 22;
+pub(crate) const ENOTSUP: u32 = 95;
 
 /// Options and replies to them.
 pub(crate) const STARTTLS: u32 = 5;
