@@ -335,7 +335,9 @@ impl Desk {
         }
         self.held.remove(&id.serial);
         self.hungry.retain(|&hungry| hungry != id);
-        self.errands.push_back(Errand::Share);
+        if widen {
+            self.errands.push_back(Errand::Share);
+        }
         self.forget_managing(id);
         // The outbox holds references to reply buffers.
         drop(speech);

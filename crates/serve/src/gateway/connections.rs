@@ -53,6 +53,9 @@ impl Gateway<'_> {
         if !established && connection.speech.is_established() {
             self.door.leave(connection.id);
             connection.entered = true;
+            if let Err(error) = connection.socket.keep_alive() {
+                warn!(peer = %connection.peer, %error, "cannot ask for signs of life");
+            }
         }
         if std::mem::take(&mut connection.login_failed)
             && let Peer::Tcp(address) = &connection.peer

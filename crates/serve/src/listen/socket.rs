@@ -76,12 +76,6 @@ impl Socket {
     /// whole, and waiting to fill a segment would only hold it up.
     pub(crate) fn tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        // A host that lost its power says nothing: the kernel asks.
-        let keepalive = TcpKeepalive::new()
-            .with_time(KEEPALIVE_AFTER)
-            .with_interval(KEEPALIVE_EVERY)
-            .with_retries(KEEPALIVE_TRIES);
-        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
         let local = Some(canonical(stream.local_addr()?));
         Ok(Self { stream: Stream::Tcp(stream), tls: None, peer: Peer::Tcp(canonical(peer)), local })
     }
@@ -111,6 +105,19 @@ impl Socket {
     pub(crate) fn start_tls(&mut self, config: Arc<ServerConfig>) -> io::Result<()> {
         self.tls = Some(Box::new(Tls::new(config)?));
         Ok(())
+    }
+
+    /// Has the kernel ask a silent peer for signs of life: a host that lost its power says nothing.
+    pub(crate) fn keep_alive(&self) -> io::Result<()> {
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE_AFTER)
+            .with_interval(KEEPALIVE_EVERY)
+            .with_retries(KEEPALIVE_TRIES);
+        match &self.stream {
+            Stream::Tcp(stream) => SockRef::from(stream).set_tcp_keepalive(&keepalive),
+            // The kernel knows when a process has ended.
+            Stream::Unix(_) => Ok(()),
+        }
     }
 
     /// Whether everything is TLS.
