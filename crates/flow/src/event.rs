@@ -1,6 +1,7 @@
 //! What observers see: where each request spent its time, and what went wrong on the way.
 
 use crate::clock::{Duration, Instant};
+use crate::control::Notice;
 use crate::policy::Rule;
 use crate::request::{BackendId, Outcome, PathId, Request};
 use core::fmt;
@@ -118,6 +119,8 @@ pub enum Event<'a> {
         /// For how long.
         age: Duration,
     },
+    /// The control policy has something to tell.
+    Control(Notice),
     /// A completion came for something that is not outstanding.
     Stray,
 }

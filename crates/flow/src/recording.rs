@@ -16,6 +16,7 @@
 
 use crate::accept::Volume;
 use crate::clock::{Duration, Instant};
+use crate::control::Contract;
 use crate::digest::Digest;
 use crate::error::IoError;
 use crate::pipeline::{Config, Input, Limits, Policies};
@@ -29,7 +30,7 @@ use core::fmt;
 use slotmap::{Key, KeyData};
 
 /// The first bytes of a recording; the last one is the version of the format.
-pub const MAGIC: &[u8; 8] = b"WEIRREC\x01";
+pub const MAGIC: &[u8; 8] = b"WEIRREC\x02";
 
 /// The longest possible entry in bytes. A reader that holds this many needs no more.
 pub const MAX_ENTRY: usize = 128;
@@ -149,7 +150,7 @@ impl Decoder {
 /// Writes the header.
 fn encode_header(out: &mut Vec<u8>, config: &Config) {
     out.extend_from_slice(MAGIC);
-    let Config { volumes, backends, limits, policies } = config;
+    let Config { volumes, backends, contracts, limits, policies } = config;
     number(out, volumes.len() as u64);
     for volume in volumes {
         number(out, volume.capacity);
@@ -159,6 +160,15 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
     number(out, backends.len() as u64);
     for &paths in backends {
         number(out, u64::from(paths));
+    }
+    number(out, contracts.len() as u64);
+    for contract in contracts {
+        // A rate of zero is no contract.
+        number(out, contract.map_or(0, |contract| u64::from(contract.iops)));
+        if let Some(Contract { size, response, .. }) = contract {
+            number(out, u64::from(*size));
+            number(out, response.as_nanos());
+        }
     }
     number(out, u64::from(limits.max_requests));
     number(out, limits.max_bytes);
@@ -196,6 +206,17 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
     for _ in 0..reader.number()? {
         backends.push(reader.small()?);
     }
+    let mut contracts = Vec::new();
+    for _ in 0..reader.number()? {
+        contracts.push(match reader.small()? {
+            0 => None,
+            iops => Some(Contract {
+                iops,
+                size: reader.small()?,
+                response: Duration::from_nanos(reader.number()?),
+            }),
+        });
+    }
     let limits = Limits {
         max_requests: reader.small()?,
         max_bytes: reader.number()?,
@@ -211,7 +232,7 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
         store: reader.choice(store::POLICIES)?,
         transfer: reader.choice(transfer::POLICIES)?,
     };
-    let config = Config { volumes, backends, limits, policies };
+    let config = Config { volumes, backends, contracts, limits, policies };
     match config.fault() {
         None => Ok((config, reader.at)),
         Some(_) => Err(FormatError::Damaged),
@@ -421,9 +442,11 @@ mod tests {
         policies.dispatch.set("depth", 7).unwrap();
         let volume =
             Volume { capacity: 1 << 40, backend: BackendId::new(1), max_transfer: u64::MAX };
+        let contract = Contract { iops: 3_500, size: 4_096, response: Duration::from_millis(41) };
         Config {
             volumes: alloc::vec![volume],
             backends: alloc::vec![1, 2],
+            contracts: alloc::vec![Some(contract), None],
             limits: Limits::default(),
             policies,
         }
@@ -440,6 +463,17 @@ mod tests {
         for cut in 0..bytes.len() {
             assert_eq!(decode_header(&bytes[..cut]).unwrap_err(), FormatError::Truncated);
         }
+    }
+
+    /// A contract that no pipeline takes is damage, not a panic later.
+    #[test]
+    fn an_impossible_contract_is_damage() {
+        let mut config = config();
+        config.contracts =
+            alloc::vec![Some(Contract { iops: 1, size: 0, response: Duration::from_millis(1) })];
+        let mut bytes = Vec::new();
+        encode_header(&mut bytes, &config);
+        assert_eq!(decode_header(&bytes).unwrap_err(), FormatError::Damaged);
     }
 
     /// The two ways in which the first bytes can be wrong are told apart.

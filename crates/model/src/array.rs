@@ -111,6 +111,21 @@ impl Array {
         }
     }
 
+    /// Starts an I/O on this disk, with this place in the spread of the service time, from 0 up to 1:
+    /// for whoever draws them per request, so that equal requests meet equal devices.
+    pub fn start_drawn(&mut self, now: Instant, io: DeviceIo, disk: u32, spread: f64) {
+        let bytes = match io.op {
+            Op::Read | Op::Write | Op::Verify | Op::Update => io.extent.length,
+            Op::Flush | Op::Discard | Op::WriteZeroes => 0,
+        };
+        let mean = self.config.mean_service.as_nanos() as f64;
+        let spread = libm::rint(mean * (0.5 + spread)) as u64;
+        let service =
+            Duration::from_nanos(spread) + self.config.media.time_for(bytes.saturating_sub(4_096));
+        let end = take(&mut self.disk_free[disk as usize], now, service);
+        self.schedule(end, Place::Disk(disk), bytes, io.id);
+    }
+
     fn schedule(&mut self, at: Instant, place: Place, bytes: u64, id: u64) {
         self.scheduled += 1;
         self.steps.push(Reverse(Step { at, scheduled: self.scheduled, place, bytes, id }));
@@ -119,17 +134,9 @@ impl Array {
 
 impl Device for Array {
     fn start(&mut self, now: Instant, io: DeviceIo) {
-        let bytes = match io.op {
-            Op::Read | Op::Write | Op::Verify | Op::Update => io.extent.length,
-            Op::Flush | Op::Discard | Op::WriteZeroes => 0,
-        };
         let disk = self.which_disk.below(u64::from(self.config.disks)) as u32;
-        let mean = self.config.mean_service.as_nanos() as f64;
-        let spread = libm::rint(mean * (0.5 + self.service.unit())) as u64;
-        let service =
-            Duration::from_nanos(spread) + self.config.media.time_for(bytes.saturating_sub(4_096));
-        let end = take(&mut self.disk_free[disk as usize], now, service);
-        self.schedule(end, Place::Disk(disk), bytes, io.id);
+        let spread = self.service.unit();
+        self.start_drawn(now, io, disk, spread);
     }
 
     fn next(&self) -> Option<Instant> {

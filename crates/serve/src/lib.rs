@@ -321,6 +321,7 @@ fn pipeline_config(config: &Config, backings: &[Backing]) -> pipeline::Config {
     pipeline::Config {
         volumes: backings.iter().enumerate().map(volume).collect(),
         backends: vec![1; backings.len()],
+        contracts: Vec::new(),
         limits: config.limits,
         policies: config.policies.clone(),
     }

@@ -1,7 +1,8 @@
 //! Turns what the pipeline notices into log lines for operators.
 
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use weir_flow::clock::Instant;
+use weir_flow::control::Notice;
 use weir_flow::event::{Event, Observer};
 
 /// Counts what is ordinary and says what is not.
@@ -67,6 +68,18 @@ impl Observer for Watch {
                 %age,
                 "request is overdue"
             ),
+            Event::Control(Notice::Gate(tenant, on)) => {
+                debug!(tenant = tenant.index(), on, "token bucket switched");
+            }
+            Event::Control(Notice::Infeasible(tenant, true)) => warn!(
+                tenant = tenant.index(),
+                alarm = "slo_infeasible",
+                "the promised response time is missed however little others get; others are held back \
+                 less for a while"
+            ),
+            Event::Control(Notice::Infeasible(tenant, false)) => {
+                info!(tenant = tenant.index(), "the promised response time is held to again");
+            }
             Event::Stray => warn!("a completion came for nothing that is outstanding"),
         }
     }

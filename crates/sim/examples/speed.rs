@@ -41,6 +41,7 @@ fn plan(requests: u64) -> Plan {
         seed: 1,
         end: End { requests: Some(requests), ..End::default() },
         tenants: vec!["tenant".to_owned()],
+        contracts: Vec::new(),
         volumes: vec![Volume {
             name: "volume".to_owned(),
             size: SIZE,

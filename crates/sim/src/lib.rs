@@ -8,8 +8,10 @@
 //! * [`plan`]: what an experiment is made from; [`results`]: what it measured;
 //! * [`mod@run`]: a plan through the pipeline;
 //! * [`replay`]: a recording of `weir serve` through the pipeline, compared by digest;
+//! * [`experiment`]: the control policies on the nine intervals of the token-bucket paper;
 //! * [`trace`]: block traces, as sources of requests and to be described.
 
+pub mod experiment;
 mod measure;
 pub mod plan;
 pub mod replay;

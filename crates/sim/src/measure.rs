@@ -114,6 +114,7 @@ impl Observer for Measure {
             Event::PathFailed(..) => self.paths_failed += 1,
             Event::PathReinstated(..) => self.paths_reinstated += 1,
             Event::Overdue { .. } => self.overdue += 1,
+            Event::Control(_) => {}
             // The world answers each action once, so this would be the pipeline's mistake.
             Event::Stray => panic!("a simulated completion found nothing"),
         }

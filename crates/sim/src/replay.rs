@@ -365,6 +365,7 @@ impl Observer for Counts {
             Event::PathFailed(..)
             | Event::PathReinstated(..)
             | Event::Overdue { .. }
+            | Event::Control(_)
             | Event::Stray => {}
         }
     }

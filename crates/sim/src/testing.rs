@@ -37,6 +37,7 @@ pub(crate) fn plan() -> Plan {
         seed: 1,
         end: End { duration: Some(Duration::from_secs(1)), ..End::default() },
         tenants: vec!["tenant".to_owned()],
+        contracts: Vec::new(),
         volumes: vec![Volume {
             name: "volume".to_owned(),
             size: SIZE,

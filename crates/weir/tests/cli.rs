@@ -269,6 +269,7 @@ fn recordings_are_replayed() {
     let config = Config {
         volumes: Vec::new(),
         backends: Vec::new(),
+        contracts: Vec::new(),
         limits: Limits::default(),
         policies: Policies::default(),
     };

@@ -3,18 +3,34 @@
 //! A control policy may delay a request, never drop it. What it holds is bounded by the pipeline's
 //! own limit on outstanding requests.
 
+mod bucket;
+mod contract;
+mod edf;
+mod facade;
+mod fair;
+mod log;
+mod mclock;
 mod open;
+mod sfq;
+mod slack;
+mod switched;
+mod ta2;
+mod ta3;
+mod token_bucket;
+
+pub use contract::{CONTRACTS_MAX, Contract, IOPS_MAX, RESPONSE_MAX, RESPONSE_MIN, SIZE_MAX};
 
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
-use crate::request::{Request, RequestKey};
+use crate::request::{Request, RequestKey, TenantId};
 use alloc::boxed::Box;
 
 /// Decides when a request may go to shared storage.
 ///
 /// Laws (checked for every policy in the list): each request is released exactly once; requests of
-/// one tenant are released in order of arrival; the same inputs give the same releases; while
-/// anything waits there is a deadline or an outstanding request that can release it.
+/// one tenant are released in order of arrival, unless the policy's table says otherwise; the same
+/// inputs give the same releases; while anything waits there is a deadline or an outstanding request
+/// that can release it. Tenants past the list of contracts count as one tenant.
 pub trait ControlPolicy {
     /// A request has come.
     fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request);
@@ -30,10 +46,37 @@ pub trait ControlPolicy {
 
     /// Does what is due at `now`.
     fn handle_deadline(&mut self, now: Instant);
+
+    /// What has changed since it was asked last, one thing at a time; ask until there is no more.
+    fn notice(&mut self) -> Option<Notice> {
+        None
+    }
 }
 
-/// Builds a control policy from checked parameter values.
-pub type Build = fn(&[u64]) -> Box<dyn ControlPolicy>;
+/// What a control policy tells observers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A tenant's bucket was put into the path of its requests, or taken out of it. Policies without
+    /// a switch say so once, in the beginning.
+    Gate(TenantId, bool),
+    /// A tenant's promise was found to be infeasible, whatever others are made to wait, and has been
+    /// relaxed for a while; or it is held to again.
+    Infeasible(TenantId, bool),
+}
+
+/// Builds a control policy from checked parameter values and the tenants' contracts, by tenant id. A
+/// tenant without a contract, or past the end, is promised nothing: best effort.
+pub type Build = fn(&[u64], &[Option<Contract>]) -> Box<dyn ControlPolicy>;
 
 /// Every control policy; the first is the default.
-pub static POLICIES: &[Policy<Build>] = &[open::POLICY];
+pub static POLICIES: &[Policy<Build>] = &[
+    open::POLICY,
+    token_bucket::POLICY,
+    ta2::POLICY,
+    ta3::POLICY,
+    edf::POLICY,
+    facade::POLICY,
+    sfq::POLICY,
+    mclock::POLICY,
+    slack::POLICY,
+];

@@ -21,7 +21,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "open",
     summary: "every request goes to shared storage at once (TA0)",
     parameters: &[],
-    build: |_| Box::new(Open { arrived: VecDeque::new() }),
+    build: |_, _| Box::new(Open { arrived: VecDeque::new() }),
 };
 
 const RULE: Rule = Rule("control/open");

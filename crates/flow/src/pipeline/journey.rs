@@ -97,7 +97,7 @@ impl<O: Observer> Pipeline<O> {
     /// An empty pipeline. Panics if the configuration has a [`fault`](Config::fault).
     pub fn new(config: &Config, observer: O) -> Self {
         assert_eq!(config.fault(), None, "a configuration is checked before it is used");
-        let Config { volumes, backends, limits, policies } = config;
+        let Config { volumes, backends, contracts, limits, policies } = config;
         Self {
             limits: *limits,
             volumes: volumes.clone(),
@@ -107,7 +107,7 @@ impl<O: Observer> Pipeline<O> {
             hazards: Hazards::new(volumes.len()),
             unblocked: VecDeque::new(),
             cache: (policies.cache.policy().build)(policies.cache.values()),
-            control: (policies.control.policy().build)(policies.control.values()),
+            control: (policies.control.policy().build)(policies.control.values(), contracts),
             dispatch: {
                 let choice = &policies.dispatch;
                 (choice.policy().build)(choice.values(), backends.len())
@@ -226,6 +226,9 @@ impl<O: Observer> Pipeline<O> {
                 entry.move_to(now, StageName::Dispatch, rule);
                 entry.released = now;
                 self.dispatch.push(now, key, &entry.request, entry.backend);
+            }
+            while let Some(notice) = self.control.notice() {
+                self.observer.event(now, Event::Control(notice));
             }
             let Some((key, rule)) = self.dispatch.poll(now) else { break };
             let entry = &mut self.requests[key];

@@ -11,6 +11,7 @@ pub use journey::Pipeline;
 
 use crate::accept::Volume;
 use crate::clock::Duration;
+use crate::control::Contract;
 use crate::event::StageName;
 use crate::policy::Choice;
 use crate::request::{BackendId, Op, Outcome, PathId, Request, RequestKey, Tag, VolumeId};
@@ -26,6 +27,9 @@ pub struct Config {
     pub volumes: Vec<Volume>,
     /// The number of paths to each backend, by [`BackendId`]; at least one each.
     pub backends: Vec<u32>,
+    /// What each tenant is promised, by [`TenantId`](crate::request::TenantId), at most
+    /// [`CONTRACTS_MAX`](control::CONTRACTS_MAX). `None`, or past the end: nothing.
+    pub contracts: Vec<Option<Contract>>,
     /// The named limits.
     pub limits: Limits,
     /// One policy per stage.
@@ -35,7 +39,7 @@ pub struct Config {
 impl Config {
     /// What contradicts itself here, in words for whoever made it; `None` if a pipeline can be made.
     pub fn fault(&self) -> Option<&'static str> {
-        let Self { volumes, backends, limits, .. } = self;
+        let Self { volumes, backends, contracts, limits, .. } = self;
         let times = [limits.no_path, limits.overdue];
         if backends.contains(&0) {
             return Some("a backend has no path");
@@ -52,7 +56,10 @@ impl Config {
         if times.iter().any(|&time| time < TIME_MIN || time > TIME_MAX) {
             return Some("a time limit is below a millisecond or above a year");
         }
-        None
+        if contracts.len() > control::CONTRACTS_MAX {
+            return Some("more than 16384 contracts");
+        }
+        contracts.iter().flatten().find_map(Contract::fault)
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::clock::Instant;
+use crate::control::Notice;
 use crate::error::IoError;
 use crate::event::{Event, Observer, StageTimes};
 use crate::policy::{Policy, Rule};
-use crate::request::{LinkId, RequestKey};
+use crate::request::{LinkId, RequestKey, TenantId};
 use crate::rng::Rng;
 use crate::stage::Stage;
 use crate::testing;
@@ -22,6 +23,7 @@ struct Seen {
     arrived: u32,
     refused: u32,
     strays: u32,
+    notices: Vec<Notice>,
     paths: Vec<(bool, u32)>,
     overdue: Vec<(Tag, StageName, Duration)>,
 }
@@ -37,6 +39,7 @@ impl Observer for Seen {
             Event::Overdue { request, stage, age } => {
                 self.overdue.push((request.tag, stage, age));
             }
+            Event::Control(notice) => self.notices.push(notice),
             Event::Stray => self.strays += 1,
         }
     }
@@ -50,6 +53,7 @@ fn config() -> Config {
             max_transfer: 16 << 10,
         }],
         backends: vec![2],
+        contracts: Vec::new(),
         limits: Limits::default(),
         policies: Policies::default(),
     }
@@ -287,7 +291,7 @@ fn control_learns_the_time_since_release() {
         name: "probe",
         summary: "lets everything go at 10 ns",
         parameters: &[],
-        build: |_| Box::new(Probe(VecDeque::new())),
+        build: |_, _| Box::new(Probe(VecDeque::new())),
     }];
 
     let mut config = config();
@@ -312,6 +316,25 @@ fn control_learns_the_time_since_release() {
     assert_eq!(times.spent(StageName::Control), Duration::from_nanos(7));
     assert_eq!(times.rule(StageName::Control), Some(Rule("control/probe")));
     assert_eq!(times.spent(StageName::Dispatch), Duration::from_nanos(20));
+}
+
+/// A policy is built with the contracts, and what it notices reaches the observer.
+#[test]
+fn contracts_reach_the_control_policy() {
+    let mut config = config();
+    config.policies.control = Choice::named(control::POLICIES, "ta1").unwrap();
+    let contract = Contract { iops: 1, size: 4_096, response: Duration::from_millis(1) };
+    config.contracts = vec![Some(contract)];
+    assert_eq!(config.fault(), None);
+    let mut pipeline = Pipeline::new(&config, Seen::default());
+    for tag in 1..=2 {
+        let actions =
+            step(&mut pipeline, 0, Input::Arrive(request(tag, Op::Read, tag * 4096, 4096)));
+        assert_eq!(actions.len(), usize::from(tag == 1), "one token is there, a second is not");
+    }
+    assert_eq!(pipeline.observer().notices, [Notice::Gate(TenantId::new(0), true)]);
+    config.contracts = vec![Some(Contract { iops: 0, ..contract })];
+    assert!(config.fault().is_some());
 }
 
 /// With a window of one byte a link sends one reply at a time; another link is not held up.

@@ -29,6 +29,7 @@ fn config() -> Config {
     Config {
         volumes: vec![volume],
         backends: vec![2],
+        contracts: Vec::new(),
         limits: Limits::default(),
         policies: Policies::default(),
     }

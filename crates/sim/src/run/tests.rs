@@ -345,3 +345,18 @@ fn a_workload_does_not_shift_others() {
     assert_eq!(both.tenants[0], alone.tenants[0]);
     assert!(both.tenants[1].count > 800);
 }
+
+/// A plan's contracts reach the control policy: a bucket lets a tenant have its rate and no more.
+#[test]
+fn a_contract_is_a_rate() {
+    let mut plan = testing::plan();
+    let response = Duration::from_millis(10);
+    plan.contracts = vec![Some(weir_flow::control::Contract { iops: 500, size: 4_096, response })];
+    plan.policies.control =
+        weir_flow::policy::Choice::named(weir_flow::control::POLICIES, "ta1").unwrap();
+    plan.end.duration = Some(Duration::from_secs(10));
+    let results = measured(&plan);
+    close(results.all.requests_per_second, 500.0, 0.002);
+    let unpromised = measured(&Plan { contracts: Vec::new(), ..plan });
+    assert!(unpromised.all.requests_per_second > 10_000.0);
+}

@@ -194,6 +194,7 @@ impl Replay {
             seed: self.seed.unwrap_or(1),
             end: End { drain: true, ..End::default() },
             tenants: Vec::new(),
+            contracts: Vec::new(),
             volumes: Vec::new(),
             backends: vec![Backend {
                 name: "device".to_owned(),

@@ -108,6 +108,7 @@ pub(crate) fn read(
         seed: seed?.value,
         end: end?,
         tenants,
+        contracts: Vec::new(),
         volumes: volumes?,
         backends: backends?,
         links: links?,

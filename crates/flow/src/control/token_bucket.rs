@@ -1,0 +1,128 @@
+//! # Control policy: token bucket (TA1)
+//!
+//! Each tenant's requests pass a bucket that fills at the contract's rate.
+//!
+//! | | |
+//! |---|---|
+//! | Model    | every `1 / tau` s: `tokens = min(depth, tokens + iops / tau)`, then heads leave while `tokens >= cost`; an arrival that finds no queue and enough tokens leaves at once; `cost = max(1, bytes / size)` tokens |
+//! | Units    | milli-tokens; a token is one request of the contract's size |
+//! | Ties     | at a tick the lowest tenant first; within a tenant, order of arrival |
+//! | Cost     | O(1) per request; O(tenants) per tick, and ticks only while something waits |
+//! | Source   | scheme TA1 of the token-bucket paper, section 2.1; depth with the guard of spec A4 |
+//! | Not when | what one tenant leaves should serve another: the rate of the contract is also the limit. Arrivals that are not smooth wait even below the contract: a bucket refilled at the mean rate is a queue at load one |
+//!
+//! A tenant without a contract has no bucket and passes.
+
+use super::bucket::{Bucket, Ticks};
+use super::contract::{self, Promise};
+use super::{Build, Contract, ControlPolicy, Notice};
+use crate::clock::{Duration, Instant};
+use crate::policy::{Parameter, Policy, Rule, Unit};
+use crate::request::{Request, RequestKey, TenantId};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+pub(super) const POLICY: Policy<Build> = Policy {
+    name: "ta1",
+    summary: "each tenant's requests pass a bucket that fills at the contract's rate (TA1)",
+    parameters: &[TAU],
+    build: |values, contracts| Box::new(TokenBucket::new(values[0], contracts)),
+};
+
+/// Refills per second, the `tau` of the paper.
+pub(super) const TAU: Parameter = Parameter {
+    name: "tau",
+    unit: Unit::Count,
+    min: 1,
+    max: 100_000,
+    default: 1_000,
+    effect: "refills of the buckets per second; more is smoother, and wakes the gateway more often \
+             while requests wait",
+};
+
+/// The rule under which a bucket holds requests.
+pub(super) const RULE: Rule = Rule("control/bucket");
+
+struct TokenBucket {
+    lanes: Vec<Lane>,
+    /// Requests in all queues.
+    waiting: usize,
+    ticks: Ticks,
+    ready: VecDeque<RequestKey>,
+    notices: VecDeque<Notice>,
+}
+
+struct Lane {
+    promise: Promise,
+    bucket: Bucket,
+    /// What waits, and what it costs.
+    queue: VecDeque<(RequestKey, u64)>,
+}
+
+impl TokenBucket {
+    fn new(tau: u64, contracts: &[Option<Contract>]) -> Self {
+        let lane = |promise: Promise| Lane {
+            promise,
+            bucket: Bucket::new(promise.contract.iops, tau),
+            queue: VecDeque::new(),
+        };
+        let lanes: Vec<Lane> = contract::promises(contracts).into_iter().map(lane).collect();
+        let kept = (0..).zip(&lanes).filter(|(_, lane)| lane.promise.kept);
+        let notices = kept.map(|(id, _)| Notice::Gate(TenantId::new(id), true)).collect();
+        Self { lanes, waiting: 0, ticks: Ticks::new(tau), ready: VecDeque::new(), notices }
+    }
+
+    /// Does the ticks that are due: one by one while anything waits, the others at once.
+    fn advance(&mut self, now: Instant) {
+        let mut due = self.ticks.due(now);
+        while due > 0 {
+            let count = if self.waiting > 0 { 1 } else { due };
+            for lane in &mut self.lanes {
+                lane.bucket.refill(count, lane.queue.front().map(|&(_, cost)| cost));
+                while let Some(&(key, cost)) = lane.queue.front()
+                    && lane.bucket.pay(cost)
+                {
+                    lane.queue.pop_front();
+                    self.waiting -= 1;
+                    self.ready.push_back(key);
+                }
+            }
+            self.ticks.pass(count);
+            due -= count;
+        }
+    }
+}
+
+impl ControlPolicy for TokenBucket {
+    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
+        self.advance(now);
+        let lines = self.lanes.len();
+        let lane = &mut self.lanes[contract::line(request, lines)];
+        let cost = lane.promise.contract.cost(request);
+        if !lane.promise.kept || (lane.queue.is_empty() && lane.bucket.pay(cost)) {
+            self.ready.push_back(key);
+        } else {
+            lane.queue.push_back((key, cost));
+            self.waiting += 1;
+        }
+    }
+
+    fn poll(&mut self, _: Instant) -> Option<(RequestKey, Rule)> {
+        self.ready.pop_front().map(|key| (key, RULE))
+    }
+
+    fn complete(&mut self, _: Instant, _: RequestKey, _: &Request, _: Duration) {}
+
+    fn next_deadline(&self) -> Option<Instant> {
+        (self.waiting > 0).then(|| self.ticks.next())
+    }
+
+    fn handle_deadline(&mut self, now: Instant) {
+        self.advance(now);
+    }
+
+    fn notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+}
