@@ -14,9 +14,10 @@
 //! A recording without its end is one whose writer was killed: it can be replayed up to there, but
 //! not compared.
 
+mod promises;
+
 use crate::accept::Volume;
 use crate::clock::{Duration, Instant};
-use crate::control::Contract;
 use crate::digest::Digest;
 use crate::error::IoError;
 use crate::pipeline::{Config, Input, Limits, Policies};
@@ -150,7 +151,7 @@ impl Decoder {
 /// Writes the header.
 fn encode_header(out: &mut Vec<u8>, config: &Config) {
     out.extend_from_slice(MAGIC);
-    let Config { volumes, backends, contracts, limits, policies } = config;
+    let Config { volumes, backends, promises, limits, policies } = config;
     number(out, volumes.len() as u64);
     for volume in volumes {
         number(out, volume.capacity);
@@ -161,15 +162,7 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
     for &paths in backends {
         number(out, u64::from(paths));
     }
-    number(out, contracts.len() as u64);
-    for contract in contracts {
-        // A rate of zero is no contract.
-        number(out, contract.map_or(0, |contract| u64::from(contract.iops)));
-        if let Some(Contract { size, response, .. }) = contract {
-            number(out, u64::from(*size));
-            number(out, response.as_nanos());
-        }
-    }
+    promises::encode(out, promises);
     number(out, u64::from(limits.max_requests));
     number(out, limits.max_bytes);
     number(out, limits.link_window);
@@ -206,17 +199,7 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
     for _ in 0..reader.number()? {
         backends.push(reader.small()?);
     }
-    let mut contracts = Vec::new();
-    for _ in 0..reader.number()? {
-        contracts.push(match reader.small()? {
-            0 => None,
-            iops => Some(Contract {
-                iops,
-                size: reader.small()?,
-                response: Duration::from_nanos(reader.number()?),
-            }),
-        });
-    }
+    let promises = promises::decode(&mut reader)?;
     let limits = Limits {
         max_requests: reader.small()?,
         max_bytes: reader.number()?,
@@ -232,7 +215,7 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
         store: reader.choice(store::POLICIES)?,
         transfer: reader.choice(transfer::POLICIES)?,
     };
-    let config = Config { volumes, backends, contracts, limits, policies };
+    let config = Config { volumes, backends, promises, limits, policies };
     match config.fault() {
         None => Ok((config, reader.at)),
         Some(_) => Err(FormatError::Damaged),
@@ -435,6 +418,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::{Contract, Promises};
     use proptest::prelude::*;
 
     fn config() -> Config {
@@ -442,11 +426,11 @@ mod tests {
         policies.dispatch.set("depth", 7).unwrap();
         let volume =
             Volume { capacity: 1 << 40, backend: BackendId::new(1), max_transfer: u64::MAX };
-        let contract = Contract { iops: 3_500, size: 4_096, response: Duration::from_millis(41) };
+        let contract = Contract::new(3_500, 4_096, Duration::from_millis(41));
         Config {
             volumes: alloc::vec![volume],
             backends: alloc::vec![1, 2],
-            contracts: alloc::vec![Some(contract), None],
+            promises: Promises { contracts: alloc::vec![Some(contract), None], groups: Vec::new() },
             limits: Limits::default(),
             policies,
         }
@@ -469,8 +453,8 @@ mod tests {
     #[test]
     fn an_impossible_contract_is_damage() {
         let mut config = config();
-        config.contracts =
-            alloc::vec![Some(Contract { iops: 1, size: 0, response: Duration::from_millis(1) })];
+        let contract = Contract::new(1, 0, Duration::from_millis(1));
+        config.promises.contracts = alloc::vec![Some(contract)];
         let mut bytes = Vec::new();
         encode_header(&mut bytes, &config);
         assert_eq!(decode_header(&bytes).unwrap_err(), FormatError::Damaged);

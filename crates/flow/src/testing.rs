@@ -1,5 +1,6 @@
 //! What the unit tests of several modules share.
 
+use crate::control::{Contract, Promises};
 use crate::request::{LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
 use crate::units::Extent;
 use alloc::vec::Vec;
@@ -23,4 +24,9 @@ pub(crate) fn request(tag: u64) -> Request {
 pub(crate) fn keys(count: usize) -> Vec<RequestKey> {
     let mut map = SlotMap::<RequestKey, ()>::with_key();
     (0..count).map(|_| map.insert(())).collect()
+}
+
+/// These contracts, without groups.
+pub(crate) fn promises(contracts: &[Option<Contract>]) -> Promises {
+    Promises { contracts: contracts.to_vec(), groups: Vec::new() }
 }

@@ -42,6 +42,7 @@ use tracing::{info, warn};
 use unit::Kept;
 use watch::Watch;
 use weir_flow::accept;
+use weir_flow::control::Promises;
 use weir_flow::pipeline::{self, Pipeline};
 use weir_flow::request::BackendId;
 use weir_flow::stage::run;
@@ -321,7 +322,7 @@ fn pipeline_config(config: &Config, backings: &[Backing]) -> pipeline::Config {
     pipeline::Config {
         volumes: backings.iter().enumerate().map(volume).collect(),
         backends: vec![1; backings.len()],
-        contracts: Vec::new(),
+        promises: Promises::default(),
         limits: config.limits,
         policies: config.policies.clone(),
     }

@@ -11,6 +11,7 @@
 
 use std::process::ExitCode;
 use weir_flow::clock::Duration;
+use weir_flow::control::Promises;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
 use weir_flow::units::Extent;
@@ -41,7 +42,7 @@ fn plan(requests: u64) -> Plan {
         seed: 1,
         end: End { requests: Some(requests), ..End::default() },
         tenants: vec!["tenant".to_owned()],
-        contracts: Vec::new(),
+        promises: Promises::default(),
         volumes: vec![Volume {
             name: "volume".to_owned(),
             size: SIZE,

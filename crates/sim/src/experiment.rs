@@ -11,7 +11,7 @@ pub use crate::workload::intervals::{ArrivalModel, Set};
 use std::collections::VecDeque;
 use weir_flow::accept::Volume;
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::control::{Build, Notice};
+use weir_flow::control::{Build, Notice, Promises};
 use weir_flow::event::{Event, Observer, StageName};
 use weir_flow::pipeline::{Action, Config, Input, Limits, Pipeline, Policies};
 use weir_flow::policy::Choice;
@@ -84,7 +84,7 @@ pub fn control(case: &Case<'_>) -> Figures {
             max_transfer: u64::MAX,
         }],
         backends: vec![1],
-        contracts: contracts.map(Some).to_vec(),
+        promises: Promises { contracts: contracts.clone().map(Some).to_vec(), groups: Vec::new() },
         limits: Limits {
             max_requests: ROOM_REQUESTS,
             max_bytes: ROOM_BYTES,
@@ -93,7 +93,7 @@ pub fn control(case: &Case<'_>) -> Figures {
         },
         policies,
     };
-    let promised = contracts.map(|contract| contract.response);
+    let promised = contracts.map(|contract| contract.rows[0].response());
     let mut pipeline = Pipeline::new(&config, Scores::new(promised));
     let mut world = Scripted::new(case);
     stage::run(&mut pipeline, &mut world);
@@ -140,11 +140,11 @@ impl Scripted {
         }
         planned.sort_by_key(|planned| (planned.at, planned.tenant));
         let contracts = case.set.contracts();
-        let longest = contracts.iter().map(|contract| contract.response).max();
+        let longest = contracts.iter().map(|contract| contract.rows[0].response()).max();
         Self {
             keys: vec![RequestKey::default(); planned.len()],
             planned,
-            bytes: contracts.map(|contract| u64::from(contract.size)),
+            bytes: contracts.map(|contract| u64::from(contract.rows[0].size)),
             next: 0,
             array: Array::new(config, case.seed, "array"),
             sent: VecDeque::new(),

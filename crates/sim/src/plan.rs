@@ -8,7 +8,7 @@ pub use check::PlanError;
 use crate::trace::Format;
 use std::path::PathBuf;
 use weir_flow::clock::Duration;
-use weir_flow::control::Contract;
+use weir_flow::control::Promises;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
 use weir_flow::units::Extent;
@@ -23,8 +23,8 @@ pub struct Plan {
     pub end: End,
     /// The tenants' names, by tenant id; at least one, at most [`MAX_TENANTS`].
     pub tenants: Vec<String>,
-    /// What each tenant is promised, by tenant id; at most one each. `None`, or past the end: nothing.
-    pub contracts: Vec<Option<Contract>>,
+    /// What tenants are promised; at most one contract each.
+    pub promises: Promises,
     /// The volumes, by volume id; at least one.
     pub volumes: Vec<Volume>,
     /// The devices behind, by backend id; at least one.

@@ -74,7 +74,7 @@ fn config(plan: &Plan) -> Config {
     Config {
         volumes: plan.volumes.iter().map(volume).collect(),
         backends: plan.backends.iter().map(|backend| backend.paths).collect(),
-        contracts: plan.contracts.clone(),
+        promises: plan.promises.clone(),
         limits: plan.limits,
         policies: plan.policies.clone(),
     }

@@ -4,6 +4,7 @@ use crate::plan::{
     Access, Arrivals, Backend, End, HostLink, Model, Plan, SizeWeight, Volume, Workload,
 };
 use weir_flow::clock::Duration;
+use weir_flow::control::Promises;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
 use weir_flow::units::Extent;
@@ -37,7 +38,7 @@ pub(crate) fn plan() -> Plan {
         seed: 1,
         end: End { duration: Some(Duration::from_secs(1)), ..End::default() },
         tenants: vec!["tenant".to_owned()],
-        contracts: Vec::new(),
+        promises: Promises::default(),
         volumes: vec![Volume {
             name: "volume".to_owned(),
             size: SIZE,

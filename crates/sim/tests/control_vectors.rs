@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::{cmp::Reverse, env};
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::control::{Contract, ControlPolicy, Notice, POLICIES};
+use weir_flow::control::{Contract, ControlPolicy, Notice, POLICIES, Promises};
 use weir_flow::policy::Choice;
 use weir_flow::request::{LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
 use weir_flow::rng::mix;
@@ -87,7 +87,8 @@ fn run(
     arrivals: &[[u64; 3]],
     end: u64,
 ) -> Answer {
-    let policy = (choice.policy().build)(choice.values(), contracts);
+    let promises = Promises { contracts: contracts.to_vec(), groups: Vec::new() };
+    let policy = (choice.policy().build)(choice.values(), &promises);
     let mut script = Script {
         policy,
         device,
@@ -167,14 +168,14 @@ fn the_long_vectors_are_met() {
         let tenants = vector["tenants"].as_array().expect("tenants are a list");
         let contract = |tenant: &Value| {
             let number = |field: &str| tenant[field].as_u64().expect("a number");
-            Some(Contract {
-                iops: number("iops") as u32,
-                size: number("size") as u32,
-                response: Duration::from_nanos(number("rt_ns")),
-            })
+            Some(Contract::new(
+                number("iops") as u32,
+                number("size") as u32,
+                Duration::from_nanos(number("rt_ns")),
+            ))
         };
         let contracts: Vec<_> = tenants.iter().map(contract).collect();
-        let longest = contracts.iter().flatten().map(|contract| contract.response).max();
+        let longest = contracts.iter().flatten().map(|contract| contract.rows[0].response()).max();
         let end = 1_200_000_000 + longest.expect("a tenant").as_nanos();
         let choice = choice(vector["name"].as_str().expect("a name"), &vector["options"]);
         let device: Vec<(u64, u64)> = numbers(&vector["device_delay_ns"]);
@@ -212,7 +213,7 @@ fn constant(key: [u64; 5], rate: f64, segment: (f64, f64), out: &mut Vec<u64>) {
 fn the_short_vectors_are_met() {
     let text = std::fs::read_to_string(folder().join("ta-digests.json")).expect("it is there");
     let vectors: Vec<Value> = serde_json::from_str(&text).expect("it is JSON");
-    let contract = |iops| Some(Contract { iops, size: 4_096, response: Duration::from_millis(41) });
+    let contract = |iops| Some(Contract::new(iops, 4_096, Duration::from_millis(41)));
     let mut arrivals = [Vec::new(), Vec::new()];
     constant([7, 1, 0, 0, 0], 3_000.0, (0.0, 1.2), &mut arrivals[0]);
     constant([7, 1, 1, 0, 0], 1_200.0, (0.0, 0.3), &mut arrivals[1]);

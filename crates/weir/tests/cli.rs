@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use support::{code, err, folder, out, run, weir};
+use weir_flow::control::Promises;
 use weir_flow::digest::Digest;
 use weir_flow::pipeline::{Config, Limits, Policies};
 use weir_flow::recording::{Encoder, Entry};
@@ -269,7 +270,7 @@ fn recordings_are_replayed() {
     let config = Config {
         volumes: Vec::new(),
         backends: Vec::new(),
-        contracts: Vec::new(),
+        promises: Promises::default(),
         limits: Limits::default(),
         policies: Policies::default(),
     };

@@ -1,25 +1,135 @@
-//! What a tenant is promised, and what a request counts against the promise.
+//! What a tenant is promised.
+//!
+//! Source: the tuple `W = {iops, size, rt}` of the token-bucket paper, section 2.1, and its extension to
+//! several tuples, percentiles, credits and groups (spec/control.md section 12, X1 to X4).
 
+use super::tariff::Tariff;
 use crate::clock::Duration;
-use crate::request::Request;
+use crate::request::{Op, Request};
+use alloc::vec;
 use alloc::vec::Vec;
 
-/// A tenant's contract: while it asks for no more than `iops` requests of `size` bytes a second,
-/// they end within `response`.
-///
-/// Source: the tuple `W = {iops, size, rt}` of the token-bucket paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What everybody is promised.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Promises {
+    /// By [`TenantId`](crate::request::TenantId), at most [`CONTRACTS_MAX`]. `None`, or past the end:
+    /// nothing is promised, the tenant shares what is left (best effort).
+    pub contracts: Vec<Option<Contract>>,
+    /// What contracts name as their group; a group's parent comes before it. At most [`GROUPS_MAX`].
+    pub groups: Vec<Group>,
+}
+
+/// A tenant's contract: while it asks for no more than its rows allow, requests end within their targets.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contract {
+    /// Rates and response times by operation and size, 1 to [`ROWS_MAX`]. The first is the tuple of
+    /// policies that know only one, and its rate the unit of tokens. A mix is within the contract while
+    /// the sum over the rows of rate / `iops` is at most one.
+    pub rows: Vec<Row>,
+    /// How much may come at once and still be guaranteed, as time at the contract's rate. 1 ms to
+    /// [`CREDIT_MAX`].
+    pub burst: Duration,
+    /// How much of what was not used may be saved for later, as time at the contract's rate; zero saves
+    /// nothing. At most [`CREDIT_MAX`].
+    pub credit: Duration,
+    /// How fast savings may be spent, in thousandths of the contract's rate: 1000 to 100000.
+    pub peak_permille: u32,
+    /// Tokens per second that are not exceeded even if nobody else wants anything.
+    pub limit: Option<u32>,
+    /// Its part of what is left over, against its siblings; 1 to [`IOPS_MAX`].
+    pub weight: u32,
+    /// Who gives way first when not all contracts can be kept.
+    pub tier: Tier,
+    /// Index in [`Promises::groups`].
+    pub group: Option<u32>,
+}
+
+/// One row of a contract: so many such requests a second end within these times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Which operations it is about.
+    pub ops: Ops,
+    /// Bytes of a request, 1 to [`SIZE_MAX`].
+    pub size: u32,
     /// Requests per second, 1 to [`IOPS_MAX`].
     pub iops: u32,
-    /// Bytes of such a request, 1 to [`SIZE_MAX`]. A larger request counts as several, a smaller one
-    /// as one.
-    pub size: u32,
-    /// Time from arrival to end that is promised, [`RESPONSE_MIN`] to [`RESPONSE_MAX`].
+    /// Response times, by ascending quantile; 1 to [`TARGETS_MAX`].
+    pub targets: Vec<Target>,
+}
+
+/// Operations that a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ops {
+    /// All.
+    Any,
+    /// What returns or checks data.
+    Read,
+    /// What changes data or makes it durable.
+    Write,
+}
+
+/// What a request is, to a contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Direction {
+    /// Returns or checks data.
+    Read,
+    /// Changes data or makes it durable.
+    Write,
+}
+
+/// A share of the requests, and the time from arrival to end that it is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// The share in millionths: [`QUANTILE_MIN`] to [`QUANTILE_MAX`].
+    pub quantile_ppm: u32,
+    /// The time: [`RESPONSE_MIN`] to [`RESPONSE_MAX`].
     pub response: Duration,
 }
 
-/// The highest rate that can be promised.
+/// Who gives way first when capacity is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// First.
+    Bronze,
+    /// After all bronze.
+    Silver,
+    /// Last.
+    #[default]
+    Gold,
+}
+
+/// Tenants, or groups of them, that are promised something together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The group that it belongs to: an earlier index.
+    pub parent: Option<u32>,
+    /// Requests per second of `size` that its members may have guaranteed together; what one does not
+    /// use another may borrow. At least what its members are promised in sum.
+    pub iops: u32,
+    /// Bytes of such a request.
+    pub size: u32,
+    /// Requests per second of `size` that are not exceeded even if nobody else wants anything.
+    pub limit: Option<u32>,
+    /// Its part of what is left over, against its siblings.
+    pub weight: u32,
+}
+
+/// The most tenants that contracts can be listed for.
+pub const CONTRACTS_MAX: usize = 1 << 17;
+
+/// The most groups.
+pub const GROUPS_MAX: usize = 1 << 12;
+
+/// The most groups above a tenant.
+pub const GROUP_DEPTH_MAX: usize = 8;
+
+/// The most rows of a contract.
+pub const ROWS_MAX: usize = 16;
+
+/// The most targets of a row.
+pub const TARGETS_MAX: usize = 8;
+
+/// The highest rate that can be promised, and the largest weight.
 pub const IOPS_MAX: u32 = 10_000_000;
 
 /// The largest size that can be promised: 1 GiB.
@@ -31,58 +141,261 @@ pub const RESPONSE_MIN: Duration = Duration::from_micros(1);
 /// The longest response time that can be promised.
 pub const RESPONSE_MAX: Duration = Duration::from_secs(3_600);
 
-/// The most tenants that contracts can be listed for.
-pub const CONTRACTS_MAX: usize = 16_384;
+/// The smallest quantile that can be promised: every second request.
+pub const QUANTILE_MIN: u32 = 500_000;
 
-/// Milli-tokens in a token, the right to one request of the contract's size.
+/// The largest quantile that can be promised.
+pub const QUANTILE_MAX: u32 = 999_999;
+
+/// The quantile of a response time that is promised without one.
+pub const QUANTILE: u32 = 990_000;
+
+/// The shortest burst that can be guaranteed.
+pub const BURST_MIN: Duration = Duration::from_millis(1);
+
+/// The burst of a contract that says nothing of it.
+pub const BURST: Duration = Duration::from_millis(100);
+
+/// The longest burst that can be guaranteed, and the most that can be saved.
+pub const CREDIT_MAX: Duration = Duration::from_secs(3_600);
+
+/// The speed at which savings are spent, of a contract that says nothing of it.
+pub const PEAK_PERMILLE: u32 = 2_000;
+
+/// Milli-tokens in a token, the right to one request of the size of a contract's first row.
 pub(super) const TOKEN: u64 = 1_000;
 
+impl Direction {
+    /// That of a request.
+    pub const fn of(op: Op) -> Self {
+        match op {
+            Op::Read | Op::Verify => Self::Read,
+            Op::Write | Op::Flush | Op::Discard | Op::WriteZeroes | Op::Update => Self::Write,
+        }
+    }
+}
+
+impl Ops {
+    /// Whether it is one of these.
+    pub const fn cover(self, direction: Direction) -> bool {
+        matches!(
+            (self, direction),
+            (Self::Any, _) | (Self::Read, Direction::Read) | (Self::Write, Direction::Write)
+        )
+    }
+}
+
 impl Contract {
+    /// The contract of the paper: one row for all operations, with [`QUANTILE`] as its share.
+    pub fn new(iops: u32, size: u32, response: Duration) -> Self {
+        let targets = vec![Target { quantile_ppm: QUANTILE, response }];
+        let rows = vec![Row { ops: Ops::Any, size, iops, targets }];
+        Self {
+            rows,
+            burst: BURST,
+            credit: Duration::ZERO,
+            peak_permille: PEAK_PERMILLE,
+            limit: None,
+            weight: iops,
+            tier: Tier::Gold,
+            group: None,
+        }
+    }
+
+    /// The row that a request falls under: of those for its operation the first that is large enough,
+    /// or the largest. `None` if there is none for its operation: then nothing is promised.
+    pub fn row(&self, request: &Request) -> Option<usize> {
+        let direction = Direction::of(request.op);
+        let bytes = request.payload();
+        let rows = self.rows.iter().enumerate().filter(|(_, row)| row.ops.cover(direction));
+        let mut last = None;
+        for (index, row) in rows {
+            last = Some(index);
+            if bytes <= u64::from(row.size) {
+                break;
+            }
+        }
+        last
+    }
+
     /// What is out of range here, in words for whoever made it.
     pub fn fault(&self) -> Option<&'static str> {
+        if self.rows.is_empty() || self.rows.len() > ROWS_MAX {
+            return Some("a contract has no row, or more than 16");
+        }
+        if let Some(fault) = self.rows.iter().find_map(Row::fault) {
+            return Some(fault);
+        }
+        for direction in [Direction::Read, Direction::Write] {
+            let rows = self.rows.iter().filter(|row| row.ops.cover(direction));
+            for (small, large) in rows.clone().zip(rows.skip(1)) {
+                if small.size >= large.size {
+                    return Some("a contract's rows for one operation are not in order of size");
+                }
+                if small.iops < large.iops {
+                    return Some("a contract promises larger requests at a higher rate");
+                }
+            }
+        }
+        if self.burst < BURST_MIN || self.burst > CREDIT_MAX || self.credit > CREDIT_MAX {
+            return Some("a contract's burst is not from 1 ms to an hour, or its credit above one");
+        }
+        if !(1_000..=100_000).contains(&self.peak_permille) {
+            return Some("a contract's peak is not from 1 to 100 times its rate");
+        }
+        if self.limit.is_some_and(|limit| limit < self.rows[0].iops || limit > IOPS_MAX) {
+            return Some("a contract's limit is below its rate, or above 10000000 per second");
+        }
+        if self.weight == 0 || self.weight > IOPS_MAX {
+            return Some("a contract's weight is not from 1 to 10000000");
+        }
+        None
+    }
+}
+
+impl Row {
+    /// What is out of range here, in words for whoever made it.
+    fn fault(&self) -> Option<&'static str> {
         if self.iops == 0 || self.iops > IOPS_MAX {
             return Some("a contract's rate is not from 1 to 10000000 requests per second");
         }
         if self.size == 0 || self.size > SIZE_MAX {
             return Some("a contract's size is not from 1 byte to 1 GiB");
         }
-        if self.response < RESPONSE_MIN || self.response > RESPONSE_MAX {
-            return Some("a contract's response time is not from 1 us to an hour");
+        if self.targets.is_empty() || self.targets.len() > TARGETS_MAX {
+            return Some("a row of a contract has no response time, or more than 8");
+        }
+        for target in &self.targets {
+            if target.response < RESPONSE_MIN || target.response > RESPONSE_MAX {
+                return Some("a contract's response time is not from 1 us to an hour");
+            }
+            if !(QUANTILE_MIN..=QUANTILE_MAX).contains(&target.quantile_ppm) {
+                return Some("a contract's quantile is not from 0.5 to 0.999999");
+            }
+        }
+        for (low, high) in self.targets.iter().zip(&self.targets[1..]) {
+            if low.quantile_ppm >= high.quantile_ppm || low.response > high.response {
+                return Some("a larger share of a row is promised a shorter time");
+            }
         }
         None
     }
 
-    /// Milli-tokens that a request costs: its size in units of the contract's, at least one token.
-    pub(super) fn cost(&self, request: &Request) -> u64 {
-        let bytes = u128::from(request.payload()) * u128::from(TOKEN);
-        let cost = bytes.div_ceil(u128::from(self.size));
-        u64::try_from(cost).unwrap_or(u64::MAX).clamp(TOKEN, COST_MAX)
+    /// The response time of the largest share.
+    pub fn response(&self) -> Duration {
+        self.targets.last().expect("a row has a target").response
     }
 }
 
-/// The most that a request costs: as much as 4 billion requests. Keeps sums in range.
-const COST_MAX: u64 = 1 << 42;
+impl Promises {
+    /// What contradicts itself here, in words for whoever made it.
+    pub fn fault(&self) -> Option<&'static str> {
+        if self.contracts.len() > CONTRACTS_MAX || self.groups.len() > GROUPS_MAX {
+            return Some("more than 131072 contracts or 4096 groups");
+        }
+        if let Some(fault) = self.contracts.iter().flatten().find_map(Contract::fault) {
+            return Some(fault);
+        }
+        let mut depths: Vec<usize> = Vec::new();
+        for (index, group) in self.groups.iter().enumerate() {
+            if let Some(fault) = group.fault() {
+                return Some(fault);
+            }
+            let above = match group.parent {
+                None => 0,
+                Some(parent) if (parent as usize) < index => depths[parent as usize],
+                Some(_) => return Some("a group's parent does not come before it"),
+            };
+            if above == GROUP_DEPTH_MAX {
+                return Some("groups are nested more than 8 deep");
+            }
+            depths.push(above + 1);
+        }
+        let groups = self.contracts.iter().flatten().filter_map(|contract| contract.group);
+        if groups.map(|group| group as usize).any(|group| group >= self.groups.len()) {
+            return Some("a contract names a group that is not there");
+        }
+        self.oversold().map(|_| "a group promises its members more than it has")
+    }
 
-/// With what weight tenants without a contract share what is left, and at what rate they go on while
-/// the switched policies hold them: that of 100 requests of 4 KiB a second. Nothing is promised to
-/// them, so the response time means nothing.
-const BEST_EFFORT: Contract = Contract { iops: 100, size: 4_096, response: RESPONSE_MAX };
+    /// The first group whose members are promised more than it has itself.
+    pub fn oversold(&self) -> Option<usize> {
+        // In milli-tokens of the group, per second.
+        let mut sold = vec![0_u64; self.groups.len()];
+        let mut promise = |group: Option<u32>, iops: u32, size: u32| {
+            let Some(group) = group.map(|group| group as usize) else { return };
+            let unit = u64::from(self.groups[group].size);
+            let cost = (u64::from(size) * TOKEN).div_ceil(unit).max(TOKEN);
+            sold[group] = sold[group].saturating_add(cost.saturating_mul(u64::from(iops)));
+        };
+        for contract in self.contracts.iter().flatten() {
+            promise(contract.group, contract.rows[0].iops, contract.rows[0].size);
+        }
+        for group in &self.groups {
+            promise(group.parent, group.iops, group.size);
+        }
+        let has = |group: &Group| u64::from(group.iops) * TOKEN;
+        self.groups.iter().zip(sold).position(|(group, sold)| sold > has(group))
+    }
+}
 
-/// A line of requests: a tenant with its contract or, promised nothing, without.
-#[derive(Clone, Copy, Debug)]
+impl Group {
+    fn fault(&self) -> Option<&'static str> {
+        if self.iops == 0 || self.iops > IOPS_MAX {
+            return Some("a group's rate is not from 1 to 10000000 requests per second");
+        }
+        if self.size == 0 || self.size > SIZE_MAX {
+            return Some("a group's size is not from 1 byte to 1 GiB");
+        }
+        if self.limit.is_some_and(|limit| limit < self.iops || limit > IOPS_MAX) {
+            return Some("a group's limit is below its rate, or above 10000000 per second");
+        }
+        if self.weight == 0 || self.weight > IOPS_MAX {
+            return Some("a group's weight is not from 1 to 10000000");
+        }
+        None
+    }
+}
+
+/// The weight of tenants without a contract when they share what is left, and the rate at which they go
+/// on while the switched policies hold them, in requests of [`BEST_EFFORT_SIZE`] a second.
+const BEST_EFFORT_IOPS: u32 = 100;
+
+/// Bytes of such a request.
+const BEST_EFFORT_SIZE: u32 = 4_096;
+
+/// A line of requests as policies with one tuple see it: a tenant with its contract or, promised
+/// nothing, without.
+#[derive(Clone, Debug)]
 pub(super) struct Promise {
-    pub(super) contract: Contract,
+    /// Tokens per second.
+    pub(super) iops: u32,
+    /// The response time of the first row; for best effort it means nothing.
+    pub(super) response: Duration,
+    /// What a request costs.
+    tariff: Tariff,
     /// Whether it is a contract, not best effort.
     pub(super) kept: bool,
 }
 
+impl Promise {
+    /// Milli-tokens that a request costs, at least one token for the smallest.
+    pub(super) fn cost(&self, request: &Request) -> u64 {
+        self.tariff.cost(request)
+    }
+}
+
 /// One line for each tenant in the list, and a last one for all others together.
-pub(super) fn promises(contracts: &[Option<Contract>]) -> Vec<Promise> {
-    let promise = |contract: Option<Contract>| Promise {
-        contract: contract.unwrap_or(BEST_EFFORT),
-        kept: contract.is_some(),
+pub(super) fn promises(promises: &Promises) -> Vec<Promise> {
+    let best_effort = Contract::new(BEST_EFFORT_IOPS, BEST_EFFORT_SIZE, RESPONSE_MAX);
+    let promise = |contract: Option<&Contract>| {
+        let kept = contract.is_some();
+        let contract = contract.unwrap_or(&best_effort);
+        let row = &contract.rows[0];
+        let tariff = Tariff::new(&contract.rows);
+        Promise { iops: row.iops, response: row.response(), tariff, kept }
     };
-    contracts.iter().copied().chain([None]).map(promise).collect()
+    promises.contracts.iter().map(Option::as_ref).chain([None]).map(promise).collect()
 }
 
 /// The line of a request, of so many lines.
@@ -91,54 +404,4 @@ pub(super) fn line(request: &Request, lines: usize) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing;
-    use crate::units::Extent;
-
-    /// A request costs its size in units of the contract's, rounded up to a milli-token; nothing,
-    /// not even a flush, costs less than a token.
-    #[test]
-    fn cost_is_size_with_a_floor() {
-        let contract = Contract { iops: 1, size: 4_096, response: Duration::from_millis(1) };
-        let cost = |bytes| {
-            let extent = Extent::new(0, bytes);
-            contract.cost(&crate::request::Request { extent, ..testing::request(0) })
-        };
-        assert_eq!(
-            [0, 512, 4_096, 4_097, 6_144, 8_192].map(cost),
-            [1_000, 1_000, 1_000, 1_001, 1_500, 2_000]
-        );
-        assert_eq!(cost(u64::MAX), COST_MAX);
-    }
-
-    /// Each limit holds at its end and is named past it.
-    #[test]
-    fn ranges_end_where_they_say() {
-        let good = Contract { iops: IOPS_MAX, size: SIZE_MAX, response: RESPONSE_MAX };
-        assert_eq!(good.fault(), None);
-        for (bad, word) in [
-            (Contract { iops: 0, ..good }, "rate"),
-            (Contract { iops: IOPS_MAX + 1, ..good }, "rate"),
-            (Contract { size: 0, ..good }, "size"),
-            (Contract { size: SIZE_MAX + 1, ..good }, "size"),
-            (Contract { response: Duration::ZERO, ..good }, "response"),
-            (Contract { response: RESPONSE_MAX + RESPONSE_MIN, ..good }, "response"),
-        ] {
-            assert!(bad.fault().is_some_and(|fault| fault.contains(word)), "{bad:?}");
-        }
-    }
-
-    /// Tenants past the list share the last line, however high their numbers are.
-    #[test]
-    fn strangers_share_a_line() {
-        let contract = Contract { iops: 5, ..BEST_EFFORT };
-        let lines = promises(&[Some(contract), None]);
-        assert_eq!(lines.iter().map(|l| l.kept).collect::<Vec<_>>(), [true, false, false]);
-        let of = |tenant| {
-            let tenant = crate::request::TenantId::new(tenant);
-            line(&crate::request::Request { tenant, ..testing::request(0) }, lines.len())
-        };
-        assert_eq!([0, 1, 2, u32::MAX].map(of), [0, 1, 2, 2]);
-    }
-}
+mod tests;

@@ -16,7 +16,7 @@
 
 use super::contract::{self, Promise};
 use super::sfq::{self, Places};
-use super::{Build, Contract, ControlPolicy};
+use super::{Build, ControlPolicy, Promises};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Rule, Unit};
 use crate::request::{Request, RequestKey};
@@ -29,7 +29,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "edf",
     summary: "a fixed number of places at the device for the requests whose promises end first (EDF(D))",
     parameters: &[sfq::DEPTH, MARGIN],
-    build: |values, contracts| Box::new(Edf::new(values[0] as u32, values[1], contracts)),
+    build: |values, list| Box::new(Edf::new(values[0] as u32, values[1], list)),
 };
 
 pub(super) const MARGIN: Parameter = Parameter {
@@ -64,14 +64,14 @@ struct Lane {
 }
 
 impl Edf {
-    pub(super) fn new(depth: u32, margin_permille: u64, contracts: &[Option<Contract>]) -> Self {
+    pub(super) fn new(depth: u32, margin_permille: u64, list: &Promises) -> Self {
         let lane = |promise: Promise| Lane {
+            rate: u128::from(promise.iops) * u128::from(1_000 + margin_permille),
             promise,
-            rate: u128::from(promise.contract.iops) * u128::from(1_000 + margin_permille),
             next: 0,
         };
         Self {
-            lanes: contract::promises(contracts).into_iter().map(lane).collect(),
+            lanes: contract::promises(list).into_iter().map(lane).collect(),
             urgent: BTreeMap::new(),
             others: VecDeque::new(),
             places: Places::new(depth),
@@ -104,11 +104,10 @@ impl ControlPolicy for Edf {
     fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
         let lines = self.lanes.len();
         let lane = &mut self.lanes[contract::line(request, lines)];
-        let contract = lane.promise.contract;
-        if lane.on_time(now, contract.cost(request)) {
+        if lane.on_time(now, lane.promise.cost(request)) {
             self.arrived += 1;
             self.came.insert(key, now);
-            self.urgent.insert((now + contract.response, self.arrived), key);
+            self.urgent.insert((now + lane.promise.response, self.arrived), key);
         } else {
             self.others.push_back(key);
         }
@@ -129,6 +128,10 @@ impl ControlPolicy for Edf {
         self.places.leave();
     }
 
+    fn adopt(&mut self, _: RequestKey, _: &Request, _: Instant) {
+        self.places.take();
+    }
+
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
@@ -138,6 +141,7 @@ impl ControlPolicy for Edf {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Contract;
     use super::*;
     use crate::request::TenantId;
     use crate::testing;
@@ -146,10 +150,9 @@ mod tests {
     /// last, in order of arrival.
     #[test]
     fn deadlines_order_the_profile() {
-        let contract = |iops, millis| {
-            Some(Contract { iops, size: 4_096, response: Duration::from_millis(millis) })
-        };
-        let mut edf = Edf::new(1, 0, &[contract(20, 100), contract(1_000, 10)]);
+        let contract =
+            |iops, millis| Some(Contract::new(iops, 4_096, Duration::from_millis(millis)));
+        let mut edf = Edf::new(1, 0, &testing::promises(&[contract(20, 100), contract(1_000, 10)]));
         let keys = testing::keys(5);
         for (&key, tenant) in keys.iter().zip([0, 0, 0, 1, 2]) {
             let request = Request { tenant: TenantId::new(tenant), ..testing::request(0) };

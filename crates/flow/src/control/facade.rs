@@ -26,10 +26,10 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "facade",
     summary: "earliest deadline first with a depth that follows the mean response times (Façade)",
     parameters: &[FIRST, MARGIN],
-    build: |values, contracts| {
+    build: |values, list| {
         Box::new(Facade {
-            edf: Edf::new(values[0] as u32, values[1], contracts),
-            lanes: contract::promises(contracts).into_iter().map(Lane::new).collect(),
+            edf: Edf::new(values[0] as u32, values[1], list),
+            lanes: contract::promises(list).into_iter().map(Lane::new).collect(),
             depth_permille: values[0] * 1_000,
             period_end: Instant::ZERO + PERIOD,
             bound: false,
@@ -70,7 +70,7 @@ impl Lane {
     /// Promise over mean, in thousandths, of the period that ends; nothing without endings.
     fn ease(&mut self) -> Option<u64> {
         let (ended, time) = (core::mem::take(&mut self.ended), core::mem::take(&mut self.time));
-        let promised = u128::from(self.promise.contract.response.as_nanos()) * u128::from(ended);
+        let promised = u128::from(self.promise.response.as_nanos()) * u128::from(ended);
         let some = self.promise.kept && ended > 0 && time > 0;
         some.then(|| u64::try_from(promised * 1_000 / time).unwrap_or(u64::MAX))
     }
@@ -117,6 +117,10 @@ impl ControlPolicy for Facade {
             lane.time += u128::from(now.since(came).as_nanos());
         }
         self.edf.complete(now, key, request, device);
+    }
+
+    fn adopt(&mut self, key: RequestKey, request: &Request, released: Instant) {
+        self.edf.adopt(key, request, released);
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -21,7 +21,7 @@ pub(super) struct Fair {
 
 impl Fair {
     pub(super) fn new(promises: &[Promise]) -> Self {
-        let iops: Vec<u32> = promises.iter().map(|promise| promise.contract.iops).collect();
+        let iops: Vec<u32> = promises.iter().map(|promise| promise.iops).collect();
         Self { now: 0, finish: iops.iter().map(|_| 0).collect(), iops }
     }
 

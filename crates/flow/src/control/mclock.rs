@@ -29,10 +29,14 @@ pub(super) const POLICY: Policy<Build> = Policy {
     summary: "a fixed number of places at the device, first for what contracts reserve, then by shares \
               (mClock(D))",
     parameters: &[sfq::DEPTH],
-    build: |values, contracts| {
-        let promises = contract::promises(contracts);
-        let lane =
-            |&promise: &Promise| Lane { promise, queue: VecDeque::new(), next: 0, credit: 0 };
+    build: |values, list| {
+        let promises = contract::promises(list);
+        let lane = |promise: &Promise| Lane {
+            promise: promise.clone(),
+            queue: VecDeque::new(),
+            next: 0,
+            credit: 0,
+        };
         Box::new(Mclock {
             lanes: promises.iter().map(lane).collect(),
             waiting: BTreeSet::new(),
@@ -71,7 +75,7 @@ impl Lane {
     fn reserved(&self) -> Option<Instant> {
         let head = self.queue.front().filter(|_| self.promise.kept)?;
         let scaled = head.reserved.saturating_sub(self.credit);
-        let nanos = scaled.div_ceil(u128::from(self.promise.contract.iops));
+        let nanos = scaled.div_ceil(u128::from(self.promise.iops));
         Some(Instant::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
 }
@@ -80,11 +84,10 @@ impl ControlPolicy for Mclock {
     fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
         let index = contract::line(request, self.lanes.len());
         let lane = &mut self.lanes[index];
-        let contract = lane.promise.contract;
-        let cost = contract.cost(request);
+        let cost = lane.promise.cost(request);
         // A milli-token takes 10^6 / iops nanoseconds.
         let share = u128::from(cost) * 1_000_000;
-        let now = u128::from(now.as_nanos()) * u128::from(contract.iops) + lane.credit;
+        let now = u128::from(now.as_nanos()) * u128::from(lane.promise.iops) + lane.credit;
         let reserved = now.max(lane.next);
         lane.next = reserved + share;
         let start = self.fair.tag(index, cost);
@@ -122,6 +125,10 @@ impl ControlPolicy for Mclock {
         self.places.leave();
     }
 
+    fn adopt(&mut self, _: RequestKey, _: &Request, _: Instant) {
+        self.places.take();
+    }
+
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
@@ -139,9 +146,8 @@ mod tests {
     /// A reservation that is due goes first, although by shares alone it would be far from its turn.
     #[test]
     fn a_due_reservation_goes_first() {
-        let contract =
-            |iops| Some(Contract { iops, size: 4_096, response: Duration::from_millis(1) });
-        let mut mclock = (POLICY.build)(&[1], &[None, contract(10)]);
+        let contract = |iops| Some(Contract::new(iops, 4_096, Duration::from_millis(1)));
+        let mut mclock = (POLICY.build)(&[1], &testing::promises(&[None, contract(10)]));
         let keys = testing::keys(6);
         let request =
             |tenant: u32| Request { tenant: TenantId::new(tenant), ..testing::request(0) };

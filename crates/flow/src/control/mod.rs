@@ -16,9 +16,14 @@ mod slack;
 mod switched;
 mod ta2;
 mod ta3;
+mod tariff;
 mod token_bucket;
 
-pub use contract::{CONTRACTS_MAX, Contract, IOPS_MAX, RESPONSE_MAX, RESPONSE_MIN, SIZE_MAX};
+pub use contract::{
+    BURST, BURST_MIN, CONTRACTS_MAX, CREDIT_MAX, Contract, Direction, GROUP_DEPTH_MAX, GROUPS_MAX,
+    Group, IOPS_MAX, Ops, PEAK_PERMILLE, Promises, QUANTILE, QUANTILE_MAX, QUANTILE_MIN,
+    RESPONSE_MAX, RESPONSE_MIN, ROWS_MAX, Row, SIZE_MAX, TARGETS_MAX, Target, Tier,
+};
 
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
@@ -40,6 +45,10 @@ pub trait ControlPolicy {
 
     /// A released request has ended; `device` is the time from its release.
     fn complete(&mut self, now: Instant, key: RequestKey, request: &Request, device: Duration);
+
+    /// A request that another policy has released at `released` has not ended yet: this one has taken
+    /// its place, and will be told of the end. Comes before anything else does.
+    fn adopt(&mut self, key: RequestKey, request: &Request, released: Instant);
 
     /// When the policy wants to be asked again although nothing happens.
     fn next_deadline(&self) -> Option<Instant>;
@@ -64,9 +73,9 @@ pub enum Notice {
     Infeasible(TenantId, bool),
 }
 
-/// Builds a control policy from checked parameter values and the tenants' contracts, by tenant id. A
+/// Builds a control policy from checked parameter values and what tenants are promised. A
 /// tenant without a contract, or past the end, is promised nothing: best effort.
-pub type Build = fn(&[u64], &[Option<Contract>]) -> Box<dyn ControlPolicy>;
+pub type Build = fn(&[u64], &Promises) -> Box<dyn ControlPolicy>;
 
 /// Every control policy; the first is the default.
 pub static POLICIES: &[Policy<Build>] = &[

@@ -43,6 +43,8 @@ impl ControlPolicy for Open {
 
     fn complete(&mut self, _: Instant, _: RequestKey, _: &Request, _: Duration) {}
 
+    fn adopt(&mut self, _: RequestKey, _: &Request, _: Instant) {}
+
     fn next_deadline(&self) -> Option<Instant> {
         None
     }

@@ -27,8 +27,8 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "sfq",
     summary: "tenants share a fixed number of places at the device by their contracts' rates (SFQ(D))",
     parameters: &[DEPTH],
-    build: |values, contracts| {
-        let (promises, depth) = (contract::promises(contracts), values[0] as u32);
+    build: |values, list| {
+        let (promises, depth) = (contract::promises(list), values[0] as u32);
         Box::new(Sfq {
             promises: promises.clone(),
             lanes: promises.iter().map(|_| VecDeque::new()).collect(),
@@ -90,7 +90,7 @@ struct Sfq {
 impl ControlPolicy for Sfq {
     fn arrive(&mut self, _: Instant, key: RequestKey, request: &Request) {
         let line = contract::line(request, self.lanes.len());
-        let start = self.fair.tag(line, self.promises[line].contract.cost(request));
+        let start = self.fair.tag(line, self.promises[line].cost(request));
         if self.lanes[line].is_empty() {
             self.heads.insert((start, line));
         }
@@ -115,6 +115,10 @@ impl ControlPolicy for Sfq {
         self.places.leave();
     }
 
+    fn adopt(&mut self, _: RequestKey, _: &Request, _: Instant) {
+        self.places.take();
+    }
+
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
@@ -132,10 +136,10 @@ mod tests {
     /// a tenant that comes later starts at the virtual time, without a claim for what it missed.
     #[test]
     fn places_are_shared_by_contracts() {
-        let contract = |iops| {
-            Some(super::super::Contract { iops, size: 4_096, response: Duration::from_millis(1) })
-        };
-        let mut sfq = (POLICY.build)(&[1], &[contract(3_000), contract(1_000), contract(1_000)]);
+        let contract =
+            |iops| Some(super::super::Contract::new(iops, 4_096, Duration::from_millis(1)));
+        let mut sfq =
+            (POLICY.build)(&[1], &testing::promises(&[3_000, 1_000, 1_000].map(contract)));
         let keys = testing::keys(60);
         let tenants = [[0; 20], [1; 20], [2; 20]].concat();
         let request =

@@ -23,7 +23,5 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "ta2",
     summary: "token buckets for all tenants while any response time is near its promise (TA2)",
     parameters: &SHARED,
-    build: |values, contracts| {
-        Box::new(Switched::new(Settings::shared(values, Decide::Together), contracts))
-    },
+    build: |values, list| Box::new(Switched::new(Settings::shared(values, Decide::Together), list)),
 };

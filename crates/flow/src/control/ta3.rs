@@ -28,14 +28,14 @@ pub(super) const POLICY: Policy<Build> = Policy {
     summary: "token buckets for tenants that break their contract while one that keeps it suffers \
               (TA3)",
     parameters: &[TAU, HWM, LWM, ESTIMATOR, WINDOW, OLDEST, RELEASE, RAMP, MARGIN, WATCH],
-    build: |values, contracts| {
+    build: |values, list| {
         let (shared, own) = values.split_at(SHARED.len());
         let margin_permille = own[0];
         let decide = match own[1] {
             0 => Decide::Victim { margin_permille },
             _ => Decide::Own { margin_permille },
         };
-        Box::new(Switched::new(Settings::shared(shared, decide), contracts))
+        Box::new(Switched::new(Settings::shared(shared, decide), list))
     },
 };
 

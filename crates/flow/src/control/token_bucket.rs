@@ -15,7 +15,7 @@
 
 use super::bucket::{Bucket, Ticks};
 use super::contract::{self, Promise};
-use super::{Build, Contract, ControlPolicy, Notice};
+use super::{Build, ControlPolicy, Notice, Promises};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Rule, Unit};
 use crate::request::{Request, RequestKey, TenantId};
@@ -27,7 +27,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "ta1",
     summary: "each tenant's requests pass a bucket that fills at the contract's rate (TA1)",
     parameters: &[TAU],
-    build: |values, contracts| Box::new(TokenBucket::new(values[0], contracts)),
+    build: |values, list| Box::new(TokenBucket::new(values[0], list)),
 };
 
 /// Refills per second, the `tau` of the paper.
@@ -61,13 +61,13 @@ struct Lane {
 }
 
 impl TokenBucket {
-    fn new(tau: u64, contracts: &[Option<Contract>]) -> Self {
+    fn new(tau: u64, list: &Promises) -> Self {
         let lane = |promise: Promise| Lane {
+            bucket: Bucket::new(promise.iops, tau),
             promise,
-            bucket: Bucket::new(promise.contract.iops, tau),
             queue: VecDeque::new(),
         };
-        let lanes: Vec<Lane> = contract::promises(contracts).into_iter().map(lane).collect();
+        let lanes: Vec<Lane> = contract::promises(list).into_iter().map(lane).collect();
         let kept = (0..).zip(&lanes).filter(|(_, lane)| lane.promise.kept);
         let notices = kept.map(|(id, _)| Notice::Gate(TenantId::new(id), true)).collect();
         Self { lanes, waiting: 0, ticks: Ticks::new(tau), ready: VecDeque::new(), notices }
@@ -99,7 +99,7 @@ impl ControlPolicy for TokenBucket {
         self.advance(now);
         let lines = self.lanes.len();
         let lane = &mut self.lanes[contract::line(request, lines)];
-        let cost = lane.promise.contract.cost(request);
+        let cost = lane.promise.cost(request);
         if !lane.promise.kept || (lane.queue.is_empty() && lane.bucket.pay(cost)) {
             self.ready.push_back(key);
         } else {
@@ -113,6 +113,8 @@ impl ControlPolicy for TokenBucket {
     }
 
     fn complete(&mut self, _: Instant, _: RequestKey, _: &Request, _: Duration) {}
+
+    fn adopt(&mut self, _: RequestKey, _: &Request, _: Instant) {}
 
     fn next_deadline(&self) -> Option<Instant> {
         (self.waiting > 0).then(|| self.ticks.next())

@@ -97,7 +97,7 @@ impl<O: Observer> Pipeline<O> {
     /// An empty pipeline. Panics if the configuration has a [`fault`](Config::fault).
     pub fn new(config: &Config, observer: O) -> Self {
         assert_eq!(config.fault(), None, "a configuration is checked before it is used");
-        let Config { volumes, backends, contracts, limits, policies } = config;
+        let Config { volumes, backends, promises, limits, policies } = config;
         Self {
             limits: *limits,
             volumes: volumes.clone(),
@@ -107,7 +107,7 @@ impl<O: Observer> Pipeline<O> {
             hazards: Hazards::new(volumes.len()),
             unblocked: VecDeque::new(),
             cache: (policies.cache.policy().build)(policies.cache.values()),
-            control: (policies.control.policy().build)(policies.control.values(), contracts),
+            control: (policies.control.policy().build)(policies.control.values(), promises),
             dispatch: {
                 let choice = &policies.dispatch;
                 (choice.policy().build)(choice.values(), backends.len())

@@ -11,7 +11,7 @@ pub use journey::Pipeline;
 
 use crate::accept::Volume;
 use crate::clock::Duration;
-use crate::control::Contract;
+use crate::control::Promises;
 use crate::event::StageName;
 use crate::policy::Choice;
 use crate::request::{BackendId, Op, Outcome, PathId, Request, RequestKey, Tag, VolumeId};
@@ -27,9 +27,8 @@ pub struct Config {
     pub volumes: Vec<Volume>,
     /// The number of paths to each backend, by [`BackendId`]; at least one each.
     pub backends: Vec<u32>,
-    /// What each tenant is promised, by [`TenantId`](crate::request::TenantId), at most
-    /// [`CONTRACTS_MAX`](control::CONTRACTS_MAX). `None`, or past the end: nothing.
-    pub contracts: Vec<Option<Contract>>,
+    /// What tenants are promised.
+    pub promises: Promises,
     /// The named limits.
     pub limits: Limits,
     /// One policy per stage.
@@ -39,7 +38,7 @@ pub struct Config {
 impl Config {
     /// What contradicts itself here, in words for whoever made it; `None` if a pipeline can be made.
     pub fn fault(&self) -> Option<&'static str> {
-        let Self { volumes, backends, contracts, limits, .. } = self;
+        let Self { volumes, backends, promises, limits, .. } = self;
         let times = [limits.no_path, limits.overdue];
         if backends.contains(&0) {
             return Some("a backend has no path");
@@ -56,10 +55,7 @@ impl Config {
         if times.iter().any(|&time| time < TIME_MIN || time > TIME_MAX) {
             return Some("a time limit is below a millisecond or above a year");
         }
-        if contracts.len() > control::CONTRACTS_MAX {
-            return Some("more than 16384 contracts");
-        }
-        contracts.iter().flatten().find_map(Contract::fault)
+        promises.fault()
     }
 }
 

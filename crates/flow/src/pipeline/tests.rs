@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::clock::Instant;
-use crate::control::Notice;
+use crate::control::{Contract, Notice};
 use crate::error::IoError;
 use crate::event::{Event, Observer, StageTimes};
 use crate::policy::{Policy, Rule};
@@ -53,7 +53,7 @@ fn config() -> Config {
             max_transfer: 16 << 10,
         }],
         backends: vec![2],
-        contracts: Vec::new(),
+        promises: Promises::default(),
         limits: Limits::default(),
         policies: Policies::default(),
     }
@@ -282,6 +282,8 @@ fn control_learns_the_time_since_release() {
         fn complete(&mut self, _: Instant, _: RequestKey, _: &Request, device: Duration) {
             DEVICE.with_borrow_mut(|seen| seen.push(device));
         }
+        fn adopt(&mut self, _: RequestKey, _: &Request, _: Instant) {}
+
         fn next_deadline(&self) -> Option<Instant> {
             (!self.0.is_empty()).then_some(at(10))
         }
@@ -323,8 +325,8 @@ fn control_learns_the_time_since_release() {
 fn contracts_reach_the_control_policy() {
     let mut config = config();
     config.policies.control = Choice::named(control::POLICIES, "ta1").unwrap();
-    let contract = Contract { iops: 1, size: 4_096, response: Duration::from_millis(1) };
-    config.contracts = vec![Some(contract)];
+    let contract = |iops| Some(Contract::new(iops, 4_096, Duration::from_millis(1)));
+    config.promises.contracts = vec![contract(1)];
     assert_eq!(config.fault(), None);
     let mut pipeline = Pipeline::new(&config, Seen::default());
     for tag in 1..=2 {
@@ -333,7 +335,7 @@ fn contracts_reach_the_control_policy() {
         assert_eq!(actions.len(), usize::from(tag == 1), "one token is there, a second is not");
     }
     assert_eq!(pipeline.observer().notices, [Notice::Gate(TenantId::new(0), true)]);
-    config.contracts = vec![Some(Contract { iops: 0, ..contract })];
+    config.promises.contracts = vec![contract(0)];
     assert!(config.fault().is_some());
 }
 

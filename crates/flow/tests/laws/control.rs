@@ -3,7 +3,7 @@
 use crate::{SEEDS, STEPS, Source};
 use std::collections::{BTreeMap, VecDeque};
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::control::{Build, Contract, ControlPolicy, POLICIES};
+use weir_flow::control::{Build, Contract, ControlPolicy, POLICIES, Promises};
 use weir_flow::policy::Choice;
 use weir_flow::request::{Request, RequestKey, TenantId};
 
@@ -27,10 +27,11 @@ const VARIANTS: &[(&str, &[(&str, u64)])] = &[
 ];
 
 /// Two tenants with contracts, the last one tight, one without; the fourth is past the list.
-fn contracts() -> [Option<Contract>; 3] {
+fn promises() -> Promises {
     let contract =
-        |iops, size, millis| Contract { iops, size, response: Duration::from_millis(millis) };
-    [Some(contract(400, 16_384, 20)), None, Some(contract(30, 4_096, 2))]
+        |iops, size, millis| Some(Contract::new(iops, size, Duration::from_millis(millis)));
+    let contracts = vec![contract(400, 16_384, 20), None, contract(30, 4_096, 2)];
+    Promises { contracts, groups: Vec::new() }
 }
 
 /// What the model knows.
@@ -51,7 +52,7 @@ impl Model {
         let stays = choice.policy().parameters.iter().zip(choice.values());
         let stays = stays.filter(|(parameter, _)| parameter.name == "release");
         Self {
-            policy: (choice.policy().build)(choice.values(), &contracts()),
+            policy: (choice.policy().build)(choice.values(), &promises()),
             name,
             ordered: !REORDER.contains(&name) && stays.map(|(_, &value)| value).all(|v| v < 2),
             waiting: BTreeMap::new(),

@@ -56,7 +56,7 @@ fn without_control_overload_breaks_promises() {
 fn the_bucket_keeps_promises_and_rates() {
     let ta1 = policy("ta1", &[]);
     for set in [Set::A, Set::B] {
-        let iops = set.contracts().map(|contract| f64::from(contract.iops));
+        let iops = set.contracts().map(|contract| f64::from(contract.rows[0].iops));
         for interval in [3, 5, 6, 7, 8, 9] {
             let figures = play(&ta1, set, ArrivalModel::Constant, interval);
             for tenant in conforming(interval) {
@@ -139,13 +139,13 @@ fn a_case_is_a_run() {
 #[test]
 fn a_critical_bucket_waits_as_theory_says() {
     let iops = 1_500;
-    let contract =
-        weir_flow::control::Contract { iops, size: 4_096, response: Duration::from_millis(41) };
+    let contract = weir_flow::control::Contract::new(iops, 4_096, Duration::from_millis(41));
     for (seconds, runs) in [(10.0, 60), (40.0, 30)] {
         let (mut sum, mut count) = (0.0, 0.0);
         for run in 0..runs {
             let choice = policy("ta1", &[]);
-            let mut ta1 = (choice.policy().build)(choice.values(), &[Some(contract)]);
+            let promises = Promises { contracts: vec![Some(contract.clone())], groups: Vec::new() };
+            let mut ta1 = (choice.policy().build)(choice.values(), &promises);
             let mut keys = SlotMap::<RequestKey, Instant>::with_key();
             let gaps = Stream::new(&[6, run, seconds as u64]);
             let times = intervals::times(ArrivalModel::Poisson, f64::from(iops), seconds, gaps);

@@ -8,6 +8,7 @@ use crate::workload::rate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use weir_flow::clock::Duration;
+use weir_flow::control::Contract;
 use weir_flow::pipeline::REQUESTS_MAX;
 use weir_flow::request::{LinkId, TenantId, VolumeId};
 
@@ -42,11 +43,12 @@ impl Plan {
     /// files are not opened.
     pub fn check(&self) -> Result<(), PlanError> {
         count("tenants", self.tenants.len(), MAX_TENANTS)?;
-        most("contracts", self.contracts.len(), self.tenants.len())?;
-        for (i, contract) in self.contracts.iter().enumerate() {
-            let fault = contract.and_then(|contract| contract.fault());
+        most("contracts", self.promises.contracts.len(), self.tenants.len())?;
+        for (i, contract) in self.promises.contracts.iter().enumerate() {
+            let fault = contract.as_ref().and_then(Contract::fault);
             fault.map_or(Ok(()), |fault| Err(error(format!("contracts[{i}]"), fault)))?;
         }
+        self.promises.fault().map_or(Ok(()), |fault| Err(error("promises".to_owned(), fault)))?;
         count("volumes", self.volumes.len(), MAX_PARTS)?;
         count("backends", self.backends.len(), MAX_PARTS)?;
         count("links", self.links.len(), MAX_PARTS)?;
@@ -284,12 +286,12 @@ mod tests {
     use super::*;
     use crate::plan::{PathFault, TraceDevice};
     use crate::testing;
-    use weir_flow::control::Contract;
     use weir_flow::request::BackendId;
     use weir_flow::units::Extent;
 
-    const CONTRACT: Contract =
-        Contract { iops: 1_000, size: 4_096, response: Duration::from_millis(10) };
+    fn contract(iops: u32) -> Contract {
+        Contract::new(iops, 4_096, Duration::from_millis(10))
+    }
 
     /// Makes a plan wrong in one way.
     type Spoil<'a> = &'a dyn Fn(&mut Plan);
@@ -316,8 +318,8 @@ mod tests {
         };
         let table: &[(Spoil<'_>, &str)] = &[
             (&|p| p.tenants.clear(), "tenants"),
-            (&|p| p.contracts = vec![None, None], "contracts"),
-            (&|p| p.contracts = vec![Some(Contract { iops: 0, ..CONTRACT })], "contracts[0]"),
+            (&|p| p.promises.contracts = vec![None, None], "contracts"),
+            (&|p| p.promises.contracts = vec![Some(contract(0))], "contracts[0]"),
             (&|p| p.workloads.clear(), "workloads"),
             (&|p| p.end = End::default(), "workloads[0].stop"),
             (&|p| p.end.requests = Some(0), "end.requests"),

@@ -2,6 +2,7 @@ use super::*;
 use crate::plan::{Arrivals, SizeWeight};
 use crate::results::Results;
 use crate::testing;
+use weir_flow::control::Promises;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::recording::{Encoder, MAGIC};
@@ -29,7 +30,7 @@ fn config() -> Config {
     Config {
         volumes: vec![volume],
         backends: vec![2],
-        contracts: Vec::new(),
+        promises: Promises::default(),
         limits: Limits::default(),
         policies: Policies::default(),
     }

@@ -5,6 +5,7 @@ use crate::plan::{
 use crate::results::{TenantResults, Totals};
 use crate::testing;
 use weir_flow::clock::Duration;
+use weir_flow::control::{Contract, Promises};
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
 use weir_flow::units::Bandwidth;
 use weir_model::{array, fixed, link};
@@ -351,12 +352,12 @@ fn a_workload_does_not_shift_others() {
 fn a_contract_is_a_rate() {
     let mut plan = testing::plan();
     let response = Duration::from_millis(10);
-    plan.contracts = vec![Some(weir_flow::control::Contract { iops: 500, size: 4_096, response })];
+    plan.promises.contracts = vec![Some(Contract::new(500, 4_096, response))];
     plan.policies.control =
         weir_flow::policy::Choice::named(weir_flow::control::POLICIES, "ta1").unwrap();
     plan.end.duration = Some(Duration::from_secs(10));
     let results = measured(&plan);
     close(results.all.requests_per_second, 500.0, 0.002);
-    let unpromised = measured(&Plan { contracts: Vec::new(), ..plan });
+    let unpromised = measured(&Plan { promises: Promises::default(), ..plan });
     assert!(unpromised.all.requests_per_second > 10_000.0);
 }

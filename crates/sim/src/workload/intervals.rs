@@ -39,7 +39,7 @@ impl Set {
     /// What the two tenants are promised.
     pub fn contracts(self) -> [Contract; TENANTS] {
         let contract =
-            |iops, size, millis| Contract { iops, size, response: Duration::from_millis(millis) };
+            |iops, size, millis| Contract::new(iops, size, Duration::from_millis(millis));
         match self {
             Self::A => [contract(3_500, 4_096, 41), contract(1_500, 4_096, 41)],
             Self::B => [contract(2_500, 32_768, 40), contract(1_000, 4_096, 40)],
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn five_is_the_contract() {
         for set in [Set::A, Set::B] {
-            assert_eq!(set.rates(5), set.contracts().map(|contract| contract.iops));
+            assert_eq!(set.rates(5), set.contracts().map(|contract| contract.rows[0].iops));
             assert_eq!(set.rates(3)[0], set.rates(1)[0]);
             assert_eq!(set.rates(3)[1], set.rates(9)[1]);
             assert!(set.rates(7)[0] > set.rates(4)[0]);

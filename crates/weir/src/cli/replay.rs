@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use weir_flow::clock::Duration;
+use weir_flow::control::Promises;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::recording::MAGIC;
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
@@ -194,7 +195,7 @@ impl Replay {
             seed: self.seed.unwrap_or(1),
             end: End { drain: true, ..End::default() },
             tenants: Vec::new(),
-            contracts: Vec::new(),
+            promises: Promises::default(),
             volumes: Vec::new(),
             backends: vec![Backend {
                 name: "device".to_owned(),

@@ -23,7 +23,7 @@ use self::settings::Settings;
 use self::window::Window;
 use super::contract::{self, Promise};
 use super::fair::Fair;
-use super::{Build, Contract, ControlPolicy, Notice, token_bucket};
+use super::{Build, ControlPolicy, Notice, Promises, token_bucket};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Rule, Unit};
 use crate::request::{Request, RequestKey, TenantId};
@@ -36,7 +36,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "slack",
     summary: "guaranteed requests go at once, all others within a window that holds the promises (TA4)",
     parameters: &[QUANTILE, THETA, KAPPA, MARGIN, BURST, MIN, FIRST, MAX],
-    build: |values, contracts| Box::new(Slack::new(Settings::from(values), contracts)),
+    build: |values, list| Box::new(Slack::new(Settings::from(values), list)),
 };
 
 const QUANTILE: Parameter = Parameter {
@@ -131,14 +131,14 @@ struct Lane {
 }
 
 impl Slack {
-    fn new(settings: Settings, contracts: &[Option<Contract>]) -> Self {
-        let promises = contract::promises(contracts);
+    fn new(settings: Settings, list: &Promises) -> Self {
+        let promises = contract::promises(list);
         let kept = promises.iter().filter(|promise| promise.kept);
-        let window = Window::new(settings, kept.map(|promise| promise.contract.response));
+        let window = Window::new(settings, kept.map(|promise| promise.response));
         let fair = Fair::new(&promises);
         let lane = |promise: Promise| Lane {
+            marker: Marker::new(promise.iops, &settings),
             promise,
-            marker: Marker::new(promise.contract.iops, &settings),
             queue: VecDeque::new(),
         };
         Self {
@@ -170,9 +170,8 @@ impl Slack {
             }
             for (response, infeasible) in news {
                 let named = (0_u32..).zip(&self.lanes);
-                let hit = named.filter(|(_, lane)| {
-                    lane.promise.kept && lane.promise.contract.response == response
-                });
+                let hit = named
+                    .filter(|(_, lane)| lane.promise.kept && lane.promise.response == response);
                 self.notices
                     .extend(hit.map(|(id, _)| Notice::Infeasible(TenantId::new(id), infeasible)));
             }
@@ -225,7 +224,7 @@ impl ControlPolicy for Slack {
         self.advance(now);
         let index = contract::line(request, self.lanes.len());
         let lane = &mut self.lanes[index];
-        lane.queue.push_back((key, lane.promise.contract.cost(request)));
+        lane.queue.push_back((key, lane.promise.cost(request)));
         self.waiting.insert(index);
         self.window.rule(now);
         self.pump(now);
@@ -241,12 +240,16 @@ impl ControlPolicy for Slack {
         let green = self.inflight.remove(key).expect("only what was released can end");
         let index = contract::line(request, self.lanes.len());
         if green {
-            let response = self.lanes[index].promise.contract.response;
+            let response = self.lanes[index].promise.response;
             self.window.ended(now, response, device, inflight);
         } else {
             self.window.rule(now);
         }
         self.pump(now);
+    }
+
+    fn adopt(&mut self, key: RequestKey, _: &Request, _: Instant) {
+        self.inflight.insert(key, false);
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -1,5 +1,6 @@
 use super::window::WHOLE;
 use super::*;
+use crate::control::Contract;
 use crate::testing;
 use alloc::vec;
 use core::cmp::Reverse;
@@ -117,8 +118,8 @@ struct Load {
 /// Runs loads against a device that serves one request at a time in `service`. Gives the response
 /// times from arrival of each tenant's requests that came in the window of time.
 fn run(loads: &[Load], service: Duration, seconds: u64, window: (u64, u64)) -> Vec<Vec<Duration>> {
-    let contracts: Vec<_> = loads.iter().map(|load| load.contract).collect();
-    let mut slack = Slack::new(settings(), &contracts);
+    let contracts: Vec<_> = loads.iter().map(|load| load.contract.clone()).collect();
+    let mut slack = Slack::new(settings(), &testing::promises(&contracts));
     let mut keys = SlotMap::<RequestKey, (Instant, usize, Instant)>::with_key();
     let mut arrivals = BinaryHeap::new();
     for (tenant, load) in loads.iter().enumerate() {
@@ -162,8 +163,8 @@ fn run(loads: &[Load], service: Duration, seconds: u64, window: (u64, u64)) -> V
     }
 }
 
-const fn contract(iops: u32) -> Contract {
-    Contract { iops, size: 4_096, response: PROMISE }
+fn contract(iops: u32) -> Contract {
+    Contract::new(iops, 4_096, PROMISE)
 }
 
 /// However long somebody else has had the device alone, a tenant that comes late and keeps its contract

@@ -10,7 +10,7 @@ mod settings;
 use self::observe::{Meter, Observed, SLOT};
 use super::bucket::{Bucket, PACE_ONE, Ticks};
 use super::contract::{self, Promise};
-use super::{Contract, ControlPolicy, Notice, token_bucket};
+use super::{ControlPolicy, Notice, Promises, token_bucket};
 use crate::clock::{Duration, Instant};
 use crate::policy::Rule;
 use crate::request::{Request, RequestKey, TenantId};
@@ -69,8 +69,7 @@ impl Lane {
     /// Whether the tenant breaks its contract. One with a backlog has broken it, even if it is
     /// silent now.
     fn violates(&self, margin_permille: u64) -> bool {
-        !self.queue.is_empty()
-            || self.meter.above(u64::from(self.promise.contract.iops), margin_permille)
+        !self.queue.is_empty() || self.meter.above(u64::from(self.promise.iops), margin_permille)
     }
 
     fn release(&mut self, ready: &mut VecDeque<Released>, rule: Rule) {
@@ -93,15 +92,15 @@ impl Lane {
 }
 
 impl Switched {
-    pub(super) fn new(settings: Settings, contracts: &[Option<Contract>]) -> Self {
+    pub(super) fn new(settings: Settings, list: &Promises) -> Self {
         let percent =
             |time: Duration, percent: u64| Duration::from_nanos(time.as_nanos() * percent / 100);
         let lane = |(index, promise): (usize, Promise)| Lane {
             index,
+            high: percent(promise.response, settings.on_percent),
+            low: percent(promise.response, settings.off_percent),
+            bucket: Bucket::new(promise.iops, settings.tau),
             promise,
-            high: percent(promise.contract.response, settings.on_percent),
-            low: percent(promise.contract.response, settings.off_percent),
-            bucket: Bucket::new(promise.contract.iops, settings.tau),
             queue: VecDeque::new(),
             on: false,
             pace: PACE_ONE,
@@ -111,7 +110,7 @@ impl Switched {
         let start = Instant::ZERO;
         Self {
             settings,
-            lanes: contract::promises(contracts).into_iter().enumerate().map(lane).collect(),
+            lanes: contract::promises(list).into_iter().enumerate().map(lane).collect(),
             ticks: Ticks::new(settings.tau),
             window_end: settings.estimator.window.map_or(NEVER, |window| start + window),
             beat: start + BEAT,
@@ -307,7 +306,7 @@ impl ControlPolicy for Switched {
         self.advance(now);
         let lines = self.lanes.len();
         let lane = &mut self.lanes[contract::line(request, lines)];
-        let cost = lane.promise.contract.cost(request);
+        let cost = lane.promise.cost(request);
         lane.meter.count(cost);
         let passes = if lane.on {
             lane.queue.is_empty() && lane.bucket.pay(cost)
@@ -335,6 +334,12 @@ impl ControlPolicy for Switched {
         if lane.observed.ended(now, device, &self.settings.estimator) {
             self.decide(now);
         }
+    }
+
+    fn adopt(&mut self, _: RequestKey, request: &Request, released: Instant) {
+        let lines = self.lanes.len();
+        let lane = &mut self.lanes[contract::line(request, lines)];
+        lane.observed.released(released, &self.settings.estimator);
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -18,6 +18,7 @@ use super::source::Source;
 use super::tree::{Context, Document, Table};
 use super::value::Value;
 use super::{limits, policy};
+use weir_flow::control::Promises;
 use weir_flow::request::{LinkId, VolumeId};
 use weir_sim::plan::{Plan, PlanError};
 
@@ -108,7 +109,7 @@ pub(crate) fn read(
         seed: seed?.value,
         end: end?,
         tenants,
-        contracts: Vec::new(),
+        promises: Promises::default(),
         volumes: volumes?,
         backends: backends?,
         links: links?,

@@ -1,0 +1,107 @@
+use super::*;
+use crate::request::TenantId;
+use crate::testing;
+use crate::units::Extent;
+
+fn good() -> Contract {
+    Contract::new(IOPS_MAX, SIZE_MAX, RESPONSE_MAX)
+}
+
+/// A way to spoil a contract.
+type Change = fn(&mut Contract);
+
+/// Each limit holds at its end and is named past it.
+#[test]
+fn ranges_end_where_they_say() {
+    assert_eq!(good().fault(), None);
+    let changes: [(Change, &str); 15] = [
+        (|c| c.rows.clear(), "no row"),
+        (|c| c.rows = vec![c.rows[0].clone(); 17], "more than 16"),
+        (|c| c.rows[0].iops = 0, "rate"),
+        (|c| c.rows[0].iops = IOPS_MAX + 1, "rate"),
+        (|c| c.rows[0].size = 0, "size"),
+        (|c| c.rows[0].size = SIZE_MAX + 1, "size"),
+        (|c| c.rows[0].targets.clear(), "no response time"),
+        (|c| c.rows[0].targets[0].response = Duration::ZERO, "response"),
+        (|c| c.rows[0].targets[0].response = RESPONSE_MAX + RESPONSE_MIN, "response"),
+        (|c| c.rows[0].targets[0].quantile_ppm = 1_000_000, "quantile"),
+        (|c| c.burst = Duration::ZERO, "burst"),
+        (|c| c.credit = CREDIT_MAX + RESPONSE_MIN, "credit"),
+        (|c| c.peak_permille = 999, "peak"),
+        (|c| c.limit = Some(IOPS_MAX - 1), "limit"),
+        (|c| c.weight = 0, "weight"),
+    ];
+    for (change, word) in changes {
+        let mut bad = good();
+        change(&mut bad);
+        assert!(bad.fault().is_some_and(|fault| fault.contains(word)), "{word}: {bad:?}");
+    }
+}
+
+/// Rows of one operation must ascend in size and not in rate, targets in share and not descend in time.
+#[test]
+fn rows_and_targets_are_in_order() {
+    let row = |ops, size, iops| Row { ops, size, iops, targets: good().rows[0].targets.clone() };
+    let with = |rows: &[Row]| Contract { rows: rows.to_vec(), ..Contract::new(9, 1, RESPONSE_MAX) };
+    let fault = |rows: &[Row]| with(rows).fault().unwrap_or("");
+    assert_eq!(fault(&[row(Ops::Read, 4_096, 9), row(Ops::Write, 4_096, 5)]), "");
+    assert!(fault(&[row(Ops::Any, 4_096, 9), row(Ops::Read, 4_096, 5)]).contains("order of size"));
+    assert!(fault(&[row(Ops::Any, 4_096, 9), row(Ops::Any, 8_192, 10)]).contains("higher rate"));
+    let mut targets = row(Ops::Any, 1, 9);
+    let late = targets.targets[0];
+    targets.targets.push(Target { quantile_ppm: 999_000, response: RESPONSE_MIN });
+    assert!(fault(&[targets.clone()]).contains("shorter time"));
+    targets.targets[1] = late;
+    assert!(fault(&[targets]).contains("shorter time"));
+}
+
+/// A request falls under the smallest row that holds it, or the largest, of those for its operation.
+#[test]
+fn a_request_finds_its_row() {
+    let row = |ops, size| Row { ops, size, iops: 1, targets: good().rows[0].targets.clone() };
+    let rows = vec![row(Ops::Read, 4_096), row(Ops::Write, 4_096), row(Ops::Read, 65_536)];
+    let contract = Contract { rows, ..good() };
+    let of = |op, bytes| {
+        contract.row(&Request { op, extent: Extent::new(0, bytes), ..testing::request(0) })
+    };
+    assert_eq!([512, 4_096, 4_097, 1 << 20].map(|n| of(Op::Read, n)), [0, 0, 2, 2].map(Some));
+    assert_eq!(of(Op::Write, 1 << 20), Some(1));
+    let reads = Contract { rows: vec![row(Ops::Read, 4_096)], ..good() };
+    let write = Request { op: Op::Write, ..testing::request(0) };
+    assert_eq!(reads.row(&write), None);
+}
+
+/// A group must come before its members, and not promise them more than it has.
+#[test]
+fn groups_are_checked() {
+    let group = |parent| Group { parent, iops: 100, size: 4_096, limit: None, weight: 1 };
+    let member = |iops, size, group| {
+        let contract = Contract::new(iops, size, RESPONSE_MAX);
+        Some(Contract { group: Some(group), ..contract })
+    };
+    let fault = |contracts: &[Option<Contract>], groups: &[Group]| {
+        Promises { contracts: contracts.to_vec(), groups: groups.to_vec() }.fault().unwrap_or("")
+    };
+    let groups = [group(None), group(Some(0))];
+    assert_eq!(fault(&[member(20, 16_384, 1), member(20, 512, 1)], &groups), "");
+    assert!(
+        fault(&[member(20, 16_384, 1), member(21, 512, 1)], &groups).contains("more than it has")
+    );
+    assert!(fault(&[member(1, 1, 2)], &groups).contains("not there"));
+    assert!(fault(&[], &[group(Some(0))]).contains("before it"));
+    let chain: Vec<Group> = [None].into_iter().chain((0..8).map(Some)).map(group).collect();
+    assert!(fault(&[], &chain).contains("deep") && fault(&[], &chain[..8]).is_empty());
+}
+
+/// Tenants past the list share the last line, however high their numbers are.
+#[test]
+fn strangers_share_a_line() {
+    let list = Promises { contracts: vec![Some(good()), None], groups: Vec::new() };
+    let lines = promises(&list);
+    assert_eq!(lines.iter().map(|l| l.kept).collect::<Vec<_>>(), [true, false, false]);
+    let of = |tenant| {
+        let tenant = TenantId::new(tenant);
+        line(&Request { tenant, ..testing::request(0) }, lines.len())
+    };
+    assert_eq!([0, 1, 2, u32::MAX].map(of), [0, 1, 2, 2]);
+}
