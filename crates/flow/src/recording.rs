@@ -20,12 +20,13 @@ use crate::accept::Volume;
 use crate::clock::{Duration, Instant};
 use crate::digest::Digest;
 use crate::error::IoError;
-use crate::pipeline::{Config, Input, Limits, Policies};
+use crate::pipeline::{Config, Govern, Input, Limits, Policies};
 use crate::policy::{Choice, Policy};
 use crate::request::{BackendId, LinkId, Op, PathId, Request, RequestKey, Tag, TenantId, VolumeId};
 use crate::rng::{FNV_OFFSET as CHECKSUM_START, fnv1a};
 use crate::units::Extent;
 use crate::{cache, control, dispatch, path, store, transfer};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use slotmap::{Key, KeyData};
@@ -33,14 +34,16 @@ use slotmap::{Key, KeyData};
 /// The first bytes of a recording; the last one is the version of the format.
 pub const MAGIC: &[u8; 8] = b"WEIRREC\x02";
 
-/// The longest possible entry in bytes. A reader that holds this many needs no more.
+/// The longest entry in bytes, but for those that change the promises. A reader that holds this many
+/// needs no more for any other.
 pub const MAX_ENTRY: usize = 128;
 
-/// The longest possible header in bytes: a reader refuses to look further for its end.
-pub const MAX_HEADER: usize = 1 << 20;
+/// The longest possible header, or entry that changes the promises, in bytes: a reader refuses to look
+/// further for its end.
+pub const MAX_HEADER: usize = 32 << 20;
 
 /// One entry of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     /// The pipeline was given an input.
     Input(Instant, Input),
@@ -260,6 +263,11 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             number(out, volume.index() as u64);
             number(out, capacity);
         }
+        Entry::Input(at, Input::Govern(ref govern)) => {
+            head(GOVERN, at);
+            encode_choice(out, &govern.control);
+            promises::encode(out, &govern.promises);
+        }
         Entry::Deadline(at) => head(DEADLINE, at),
         Entry::End(digest) => {
             out.push(END);
@@ -294,6 +302,14 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
         SENT => Input::Sent { key: reader.key()? },
         PATH_DOWN => Input::PathDown(BackendId::new(reader.small()?), PathId::new(reader.small()?)),
         PATH_UP => Input::PathUp(BackendId::new(reader.small()?), PathId::new(reader.small()?)),
+        GOVERN => {
+            let control = reader.choice(control::POLICIES)?;
+            let promises = promises::decode(&mut reader)?;
+            if promises.fault().is_some() {
+                return Err(FormatError::Damaged);
+            }
+            Input::Govern(Arc::new(Govern { control, promises }))
+        }
         RESIZED => Input::Resized(VolumeId::new(reader.small()?), reader.number()?),
         DEADLINE => return Ok((Entry::Deadline(at), reader.at)),
         _ => return Err(FormatError::Damaged),
@@ -312,6 +328,7 @@ const PATH_UP: u8 = 5;
 const DEADLINE: u8 = 6;
 const END: u8 = 7;
 const RESIZED: u8 = 8;
+const GOVERN: u8 = 9;
 
 fn number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -416,139 +433,4 @@ impl<'a> Reader<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::control::{Contract, Promises};
-    use proptest::prelude::*;
-
-    fn config() -> Config {
-        let mut policies = Policies::default();
-        policies.dispatch.set("depth", 7).unwrap();
-        let volume =
-            Volume { capacity: 1 << 40, backend: BackendId::new(1), max_transfer: u64::MAX };
-        let contract = Contract::new(3_500, 4_096, Duration::from_millis(41));
-        Config {
-            volumes: alloc::vec![volume],
-            backends: alloc::vec![1, 2],
-            promises: Promises { contracts: alloc::vec![Some(contract), None], groups: Vec::new() },
-            limits: Limits::default(),
-            policies,
-        }
-    }
-
-    /// A configuration survives the way into a header and back, policies and values included.
-    #[test]
-    fn header_round_trips() {
-        let mut bytes = Vec::new();
-        encode_header(&mut bytes, &config());
-        let (read, length) = decode_header(&bytes).unwrap();
-        assert_eq!(read, config());
-        assert_eq!(length, bytes.len());
-        for cut in 0..bytes.len() {
-            assert_eq!(decode_header(&bytes[..cut]).unwrap_err(), FormatError::Truncated);
-        }
-    }
-
-    /// A contract that no pipeline takes is damage, not a panic later.
-    #[test]
-    fn an_impossible_contract_is_damage() {
-        let mut config = config();
-        let contract = Contract::new(1, 0, Duration::from_millis(1));
-        config.promises.contracts = alloc::vec![Some(contract)];
-        let mut bytes = Vec::new();
-        encode_header(&mut bytes, &config);
-        assert_eq!(decode_header(&bytes).unwrap_err(), FormatError::Damaged);
-    }
-
-    /// The two ways in which the first bytes can be wrong are told apart.
-    #[test]
-    fn other_files_are_refused() {
-        assert_eq!(decode_header(b"#!/bin/sh\n").unwrap_err(), FormatError::NotARecording);
-        assert_eq!(decode_header(b"WEIRREC\x09").unwrap_err(), FormatError::UnknownVersion(9));
-    }
-
-    /// A flipped bit anywhere is noticed, at the latest at the end; the whole is read as written.
-    #[test]
-    fn every_flipped_bit_is_noticed() {
-        let at = Instant::from_nanos;
-        let arrive = Input::Arrive(crate::testing::request(7));
-        let entries = [
-            Entry::Input(at(5), arrive),
-            Entry::Deadline(at(900)),
-            Entry::Input(at(901), Input::PathUp(BackendId::new(1), PathId::new(0))),
-            Entry::End(Digest::resume(99, 3)),
-        ];
-        let mut bytes = Vec::new();
-        let mut encoder = Encoder::begin(&mut bytes, &config());
-        for entry in &entries {
-            encoder.entry(&mut bytes, entry);
-        }
-        let read = |bytes: &[u8]| -> Result<Vec<Entry>, FormatError> {
-            let (mut decoder, _, mut place) = Decoder::begin(bytes)?;
-            let mut read = Vec::new();
-            while place < bytes.len() {
-                let (entry, length) = decoder.entry(&bytes[place..])?;
-                place += length;
-                read.push(entry);
-            }
-            Ok(read)
-        };
-        assert_eq!(read(&bytes).unwrap(), entries);
-        for bit in 0..bytes.len() * 8 {
-            let mut flipped = bytes.clone();
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(read(&flipped).is_err(), "bit {bit} may be flipped unnoticed");
-        }
-    }
-
-    proptest! {
-        /// Every entry survives the way there and back and fits the bound that readers rely on.
-        #[test]
-        fn entries_round_trip(
-            previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..7,
-            code in 0_u8..8, flags: (bool, bool), kind in 0..8,
-        ) {
-            let (before, at) =
-                (Instant::from_nanos(previous), Instant::from_nanos(previous + passed));
-            let key: RequestKey = KeyData::from_ffi(word | 1 << 32).into();
-            let (backend, path) = (BackendId::new(small), PathId::new(small / 2));
-            let entry = match kind {
-                0 => Entry::Input(at, Input::Arrive(Request {
-                    tag: Tag(word),
-                    tenant: TenantId::new(small),
-                    volume: VolumeId::new(small),
-                    link: LinkId::new(small),
-                    op: Op::from_code(op).unwrap(),
-                    extent: Extent::new(word, word),
-                    fua: flags.0,
-                    ordered: flags.1,
-                })),
-                1 => Entry::Input(at, Input::Stored {
-                    key, outcome: IoError::from_code(code).map_or(Ok(()), Err),
-                }),
-                2 => Entry::Input(at, Input::Sent { key }),
-                3 => Entry::Input(at, Input::PathDown(backend, path)),
-                4 => Entry::Input(at, Input::PathUp(backend, path)),
-                5 => Entry::Deadline(at),
-                6 => Entry::Input(at, Input::Resized(VolumeId::new(small), word)),
-                _ => Entry::End(Digest::resume(word, u64::from(small))),
-            };
-            let mut bytes = Vec::new();
-            encode_entry(&mut bytes, before, &entry);
-            prop_assert!(bytes.len() <= MAX_ENTRY);
-            prop_assert_eq!(decode_entry(&bytes, before), Ok((entry, bytes.len())));
-            for cut in 0..bytes.len() {
-                prop_assert_eq!(decode_entry(&bytes[..cut], before), Err(FormatError::Truncated));
-            }
-        }
-
-        /// Any bytes give an entry or an error, never a panic.
-        #[test]
-        fn rubbish_is_an_error(bytes: Vec<u8>) {
-            let _ = decode_entry(&bytes, Instant::from_nanos(u64::MAX));
-            let mut header = MAGIC.to_vec();
-            header.extend_from_slice(&bytes);
-            let _ = decode_header(&header);
-        }
-    }
-}
+mod tests;

@@ -75,9 +75,9 @@ where
 {
     fn wait(&mut self, deadline: Option<Instant>) -> Wake<Input> {
         let wake = self.world.wait(deadline);
-        match wake {
-            Wake::Input(at, input) => self.recorder.entry(&Entry::Input(at, input)),
-            Wake::Deadline(at) => self.recorder.entry(&Entry::Deadline(at)),
+        match &wake {
+            Wake::Input(at, input) => self.recorder.entry(&Entry::Input(*at, input.clone())),
+            &Wake::Deadline(at) => self.recorder.entry(&Entry::Deadline(at)),
             Wake::End => {}
         }
         wake

@@ -237,7 +237,13 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
         if self.window.rest().is_empty() {
             return Ok(None);
         }
-        let (entry, length) = match self.decoder.entry(self.window.rest()) {
+        let mut decoded = self.decoder.entry(self.window.rest());
+        if matches!(decoded, Err(FormatError::Truncated)) {
+            // Promises are longer than anything else.
+            self.window.fill(MAX_HEADER)?;
+            decoded = self.decoder.entry(self.window.rest());
+        }
+        let (entry, length) = match decoded {
             // The writer was killed while it wrote: what came before is whole.
             Err(FormatError::Truncated) => return Ok(None),
             Err(error) => return Err(self.window.damaged(error.to_string())),
@@ -301,7 +307,9 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
             Input::Resized(volume, _) if volume.index() >= self.config.volumes.len() => {
                 Err(format!("there is no volume {}", volume.index()))
             }
-            Input::Stored { .. } | Input::Sent { .. } | Input::Resized(..) => Ok(()),
+            Input::Stored { .. } | Input::Sent { .. } | Input::Resized(..) | Input::Govern(_) => {
+                Ok(())
+            }
         }
     }
 }

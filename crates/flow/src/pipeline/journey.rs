@@ -1,6 +1,6 @@
 //! How a request travels: one function per step, in the order of the steps.
 
-use super::{Action, Census, Config, Input, Limits, StoreIo};
+use super::{Action, Census, Config, Govern, Input, Limits, StoreIo};
 use crate::accept::hazard::{Claim, Hazards};
 use crate::accept::{self, RULE_OVERLAP, Volume};
 use crate::cache::{CachePolicy, Lookup};
@@ -33,6 +33,8 @@ pub struct Pipeline<O = ()> {
     unblocked: VecDeque<RequestKey>,
     cache: Box<dyn CachePolicy>,
     control: Box<dyn ControlPolicy>,
+    /// Requests that have come to control.
+    ordered: u64,
     dispatch: Box<dyn DispatchPolicy>,
     paths: Paths,
     store: Box<dyn StorePolicy>,
@@ -57,6 +59,8 @@ struct InFlight {
     outcome: Outcome,
     backend: BackendId,
     path: PathId,
+    /// Its place among those that came to control.
+    order: u64,
     /// When control let it go.
     released: Instant,
     /// When dispatch sent it.
@@ -79,6 +83,7 @@ impl InFlight {
             outcome: Ok(()),
             backend,
             path: PathId::default(),
+            order: 0,
             released: now,
             dispatched: now,
             sending: None,
@@ -108,6 +113,7 @@ impl<O: Observer> Pipeline<O> {
             unblocked: VecDeque::new(),
             cache: (policies.cache.policy().build)(policies.cache.values()),
             control: (policies.control.policy().build)(policies.control.values(), promises),
+            ordered: 0,
             dispatch: {
                 let choice = &policies.dispatch;
                 (choice.policy().build)(choice.values(), backends.len())
@@ -210,6 +216,33 @@ impl<O: Observer> Pipeline<O> {
             Lookup::Hit => self.ended(now, key, Ok(())),
             Lookup::Pass => {
                 entry.stage = StageName::Control;
+                self.ordered += 1;
+                entry.order = self.ordered;
+                self.control.arrive(now, key, &entry.request);
+            }
+        }
+    }
+
+    /// Puts another control policy in place of the one in force. O(outstanding).
+    fn govern(&mut self, now: Instant, govern: &Govern) {
+        let Govern { control, promises } = govern;
+        assert_eq!(promises.fault(), None, "promises are checked before they are used");
+        self.control = (control.policy().build)(control.values(), promises);
+        let held = [StageName::Control, StageName::Dispatch, StageName::Path, StageName::Store];
+        // A request that was cut stays at accept; its pieces are in control.
+        let concerned = self.requests.iter().filter(|(_, entry)| held.contains(&entry.stage));
+        let mut concerned: Vec<_> = concerned.map(|(key, entry)| (entry.order, key)).collect();
+        concerned.sort_unstable();
+        let waits = |entry: &InFlight| entry.stage == StageName::Control;
+        for &(_, key) in &concerned {
+            let entry = &self.requests[key];
+            if !waits(entry) {
+                self.control.adopt(key, &entry.request, entry.released);
+            }
+        }
+        for (_, key) in concerned {
+            let entry = &self.requests[key];
+            if waits(entry) {
                 self.control.arrive(now, key, &entry.request);
             }
         }
@@ -403,6 +436,7 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::PathDown(backend, path) => self.path_down(now, backend, path),
             Input::PathUp(backend, path) => self.path_up(now, backend, path),
             Input::Resized(volume, capacity) => self.volumes[volume.index()].capacity = capacity,
+            Input::Govern(govern) => self.govern(now, &govern),
         }
         self.drain(now);
     }

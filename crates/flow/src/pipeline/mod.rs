@@ -17,6 +17,7 @@ use crate::policy::Choice;
 use crate::request::{BackendId, Op, Outcome, PathId, Request, RequestKey, Tag, VolumeId};
 use crate::units::Extent;
 use crate::{cache, control, dispatch, path, store, transfer};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// Everything that a pipeline is made from. Two pipelines with equal configurations and equal
@@ -134,7 +135,7 @@ impl Default for Policies {
 }
 
 /// What the world tells the pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// A host asks for something.
     Arrive(Request),
@@ -157,6 +158,18 @@ pub enum Input {
     PathUp(BackendId, PathId),
     /// A volume has a new capacity, in bytes: requests that arrive from now on are held to it.
     Resized(VolumeId, u64),
+    /// Promises, or the policy that keeps them, have changed. What waits or is at a device goes over to
+    /// the new policy, which knows nothing else of what was before.
+    Govern(Arc<Govern>),
+}
+
+/// What stage 3 is governed by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Govern {
+    /// The policy.
+    pub control: Choice<control::Build>,
+    /// What tenants are promised; without a [`fault`](Promises::fault).
+    pub promises: Promises,
 }
 
 /// What the world is to do.

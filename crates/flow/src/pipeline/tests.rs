@@ -339,6 +339,34 @@ fn contracts_reach_the_control_policy() {
     assert!(config.fault().is_some());
 }
 
+/// Another policy takes over what waits, in its order, and what is at the device: the first may go on
+/// at once, the second is counted until it ends.
+#[test]
+fn a_new_policy_takes_over() {
+    let mut config = config();
+    config.policies.control = Choice::named(control::POLICIES, "ta1").unwrap();
+    config.promises = testing::promises(&[Some(Contract::new(1, 4_096, Duration::from_millis(1)))]);
+    let mut pipeline = Pipeline::new(&config, Seen::default());
+    let io = |tag| Input::Arrive(request(tag, Op::Read, tag * 4096, 4096));
+    let first = ios(&step(&mut pipeline, 0, io(1)))[0];
+    for tag in 2..=4 {
+        assert_eq!(step(&mut pipeline, 0, io(tag)), [], "the bucket is empty");
+    }
+    let mut control = Choice::named(control::POLICIES, "sfq").unwrap();
+    control.set("depth", 2).unwrap();
+    let govern = Govern { control, promises: Promises::default() };
+    let second = ios(&step(&mut pipeline, 5, Input::Govern(Arc::new(govern))));
+    assert_eq!(second.iter().map(|io| io.tag).collect::<Vec<_>>(), [Tag(2)], "one place is taken");
+    let third = step(&mut pipeline, 9, Input::Stored { key: first.key, outcome: Ok(()) });
+    assert_eq!(ios(&third).iter().map(|io| io.tag).collect::<Vec<_>>(), [Tag(3)]);
+    let ended = step(&mut pipeline, 20, Input::Stored { key: second[0].key, outcome: Ok(()) });
+    assert_eq!(ios(&ended).len(), 1, "the last one has the place of the second");
+    let [(key, Tag(2), Ok(()))] = replies(&ended)[..] else { panic!("{ended:?}") };
+    step(&mut pipeline, 20, Input::Sent { key });
+    let (_, _, times) = pipeline.observer().completed[0];
+    assert_eq!(times.spent(StageName::Control), Duration::from_nanos(5));
+}
+
 /// With a window of one byte a link sends one reply at a time; another link is not held up.
 #[test]
 fn a_link_sends_within_its_window() {
@@ -367,7 +395,7 @@ fn late_completions_are_strays() {
     let mut pipeline = Pipeline::new(&config(), Seen::default());
     let io = ios(&step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 512))))[0];
     let done = Input::Stored { key: io.key, outcome: Ok(()) };
-    let (key, ..) = replies(&step(&mut pipeline, 1, done))[0];
+    let (key, ..) = replies(&step(&mut pipeline, 1, done.clone()))[0];
     assert!(step(&mut pipeline, 2, done).is_empty());
     step(&mut pipeline, 3, Input::Sent { key });
     step(&mut pipeline, 4, Input::Sent { key });

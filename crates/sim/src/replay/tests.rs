@@ -58,8 +58,8 @@ fn recording(config: &Config, inputs: &[Input]) -> Vec<u8> {
 fn written(config: &Config, inputs: &[Input], last: Option<Entry>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = Encoder::begin(&mut bytes, config);
-    for &input in inputs {
-        encoder.entry(&mut bytes, &Entry::Input(Instant::ZERO, input));
+    for input in inputs {
+        encoder.entry(&mut bytes, &Entry::Input(Instant::ZERO, input.clone()));
     }
     if let Some(last) = last {
         encoder.entry(&mut bytes, &last);
@@ -119,13 +119,13 @@ fn a_cut_recording_has_no_verdict() {
 #[test]
 fn a_changed_recording_differs() {
     let key = RequestKey::default();
-    let arrive = Input::Arrive(read(512));
+    let arrive = || Input::Arrive(read(512));
     let digest =
         |inputs: &[Input]| replay_from(&recording(&config(), inputs)[..], |_| ()).unwrap().digest;
     let stray = Input::Stored { key, outcome: Err(IoError::Medium) };
-    assert_eq!(digest(&[arrive]), digest(&[arrive, stray]));
-    assert_ne!(digest(&[arrive]), digest(&[arrive, arrive]));
-    let bytes = written(&config(), &[arrive], Some(Entry::End(Digest::resume(1, 1))));
+    assert_eq!(digest(&[arrive()]), digest(&[arrive(), stray]));
+    assert_ne!(digest(&[arrive()]), digest(&[arrive(), arrive()]));
+    let bytes = written(&config(), &[arrive()], Some(Entry::End(Digest::resume(1, 1))));
     assert_eq!(replay_from(&bytes[..], |_| ()).unwrap().verdict(), Verdict::Different);
 }
 
@@ -183,10 +183,10 @@ fn bombs_are_errors() {
     config.limits.max_bytes = MAX_BYTES;
     let (_, message) = damage(&recording(&config, &[Input::Arrive(read(1 << 40))]));
     assert_eq!(message, "requests are cut into more than 1048576 pieces");
-    let half = Input::Arrive(read(600_000 * 512));
-    let (offset, message) = damage(&recording(&config, &[half, half]));
+    let half = || Input::Arrive(read(600_000 * 512));
+    let (offset, message) = damage(&recording(&config, &[half(), half()]));
     assert_eq!(message, "requests are cut into more than 1048576 pieces");
-    assert_eq!(offset, recording(&config, &[half]).len() as u64);
+    assert_eq!(offset, recording(&config, &[half()]).len() as u64);
 }
 
 /// What is no recording, a header without end, something behind the end, a time out of range.

@@ -30,9 +30,9 @@ impl<'a> Journal<'a> {
 
     /// Takes one wake of the pipeline. An error is kept for [`end`](Self::end).
     pub(crate) fn wake(&mut self, wake: &Wake<Input>) {
-        let entry = match *wake {
-            Wake::Input(at, input) => Entry::Input(at, input),
-            Wake::Deadline(at) => Entry::Deadline(at),
+        let entry = match wake {
+            Wake::Input(at, input) => Entry::Input(*at, input.clone()),
+            &Wake::Deadline(at) => Entry::Deadline(at),
             Wake::End => return,
         };
         self.encoder.entry(&mut self.buffer, &entry);

@@ -1,0 +1,161 @@
+use super::*;
+use crate::control::{Contract, Promises};
+use proptest::prelude::*;
+
+fn config() -> Config {
+    let mut policies = Policies::default();
+    policies.dispatch.set("depth", 7).unwrap();
+    let volume = Volume { capacity: 1 << 40, backend: BackendId::new(1), max_transfer: u64::MAX };
+    let contract = Contract::new(3_500, 4_096, Duration::from_millis(41));
+    Config {
+        volumes: alloc::vec![volume],
+        backends: alloc::vec![1, 2],
+        promises: Promises { contracts: alloc::vec![Some(contract), None], groups: Vec::new() },
+        limits: Limits::default(),
+        policies,
+    }
+}
+
+/// Promises that use everything.
+fn govern() -> Govern {
+    use crate::control::{Group, Ops, Row, Target, Tier};
+    let target = |quantile_ppm, millis| {
+        let response = Duration::from_millis(millis);
+        Target { quantile_ppm, response }
+    };
+    let targets = alloc::vec![target(500_000, 8), target(999_000, 41)];
+    let row = |ops, size| Row { ops, size, iops: 200, targets: targets.clone() };
+    let group = Group { parent: None, iops: 1_000, size: 4_096, limit: Some(2_000), weight: 3 };
+    let contract = Contract {
+        rows: alloc::vec![row(Ops::Read, 4_096), row(Ops::Write, 4_096), row(Ops::Read, 65_536)],
+        burst: Duration::from_secs(1),
+        credit: Duration::from_secs(60),
+        peak_permille: 3_000,
+        limit: Some(700),
+        weight: 9,
+        tier: Tier::Bronze,
+        group: Some(1),
+    };
+    let groups = alloc::vec![group, Group { parent: Some(0), limit: None, ..group }];
+    let mut control = Choice::named(control::POLICIES, "ta3").unwrap();
+    control.set("hwm", 95).unwrap();
+    let contracts = alloc::vec![None, Some(contract)];
+    Govern { control, promises: Promises { contracts, groups } }
+}
+
+/// A configuration survives the way into a header and back, policies and values included.
+#[test]
+fn header_round_trips() {
+    let mut bytes = Vec::new();
+    encode_header(&mut bytes, &config());
+    let (read, length) = decode_header(&bytes).unwrap();
+    assert_eq!(read, config());
+    assert_eq!(length, bytes.len());
+    for cut in 0..bytes.len() {
+        assert_eq!(decode_header(&bytes[..cut]).unwrap_err(), FormatError::Truncated);
+    }
+}
+
+/// A contract that no pipeline takes is damage, not a panic later.
+#[test]
+fn an_impossible_contract_is_damage() {
+    let mut config = config();
+    let contract = Contract::new(1, 0, Duration::from_millis(1));
+    config.promises.contracts = alloc::vec![Some(contract)];
+    let mut bytes = Vec::new();
+    encode_header(&mut bytes, &config);
+    assert_eq!(decode_header(&bytes).unwrap_err(), FormatError::Damaged);
+}
+
+/// The two ways in which the first bytes can be wrong are told apart.
+#[test]
+fn other_files_are_refused() {
+    assert_eq!(decode_header(b"#!/bin/sh\n").unwrap_err(), FormatError::NotARecording);
+    assert_eq!(decode_header(b"WEIRREC\x09").unwrap_err(), FormatError::UnknownVersion(9));
+}
+
+/// A flipped bit anywhere is noticed, at the latest at the end; the whole is read as written.
+#[test]
+fn every_flipped_bit_is_noticed() {
+    let at = Instant::from_nanos;
+    let arrive = Input::Arrive(crate::testing::request(7));
+    let entries = [
+        Entry::Input(at(5), arrive),
+        Entry::Deadline(at(900)),
+        Entry::Input(at(900), Input::Govern(Arc::new(govern()))),
+        Entry::Input(at(901), Input::PathUp(BackendId::new(1), PathId::new(0))),
+        Entry::End(Digest::resume(99, 3)),
+    ];
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::begin(&mut bytes, &config());
+    for entry in &entries {
+        encoder.entry(&mut bytes, entry);
+    }
+    let read = |bytes: &[u8]| -> Result<Vec<Entry>, FormatError> {
+        let (mut decoder, _, mut place) = Decoder::begin(bytes)?;
+        let mut read = Vec::new();
+        while place < bytes.len() {
+            let (entry, length) = decoder.entry(&bytes[place..])?;
+            place += length;
+            read.push(entry);
+        }
+        Ok(read)
+    };
+    assert_eq!(read(&bytes).unwrap(), entries);
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(read(&flipped).is_err(), "bit {bit} may be flipped unnoticed");
+    }
+}
+
+proptest! {
+    /// Every entry survives the way there and back and fits the bound that readers rely on.
+    #[test]
+    fn entries_round_trip(
+        previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..7,
+        code in 0_u8..8, flags: (bool, bool), kind in 0..8,
+    ) {
+        let (before, at) =
+            (Instant::from_nanos(previous), Instant::from_nanos(previous + passed));
+        let key: RequestKey = KeyData::from_ffi(word | 1 << 32).into();
+        let (backend, path) = (BackendId::new(small), PathId::new(small / 2));
+        let entry = match kind {
+            0 => Entry::Input(at, Input::Arrive(Request {
+                tag: Tag(word),
+                tenant: TenantId::new(small),
+                volume: VolumeId::new(small),
+                link: LinkId::new(small),
+                op: Op::from_code(op).unwrap(),
+                extent: Extent::new(word, word),
+                fua: flags.0,
+                ordered: flags.1,
+            })),
+            1 => Entry::Input(at, Input::Stored {
+                key, outcome: IoError::from_code(code).map_or(Ok(()), Err),
+            }),
+            2 => Entry::Input(at, Input::Sent { key }),
+            3 => Entry::Input(at, Input::PathDown(backend, path)),
+            4 => Entry::Input(at, Input::PathUp(backend, path)),
+            5 => Entry::Deadline(at),
+            6 => Entry::Input(at, Input::Resized(VolumeId::new(small), word)),
+            _ => Entry::End(Digest::resume(word, u64::from(small))),
+        };
+        let mut bytes = Vec::new();
+        encode_entry(&mut bytes, before, &entry);
+        prop_assert!(bytes.len() <= MAX_ENTRY);
+        prop_assert_eq!(decode_entry(&bytes, before), Ok((entry, bytes.len())));
+        for cut in 0..bytes.len() {
+            prop_assert_eq!(decode_entry(&bytes[..cut], before), Err(FormatError::Truncated));
+        }
+    }
+
+    /// Any bytes give an entry or an error, never a panic.
+    #[test]
+    fn rubbish_is_an_error(bytes: Vec<u8>) {
+        let _ = decode_entry(&bytes, Instant::from_nanos(u64::MAX));
+        let mut header = MAGIC.to_vec();
+        header.extend_from_slice(&bytes);
+        let _ = decode_header(&header);
+    }
+}
