@@ -77,6 +77,11 @@ impl Observer for Watch {
                 "the promised response time is missed however little others get; others are held back \
                  less for a while"
             ),
+            Event::Control(Notice::Scaled(tier, ppm)) => warn!(
+                ?tier,
+                per_cent = ppm / 10_000,
+                "the guarantees of a tier hold in part: there is less capacity than was promised"
+            ),
             Event::Control(Notice::Infeasible(tenant, false)) => {
                 info!(tenant = tenant.index(), "the promised response time is held to again");
             }

@@ -283,7 +283,7 @@ impl Observer for Scores {
                 }
             }
             Event::Control(Notice::Gate(tenant, on)) => self.tenants[tenant.index()].gate(now, on),
-            Event::Control(Notice::Infeasible(..))
+            Event::Control(Notice::Infeasible(..) | Notice::Scaled(..))
             | Event::Refused(_)
             | Event::PathFailed(..)
             | Event::PathReinstated(..)

@@ -71,6 +71,8 @@ pub enum Notice {
     /// A tenant's promise was found to be infeasible, whatever others are made to wait, and has been
     /// relaxed for a while; or it is held to again.
     Infeasible(TenantId, bool),
+    /// Guarantees of a tier hold at this scale, in millionths of what was promised.
+    Scaled(Tier, u32),
 }
 
 /// Builds a control policy from checked parameter values and what tenants are promised. A

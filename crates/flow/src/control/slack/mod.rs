@@ -4,26 +4,33 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | per tenant in order: a head whose bucket holds its cost pays and goes (green); any other head goes while fewer than W are at the device, the smallest start tag first. A green ending after more than `theta` of its promise: `ln W -= kappa q / inflight`; else, while W has held somebody: `ln W += kappa (1 - q) / inflight` |
-//! | Units    | buckets in 10^-18 tokens, `ln W` in 2^-48, start tags in 2^-40 s: exact or cut there |
+//! | Model    | a head whose bucket holds its cost pays and goes (green); any other head goes while fewer than W are at the device: those that spend savings (yellow) before others (red), the smallest start tag first. A green ending after more than `theta` of its promise of a share q: `ln W -= kappa q / inflight`; else, while W has held somebody: `ln W += kappa (1 - q) / inflight`. Each promise has an opinion of W; the smallest rules |
+//! | Savings  | what overflows the bucket, up to `credit`; spent at up to `peak` times the contract |
+//! | Groups   | a green request is paid by the groups above as well; what a group's members do not use it lends to others of them. Limits of tenants and groups hold everything |
+//! | Units    | buckets in 10^-15 tokens, `ln W` in 2^-48, start tags in 2^-40 s: exact or cut there |
 //! | Ties     | the lowest tenant; within a tenant, order of arrival |
-//! | Cost     | O(waiting tenants + classes of promises) per request and ending |
-//! | Source   | spec/control.md section 11. Brown-out from there; what an infeasible promise may cost others is bounded by a test of futility, see `window.rs` |
+//! | Cost     | O(log(tenants) * levels of groups) per request and ending; O(promises) every 100 ms |
+//! | Source   | spec/control.md section 11 and 12, X1 to X4. Brown-out: `guarantee.rs`. What an infeasible promise may cost others is bounded by a test of futility: `window.rs` |
 //! | Not when | requests of a tenant must not be delayed even in excess, or promises are far from what the device can do |
 //!
 //! A tenant without a contract is never green; it shares what is left with the weight of 100 requests
-//! of 4 KiB a second.
+//! of 4 KiB a second. The same holds for requests that no row of the contract is about.
 
+mod guarantee;
+mod lane;
 mod marker;
 mod settings;
+mod share;
 mod window;
 
-use self::marker::Marker;
+use self::guarantee::{Guarantees, TIERS};
+use self::lane::{Band, Lane};
+use self::marker::{Clock, Passed};
 use self::settings::Settings;
+use self::share::{Hue, Shares};
 use self::window::Window;
-use super::contract::{self, Promise};
-use super::fair::Fair;
-use super::{Build, ControlPolicy, Notice, Promises, token_bucket};
+use super::contract::{TOKEN, Tier};
+use super::{Build, ControlPolicy, Notice, Promises, contract, token_bucket};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Rule, Unit};
 use crate::request::{Request, RequestKey, TenantId};
@@ -35,19 +42,10 @@ use slotmap::SecondaryMap;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "slack",
     summary: "guaranteed requests go at once, all others within a window that holds the promises (TA4)",
-    parameters: &[QUANTILE, THETA, KAPPA, MARGIN, BURST, MIN, FIRST, MAX],
+    parameters: &[THETA, KAPPA, MARGIN, MIN, FIRST, MAX],
     build: |values, list| Box::new(Slack::new(Settings::from(values), list)),
 };
 
-const QUANTILE: Parameter = Parameter {
-    name: "quantile",
-    unit: Unit::Count,
-    min: 500,
-    max: 999,
-    default: 990,
-    effect: "thousandths of the guaranteed requests that are to keep the promise; more leaves less for \
-             excess",
-};
 const THETA: Parameter = Parameter {
     name: "theta",
     unit: Unit::Count,
@@ -74,15 +72,6 @@ const MARGIN: Parameter = Parameter {
     default: 50,
     effect: "thousandths above the contract's rate that are still guaranteed; more keeps tenants at \
              their contract out of the excess, and promises more than was sold",
-};
-const BURST: Parameter = Parameter {
-    name: "burst",
-    unit: Unit::Time,
-    min: 1_000_000,
-    max: 60_000_000_000,
-    default: 100_000_000,
-    effect: "time at the contract's rate that the bucket holds; more guarantees longer bursts, which \
-             reach the device as they come",
 };
 const MIN: Parameter = Parameter {
     name: "min",
@@ -111,110 +100,345 @@ const MAX: Parameter = Parameter {
 };
 
 const WINDOW: Rule = Rule("control/window");
+const CREDIT: Rule = Rule("control/credit");
+const GROUP: Rule = Rule("control/group");
+const LIMIT: Rule = Rule("control/limit");
 
 struct Slack {
     lanes: Vec<Lane>,
-    /// The lanes in which something waits.
-    waiting: BTreeSet<usize>,
-    fair: Fair,
+    bands: Vec<Band>,
+    /// The root, then the bands, then the lanes.
+    shares: Shares,
+    guarantees: Guarantees,
+    /// For what is not scaled: limits and peaks.
+    time: Clock,
     window: Window,
-    /// What is at the device, and whether it was guaranteed.
-    inflight: SecondaryMap<RequestKey, bool>,
+    /// Lanes by when their heads are guaranteed, by tier.
+    greens: [BTreeSet<(Passed, u32)>; 3],
+    /// Bands by when they may lend to somebody who waits.
+    lends: BTreeSet<(Passed, u32)>,
+    /// Lanes with savings that are spent fast enough, by when they may spend more.
+    peaks: BTreeSet<(Passed, u32)>,
+    /// Nodes that a limit holds, by until when.
+    held: BTreeSet<(Passed, u32)>,
+    waiting: usize,
+    /// What is at the device, and the row under which it was guaranteed.
+    inflight: SecondaryMap<RequestKey, Option<u8>>,
     ready: VecDeque<(RequestKey, Rule)>,
     notices: VecDeque<Notice>,
 }
 
-struct Lane {
-    promise: Promise,
-    marker: Marker,
-    queue: VecDeque<(RequestKey, u64)>,
+/// Why a request may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Its tenant's bucket has paid.
+    Green,
+    /// A band has lent.
+    Lent(u32),
+    /// The window has room.
+    Excess(Hue),
 }
 
 impl Slack {
     fn new(settings: Settings, list: &Promises) -> Self {
-        let promises = contract::promises(list);
-        let kept = promises.iter().filter(|promise| promise.kept);
-        let window = Window::new(settings, kept.map(|promise| promise.response));
-        let fair = Fair::new(&promises);
-        let lane = |promise: Promise| Lane {
-            marker: Marker::new(promise.iops, &settings),
-            promise,
-            queue: VecDeque::new(),
+        let Promises { contracts, groups } = list;
+        let kept = || contracts.iter().flatten();
+        let window = Window::new(settings, lane::promised(kept()));
+        let mut shares = Shares::new();
+        // A group comes after its parent, so that its node does too.
+        let node = |group: Option<u32>| group.map_or(0, |group| group + 1);
+        for group in groups {
+            shares.add(node(group.parent), group.weight);
+        }
+        let bands = groups.iter().map(Band::new).collect();
+        let mut lane = |contract: Option<&contract::Contract>| {
+            let above = node(contract.and_then(|contract| contract.group));
+            let leaf = shares.add(above, Lane::weight(contract));
+            Lane::new(contract, leaf, &window)
         };
+        // The last one is for whoever is not listed.
+        let lanes = contracts.iter().map(Option::as_ref).chain([None]).map(&mut lane).collect();
         Self {
-            lanes: promises.into_iter().map(lane).collect(),
-            waiting: BTreeSet::new(),
-            fair,
+            lanes,
+            bands,
+            shares,
+            guarantees: Guarantees::new(settings.margin_permille, kept()),
+            time: Clock::new(0),
             window,
+            greens: [const { BTreeSet::new() }; 3],
+            lends: BTreeSet::new(),
+            peaks: BTreeSet::new(),
+            held: BTreeSet::new(),
+            waiting: 0,
             inflight: SecondaryMap::new(),
             ready: VecDeque::new(),
             notices: VecDeque::new(),
         }
     }
 
-    /// Judges the periods that have ended.
+    /// The lane of a leaf; the band of another node.
+    fn lane_of(&self, node: u32) -> Option<u32> {
+        node.checked_sub(self.bands.len() as u32 + 1)
+    }
+
+    /// Judges the periods that have ended, and lets the clocks run to `now`.
     fn advance(&mut self, now: Instant) {
         while let Some(at) = self.window.due(now) {
-            if self.window.settled() {
+            if self.window.settled() && self.guarantees.whole() {
                 self.window.skip(now);
-                return;
+                break;
             }
-            // Up to here buckets have filled at the old scale.
-            let scale = self.window.scale();
-            let news = self.window.judge();
-            if scale != self.window.scale() {
-                for lane in &mut self.lanes {
-                    let head = lane.queue.front().map(|&(_, cost)| cost);
-                    lane.marker.fill(at, scale, head);
-                }
-            }
-            for (response, infeasible) in news {
+            self.guarantees.advance(at);
+            let (floor, misfit) = self.window.fits();
+            let scaled = self.guarantees.judge(floor, misfit);
+            self.notices.extend(scaled.map(|(tier, scale)| Notice::Scaled(tier, scale as u32)));
+            for (promised, infeasible) in self.window.judge(self.guarantees.can_give()) {
+                let class = self.window.class(promised);
                 let named = (0_u32..).zip(&self.lanes);
-                let hit = named
-                    .filter(|(_, lane)| lane.promise.kept && lane.promise.response == response);
+                let hit =
+                    named.filter(|(_, lane)| lane.classes.iter().flatten().any(|&c| c == class));
                 self.notices
                     .extend(hit.map(|(id, _)| Notice::Infeasible(TenantId::new(id), infeasible)));
             }
         }
+        self.guarantees.advance(now);
+        self.time.advance(now);
+    }
+
+    /// Puts a lane where its head belongs. To be called when that has changed.
+    fn place(&mut self, index: u32) {
+        let lane = &mut self.lanes[index as usize];
+        let greens = &mut self.greens[lane.tier as usize];
+        if let Some(at) = lane.green.take() {
+            greens.remove(&(at, index));
+        }
+        let Some(&head) = lane.queue.front() else {
+            if lane.hue.take().is_some() {
+                self.shares.want(lane.leaf, None);
+            }
+            return;
+        };
+        lane.fill(self.guarantees.clock(lane.tier), head.cost);
+        if head.row.is_some() && lane.held.is_none() {
+            let at = lane.marker.holds(head.cost);
+            lane.green = Some(at);
+            greens.insert((at, index));
+        }
+        let hue = lane.competes(&self.time, head);
+        if hue == Hue::Red
+            && let Some(savings) = &lane.savings
+            && savings.hold(head.cost)
+        {
+            self.peaks.insert((savings.peak.holds(head.cost), index));
+        }
+        if lane.hue != Some(hue) {
+            lane.hue = Some(hue);
+            self.shares.want(lane.leaf, Some(hue));
+        }
+        let leaf = lane.leaf;
+        self.borrow(self.shares.parent(leaf));
+    }
+
+    /// Lists a band, and those above it, as lenders.
+    fn borrow(&mut self, node: u32) {
+        let mut node = node;
+        while node != 0 {
+            let band = &mut self.bands[node as usize - 1];
+            if band.lends.is_none() && self.shares.any(node) {
+                band.marker.fill(self.guarantees.clock(Tier::Gold), TOKEN);
+                let at = band.marker.holds(TOKEN);
+                band.lends = Some(at);
+                self.lends.insert((at, node));
+            }
+            node = self.shares.parent(node);
+        }
+    }
+
+    /// Whether a limit holds the head of a lane; then the limited node is left out until it does not.
+    fn limited(&mut self, index: u32) -> bool {
+        let lane = &mut self.lanes[index as usize];
+        let head = *lane.queue.front().expect("a waiting lane has a head");
+        let (leaf, mut found) = (lane.leaf, None);
+        if let Some(limit) = &mut lane.limit {
+            limit.fill(&self.time, head.cost);
+            found = Some((limit.holds(head.cost), leaf));
+        }
+        let mut node = self.shares.parent(leaf);
+        while node != 0 {
+            let band = &mut self.bands[node as usize - 1];
+            let cost = band.cost(head.bytes);
+            if let Some(limit) = &mut band.limit {
+                limit.fill(&self.time, cost);
+                found = found.max(Some((limit.holds(cost), node)));
+            }
+            node = self.shares.parent(node);
+        }
+        let Some((until, node)) = found.filter(|&(until, _)| until > self.time.passed()) else {
+            return false;
+        };
+        self.hold(node, until);
+        // What is guaranteed goes past the tree, so the lane itself must know.
+        self.hold(leaf, until);
+        true
+    }
+
+    fn hold(&mut self, node: u32, until: Passed) {
+        let held = match self.lane_of(node) {
+            Some(index) => {
+                let lane = &mut self.lanes[index as usize];
+                if let Some(at) = lane.green.take() {
+                    self.greens[lane.tier as usize].remove(&(at, index));
+                }
+                lane.stopped = true;
+                &mut lane.held
+            }
+            None => &mut self.bands[node as usize - 1].held,
+        };
+        if held.is_none() {
+            *held = Some(until);
+            self.held.insert((until, node));
+            self.shares.suspend(node, true);
+        }
+    }
+
+    /// Lets go on what limits no longer hold.
+    fn resume(&mut self) {
+        while let Some(&(until, node)) = self.held.first()
+            && until <= self.time.passed()
+        {
+            self.held.pop_first();
+            self.shares.suspend(node, false);
+            if let Some(index) = self.lane_of(node) {
+                self.lanes[index as usize].held = None;
+                self.place(index);
+            } else {
+                self.bands[node as usize - 1].held = None;
+                self.borrow(node);
+            }
+        }
+    }
+
+    /// Lets the head of a lane go.
+    fn release(&mut self, index: u32, way: Way) {
+        let lane = &mut self.lanes[index as usize];
+        let head = lane.queue.pop_front().expect("a waiting lane has a head");
+        let (leaf, cost) = (lane.leaf, head.cost);
+        let stopped = core::mem::take(&mut lane.stopped);
+        self.waiting -= 1;
+        if let Some(limit) = &mut lane.limit {
+            limit.drain(cost);
+        }
+        if let Some(savings) = &mut lane.savings {
+            match way {
+                Way::Excess(Hue::Yellow) => savings.spend(cost),
+                Way::Green | Way::Lent(_) | Way::Excess(Hue::Red) => {}
+            }
+            if way != Way::Excess(Hue::Red) {
+                savings.peak.fill(&self.time, cost);
+                savings.peak.drain(cost);
+            }
+        }
+        // Bands below a lender have nothing left that they could pay with.
+        let mut node = self.shares.parent(leaf);
+        let mut pays = way == Way::Green;
+        while node != 0 {
+            pays |= way == Way::Lent(node);
+            let band = &mut self.bands[node as usize - 1];
+            let cost = band.cost(head.bytes);
+            if pays {
+                band.marker.fill(self.guarantees.clock(Tier::Gold), cost);
+                band.marker.drain(cost);
+            }
+            if let Some(limit) = &mut band.limit {
+                limit.drain(cost);
+            }
+            node = self.shares.parent(node);
+        }
+        let (rule, behalf) = match way {
+            Way::Green => (token_bucket::RULE, None),
+            Way::Lent(node) => (GROUP, Some(node)),
+            Way::Excess(Hue::Yellow) => (CREDIT, Some(0)),
+            Way::Excess(Hue::Red) => (WINDOW, Some(0)),
+        };
+        if let Some(behalf) = behalf {
+            let bands = &self.bands;
+            let cost = |node: u32| match bands.get(node as usize - 1) {
+                Some(band) => band.cost(head.bytes),
+                None => cost,
+            };
+            self.shares.gone(leaf, behalf, cost);
+        }
+        self.inflight.insert(head.key, head.row.filter(|_| way == Way::Green));
+        self.ready.push_back((head.key, if stopped { LIMIT } else { rule }));
+        self.place(index);
     }
 
     /// Lets go what may go.
     fn pump(&mut self, now: Instant) {
-        let scale = self.window.scale();
-        let mut empty = Vec::new();
-        for &index in &self.waiting {
-            let lane = &mut self.lanes[index];
-            while let Some(&(key, cost)) = lane.queue.front()
-                && lane.promise.kept
-                && lane.marker.pay(now, scale, cost)
+        self.resume();
+        for tier in TIERS.into_iter().rev() {
+            let passed = self.guarantees.clock(tier).passed();
+            while let Some(&(at, index)) = self.greens[tier as usize].first()
+                && at <= passed
             {
-                lane.queue.pop_front();
-                self.inflight.insert(key, true);
-                self.ready.push_back((key, token_bucket::RULE));
-            }
-            if lane.queue.is_empty() {
-                empty.push(index);
+                if self.limited(index) {
+                    continue;
+                }
+                let lane = &mut self.lanes[index as usize];
+                let head = *lane.queue.front().expect("a waiting lane has a head");
+                lane.fill(self.guarantees.clock(tier), head.cost);
+                assert!(
+                    lane.marker.pay(head.cost),
+                    "the clock has come to where the bucket holds it"
+                );
+                self.release(index, Way::Green);
             }
         }
-        for index in empty {
-            self.waiting.remove(&index);
+        self.lend();
+        while let Some(&(at, index)) = self.peaks.first()
+            && at <= self.time.passed()
+        {
+            self.peaks.pop_first();
+            self.place(index);
         }
-        loop {
-            let least = self.waiting.iter().min_by_key(|&&index| (self.fair.start(index), index));
-            let Some(&index) = least else { return };
+        while self.shares.any(0) {
             if !self.window.room(self.inflight.len() as u32) {
                 self.window.binds(now);
                 return;
             }
-            let lane = &mut self.lanes[index];
-            let (key, cost) = lane.queue.pop_front().expect("a waiting lane has a head");
-            if lane.queue.is_empty() {
-                self.waiting.remove(&index);
+            let (leaf, hue) = self.shares.pick(0).expect("somebody competes");
+            let index = self.lane_of(leaf).expect("a leaf is a lane");
+            if !self.limited(index) {
+                self.release(index, Way::Excess(hue));
             }
-            let start = self.fair.tag(index, cost);
-            self.fair.gone(start);
-            self.inflight.insert(key, false);
-            self.ready.push_back((key, WINDOW));
+        }
+    }
+
+    /// Lets go what bands lend.
+    fn lend(&mut self) {
+        while let Some(&(at, node)) = self.lends.first()
+            && at <= self.guarantees.clock(Tier::Gold).passed()
+        {
+            self.lends.pop_first();
+            self.bands[node as usize - 1].lends = None;
+            let Some((leaf, _)) = self.shares.pick(node) else { continue };
+            let index = self.lane_of(leaf).expect("a leaf is a lane");
+            let head = *self.lanes[index as usize].queue.front().expect("it competes");
+            if self.limited(index) {
+                self.borrow(node);
+                continue;
+            }
+            let band = &mut self.bands[node as usize - 1];
+            let cost = band.cost(head.bytes);
+            band.marker.fill(self.guarantees.clock(Tier::Gold), cost);
+            let at = band.marker.holds(cost);
+            if at <= self.guarantees.clock(Tier::Gold).passed() {
+                self.release(index, Way::Lent(node));
+                self.borrow(node);
+            } else {
+                band.lends = Some(at);
+                self.lends.insert((at, node));
+            }
         }
     }
 }
@@ -224,8 +448,11 @@ impl ControlPolicy for Slack {
         self.advance(now);
         let index = contract::line(request, self.lanes.len());
         let lane = &mut self.lanes[index];
-        lane.queue.push_back((key, lane.promise.cost(request)));
-        self.waiting.insert(index);
+        lane.queue.push_back(lane.waiting(key, request));
+        self.waiting += 1;
+        if lane.queue.len() == 1 {
+            self.place(index as u32);
+        }
         self.window.rule(now);
         self.pump(now);
     }
@@ -237,37 +464,33 @@ impl ControlPolicy for Slack {
     fn complete(&mut self, now: Instant, key: RequestKey, request: &Request, device: Duration) {
         self.advance(now);
         let inflight = self.inflight.len() as u32;
-        let green = self.inflight.remove(key).expect("only what was released can end");
-        let index = contract::line(request, self.lanes.len());
-        if green {
-            let response = self.lanes[index].promise.response;
-            self.window.ended(now, response, device, inflight);
-        } else {
-            self.window.rule(now);
+        let row = self.inflight.remove(key).expect("only what was released can end");
+        let lane = &self.lanes[contract::line(request, self.lanes.len())];
+        let classes = row.map_or(&[][..], |row| &lane.classes[usize::from(row)]);
+        for &class in classes {
+            self.window.ended(now, class, device, inflight);
         }
+        self.window.rule(now);
         self.pump(now);
     }
 
     fn adopt(&mut self, key: RequestKey, _: &Request, _: Instant) {
-        self.inflight.insert(key, false);
+        self.inflight.insert(key, None);
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        let scale = self.window.scale();
-        let mut next = self.window.next();
-        if self.waiting.is_empty() {
+        if self.waiting == 0 {
             return None;
         }
-        for &index in &self.waiting {
-            let lane = &self.lanes[index];
-            if let Some(&(_, cost)) = lane.queue.front()
-                && lane.promise.kept
-            {
-                let at = lane.marker.holds(cost, scale);
-                next = Some(next.map_or(at, |next| next.min(at)));
-            }
-        }
-        next
+        let gold = self.guarantees.clock(Tier::Gold);
+        let green = TIERS.into_iter().filter_map(|tier| {
+            let first = self.greens[tier as usize].first();
+            first.map(|&(at, _)| self.guarantees.clock(tier).when(at))
+        });
+        let lent = self.lends.first().map(|&(at, _)| gold.when(at));
+        let held = self.held.first().map(|&(until, _)| self.time.when(until));
+        let period = (!self.guarantees.whole()).then_some(self.window.period_end());
+        green.chain(lent).chain(held).chain(period).min()
     }
 
     fn handle_deadline(&mut self, now: Instant) {

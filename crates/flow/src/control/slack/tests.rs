@@ -1,6 +1,6 @@
-use super::window::WHOLE;
+use super::marker::{Marker, WHOLE};
 use super::*;
-use crate::control::Contract;
+use crate::control::{Contract, Group, Ops, Row, Target};
 use crate::testing;
 use alloc::vec;
 use core::cmp::Reverse;
@@ -17,27 +17,25 @@ fn settings() -> Settings {
 /// Feeds a window with an ending every 200 us, with 8 at the device and excess waiting, for so many
 /// seconds. `misses` says from the time in milliseconds, the number of the ending and whether the
 /// window is larger than at its floor whether it is a miss. Gives the verdicts.
-fn feed(
-    window: &mut Window,
-    seconds: u64,
-    misses: impl Fn(u64, u64, bool) -> bool,
-) -> Vec<(Duration, bool)> {
+fn feed(window: &mut Window, seconds: u64, misses: impl Fn(u64, u64, bool) -> bool) -> Vec<bool> {
     let mut verdicts = Vec::new();
     for n in 1..=seconds * 5_000 {
         let now = Instant::from_nanos(n * 200_000);
         while window.due(now).is_some() {
-            verdicts.extend(window.judge());
+            let (_, misfit) = window.fits();
+            verdicts.extend(window.judge(misfit).iter().map(|verdict| verdict.1));
         }
         window.binds(now);
         let late = misses(n / 5, n, window.room(9));
         let device = if late { PROMISE } else { Duration::from_millis(1) };
-        window.ended(now, PROMISE, device, 8);
+        window.ended(now, 0, device, 8);
+        window.rule(now);
     }
     verdicts
 }
 
 fn window() -> Window {
-    Window::new(settings(), [PROMISE, PROMISE].into_iter())
+    Window::new(settings(), vec![(PROMISE, 990_000); 2])
 }
 
 /// With fewer misses than one in a hundred the window grows to its end, with more it shrinks to its
@@ -59,11 +57,13 @@ fn a_miss_and_its_hits_cancel() {
     let mut window = window();
     window.binds(Instant::ZERO);
     let at = Instant::from_nanos(1);
-    window.ended(at, PROMISE, PROMISE, 8);
+    window.ended(at, 0, PROMISE, 8);
+    window.rule(at);
     // 64 * e^(-0.99 / 8) is 56.5.
     assert!(window.room(56) && !window.room(57));
     for _ in 0..99 {
-        window.ended(at, PROMISE, Duration::ZERO, 8);
+        window.ended(at, 0, Duration::ZERO, 8);
+        window.rule(at);
     }
     assert!(window.room(63) && !window.room(65));
 }
@@ -74,11 +74,11 @@ fn a_miss_and_its_hits_cancel() {
 fn an_infeasible_promise_is_excused() {
     let mut window = window();
     let verdicts = feed(&mut window, 25, |_, n, _| n.is_multiple_of(16));
-    assert_eq!(verdicts[0], (PROMISE, true));
+    assert!(verdicts[0]);
     // Strict again in between, but never for long.
-    let strict = verdicts.iter().filter(|verdict| !verdict.1).count();
+    let strict = verdicts.iter().filter(|&&infeasible| !infeasible).count();
     assert!((1..6).contains(&strict), "{verdicts:?}");
-    assert!(verdicts.last() == Some(&(PROMISE, true)) && window.room(1_000));
+    assert!(verdicts.last() == Some(&true) && window.room(1_000));
 }
 
 /// Misses that a larger window makes more of are the window's fault, and load that passes by while a
@@ -93,21 +93,6 @@ fn a_promise_that_excess_breaks_is_not_excused() {
     }
 }
 
-/// When the guarantees themselves do not fit they are scaled down, to a fifth at most, and come back
-/// when they fit.
-#[test]
-fn guarantees_that_do_not_fit_are_scaled() {
-    let mut window = window();
-    feed(&mut window, 2, |_, n, _| n.is_multiple_of(3));
-    assert!((200_000..600_000).contains(&window.scale()), "{}", window.scale());
-    // Each 100 ms gives a fiftieth back.
-    for _ in 0..(WHOLE - window.scale()).div_ceil(20_000) {
-        assert!(window.scale() < WHOLE);
-        window.judge();
-    }
-    assert_eq!(window.scale(), WHOLE);
-}
-
 /// What one tenant asks for per second, when, and what it is promised.
 struct Load {
     contract: Option<Contract>,
@@ -115,18 +100,40 @@ struct Load {
     from: Duration,
 }
 
-/// Runs loads against a device that serves one request at a time in `service`. Gives the response
-/// times from arrival of each tenant's requests that came in the window of time.
-fn run(loads: &[Load], service: Duration, seconds: u64, window: (u64, u64)) -> Vec<Vec<Duration>> {
-    let contracts: Vec<_> = loads.iter().map(|load| load.contract.clone()).collect();
-    let mut slack = Slack::new(settings(), &testing::promises(&contracts));
+/// When each of a tenant's requests came and ended.
+struct Served(Vec<(Instant, Instant)>);
+
+impl Served {
+    fn within(at: Instant, (from, to): (u64, u64)) -> bool {
+        (from * 1_000_000_000..to * 1_000_000_000).contains(&at.as_nanos())
+    }
+
+    /// The response times of those that came between two seconds.
+    fn came(&self, between: (u64, u64)) -> Vec<Duration> {
+        let came = self.0.iter().filter(|(came, _)| Self::within(*came, between));
+        came.map(|(came, ended)| ended.since(*came)).collect()
+    }
+
+    /// How many ended per second between two seconds.
+    fn rate(&self, between: (u64, u64)) -> u64 {
+        let ended = self.0.iter().filter(|(_, ended)| Self::within(*ended, between));
+        ended.count() as u64 / (between.1 - between.0)
+    }
+}
+
+/// Runs loads against a device that serves one request at a time in `service`.
+fn run(loads: &[Load], groups: &[Group], service: Duration, seconds: u64) -> Vec<Served> {
+    let contracts = loads.iter().map(|load| load.contract.clone()).collect();
+    let promises = Promises { contracts, groups: groups.to_vec() };
+    assert_eq!(promises.fault(), None);
+    let mut slack = Slack::new(settings(), &promises);
     let mut keys = SlotMap::<RequestKey, (Instant, usize, Instant)>::with_key();
     let mut arrivals = BinaryHeap::new();
     for (tenant, load) in loads.iter().enumerate() {
         arrivals.push(Reverse((Instant::ZERO + load.from, tenant)));
     }
     let (mut ends, mut free) = (BinaryHeap::new(), Instant::ZERO);
-    let mut responses = vec![Vec::new(); loads.len()];
+    let mut served: Vec<Served> = loads.iter().map(|_| Served(Vec::new())).collect();
     let request =
         |tenant: usize| Request { tenant: TenantId::new(tenant as u32), ..testing::request(0) };
     let last = Instant::ZERO + Duration::from_secs(seconds);
@@ -136,7 +143,7 @@ fn run(loads: &[Load], service: Duration, seconds: u64, window: (u64, u64)) -> V
         let times = [slack.next_deadline(), end, arrival];
         let now = times.into_iter().flatten().min().expect("something happens");
         if now > last {
-            return responses;
+            return served;
         }
         if times[0] == Some(now) {
             slack.handle_deadline(now);
@@ -144,10 +151,7 @@ fn run(loads: &[Load], service: Duration, seconds: u64, window: (u64, u64)) -> V
             let Reverse((_, key)) = ends.pop().expect("it was peeked at");
             let (came, tenant, released) = keys[key];
             slack.complete(now, key, &request(tenant), now.since(released));
-            let window = window.0 * 1_000_000_000..window.1 * 1_000_000_000;
-            if window.contains(&came.as_nanos()) {
-                responses[tenant].push(now.since(came));
-            }
+            served[tenant].0.push((came, now));
         } else {
             let Reverse((_, tenant)) = arrivals.pop().expect("it was peeked at");
             let key = keys.insert((now, tenant, now));
@@ -177,10 +181,11 @@ fn a_late_victim_is_served_at_once() {
             Load { contract: Some(contract(3_500)), rate: 2_000, from: Duration::from_secs(3) },
             Load { contract: violator, rate: 8_000, from: Duration::ZERO },
         ];
-        let times = run(&loads, Duration::from_micros(180), 7, (begin, begin + 1));
-        let kept = times[0].iter().filter(|&&time| time <= PROMISE).count();
-        assert!(times[0].len() > 1_900, "{}", times[0].len());
-        assert!(kept * 100 >= times[0].len() * 98, "{kept} of {}", times[0].len());
+        let served = run(&loads, &[], Duration::from_micros(180), 7);
+        let times = served[0].came((begin, begin + 1));
+        let kept = times.iter().filter(|&&time| time <= PROMISE).count();
+        assert!(times.len() > 1_900, "{}", times.len());
+        assert!(kept * 100 >= times.len() * 98, "{kept} of {}", times.len());
     }
 }
 
@@ -190,9 +195,8 @@ fn a_late_victim_is_served_at_once() {
 fn excess_is_divided_by_contracts() {
     let load = |contract| Load { contract, rate: 5_000, from: Duration::ZERO };
     let loads = [load(Some(contract(1_000))), load(Some(contract(500))), load(None)];
-    let mut served =
-        run(&loads, Duration::from_micros(200), 6, (0, 6)).into_iter().map(|t| t.len());
-    let served: Vec<usize> = (&mut served).collect();
+    let served = run(&loads, &[], Duration::from_micros(200), 6);
+    let served: Vec<usize> = served.iter().map(|served| served.0.len()).collect();
     let excess = [served[0] as f64 - 6_300.0, served[1] as f64 - 3_150.0, served[2] as f64];
     assert!((excess[0] / excess[1] - 2.0).abs() < 0.1, "{served:?}");
     assert!((excess[1] / excess[2] - 5.0).abs() < 0.5, "{served:?}");
@@ -202,16 +206,124 @@ fn excess_is_divided_by_contracts() {
 /// larger than it, and says to the nanosecond when it can pay.
 #[test]
 fn a_marker_pays_when_it_says() {
-    let mut marker = Marker::new(1_000, &settings());
+    let mut clock = Clock::new(50);
+    let mut marker = Marker::new(1_000, Duration::from_millis(100));
     for _ in 0..100 {
-        assert!(marker.pay(Instant::ZERO, WHOLE, 1_000));
+        assert!(marker.pay(1_000));
     }
     for cost in [1_000, 2_500, 500_000] {
-        let at = marker.holds(cost, WHOLE);
-        let before = Instant::from_nanos(at.as_nanos() - 1);
-        assert!(!marker.pay(before, WHOLE, cost) && marker.pay(at, WHOLE, cost), "{cost}");
+        marker.fill(&clock, cost);
+        let at = clock.when(marker.holds(cost));
+        clock.advance(Instant::from_nanos(at.as_nanos() - 1));
+        marker.fill(&clock, cost);
+        assert!(!marker.pay(cost), "{cost}");
+        clock.advance(at);
+        marker.fill(&clock, cost);
+        assert!(marker.pay(cost), "{cost}");
     }
     // 100 ms at once, then 503.5 requests at 1050 per second.
     let expected = 503.5 / 1_050.0 * 1e9;
-    assert!((marker.holds(0, WHOLE).as_nanos() as f64 - expected).abs() < 3.0);
+    assert!((clock.when(marker.holds(0)).as_nanos() as f64 - expected).abs() < 3.0);
+    // At half the scale and without the margin it takes more than twice as long.
+    let from = clock.when(marker.holds(0));
+    clock.set(WHOLE / 2, 0);
+    let twice = clock.when(marker.holds(1_000)).since(from).as_nanos();
+    assert!(twice.abs_diff(2_000_000) < 3, "{twice}");
+}
+
+fn late(contract: Contract, rate: u64, seconds: u64) -> Load {
+    Load { contract: Some(contract), rate, from: Duration::from_secs(seconds) }
+}
+
+/// What a tenant has not used it may use later, at its peak and before others' excess, until it is
+/// spent: two idle seconds at 500 a second pay for one second at three times the contract.
+#[test]
+fn savings_are_spent_before_others_share() {
+    let saver = |credit| Contract {
+        credit: Duration::from_secs(credit),
+        peak_permille: 3_000,
+        weight: 1,
+        ..contract(500)
+    };
+    let served = |credit| {
+        let loads = [late(saver(credit), 5_000, 2), late(contract(2_000), 9_000, 0)];
+        let served = run(&loads, &[], Duration::from_micros(250), 4);
+        [(2, 3), (3, 4)].map(|second| served[0].rate(second))
+    };
+    let [first, second] = served(60);
+    assert!((1_300..=1_700).contains(&first), "{first} at its peak");
+    assert!(second < 900, "{second} when the savings are spent");
+    let [without, _] = served(0);
+    assert!(without < 800, "{without} without savings");
+}
+
+/// What a member of a group does not use, another member gets as guaranteed; an outsider does not.
+#[test]
+fn a_group_lends_what_is_not_used() {
+    let group = Group { parent: None, iops: 2_000, size: 4_096, limit: None, weight: 1 };
+    let member = |iops| Contract { group: Some(0), weight: 1, ..contract(iops) };
+    let served = |idle: u64| {
+        let loads = [
+            late(member(1_000), 3_000, 0),
+            late(member(1_000), idle, 0),
+            late(contract(1_900), 9_000, 0),
+        ];
+        let served = run(&loads, &[group], Duration::from_micros(200), 4);
+        served.iter().map(|served| served.rate((1, 4))).collect::<Vec<_>>()
+    };
+    let (both, alone) = (served(1_000), served(10));
+    assert!((1_000..1_150).contains(&both[0]), "{both:?}");
+    assert!((1_950..2_150).contains(&alone[0]), "{alone:?}");
+    assert!(alone[2] >= 1_900, "{alone:?}");
+}
+
+/// A limit holds on an idle device: a tenant's own, and that of a group over all its members.
+#[test]
+fn limits_hold_on_an_idle_device() {
+    let group = Group { parent: None, iops: 300, size: 4_096, limit: Some(600), weight: 1 };
+    let loads = [
+        late(Contract { limit: Some(200), ..contract(100) }, 1_000, 0),
+        late(Contract { group: Some(0), ..contract(200) }, 1_000, 0),
+        late(Contract { group: Some(0), ..contract(100) }, 1_000, 0),
+    ];
+    let served = run(&loads, &[group], Duration::from_micros(10), 10);
+    let ended: Vec<usize> = served.iter().map(|served| served.0.len()).collect();
+    assert!((1_990..=2_021).contains(&ended[0]), "{ended:?}");
+    let together = ended[1] + ended[2];
+    assert!((5_970..=6_061).contains(&together), "{ended:?}");
+    assert!(ended[1] > ended[2], "the larger contract gets more: {ended:?}");
+}
+
+/// When a device loses capacity, bronze gives way so that gold keeps its rate.
+#[test]
+fn bronze_gives_way_to_gold() {
+    let bronze = Contract { tier: Tier::Bronze, ..contract(2_000) };
+    let loads = [late(contract(2_000), 2_000, 0), late(bronze, 2_000, 0)];
+    // 3000 a second where 4000 are promised.
+    let served = run(&loads, &[], Duration::from_nanos(333_333), 30);
+    let rates = [0, 1].map(|tenant: usize| served[tenant].rate((15, 30)));
+    assert!(rates[0] >= 1_900 && rates[1] <= 1_100, "{rates:?}");
+}
+
+/// Rows of a contract are watched for themselves: the tighter of two percentiles rules the window, and a
+/// row for reads says nothing of writes.
+#[test]
+fn the_tightest_promise_rules() {
+    let target =
+        |quantile_ppm, millis| Target { quantile_ppm, response: Duration::from_millis(millis) };
+    let wide = Contract::new(500, 4_096, Duration::from_millis(400));
+    let mut tight = wide.clone();
+    tight.rows[0].targets = vec![target(500_000, 4), target(990_000, 400)];
+    let p50 = |victim: Contract| {
+        let violator = Contract { weight: 100, ..wide.clone() };
+        let loads = [late(victim, 400, 0), late(violator, 9_000, 0)];
+        let mut times = run(&loads, &[], Duration::from_micros(200), 10)[0].came((5, 9));
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    let (loose, kept) = (p50(wide.clone()), p50(tight.clone()));
+    assert!(loose > Duration::from_millis(20), "{loose}");
+    assert!(kept < Duration::from_millis(5), "{kept}");
+    tight.rows = vec![Row { ops: Ops::Write, ..tight.rows[0].clone() }];
+    assert!(p50(tight) > Duration::from_millis(20), "reads are promised nothing");
 }

@@ -1,6 +1,6 @@
 //! The window of the slack policy: how much may be at the device before excess waits.
 //!
-//! Tenants with equal promises form a class, and each class has an opinion of the window. A miss of a
+//! Promises of the same time to the same share form a class, and each class has an opinion of the window. A miss of a
 //! guaranteed request shrinks it, a hit lets it grow, both by steps that sum up to one factor of
 //! `e^kappa` per response time; where they balance, a share of `1 - q` misses. The smallest opinion
 //! rules.
@@ -8,7 +8,7 @@
 //! Two things keep a promise that cannot be kept from costing others for nothing:
 //!
 //! * *Brown-out.* At the floor with more than a fifth missing, the guarantees themselves do not fit:
-//!   they are scaled down until they do.
+//!   they are scaled down until they do, see `guarantee.rs`.
 //! * *Futility.* At the floor with misses above three times `1 - q`, but not enough for a brown-out or
 //!   with one that has reached its end: the class tries a window four times as large, and then the
 //!   floor again, because load that only passes by also changes the share of misses. If the larger
@@ -21,6 +21,7 @@
 use super::super::log;
 use super::Settings;
 use crate::clock::{Duration, Instant};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// How often misses are judged.
@@ -32,8 +33,7 @@ const SILENT: Duration = Duration::from_secs(1);
 /// The window grows while it has held somebody within this time.
 const BOUND: Duration = Duration::from_millis(200);
 
-/// Periods at the floor before a brown-out, and before a trial.
-const MISFITS: u32 = 5;
+/// Periods at the floor before a trial.
 const PERIODS: u32 = 20;
 
 /// Guaranteed endings that a share of misses is taken from, at the floor and in a trial.
@@ -46,11 +46,10 @@ const PHASE_MAX: Duration = Duration::from_secs(5);
 const HOLD_MIN: Duration = Duration::from_secs(1);
 const HOLD_MAX: Duration = Duration::from_secs(64);
 
-/// The scale of guarantees, in millionths: whole, and least.
-pub(super) const WHOLE: u64 = 1_000_000;
-const SCALE_MIN: u64 = 200_000;
+/// All that is in whole.
+const PPM: u64 = 1_000_000;
 
-/// The opinions, and the scale of guarantees.
+/// The opinions.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     settings: Settings,
@@ -58,17 +57,27 @@ pub(super) struct Window {
     period_end: Instant,
     /// When excess last waited for the window.
     bound: Option<Instant>,
-    /// Periods in a row in which the guarantees did not fit.
-    misfits: u32,
-    scale: u64,
-    /// The window as it is, in 2^-16 requests.
+    /// The classes that have an opinion, by it.
+    heard: BTreeSet<(i64, u32)>,
+    /// The ends of all opinions.
+    low: i64,
+    high: i64,
+    /// The opinion that rules, and the window that it means, in 2^-16 requests.
+    ruling: i64,
     size: u64,
 }
 
-/// Tenants with one promised response time.
+/// What is promised to some: the share of their requests, in millionths, and the time.
+pub(super) type Promised = (Duration, u32);
+
+/// Promises of one time to one share.
 #[derive(Clone, Debug)]
 struct Class {
-    response: Duration,
+    promised: Promised,
+    /// The time at the device past which a request has missed.
+    late: Duration,
+    /// The share that may miss, in millionths.
+    budget: u64,
     /// Natural logarithm of the opinion.
     log: i64,
     heard: Option<Instant>,
@@ -98,17 +107,21 @@ enum Stand {
     Trial { until: Instant, seen: Tally },
     /// And the floor again, after what the trial has seen.
     Check { until: Instant, trial: Tally, seen: Tally },
-    /// Not below this share, in thousandths.
+    /// Not below this share, in millionths.
     Excused { until: Instant, share: u64 },
 }
 
 impl Window {
-    pub(super) fn new(settings: Settings, responses: impl Iterator<Item = Duration>) -> Self {
-        let mut responses: Vec<Duration> = responses.collect();
-        responses.sort_unstable();
-        responses.dedup();
-        let class = |response| Class {
-            response,
+    pub(super) fn new(settings: Settings, mut promised: Vec<Promised>) -> Self {
+        promised.sort_unstable();
+        promised.dedup();
+        let class = |promised: Promised| Class {
+            promised,
+            late: Duration::from_nanos(
+                (u128::from(promised.0.as_nanos()) * u128::from(settings.theta_percent) / 100)
+                    as u64,
+            ),
+            budget: PPM - u64::from(promised.1),
             log: log::ln(settings.first),
             heard: None,
             count: Tally::default(),
@@ -120,13 +133,21 @@ impl Window {
         };
         Self {
             settings,
-            classes: responses.into_iter().map(class).collect(),
+            classes: promised.into_iter().map(class).collect(),
             period_end: Instant::ZERO + PERIOD,
             bound: None,
-            misfits: 0,
-            scale: WHOLE,
+            heard: BTreeSet::new(),
+            low: log::ln(settings.min),
+            high: log::ln(settings.max),
+            ruling: i64::MAX,
             size: u64::from(settings.max) << 16,
         }
+    }
+
+    /// The class of a promise that it was made with.
+    pub(super) fn class(&self, promised: Promised) -> u32 {
+        let found = self.classes.binary_search_by_key(&promised, |class| class.promised);
+        found.expect("every promise has a class") as u32
     }
 
     /// Whether so many at the device leave room for one more.
@@ -139,14 +160,9 @@ impl Window {
         self.bound = Some(now);
     }
 
-    /// The scale of guarantees, in millionths.
-    pub(super) const fn scale(&self) -> u64 {
-        self.scale
-    }
-
-    /// When the scale changes next, if it is not whole.
-    pub(super) fn next(&self) -> Option<Instant> {
-        (self.scale < WHOLE).then_some(self.period_end)
+    /// When the next period ends.
+    pub(super) const fn period_end(&self) -> Instant {
+        self.period_end
     }
 
     /// The first period that ends by `now` and has not been judged.
@@ -154,83 +170,89 @@ impl Window {
         (self.period_end <= now).then_some(self.period_end)
     }
 
-    /// A guaranteed request of the class with this promise has ended after `device`, with `inflight`
-    /// at the device, itself included.
-    pub(super) fn ended(
-        &mut self,
-        now: Instant,
-        response: Duration,
-        device: Duration,
-        inflight: u32,
-    ) {
-        let Settings { theta_percent, kappa_percent, .. } = self.settings;
-        let strict = 1_000 - self.settings.quantile_permille;
+    /// A guaranteed request of a class has ended after `device`, with `inflight` at the device, itself
+    /// included.
+    pub(super) fn ended(&mut self, now: Instant, class: u32, device: Duration, inflight: u32) {
         let grows = self.bound.is_some_and(|at| now.saturating_since(at) <= BOUND);
-        let (low, high) = (log::ln(self.settings.min), log::ln(self.settings.max));
         let ceiling = self.size + self.size / 4 + (8 << 16);
-        let index = self.classes.partition_point(|class| class.response < response);
-        let class = &mut self.classes[index];
-        let missed = u128::from(device.as_nanos()) * 100
-            > u128::from(response.as_nanos()) * u128::from(theta_percent);
+        let kappa_percent = self.settings.kappa_percent;
+        let id = class;
+        let class = &mut self.classes[id as usize];
+        let missed = device > class.late;
+        self.heard.remove(&(class.log, id));
         class.heard = Some(now);
         class.count.add(missed);
         let budget = match &mut class.stand {
             Stand::Trial { seen, .. } | Stand::Check { seen, .. } => {
                 seen.add(missed);
-                return self.rule(now);
+                self.heard.insert((class.log, id));
+                return;
             }
-            Stand::Strict => strict,
+            Stand::Strict => class.budget,
             Stand::Excused { share, .. } => *share,
         };
-        let step = |permille: u64| {
-            let step = log::ONE as u64 / 100_000 * kappa_percent * permille / u64::from(inflight);
+        let step = |ppm: u64| {
+            let whole = u128::from(log::ONE as u64) * u128::from(kappa_percent * ppm);
+            let step = whole / (u128::from(inflight) * u128::from(100 * PPM));
             i64::try_from(step).unwrap_or(i64::MAX)
         };
         if missed {
-            class.log = class.log.saturating_sub(step(1_000 - budget));
+            class.log = class.log.saturating_sub(step(PPM - budget));
         } else if grows && log::exp(class.log) < ceiling {
             class.log = class.log.saturating_add(step(budget));
         }
-        class.log = class.log.clamp(low, high);
-        self.rule(now);
+        class.log = class.log.clamp(self.low, self.high);
+        self.heard.insert((class.log, id));
     }
 
     /// The smallest opinion that is heard rules.
     pub(super) fn rule(&mut self, now: Instant) {
-        let heard =
-            |class: &&Class| class.heard.is_some_and(|at| now.saturating_since(at) <= SILENT);
-        let log = self.classes.iter().filter(heard).map(|class| class.log).min();
-        self.size = log.map_or(u64::from(self.settings.max) << 16, log::exp);
+        let ruling = loop {
+            let Some(&(log, id)) = self.heard.first() else { break i64::MAX };
+            let heard = self.classes[id as usize].heard;
+            if heard.is_some_and(|at| now.saturating_since(at) <= SILENT) {
+                break log;
+            }
+            self.heard.pop_first();
+        };
+        if ruling != self.ruling {
+            self.ruling = ruling;
+            self.size = log::exp(ruling.min(self.high));
+            if ruling == i64::MAX {
+                self.size = u64::from(self.settings.max) << 16;
+            }
+        }
     }
 
-    /// Judges the period that has ended. Says which promise has become infeasible or feasible again,
-    /// by its response time.
-    pub(super) fn judge(&mut self) -> Vec<(Duration, bool)> {
-        let now = self.period_end;
-        self.period_end += PERIOD;
-        self.rule(now);
-        let floor = u64::from(self.settings.min + 1) << 16;
+    /// Whether the period that has ended was at the floor, and whether its guarantees did not fit.
+    pub(super) fn fits(&mut self) -> (bool, bool) {
+        self.rule(self.period_end);
+        let floor = self.size <= u64::from(self.settings.min + 1) << 16;
         let strict = self.classes.iter().filter(|class| class.stand == Stand::Strict);
         let all = strict.fold(Tally::default(), |sum, class| sum.plus(class.count));
-        let misfit = self.size <= floor && all.missed * 5 > all.ended;
-        self.misfits = if misfit { self.misfits.saturating_add(1) } else { 0 };
-        self.scale = if self.misfits >= MISFITS {
-            (self.scale * 95 / 100).max(SCALE_MIN)
-        } else {
-            (self.scale + 20_000).min(WHOLE)
-        };
+        (floor, floor && all.missed * 5 > all.ended)
+    }
+
+    /// Judges the period that has ended; `can_give` says whether guarantees can be scaled down. Says
+    /// which promise has become infeasible or feasible again.
+    pub(super) fn judge(&mut self, can_give: bool) -> Vec<(Promised, bool)> {
+        let now = self.period_end;
+        self.period_end += PERIOD;
         let mut news = Vec::new();
-        for class in &mut self.classes {
-            let was = class.excused();
-            class.judge(now, self.settings, self.scale);
+        for (id, class) in (0..).zip(&mut self.classes) {
+            let (was, log) = (class.excused(), class.log);
+            class.judge(now, self.settings, can_give);
+            if class.log != log && self.heard.remove(&(log, id)) {
+                self.heard.insert((class.log, id));
+            }
             if class.excused() != was {
-                news.push((class.response, !was));
+                news.push((class.promised, !was));
             }
         }
         news
     }
 
-    /// Nothing has been at the device or waited for so long that only the scale has changed.
+    /// Nothing has been at the device or waited for so long that nothing is to be judged.
     pub(super) fn skip(&mut self, now: Instant) {
         let periods = 1 + now.since(self.period_end).as_nanos() / PERIOD.as_nanos();
         self.period_end += PERIOD * periods;
@@ -242,7 +264,7 @@ impl Window {
         let settled = |class: &Class| {
             class.stand == Stand::Strict && class.count.ended == 0 && class.periods == 0
         };
-        self.scale == WHOLE && self.misfits == 0 && self.classes.iter().all(settled)
+        self.classes.iter().all(settled)
     }
 }
 
@@ -256,14 +278,14 @@ impl Tally {
         Self { ended: self.ended + other.ended, missed: self.missed + other.missed }
     }
 
-    /// The share that missed in thousandths, rounded down.
-    const fn permille(self) -> u64 {
-        self.missed * 1_000 / self.ended
+    /// The share that missed in millionths, rounded down.
+    const fn ppm(self) -> u64 {
+        self.missed * PPM / self.ended
     }
 
-    /// Whether more than `permille` thousandths missed.
-    const fn above(self, permille: u64) -> bool {
-        self.missed * 1_000 > self.ended * permille
+    /// Whether more than `ppm` millionths missed.
+    const fn above(self, ppm: u64) -> bool {
+        self.missed * PPM > self.ended * ppm
     }
 }
 
@@ -277,7 +299,7 @@ impl Class {
         let until = now + self.hold;
         self.log = log::ln(settings.min);
         self.stand = match share {
-            Some(share) => Stand::Excused { until, share: share.min(999) },
+            Some(share) => Stand::Excused { until, share: share.min(PPM - 1) },
             None => Stand::Strict,
         };
         self.quiet_until = until;
@@ -285,9 +307,9 @@ impl Class {
         (self.floor, self.periods) = (Tally::default(), 0);
     }
 
-    fn judge(&mut self, now: Instant, settings: Settings, scale: u64) {
+    fn judge(&mut self, now: Instant, settings: Settings, can_give: bool) {
         let count = core::mem::take(&mut self.count);
-        let strict = 1_000 - settings.quantile_permille;
+        let strict = self.budget;
         match self.stand {
             Stand::Strict => {
                 if count.ended == 0 || self.log > log::ln(settings.min + 1) {
@@ -299,7 +321,7 @@ impl Class {
                 if self.periods < PERIODS || self.floor.ended < SAMPLE {
                     return;
                 }
-                let brown_out = self.floor.above(200) && scale > SCALE_MIN;
+                let brown_out = self.floor.above(PPM / 5) && can_give;
                 if !brown_out && self.floor.above(3 * strict) && now >= self.quiet_until {
                     let seen = Tally::default();
                     self.stand = Stand::Trial { until: now + PHASE_MAX, seen };
@@ -320,8 +342,8 @@ impl Class {
             }
             Stand::Check { until, trial, seen } => {
                 if seen.ended >= SAMPLE {
-                    let share = self.floor.permille().min(seen.permille());
-                    let futile = share > 3 * strict && trial.permille() <= share + strict;
+                    let share = self.floor.ppm().min(seen.ppm());
+                    let futile = share > 3 * strict && trial.ppm() <= share + strict;
                     self.end_trial(now, settings, futile.then_some(share + strict));
                 } else if now >= until {
                     self.end_trial(now, settings, None);
