@@ -81,6 +81,7 @@ pub type Build = fn(&[u64], &Promises) -> Box<dyn ControlPolicy>;
 
 /// Every control policy; the first is the default.
 pub static POLICIES: &[Policy<Build>] = &[
+    slack::POLICY,
     open::POLICY,
     token_bucket::POLICY,
     ta2::POLICY,
@@ -89,5 +90,4 @@ pub static POLICIES: &[Policy<Build>] = &[
     facade::POLICY,
     sfq::POLICY,
     mclock::POLICY,
-    slack::POLICY,
 ];

@@ -18,7 +18,10 @@
 
 mod guarantee;
 mod lane;
+mod lending;
+mod limits;
 mod marker;
+mod release;
 mod settings;
 mod share;
 mod window;
@@ -26,13 +29,14 @@ mod window;
 use self::guarantee::{Guarantees, TIERS};
 use self::lane::{Band, Lane};
 use self::marker::{Clock, Passed};
+use self::release::Way;
 use self::settings::Settings;
 use self::share::{Hue, Shares};
 use self::window::Window;
-use super::contract::{TOKEN, Tier};
-use super::{Build, ControlPolicy, Notice, Promises, contract, token_bucket};
+use super::contract::Tier;
+use super::{Build, ControlPolicy, Notice, Promises, contract};
 use crate::clock::{Duration, Instant};
-use crate::policy::{Parameter, Policy, Rule, Unit};
+use crate::policy::{Policy, Rule};
 use crate::request::{Request, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -42,67 +46,9 @@ use slotmap::SecondaryMap;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "slack",
     summary: "guaranteed requests go at once, all others within a window that holds the promises (TA4)",
-    parameters: &[THETA, KAPPA, MARGIN, MIN, FIRST, MAX],
+    parameters: settings::PARAMETERS,
     build: |values, list| Box::new(Slack::new(Settings::from(values), list)),
 };
-
-const THETA: Parameter = Parameter {
-    name: "theta",
-    unit: Unit::Count,
-    min: 10,
-    max: 100,
-    default: 95,
-    effect: "per cent of the promised time that a request may take at the device before it counts as a \
-             miss; less leaves room for waiting elsewhere",
-};
-const KAPPA: Parameter = Parameter {
-    name: "kappa",
-    unit: Unit::Count,
-    min: 1,
-    max: 1_000,
-    default: 100,
-    effect: "hundredths by which the logarithm of the window moves in a response time at most; more \
-             follows faster and fluctuates more",
-};
-const MARGIN: Parameter = Parameter {
-    name: "margin",
-    unit: Unit::Count,
-    min: 0,
-    max: 1_000,
-    default: 50,
-    effect: "thousandths above the contract's rate that are still guaranteed; more keeps tenants at \
-             their contract out of the excess, and promises more than was sold",
-};
-const MIN: Parameter = Parameter {
-    name: "min",
-    unit: Unit::Count,
-    min: 1,
-    max: 65_536,
-    default: 8,
-    effect: "smallest window; more keeps the device busy however little the promises leave",
-};
-const FIRST: Parameter = Parameter {
-    name: "first",
-    unit: Unit::Count,
-    min: 1,
-    max: 65_536,
-    default: 64,
-    effect: "window at the start, moved into the range from min to max",
-};
-const MAX: Parameter = Parameter {
-    name: "max",
-    unit: Unit::Count,
-    min: 1,
-    max: 65_536,
-    default: 4_096,
-    effect: "largest window, at least min, and the window while nothing is guaranteed: what the first \
-             guaranteed request after that finds before it",
-};
-
-const WINDOW: Rule = Rule("control/window");
-const CREDIT: Rule = Rule("control/credit");
-const GROUP: Rule = Rule("control/group");
-const LIMIT: Rule = Rule("control/limit");
 
 struct Slack {
     lanes: Vec<Lane>,
@@ -126,17 +72,6 @@ struct Slack {
     inflight: SecondaryMap<RequestKey, Option<u8>>,
     ready: VecDeque<(RequestKey, Rule)>,
     notices: VecDeque<Notice>,
-}
-
-/// Why a request may go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// Its tenant's bucket has paid.
-    Green,
-    /// A band has lent.
-    Lent(u32),
-    /// The window has room.
-    Excess(Hue),
 }
 
 impl Slack {
@@ -239,140 +174,6 @@ impl Slack {
         self.borrow(self.shares.parent(leaf));
     }
 
-    /// Lists a band, and those above it, as lenders.
-    fn borrow(&mut self, node: u32) {
-        let mut node = node;
-        while node != 0 {
-            let band = &mut self.bands[node as usize - 1];
-            if band.lends.is_none() && self.shares.any(node) {
-                band.marker.fill(self.guarantees.clock(Tier::Gold), TOKEN);
-                let at = band.marker.holds(TOKEN);
-                band.lends = Some(at);
-                self.lends.insert((at, node));
-            }
-            node = self.shares.parent(node);
-        }
-    }
-
-    /// Whether a limit holds the head of a lane; then the limited node is left out until it does not.
-    fn limited(&mut self, index: u32) -> bool {
-        let lane = &mut self.lanes[index as usize];
-        let head = *lane.queue.front().expect("a waiting lane has a head");
-        let (leaf, mut found) = (lane.leaf, None);
-        if let Some(limit) = &mut lane.limit {
-            limit.fill(&self.time, head.cost);
-            found = Some((limit.holds(head.cost), leaf));
-        }
-        let mut node = self.shares.parent(leaf);
-        while node != 0 {
-            let band = &mut self.bands[node as usize - 1];
-            let cost = band.cost(head.bytes);
-            if let Some(limit) = &mut band.limit {
-                limit.fill(&self.time, cost);
-                found = found.max(Some((limit.holds(cost), node)));
-            }
-            node = self.shares.parent(node);
-        }
-        let Some((until, node)) = found.filter(|&(until, _)| until > self.time.passed()) else {
-            return false;
-        };
-        self.hold(node, until);
-        // What is guaranteed goes past the tree, so the lane itself must know.
-        self.hold(leaf, until);
-        true
-    }
-
-    fn hold(&mut self, node: u32, until: Passed) {
-        let held = match self.lane_of(node) {
-            Some(index) => {
-                let lane = &mut self.lanes[index as usize];
-                if let Some(at) = lane.green.take() {
-                    self.greens[lane.tier as usize].remove(&(at, index));
-                }
-                lane.stopped = true;
-                &mut lane.held
-            }
-            None => &mut self.bands[node as usize - 1].held,
-        };
-        if held.is_none() {
-            *held = Some(until);
-            self.held.insert((until, node));
-            self.shares.suspend(node, true);
-        }
-    }
-
-    /// Lets go on what limits no longer hold.
-    fn resume(&mut self) {
-        while let Some(&(until, node)) = self.held.first()
-            && until <= self.time.passed()
-        {
-            self.held.pop_first();
-            self.shares.suspend(node, false);
-            if let Some(index) = self.lane_of(node) {
-                self.lanes[index as usize].held = None;
-                self.place(index);
-            } else {
-                self.bands[node as usize - 1].held = None;
-                self.borrow(node);
-            }
-        }
-    }
-
-    /// Lets the head of a lane go.
-    fn release(&mut self, index: u32, way: Way) {
-        let lane = &mut self.lanes[index as usize];
-        let head = lane.queue.pop_front().expect("a waiting lane has a head");
-        let (leaf, cost) = (lane.leaf, head.cost);
-        let stopped = core::mem::take(&mut lane.stopped);
-        self.waiting -= 1;
-        if let Some(limit) = &mut lane.limit {
-            limit.drain(cost);
-        }
-        if let Some(savings) = &mut lane.savings {
-            match way {
-                Way::Excess(Hue::Yellow) => savings.spend(cost),
-                Way::Green | Way::Lent(_) | Way::Excess(Hue::Red) => {}
-            }
-            if way != Way::Excess(Hue::Red) {
-                savings.peak.fill(&self.time, cost);
-                savings.peak.drain(cost);
-            }
-        }
-        // Bands below a lender have nothing left that they could pay with.
-        let mut node = self.shares.parent(leaf);
-        let mut pays = way == Way::Green;
-        while node != 0 {
-            pays |= way == Way::Lent(node);
-            let band = &mut self.bands[node as usize - 1];
-            let cost = band.cost(head.bytes);
-            if pays {
-                band.marker.fill(self.guarantees.clock(Tier::Gold), cost);
-                band.marker.drain(cost);
-            }
-            if let Some(limit) = &mut band.limit {
-                limit.drain(cost);
-            }
-            node = self.shares.parent(node);
-        }
-        let (rule, behalf) = match way {
-            Way::Green => (token_bucket::RULE, None),
-            Way::Lent(node) => (GROUP, Some(node)),
-            Way::Excess(Hue::Yellow) => (CREDIT, Some(0)),
-            Way::Excess(Hue::Red) => (WINDOW, Some(0)),
-        };
-        if let Some(behalf) = behalf {
-            let bands = &self.bands;
-            let cost = |node: u32| match bands.get(node as usize - 1) {
-                Some(band) => band.cost(head.bytes),
-                None => cost,
-            };
-            self.shares.gone(leaf, behalf, cost);
-        }
-        self.inflight.insert(head.key, head.row.filter(|_| way == Way::Green));
-        self.ready.push_back((head.key, if stopped { LIMIT } else { rule }));
-        self.place(index);
-    }
-
     /// Lets go what may go.
     fn pump(&mut self, now: Instant) {
         self.resume();
@@ -410,34 +211,6 @@ impl Slack {
             let index = self.lane_of(leaf).expect("a leaf is a lane");
             if !self.limited(index) {
                 self.release(index, Way::Excess(hue));
-            }
-        }
-    }
-
-    /// Lets go what bands lend.
-    fn lend(&mut self) {
-        while let Some(&(at, node)) = self.lends.first()
-            && at <= self.guarantees.clock(Tier::Gold).passed()
-        {
-            self.lends.pop_first();
-            self.bands[node as usize - 1].lends = None;
-            let Some((leaf, _)) = self.shares.pick(node) else { continue };
-            let index = self.lane_of(leaf).expect("a leaf is a lane");
-            let head = *self.lanes[index as usize].queue.front().expect("it competes");
-            if self.limited(index) {
-                self.borrow(node);
-                continue;
-            }
-            let band = &mut self.bands[node as usize - 1];
-            let cost = band.cost(head.bytes);
-            band.marker.fill(self.guarantees.clock(Tier::Gold), cost);
-            let at = band.marker.holds(cost);
-            if at <= self.guarantees.clock(Tier::Gold).passed() {
-                self.release(index, Way::Lent(node));
-                self.borrow(node);
-            } else {
-                band.lends = Some(at);
-                self.lends.insert((at, node));
             }
         }
     }

@@ -1,0 +1,80 @@
+//! A request goes: who pays for it, and under which rule it went.
+
+use super::super::contract::Tier;
+use super::super::token_bucket;
+use super::Slack;
+use super::share::Hue;
+use crate::policy::Rule;
+
+const WINDOW: Rule = Rule("control/window");
+const CREDIT: Rule = Rule("control/credit");
+const GROUP: Rule = Rule("control/group");
+const LIMIT: Rule = Rule("control/limit");
+
+/// Why a request may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Its tenant's bucket has paid.
+    Green,
+    /// A band has lent.
+    Lent(u32),
+    /// The window has room.
+    Excess(Hue),
+}
+
+impl Slack {
+    /// Lets the head of a lane go.
+    pub(super) fn release(&mut self, index: u32, way: Way) {
+        let lane = &mut self.lanes[index as usize];
+        let head = lane.queue.pop_front().expect("a waiting lane has a head");
+        let (leaf, cost) = (lane.leaf, head.cost);
+        let stopped = core::mem::take(&mut lane.stopped);
+        self.waiting -= 1;
+        if let Some(limit) = &mut lane.limit {
+            limit.drain(cost);
+        }
+        if let Some(savings) = &mut lane.savings {
+            match way {
+                Way::Excess(Hue::Yellow) => savings.spend(cost),
+                Way::Green | Way::Lent(_) | Way::Excess(Hue::Red) => {}
+            }
+            if way != Way::Excess(Hue::Red) {
+                savings.peak.fill(&self.time, cost);
+                savings.peak.drain(cost);
+            }
+        }
+        // Bands below a lender have nothing left that they could pay with.
+        let mut node = self.shares.parent(leaf);
+        let mut pays = way == Way::Green;
+        while node != 0 {
+            pays |= way == Way::Lent(node);
+            let band = &mut self.bands[node as usize - 1];
+            let cost = band.cost(head.bytes);
+            if pays {
+                band.marker.fill(self.guarantees.clock(Tier::Gold), cost);
+                band.marker.drain(cost);
+            }
+            if let Some(limit) = &mut band.limit {
+                limit.drain(cost);
+            }
+            node = self.shares.parent(node);
+        }
+        let (rule, behalf) = match way {
+            Way::Green => (token_bucket::RULE, None),
+            Way::Lent(node) => (GROUP, Some(node)),
+            Way::Excess(Hue::Yellow) => (CREDIT, Some(0)),
+            Way::Excess(Hue::Red) => (WINDOW, Some(0)),
+        };
+        if let Some(behalf) = behalf {
+            let bands = &self.bands;
+            let cost = |node: u32| match bands.get(node as usize - 1) {
+                Some(band) => band.cost(head.bytes),
+                None => cost,
+            };
+            self.shares.gone(leaf, behalf, cost);
+        }
+        self.inflight.insert(head.key, head.row.filter(|_| way == Way::Green));
+        self.ready.push_back((head.key, if stopped { LIMIT } else { rule }));
+        self.place(index);
+    }
+}
