@@ -320,7 +320,13 @@ impl Promises {
 
     /// The first group whose members are promised more than it has itself.
     pub fn oversold(&self) -> Option<usize> {
-        // In milli-tokens of the group, per second.
+        let has = |group: &Group| u64::from(group.iops) * TOKEN;
+        self.groups.iter().zip(self.sold()).position(|(group, sold)| sold > has(group))
+    }
+
+    /// What the members of each group are promised in sum: thousandths of requests of the group's size
+    /// per second. Groups that are named must be there.
+    pub fn sold(&self) -> Vec<u64> {
         let mut sold = vec![0_u64; self.groups.len()];
         let mut promise = |group: Option<u32>, iops: u32, size: u32| {
             let Some(group) = group.map(|group| group as usize) else { return };
@@ -334,8 +340,7 @@ impl Promises {
         for group in &self.groups {
             promise(group.parent, group.iops, group.size);
         }
-        let has = |group: &Group| u64::from(group.iops) * TOKEN;
-        self.groups.iter().zip(sold).position(|(group, sold)| sold > has(group))
+        sold
     }
 }
 
