@@ -234,6 +234,19 @@ impl<'a> Table<'a> {
         })
     }
 
+    /// A share or factor in thousandths.
+    pub(crate) fn permille(&self, context: &mut Context, name: &str) -> Option<u64> {
+        let read = self.real(context, name)?;
+        let scaled = read.value * 1_000.0;
+        if (scaled - scaled.round()).abs() > 1e-6 {
+            let fault = Fault::new(Code::BadValue, "at most three decimals are kept here")
+                .at_some(read.span.as_ref(), format!("the value of `{name}`"));
+            context.faults.push(fault.help(format!("write `{}`", scaled.round() / 1_000.0)));
+            return None;
+        }
+        Some(scaled.round() as u64)
+    }
+
     /// Yes or no.
     pub(crate) fn flag(&self, context: &mut Context, name: &str) -> Option<Read<bool>> {
         self.get(context, name, |value| value == Value::Flag(true))

@@ -91,8 +91,9 @@ impl Value {
                 };
                 let number: f64 = text.parse().map_err(|_| wrong(kind, raw))?;
                 if !(min..=max).contains(&number) {
-                    let message = format!("`{text}` is outside its limits: {}", kind.describe());
-                    return Err(Rejected::new(Code::OutOfRange, message, None));
+                    let message = format!("`{text}` is outside the limits of this key");
+                    let help = format!("write {}", kind.describe());
+                    return Err(Rejected::new(Code::OutOfRange, message, Some(help)));
                 }
                 Ok(Self::Real(number))
             }

@@ -191,19 +191,6 @@ fn part_of(context: &mut Context, table: &Table<'_>, key: &str, names: &Names) -
     None
 }
 
-/// A share or factor in thousandths.
-fn permille(context: &mut Context, table: &Table<'_>, key: &str) -> Option<u64> {
-    let read = table.real(context, key)?;
-    let scaled = read.value * 1_000.0;
-    if (scaled - scaled.round()).abs() > 1e-6 {
-        let fault = Fault::new(Code::BadValue, "at most three decimals are kept here")
-            .at_some(read.span.as_ref(), format!("the value of `{key}`"));
-        context.faults.push(fault.help(format!("write `{}`", scaled.round() / 1_000.0)));
-        return None;
-    }
-    Some(scaled.round() as u64)
-}
-
 /// Notes keys that say nothing because `key` has the value `is`.
 fn only_with(context: &mut Context, table: &Table<'_>, keys: &[&str], key: &str, is: &str) {
     for name in keys {

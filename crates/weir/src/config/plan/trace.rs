@@ -1,6 +1,6 @@
 //! `[[trace]]`: recorded requests, read from a file as the run needs them.
 
-use super::{MAX_TIME, Parts, link_of, part_of, permille};
+use super::{MAX_TIME, Parts, link_of, part_of};
 use crate::config::fault::{Code, Fault, Span};
 use crate::config::names::Tenants;
 use crate::config::schema::{Default, Key, Kind, Many, Section};
@@ -102,7 +102,7 @@ fn one(
     let others = others(context, table, parts, tenants);
     let devices = devices(context, table, parts, tenants);
     let link = link_of(context, table, parts);
-    let speed = permille(context, table, "speed");
+    let speed = table.permille(context, "speed");
     let start = table.number(context, "start");
     Some(Trace {
         path: source.resolve(&file?.value),

@@ -1,6 +1,6 @@
 //! `[[workload]]`: a generator of requests of one tenant to one volume.
 
-use super::{MAX_TIME, Parts, link_of, only_with, permille, volume_of};
+use super::{MAX_TIME, Parts, link_of, only_with, volume_of};
 use crate::config::fault::{Code, Fault};
 use crate::config::names::{Names, Tenants};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
@@ -174,7 +174,7 @@ fn one(
     let link = link_of(context, table, parts);
     let arrivals = arrivals(context, table);
     let sizes = sizes(context, table);
-    let reads = permille(context, table, "reads");
+    let reads = table.permille(context, "reads");
     let access = access(context, table);
     let alignment = table.number(context, "alignment");
     let offset = table.number(context, "offset");
@@ -217,7 +217,7 @@ fn arrivals(context: &mut Context, table: &Table<'_>) -> Option<Arrivals> {
         only_with(context, table, &["jitter"], "arrivals", &kind);
         return Some(Arrivals::Poisson { rate: rate? });
     }
-    let jitter = if table.has("jitter") { permille(context, table, "jitter") } else { Some(0) };
+    let jitter = if table.has("jitter") { table.permille(context, "jitter") } else { Some(0) };
     Some(Arrivals::Constant { rate: rate?, jitter_permille: jitter? as u32 })
 }
 
