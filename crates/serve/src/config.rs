@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use weir_flow::clock::Duration;
+use weir_flow::control::Promises;
 use weir_flow::pipeline::{Limits, Policies};
 pub use weir_wire::iscsi::target::{
     Account, Authentication, DigestPolicy, Initiators, Redirect, Secret,
@@ -23,7 +24,9 @@ pub struct Config {
     /// The NBD front end.
     pub nbd: Nbd,
     /// The tenants' names, by tenant id.
-    pub tenants: Vec<String>,
+    pub tenants: Vec<Tenant>,
+    /// What they are promised; the contracts are by tenant id.
+    pub promises: Promises,
     /// The volumes, by volume id.
     pub volumes: Vec<Volume>,
     /// The targets that hosts may log in to.
@@ -40,6 +43,16 @@ pub struct Config {
     pub stop_within: Duration,
 }
 
+/// Somebody whose requests are told from those of others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its name, unique.
+    pub name: String,
+    /// The hosts whose requests are this tenant's, whatever volume they are for. `None`: those of
+    /// volumes that name it, unless another tenant claims the host.
+    pub initiators: Option<Initiators>,
+}
+
 /// Where a volume's bytes are, and how hosts see them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
@@ -48,7 +61,7 @@ pub struct Volume {
     /// What its SCSI serial number and worldwide name are made of. `None`: this machine's identity
     /// and the volume's name, so that no two gateways give different disks the same one.
     pub identity: Option<String>,
-    /// Index of the tenant that its requests belong to.
+    /// Index of the tenant that its requests belong to, unless one claims the host by its name.
     pub tenant: usize,
     /// A file or a block device. A missing file is made, sparse, of `size` bytes.
     pub path: PathBuf,

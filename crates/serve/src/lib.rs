@@ -21,6 +21,7 @@ mod sessions;
 mod signals;
 mod state;
 mod task;
+mod tenants;
 mod unit;
 mod watch;
 
@@ -42,7 +43,6 @@ use tracing::{info, warn};
 use unit::Kept;
 use watch::Watch;
 use weir_flow::accept;
-use weir_flow::control::Promises;
 use weir_flow::pipeline::{self, Pipeline};
 use weir_flow::request::BackendId;
 use weir_flow::stage::run;
@@ -234,7 +234,7 @@ pub fn serve(
     ready(&Ready { portals, nbd, driver: gateway.driver_name(), volumes });
 
     let names = config.volumes.iter().map(|volume| volume.name.clone()).collect();
-    let mut pipeline = Pipeline::new(&plan, Watch::new(names));
+    let mut pipeline = Pipeline::new(&plan, Watch::new(names, gateway.tenant_names()));
     match &mut recorder {
         None => run(&mut pipeline, &mut gateway),
         Some(recorder) => {
@@ -322,7 +322,7 @@ fn pipeline_config(config: &Config, backings: &[Backing]) -> pipeline::Config {
     pipeline::Config {
         volumes: backings.iter().enumerate().map(volume).collect(),
         backends: vec![1; backings.len()],
-        promises: Promises::default(),
+        promises: config.promises.clone(),
         limits: config.limits,
         policies: config.policies.clone(),
     }

@@ -4,21 +4,27 @@
 //! |---|---|
 //! | size of a volume, upwards | CAPACITY DATA HAS CHANGED; NBD clients are not told, but may use it |
 //! | targets, their LUNs, who may see them | REPORTED LUNS DATA HAS CHANGED; whoever may not stay is asked to log out |
+//! | contracts, groups and the control policy | not at all: requests that wait are handed over, and wait by the new rules |
+//! | tenants, the hosts that they claim, the tenants of volumes | not at all: what arrives from then on is theirs |
 //! | accounts, authentication, redirects, advertised addresses | at the next login |
 //!
 //! Everything else needs a restart. A file that asks for that as well changes nothing: half of a
 //! configuration is none.
+//!
+//! Tenants keep their ids, in whatever order they are: see [`keep_ids`].
 
 use crate::config::{Config, Target as TargetConfig, Volume as VolumeConfig};
 use crate::desk::{Desk, Errand, PORTAL_GROUP};
 use crate::listen::connection::{Connection, Speech};
 use crate::seat::Seat;
+use crate::tenants::{Claims, keep_ids};
 use crate::unit::Target;
 use std::sync::Arc;
 use tracing::{error, info, warn};
 use weir_flow::clock::Duration;
-use weir_flow::pipeline::Input;
-use weir_flow::request::VolumeId;
+use weir_flow::control::CONTRACTS_MAX;
+use weir_flow::pipeline::{Govern, Input, Policies};
+use weir_flow::request::{TenantId, VolumeId};
 use weir_flow::units::ByteCount;
 use weir_wire::iscsi::target::{Advertised, Node, TargetEntry};
 use weir_wire::scsi::Sense;
@@ -53,6 +59,9 @@ impl Desk {
     /// nothing was changed.
     pub(crate) fn reload(&mut self, old: &Config, new: Config) -> Option<Config> {
         let mut new = new;
+        let tenants = std::mem::take(&mut new.tenants);
+        let volumes = new.volumes.iter_mut().map(|volume| &mut volume.tenant);
+        new.tenants = keep_ids(&old.tenants, tenants, &mut new.promises.contracts, volumes);
         let reasons = restarts(old, &new);
         if !reasons.is_empty() {
             for reason in reasons {
@@ -76,12 +85,30 @@ impl Desk {
         }
         for (index, size) in sizes.into_iter().enumerate() {
             self.resize(index, size);
-            self.volumes[index].initiators = new.volumes[index].initiators.clone();
+            let (volume, new) = (&mut self.volumes[index], &new.volumes[index]);
+            volume.initiators = new.initiators.clone();
+            volume.tenant = TenantId::new(new.tenant as u32);
         }
+        self.govern(old, &new);
         self.exports = Arc::new(crate::listen::nbd::exports(&new.nbd, &self.volumes));
         self.retarget(&mut new);
         info!("the new configuration is in force");
         Some(new)
+    }
+
+    /// Puts new promises, and a new policy that keeps them, into force.
+    fn govern(&mut self, old: &Config, new: &Config) {
+        let names = new.tenants.iter().map(|tenant| tenant.name.clone());
+        self.tenant_names.replace(names.collect());
+        self.claims = Claims::new(&new.tenants, &new.promises);
+        let (control, promises) = (&new.policies.control, &new.promises);
+        // A policy that is replaced by itself forgets what it has learnt.
+        if (control, promises) != (&old.policies.control, &old.promises) {
+            let contracts = promises.contracts.iter().flatten().count();
+            info!(policy = control.policy().name, contracts, "control changed");
+            let govern = Govern { control: control.clone(), promises: promises.clone() };
+            self.inbox.push_back(Input::Govern(Arc::new(govern)));
+        }
     }
 
     /// The size that a volume shall have; `None` if it cannot.
@@ -175,23 +202,26 @@ impl Desk {
             return;
         };
         let before: Vec<usize> = seat.units.iter().map(|seen| seen.volume).collect();
-        let changed = seat.look(&self.targets[seat.target], &self.volumes);
+        let changed = seat.look(&self.targets[seat.target], &self.volumes, &self.claims);
         for volume in before {
             if seat.units.iter().all(|seen| seen.volume != volume) {
                 self.volumes[volume].unit.nexus_lost(&seat.nexus);
             }
         }
-        if !self.may_stay(seat) {
+        if self.may_stay(seat) {
+            if changed {
+                for seen in &mut seat.units {
+                    seen.attention.raise(Sense::REPORTED_LUNS_CHANGED);
+                }
+            }
+            self.warn_of_depth(seat);
+        } else {
             let Nexus { initiator, target } = &*seat.nexus;
             warn!(peer = %connection.peer, initiator = initiator.name, target,
                 "this session may not stay: asked to log out");
             wire.request_logout(LEAVE_WITHIN_SECONDS);
             let within = Duration::from_secs(LEAVE_WITHIN_SECONDS.into());
             connection.leave_by = Some(self.now + within);
-        } else if changed {
-            for seen in &mut seat.units {
-                seen.attention.raise(Sense::REPORTED_LUNS_CHANGED);
-            }
         }
         self.errands.push_back(Errand::Write(*id));
     }
@@ -237,19 +267,21 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     differs("a limit of [iscsi]", old.iscsi == new.iscsi);
     differs("[nbd]", old.nbd == new.nbd);
     differs("[limits]", old.limits == new.limits);
-    differs("[policy]", old.policies == new.policies);
+    differs("another policy than `control` of [policy]", {
+        let control = old.policies.control.clone();
+        old.policies == Policies { control, ..new.policies.clone() }
+    });
+    differs("the number of tenants", new.tenants.len() <= CONTRACTS_MAX);
     differs("`within` of [stop]", old.stop_within == new.stop_within);
     differs("the number of volumes, or their order,", {
         let name = |volume: &VolumeConfig| volume.name.clone();
         old.volumes.iter().map(name).eq(new.volumes.iter().map(name))
     });
     for (one, other) in old.volumes.iter().zip(&new.volumes).filter(|(a, b)| a.name == b.name) {
-        let VolumeConfig { size, initiators, .. } = other.clone();
-        let same = VolumeConfig { size, initiators, ..one.clone() } == *other;
-        differs(
-            &format!("something else than the size or the initiators of volume `{}`", one.name),
-            same,
-        );
+        let VolumeConfig { tenant, size, initiators, .. } = other.clone();
+        let same = VolumeConfig { tenant, size, initiators, ..one.clone() } == *other;
+        let what = "something else than the size, the initiators or the tenant";
+        differs(&format!("{what} of volume `{}`", one.name), same);
     }
     reasons
 }

@@ -1,7 +1,9 @@
 //! What a session sees: who it is, and which logical units are there for it.
 
+use crate::tenants::Claims;
 use crate::unit::{Target, Volume};
 use std::rc::Rc;
+use weir_flow::request::TenantId;
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::attention::UnitAttention;
 use weir_wire::scsi::disk::Port;
@@ -14,6 +16,8 @@ pub(crate) struct Seat {
     pub(crate) nexus: Rc<Nexus>,
     /// Index of the target.
     pub(crate) target: usize,
+    /// The tenant that claims the host by its name.
+    pub(crate) claim: Option<TenantId>,
     /// What it may see there, by ascending number.
     pub(crate) units: Vec<Seen>,
     /// The numbers of these, for REPORT LUNS.
@@ -38,17 +42,25 @@ impl Seat {
         index: usize,
         target: &Target,
         volumes: &[Volume],
+        claims: &Claims,
     ) -> Self {
         let nexus = Nexus { initiator, target: target.name.clone() };
-        let mut seat =
-            Self { nexus: Rc::new(nexus), target: index, units: Vec::new(), numbers: Vec::new() };
-        seat.look(target, volumes);
+        let mut seat = Self {
+            nexus: Rc::new(nexus),
+            target: index,
+            claim: None,
+            units: Vec::new(),
+            numbers: Vec::new(),
+        };
+        seat.look(target, volumes, claims);
         seat
     }
 
-    /// Looks at the target's units anew; true if others are there than before.
-    pub(crate) fn look(&mut self, target: &Target, volumes: &[Volume]) -> bool {
+    /// Looks at the target's units anew; true if others are there than before. Commands from now on
+    /// are those of the tenant that claims the host now.
+    pub(crate) fn look(&mut self, target: &Target, volumes: &[Volume], claims: &Claims) -> bool {
         let name = &self.nexus.initiator.name;
+        self.claim = claims.of(name);
         let visible = |&&(_, volume): &&(u64, usize)| volumes[volume].initiators.admit(name);
         let now: Vec<(u64, usize)> = target.luns.iter().filter(visible).copied().collect();
         let before = self.units.iter().map(|seen| (seen.lun, seen.volume));

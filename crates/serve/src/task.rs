@@ -7,7 +7,7 @@ use slotmap::{Key, KeyData, SlotMap};
 use std::rc::Rc;
 use weir_flow::clock::Instant;
 use weir_flow::error::IoError;
-use weir_flow::request::{RequestKey, Tag};
+use weir_flow::request::{RequestKey, Tag, TenantId};
 use weir_flow::units::Extent;
 use weir_wire::scsi::cdb::Media;
 use weir_wire::scsi::nexus::{Nexus, Refusal};
@@ -40,6 +40,8 @@ pub(crate) struct Task {
     pub(crate) connection: Option<ConnectionId>,
     /// The connection that it came on, whether or not that is still there.
     pub(crate) owner: u64,
+    /// The tenant that claims its host by name.
+    pub(crate) claim: Option<TenantId>,
     /// Bytes of payload memory that it was counted for.
     pub(crate) held: u64,
     /// When it came.
@@ -80,6 +82,7 @@ impl Task {
         Self {
             connection: None,
             owner: 0,
+            claim: None,
             held: 0,
             came,
             name: 0,

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
 use weir_flow::pipeline::{Limits, StoreIo};
-use weir_flow::request::RequestKey;
+use weir_flow::request::{RequestKey, TenantId};
 use weir_flow::rng::mix;
 use weir_flow::units::Extent;
 use weir_wire::scsi::disk::DiskInfo;
@@ -40,8 +40,8 @@ pub(crate) struct Volume {
     pub(crate) unit: Unit,
     /// Its name in the configuration.
     pub(crate) name: String,
-    /// Index of the tenant that its requests belong to.
-    pub(crate) tenant: usize,
+    /// The tenant that its requests belong to, unless one claims the host by its name.
+    pub(crate) tenant: TenantId,
     /// Who sees it over iSCSI.
     pub(crate) initiators: Initiators,
     /// The file that remembers what must survive a restart.
@@ -114,7 +114,7 @@ impl Volume {
         Self {
             unit,
             name: volume.name.clone(),
-            tenant: volume.tenant,
+            tenant: TenantId::new(volume.tenant as u32),
             initiators: volume.initiators.clone(),
             state: volume.state.clone(),
             sanitize: kept.sanitize,

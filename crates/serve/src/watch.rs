@@ -1,14 +1,17 @@
 //! Turns what the pipeline notices into log lines for operators.
 
+use crate::tenants::TenantNames;
 use tracing::{debug, info, warn};
 use weir_flow::clock::Instant;
 use weir_flow::control::Notice;
 use weir_flow::event::{Event, Observer};
+use weir_flow::request::TenantId;
 
 /// Counts what is ordinary and says what is not.
 #[derive(Debug)]
 pub(crate) struct Watch {
     volumes: Vec<String>,
+    tenants: TenantNames,
     /// Requests that have ended.
     pub(crate) completed: u64,
     /// Requests that ended with an error.
@@ -18,9 +21,14 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches over the volumes of these names.
-    pub(crate) const fn new(volumes: Vec<String>) -> Self {
-        Self { volumes, completed: 0, failed: 0, refused: 0 }
+    /// Watches over the volumes of these names, and the tenants.
+    pub(crate) const fn new(volumes: Vec<String>, tenants: TenantNames) -> Self {
+        Self { volumes, tenants, completed: 0, failed: 0, refused: 0 }
+    }
+
+    /// A tenant's name. Policies may have a line past all tenants, where nobody is.
+    fn tenant(&self, id: TenantId) -> String {
+        self.tenants.borrow().get(id.index()).cloned().unwrap_or_default()
     }
 }
 
@@ -69,10 +77,10 @@ impl Observer for Watch {
                 "request is overdue"
             ),
             Event::Control(Notice::Gate(tenant, on)) => {
-                debug!(tenant = tenant.index(), on, "token bucket switched");
+                debug!(tenant = self.tenant(tenant), on, "token bucket switched");
             }
             Event::Control(Notice::Infeasible(tenant, true)) => warn!(
-                tenant = tenant.index(),
+                tenant = self.tenant(tenant),
                 alarm = "slo_infeasible",
                 "the promised response time is missed however little others get; others are held back \
                  less for a while"
@@ -83,7 +91,7 @@ impl Observer for Watch {
                 "the guarantees of a tier hold in part: there is less capacity than was promised"
             ),
             Event::Control(Notice::Infeasible(tenant, false)) => {
-                info!(tenant = tenant.index(), "the promised response time is held to again");
+                info!(tenant = self.tenant(tenant), "the promised response time is held to again");
             }
             Event::Stray => warn!("a completion came for nothing that is outstanding"),
         }

@@ -25,6 +25,7 @@ use crate::listen::management::Management;
 use crate::reload::node;
 use crate::sessions::Sessions;
 use crate::task::{ManagementKey, Phase, TaskKey, Tasks};
+use crate::tenants::{Claims, TenantNames};
 use crate::unit::{Kept, Target, Volume, identity};
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,7 +33,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::pipeline::Input;
-use weir_flow::request::RequestKey;
+use weir_flow::request::{RequestKey, TenantId};
 use weir_wire::iscsi::target::{Itt, Limits, Node};
 use weir_wire::nbd;
 use weir_wire::scsi::Sense;
@@ -54,6 +55,9 @@ pub(crate) struct Desk {
     max_requests: usize,
     pub(crate) targets: Vec<Target>,
     pub(crate) volumes: Vec<Volume>,
+    /// The tenants that hosts are by their names.
+    pub(crate) claims: Claims,
+    pub(crate) tenant_names: TenantNames,
     pub(crate) backings: Rc<[Backing]>,
     pub(crate) pool: Pool,
     pub(crate) tasks: Tasks,
@@ -166,6 +170,7 @@ impl Desk {
         let targets: Vec<Target> = config.targets.iter().map(Target::new).collect();
         let mut sessions = Sessions::default();
         sessions.name_targets(targets.iter().map(|target| target.name.clone()));
+        let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
         let limits = Limits {
             command_window: config.iscsi.commands,
             header_digest: config.iscsi.header_digest,
@@ -183,6 +188,8 @@ impl Desk {
             max_requests: config.limits.max_requests as usize,
             targets,
             volumes,
+            claims: Claims::new(&config.tenants, &config.promises),
+            tenant_names: TenantNames::new(names.into()),
             backings,
             pool: Pool::new(config.iscsi.buffer_bytes),
             tasks: Tasks::with_key(),
@@ -238,6 +245,11 @@ impl Desk {
     pub(crate) fn window(&self) -> u32 {
         let share = self.max_requests / self.sessions.count().max(1);
         self.limits.command_window.min(share.max(1) as u32)
+    }
+
+    /// Whose requests for a volume are: the tenant that claims the host, or the volume's own.
+    pub(crate) fn tenant(&self, claim: Option<TenantId>, volume: usize) -> TenantId {
+        claim.unwrap_or(self.volumes[volume].tenant)
     }
 
     /// Commands that are under way.

@@ -7,7 +7,7 @@ use crate::listen::connection::Connection;
 use crate::task::{Answer, Deed, End, Phase, Task, TaskKey};
 use std::rc::Rc;
 use weir_flow::pipeline::Input;
-use weir_flow::request::{LinkId, Op, Request, TenantId, VolumeId};
+use weir_flow::request::{LinkId, Op, Request, VolumeId};
 use weir_flow::units::Extent;
 use weir_wire::scsi::cdb::{Media, MediaOp};
 use weir_wire::scsi::{self, Sense};
@@ -47,6 +47,7 @@ impl Desk {
         let bytes = u64::from(held.data) + held.medium;
         *self.held.entry(owner).or_default() += bytes;
         task.connection = Some(connection.id);
+        task.claim = connection.seat.as_ref().and_then(|seat| seat.claim);
         (task.owner, task.held, task.name) = (owner, bytes, name);
         (task.data, task.data_length, task.medium) = (data, held.data, medium);
         let key = self.tasks.insert(task);
@@ -122,7 +123,7 @@ impl Desk {
         }
         let base = Request {
             tag: key.tag(),
-            tenant: TenantId::new(volume.tenant as u32),
+            tenant: self.tenant(task.claim, task.volume),
             volume: VolumeId::new(task.volume as u32),
             link,
             op: Op::Read,
@@ -252,10 +253,10 @@ impl Desk {
         task.step = Extent::new(task.rest.offset, length);
         task.rest = Extent::new(task.rest.offset + length, task.rest.length - length);
         task.phase = Phase::Flowing { left: 1, end: End::Good };
-        let volume = task.volume;
+        let (volume, claim) = (task.volume, task.claim);
         self.inbox.push_back(Input::Arrive(Request {
             tag: key.tag(),
-            tenant: TenantId::new(self.volumes[volume].tenant as u32),
+            tenant: self.tenant(claim, volume),
             volume: VolumeId::new(volume as u32),
             link,
             op: if unmap { Op::Discard } else { Op::WriteZeroes },

@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::config::{
-    Authentication, Initiators, IoMode, Iscsi, Nbd, Target as TargetConfig, Volume as VolumeConfig,
+    Authentication, Initiators, IoMode, Iscsi, Nbd, Target as TargetConfig, Tenant,
+    Volume as VolumeConfig,
 };
 use crate::disk::{Done, Driver, Io, Work};
 use crate::task::{Deed, End, Task};
 use std::io;
+use weir_flow::control::Promises;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::StoreIo;
 use weir_flow::pipeline::{Limits as PipelineLimits, Policies};
@@ -53,7 +55,8 @@ impl Scene {
             accounts: Vec::new(),
             discovery: Authentication::default(),
             nbd: Nbd::default(),
-            tenants: vec![String::from("t")],
+            tenants: vec![Tenant { name: String::from("t"), initiators: None }],
+            promises: Promises::default(),
             volumes: vec![VolumeConfig {
                 name: String::from("v"),
                 identity: None,

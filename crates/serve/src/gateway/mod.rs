@@ -20,6 +20,7 @@ use crate::listen::door::Door;
 use crate::listen::listener::{Listener, Protocol};
 use crate::listen::tls;
 use crate::signals::Signals;
+use crate::tenants::TenantNames;
 use crate::unit::Kept;
 use crate::{NbdListener, ServeError};
 use mio::event::Source;
@@ -193,6 +194,11 @@ impl<'a> Gateway<'a> {
             (None, path) => Ok(NbdListener::Unix(path.unwrap_or("".as_ref()).to_path_buf())),
         })
         .collect()
+    }
+
+    /// The names of the tenants, as they are now.
+    pub(crate) fn tenant_names(&self) -> TenantNames {
+        self.desk.tenant_names.clone()
     }
 
     /// What operators call the disk driver.

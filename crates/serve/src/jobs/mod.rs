@@ -14,7 +14,7 @@ use crate::task::{Answer, Deed, End, Phase, Task, TaskKey};
 use slotmap::new_key_type;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::Input;
-use weir_flow::request::{LinkId, Op, Request, TenantId, VolumeId};
+use weir_flow::request::{LinkId, Op, Request, VolumeId};
 use weir_flow::units::Extent;
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::cdb::{Media, MediaOp};
@@ -70,6 +70,11 @@ impl Desk {
             fua,
             dpo: false,
         };
+        // A copy belongs to who asked for it; a sanitize, which outlives him, to the volume.
+        let claim = match &self.jobs[job] {
+            Job::Copy(copy) => self.tasks[copy.key].claim,
+            Job::Sanitize(_) => None,
+        };
         let mut task = Task::new(self.now, volume, Deed::Media(media));
         task.job = Some(job);
         task.phase = Phase::Flowing { left: 1, end: End::Good };
@@ -80,7 +85,7 @@ impl Desk {
         let key = self.tasks.insert(task);
         self.inbox.push_back(Input::Arrive(Request {
             tag: key.tag(),
-            tenant: TenantId::new(self.volumes[volume].tenant as u32),
+            tenant: self.tenant(claim, volume),
             volume: VolumeId::new(volume as u32),
             link: LinkId::new(0),
             op,

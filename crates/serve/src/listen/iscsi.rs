@@ -5,6 +5,7 @@ use crate::listen::Verdict;
 use crate::listen::connection::{Connection, Speech, Wire};
 use crate::seat::Seat;
 use crate::task::{Deed, Phase, Task, TaskKey};
+use std::collections::BTreeSet;
 use tracing::{info, warn};
 use weir_wire::iscsi::target::{Attribute, Command, Event, Itt, LoginStatus};
 use weir_wire::scsi::cdb::Media;
@@ -126,8 +127,10 @@ impl Desk {
     ) {
         let Speech::Iscsi(wire) = &mut connection.speech else { return };
         let peer = &connection.peer;
-        let seat = target
-            .map(|index| Seat::new(initiator.clone(), index, &self.targets[index], &self.volumes));
+        let seat = target.map(|index| {
+            let place = &self.targets[index];
+            Seat::new(initiator.clone(), index, place, &self.volumes, &self.claims)
+        });
         // RFC 7143 section 6.3.5: MaxConnections is 1, so a session takes no second connection.
         let refusal = match &seat {
             _ if tsih != 0 && self.sessions.has(tsih) => Some(LoginStatus::TooManyConnections),
@@ -153,9 +156,34 @@ impl Desk {
         let target = target.map_or("(discovery)", |target| &self.targets[target].name);
         let initiator = wire.initiator();
         info!(%peer, initiator, account, target, tsih, reinstated, "session");
+        if let Some(seat) = &seat {
+            self.warn_of_depth(seat);
+        }
         self.errands.push_back(Errand::Share);
         connection.widen = seat.is_some();
         connection.seat = seat;
+    }
+
+    /// Warns of contracts that are out of reach: with so many commands outstanding no host gets more
+    /// than that many per response time (Little's law).
+    pub(crate) fn warn_of_depth(&self, seat: &Seat) {
+        let window = self.window();
+        let tenants = seat.units.iter().map(|seen| self.tenant(seat.claim, seen.volume));
+        for tenant in tenants.collect::<BTreeSet<_>>() {
+            let needed = self.claims.depth(tenant);
+            if needed > window.into() {
+                let tenant = &self.tenant_names.borrow()[tenant.index()];
+                let initiator = &seat.nexus.initiator.name;
+                warn!(
+                    initiator,
+                    tenant,
+                    window,
+                    needed,
+                    "the command window is smaller than rate \
+                    times response time of the contract: this session alone does not reach it"
+                );
+            }
+        }
     }
 
     fn command(&mut self, connection: &mut Connection, command: &Command<'_>) {

@@ -5,6 +5,7 @@
 //! comes back as [`fault`]s, all at once, for [`render`].
 
 pub(crate) mod builtin;
+mod contract;
 pub(crate) mod fault;
 pub(crate) mod gateway;
 mod limits;

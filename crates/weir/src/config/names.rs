@@ -4,7 +4,7 @@ use super::fault::{Code, Fault, Span};
 use super::tree::{Context, Read};
 use super::units::shorten;
 use super::value::one_of;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The names of one kind of thing, with the index that each stands for.
 #[derive(Debug)]
@@ -82,27 +82,60 @@ impl Names {
     }
 }
 
-/// Tenants: they exist by being named, in order of appearance.
+/// Tenants: those with a table, and then those that exist by being named, in order of appearance.
 #[derive(Debug, Default)]
-pub(crate) struct Tenants(BTreeMap<String, usize>);
+pub(crate) struct Tenants {
+    known: BTreeMap<String, usize>,
+    /// Where the names of those with a table are.
+    tables: BTreeMap<usize, Option<Span>>,
+    /// Those that something else than their table names.
+    named: BTreeSet<usize>,
+}
 
 impl Tenants {
-    /// The index of a tenant.
-    pub(crate) fn index(&mut self, context: &mut Context, name: &Read<String>) -> usize {
-        if let Some(index) = self.0.get(&name.value) {
-            return *index;
+    /// The index of a tenant with a table; a fault if it has another table. All of these come before
+    /// the others.
+    pub(crate) fn define(&mut self, context: &mut Context, name: &Read<String>) -> usize {
+        let index = self.enter(context, name);
+        if let Some(first) = self.tables.get(&index) {
+            let message = format!("two tenants are called `{}`", shorten(&name.value));
+            let fault = Fault::new(Code::Duplicate, message)
+                .at_some(name.span.as_ref(), "the second")
+                .see(first.as_ref(), "the first");
+            context.faults.push(fault.help("put all of it into one table, or rename one"));
+        } else {
+            self.tables.insert(index, name.span.clone());
         }
-        check_plain(context, name);
-        let index = self.0.len();
-        self.0.insert(name.value.clone(), index);
         index
     }
 
+    /// The index of a tenant that something names.
+    pub(crate) fn index(&mut self, context: &mut Context, name: &Read<String>) -> usize {
+        let index = self.enter(context, name);
+        self.named.insert(index);
+        index
+    }
+
+    fn enter(&mut self, context: &mut Context, name: &Read<String>) -> usize {
+        if let Some(index) = self.known.get(&name.value) {
+            return *index;
+        }
+        check_plain(context, name);
+        let index = self.known.len();
+        self.known.insert(name.value.clone(), index);
+        index
+    }
+
+    /// Whether something else than its table names this one.
+    pub(crate) fn is_named(&self, index: usize) -> bool {
+        self.named.contains(&index)
+    }
+
     /// All names, by index.
-    pub(crate) fn into_names(self) -> Vec<String> {
-        let mut names: Vec<_> = self.0.into_iter().collect();
-        names.sort_by_key(|(_, index)| *index);
-        names.into_iter().map(|(name, _)| name).collect()
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.known.iter().collect();
+        names.sort_by_key(|(_, index)| **index);
+        names.into_iter().map(|(name, _)| name.clone()).collect()
     }
 }
 

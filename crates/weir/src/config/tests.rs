@@ -2,6 +2,8 @@ use super::*;
 use schema::{Default, Key, Section};
 use std::path::PathBuf;
 use tree::Effective;
+use weir_flow::clock::Duration;
+use weir_flow::control::{Contract, Group, Ops, Promises, Row, Target, Tier};
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::units::Extent;
 use weir_serve::config::{IoMode, Iscsi};
@@ -47,11 +49,35 @@ no_path = "30s"
 overdue = "10s"
 [policy]
 cache = "off"
-control = "open"
+control = { name = "slack", theta = 90 }
 dispatch = { name = "fifo", depth = 7 }
 path = "round-robin"
 store = "direct"
 transfer = "fifo"
+[[group]]
+name = "company"
+iops = 20000
+size = "8KiB"
+limit = 30000
+weight = 2
+[[group]]
+name = "gold"
+parent = "company"
+iops = 10000
+[[tenant]]
+name = "db"
+initiators = ["iqn.2026-11.org.example:db*"]
+group = "gold"
+rows = [
+    { size = "4KiB", iops = 3500, p50 = "8ms", p99 = "41ms" },
+    { op = "read", size = "64KiB", iops = 1200, p999 = "80ms" },
+]
+burst = "50ms"
+credit = "60s"
+peak = 1.5
+limit = 5000
+weight = 3
+tier = "silver"
 [stop]
 within = "1.5s"
 [[volume]]
@@ -171,7 +197,7 @@ errors = 0
 refused = 0
 [policy]
 cache = "off"
-control = "open"
+control = "ta1"
 dispatch = "fifo"
 path = "round-robin"
 store = "direct"
@@ -182,6 +208,29 @@ bytes = "256MiB"
 link_window = "4MiB"
 no_path = "30s"
 overdue = "10s"
+[[group]]
+name = "company"
+iops = 20000
+size = "8KiB"
+limit = 30000
+weight = 2
+[[group]]
+name = "gold"
+parent = "company"
+iops = 10000
+[[tenant]]
+name = "t"
+group = "gold"
+rows = [
+    { size = "4KiB", iops = 3500, p50 = "8ms", p99 = "41ms" },
+    { op = "read", size = "64KiB", iops = 1200, p999 = "80ms" },
+]
+burst = "50ms"
+credit = "60s"
+peak = 1.5
+limit = 5000
+weight = 3
+tier = "silver"
 "#;
 
 fn source(text: &str) -> Source {
@@ -239,13 +288,37 @@ fn every_key_is_described() {
     }
 }
 
+/// What the groups and the tenant of both files say.
+fn promises() -> Promises {
+    let target = |quantile_ppm, ms| Target { quantile_ppm, response: Duration::from_millis(ms) };
+    let small = vec![target(500_000, 8), target(990_000, 41)];
+    let contract = Contract {
+        rows: vec![
+            Row { ops: Ops::Any, size: 4_096, iops: 3_500, targets: small },
+            Row { ops: Ops::Read, size: 65_536, iops: 1_200, targets: vec![target(999_000, 80)] },
+        ],
+        burst: Duration::from_millis(50),
+        credit: Duration::from_secs(60),
+        peak_permille: 1_500,
+        limit: Some(5_000),
+        weight: 3,
+        tier: Tier::Silver,
+        group: Some(1),
+    };
+    let company = Group { parent: None, iops: 20_000, size: 8_192, limit: Some(30_000), weight: 2 };
+    let gold = Group { parent: Some(0), iops: 10_000, size: 4_096, limit: None, weight: 10_000 };
+    Promises { contracts: vec![Some(contract), None], groups: vec![company, gold] }
+}
+
 /// The values of the file arrive in the checked types; paths are relative to the file.
 #[test]
 fn a_gateway_is_what_its_file_says() {
     let config = gateway(&source(GATEWAY)).unwrap().checked;
     assert_eq!(config.listen.len(), 2);
     assert_eq!(config.advertise, ["10.0.2.2:3260"]);
-    assert_eq!(config.tenants, ["db", "disk1"]);
+    let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+    assert_eq!(names, ["db", "disk1"]);
+    assert_eq!(config.promises, promises());
     assert_eq!(config.stop_within.as_nanos(), 1_500_000_000);
     assert_eq!(config.policies.dispatch.values(), [7]);
     let volume = &config.volumes[0];
@@ -265,7 +338,8 @@ fn defaults_agree_with_the_data_path() {
     assert_eq!(config.iscsi, Iscsi::default());
     assert_eq!(config.policies, Policies::default());
     assert_eq!(config.volumes[0].size, None);
-    assert_eq!(config.tenants, ["d"]);
+    let promises = Promises { contracts: vec![None], groups: Vec::new() };
+    assert_eq!((config.tenants.len(), config.promises), (1, promises));
 
     let text = "[run]\nrequests = 1\n[[backend]]\nname = \"m1\"\n\
                 [[backend]]\nname = \"f\"\nmodel = \"fixed\"\n\
@@ -297,6 +371,9 @@ fn a_plan_is_what_its_file_says() {
     let plan = plan(&source(PLAN)).unwrap().checked.plan;
     assert_eq!((plan.seed, plan.end.requests, plan.end.drain), (7, Some(1_000), false));
     assert_eq!(plan.tenants, ["t", "two", "u", "v"]);
+    let Promises { contracts, groups } = promises();
+    assert_eq!(plan.promises.contracts, [contracts[0].clone(), None, None, None]);
+    assert_eq!(plan.promises.groups, groups);
     let workload = &plan.workloads[0];
     assert_eq!(workload.arrivals, Arrivals::Constant { rate: 10.5, jitter_permille: 200 });
     assert_eq!(workload.access, Access::Zipf { skew: 0.9 });

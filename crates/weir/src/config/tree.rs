@@ -407,7 +407,8 @@ fn list(items: &[Read<String>]) -> Value {
     Value::List(items.iter().map(|item| Value::Text(item.value.clone())).collect())
 }
 
-fn unknown(message: String, span: Span, name: &str, known: &[&str]) -> Fault {
+/// A key that is not among those that are known.
+pub(crate) fn unknown(message: String, span: Span, name: &str, known: &[&str]) -> Fault {
     let help = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("it has {}", known.join(", ")),

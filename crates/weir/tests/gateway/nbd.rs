@@ -157,6 +157,11 @@ impl Client {
         cookie
     }
 
+    /// Names of the requests without an answer.
+    pub(crate) fn outstanding(&self) -> Vec<u64> {
+        self.open.keys().copied().collect()
+    }
+
     /// Waits for the end of a request.
     pub(crate) fn wait(&mut self, cookie: u64) -> Answer {
         loop {

@@ -3,7 +3,7 @@
 use crate::config::fault::{Code, Fault};
 use crate::config::names::check_initiator;
 use crate::config::schema::{Default, Key, Kind};
-use crate::config::tree::{Context, Table};
+use crate::config::tree::{Context, Read, Table};
 use weir_serve::config::Initiators;
 
 /// The key.
@@ -18,10 +18,24 @@ pub(super) const fn key(effect: &'static str) -> Key {
 
 /// Reads the key.
 pub(super) fn read(context: &mut Context, table: &Table<'_>) -> Option<Initiators> {
-    let Some(names) = table.texts(context, "initiators") else {
+    let faults = context.faults.len();
+    let Some(names) = names(context, table) else {
         return (!table.has("initiators")).then(Initiators::default);
     };
-    let faults = context.faults.len();
+    if names.is_empty() {
+        let message = "an empty list of initiators would let everyone in";
+        let span = table.value_span("initiators");
+        let fault = Fault::new(Code::BadValue, message).at_some(span.as_ref(), "this list");
+        let help = "name an initiator, or remove `initiators` to let everyone in";
+        context.faults.push(fault.help(help));
+    }
+    let names = names.into_iter().map(|name| name.value);
+    (context.faults.len() == faults).then(|| Initiators::new(names))
+}
+
+/// Reads a list of initiators, which may be empty.
+pub(super) fn names(context: &mut Context, table: &Table<'_>) -> Option<Vec<Read<String>>> {
+    let names = table.texts(context, "initiators")?;
     for name in &names {
         if let Err((message, help)) = check_initiator(&name.value) {
             let fault = Fault::new(Code::BadValue, message);
@@ -29,20 +43,13 @@ pub(super) fn read(context: &mut Context, table: &Table<'_>) -> Option<Initiator
             context.faults.push(fault.help(help));
         }
     }
-    if names.is_empty() || names.len() > MAX_INITIATORS {
-        let (code, message) = if names.is_empty() {
-            (Code::BadValue, "an empty list of initiators would let everyone in".to_owned())
-        } else {
-            (Code::OutOfRange, format!("there are more than {MAX_INITIATORS} initiators"))
-        };
+    if names.len() > MAX_INITIATORS {
+        let message = format!("there are more than {MAX_INITIATORS} initiators");
         let span = table.value_span("initiators");
-        let fault = Fault::new(code, message).at_some(span.as_ref(), "this list");
-        let help = "name an initiator, or remove `initiators` to let everyone in";
-        let more = "let an entry that ends in `*` stand for several";
-        context.faults.push(fault.help(if names.is_empty() { help } else { more }));
+        let fault = Fault::new(Code::OutOfRange, message).at_some(span.as_ref(), "this list");
+        context.faults.push(fault.help("let an entry that ends in `*` stand for several"));
     }
-    let names = names.into_iter().map(|name| name.value);
-    (context.faults.len() == faults).then(|| Initiators::new(names))
+    Some(names)
 }
 
 /// Whether some initiator could be on both lists.

@@ -11,6 +11,7 @@ mod nbd;
 mod reach;
 mod stop;
 mod target;
+mod tenant;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -21,8 +22,8 @@ use super::names::{Names, Tenants};
 use super::schema::Schema;
 use super::source::Source;
 use super::tree::{Context, Document};
-use super::{limits, policy};
-use weir_serve::config::Config;
+use super::{contract, limits, policy};
+use weir_serve::config::{Config, Tenant};
 
 /// All keys of the file.
 pub(crate) static SCHEMA: Schema = Schema {
@@ -33,6 +34,8 @@ pub(crate) static SCHEMA: Schema = Schema {
         &discovery::DISCOVERY,
         &limits::LIMITS,
         &policy::POLICY,
+        &contract::group::GROUP,
+        &tenant::TENANT,
         &stop::STOP,
         &account::ACCOUNT,
         &volume::VOLUME,
@@ -54,6 +57,7 @@ pub(crate) fn read(
     let mut accounts = account::read(context, document, source);
     let discovery = discovery::read(context, document, &mut accounts);
     let mut tenants = Tenants::default();
+    let kept = tenant::read(context, document, &mut tenants);
     let mut names = Names::new("volume");
     let volumes = volume::read(context, document, source, &mut names, &mut tenants);
     let targets = target::read(context, document, &names, &mut accounts);
@@ -67,16 +71,24 @@ pub(crate) fn read(
     }
     let iscsi = iscsi?;
     reach::listeners(context, document, &iscsi.listen, &targets, &nbd);
+    let (policies, (promises, claims)) = (policies?, kept?);
+    contract::unused(context, document, &tenants, &promises, &policies, |index| {
+        claims.contains_key(&index)
+    });
+    reach::tenants(context, document, &claims, &targets, &volumes);
+    let tenant = |(index, name)| Tenant { name, initiators: claims.get(&index).cloned() };
+    let tenants: Vec<_> = tenants.names().into_iter().enumerate().map(tenant).collect();
     Some(Config {
         listen: iscsi.listen,
         advertise: iscsi.advertise,
         accounts: accounts.into_accounts()?,
         discovery: discovery?,
         nbd,
-        tenants: tenants.into_names(),
+        promises: contract::for_all(promises, tenants.len()),
+        tenants,
         volumes,
         targets,
-        policies: policies?,
+        policies,
         limits: limits?,
         iscsi: iscsi.limits,
         record: None,

@@ -1,6 +1,7 @@
 //! Whether somebody can reach what is offered: what only shows when all tables have been read.
 
 use super::initiators::meet;
+use super::tenant::Claims;
 use crate::config::fault::{Code, Fault};
 use crate::config::tree::{Context, Document};
 use std::collections::BTreeSet;
@@ -86,6 +87,29 @@ pub(super) fn volumes(
                 let help = "name an initiator in both lists, or remove the LUN";
                 context.faults.push(fault.help(help));
             }
+        }
+    }
+}
+
+/// Warns of tenants whose hosts see nothing.
+pub(super) fn tenants(
+    context: &mut Context,
+    document: &Document<'_>,
+    claims: &Claims,
+    targets: &[Target],
+    volumes: &[Volume],
+) {
+    for (&index, initiators) in claims {
+        let sees = |target: &Target| {
+            let mut luns = target.luns.iter().filter_map(|&(_, volume)| volumes.get(volume));
+            meet(initiators, &target.initiators)
+                && luns.any(|volume| meet(initiators, &volume.initiators))
+        };
+        if !targets.iter().any(sees) {
+            let message = "none of these initiators sees a volume";
+            let span = document.locate("tenant", index, &["initiators"]);
+            let fault = Fault::new(Code::Unused, message).at(span, "this tenant's");
+            context.faults.push(fault.help("let them see a target and a volume, or remove them"));
         }
     }
 }

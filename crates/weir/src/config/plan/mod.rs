@@ -5,6 +5,7 @@ mod expect;
 mod fault;
 mod link;
 mod run;
+mod tenant;
 mod trace;
 mod volume;
 mod workload;
@@ -17,8 +18,7 @@ use super::schema::{Default, Key, Kind, Many, Schema, Section};
 use super::source::Source;
 use super::tree::{Context, Document, Table};
 use super::value::Value;
-use super::{limits, policy};
-use weir_flow::control::Promises;
+use super::{contract, limits, policy};
 use weir_flow::request::{LinkId, VolumeId};
 use weir_sim::plan::{Plan, PlanError};
 
@@ -36,6 +36,8 @@ pub(crate) static SCHEMA: Schema = Schema {
         &fault::FAULT,
         &expect::EXPECT,
         &policy::POLICY,
+        &contract::group::GROUP,
+        &tenant::TENANT,
         &limits::LIMITS,
     ],
 };
@@ -89,6 +91,7 @@ pub(crate) fn read(
     let sizes = volumes.iter().flatten().map(|volume| volume.size).collect();
     let parts = Parts { volumes: volume_names, sizes, links: link_names };
     let mut tenants = Tenants::default();
+    let promises = contract::read(context, document, &mut tenants, |_, _, _| {});
     let workloads = workload::read(context, document, &parts, &mut tenants);
     let traces = trace::read(context, document, source, &parts, &mut tenants);
     if !document.has("workload") && !document.has("trace") {
@@ -98,9 +101,12 @@ pub(crate) fn read(
         context.faults.push(fault.help("add at least one, so that there is something to do"));
     }
     let path_faults = fault::read(context, document, &backend_names);
-    let tenants = tenants.into_names();
-    let expectations = expect::read(context, document, &tenants);
+    let names = tenants.names();
+    let expectations = expect::read(context, document, &names);
     let policies = policy::read(context, document);
+    if let (Some(promises), Some(policies)) = (&promises, &policies) {
+        contract::unused(context, document, &tenants, promises, policies, |_| false);
+    }
     let limits = limits::read(context, document);
     if context.faults.iter().any(|fault| !fault.code.is_warning()) {
         return None;
@@ -108,8 +114,8 @@ pub(crate) fn read(
     let plan = Plan {
         seed: seed?.value,
         end: end?,
-        tenants,
-        promises: Promises::default(),
+        promises: contract::for_all(promises?, names.len()),
+        tenants: names,
         volumes: volumes?,
         backends: backends?,
         links: links?,

@@ -1,0 +1,230 @@
+//! The rows of a contract: how many requests of which kind end within which times.
+
+use crate::config::fault::{Code, Fault, Span};
+use crate::config::schema::Kind;
+use crate::config::tree::{Context, Table, unknown};
+use crate::config::units::{SIZE, TIME};
+use crate::config::value::{Value, type_name};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use weir_flow::clock::Duration;
+use weir_flow::control::{
+    Direction, IOPS_MAX, Ops, RESPONSE_MAX, RESPONSE_MIN, ROWS_MAX, Row, SIZE_MAX, Target,
+};
+
+/// What the value looks like.
+const FORM: &str = "write `rows = [{ size = \"4KiB\", iops = 3500, p99 = \"41ms\" }]`";
+
+const OP: Kind = Kind::Word(&["any", "read", "write"]);
+const BYTES: Kind = Kind::Size(1, SIZE_MAX as u64);
+const RATE: Kind = Kind::Count(1, IOPS_MAX as u64);
+const RESPONSE: Kind = Kind::Time(RESPONSE_MIN.as_nanos(), RESPONSE_MAX.as_nanos());
+
+/// The keys of response times, and the share of requests that each is for, in millionths.
+const PERCENTILES: &[(&str, u32)] = &[
+    ("p50", 500_000),
+    ("p90", 900_000),
+    ("p95", 950_000),
+    ("p99", 990_000),
+    ("p999", 999_000),
+    ("p9999", 999_900),
+];
+
+/// Reads the key `rows`.
+pub(super) fn read(context: &mut Context, table: &Table<'_>) -> Option<Vec<Row>> {
+    let raw = table.raw(context, "rows")?;
+    let DeValue::Array(items) = raw.get_ref() else {
+        let message = format!("{} where a list of rows belongs", type_name(raw.get_ref()));
+        let fault = Fault::new(Code::WrongType, message).at(raw.span(), "the value of `rows`");
+        context.faults.push(fault.help(FORM));
+        return None;
+    };
+    let faults = context.faults.len();
+    if items.is_empty() {
+        let fault = Fault::new(Code::BadValue, "a contract without rows promises nothing");
+        let help = "add a row, or remove `rows` for a tenant without a contract";
+        context.faults.push(fault.at(raw.span(), "the value of `rows`").help(help));
+    }
+    if let Some(extra) = items.get(ROWS_MAX) {
+        let fault = Fault::new(Code::OutOfRange, format!("there are more than {ROWS_MAX} rows"));
+        let fault = fault.at(extra.span(), "the first one too many");
+        context
+            .faults
+            .push(fault.help("leave sizes out: between two rows the rate is interpolated"));
+    }
+    let read: Vec<_> = items.iter().take(ROWS_MAX).map(|item| one(context, item)).collect();
+    let whole: Vec<_> = read.iter().flatten().collect();
+    order(context, &whole);
+    if context.faults.len() > faults {
+        return None;
+    }
+    let shown = whole.iter().map(|read| read.shown()).collect();
+    table.note(context, "rows", Value::List(shown), Some(raw.span()));
+    Some(read.into_iter().flatten().map(|read| read.row).collect())
+}
+
+/// A row and where its parts are written.
+struct Written {
+    row: Row,
+    size: Span,
+    iops: Span,
+}
+
+impl Written {
+    /// The row as a value.
+    fn shown(&self) -> Value {
+        let Row { ops, size, iops, targets } = &self.row;
+        let op = match ops {
+            Ops::Any => "any",
+            Ops::Read => "read",
+            Ops::Write => "write",
+        };
+        let targets = targets.iter().map(|target| {
+            let key = PERCENTILES.iter().find(|(_, share)| *share == target.quantile_ppm);
+            let (key, _) = key.expect("quantiles are read from these keys");
+            ((*key).to_owned(), Value::Number(target.response.as_nanos(), Some(&TIME)))
+        });
+        let first = [
+            ("op".to_owned(), Value::Text(op.to_owned())),
+            ("size".to_owned(), Value::Number((*size).into(), Some(&SIZE))),
+            ("iops".to_owned(), Value::Number((*iops).into(), None)),
+        ];
+        Value::Pairs(first.into_iter().chain(targets).collect())
+    }
+}
+
+fn one(context: &mut Context, item: &Spanned<DeValue<'_>>) -> Option<Written> {
+    let DeValue::Table(entries) = item.get_ref() else {
+        let message = format!("{} where a row belongs", type_name(item.get_ref()));
+        let fault = Fault::new(Code::WrongType, message).at(item.span(), "in `rows`");
+        context.faults.push(fault.help(FORM));
+        return None;
+    };
+    let percentiles = PERCENTILES.iter().map(|(key, _)| *key);
+    let known: Vec<_> = ["op", "size", "iops"].into_iter().chain(percentiles).collect();
+    let faults = context.faults.len();
+    for (key, _) in entries {
+        let name: &str = key.get_ref();
+        if !known.contains(&name) {
+            let message = format!("a row has no key `{}`", crate::config::units::shorten(name));
+            context.faults.push(unknown(message, key.span(), name, &known));
+        }
+    }
+    let ops = match value(context, entries, "op", &OP) {
+        Some((Value::Text(op), _)) if op == "read" => Ops::Read,
+        Some((Value::Text(op), _)) if op == "write" => Ops::Write,
+        _ => Ops::Any,
+    };
+    let size = needed(context, item, entries, "size", &BYTES);
+    let iops = needed(context, item, entries, "iops", &RATE);
+    let targets = targets(context, item, entries);
+    if context.faults.len() > faults {
+        return None;
+    }
+    let ((bytes, size), (rate, iops)) = (size?, iops?);
+    let row = Row { ops, size: bytes as u32, iops: rate as u32, targets };
+    Some(Written { row, size, iops })
+}
+
+/// The response times of a row; a larger share is not promised a shorter one.
+fn targets(
+    context: &mut Context,
+    item: &Spanned<DeValue<'_>>,
+    entries: &DeTable<'_>,
+) -> Vec<Target> {
+    let mut targets: Vec<Target> = Vec::new();
+    let mut last: Option<(&str, Span)> = None;
+    for &(key, quantile_ppm) in PERCENTILES {
+        let Some((time, span)) = number(context, entries, key, &RESPONSE) else { continue };
+        let response = Duration::from_nanos(time);
+        if let (Some(before), Some((small, see))) = (targets.last(), &last)
+            && before.response > response
+        {
+            let message = format!("`{key}` is shorter than `{small}`, which is for fewer requests");
+            let fault = Fault::new(Code::Conflict, message).at(span.clone(), "this time");
+            let fault = fault.see(Some(see), "this time");
+            context.faults.push(fault.help("let times grow with the share of the requests"));
+        }
+        targets.push(Target { quantile_ppm, response });
+        last = Some((key, span));
+    }
+    if targets.is_empty() && !PERCENTILES.iter().any(|(key, _)| entries.contains_key(*key)) {
+        let fault = Fault::new(Code::MissingKey, "a row without a response time promises none");
+        let fault = fault.at(item.span(), "this row");
+        context.faults.push(fault.help("add `p99 = \"…\"`: what 99 % of the requests end within"));
+    }
+    targets
+}
+
+/// Rows for one operation go up in size and down in rate.
+fn order(context: &mut Context, rows: &[&Written]) {
+    let mut told: Vec<usize> = Vec::new();
+    for direction in [Direction::Read, Direction::Write] {
+        let rows: Vec<_> =
+            rows.iter().enumerate().filter(|(_, row)| row.row.ops.cover(direction)).collect();
+        for pair in rows.windows(2) {
+            let ((_, small), (index, large)) = (pair[0], pair[1]);
+            let (message, at, see) = if small.row.size >= large.row.size {
+                ("rows for one operation are listed by ascending size", &large.size, &small.size)
+            } else if small.row.iops < large.row.iops {
+                let message = "larger requests are promised at a higher rate than smaller ones";
+                (message, &large.iops, &small.iops)
+            } else {
+                continue;
+            };
+            if told.contains(&index) {
+                continue;
+            }
+            told.push(index);
+            let fault = Fault::new(Code::Conflict, message).at(at.clone(), "the later row");
+            let fault = fault.see(Some(see), "the row before it");
+            context.faults.push(fault.help(
+                "order the rows by size, the smallest first, each at \
+                 most at the rate of the one before",
+            ));
+        }
+    }
+}
+
+/// A value of a row that may be missing, and its place.
+fn value(
+    context: &mut Context,
+    entries: &DeTable<'_>,
+    key: &str,
+    kind: &Kind,
+) -> Option<(Value, Span)> {
+    let raw = entries.get(key)?;
+    match Value::read(kind, raw.get_ref()) {
+        Ok(value) => Some((value, raw.span())),
+        Err(rejected) => {
+            context.reject(key, raw.span(), rejected);
+            None
+        }
+    }
+}
+
+fn number(
+    context: &mut Context,
+    entries: &DeTable<'_>,
+    key: &str,
+    kind: &Kind,
+) -> Option<(u64, Span)> {
+    match value(context, entries, key, kind)? {
+        (Value::Number(number, _), span) => Some((number, span)),
+        _ => unreachable!("`{key}` is a number"),
+    }
+}
+
+fn needed(
+    context: &mut Context,
+    item: &Spanned<DeValue<'_>>,
+    entries: &DeTable<'_>,
+    key: &str,
+    kind: &Kind,
+) -> Option<(u64, Span)> {
+    if !entries.contains_key(key) {
+        let fault = Fault::new(Code::MissingKey, format!("a row has no `{key}`"));
+        context.faults.push(fault.at(item.span(), "this row").help(FORM));
+    }
+    number(context, entries, key, kind)
+}
