@@ -14,10 +14,9 @@
 //! take the mean part of the service time and no time on buses and links.
 
 use crate::device::{Device, DeviceIo};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use crate::fabric::{self, Fabric, Passed};
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::request::{Op, Outcome};
+use weir_flow::request::Outcome;
 use weir_flow::rng::Rng;
 use weir_flow::units::Bandwidth;
 
@@ -62,73 +61,62 @@ impl Default for Config {
 #[derive(Clone, Debug)]
 pub struct Array {
     config: Config,
-    /// When each disk, bus and link is free.
     disk_free: Vec<Instant>,
-    bus_free: Vec<Instant>,
-    link_free: Vec<Instant>,
-    /// What is outstanding, by the end of the step that each I/O is in.
-    steps: BinaryHeap<Reverse<Step>>,
-    scheduled: u64,
+    fabric: Fabric,
     which_disk: Rng,
     service: Rng,
 }
 
-/// The end of one step of an I/O. The order of the fields is that of the steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Step {
-    at: Instant,
-    scheduled: u64,
-    place: Place,
-    bytes: u64,
-    id: u64,
+/// What chance decides about one I/O.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Draw {
+    /// The disk, less than [`Config::disks`].
+    pub disk: u32,
+    /// Its place in the spread of the service time, from 0 up to 1.
+    pub spread: f64,
+    /// Factor of the random part of the service time: 1, or more while the array has lost capacity.
+    pub slower: f64,
+    /// Time that its disk takes for it besides: a stall.
+    pub stall: Duration,
 }
 
-/// Where an I/O is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
-    Disk(u32),
-    Bus,
-    Link,
+impl Draw {
+    /// On this disk, with this place in the spread, in an array that is well.
+    pub const fn new(disk: u32, spread: f64) -> Self {
+        Self { disk, spread, slower: 1.0, stall: Duration::ZERO }
+    }
 }
 
 impl Array {
     /// An idle array. `name` names its random streams under `seed`. Panics if a count is zero or
     /// the disks cannot be spread evenly over the buses.
     pub fn new(config: Config, seed: u64, name: &str) -> Self {
-        let Config { disks, buses, links, .. } = config;
-        assert!(disks > 0 && buses > 0 && links > 0, "an array has disks, buses and links");
-        assert!(disks.is_multiple_of(buses), "every bus has as many disks");
+        let Config { disks, buses, bus, links, link, .. } = config;
         let stream = |what| Rng::stream(seed, &format!("model/array/{name}/{what}"));
         Self {
             config,
             disk_free: vec![Instant::ZERO; disks as usize],
-            bus_free: vec![Instant::ZERO; buses as usize],
-            link_free: vec![Instant::ZERO; links as usize],
-            steps: BinaryHeap::new(),
-            scheduled: 0,
+            fabric: Fabric::new(disks, (buses, bus), (links, link)),
             which_disk: stream("disk"),
             service: stream("service"),
         }
     }
 
-    /// Starts an I/O on this disk, with this place in the spread of the service time, from 0 up to 1:
-    /// for whoever draws them per request, so that equal requests meet equal devices.
-    pub fn start_drawn(&mut self, now: Instant, io: DeviceIo, disk: u32, spread: f64) {
-        let bytes = match io.op {
-            Op::Read | Op::Write | Op::Verify | Op::Update => io.extent.length,
-            Op::Flush | Op::Discard | Op::WriteZeroes => 0,
-        };
-        let mean = self.config.mean_service.as_nanos() as f64;
-        let spread = libm::rint(mean * (0.5 + spread)) as u64;
-        let service =
-            Duration::from_nanos(spread) + self.config.media.time_for(bytes.saturating_sub(4_096));
-        let end = take(&mut self.disk_free[disk as usize], now, service);
-        self.schedule(end, Place::Disk(disk), bytes, io.id);
+    /// When this disk begins an I/O that comes now.
+    pub fn begins(&self, now: Instant, disk: u32) -> Instant {
+        now.max(self.disk_free[disk as usize])
     }
 
-    fn schedule(&mut self, at: Instant, place: Place, bytes: u64, id: u64) {
-        self.scheduled += 1;
-        self.steps.push(Reverse(Step { at, scheduled: self.scheduled, place, bytes, id }));
+    /// Starts an I/O with these draws: for whoever makes them per request, so that equal requests meet
+    /// equal devices.
+    pub fn start_drawn(&mut self, now: Instant, io: DeviceIo, draw: Draw) {
+        let bytes = fabric::payload(io);
+        let mean = self.config.mean_service.as_nanos() as f64;
+        let spread = libm::rint(mean * (0.5 + draw.spread) * draw.slower) as u64;
+        let media = self.config.media.time_for(bytes.saturating_sub(4_096));
+        let service = Duration::from_nanos(spread) + media + draw.stall;
+        let end = fabric::take(&mut self.disk_free[draw.disk as usize], now, service);
+        self.fabric.leave_disk(end, draw.disk, bytes, io.id);
     }
 }
 
@@ -136,40 +124,20 @@ impl Device for Array {
     fn start(&mut self, now: Instant, io: DeviceIo) {
         let disk = self.which_disk.below(u64::from(self.config.disks)) as u32;
         let spread = self.service.unit();
-        self.start_drawn(now, io, disk, spread);
+        self.start_drawn(now, io, Draw::new(disk, spread));
     }
 
     fn next(&self) -> Option<Instant> {
-        self.steps.peek().map(|Reverse(step)| step.at)
+        self.fabric.next()
     }
 
     fn finished(&mut self, now: Instant) -> Option<(u64, Outcome)> {
-        while self.next().is_some_and(|at| at <= now) {
-            let Reverse(Step { at, place, bytes, id, .. }) = self.steps.pop()?;
-            match place {
-                Place::Disk(disk) => {
-                    let bus = disk / (self.config.disks / self.config.buses);
-                    let passage = self.config.bus.time_for(bytes);
-                    let end = take(&mut self.bus_free[bus as usize], at, passage);
-                    self.schedule(end, Place::Bus, bytes, id);
-                }
-                Place::Bus => {
-                    let passage = self.config.link.time_for(bytes);
-                    let link = self.link_free.iter_mut().min_by_key(|free| **free);
-                    let end = take(link.expect("an array has a link"), at, passage);
-                    self.schedule(end, Place::Link, bytes, id);
-                }
-                Place::Link => return Some((id, Ok(()))),
+        loop {
+            if let Passed::Out(id) = self.fabric.pass(now)? {
+                return Some((id, Ok(())));
             }
         }
-        None
     }
-}
-
-/// Occupies a server for `service` from `now`, or from when it is free, and says until when.
-fn take(free: &mut Instant, now: Instant, service: Duration) -> Instant {
-    *free = now.max(*free) + service;
-    *free
 }
 
 #[cfg(test)]

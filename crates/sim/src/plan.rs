@@ -12,7 +12,7 @@ use weir_flow::control::Promises;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
 use weir_flow::units::Extent;
-use weir_model::{array, fixed, link};
+use weir_model::{array, fixed, link, mech};
 
 /// One experiment. Equal plans give equal results, to the last bit.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,6 +104,8 @@ pub enum Model {
     Fixed(fixed::Config),
     /// Array M1.
     Array(array::Config),
+    /// Array M2.
+    Mech(mech::Config),
 }
 
 /// The link on which a host's replies leave. Each direction has the delay; only replies take

@@ -1,4 +1,5 @@
 use super::*;
+use weir_flow::request::Op;
 use weir_flow::units::Extent;
 
 /// The response times of `count` reads of `bytes`, which come as a Poisson process of `rate` per

@@ -139,13 +139,13 @@ impl Plan {
                     time(at("mean_service"), array.mean_service)?;
                     let some = array.mean_service > Duration::ZERO;
                     require(some, at("mean_service"), "must be at least 1 ns")?;
-                    let parts = [("disks", array.disks), ("buses", array.buses)];
-                    for (field, count) in parts.into_iter().chain([("links", array.links)]) {
-                        let range = (1..=MAX_PARTS).contains(&(count as usize));
-                        require(range, at(field), format!("must be from 1 to {MAX_PARTS}"))?;
-                    }
-                    let even = array.disks.is_multiple_of(array.buses);
-                    require(even, at("disks"), "must be a multiple of the number of buses")?;
+                    parts(&at, array.disks, array.buses, array.links)?;
+                }
+                Model::Mech(mech) => {
+                    let inside = mech.stroke_ppm <= 1_000_000;
+                    require(inside, at("stroke_ppm"), "must be at most 1000000")?;
+                    require(mech.window > 0, at("window"), "must be at least 1")?;
+                    parts(&at, mech.disks, mech.buses, mech.links)?;
                 }
             }
         }
@@ -279,6 +279,15 @@ fn most(field: &str, count: usize, most: usize) -> Result<(), PlanError> {
 fn count(field: &str, count: usize, limit: usize) -> Result<(), PlanError> {
     require(count > 0, field, "there must be at least one")?;
     most(field, count, limit)
+}
+
+/// The parts of an array are there, and every bus has as many disks.
+fn parts(at: &dyn Fn(&str) -> String, disks: u32, buses: u32, links: u32) -> Result<(), PlanError> {
+    for (field, count) in [("disks", disks), ("buses", buses), ("links", links)] {
+        let range = (1..=MAX_PARTS).contains(&(count as usize));
+        require(range, at(field), format!("must be from 1 to {MAX_PARTS}"))?;
+    }
+    require(disks.is_multiple_of(buses), at("disks"), "must be a multiple of the number of buses")
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use weir_flow::request::{BackendId, PathId, RequestKey};
 use weir_model::array::Array;
 use weir_model::device::{Device, DeviceIo};
 use weir_model::fixed::Fixed;
+use weir_model::mech::Mech;
 
 /// All devices with their paths, and what is outstanding on them.
 pub(super) struct Backends {
@@ -58,6 +59,7 @@ impl Backends {
             device: match backend.model {
                 Model::Fixed(config) => Box::new(Fixed::new(config)),
                 Model::Array(config) => Box::new(Array::new(config, plan.seed, &backend.name)),
+                Model::Mech(config) => Box::new(Mech::new(config, plan.seed, &backend.name)),
             },
             armed: None,
             down: vec![None; backend.paths as usize],

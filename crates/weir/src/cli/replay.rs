@@ -20,7 +20,7 @@ use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::recording::MAGIC;
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
 use weir_flow::{cache, control, dispatch, path, policy::Choice, store, transfer};
-use weir_model::{array, fixed};
+use weir_model::{array, fixed, mech};
 use weir_sim::plan::{
     Backend, End, HostLink, MAX_PARTS, MAX_TENANTS, Model, Plan, TraceDevice, Volume,
 };
@@ -40,7 +40,8 @@ use weir_sim::trace::{Format, Info};
 pub(super) struct Replay {
     /// The trace (CSV or MSR Cambridge, plain or zstd) or the recording
     trace: PathBuf,
-    /// The device behind: `array-m1`, or `fixed:SERVICE[,servers=N]` as in `fixed:100us,servers=8`
+    /// The device behind: `array-m1`, `array-m2` (seeks and rotation), or `fixed:SERVICE[,servers=N]`
+    /// as in `fixed:100us,servers=8`
     #[arg(long, value_name = "MODEL", value_parser = device)]
     device: Option<Model>,
     /// Policy of a stage, as in `--dispatch fifo,depth=32`
@@ -268,6 +269,7 @@ fn device(text: &str) -> Result<Model, String> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     match (name, rest) {
         ("array-m1", "") => Ok(Model::Array(array::Config::default())),
+        ("array-m2", "") => Ok(Model::Mech(mech::Config::default())),
         ("fixed", rest) => {
             let mut config = fixed::Config::default();
             for (index, part) in rest.split(',').filter(|part| !part.is_empty()).enumerate() {
@@ -289,7 +291,7 @@ fn device(text: &str) -> Result<Model, String> {
             }
             Ok(Model::Fixed(config))
         }
-        _ => Err("write `array-m1`, or `fixed:100us,servers=8`".to_owned()),
+        _ => Err("write `array-m1`, `array-m2`, or `fixed:100us,servers=8`".to_owned()),
     }
 }
 

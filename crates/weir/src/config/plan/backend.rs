@@ -6,7 +6,7 @@ use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Table};
 use weir_flow::clock::Duration;
 use weir_flow::units::Bandwidth;
-use weir_model::{array, fixed};
+use weir_model::{array, fixed, mech};
 use weir_sim::plan::{Backend, MAX_PARTS, Model};
 
 /// The table.
@@ -23,9 +23,10 @@ pub(super) static BACKEND: Section = Section {
         },
         Key {
             name: "model",
-            kind: Kind::Word(&["array-m1", "fixed"]),
+            kind: Kind::Word(&["array-m1", "array-m2", "fixed"]),
             default: Default::Is("array-m1"),
-            effect: "the device: disks behind buses and links, or a constant service time",
+            effect: "the device: disks behind buses and links with random service times, or with seeks and \
+                     rotation, or a constant service time",
         },
         Key {
             name: "paths",
@@ -49,7 +50,7 @@ pub(super) static BACKEND: Section = Section {
             name: "disks",
             kind: Kind::Count(1, MAX_PARTS as u64),
             default: Default::Else("8"),
-            effect: "array-m1: number of disks, a multiple of `buses`",
+            effect: "array-*: number of disks, a multiple of `buses`",
         },
         Key {
             name: "mean_service",
@@ -61,38 +62,53 @@ pub(super) static BACKEND: Section = Section {
             name: "media",
             kind: Kind::Bandwidth(1, 1 << 50),
             default: Default::Else("36.2MB/s"),
-            effect: "array-m1: rate of a disk's medium for bytes past the first 4096",
+            effect: "array-*: rate of a disk's medium, in array-m1 for bytes past the first 4096; there the \
+                     default is what follows, in array-m2 60MB/s",
+        },
+        Key {
+            name: "stroke_ppm",
+            kind: Kind::Count(0, 1_000_000),
+            default: Default::Else("20400"),
+            effect: "array-m2: millionths of the stroke that the data occupy; more takes longer seeks",
+        },
+        Key {
+            name: "window",
+            kind: Kind::Count(1, 65_536),
+            default: Default::Else("64"),
+            effect: "array-m2: requests among which a disk chooses the nearest",
         },
         Key {
             name: "buses",
             kind: Kind::Count(1, MAX_PARTS as u64),
             default: Default::Else("4"),
-            effect: "array-m1: number of buses",
+            effect: "array-*: number of buses",
         },
         Key {
             name: "bus",
             kind: Kind::Bandwidth(1, 1 << 50),
             default: Default::Else("80MB/s"),
-            effect: "array-m1: rate of each bus",
+            effect: "array-*: rate of each bus",
         },
         Key {
             name: "links",
             kind: Kind::Count(1, MAX_PARTS as u64),
             default: Default::Else("2"),
-            effect: "array-m1: number of links to the array",
+            effect: "array-*: number of links to the array",
         },
         Key {
             name: "link",
             kind: Kind::Bandwidth(1, 1 << 50),
             default: Default::Else("100MB/s"),
-            effect: "array-m1: rate of each link to the array",
+            effect: "array-*: rate of each link to the array",
         },
     ],
 };
 
 /// The keys that only one model has.
 const FIXED: &[&str] = &["service", "servers"];
-const ARRAY: &[&str] = &["disks", "mean_service", "media", "buses", "bus", "links", "link"];
+const ARRAY: &[&str] = &["disks", "media", "buses", "bus", "links", "link"];
+const M1: &[&str] = &["mean_service"];
+const M2: &[&str] = &["stroke_ppm", "window"];
 
 /// Reads the tables, in order.
 pub(super) fn read(
@@ -112,12 +128,21 @@ fn one(context: &mut Context, table: &Table<'_>, names: &mut Names) -> Option<Ba
     }
     let model = table.text(context, "model");
     let paths = table.number(context, "paths");
-    let model = if model?.value == "fixed" {
-        only_with(context, table, ARRAY, "model", "fixed");
-        fixed_model(context, table).map(Model::Fixed)
-    } else {
-        only_with(context, table, FIXED, "model", "array-m1");
-        array_model(context, table).map(Model::Array)
+    let model = model?.value;
+    let mut without = |keys| only_with(context, table, keys, "model", &model);
+    let model = match &*model {
+        "fixed" => {
+            [ARRAY, M1, M2].into_iter().for_each(&mut without);
+            fixed_model(context, table).map(Model::Fixed)
+        }
+        "array-m2" => {
+            [FIXED, M1].into_iter().for_each(&mut without);
+            mech_model(context, table).map(Model::Mech)
+        }
+        _ => {
+            [FIXED, M2].into_iter().for_each(&mut without);
+            array_model(context, table).map(Model::Array)
+        }
     };
     Some(Backend { name: name?.value, model: model?, paths: paths?.value as u32 })
 }
@@ -142,6 +167,29 @@ fn array_model(context: &mut Context, table: &Table<'_>) -> Option<array::Config
     Some(array::Config {
         disks: disks? as u32,
         mean_service: Duration::from_nanos(mean_service?),
+        media: Bandwidth::per_second(media?)?,
+        buses: buses? as u32,
+        bus: Bandwidth::per_second(bus?)?,
+        links: links? as u32,
+        link: Bandwidth::per_second(link?)?,
+    })
+}
+
+fn mech_model(context: &mut Context, table: &Table<'_>) -> Option<mech::Config> {
+    let default = mech::Config::default();
+    let rate = |bandwidth: Bandwidth| bandwidth.bytes_per_second();
+    let disks = or(context, table, "disks", u64::from(default.disks));
+    let stroke_ppm = or(context, table, "stroke_ppm", u64::from(default.stroke_ppm));
+    let window = or(context, table, "window", u64::from(default.window));
+    let media = or(context, table, "media", rate(default.media));
+    let buses = or(context, table, "buses", u64::from(default.buses));
+    let bus = or(context, table, "bus", rate(default.bus));
+    let links = or(context, table, "links", u64::from(default.links));
+    let link = or(context, table, "link", rate(default.link));
+    Some(mech::Config {
+        disks: disks? as u32,
+        stroke_ppm: stroke_ppm? as u32,
+        window: window? as u32,
         media: Bandwidth::per_second(media?)?,
         buses: buses? as u32,
         bus: Bandwidth::per_second(bus?)?,
