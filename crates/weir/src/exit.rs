@@ -21,7 +21,7 @@ pub(crate) enum Exit {
     Usage = 2,
     /// A configuration, plan or trace cannot be used as it is (since 0.1.0).
     Invalid = 3,
-    /// An expectation of a plan was not met (since 0.1.0).
+    /// An expectation of a plan was not met, or a claim that must hold (since 0.1.0).
     Expectation = 4,
     /// A replayed recording gave other actions than the recorded ones (since 0.1.0).
     Diverged = 5,

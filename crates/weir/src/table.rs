@@ -31,6 +31,16 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// The columns.
+    pub(crate) fn columns(&self) -> &[(String, Align)] {
+        &self.columns
+    }
+
+    /// The rows.
+    pub(crate) fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
     /// The table as lines, each after `indent`, without blanks at their ends.
     pub(crate) fn render(&self, indent: &str) -> String {
         let width = |column: usize| {

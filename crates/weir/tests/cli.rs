@@ -29,7 +29,7 @@ fn json(text: &str) -> Value {
 #[test]
 fn help_and_usage() {
     let folder = folder("help");
-    for command in ["serve", "sim", "replay", "config", "trace"] {
+    for command in ["serve", "sim", "replay", "reproduce", "config", "trace"] {
         let output = run(&folder, &[command, "--help"]);
         assert_eq!((code(&output), err(&output)), (0, ""));
         assert!(out(&output).contains("Usage: weir "), "{command}");

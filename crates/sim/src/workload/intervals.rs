@@ -60,7 +60,7 @@ impl Set {
     }
 
     /// The set's number in the names of streams.
-    const fn code(self) -> u64 {
+    pub(crate) const fn code(self) -> u64 {
         match self {
             Self::A => b'A' as u64,
             Self::B => b'B' as u64,
@@ -92,20 +92,28 @@ impl Stream {
     }
 }
 
-/// The streams of one tenant in one interval.
-pub(crate) struct Streams {
-    pub(crate) gaps: Stream,
-    pub(crate) disk: Stream,
-    pub(crate) service: Stream,
+/// What devices draw for the requests of one tenant: the i-th request has the same draws under every
+/// policy.
+pub(crate) struct Draws([Stream; 4]);
+
+impl Draws {
+    /// The streams of a tenant of the run with this name.
+    pub(crate) fn new(name: [u64; 3], tenant: u64) -> Self {
+        let [seed, set, interval] = name;
+        Self([0, 1, 2, 3].map(|what| Stream::new(&[seed, set, interval, tenant, 99, what])))
+    }
+
+    /// Of the tenant's next request: disk, service time or cylinder, angle, and what befalls it, each from
+    /// 0 up to 1.
+    pub(crate) fn next(&mut self) -> [f64; 4] {
+        self.0.each_mut().map(Stream::unit)
+    }
 }
 
-impl Streams {
-    pub(crate) fn new(seed: u64, set: Set, interval: u32, tenant: u64) -> Self {
-        let stream = |part, purpose| {
-            Stream::new(&[seed, set.code(), u64::from(interval), tenant, part, purpose])
-        };
-        Self { gaps: stream(0, 0), disk: stream(99, 0), service: stream(99, 1) }
-    }
+/// The stream of the gaps of a tenant of the run with this name, in this segment of the run.
+pub(crate) fn gaps(name: [u64; 3], tenant: u64, segment: u64) -> Stream {
+    let [seed, set, interval] = name;
+    Stream::new(&[seed, set, interval, tenant, segment, 0])
 }
 
 /// The times of a tenant's requests in nanoseconds, in order, before `length` seconds.

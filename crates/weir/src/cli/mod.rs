@@ -4,6 +4,7 @@ mod config;
 mod progress;
 mod replay;
 mod report;
+mod reproduce;
 mod serve;
 mod sim;
 mod trace;
@@ -35,6 +36,7 @@ enum Command {
     Serve(serve::Serve),
     Sim(sim::Sim),
     Replay(Box<replay::Replay>),
+    Reproduce(reproduce::Reproduce),
     Config(config::Config),
     Trace(trace::Trace),
 }
@@ -55,7 +57,7 @@ Exit codes:
   1  something unexpected failed
   2  the command line cannot be understood
   3  a configuration, plan or trace cannot be used as it is
-  4  an expectation of a plan was not met
+  4  an expectation of a plan, or a claim that must hold, was not met
   5  a replayed recording gave other actions than the recorded ones
   6  a recording or log is damaged
   7  an address or a device cannot be had
@@ -70,6 +72,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Serve(command) => command.run(color),
         Command::Sim(command) => command.run(color),
         Command::Replay(command) => command.run(),
+        Command::Reproduce(command) => command.run(),
         Command::Config(command) => command.run(color),
         Command::Trace(command) => command.run(),
     }
