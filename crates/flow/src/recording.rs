@@ -16,7 +16,7 @@
 
 mod promises;
 
-use crate::accept::Volume;
+use crate::accept::{Cap, Volume};
 use crate::clock::{Duration, Instant};
 use crate::digest::Digest;
 use crate::error::IoError;
@@ -24,15 +24,16 @@ use crate::pipeline::{Config, Govern, Input, Limits, Policies};
 use crate::policy::{Choice, Policy};
 use crate::request::{BackendId, LinkId, Op, PathId, Request, RequestKey, Tag, TenantId, VolumeId};
 use crate::rng::{FNV_OFFSET as CHECKSUM_START, fnv1a};
-use crate::units::Extent;
+use crate::units::{Bandwidth, Extent};
 use crate::{cache, control, dispatch, path, store, transfer};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::num::NonZeroU32;
 use slotmap::{Key, KeyData};
 
 /// The first bytes of a recording; the last one is the version of the format.
-pub const MAGIC: &[u8; 8] = b"WEIRREC\x02";
+pub const MAGIC: &[u8; 8] = b"WEIRREC\x03";
 
 /// The longest entry in bytes, but for those that change the promises. A reader that holds this many
 /// needs no more for any other.
@@ -160,6 +161,7 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
         number(out, volume.capacity);
         number(out, volume.backend.index() as u64);
         number(out, volume.max_transfer);
+        encode_cap(out, volume.cap);
     }
     number(out, backends.len() as u64);
     for &paths in backends {
@@ -168,6 +170,8 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
     promises::encode(out, promises);
     number(out, u64::from(limits.max_requests));
     number(out, limits.max_bytes);
+    number(out, u64::from(limits.tenant_requests));
+    number(out, limits.tenant_bytes);
     number(out, limits.link_window);
     number(out, limits.no_path.as_nanos());
     number(out, limits.overdue.as_nanos());
@@ -196,6 +200,7 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
             capacity: reader.number()?,
             backend: BackendId::new(reader.small()?),
             max_transfer: reader.number()?,
+            cap: reader.cap()?,
         });
     }
     let mut backends = Vec::new();
@@ -206,6 +211,8 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
     let limits = Limits {
         max_requests: reader.small()?,
         max_bytes: reader.number()?,
+        tenant_requests: reader.small()?,
+        tenant_bytes: reader.number()?,
         link_window: reader.number()?,
         no_path: Duration::from_nanos(reader.number()?),
         overdue: Duration::from_nanos(reader.number()?),
@@ -263,6 +270,11 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             number(out, volume.index() as u64);
             number(out, capacity);
         }
+        Entry::Input(at, Input::Capped(volume, cap)) => {
+            head(CAPPED, at);
+            number(out, volume.index() as u64);
+            encode_cap(out, cap);
+        }
         Entry::Input(at, Input::Govern(ref govern)) => {
             head(GOVERN, at);
             encode_choice(out, &govern.control);
@@ -310,6 +322,7 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
             }
             Input::Govern(Arc::new(Govern { control, promises }))
         }
+        CAPPED => Input::Capped(VolumeId::new(reader.small()?), reader.cap()?),
         RESIZED => Input::Resized(VolumeId::new(reader.small()?), reader.number()?),
         DEADLINE => return Ok((Entry::Deadline(at), reader.at)),
         _ => return Err(FormatError::Damaged),
@@ -329,6 +342,7 @@ const DEADLINE: u8 = 6;
 const END: u8 = 7;
 const RESIZED: u8 = 8;
 const GOVERN: u8 = 9;
+const CAPPED: u8 = 10;
 
 fn number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -336,6 +350,13 @@ fn number(out: &mut Vec<u8>, mut value: u64) {
         value >>= 7;
     }
     out.push(value as u8);
+}
+
+/// Neither rate can be zero: zero is none.
+fn encode_cap(out: &mut Vec<u8>, cap: Cap) {
+    number(out, cap.iops.map_or(0, |iops| iops.get().into()));
+    number(out, cap.bandwidth.map_or(0, Bandwidth::bytes_per_second));
+    number(out, cap.burst.as_nanos());
 }
 
 fn encode_choice<B>(out: &mut Vec<u8>, choice: &Choice<B>) {
@@ -396,6 +417,15 @@ impl<'a> Reader<'a> {
 
     fn key(&mut self) -> Result<RequestKey, FormatError> {
         Ok(KeyData::from_ffi(self.number()?).into())
+    }
+
+    fn cap(&mut self) -> Result<Cap, FormatError> {
+        let cap = Cap {
+            iops: NonZeroU32::new(self.small()?),
+            bandwidth: Bandwidth::per_second(self.number()?),
+            burst: Duration::from_nanos(self.number()?),
+        };
+        cap.fault().map_or(Ok(cap), |_| Err(FormatError::Damaged))
     }
 
     fn text(&mut self) -> Result<&'a str, FormatError> {

@@ -10,6 +10,7 @@
 //! which must not depend on the number of requests.
 
 use std::process::ExitCode;
+use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
 use weir_flow::pipeline::{Limits, Policies};
@@ -48,6 +49,7 @@ fn plan(requests: u64) -> Plan {
             size: SIZE,
             backend: BackendId::new(0),
             max_transfer: u64::MAX,
+            cap: Cap::default(),
         }],
         backends: vec![Backend { name: "disk".to_owned(), model, paths: 1 }],
         links: vec![HostLink::infinite("host")],

@@ -7,6 +7,7 @@ pub use check::PlanError;
 
 use crate::trace::Format;
 use std::path::PathBuf;
+use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
 use weir_flow::pipeline::{Limits, Policies};
@@ -84,6 +85,8 @@ pub struct Volume {
     pub backend: BackendId,
     /// Requests larger than this many bytes are cut; at least 1; `u64::MAX` never cuts.
     pub max_transfer: u64,
+    /// The most that it does; without a [`fault`](Cap::fault).
+    pub cap: Cap,
 }
 
 /// A device and the ways to it.

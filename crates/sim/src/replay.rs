@@ -304,12 +304,16 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
                     Some(_) => Ok(()),
                 }
             }
-            Input::Resized(volume, _) if volume.index() >= self.config.volumes.len() => {
+            Input::Resized(volume, _) | Input::Capped(volume, _)
+                if volume.index() >= self.config.volumes.len() =>
+            {
                 Err(format!("there is no volume {}", volume.index()))
             }
-            Input::Stored { .. } | Input::Sent { .. } | Input::Resized(..) | Input::Govern(_) => {
-                Ok(())
-            }
+            Input::Stored { .. }
+            | Input::Sent { .. }
+            | Input::Resized(..)
+            | Input::Capped(..)
+            | Input::Govern(_) => Ok(()),
         }
     }
 }

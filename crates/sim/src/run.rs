@@ -70,6 +70,7 @@ fn config(plan: &Plan) -> Config {
         capacity: volume.size,
         backend: volume.backend,
         max_transfer: volume.max_transfer,
+        cap: volume.cap,
     };
     Config {
         volumes: plan.volumes.iter().map(volume).collect(),

@@ -3,6 +3,7 @@
 use crate::plan::{
     Access, Arrivals, Backend, End, HostLink, Model, Plan, SizeWeight, Volume, Workload,
 };
+use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
 use weir_flow::pipeline::{Limits, Policies};
@@ -44,6 +45,7 @@ pub(crate) fn plan() -> Plan {
             size: SIZE,
             backend: BackendId::new(0),
             max_transfer: u64::MAX,
+            cap: Cap::default(),
         }],
         backends: vec![Backend { name: "disk".to_owned(), model, paths: 1 }],
         links: vec![HostLink::infinite("host")],

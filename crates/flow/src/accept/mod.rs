@@ -1,10 +1,13 @@
 //! Stage 1, accept: a session's command becomes requests.
 //!
-//! Checks bounds against the volume, keeps overlapping requests in order (`hazard.rs`) and cuts what
-//! is larger than the volume's transfer limit into pieces. The pipeline counts what is outstanding
+//! Checks bounds against the volume, holds what goes past the volume's cap (`cap.rs`), keeps overlapping
+//! requests in order (`hazard.rs`) and cuts what is larger than the volume's transfer limit into pieces. The pipeline counts what is outstanding
 //! and refuses what goes past its limits before anything here sees it.
 
+pub(crate) mod cap;
 pub(crate) mod hazard;
+
+pub use cap::{BANDWIDTH_MAX, BURST_MAX, Cap, RULE_CAP};
 
 use crate::policy::Rule;
 use crate::request::{BackendId, Op, Request};
@@ -24,6 +27,8 @@ pub struct Volume {
     /// Reads, writes and verifies larger than this many bytes are cut at multiples of it from
     /// their start; updates never are. At least 1; `u64::MAX` never cuts. Smaller values let others in between.
     pub max_transfer: u64,
+    /// The most that it does, whoever asks.
+    pub cap: Cap,
 }
 
 impl Volume {
@@ -67,7 +72,12 @@ mod tests {
     /// The pieces of an extent are adjacent, within the limit, and cover it exactly.
     #[test]
     fn pieces_cover_the_extent() {
-        let volume = Volume { capacity: 100, backend: BackendId::new(0), max_transfer: 7 };
+        let volume = Volume {
+            capacity: 100,
+            backend: BackendId::new(0),
+            max_transfer: 7,
+            cap: Cap::default(),
+        };
         let request =
             Request { op: Op::Write, extent: Extent::new(3, 30), ..crate::testing::request(0) };
         let count = volume.pieces(&request);
@@ -84,8 +94,12 @@ mod tests {
     /// A range whose end does not fit 64 bits is outside every volume.
     #[test]
     fn an_overflowing_range_is_outside() {
-        let volume =
-            Volume { capacity: u64::MAX, backend: BackendId::new(0), max_transfer: u64::MAX };
+        let volume = Volume {
+            capacity: u64::MAX,
+            backend: BackendId::new(0),
+            max_transfer: u64::MAX,
+            cap: Cap::default(),
+        };
         let request = Request {
             op: Op::Read,
             extent: Extent::new(u64::MAX, 2),

@@ -1,8 +1,9 @@
 //! How a request travels: one function per step, in the order of the steps.
 
 use super::{Action, Census, Config, Govern, Input, Limits, StoreIo};
+use crate::accept::cap::Caps;
 use crate::accept::hazard::{Claim, Hazards};
-use crate::accept::{self, RULE_OVERLAP, Volume};
+use crate::accept::{self, RULE_CAP, RULE_OVERLAP, Volume};
 use crate::cache::{CachePolicy, Lookup};
 use crate::clock::{Duration, Instant};
 use crate::control::ControlPolicy;
@@ -28,6 +29,9 @@ pub struct Pipeline<O = ()> {
     /// Requests outstanding, without the pieces of split ones.
     outstanding: u32,
     bytes: u64,
+    /// What each tenant has outstanding, by its id; grows with the ids that come.
+    tenants: Vec<Share>,
+    caps: Caps,
     hazards: Hazards,
     /// Requests whose last blocker has ended and that have not begun yet.
     unblocked: VecDeque<RequestKey>,
@@ -43,6 +47,13 @@ pub struct Pipeline<O = ()> {
     watch: Option<Instant>,
     actions: VecDeque<Action>,
     observer: O,
+}
+
+/// What a tenant has outstanding.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    requests: u32,
+    bytes: u64,
 }
 
 /// A request, or one piece of a split one, and where it is.
@@ -109,6 +120,8 @@ impl<O: Observer> Pipeline<O> {
             requests: SlotMap::with_capacity_and_key(limits.max_requests as usize),
             outstanding: 0,
             bytes: 0,
+            tenants: Vec::new(),
+            caps: Caps::new(volumes),
             hazards: Hazards::new(volumes.len()),
             unblocked: VecDeque::new(),
             cache: (policies.cache.policy().build)(policies.cache.values()),
@@ -156,17 +169,12 @@ impl<O: Observer> Pipeline<O> {
 
     /// Stage 1: counts, checks and orders a new request.
     fn arrive(&mut self, now: Instant, request: Request) {
-        let bytes = self.bytes.checked_add(request.payload());
-        let Some(bytes) = bytes.filter(|&bytes| {
-            bytes <= self.limits.max_bytes && self.outstanding < self.limits.max_requests
-        }) else {
+        if !self.count(&request) {
             self.observer.event(now, Event::Refused(&request));
             self.actions.push_back(Action::Refuse { tag: request.tag });
             return;
-        };
+        }
         self.observer.event(now, Event::Arrived(&request));
-        self.outstanding += 1;
-        self.bytes = bytes;
         self.watch.get_or_insert(now + self.limits.overdue);
         let volume = self.volumes[request.volume.index()];
         let key = self.requests.insert(InFlight::new(request, now, volume.backend));
@@ -174,6 +182,36 @@ impl<O: Observer> Pipeline<O> {
             self.reply(now, key, Err(IoError::OutOfRange));
             return;
         }
+        if self.caps.enter(now, key, &request) {
+            self.line_up(now, key);
+        }
+    }
+
+    /// Counts a request against the limits; false if there is no room for it. A tenant with nothing
+    /// outstanding has room for one, however large: it would never have more.
+    fn count(&mut self, request: &Request) -> bool {
+        let (limits, payload) = (&self.limits, request.payload());
+        let Some(bytes) = self.bytes.checked_add(payload) else { return false };
+        let tenant = request.tenant.index();
+        if self.tenants.len() <= tenant {
+            self.tenants.resize(tenant + 1, Share::default());
+        }
+        let share = &mut self.tenants[tenant];
+        let fits = share.requests < limits.tenant_requests
+            && (share.requests == 0 || share.bytes.saturating_add(payload) <= limits.tenant_bytes);
+        if !fits || bytes > limits.max_bytes || self.outstanding >= limits.max_requests {
+            return false;
+        }
+        self.outstanding += 1;
+        self.bytes = bytes;
+        share.requests += 1;
+        share.bytes += payload;
+        true
+    }
+
+    /// The volume's cap lets the request go: it waits for earlier ones that touch the same bytes.
+    fn line_up(&mut self, now: Instant, key: RequestKey) {
+        let request = self.requests[key].request;
         if let Some(access) = accept::access(&request) {
             let (claim, free) = self.hazards.enter(request.volume, access, key);
             self.requests[key].claim = Some(claim);
@@ -250,6 +288,10 @@ impl<O: Observer> Pipeline<O> {
 
     /// Stages 3 and 4: moves whatever may move.
     fn drain(&mut self, now: Instant) {
+        while let Some(key) = self.caps.release(now) {
+            self.requests[key].move_to(now, StageName::Accept, RULE_CAP);
+            self.line_up(now, key);
+        }
         loop {
             while let Some(key) = self.unblocked.pop_front() {
                 self.begin(now, key);
@@ -388,6 +430,9 @@ impl<O: Observer> Pipeline<O> {
         self.links.sent(now, key, &request);
         self.outstanding -= 1;
         self.bytes -= request.payload();
+        let share = &mut self.tenants[request.tenant.index()];
+        share.requests -= 1;
+        share.bytes -= request.payload();
         if self.outstanding == 0 {
             self.watch = None;
         }
@@ -436,6 +481,10 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::PathDown(backend, path) => self.path_down(now, backend, path),
             Input::PathUp(backend, path) => self.path_up(now, backend, path),
             Input::Resized(volume, capacity) => self.volumes[volume.index()].capacity = capacity,
+            Input::Capped(volume, cap) => {
+                assert_eq!(cap.fault(), None, "a cap is checked before it is used");
+                self.caps.change(now, volume, cap);
+            }
             Input::Govern(govern) => self.govern(now, &govern),
         }
         self.drain(now);
@@ -447,6 +496,7 @@ impl<O: Observer> Stage for Pipeline<O> {
 
     fn next_deadline(&self) -> Option<Instant> {
         [
+            self.caps.next_deadline(),
             self.control.next_deadline(),
             self.dispatch.next_deadline(),
             self.paths.next_deadline(),

@@ -9,7 +9,7 @@ mod tests;
 
 pub use journey::Pipeline;
 
-use crate::accept::Volume;
+use crate::accept::{Cap, Volume};
 use crate::clock::Duration;
 use crate::control::Promises;
 use crate::event::StageName;
@@ -50,6 +50,12 @@ impl Config {
         if volumes.iter().any(|volume| volume.max_transfer < TRANSFER_MIN) {
             return Some("a volume's largest transfer is below 512 bytes");
         }
+        if let Some(fault) = volumes.iter().find_map(|volume| volume.cap.fault()) {
+            return Some(fault);
+        }
+        if limits.tenant_requests == 0 {
+            return Some("a tenant may have no request");
+        }
         if limits.max_requests > REQUESTS_MAX {
             return Some("more than 1048576 requests at once");
         }
@@ -81,6 +87,11 @@ pub struct Limits {
     pub max_requests: u32,
     /// Payload bytes of all outstanding requests. A request that would go past it is refused.
     pub max_bytes: u64,
+    /// Requests of one tenant outstanding at once, wherever they wait; at least 1. One more is refused.
+    pub tenant_requests: u32,
+    /// Payload bytes of one tenant's outstanding requests. A request that would go past it is refused,
+    /// unless the tenant has nothing else outstanding.
+    pub tenant_bytes: u64,
     /// Reply bytes on their way on one link; 1 sends one reply at a time.
     pub link_window: u64,
     /// How long a request waits for a path before it ends with
@@ -97,6 +108,8 @@ impl Default for Limits {
         Self {
             max_requests: 4_096,
             max_bytes: 256 << 20,
+            tenant_requests: 4_096,
+            tenant_bytes: 64 << 20,
             link_window: 4 << 20,
             no_path: Duration::from_secs(30),
             overdue: Duration::from_secs(10),
@@ -158,6 +171,8 @@ pub enum Input {
     PathUp(BackendId, PathId),
     /// A volume has a new capacity, in bytes: requests that arrive from now on are held to it.
     Resized(VolumeId, u64),
+    /// A volume has another cap, without a [`fault`](Cap::fault), which holds for what waits as well.
+    Capped(VolumeId, Cap),
     /// Promises, or the policy that keeps them, have changed. What waits or is at a device goes over to
     /// the new policy, which knows nothing else of what was before.
     Govern(Arc<Govern>),

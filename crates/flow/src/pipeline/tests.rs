@@ -1,6 +1,7 @@
 //! The pipeline against small worlds of its own.
 
 use super::*;
+use crate::accept;
 use crate::clock::Instant;
 use crate::control::{Contract, Notice};
 use crate::error::IoError;
@@ -51,6 +52,7 @@ fn config() -> Config {
             capacity: 1 << 20,
             backend: BackendId::new(0),
             max_transfer: 16 << 10,
+            cap: Cap::default(),
         }],
         backends: vec![2],
         promises: Promises::default(),
@@ -263,6 +265,69 @@ fn limits_refuse_and_forget() {
     assert_eq!(ios(&again).len(), 1);
 }
 
+/// One tenant's requests and bytes are bounded apart from everybody's: past its own bound it is refused,
+/// and the others are not. Its first request fits, however large; what has ended makes room again.
+#[test]
+fn a_tenant_is_refused_alone() {
+    let mut config = config();
+    config.limits.tenant_requests = 2;
+    config.limits.tenant_bytes = 8192;
+    let mut pipeline = Pipeline::new(&config, Seen::default());
+    let of = |tenant, tag, length| {
+        let tenant = TenantId::new(tenant);
+        Input::Arrive(Request { tenant, ..request(tag, Op::Read, tag * 16_384, length) })
+    };
+    let first = ios(&step(&mut pipeline, 0, of(0, 1, 16_384)));
+    let refused = |tag| vec![Action::Refuse { tag: Tag(tag) }];
+    assert_eq!(step(&mut pipeline, 0, of(0, 2, 512)), refused(2));
+    assert_eq!(ios(&step(&mut pipeline, 0, of(1, 3, 4_096))).len(), 1);
+    assert_eq!(ios(&step(&mut pipeline, 0, of(1, 4, 4_096))).len(), 1);
+    assert_eq!(step(&mut pipeline, 0, of(1, 5, 512)), refused(5));
+    let actions = step(&mut pipeline, 1, Input::Stored { key: first[0].key, outcome: Ok(()) });
+    step(&mut pipeline, 1, Input::Sent { key: replies(&actions)[0].0 });
+    assert_eq!(ios(&step(&mut pipeline, 2, of(0, 6, 512))).len(), 1);
+    assert_eq!(ios(&step(&mut pipeline, 2, of(0, 7, 512))).len(), 1);
+    assert_eq!(step(&mut pipeline, 2, of(0, 8, 0)), refused(8));
+    assert_eq!(pipeline.observer().refused, 3);
+}
+
+/// A cap holds at accept, in order of arrival and by its own name; what it holds counts against the
+/// limits, and meets what touches the same bytes afterwards. Taking the cap away lets it go.
+#[test]
+fn a_cap_holds_by_name() {
+    let mut config = config();
+    config.limits.max_requests = 3;
+    config.volumes[0].cap.iops = core::num::NonZeroU32::new(1_000);
+    let mut pipeline = Pipeline::new(&config, Seen::default());
+    let write = |tag| Input::Arrive(request(tag, Op::Write, 0, 4_096));
+    let first = ios(&step(&mut pipeline, 5, write(1)))[0];
+    assert!(step(&mut pipeline, 6, write(2)).is_empty());
+    assert!(step(&mut pipeline, 7, write(3)).is_empty());
+    assert_eq!(step(&mut pipeline, 8, write(4)), [Action::Refuse { tag: Tag(4) }]);
+    assert_eq!(pipeline.next_deadline(), Some(at(1_000_005)));
+    pipeline.handle_deadline(at(1_000_005));
+    assert_eq!(pipeline.poll(at(1_000_005)), None, "the first write is still under way");
+    let mut io = first;
+    for (now, next) in [(1_000_100, Some(2)), (1_000_200, None)] {
+        let actions = step(&mut pipeline, now, Input::Stored { key: io.key, outcome: Ok(()) });
+        step(&mut pipeline, now, Input::Sent { key: replies(&actions)[0].0 });
+        let started = ios(&actions);
+        assert_eq!(started.first().map(|io| io.tag), next.map(Tag));
+        io = started.first().copied().unwrap_or(io);
+    }
+    let (_, _, times) = pipeline.observer().completed[1];
+    assert_eq!(times.spent(StageName::Accept), Duration::from_nanos(1_000_094));
+    assert_eq!(times.rule(StageName::Accept), Some(accept::RULE_OVERLAP));
+    let gone = step(&mut pipeline, 1_500_000, Input::Capped(VolumeId::new(0), Cap::default()));
+    let [io] = ios(&gone)[..] else { panic!("{gone:?}") };
+    let actions = step(&mut pipeline, 1_500_010, Input::Stored { key: io.key, outcome: Ok(()) });
+    step(&mut pipeline, 1_500_010, Input::Sent { key: replies(&actions)[0].0 });
+    let (_, _, times) = pipeline.observer().completed[2];
+    assert_eq!(times.rule(StageName::Accept), Some(accept::RULE_CAP));
+    assert_eq!(times.spent(StageName::Accept), Duration::from_nanos(1_499_993));
+    assert_eq!(pipeline.next_deadline(), None);
+}
+
 /// A control policy learns how long each request was away: from its release, however long dispatch
 /// held it, to its end.
 #[test]
@@ -433,6 +498,10 @@ fn nothing_is_lost_in_a_storm() {
         let mut config = config();
         config.limits.max_requests = 64;
         config.limits.link_window = 1 + rng.below(20_000);
+        config.limits.tenant_requests = 1 + rng.below(64) as u32;
+        if rng.below(2) == 0 {
+            config.volumes[0].cap.iops = core::num::NonZeroU32::new(1_000_000);
+        }
         config.policies.dispatch.set("depth", 1 + rng.below(16)).unwrap();
         let mut pipeline = Pipeline::new(&config, Seen::default());
         let (mut now, mut tag) = (0, 0);

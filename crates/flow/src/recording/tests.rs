@@ -5,7 +5,12 @@ use proptest::prelude::*;
 fn config() -> Config {
     let mut policies = Policies::default();
     policies.dispatch.set("depth", 7).unwrap();
-    let volume = Volume { capacity: 1 << 40, backend: BackendId::new(1), max_transfer: u64::MAX };
+    let volume = Volume {
+        capacity: 1 << 40,
+        backend: BackendId::new(1),
+        max_transfer: u64::MAX,
+        cap: cap(),
+    };
     let contract = Contract::new(3_500, 4_096, Duration::from_millis(41));
     Config {
         volumes: alloc::vec![volume],
@@ -14,6 +19,11 @@ fn config() -> Config {
         limits: Limits::default(),
         policies,
     }
+}
+
+fn cap() -> Cap {
+    let (iops, bandwidth) = (NonZeroU32::new(500), Bandwidth::per_second(1 << 40));
+    Cap { iops, bandwidth, burst: Duration::from_millis(3) }
 }
 
 /// Promises that use everything.
@@ -67,6 +77,21 @@ fn an_impossible_contract_is_damage() {
     assert_eq!(decode_header(&bytes).unwrap_err(), FormatError::Damaged);
 }
 
+/// A cap past what a pipeline takes is damage, too, where a run begins and where it changes.
+#[test]
+fn an_impossible_cap_is_damage() {
+    let mut config = config();
+    config.volumes[0].cap.burst = Duration::MAX;
+    let mut bytes = Vec::new();
+    encode_header(&mut bytes, &config);
+    assert_eq!(decode_header(&bytes).unwrap_err(), FormatError::Damaged);
+    bytes.clear();
+    let bandwidth = Bandwidth::per_second(u64::MAX);
+    let capped = Input::Capped(VolumeId::new(0), Cap { bandwidth, ..cap() });
+    encode_entry(&mut bytes, Instant::ZERO, &Entry::Input(Instant::ZERO, capped));
+    assert_eq!(decode_entry(&bytes, Instant::ZERO), Err(FormatError::Damaged));
+}
+
 /// The two ways in which the first bytes can be wrong are told apart.
 #[test]
 fn other_files_are_refused() {
@@ -114,7 +139,7 @@ proptest! {
     #[test]
     fn entries_round_trip(
         previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..7,
-        code in 0_u8..8, flags: (bool, bool), kind in 0..8,
+        code in 0_u8..8, flags: (bool, bool), kind in 0..9,
     ) {
         let (before, at) =
             (Instant::from_nanos(previous), Instant::from_nanos(previous + passed));
@@ -139,6 +164,9 @@ proptest! {
             4 => Entry::Input(at, Input::PathUp(backend, path)),
             5 => Entry::Deadline(at),
             6 => Entry::Input(at, Input::Resized(VolumeId::new(small), word)),
+            7 => Entry::Input(at, Input::Capped(VolumeId::new(small), Cap {
+                bandwidth: Bandwidth::per_second(word % (1 << 50)), ..cap()
+            })),
             _ => Entry::End(Digest::resume(word, u64::from(small))),
         };
         let mut bytes = Vec::new();

@@ -7,7 +7,7 @@
 use super::score::{Course, Sample, Scores, TenantFigures, Window};
 use crate::workload::intervals::{self, ArrivalModel, Draws};
 use std::collections::VecDeque;
-use weir_flow::accept::Volume;
+use weir_flow::accept::{Cap, Volume};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::{Build, Contract, Promises};
 use weir_flow::pipeline::{Action, Config, Input, Limits, Pipeline, Policies};
@@ -116,6 +116,7 @@ pub(super) fn play(script: &Script, policy: &Choice<Build>) -> Measured {
             capacity: ROOM_BYTES,
             backend: BackendId::new(0),
             max_transfer: u64::MAX,
+            cap: Cap::default(),
         }],
         backends: vec![1],
         promises: Promises {
@@ -125,6 +126,8 @@ pub(super) fn play(script: &Script, policy: &Choice<Build>) -> Measured {
         limits: Limits {
             max_requests: world.most,
             max_bytes: ROOM_BYTES,
+            tenant_requests: world.most,
+            tenant_bytes: ROOM_BYTES,
             link_window: ROOM_BYTES,
             ..Limits::default()
         },

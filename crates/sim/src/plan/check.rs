@@ -100,6 +100,9 @@ impl Plan {
         require(requests, "limits.max_requests", format!("must be from 1 to {REQUESTS_MAX}"))?;
         let bytes = (1..=MAX_BYTES).contains(&limits.max_bytes);
         require(bytes, "limits.max_bytes", "must be from 1 byte to 4 EiB")?;
+        require(limits.tenant_requests > 0, "limits.tenant_requests", "must be at least 1")?;
+        let bytes = (1..=MAX_BYTES).contains(&limits.tenant_bytes);
+        require(bytes, "limits.tenant_bytes", "must be from 1 byte to 4 EiB")?;
         let window = (1..=MAX_BYTES).contains(&limits.link_window);
         require(window, "limits.link_window", "must be from 1 byte to 4 EiB")?;
         time("limits.no_path", limits.no_path)?;
@@ -114,6 +117,8 @@ impl Plan {
             require(volume.size > 0, at("size"), "must be at least 1 byte")?;
             let known = volume.backend.index() < self.backends.len();
             require(known, at("backend"), "there is no such backend")?;
+            let fault = volume.cap.fault();
+            require(fault.is_none(), at("cap"), fault.unwrap_or_default())?;
             require(volume.max_transfer > 0, at("max_transfer"), "must be at least 1 byte")?;
             let pieces = volume.size.min(self.limits.max_bytes).div_ceil(volume.max_transfer);
             let message = format!("would cut a request into more than {MAX_PIECES} pieces");
@@ -336,9 +341,12 @@ mod tests {
             (&|p| p.end.duration = Some(Duration::MAX), "end.duration"),
             (&|p| p.limits.max_requests = 0, "limits.max_requests"),
             (&|p| p.limits.max_bytes = u64::MAX, "limits.max_bytes"),
+            (&|p| p.limits.tenant_requests = 0, "limits.tenant_requests"),
+            (&|p| p.limits.tenant_bytes = 0, "limits.tenant_bytes"),
             (&|p| p.limits.overdue = Duration::ZERO, "limits.overdue"),
             (&|p| p.volumes[0].backend = BackendId::new(1), "volumes[0].backend"),
             (&|p| p.volumes[0].max_transfer = 1, "volumes[0].max_transfer"),
+            (&|p| p.volumes[0].cap.burst = Duration::MAX, "volumes[0].cap"),
             (&|p| p.backends[0].paths = 0, "backends[0].paths"),
             (&|p| p.backends.push(p.backends[0].clone()), "backends[1].name"),
             (&|p| p.workloads.push(p.workloads[0].clone()), "workloads[1].name"),

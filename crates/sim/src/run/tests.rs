@@ -46,6 +46,8 @@ fn busy() -> Plan {
     other.read_permille = 600;
     other.sizes.push(SizeWeight { bytes: 65_536, weight: 2 });
     plan.workloads.push(other);
+    // What is left behind meets the bound of all, not that of its tenant.
+    plan.limits.tenant_bytes = plan.limits.max_bytes;
     for (millis, change) in
         [(200, PathChange::Down { detect: Duration::from_millis(5) }), (400, PathChange::Up)]
     {

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
 use weir_flow::pipeline::{Limits, Policies};
@@ -191,6 +192,7 @@ impl Replay {
             size: size.max(1),
             backend,
             max_transfer: u64::MAX,
+            cap: Cap::default(),
         };
         let mut plan = Plan {
             seed: self.seed.unwrap_or(1),
