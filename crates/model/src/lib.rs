@@ -16,3 +16,27 @@ mod fabric;
 pub mod fixed;
 pub mod link;
 pub mod mech;
+
+use device::Device;
+
+/// Which model a device has, and what it is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// A constant service time.
+    Fixed(fixed::Config),
+    /// Array M1.
+    Array(array::Config),
+    /// Array M2.
+    Mech(mech::Config),
+}
+
+impl Model {
+    /// An idle device. `name` and `seed` name its random streams: equal ones draw the same.
+    pub fn build(self, seed: u64, name: &str) -> Box<dyn Device> {
+        match self {
+            Self::Fixed(config) => Box::new(fixed::Fixed::new(config)),
+            Self::Array(config) => Box::new(array::Array::new(config, seed, name)),
+            Self::Mech(config) => Box::new(mech::Mech::new(config, seed, name)),
+        }
+    }
+}

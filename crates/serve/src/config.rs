@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
 use weir_flow::pipeline::{Limits, Policies};
+use weir_model::Model;
 pub use weir_wire::iscsi::target::{
     Account, Authentication, DigestPolicy, Initiators, Redirect, Secret,
 };
@@ -27,6 +29,8 @@ pub struct Config {
     pub tenants: Vec<Tenant>,
     /// What they are promised; the contracts are by tenant id.
     pub promises: Promises,
+    /// Modelled devices that volumes may be on.
+    pub backends: Vec<Backend>,
     /// The volumes, by volume id.
     pub volumes: Vec<Volume>,
     /// The targets that hosts may log in to.
@@ -53,6 +57,18 @@ pub struct Tenant {
     pub initiators: Option<Initiators>,
 }
 
+/// A modelled device. Files keep the bytes of the volumes on it; an I/O ends when its file and its model
+/// have both done with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// Its name, unique; it also names its random streams.
+    pub name: String,
+    /// How long it takes.
+    pub model: Model,
+    /// Number of ways to it, at least 1, all of which take no time.
+    pub paths: u32,
+}
+
 /// Where a volume's bytes are, and how hosts see them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
@@ -65,6 +81,10 @@ pub struct Volume {
     pub tenant: usize,
     /// A file or a block device. A missing file is made, sparse, of `size` bytes.
     pub path: PathBuf,
+    /// Index of the modelled device whose time its I/Os take at least; `None`: only that of the file.
+    pub backend: Option<usize>,
+    /// The most that it does, whoever asks; without a [`fault`](Cap::fault).
+    pub cap: Cap,
     /// Size in bytes, a multiple of the block size. `None`: that of the existing file or device.
     pub size: Option<u64>,
     /// Logical block size: 512 or 4096.

@@ -22,6 +22,7 @@ mod signals;
 mod state;
 mod task;
 mod tenants;
+mod timer;
 mod unit;
 mod watch;
 
@@ -312,16 +313,22 @@ fn flush(config: &Config, backings: &[Backing], lost: &[String]) -> Result<(), S
     result
 }
 
-/// The data path of a gateway: each volume is a backend of its own with one path.
+/// The data path of a gateway: the modelled devices are its first backends; every other volume is a backend
+/// of its own with one path.
 fn pipeline_config(config: &Config, backings: &[Backing]) -> pipeline::Config {
-    let volume = |(index, backing): (usize, &Backing)| accept::Volume {
+    let mut backends: Vec<u32> = config.backends.iter().map(|backend| backend.paths).collect();
+    let volume = |(volume, backing): (&config::Volume, &Backing)| accept::Volume {
         capacity: backing.capacity,
-        backend: BackendId::new(index as u32),
+        backend: BackendId::new(volume.backend.unwrap_or_else(|| {
+            backends.push(1);
+            backends.len() - 1
+        }) as u32),
         max_transfer: desk::PIECE,
+        cap: volume.cap,
     };
     pipeline::Config {
-        volumes: backings.iter().enumerate().map(volume).collect(),
-        backends: vec![1; backings.len()],
+        volumes: config.volumes.iter().zip(backings).map(volume).collect(),
+        backends,
         promises: config.promises.clone(),
         limits: config.limits,
         policies: config.policies.clone(),

@@ -2,6 +2,7 @@
 //!
 //! | changes live | how hosts learn of it |
 //! |---|---|
+//! | the cap of a volume | not at all; it holds for what waits as well |
 //! | size of a volume, upwards | CAPACITY DATA HAS CHANGED; NBD clients are not told, but may use it |
 //! | targets, their LUNs, who may see them | REPORTED LUNS DATA HAS CHANGED; whoever may not stay is asked to log out |
 //! | contracts, groups and the control policy | not at all: requests that wait are handed over, and wait by the new rules |
@@ -88,6 +89,10 @@ impl Desk {
             let (volume, new) = (&mut self.volumes[index], &new.volumes[index]);
             volume.initiators = new.initiators.clone();
             volume.tenant = TenantId::new(new.tenant as u32);
+            let (was, cap) = (old.volumes[index].cap, new.cap);
+            if was != cap {
+                self.inbox.push_back(Input::Capped(VolumeId::new(index as u32), cap));
+            }
         }
         self.govern(old, &new);
         self.exports = Arc::new(crate::listen::nbd::exports(&new.nbd, &self.volumes));
@@ -273,14 +278,15 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     });
     differs("the number of tenants", new.tenants.len() <= CONTRACTS_MAX);
     differs("`within` of [stop]", old.stop_within == new.stop_within);
+    differs("[[backend]]", old.backends == new.backends);
     differs("the number of volumes, or their order,", {
         let name = |volume: &VolumeConfig| volume.name.clone();
         old.volumes.iter().map(name).eq(new.volumes.iter().map(name))
     });
     for (one, other) in old.volumes.iter().zip(&new.volumes).filter(|(a, b)| a.name == b.name) {
-        let VolumeConfig { tenant, size, initiators, .. } = other.clone();
-        let same = VolumeConfig { tenant, size, initiators, ..one.clone() } == *other;
-        let what = "something else than the size, the initiators or the tenant";
+        let VolumeConfig { cap, tenant, size, initiators, .. } = other.clone();
+        let same = VolumeConfig { cap, tenant, size, initiators, ..one.clone() } == *other;
+        let what = "something else than the size, the cap, the initiators or the tenant";
         differs(&format!("{what} of volume `{}`", one.name), same);
     }
     reasons

@@ -13,7 +13,8 @@ use weir_flow::control::Promises;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
 use weir_flow::units::Extent;
-use weir_model::{array, fixed, link, mech};
+pub use weir_model::Model;
+use weir_model::link;
 
 /// One experiment. Equal plans give equal results, to the last bit.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,17 +99,6 @@ pub struct Backend {
     pub model: Model,
     /// Number of paths, at least 1. A path takes no time of its own.
     pub paths: u32,
-}
-
-/// The model of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
-    /// A constant service time.
-    Fixed(fixed::Config),
-    /// Array M1.
-    Array(array::Config),
-    /// Array M2.
-    Mech(mech::Config),
 }
 
 /// The link on which a host's replies leave. Each direction has the delay; only replies take

@@ -2,7 +2,6 @@
 
 mod support;
 
-use serde_json::Value;
 use support::{code, err, folder, out, run};
 
 /// What is not known is refused, and what there is is named.

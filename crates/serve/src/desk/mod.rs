@@ -19,6 +19,7 @@ use crate::buffer::{LARGEST, Pool};
 use crate::chores::Chores;
 use crate::config::Config;
 use crate::disk::backing::Backing;
+use crate::disk::modelled::Modelled;
 use crate::jobs::{Job, JobKey};
 use crate::listen::connection::{Connection, ConnectionId, Speech, Wire};
 use crate::listen::management::Management;
@@ -59,6 +60,7 @@ pub(crate) struct Desk {
     pub(crate) claims: Claims,
     pub(crate) tenant_names: TenantNames,
     pub(crate) backings: Rc<[Backing]>,
+    pub(crate) modelled: Modelled,
     pub(crate) pool: Pool,
     pub(crate) tasks: Tasks,
     pub(crate) managing: SlotMap<ManagementKey, Management>,
@@ -191,6 +193,7 @@ impl Desk {
             claims: Claims::new(&config.tenants, &config.promises),
             tenant_names: TenantNames::new(names.into()),
             backings,
+            modelled: Modelled::new(config),
             pool: Pool::new(config.iscsi.buffer_bytes),
             tasks: Tasks::with_key(),
             managing: SlotMap::with_key(),

@@ -6,6 +6,7 @@ use crate::task::{Task, TaskKey};
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::Rc;
 use tracing::{error, warn};
+use weir_flow::clock::Instant;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::{Input, StoreIo};
 use weir_flow::request::{Op, Outcome, RequestKey};
@@ -42,7 +43,8 @@ enum Step {
 
 impl Desk {
     /// Performs a store action: what the pipeline wants done with a file.
-    pub(crate) fn store(&mut self, io: &StoreIo, driver: &mut dyn Driver) {
+    pub(crate) fn store(&mut self, now: Instant, io: &StoreIo, driver: &mut dyn Driver) {
+        self.modelled.start(now, io);
         if io.op == Op::Update {
             self.update(io, driver);
             return;
@@ -69,7 +71,7 @@ impl Desk {
         let promises = flushes || io.fua;
         let volume = &mut self.volumes[index];
         if promises && volume.lost {
-            self.inbox.push_back(Input::Stored { key: io.key, outcome: Err(IoError::Medium) });
+            self.ended_at_file(io.key, Err(IoError::Medium));
             return;
         }
         if flushes {
@@ -106,7 +108,7 @@ impl Desk {
         let op = self.tasks[TaskKey::of(io.tag)].media().op;
         let promises = io.fua || matches!(op, MediaOp::WriteVerify(_) | MediaOp::WriteAtomic);
         if promises && self.volumes[index].lost {
-            self.inbox.push_back(Input::Stored { key: io.key, outcome: Err(IoError::Medium) });
+            self.ended_at_file(io.key, Err(IoError::Medium));
             return;
         }
         match op {
@@ -252,9 +254,16 @@ impl Desk {
                 None => return,
             }
         }
-        self.inbox.push_back(Input::Stored { key, outcome });
+        self.ended_at_file(key, outcome);
         if flushed && let Some(index) = promise {
             self.flushed(index, outcome, driver);
+        }
+    }
+
+    /// A file has done with a request; the pipeline hears of it when a modelled device has, too.
+    fn ended_at_file(&mut self, key: RequestKey, outcome: Outcome) {
+        if let Some(outcome) = self.modelled.stored(key, outcome) {
+            self.inbox.push_back(Input::Stored { key, outcome });
         }
     }
 
@@ -295,13 +304,17 @@ impl Desk {
     /// A flush has ended: it was for all who shared it. Those who came meanwhile share the next.
     fn flushed(&mut self, index: usize, outcome: Outcome, driver: &mut dyn Driver) {
         let volume = &mut self.volumes[index];
-        let shared = volume.flush_shared.drain(..);
-        self.inbox.extend(shared.map(|key| Input::Stored { key, outcome }));
+        let mut ended = std::mem::take(&mut volume.flush_shared);
+        for key in ended.drain(..) {
+            self.ended_at_file(key, outcome);
+        }
+        let volume = &mut self.volumes[index];
+        volume.flush_shared = ended;
         volume.flushing = false;
         if volume.lost {
-            let outcome = Err(IoError::Medium);
-            let waiting = volume.flush_waits.drain(..);
-            self.inbox.extend(waiting.map(|key| Input::Stored { key, outcome }));
+            for key in std::mem::take(&mut volume.flush_waits) {
+                self.ended_at_file(key, Err(IoError::Medium));
+            }
             return;
         }
         let Some(key) = volume.flush_waits.pop() else { return };

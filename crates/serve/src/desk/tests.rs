@@ -8,6 +8,7 @@ use crate::config::{
 use crate::disk::{Done, Driver, Io, Work};
 use crate::task::{Deed, End, Task};
 use std::io;
+use weir_flow::accept::Cap;
 use weir_flow::control::Promises;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::StoreIo;
@@ -57,11 +58,14 @@ impl Scene {
             nbd: Nbd::default(),
             tenants: vec![Tenant { name: String::from("t"), initiators: None }],
             promises: Promises::default(),
+            backends: Vec::new(),
             volumes: vec![VolumeConfig {
                 name: String::from("v"),
                 identity: None,
                 tenant: 0,
                 path: path.clone(),
+                backend: None,
+                cap: Cap::default(),
                 size: Some(1 << 20),
                 block_size: 512,
                 physical_block_size: 4096,
@@ -148,7 +152,7 @@ impl Scene {
             offset_in_request: 0,
             fua: matches!(op, Op::Write | Op::WriteZeroes | Op::Discard),
         };
-        self.desk.store(&io, &mut self.driver);
+        self.desk.store(Instant::ZERO, &io, &mut self.driver);
         key
     }
 

@@ -2,10 +2,11 @@
 //!
 //! A [`Driver`] takes [`Io`]s and gives each back as [`Done`], in any order. There are two:
 //! [`uring`] where the kernel offers a ring, [`threads`] elsewhere. Both do the same operations with
-//! the same meaning.
+//! the same meaning. Volumes on [`modelled`] devices take the model's time besides.
 
 pub(crate) mod backing;
 pub(crate) mod journal;
+pub(crate) mod modelled;
 #[cfg(test)]
 mod tests;
 pub(crate) mod threads;

@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use weir_flow::accept::Cap;
 use weir_flow::error::IoError;
 use weir_flow::request::RequestKey;
 
@@ -43,6 +44,8 @@ fn volume(path: &Path, size: Option<u64>) -> Volume {
         identity: None,
         tenant: 0,
         path: path.to_path_buf(),
+        backend: None,
+        cap: Cap::default(),
         size,
         block_size: 512,
         physical_block_size: 4096,

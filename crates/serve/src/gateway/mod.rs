@@ -21,6 +21,7 @@ use crate::listen::listener::{Listener, Protocol};
 use crate::listen::tls;
 use crate::signals::Signals;
 use crate::tenants::TenantNames;
+use crate::timer::Timer;
 use crate::unit::Kept;
 use crate::{NbdListener, ServeError};
 use mio::event::Source;
@@ -48,6 +49,10 @@ pub(crate) struct Gateway<'a> {
     clock: Clock,
     /// The time of what is being handed out.
     now: Instant,
+    /// The time of what was handed out last: that of a modelled device may be a little before `now`.
+    handed: Instant,
+    /// Wakes for what a millisecond is too coarse for.
+    timer: Timer,
     poll: Poll,
     events: Events,
     config: Config,
@@ -143,12 +148,18 @@ impl<'a> Gateway<'a> {
                 .register(signals, token, Interest::READABLE)
                 .map_err(failed("watch for signals"))?;
         }
+        let timer = Timer::new().map_err(failed("make a timer"))?;
+        SourceFd(&timer.as_raw_fd())
+            .register(registry, TIMER, Interest::READABLE)
+            .map_err(failed("watch a timer"))?;
         let clock = Clock::start();
         let mut desk = Desk::new(config, backings, kept, helpers);
         desk.resume();
         Ok(Self {
             clock,
             now: clock.now(),
+            handed: Instant::ZERO,
+            timer,
             poll,
             events: Events::with_capacity(EVENTS),
             config: config.clone(),
@@ -275,7 +286,12 @@ impl<'a> Gateway<'a> {
         let room = self.unsubmitted.then(|| self.now + DISK_PAUSE);
         let accept =
             self.listeners.iter().any(|listener| listener.ready).then_some(self.next_accept);
-        let wake = [deadline, stop, tick, room, accept].into_iter().flatten().min();
+        if let Some(at) = [deadline, self.desk.modelled.next()].into_iter().flatten().min()
+            && let Err(source) = self.timer.wake_by(self.clock.now(), at)
+        {
+            self.fail("set a timer", source);
+        }
+        let wake = [stop, tick, room, accept].into_iter().flatten().min();
         let timeout = if self.readable.is_empty() {
             wake.map(|at| at.saturating_since(self.clock.now()).as_nanos())
         } else {
@@ -295,7 +311,7 @@ impl<'a> Gateway<'a> {
             match event.token() {
                 STOP => self.signalled(),
                 RELOAD => self.reload(),
-                DISK | WAKE => {}
+                DISK | WAKE | TIMER => {}
                 Token(token) if token >= CONNECTIONS => {
                     let index = token - CONNECTIONS;
                     if event.is_writable() {
@@ -391,10 +407,16 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
             if self.stop == Stop::Now {
                 return Wake::End;
             }
+            if let Some((at, input)) = self.desk.modelled.due(self.now) {
+                self.handed = self.handed.max(at);
+                return Wake::Input(self.handed, input);
+            }
             if deadline.is_some_and(|at| at <= self.now) {
+                self.handed = self.now;
                 return Wake::Deadline(self.now);
             }
             if let Some(input) = self.desk.inbox.pop_front() {
+                self.handed = self.now;
                 return Wake::Input(self.now, input);
             }
             self.run_errands();
@@ -420,9 +442,9 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
         }
     }
 
-    fn perform(&mut self, _: Instant, action: Action) {
+    fn perform(&mut self, now: Instant, action: Action) {
         match action {
-            Action::Store(io) => self.desk.store(&io, &mut *self.driver),
+            Action::Store(io) => self.desk.store(now, &io, &mut *self.driver),
             Action::Transfer { key, tag, outcome } => {
                 self.desk.reply(&mut self.connections, key, tag, outcome);
             }
@@ -435,6 +457,7 @@ const STOP: Token = Token(0);
 const RELOAD: Token = Token(1);
 const DISK: Token = Token(2);
 const WAKE: Token = Token(3);
+const TIMER: Token = Token(4);
 /// Listeners have the tokens from here on; there are fewer than 1000.
 const LISTENERS: usize = 16;
 /// Connections have the tokens from here on.

@@ -1,7 +1,7 @@
 //! The devices behind and the paths to them.
 
 use super::FAR;
-use crate::plan::{Model, Plan};
+use crate::plan::Plan;
 use crate::slots::Slots;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,10 +9,7 @@ use weir_flow::clock::{Duration, Instant};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::{Input, StoreIo};
 use weir_flow::request::{BackendId, PathId, RequestKey};
-use weir_model::array::Array;
 use weir_model::device::{Device, DeviceIo};
-use weir_model::fixed::Fixed;
-use weir_model::mech::Mech;
 
 /// All devices with their paths, and what is outstanding on them.
 pub(super) struct Backends {
@@ -56,11 +53,7 @@ impl Backends {
     /// Idle devices, every path up.
     pub(super) fn new(plan: &Plan) -> Self {
         let backend = |backend: &crate::plan::Backend| Backend {
-            device: match backend.model {
-                Model::Fixed(config) => Box::new(Fixed::new(config)),
-                Model::Array(config) => Box::new(Array::new(config, plan.seed, &backend.name)),
-                Model::Mech(config) => Box::new(Mech::new(config, plan.seed, &backend.name)),
-            },
+            device: backend.model.build(plan.seed, &backend.name),
             armed: None,
             down: vec![None; backend.paths as usize],
         };

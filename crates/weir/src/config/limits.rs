@@ -31,6 +31,19 @@ pub(crate) static LIMITS: Section = Section {
             effect: "payload of all outstanding requests; one that would go past it is refused",
         },
         Key {
+            name: "tenant_requests",
+            kind: Kind::Count(1, REQUESTS_MAX as u64),
+            default: Default::Is("4096"),
+            effect: "requests of one tenant outstanding at once; hosts' command windows shrink so that \
+                     they stay below, one more is refused as TASK SET FULL",
+        },
+        Key {
+            name: "tenant_bytes",
+            kind: Kind::Size(LARGEST_TRANSFER, 1 << 50),
+            default: Default::Is("64MiB"),
+            effect: "payload of one tenant's outstanding requests; the same happens there",
+        },
+        Key {
             name: "link_window",
             kind: Kind::Size(1, 1 << 50),
             default: Default::Is("4MiB"),
@@ -56,12 +69,16 @@ pub(crate) fn read(context: &mut Context, document: &Document<'_>) -> Option<Lim
     let table = document.once(context, "limits");
     let requests = table.number(context, "requests");
     let bytes = table.number(context, "bytes");
+    let tenant_requests = table.number(context, "tenant_requests");
+    let tenant_bytes = table.number(context, "tenant_bytes");
     let link_window = table.number(context, "link_window");
     let no_path = table.number(context, "no_path");
     let overdue = table.number(context, "overdue");
     Some(Limits {
         max_requests: requests?.value as u32,
         max_bytes: bytes?.value,
+        tenant_requests: tenant_requests?.value as u32,
+        tenant_bytes: tenant_bytes?.value,
         link_window: link_window?.value,
         no_path: Duration::from_nanos(no_path?.value),
         overdue: Duration::from_nanos(overdue?.value),

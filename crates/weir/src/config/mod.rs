@@ -4,7 +4,9 @@
 //! the keys of a [`schema`], one file per table checks what it means, and everything that is wrong
 //! comes back as [`fault`]s, all at once, for [`render`].
 
+pub(crate) mod backend;
 pub(crate) mod builtin;
+pub(crate) mod cap;
 mod contract;
 pub(crate) mod fault;
 pub(crate) mod gateway;
@@ -30,7 +32,7 @@ use schema::Schema;
 use source::Source;
 use std::collections::BTreeSet;
 use toml::de::{DeTable, Error};
-use tree::{Context, Document, Effective};
+use tree::{Context, Document, Effective, Table};
 use weir_serve::config::Config;
 
 /// Most faults of each kind that are kept. Nobody corrects more at once.
@@ -144,4 +146,17 @@ fn with_syntax(source: &Source, errors: &[Error], others: Vec<Fault>) -> Vec<Fau
     };
     faults.extend(others.into_iter().filter(read));
     faults
+}
+
+/// Notes keys that say nothing because `key` has the value `is`.
+fn only_with(context: &mut Context, table: &Table<'_>, keys: &[&str], key: &str, is: &str) {
+    for name in keys {
+        if let Some(span) = table.value_span(name) {
+            let message = format!("`{name}` means nothing when `{key}` is `{is}`");
+            let fault = Fault::new(Code::Conflict, message).at(span, "this value");
+            let see = table.value_span(key);
+            let fault = fault.see(see.as_ref(), format!("this `{key}`"));
+            context.faults.push(fault.help(format!("remove it, or change `{key}`")));
+        }
+    }
 }

@@ -2,10 +2,11 @@ use super::*;
 use schema::{Default, Key, Section};
 use std::path::PathBuf;
 use tree::Effective;
+use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::{Contract, Group, Ops, Promises, Row, Target, Tier};
 use weir_flow::pipeline::{Limits, Policies};
-use weir_flow::units::Extent;
+use weir_flow::units::{Bandwidth, Extent};
 use weir_serve::config::{IoMode, Iscsi};
 use weir_sim::plan::{Access, Arrivals, Model};
 
@@ -44,6 +45,8 @@ secret_file = "secret"
 [limits]
 requests = 4096
 bytes = "256MiB"
+tenant_requests = 100
+tenant_bytes = "16MiB"
 link_window = "4MiB"
 no_path = "30s"
 overdue = "10s"
@@ -80,9 +83,29 @@ weight = 3
 tier = "silver"
 [stop]
 within = "1.5s"
+[[backend]]
+name = "array"
+model = "array-m1"
+paths = 2
+disks = 16
+mean_service = "2ms"
+media = "40MB/s"
+buses = 8
+bus = "160MB/s"
+links = 4
+link = "200MB/s"
+[[backend]]
+name = "flash"
+model = "fixed"
+service = "80us"
+servers = 64
 [[volume]]
 name = "disk0"
 file = "disk0.img"
+backend = "flash"
+cap_iops = 500
+cap_bandwidth = "50MiB/s"
+cap_burst = "2s"
 identity = "disk 0 of rack 7"
 size = "1GiB"
 tenant = "db"
@@ -143,6 +166,9 @@ name = "a"
 size = "1GiB"
 backend = "array"
 max_transfer = "64KiB"
+cap_iops = 500
+cap_bandwidth = "50MiB/s"
+cap_burst = "2s"
 [[link]]
 name = "front"
 bandwidth = "1Gbit/s"
@@ -205,6 +231,8 @@ transfer = "fifo"
 [limits]
 requests = 4096
 bytes = "256MiB"
+tenant_requests = 100
+tenant_bytes = "16MiB"
 link_window = "4MiB"
 no_path = "30s"
 overdue = "10s"
@@ -325,6 +353,16 @@ fn a_gateway_is_what_its_file_says() {
     assert_eq!(volume.path, PathBuf::from(format!("{FOLDER}/disk0.img")));
     assert_eq!((volume.size, volume.block_size), (Some(1 << 30), 4_096));
     assert!(volume.read_only && !volume.thin && volume.io == IoMode::Buffered);
+    assert_eq!((volume.backend, config.volumes[1].backend), (Some(1), None));
+    let flash = weir_model::fixed::Config { service: Duration::from_micros(80), servers: 64 };
+    assert_eq!(config.backends[1].model, Model::Fixed(flash));
+    assert_eq!((config.backends[0].name.as_str(), config.backends[0].paths), ("array", 2));
+    let cap = volume.cap;
+    assert_eq!(cap.iops.map(std::num::NonZeroU32::get), Some(500));
+    assert_eq!(cap.bandwidth, Bandwidth::per_second(50 << 20));
+    assert_eq!(cap.burst, Duration::from_secs(2));
+    assert_eq!(config.volumes[1].cap, Cap::default());
+    assert_eq!((config.limits.tenant_requests, config.limits.tenant_bytes), (100, 16 << 20));
     assert_eq!(config.targets[0].luns, [(0, 0)]);
 }
 
@@ -381,6 +419,7 @@ fn a_plan_is_what_its_file_says() {
     let Promises { contracts, groups } = promises();
     assert_eq!(plan.promises.contracts, [contracts[0].clone(), None, None, None]);
     assert_eq!(plan.promises.groups, groups);
+    assert_eq!(plan.volumes[0].cap.burst, Duration::from_secs(2));
     let workload = &plan.workloads[0];
     assert_eq!(workload.arrivals, Arrivals::Constant { rate: 10.5, jitter_permille: 200 });
     assert_eq!(workload.access, Access::Zipf { skew: 0.9 });

@@ -22,8 +22,8 @@ use super::names::{Names, Tenants};
 use super::schema::Schema;
 use super::source::Source;
 use super::tree::{Context, Document};
-use super::{contract, limits, policy};
-use weir_serve::config::{Config, Tenant};
+use super::{backend, contract, limits, policy};
+use weir_serve::config::{Backend, Config, Tenant};
 
 /// All keys of the file.
 pub(crate) static SCHEMA: Schema = Schema {
@@ -38,6 +38,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &tenant::TENANT,
         &stop::STOP,
         &account::ACCOUNT,
+        &backend::SERVED,
         &volume::VOLUME,
         &target::TARGET,
     ],
@@ -58,8 +59,9 @@ pub(crate) fn read(
     let discovery = discovery::read(context, document, &mut accounts);
     let mut tenants = Tenants::default();
     let kept = tenant::read(context, document, &mut tenants);
-    let mut names = Names::new("volume");
-    let volumes = volume::read(context, document, source, &mut names, &mut tenants);
+    let (mut backend_names, mut names) = (Names::new("backend"), Names::new("volume"));
+    let backends = backend::read(context, document, &mut backend_names);
+    let volumes = volume::read(context, document, source, &backend_names, &mut names, &mut tenants);
     let targets = target::read(context, document, &names, &mut accounts);
     let nbd = nbd::read(context, document, source, &names, &mut listeners);
     let (targets, nbd) = (targets?, nbd?);
@@ -86,6 +88,7 @@ pub(crate) fn read(
         nbd,
         promises: contract::for_all(promises, tenants.len()),
         tenants,
+        backends: backends?.into_iter().map(device).collect(),
         volumes,
         targets,
         policies,
@@ -94,4 +97,10 @@ pub(crate) fn read(
         record: None,
         stop_within: stop_within?,
     })
+}
+
+/// A backend as the gateway has it.
+fn device(backend: backend::Backend) -> Backend {
+    let backend::Backend { name, model, paths } = backend;
+    Backend { name, model, paths }
 }

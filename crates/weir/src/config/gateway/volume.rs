@@ -2,6 +2,7 @@
 
 use super::files::{Files, State, is_device};
 use super::initiators;
+use crate::config::cap;
 use crate::config::fault::{Code, Fault};
 use crate::config::names::{Names, Tenants};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
@@ -29,6 +30,12 @@ pub(super) static VOLUME: Section = Section {
             kind: Kind::Text("a path; relative to this file"),
             default: Default::Required,
             effect: "the file or block device with its bytes; a missing file is made, sparse",
+        },
+        Key {
+            name: "backend",
+            kind: Kind::Text("a backend's name"),
+            default: Default::Else("none: what the file takes"),
+            effect: "the modelled device whose time its I/Os take at least; volumes may share one",
         },
         Key {
             name: "identity",
@@ -106,6 +113,9 @@ pub(super) static VOLUME: Section = Section {
             default: Default::Else("`file` with `.state` appended; none for a block device"),
             effect: "the file that remembers reservations and what else must survive a restart",
         },
+        cap::IOPS,
+        cap::BANDWIDTH,
+        cap::BURST,
     ],
 };
 
@@ -114,6 +124,7 @@ pub(super) fn read(
     context: &mut Context,
     document: &Document<'_>,
     source: &Source,
+    backends: &Names,
     names: &mut Names,
     tenants: &mut Tenants,
 ) -> Option<Vec<Volume>> {
@@ -121,7 +132,7 @@ pub(super) fn read(
     let tables = document.many(context, "volume");
     let volumes: Vec<_> = tables
         .iter()
-        .map(|table| one(context, table, source, names, tenants, &mut files))
+        .map(|table| one(context, table, source, backends, names, tenants, &mut files))
         .collect();
     files.check(context);
     volumes.into_iter().collect()
@@ -131,6 +142,7 @@ fn one(
     context: &mut Context,
     table: &Table<'_>,
     source: &Source,
+    backends: &Names,
     names: &mut Names,
     tenants: &mut Tenants,
     files: &mut Files,
@@ -144,6 +156,10 @@ fn one(
     let first = match (&file, &path) {
         (Some(file), Some(path)) => files.volume(context, file, path),
         _ => false,
+    };
+    let backend = match table.text(context, "backend") {
+        Some(name) => backends.find(context, &name).map(Some),
+        None => (!table.has("backend")).then_some(None),
     };
     let identity = table.text(context, "identity");
     let size = table.number(context, "size");
@@ -206,6 +222,7 @@ fn one(
     let promises = [("sanitize", sanitize.as_ref()), ("atomic", atomic.as_ref())];
     let kept = Kept { file: file.as_ref(), path: path.as_deref(), first };
     let state = state(context, table, source, &kept, promises, files);
+    let cap = cap::read(context, table);
     let size = table.optional("size", size).ok()?;
     let identity = table.optional("identity", identity).ok()?;
     Some(Volume {
@@ -213,6 +230,7 @@ fn one(
         identity,
         tenant: tenant?,
         path: path?,
+        backend: backend?,
         size,
         block_size: block_size?.value as u32,
         physical_block_size: physical?.value as u32,
@@ -224,6 +242,7 @@ fn one(
         sanitize: sanitize?.value,
         atomic: atomic?.value,
         state: state.ok()?,
+        cap: cap?,
     })
 }
 

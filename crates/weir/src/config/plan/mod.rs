@@ -1,6 +1,5 @@
 //! The plan of an experiment, for `weir sim`.
 
-mod backend;
 mod expect;
 mod fault;
 mod link;
@@ -18,9 +17,9 @@ use super::schema::{Default, Key, Kind, Many, Schema, Section};
 use super::source::Source;
 use super::tree::{Context, Document, Table};
 use super::value::Value;
-use super::{contract, limits, policy};
+use super::{backend, contract, limits, only_with, policy};
 use weir_flow::request::{LinkId, VolumeId};
-use weir_sim::plan::{Plan, PlanError};
+use weir_sim::plan::{Backend, Plan, PlanError};
 
 /// All keys of the file.
 pub(crate) static SCHEMA: Schema = Schema {
@@ -28,7 +27,7 @@ pub(crate) static SCHEMA: Schema = Schema {
     sections: &[
         &TOP,
         &run::RUN,
-        &backend::BACKEND,
+        &backend::PLANNED,
         &volume::VOLUME,
         &link::LINK,
         &workload::WORKLOAD,
@@ -117,7 +116,7 @@ pub(crate) fn read(
         promises: contract::for_all(promises?, names.len()),
         tenants: names,
         volumes: volumes?,
-        backends: backends?,
+        backends: backends?.into_iter().map(device).collect(),
         links: links?,
         workloads: workloads?,
         traces: traces?,
@@ -130,6 +129,12 @@ pub(crate) fn read(
         return None;
     }
     Some(Experiment { plan, expectations: expectations? })
+}
+
+/// A backend as the simulator has it.
+fn device(backend: backend::Backend) -> Backend {
+    let backend::Backend { name, model, paths } = backend;
+    Backend { name, model, paths }
 }
 
 /// What the simulator's own check found, at its place in the file. The check names the fields of
@@ -149,6 +154,7 @@ fn unfit(document: &Document<'_>, error: &PlanError) -> Fault {
         "region" => &["length", "offset", "size"],
         "max_requests" => &["requests"],
         "max_bytes" => &["bytes"],
+        "cap" => &["cap_bandwidth", "cap_burst"],
         field => &[field],
     };
     let message = match field {
@@ -195,17 +201,4 @@ fn part_of(context: &mut Context, table: &Table<'_>, key: &str, names: &Names) -
         context.faults.push(fault.help(format!("add `{key} = \"…\"`")));
     }
     None
-}
-
-/// Notes keys that say nothing because `key` has the value `is`.
-fn only_with(context: &mut Context, table: &Table<'_>, keys: &[&str], key: &str, is: &str) {
-    for name in keys {
-        if let Some(span) = table.value_span(name) {
-            let message = format!("`{name}` means nothing when `{key}` is `{is}`");
-            let fault = Fault::new(Code::Conflict, message).at(span, "this value");
-            let see = table.value_span(key);
-            let fault = fault.see(see.as_ref(), format!("this `{key}`"));
-            context.faults.push(fault.help(format!("remove it, or change `{key}`")));
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! `[[volume]]` of a plan: an address space on a backend.
 
 use super::part_of;
+use crate::config::cap;
 use crate::config::names::Names;
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Table};
@@ -37,6 +38,9 @@ pub(super) static VOLUME: Section = Section {
             default: Default::Else("never cut"),
             effect: "requests larger than this are cut",
         },
+        cap::IOPS,
+        cap::BANDWIDTH,
+        cap::BURST,
     ],
 };
 
@@ -65,10 +69,12 @@ fn one(
     let size = table.number(context, "size");
     let backend = part_of(context, table, "backend", backends);
     let max_transfer = table.number(context, "max_transfer");
+    let cap = cap::read(context, table);
     Some(Volume {
         name: name?.value,
         size: size?.value,
         backend: BackendId::new(backend? as u32),
         max_transfer: table.optional("max_transfer", max_transfer).ok()?.unwrap_or(u64::MAX),
+        cap: cap?,
     })
 }

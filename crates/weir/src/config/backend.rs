@@ -1,108 +1,118 @@
-//! `[[backend]]`: a device model, and the paths to it.
+//! `[[backend]]`: a device model, and the paths to it. Plans and gateways have the same table.
 
+use super::names::Names;
 use super::only_with;
-use crate::config::names::Names;
-use crate::config::schema::{Default, Key, Kind, Many, Section};
-use crate::config::tree::{Context, Document, Table};
+use super::schema::{Default, Key, Kind, Many, Section};
+use super::tree::{Context, Document, Table};
 use weir_flow::clock::Duration;
 use weir_flow::units::Bandwidth;
-use weir_model::{array, fixed, mech};
-use weir_sim::plan::{Backend, MAX_PARTS, Model};
+use weir_model::{Model, array, fixed, mech};
+use weir_sim::plan::MAX_PARTS;
 
-/// The table.
-pub(super) static BACKEND: Section = Section {
+/// The table of a plan, which has at least one.
+pub(crate) static PLANNED: Section = Section {
     name: "backend",
     many: Many::Times(1, MAX_PARTS),
     effect: "a device, and the ways to it",
-    keys: &[
-        Key {
-            name: "name",
-            kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
-            default: Default::Required,
-            effect: "names the device in reports, and its random streams",
-        },
-        Key {
-            name: "model",
-            kind: Kind::Word(&["array-m1", "array-m2", "fixed"]),
-            default: Default::Is("array-m1"),
-            effect: "the device: disks behind buses and links with random service times, or with seeks and \
-                     rotation, or a constant service time",
-        },
-        Key {
-            name: "paths",
-            kind: Kind::Count(1, MAX_PARTS as u64),
-            default: Default::Is("1"),
-            effect: "number of ways to the device",
-        },
-        Key {
-            name: "service",
-            kind: Kind::Time(1, 3_600 * 1_000_000_000),
-            default: Default::Else("100us"),
-            effect: "fixed: time from the start of an I/O's service to its end",
-        },
-        Key {
-            name: "servers",
-            kind: Kind::Count(1, MAX_PARTS as u64),
-            default: Default::Else("32"),
-            effect: "fixed: I/Os in service at once",
-        },
-        Key {
-            name: "disks",
-            kind: Kind::Count(1, MAX_PARTS as u64),
-            default: Default::Else("8"),
-            effect: "array-*: number of disks, a multiple of `buses`",
-        },
-        Key {
-            name: "mean_service",
-            kind: Kind::Time(2, 3_600 * 1_000_000_000),
-            default: Default::Else("1443us"),
-            effect: "array-m1: mean service time of 4 KiB at a disk",
-        },
-        Key {
-            name: "media",
-            kind: Kind::Bandwidth(1, 1 << 50),
-            default: Default::Else("36.2MB/s"),
-            effect: "array-*: rate of a disk's medium, in array-m1 for bytes past the first 4096; there the \
-                     default is what follows, in array-m2 60MB/s",
-        },
-        Key {
-            name: "stroke_ppm",
-            kind: Kind::Count(0, 1_000_000),
-            default: Default::Else("20400"),
-            effect: "array-m2: millionths of the stroke that the data occupy; more takes longer seeks",
-        },
-        Key {
-            name: "window",
-            kind: Kind::Count(1, 65_536),
-            default: Default::Else("64"),
-            effect: "array-m2: requests among which a disk chooses the nearest",
-        },
-        Key {
-            name: "buses",
-            kind: Kind::Count(1, MAX_PARTS as u64),
-            default: Default::Else("4"),
-            effect: "array-*: number of buses",
-        },
-        Key {
-            name: "bus",
-            kind: Kind::Bandwidth(1, 1 << 50),
-            default: Default::Else("80MB/s"),
-            effect: "array-*: rate of each bus",
-        },
-        Key {
-            name: "links",
-            kind: Kind::Count(1, MAX_PARTS as u64),
-            default: Default::Else("2"),
-            effect: "array-*: number of links to the array",
-        },
-        Key {
-            name: "link",
-            kind: Kind::Bandwidth(1, 1 << 50),
-            default: Default::Else("100MB/s"),
-            effect: "array-*: rate of each link to the array",
-        },
-    ],
+    keys: KEYS,
 };
+
+/// The table of a gateway.
+pub(crate) static SERVED: Section = Section {
+    name: "backend",
+    many: Many::Times(0, MAX_PARTS),
+    effect: "a modelled device: volumes on it take its time, in real time, on top of keeping their bytes",
+    keys: KEYS,
+};
+
+const KEYS: &[Key] = &[
+    Key {
+        name: "name",
+        kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
+        default: Default::Required,
+        effect: "names the device in reports, and its random streams",
+    },
+    Key {
+        name: "model",
+        kind: Kind::Word(&["array-m1", "array-m2", "fixed"]),
+        default: Default::Is("array-m1"),
+        effect: "the device: disks behind buses and links with random service times, or with seeks and \
+                 rotation, or a constant service time",
+    },
+    Key {
+        name: "paths",
+        kind: Kind::Count(1, MAX_PARTS as u64),
+        default: Default::Is("1"),
+        effect: "number of ways to the device",
+    },
+    Key {
+        name: "service",
+        kind: Kind::Time(1, 3_600 * 1_000_000_000),
+        default: Default::Else("100us"),
+        effect: "fixed: time from the start of an I/O's service to its end",
+    },
+    Key {
+        name: "servers",
+        kind: Kind::Count(1, MAX_PARTS as u64),
+        default: Default::Else("32"),
+        effect: "fixed: I/Os in service at once",
+    },
+    Key {
+        name: "disks",
+        kind: Kind::Count(1, MAX_PARTS as u64),
+        default: Default::Else("8"),
+        effect: "array-*: number of disks, a multiple of `buses`",
+    },
+    Key {
+        name: "mean_service",
+        kind: Kind::Time(2, 3_600 * 1_000_000_000),
+        default: Default::Else("1443us"),
+        effect: "array-m1: mean service time of 4 KiB at a disk",
+    },
+    Key {
+        name: "media",
+        kind: Kind::Bandwidth(1, 1 << 50),
+        default: Default::Else("36.2MB/s"),
+        effect: "array-*: rate of a disk's medium, in array-m1 for bytes past the first 4096; there the \
+                 default is what follows, in array-m2 60MB/s",
+    },
+    Key {
+        name: "stroke_ppm",
+        kind: Kind::Count(0, 1_000_000),
+        default: Default::Else("20400"),
+        effect: "array-m2: millionths of the stroke that the data occupy; more takes longer seeks",
+    },
+    Key {
+        name: "window",
+        kind: Kind::Count(1, 65_536),
+        default: Default::Else("64"),
+        effect: "array-m2: requests among which a disk chooses the nearest",
+    },
+    Key {
+        name: "buses",
+        kind: Kind::Count(1, MAX_PARTS as u64),
+        default: Default::Else("4"),
+        effect: "array-*: number of buses",
+    },
+    Key {
+        name: "bus",
+        kind: Kind::Bandwidth(1, 1 << 50),
+        default: Default::Else("80MB/s"),
+        effect: "array-*: rate of each bus",
+    },
+    Key {
+        name: "links",
+        kind: Kind::Count(1, MAX_PARTS as u64),
+        default: Default::Else("2"),
+        effect: "array-*: number of links to the array",
+    },
+    Key {
+        name: "link",
+        kind: Kind::Bandwidth(1, 1 << 50),
+        default: Default::Else("100MB/s"),
+        effect: "array-*: rate of each link to the array",
+    },
+];
 
 /// The keys that only one model has.
 const FIXED: &[&str] = &["service", "servers"];
@@ -110,8 +120,19 @@ const ARRAY: &[&str] = &["disks", "media", "buses", "bus", "links", "link"];
 const M1: &[&str] = &["mean_service"];
 const M2: &[&str] = &["stroke_ppm", "window"];
 
+/// A device as it is described.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    /// Its name.
+    pub(crate) name: String,
+    /// How long it takes.
+    pub(crate) model: Model,
+    /// Number of ways to it.
+    pub(crate) paths: u32,
+}
+
 /// Reads the tables, in order.
-pub(super) fn read(
+pub(crate) fn read(
     context: &mut Context,
     document: &Document<'_>,
     names: &mut Names,
