@@ -9,14 +9,12 @@
 //!
 //! * *Brown-out.* At the floor with more than a fifth missing, the guarantees themselves do not fit:
 //!   they are scaled down until they do, see `guarantee.rs`.
-//! * *Futility.* At the floor with misses above three times `1 - q`, but not enough for a brown-out or
-//!   with one that has reached its end: the class tries a window four times as large, and then the
-//!   floor again, because load that only passes by also changes the share of misses. If the larger
-//!   window had no more than `1 - q` above the better of the two floors, the window is not to blame.
-//!   The class is then *excused* for a while: its opinion holds the misses at that share plus `1 - q`
-//!   instead of asking for what no window gives, so that the excuse costs it `1 - q`. Afterwards the
-//!   opinion is as strict as before; a promise that is still infeasible is tried and excused again,
-//!   each time for twice as long.
+//! * *Futility.* Two samples of 4000 endings in a row at the floor with misses above three times `1 - q`,
+//!   which no brown-out can cure: not even the smallest window keeps the promise. The class
+//!   is then *excused* for a while: its opinion holds the misses at half as many again as the better of the
+//!   two samples had, instead of asking for what no window gives. Where the window makes no difference it
+//!   opens to its end; where it does, the excuse has this price and no higher one. Afterwards the floor is
+//!   tried again, for one sample; while nothing has changed each excuse lasts twice as long.
 
 use super::super::log;
 use super::Settings;
@@ -33,17 +31,14 @@ const SILENT: Duration = Duration::from_secs(1);
 /// The window grows while it has held somebody within this time.
 const BOUND: Duration = Duration::from_millis(200);
 
-/// Periods at the floor before a trial.
-const PERIODS: u32 = 20;
+/// Periods of a sample at the floor, at least.
+const PERIODS: u32 = 3;
 
-/// Guaranteed endings that a share of misses is taken from, at the floor and in a trial.
-const SAMPLE: u64 = 2_000;
+/// Guaranteed endings that a share of misses is taken from.
+const SAMPLE: u64 = 4_000;
 
-/// A trial that has not seen so many by then, in either of its phases, has no result.
-const PHASE_MAX: Duration = Duration::from_secs(5);
-
-/// How long an excuse, or the time to the next trial after one that failed, is at first and at last.
-const HOLD_MIN: Duration = Duration::from_secs(1);
+/// How long an excuse is at first and at last.
+const HOLD_MIN: Duration = Duration::from_secs(2);
 const HOLD_MAX: Duration = Duration::from_secs(64);
 
 /// All that is in whole.
@@ -86,9 +81,10 @@ struct Class {
     /// The same since the opinion has been at the floor, and for how many periods.
     floor: Tally,
     periods: u32,
-    stand: Stand,
-    /// No trial before, and how long the next hold is.
-    quiet_until: Instant,
+    /// The share that the sample before missed, if it was too much.
+    proof: Option<u64>,
+    excuse: Option<Excuse>,
+    /// How long the next excuse is.
     hold: Duration,
 }
 
@@ -98,17 +94,11 @@ struct Tally {
     missed: u64,
 }
 
-/// What a class makes of its misses.
+/// Leave to miss no less than a share, in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stand {
-    /// They are the window's fault.
-    Strict,
-    /// Are they? A larger window, for a while.
-    Trial { until: Instant, seen: Tally },
-    /// And the floor again, after what the trial has seen.
-    Check { until: Instant, trial: Tally, seen: Tally },
-    /// Not below this share, in millionths.
-    Excused { until: Instant, share: u64 },
+struct Excuse {
+    until: Instant,
+    share: u64,
 }
 
 impl Window {
@@ -127,8 +117,8 @@ impl Window {
             count: Tally::default(),
             floor: Tally::default(),
             periods: 0,
-            stand: Stand::Strict,
-            quiet_until: Instant::ZERO,
+            proof: None,
+            excuse: None,
             hold: HOLD_MIN,
         };
         Self {
@@ -182,15 +172,7 @@ impl Window {
         self.heard.remove(&(class.log, id));
         class.heard = Some(now);
         class.count.add(missed);
-        let budget = match &mut class.stand {
-            Stand::Trial { seen, .. } | Stand::Check { seen, .. } => {
-                seen.add(missed);
-                self.heard.insert((class.log, id));
-                return;
-            }
-            Stand::Strict => class.budget,
-            Stand::Excused { share, .. } => *share,
-        };
+        let budget = class.excuse.map_or(class.budget, |excuse| excuse.share);
         let step = |ppm: u64| {
             let whole = u128::from(log::ONE as u64) * u128::from(kappa_percent * ppm);
             let step = whole / (u128::from(inflight) * u128::from(100 * PPM));
@@ -228,7 +210,7 @@ impl Window {
     pub(super) fn fits(&mut self) -> (bool, bool) {
         self.rule(self.period_end);
         let floor = self.size <= u64::from(self.settings.min + 1) << 16;
-        let strict = self.classes.iter().filter(|class| class.stand == Stand::Strict);
+        let strict = self.classes.iter().filter(|class| class.excuse.is_none());
         let all = strict.fold(Tally::default(), |sum, class| sum.plus(class.count));
         (floor, floor && all.missed * 5 > all.ended)
     }
@@ -240,12 +222,12 @@ impl Window {
         self.period_end += PERIOD;
         let mut news = Vec::new();
         for (id, class) in (0..).zip(&mut self.classes) {
-            let (was, log) = (class.excused(), class.log);
-            class.judge(now, self.settings, can_give);
+            let (was, log) = (class.excuse.is_some(), class.log);
+            class.judge(now, self.low, can_give);
             if class.log != log && self.heard.remove(&(log, id)) {
                 self.heard.insert((class.log, id));
             }
-            if class.excused() != was {
+            if class.excuse.is_some() != was {
                 news.push((class.promised, !was));
             }
         }
@@ -261,9 +243,8 @@ impl Window {
 
     /// Whether a period without any ending would leave everything as it is.
     pub(super) fn settled(&self) -> bool {
-        let settled = |class: &Class| {
-            class.stand == Stand::Strict && class.count.ended == 0 && class.periods == 0
-        };
+        let settled =
+            |class: &Class| class.excuse.is_none() && class.count.ended == 0 && class.periods == 0;
         self.classes.iter().all(settled)
     }
 }
@@ -290,73 +271,39 @@ impl Tally {
 }
 
 impl Class {
-    const fn excused(&self) -> bool {
-        matches!(self.stand, Stand::Excused { .. })
-    }
-
-    /// Excuses the class, up to a share of misses, or not.
-    fn end_trial(&mut self, now: Instant, settings: Settings, share: Option<u64>) {
-        let until = now + self.hold;
-        self.log = log::ln(settings.min);
-        self.stand = match share {
-            Some(share) => Stand::Excused { until, share: share.min(PPM - 1) },
-            None => Stand::Strict,
-        };
-        self.quiet_until = until;
-        self.hold = if self.hold < HOLD_MAX { self.hold * 2 } else { HOLD_MAX };
-        (self.floor, self.periods) = (Tally::default(), 0);
-    }
-
-    fn judge(&mut self, now: Instant, settings: Settings, can_give: bool) {
+    fn judge(&mut self, now: Instant, floor: i64, can_give: bool) {
         let count = core::mem::take(&mut self.count);
-        let strict = self.budget;
-        match self.stand {
-            Stand::Strict => {
-                if count.ended == 0 || self.log > log::ln(settings.min + 1) {
-                    (self.floor, self.periods) = (Tally::default(), 0);
-                    return;
-                }
-                self.floor = self.floor.plus(count);
-                self.periods += 1;
-                if self.periods < PERIODS || self.floor.ended < SAMPLE {
-                    return;
-                }
-                let brown_out = self.floor.above(PPM / 5) && can_give;
-                if !brown_out && self.floor.above(3 * strict) && now >= self.quiet_until {
-                    let seen = Tally::default();
-                    self.stand = Stand::Trial { until: now + PHASE_MAX, seen };
-                    self.log = log::ln((settings.min * 4).min(settings.max));
-                } else {
-                    // A fresh sample: what was long ago says nothing about now.
-                    (self.floor, self.periods) = (Tally::default(), 0);
-                }
+        if let Some(excuse) = self.excuse {
+            if now >= excuse.until {
+                self.excuse = None;
+                self.log = floor;
             }
-            Stand::Trial { until, seen } => {
-                if seen.ended >= SAMPLE {
-                    let until = now + PHASE_MAX;
-                    self.stand = Stand::Check { until, trial: seen, seen: Tally::default() };
-                    self.log = log::ln(settings.min);
-                } else if now >= until {
-                    self.end_trial(now, settings, None);
-                }
-            }
-            Stand::Check { until, trial, seen } => {
-                if seen.ended >= SAMPLE {
-                    let share = self.floor.ppm().min(seen.ppm());
-                    let futile = share > 3 * strict && trial.ppm() <= share + strict;
-                    self.end_trial(now, settings, futile.then_some(share + strict));
-                } else if now >= until {
-                    self.end_trial(now, settings, None);
-                }
-            }
-            Stand::Excused { until, .. } => {
-                if now >= until {
-                    self.stand = Stand::Strict;
-                }
-            }
+            return;
         }
-        if self.stand == Stand::Strict && now.saturating_since(self.quiet_until) > self.hold {
+        if count.ended == 0 || self.log > floor + log::ONE / 8 {
+            (self.floor, self.periods, self.proof) = (Tally::default(), 0, None);
             self.hold = HOLD_MIN;
+            return;
         }
+        self.floor = self.floor.plus(count);
+        self.periods += 1;
+        if self.periods < PERIODS || self.floor.ended < SAMPLE {
+            return;
+        }
+        let sample = core::mem::take(&mut self.floor);
+        self.periods = 0;
+        let brown_out = sample.above(PPM / 5) && can_give;
+        if brown_out || !sample.above(3 * self.budget) {
+            (self.proof, self.hold) = (None, HOLD_MIN);
+            return;
+        }
+        let share = sample.ppm();
+        if let Some(before) = self.proof {
+            let least = share.min(before);
+            let until = now + self.hold;
+            self.excuse = Some(Excuse { until, share: (least + least / 2).min(PPM - 1) });
+            self.hold = if self.hold < HOLD_MAX { self.hold * 2 } else { HOLD_MAX };
+        }
+        self.proof = Some(share);
     }
 }
