@@ -118,13 +118,13 @@ impl Mech {
         assert!(window > 0, "a disk looks at something");
         let stream = |what| Rng::stream(seed, &format!("model/mech/{name}/{what}"));
         let strokes = f64::from(config.stroke_ppm) / 1e6 / f64::from(CYLINDERS);
-        let seek = |crossed: u32| match crossed {
+        let nanos = |crossed: u32| match crossed {
             0 => 0,
             _ => libm::rint(0.6e6 + 8.44e6 * libm::sqrt(f64::from(crossed) * strokes)) as u64,
         };
         Self {
             config,
-            seek: (0..CYLINDERS).map(seek).collect(),
+            seek: (0..CYLINDERS).map(nanos).collect(),
             disks: vec![Disk::default(); disks as usize],
             fabric: Fabric::new(disks, (buses, bus), (links, link)),
             which_disk: stream("disk"),
@@ -154,11 +154,11 @@ impl Mech {
             let under_head = (now.as_nanos() + over) % turn;
             over + (turn + u64::from(io.draw.angle) - under_head) % turn
         };
-        let seen = disk.waiting.iter().take(self.config.window as usize).map(position);
-        let Some((at, time)) = seen.enumerate().min_by_key(|&(at, time)| (time, at)) else {
+        let times = disk.waiting.iter().take(self.config.window as usize).map(position);
+        let Some((at, time)) = times.enumerate().min_by_key(|&(at, time)| (time, at)) else {
             return;
         };
-        let io = disk.waiting.remove(at).expect("it was seen there");
+        let io = disk.waiting.remove(at).expect("it was there");
         disk.busy = true;
         disk.cylinder = io.draw.cylinder;
         let end = now + Duration::from_nanos(time) + self.config.media.time_for(io.bytes);

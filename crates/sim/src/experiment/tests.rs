@@ -1,4 +1,7 @@
 use super::claims::conforming;
+use super::contestants::called;
+use super::scenarios::scenario;
+use super::script::play as play_script;
 use super::*;
 use crate::workload::intervals::{self, Stream};
 use slotmap::SlotMap;
@@ -16,11 +19,6 @@ fn policy(name: &str, values: &[(&str, u64)]) -> Choice<Build> {
     choice
 }
 
-/// The switched policies as their paper has them: only finished requests are looked at.
-fn paper(name: &str) -> Choice<Build> {
-    policy(name, &[("oldest", 0)])
-}
-
 fn play(
     policy: &Choice<Build>,
     set: Set,
@@ -32,22 +30,6 @@ fn play(
 
 fn total(figures: &[TenantFigures; TENANTS]) -> f64 {
     figures.iter().map(|tenant| tenant.completed_per_second).sum()
-}
-
-/// Without control the tenants that keep their contract lose their promise exactly where the sum of
-/// what is asked for is more than the array can do: the first in 3 and 6, the second in 7 and 8 (C1).
-#[test]
-fn without_control_overload_breaks_promises() {
-    let open = policy("open", &[]);
-    for interval in 1..=9 {
-        let figures = play(&open, Set::A, ArrivalModel::Poisson, interval);
-        for tenant in conforming(interval) {
-            let share = figures[tenant].satisfied;
-            let breaks = [3, 6, 7, 8].contains(&interval);
-            assert!(if breaks { share < 0.5 } else { share >= 0.98 }, "{interval}: {share}");
-            assert!(figures[tenant].switched_on == 0.0);
-        }
-    }
 }
 
 /// With smooth arrivals the bucket keeps every promise, and no tenant gets more than its rate (C2, C3).
@@ -63,53 +45,134 @@ fn the_bucket_keeps_promises_and_rates() {
             }
             for (tenant, iops) in figures.iter().zip(iops) {
                 assert!(tenant.completed_per_second <= 1.01 * iops, "{set:?} {interval}");
-                assert!(tenant.switched_on == 1.0 && tenant.on_share == 1.0);
+                assert_eq!((tenant.switched_on as u32, tenant.on_share >= 1.0), (1, true));
             }
         }
     }
 }
 
-/// Switched buckets give at least a tenth more than the bucket where one tenant leaves room for the
-/// other; TA2 switches all, TA3 only who breaks its contract (C4, C11, C12).
-#[test]
-fn switched_buckets_use_what_is_left() {
-    let (ta1, ta2, ta3) = (policy("ta1", &[]), paper("ta2"), paper("ta3"));
-    for (interval, violator) in [(3, 1), (7, 0)] {
-        let play = |policy| play(policy, Set::A, ArrivalModel::Poisson, interval);
-        let (bucket, together, victim) = (play(&ta1), play(&ta2), play(&ta3));
-        for figures in [&together, &victim] {
-            assert!(total(figures) > 1.1 * total(&bucket), "{interval}: {figures:?}");
-            assert!(figures[1 - violator].satisfied > 0.95, "{interval}: {figures:?}");
+/// The share of satisfied requests and all requests per second in a window of a scenario.
+fn stress(number: u32, label: &str, window: usize) -> (f64, f64) {
+    let scenario = scenario(number, 1);
+    let figures = play_script(&scenario.script, &called(label)).windows.swap_remove(window);
+    let kept = figures[scenario.conforming].iter().map(|tenant| tenant.satisfied);
+    let total = figures.iter().map(|tenant| tenant.completed_per_second).sum();
+    (kept.fold(1.0, f64::min), total)
+}
+
+/// The slack window satisfies every conforming tenant to its quantile less 2.5 points, in every cell as
+/// the mean over the number of runs of the published tables; and it gives a tenth more than TA3 in the
+/// third interval, with the first tenant at 98.5 % (T7).
+fn the_slack_window_keeps_promises(set: Set, arrivals: ArrivalModel, seeds: u64) {
+    let mean = |label: &str, interval| {
+        let policy = called(label);
+        let run = |seed| control(&Case { policy: &policy, set, interval, arrivals, seed });
+        let runs: Vec<_> = (1..=seeds).map(run).collect();
+        [0, 1].map(|tenant| {
+            TenantFigures::mean(&runs.iter().map(|run| run[tenant]).collect::<Vec<_>>())
+        })
+    };
+    for interval in 1..=8 {
+        let figures = mean("TA4", interval);
+        for tenant in conforming(interval) {
+            let share = figures[tenant].satisfied;
+            assert!(share >= 0.965, "interval {interval}, tenant {tenant}: {share}");
         }
-        assert!(together[0].switched_on == together[1].switched_on);
-        assert!(together[0].switched_on > 100.0);
-        assert!(victim[violator].switched_on > 50.0 && victim[violator].on_share > 0.0);
-        assert!(victim[1 - violator].switched_on == 0.0);
+        if interval == 3 {
+            let switched = mean("TA3-85", interval);
+            assert!(total(&figures) >= 1.1 * total(&switched), "{figures:?} {switched:?}");
+            assert!(figures[0].satisfied >= 0.985, "{figures:?}");
+        }
     }
 }
 
-/// The slack window keeps every conforming tenant within 2.5 points of its quantile in both sets, and
-/// gives more than the switched buckets where there is room (T7).
+/// T7 on the first set with Poisson arrivals.
 #[test]
-fn the_slack_window_keeps_promises() {
-    let (slack, ta3) = (policy("slack", &[]), paper("ta3"));
-    for set in [Set::A, Set::B] {
-        for interval in [3, 6, 7, 8] {
-            let figures = play(&slack, set, ArrivalModel::Poisson, interval);
-            // Ten seconds of an array that is nearly full are a small sample: the mean of two runs.
-            let case =
-                Case { policy: &slack, set, interval, arrivals: ArrivalModel::Poisson, seed: 2 };
-            let second = control(&case);
-            for tenant in conforming(interval) {
-                let share = f64::midpoint(figures[tenant].satisfied, second[tenant].satisfied);
-                assert!(share >= 0.965, "{set:?} {interval}: {share}");
-            }
-            if interval == 3 {
-                let switched = play(&ta3, set, ArrivalModel::Poisson, interval);
-                assert!(total(&figures) > 1.1 * total(&switched), "{set:?}: {figures:?}");
-                assert!(figures[0].satisfied >= 0.985, "{set:?}: {figures:?}");
-            }
-        }
+fn t7_first_set_poisson() {
+    the_slack_window_keeps_promises(Set::A, ArrivalModel::Poisson, 3);
+}
+
+/// T7 on the first set with constant arrivals.
+#[test]
+fn t7_first_set_constant() {
+    the_slack_window_keeps_promises(Set::A, ArrivalModel::Constant, 2);
+}
+
+/// T7 on the second set with Poisson arrivals.
+#[test]
+fn t7_second_set_poisson() {
+    the_slack_window_keeps_promises(Set::B, ArrivalModel::Poisson, 2);
+}
+
+/// T7 on the second set with constant arrivals.
+#[test]
+fn t7_second_set_constant() {
+    the_slack_window_keeps_promises(Set::B, ArrivalModel::Constant, 2);
+}
+
+/// Who comes late finds no queue at the device under the slack window, and nothing but queue under TA3
+/// (S8 of T7).
+#[test]
+fn a_late_victim_is_kept() {
+    assert!(stress(8, "TA4", 0).0 > 0.98, "{:?}", stress(8, "TA4", 0));
+    assert!(stress(8, "TA3-85", 0).0 < 0.01);
+}
+
+/// When capacity is lost the slack window satisfies no worse than TA3 (S1 of T7).
+#[test]
+fn a_loss_of_capacity_is_borne() {
+    let (slack, switched) = (stress(1, "TA4", 0), stress(1, "TA3-85", 0));
+    assert!(slack.0 >= switched.0, "{slack:?} {switched:?}");
+}
+
+/// Half or twice the capacity, told to mClock as its depth, breaks promises; the slack window, told so,
+/// keeps them.
+#[test]
+fn a_wrong_capacity_fools_depths_only() {
+    for (share, interval) in [(0.5, 5), (2.0, 6)] {
+        let worst = contestants::told(share).map(|(_, policy)| {
+            let figures = play(&policy, Set::A, ArrivalModel::Poisson, interval);
+            conforming(interval).map(|tenant| figures[tenant].satisfied).fold(1.0, f64::min)
+        });
+        assert!(worst[0] < 0.95 && worst[1] >= 0.965, "x{share}: {worst:?}");
+    }
+}
+
+/// The scenarios are those whose results are published: the bucket and a depth of 64 give the published
+/// throughput within 2 %, and the bucket satisfies as published within 3 points.
+#[test]
+fn scenarios_are_the_published_ones() {
+    let published = [
+        (1, 98.8, 4_262.0, 4_459.0),
+        (2, 99.5, 4_900.0, 5_188.0),
+        (3, 100.0, 3_487.0, 5_220.0),
+        (4, 94.5, 3_487.0, 5_219.0),
+        (6, 100.0, 3_487.0, 5_217.0),
+        (7, 100.0, 3_939.0, 5_111.0),
+        (8, 100.0, 3_467.0, 5_239.0),
+        (11, 100.0, 2_887.0, 3_610.0),
+        (12, 92.7, 3_488.0, 4_243.0),
+    ];
+    for (number, satisfied, bucket, depth) in published {
+        let (share, rate) = stress(number, "TA1", 0);
+        assert!((100.0 * share - satisfied).abs() < 3.0, "S{number}: {share}");
+        assert!((rate / bucket - 1.0).abs() < 0.02, "S{number}: {rate}");
+        let (_, rate) = stress(number, "SFQ(64)", 0);
+        assert!((rate / depth - 1.0).abs() < 0.02, "S{number}: {rate}");
+    }
+}
+
+/// A fast device with stalls: sixteen channels of 0.2 ms do 80 000 requests per second, and 72 700 when
+/// 1 % of the requests take 2 ms more (S9, S10).
+#[test]
+fn stalls_cost_capacity() {
+    for (number, capacity) in [(9, 80_000.0), (10, 72_727.0)] {
+        let mut script = scenario(number, 1).script;
+        script.end = 1.5;
+        script.windows = vec![Window { from: 0.5, until: 1.5 }];
+        let figures = play_script(&script, &called("TA0")).windows.swap_remove(0);
+        let total: f64 = figures.iter().map(|tenant| tenant.completed_per_second).sum();
+        assert!((total / capacity - 1.0).abs() < 0.01, "S{number}: {total}");
     }
 }
 
@@ -129,7 +192,7 @@ fn a_case_is_a_run() {
     assert_ne!(figures, control(&case(2)));
     // Part of what a seed in a report means, in every build.
     let completed = figures.map(|tenant| (tenant.completed_per_second * 10.0).round() as u32);
-    assert_eq!(completed, [25_279, 10_843]);
+    assert_eq!(completed, [25_276, 10_788]);
 }
 
 /// A bucket that is refilled at exactly the mean rate of Poisson arrivals is a queue at load one: over

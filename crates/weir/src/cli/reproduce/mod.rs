@@ -8,7 +8,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use weir_sim::experiment::study::{self, Settings, Study};
 
@@ -60,21 +60,22 @@ impl Reproduce {
             })?;
         }
         if self.json {
-            let experiments: Result<Vec<_>, _> = found.iter().map(experiment).collect();
-            let experiments =
-                experiments.map_err(|error| Failure::unexpected(error.to_string()))?;
-            print_json(&json!({ "version": 1, "experiments": experiments }))?;
+            print_json(&object(&found).map_err(|error| Failure::unexpected(error.to_string()))?)?;
         } else {
             print(&text::text(&found))?;
         }
-        let mut claims = found.iter().flat_map(|(_, study)| &study.claims);
-        let met = claims.all(|claim| claim.holds || !claim.required);
-        Ok(if met { Exit::Success } else { Exit::Expectation })
+        Ok(exit(&found))
     }
 }
 
+/// Everything as one JSON object.
+fn object(found: &[(&str, Study)]) -> serde_json::Result<Value> {
+    let experiments: serde_json::Result<Vec<_>> = found.iter().map(experiment).collect();
+    Ok(json!({ "version": 1, "experiments": experiments? }))
+}
+
 /// An experiment as JSON: its name, and all of its figures.
-fn experiment((name, study): &(&str, Study)) -> serde_json::Result<serde_json::Value> {
+fn experiment((name, study): &(&str, Study)) -> serde_json::Result<Value> {
     let mut value = serde_json::to_value(study)?;
     value["name"] = json!(name);
     // Thousands of samples that only the page shows.
@@ -83,3 +84,13 @@ fn experiment((name, study): &(&str, Study)) -> serde_json::Result<serde_json::V
     }
     Ok(value)
 }
+
+/// Whether every claim holds that must.
+fn exit(found: &[(&str, Study)]) -> Exit {
+    let mut claims = found.iter().flat_map(|(_, study)| &study.claims);
+    let met = claims.all(|claim| claim.holds || !claim.required);
+    if met { Exit::Success } else { Exit::Expectation }
+}
+
+#[cfg(test)]
+mod tests;
