@@ -302,9 +302,16 @@ mod tests {
     use crate::testing;
     use weir_flow::request::BackendId;
     use weir_flow::units::Extent;
+    use weir_model::mech;
 
     fn contract(iops: u32) -> Contract {
         Contract::new(iops, 4_096, Duration::from_millis(10))
+    }
+
+    fn mech(spoil: fn(&mut mech::Config)) -> Model {
+        let mut config = mech::Config::default();
+        spoil(&mut config);
+        Model::Mech(config)
     }
 
     /// Makes a plan wrong in one way.
@@ -349,6 +356,10 @@ mod tests {
             (&|p| p.volumes[0].cap.burst = Duration::MAX, "volumes[0].cap"),
             (&|p| p.backends[0].paths = 0, "backends[0].paths"),
             (&|p| p.backends.push(p.backends[0].clone()), "backends[1].name"),
+            (&|p| p.backends[0].model = mech(|m| m.window = 0), "backends[0].window"),
+            (&|p| p.backends[0].model = mech(|m| m.stroke_ppm = 1 << 20), "backends[0].stroke_ppm"),
+            (&|p| p.backends[0].model = mech(|m| m.disks = 6), "backends[0].disks"),
+            (&|p| p.backends[0].model = mech(|m| m.links = 0), "backends[0].links"),
             (&|p| p.workloads.push(p.workloads[0].clone()), "workloads[1].name"),
             (&|p| p.workloads[0].volume = VolumeId::new(1), "workloads[0].volume"),
             (&|p| p.workloads[0].sizes[0].weight = 0, "workloads[0].sizes"),

@@ -8,7 +8,7 @@ use weir_flow::clock::Duration;
 use weir_flow::control::{Contract, Promises};
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
 use weir_flow::units::Bandwidth;
-use weir_model::{array, fixed, link};
+use weir_model::{array, fixed, link, mech};
 
 fn measured(plan: &Plan) -> Results {
     let results = run(plan, |_| ()).unwrap();
@@ -67,6 +67,19 @@ fn a_seed_is_a_run() {
     assert_eq!(results.digest, "846e4010a4716661");
     let other = measured(&Plan { seed: 2, ..plan });
     assert_ne!(other.digest, results.digest);
+}
+
+/// Array M2 is a device of a plan: alone, over the whole stroke, it does the 120 requests per second that a
+/// disk of its kind does in order of arrival.
+#[test]
+fn the_mechanical_array_seeks() {
+    let mut plan = testing::plan();
+    let config = mech::Config { stroke_ppm: 1_000_000, window: 1, ..mech::Config::default() };
+    plan.backends[0].model = Model::Mech(config);
+    plan.workloads[0].arrivals = Arrivals::Closed { depth: 1, think: Duration::ZERO };
+    plan.end.duration = Some(Duration::from_secs(20));
+    let one = measured(&plan).all.requests_per_second;
+    close(one, 120.0, 0.1);
 }
 
 /// D/D/1 by hand: 1000 requests per second, 0.6 ms each. Nobody waits; the device takes all of the

@@ -41,8 +41,7 @@ use weir_sim::trace::{Format, Info};
 pub(super) struct Replay {
     /// The trace (CSV or MSR Cambridge, plain or zstd) or the recording
     trace: PathBuf,
-    /// The device behind: `array-m1`, `array-m2` (seeks and rotation), or `fixed:SERVICE[,servers=N]`
-    /// as in `fixed:100us,servers=8`
+    /// The device behind: `array-m1`, `array-m2`, or `fixed:SERVICE[,servers=N]`, as `fixed:100us,servers=8`
     #[arg(long, value_name = "MODEL", value_parser = device)]
     device: Option<Model>,
     /// Policy of a stage, as in `--dispatch fifo,depth=32`

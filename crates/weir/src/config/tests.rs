@@ -7,6 +7,7 @@ use weir_flow::clock::Duration;
 use weir_flow::control::{Contract, Group, Ops, Promises, Row, Target, Tier};
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::units::{Bandwidth, Extent};
+use weir_model::{array, fixed, mech};
 use weir_serve::config::{IoMode, Iscsi};
 use weir_sim::plan::{Access, Arrivals, Model};
 
@@ -161,6 +162,14 @@ name = "flash"
 model = "fixed"
 service = "80us"
 servers = 64
+[[backend]]
+name = "spindles"
+model = "array-m2"
+disks = 2
+stroke_ppm = 1000000
+window = 8
+buses = 2
+media = "50MB/s"
 [[volume]]
 name = "a"
 size = "1GiB"
@@ -354,7 +363,7 @@ fn a_gateway_is_what_its_file_says() {
     assert_eq!((volume.size, volume.block_size), (Some(1 << 30), 4_096));
     assert!(volume.read_only && !volume.thin && volume.io == IoMode::Buffered);
     assert_eq!((volume.backend, config.volumes[1].backend), (Some(1), None));
-    let flash = weir_model::fixed::Config { service: Duration::from_micros(80), servers: 64 };
+    let flash = fixed::Config { service: Duration::from_micros(80), servers: 64 };
     assert_eq!(config.backends[1].model, Model::Fixed(flash));
     assert_eq!((config.backends[0].name.as_str(), config.backends[0].paths), ("array", 2));
     let cap = volume.cap;
@@ -387,9 +396,9 @@ fn defaults_agree_with_the_data_path() {
     let loaded = plan(&source(text)).unwrap();
     let models: Vec<_> = loaded.checked.plan.backends.iter().map(|backend| backend.model).collect();
     let defaults = [
-        Model::Array(weir_model::array::Config::default()),
-        Model::Mech(weir_model::mech::Config::default()),
-        Model::Fixed(weir_model::fixed::Config::default()),
+        Model::Array(array::Config::default()),
+        Model::Mech(mech::Config::default()),
+        Model::Fixed(fixed::Config::default()),
     ];
     assert_eq!(models, defaults);
     for value in loaded.values.iter().filter(|value| value.section.name == "backend") {
@@ -420,6 +429,14 @@ fn a_plan_is_what_its_file_says() {
     assert_eq!(plan.promises.contracts, [contracts[0].clone(), None, None, None]);
     assert_eq!(plan.promises.groups, groups);
     assert_eq!(plan.volumes[0].cap.burst, Duration::from_secs(2));
+    let spindles = mech::Config {
+        disks: 2,
+        stroke_ppm: 1_000_000,
+        window: 8,
+        media: Bandwidth::per_second(50_000_000).unwrap(),
+        ..mech::Config::default()
+    };
+    assert_eq!(plan.backends[2].model, Model::Mech(mech::Config { buses: 2, ..spindles }));
     let workload = &plan.workloads[0];
     assert_eq!(workload.arrivals, Arrivals::Constant { rate: 10.5, jitter_permille: 200 });
     assert_eq!(workload.access, Access::Zipf { skew: 0.9 });

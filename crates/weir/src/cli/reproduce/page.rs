@@ -107,14 +107,13 @@ fn bars(page: &mut String, table: &study::Table, interval: u32, tenant: usize) {
 /// Requests at the device and the first tenant's response time over time, with the second tenant's
 /// switch.
 fn series(page: &mut String, course: &Course) {
-    let (end, highest) = extent(course);
+    let (end, highest, longest) = extent(course);
     let x = |seconds: f64| seconds / end * 900.0;
     let _ = writeln!(
         page,
         "<figure><svg viewBox=\"0 0 900 200\" width=900 height=200><text x=0 y=12 class=t>Over {end:.0} s: \
-         requests at the device (blue, to {highest:.0}), response time of W1 (red, to {:.0} ms), \
-         bucket of W2 on (grey)</text>",
-        highest / FULL
+         requests at the device (blue, to {highest:.0}), response time of W1 (red, to \
+         {longest:.0} ms), bucket of W2 on (grey)</text>"
     );
     let mut since = None;
     for gate in course.gates.iter().filter(|gate| gate.tenant == 1) {
@@ -134,7 +133,7 @@ fn series(page: &mut String, course: &Course) {
     }
     let line = |value: fn(&weir_sim::experiment::Sample) -> f64, highest: f64| {
         let points = course.samples.iter().map(|sample| {
-            let height = (value(sample) / highest).min(1.0) * 180.0;
+            let height = value(sample) / highest * 180.0;
             format!("{:.1},{:.1}", x(sample.seconds), 200.0 - height)
         });
         points.collect::<Vec<_>>().join(" ")
@@ -143,37 +142,35 @@ fn series(page: &mut String, course: &Course) {
         page,
         "<polyline class=flight points=\"{}\" /><polyline class=time points=\"{}\" /></svg></figure>",
         line(|sample| f64::from(sample.inflight), highest),
-        line(|sample| sample.response_ms, highest / FULL)
+        line(|sample| sample.response_ms, longest)
     );
 }
 
 /// Response time against requests at the device, from sample to sample.
 fn phases(page: &mut String, course: &Course) {
-    let (_, highest) = extent(course);
+    let (_, highest, longest) = extent(course);
     let points = course.samples.iter().map(|sample| {
         let x = f64::from(sample.inflight) / highest * 380.0;
-        let y = (sample.response_ms * FULL / highest).min(1.0) * 260.0;
+        let y = sample.response_ms / longest * 260.0;
         format!("{x:.1},{:.1}", 280.0 - y)
     });
     let _ = writeln!(
         page,
         "<figure><svg viewBox=\"0 0 400 300\" width=400 height=300><text x=0 y=12 class=t>Across: requests \
-         at the device, to {highest:.0}; up: response time of W1, to {:.0} ms</text>\
+         at the device, to {highest:.0}; up: response time of W1, to {longest:.0} ms</text>\
          <polyline class=phase points=\"{}\" /></svg></figure>",
-        highest / FULL,
         points.collect::<Vec<_>>().join(" ")
     );
 }
 
-/// Length of a course in seconds, and the most requests at the device.
-fn extent(course: &Course) -> (f64, f64) {
+/// Length of a course in seconds, the most requests at the device, and the longest response time in
+/// milliseconds.
+fn extent(course: &Course) -> (f64, f64, f64) {
     let end = course.samples.last().map_or(1.0, |sample| sample.seconds);
-    let highest = course.samples.iter().map(|sample| sample.inflight).max().unwrap_or(1);
-    (end, f64::from(highest.max(1)))
+    let most = course.samples.iter().map(|sample| f64::from(sample.inflight)).fold(1.0, f64::max);
+    let longest = course.samples.iter().map(|sample| sample.response_ms).fold(1.0, f64::max);
+    (end, most, longest)
 }
-
-/// Requests per second of a full array, in thousands: what relates its queue to its response time.
-const FULL: f64 = 5.544;
 
 const HEAD: &str = "<!doctype html>
 <html lang=en><head><meta charset=utf-8><title>weir reproduce</title><style>

@@ -104,7 +104,7 @@ fn the_text_says_all() {
         "C1 A poisson: a & b\n",
         "Set A, poisson arrivals, means of 2 runs",
         "S1: a drop",
-        "1000/1000   2000",
+        "1000/1000  2000",
         "x0.5",
         "1 of 2 claims hold, 1 that must hold do not; seed 3\n",
     ] {
