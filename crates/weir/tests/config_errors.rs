@@ -315,6 +315,109 @@ error[conflict]: `tls` is for connections over TCP, and there are none
     assert!(!out(&output).contains("too short") && !out(&output).contains("long enough"));
 }
 
+/// What is wrong with contracts and groups is told at once, each thing at its line.
+#[test]
+fn faults_of_contracts() {
+    let text = r#"[[group]]
+name = "gold"
+iops = 4000
+
+[[tenant]]
+name = "db1"
+initiators = ["iqn.2026-11.org.example:db*"]
+group = "gold"
+rows = [{ size = "4KiB", iops = 3500, p50 = "8ms", p99 = "41ms" }]
+
+[[tenant]]
+name = "db2"
+initiators = ["iqn.2026-11.org.example:db*"]
+group = "gold"
+rows = [{ size = "4KiB", iops = 1500, p99 = "41ms" }]
+
+[[tenant]]
+name = "db1"
+group = "silver"
+rows = [
+    { size = "64KiB", iops = 100, p50 = "9ms", p99 = "8ms" },
+    { size = "4KiB", iops = 100, p99 = "8ms", p9 = "1ms" },
+]
+
+[[volume]]
+name = "disk0"
+file = "disk0.img"
+
+[[target]]
+name = "iqn.2026-11.org.example:disks"
+luns = { 0 = "disk0" }
+"#;
+    let expected = r#"error[conflict]: group `gold` has 4000 requests of 4KiB a second, and its members are promised 5000
+ --> weir.toml:3:8
+  |
+3 | iops = 4000
+  |        ^^^^ what it has
+...
+9 | rows = [{ size = "4KiB", iops = 3500, p50 = "8ms", p99 = "41ms" }]
+  |        ----------------------------------------------------------- the first of its members
+  |
+  = help: write `iops = 5000` or more, or promise its members less
+
+error[duplicate]: two tenants claim `iqn.2026-11.org.example:db*`
+  --> weir.toml:13:15
+   |
+ 7 | initiators = ["iqn.2026-11.org.example:db*"]
+   |               ----------------------------- the first
+...
+13 | initiators = ["iqn.2026-11.org.example:db*"]
+   |               ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ the second
+   |
+   = help: a host is one tenant: remove one of them
+
+error[duplicate]: two tenants are called `db1`
+  --> weir.toml:18:8
+   |
+ 6 | name = "db1"
+   |        ----- the first
+...
+18 | name = "db1"
+   |        ^^^^^ the second
+   |
+   = help: put all of it into one table, or rename one
+
+error[dangling]: no group is called `silver`
+  --> weir.toml:19:9
+   |
+19 | group = "silver"
+   |         ^^^^^^^^ names a group
+   |
+   = help: there is `gold`
+
+error[conflict]: `p99` is shorter than `p50`, which is for fewer requests
+  --> weir.toml:21:54
+   |
+21 |     { size = "64KiB", iops = 100, p50 = "9ms", p99 = "8ms" },
+   |                                         -----        ^^^^^ this time
+   |                                         |
+   |                                         this time
+   |
+   = help: let times grow with the share of the requests
+
+error[unknown-key]: a row has no key `p9`
+  --> weir.toml:22:47
+   |
+22 |     { size = "4KiB", iops = 100, p99 = "8ms", p9 = "1ms" },
+   |                                               ^^ not known here
+   |
+   = help: did you mean `p90`?
+
+6 errors in weir.toml
+"#;
+    let folder = folder("contract_faults");
+    std::fs::write(folder.join("weir.toml"), text).unwrap();
+    let output = run(&folder, &["config", "check", "weir.toml"]);
+    assert_eq!(err(&output), expected);
+    assert_eq!(code(&output), 3);
+}
+
 fn complaint(folder: &Path, arguments: &[&str]) -> String {
     let output = run(folder, arguments);
     assert_eq!(code(&output), 3, "{arguments:?}");
