@@ -16,6 +16,7 @@ mod jobs;
 mod listen;
 mod recorder;
 mod reload;
+mod rooms;
 mod seat;
 mod sessions;
 mod signals;

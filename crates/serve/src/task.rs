@@ -44,6 +44,8 @@ pub(crate) struct Task {
     pub(crate) claim: Option<TenantId>,
     /// Bytes of payload memory that it was counted for.
     pub(crate) held: u64,
+    /// The tenant in whose room it is counted, and for how many bytes.
+    pub(crate) room: Option<(usize, u64)>,
     /// When it came.
     pub(crate) came: Instant,
     /// The connection's name for it: an initiator task tag, or a slot of NBD.
@@ -84,6 +86,7 @@ impl Task {
             owner: 0,
             claim: None,
             held: 0,
+            room: None,
             came,
             name: 0,
             volume,

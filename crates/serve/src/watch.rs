@@ -18,12 +18,14 @@ pub(crate) struct Watch {
     pub(crate) failed: u64,
     /// Requests that were turned away because a limit was reached.
     pub(crate) refused: u64,
+    /// The same by tenant.
+    refused_of: Vec<u64>,
 }
 
 impl Watch {
     /// Watches over the volumes of these names, and the tenants.
     pub(crate) const fn new(volumes: Vec<String>, tenants: TenantNames) -> Self {
-        Self { volumes, tenants, completed: 0, failed: 0, refused: 0 }
+        Self { volumes, tenants, completed: 0, failed: 0, refused: 0, refused_of: Vec::new() }
     }
 
     /// A tenant's name. Policies may have a line past all tenants, where nobody is.
@@ -53,12 +55,17 @@ impl Observer for Watch {
             }
             Event::Refused(request) => {
                 self.refused += 1;
+                let tenant = request.tenant.index();
+                self.refused_of.resize(self.refused_of.len().max(tenant + 1), 0);
+                self.refused_of[tenant] += 1;
+                let refused_total = self.refused_of[tenant];
                 // A flood says it once per power of two.
-                if self.refused.is_power_of_two() {
+                if refused_total.is_power_of_two() {
                     warn!(
                         volume = %self.volumes[request.volume.index()],
-                        refused_total = self.refused,
-                        "task set full: the limit of outstanding requests or bytes is reached"
+                        tenant = self.tenant(request.tenant),
+                        refused_total,
+                        "task set full: a limit of outstanding requests or bytes is reached"
                     );
                 }
             }

@@ -24,6 +24,7 @@ use crate::jobs::{Job, JobKey};
 use crate::listen::connection::{Connection, ConnectionId, Speech, Wire};
 use crate::listen::management::Management;
 use crate::reload::node;
+use crate::rooms::Rooms;
 use crate::sessions::Sessions;
 use crate::task::{ManagementKey, Phase, TaskKey, Tasks};
 use crate::tenants::{Claims, TenantNames};
@@ -83,6 +84,8 @@ pub(crate) struct Desk {
     /// Steps of jobs that were refused for want of room, to be tried again when something ends.
     pub(crate) stalled: VecDeque<JobKey>,
     pub(crate) sessions: Sessions,
+    /// How much of its bounds each tenant uses.
+    pub(crate) rooms: Rooms,
     /// A command has ended since room was looked for last.
     pub(crate) ended: bool,
     /// The gateway is about to leave: jobs begin nothing more.
@@ -208,6 +211,7 @@ impl Desk {
             again: VecDeque::new(),
             stalled: VecDeque::new(),
             sessions,
+            rooms: Rooms::new(&config.limits),
             ended: false,
             stopping: false,
             now: Instant::ZERO,
@@ -240,11 +244,12 @@ impl Desk {
 
     /// The state machine of a new iSCSI connection that came in at `local`. The challenge is random.
     pub(crate) fn new_wire(&self, local: String, challenge: [u8; 32]) -> Wire {
-        Wire::new(self.node.clone(), self.limits, local, challenge)
+        // How many commands it may send is told when the session is known.
+        let limits = Limits { command_window: 1, ..self.limits };
+        Wire::new(self.node.clone(), limits, local, challenge)
     }
 
-    /// The command window of each session: an equal share of what the pipeline takes, so that a
-    /// host meets its window before it meets a full task set.
+    /// What the pipeline takes, shared equally by all sessions: no command window is larger.
     pub(crate) fn window(&self) -> u32 {
         let share = self.max_requests / self.sessions.count().max(1);
         self.limits.command_window.min(share.max(1) as u32)
@@ -315,6 +320,7 @@ impl Desk {
     /// Forgets a command and tells whoever waits for its end. Its buffers must not be in an outbox.
     pub(crate) fn finish(&mut self, key: TaskKey) {
         let task = self.tasks.remove(key).expect("a command ends once");
+        self.leave_room(&task);
         if let Some(held) = self.held.get_mut(&task.owner) {
             *held -= task.held;
         }
@@ -350,6 +356,7 @@ impl Desk {
         }
         self.held.remove(&id.serial);
         self.hungry.retain(|&hungry| hungry != id);
+        self.rooms.forget(id);
         if widen {
             self.errands.push_back(Errand::Share);
         }

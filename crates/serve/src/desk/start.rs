@@ -31,6 +31,11 @@ impl Held {
         };
         Self { data, medium }
     }
+
+    /// All of it, in bytes.
+    pub(crate) fn payload(self) -> u64 {
+        u64::from(self.data) + self.medium
+    }
 }
 
 impl Desk {
@@ -44,12 +49,15 @@ impl Desk {
     ) -> Option<TaskKey> {
         let owner = connection.id.serial;
         let (data, medium) = self.set_aside(owner, held)?;
-        let bytes = u64::from(held.data) + held.medium;
+        let bytes = held.payload();
         *self.held.entry(owner).or_default() += bytes;
         task.connection = Some(connection.id);
         task.claim = connection.seat.as_ref().and_then(|seat| seat.claim);
         (task.owner, task.held, task.name) = (owner, bytes, name);
         (task.data, task.data_length, task.medium) = (data, held.data, medium);
+        if matches!(task.deed, Deed::Media(_)) {
+            self.enter_room(&mut task);
+        }
         let key = self.tasks.insert(task);
         connection.tasks.insert(name, key);
         Some(key)
@@ -57,7 +65,7 @@ impl Desk {
 
     /// Buffers for a host's data and for the medium's; `None` if there is no memory for both.
     fn set_aside(&mut self, owner: u64, held: Held) -> Option<(Option<Shared>, Option<Shared>)> {
-        if !self.may_hold(owner, u64::from(held.data) + held.medium) {
+        if !self.may_hold(owner, held.payload()) {
             return None;
         }
         let mut take = |length: u64| match length {

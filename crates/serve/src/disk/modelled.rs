@@ -112,3 +112,6 @@ impl Modelled {
 
 /// The seed of the models' random streams: a gateway that is started again has the same devices.
 const SEED: u64 = 1;
+
+#[cfg(test)]
+mod tests;

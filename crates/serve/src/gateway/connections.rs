@@ -100,10 +100,13 @@ impl Gateway<'_> {
                     }
                 }
                 Errand::Abandon(id, itt, key) => {
-                    let window = self.desk.window();
+                    let place = self.connections.get_mut(id.index).and_then(Option::as_mut);
                     // The tag may name another command by now.
-                    let of = |one: &&mut Connection| one.tasks.get(&itt.0) == Some(&key);
-                    if let Some(connection) = self.connection(id).filter(of) {
+                    let of = |one: &&mut Box<Connection>| {
+                        one.id == id && one.tasks.get(&itt.0) == Some(&key)
+                    };
+                    if let Some(connection) = place.filter(of) {
+                        let window = self.desk.window_of(connection.seat.as_ref(), 0);
                         connection.tasks.remove(&itt.0);
                         if let Some(wire) = connection.iscsi() {
                             wire.abandon(itt);
@@ -173,8 +176,10 @@ impl Gateway<'_> {
     }
 
     fn share_window(&mut self) {
-        let window = self.desk.window();
+        let seats = self.connections.iter().flatten().filter_map(|one| one.seat.as_ref());
+        self.desk.count_sessions(seats);
         for connection in self.connections.iter_mut().flatten() {
+            let window = self.desk.window_of(connection.seat.as_ref(), 0);
             if let Some(wire) = connection.iscsi() {
                 wire.set_window(window);
             }

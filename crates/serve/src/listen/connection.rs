@@ -92,7 +92,8 @@ impl Speech {
         match self {
             Self::Iscsi(wire) if wire.tsih() != 0 => {
                 let (initiator, tsih) = (wire.initiator(), wire.tsih());
-                info!(%peer, initiator, tsih, reason, "session ended");
+                let ignored_total = wire.ignored();
+                info!(%peer, initiator, tsih, reason, ignored_total, "session ended");
             }
             Self::Nbd(wire) if wire.is_transmission() => {
                 info!(%peer, reason, "NBD client has left");

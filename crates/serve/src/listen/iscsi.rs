@@ -150,7 +150,8 @@ impl Desk {
         let proven = account.map(str::to_owned);
         let (tsih, old) = self.sessions.enter(name, connection.id, proven);
         self.errands.extend(old.map(|old| Errand::Close(old, "the session was reinstated")));
-        wire.set_window(self.window());
+        let window = self.window_of(seat.as_ref(), 1);
+        wire.set_window(window);
         wire.session_admitted(tsih);
         let reinstated = old.is_some();
         let target = target.map_or("(discovery)", |target| &self.targets[target].name);
@@ -167,7 +168,7 @@ impl Desk {
     /// Warns of contracts that are out of reach: with so many commands outstanding no host gets more
     /// than that many per response time (Little's law).
     pub(crate) fn warn_of_depth(&self, seat: &Seat) {
-        let window = self.window();
+        let window = self.window_of(Some(seat), 0);
         let tenants = seat.units.iter().map(|seen| self.tenant(seat.claim, seen.volume));
         for tenant in tenants.collect::<BTreeSet<_>>() {
             let needed = self.claims.depth(tenant);

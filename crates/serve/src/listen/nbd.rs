@@ -162,6 +162,10 @@ impl Desk {
             Deed::Media(media) => Held::of(media, data, block),
             _ => Held { data: 0, medium: 0 },
         };
+        if matches!(deed, Deed::Media(_)) && !self.has_room(connection.id, index, held) {
+            connection.waiting = Some(request);
+            return false;
+        }
         let task = Task::new(self.now, index, deed);
         let Some(key) = self.take_in(connection, slot, held, task) else {
             connection.waiting = Some(request);

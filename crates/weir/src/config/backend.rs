@@ -37,7 +37,7 @@ const KEYS: &[Key] = &[
         kind: Kind::Word(&["array-m1", "array-m2", "fixed"]),
         default: Default::Is("array-m1"),
         effect: "the device: disks behind buses and links with random service times, or with seeks and \
-                 rotation, or a constant service time",
+                     rotation, or a constant service time",
     },
     Key {
         name: "paths",
@@ -74,7 +74,7 @@ const KEYS: &[Key] = &[
         kind: Kind::Bandwidth(1, 1 << 50),
         default: Default::Else("36.2MB/s"),
         effect: "array-*: rate of a disk's medium, in array-m1 for bytes past the first 4096; there the \
-                 default is what follows, in array-m2 60MB/s",
+                     default is what follows, in array-m2 60MB/s",
     },
     Key {
         name: "stroke_ppm",

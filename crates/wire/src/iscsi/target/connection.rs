@@ -59,6 +59,8 @@ pub struct Connection<P> {
     pub(super) exchange: Option<Exchange>,
     pub(super) pings: Vec<u32>,
     pub(super) outbox: Outbox<P>,
+    /// Commands outside of the window.
+    pub(super) ignored: u64,
     needed: usize,
     next_ttt: u32,
 }
@@ -91,6 +93,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             exchange: None,
             pings: Vec::new(),
             outbox: Outbox::new(),
+            ignored: 0,
             needed: HEADER_LENGTH,
             next_ttt: 0,
         }
@@ -218,6 +221,12 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         let ttt = self.next_ttt;
         self.next_ttt = if ttt == RESERVED_TAG - 1 { 0 } else { ttt + 1 };
         ttt
+    }
+
+    /// Commands that were ignored, as the protocol says, because they came outside of the window or for the
+    /// second time.
+    pub const fn ignored(&self) -> u64 {
+        self.ignored
     }
 
     /// Tags of the SCSI commands that have no response yet, in no particular order. When the

@@ -93,7 +93,10 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         let got = request.cmd_sn.get();
         match self.window.arrive(got) {
             Arrival::Due => Ok(true),
-            Arrival::Ignored => Ok(false),
+            Arrival::Ignored => {
+                self.ignored += 1;
+                Ok(false)
+            }
             Arrival::Gap => Err(PeerError::CommandGap { expected: self.window.exp_cmd_sn, got }),
         }
     }

@@ -1,0 +1,189 @@
+//! Caps, bounds of tenants and modelled devices against a real gateway: what is held stays held, and no
+//! host that keeps to its window is ever refused.
+
+#[expect(dead_code, reason = "each test file uses a part of it")]
+mod gateway;
+
+use gateway::initiator::{Session, Transfer, read16};
+use gateway::recorded::RECORDED;
+use gateway::{Gateway, TWO_DISKS, folder, weir};
+
+/// `TWO_DISKS` with these lines about the first volume, and these limits.
+fn config(volume: &str, limits: &str) -> String {
+    let line = "file = \"disk.img\"";
+    format!("[limits]\n{limits}\n{}", TWO_DISKS.replace(line, &format!("{line}\n{volume}")))
+}
+
+/// What was recorded does the same again.
+fn replays(gateway: &Gateway) {
+    let output = weir(&gateway.folder, &["replay", "run.weir"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Commands that the session may send now, as the gateway said last.
+fn window(session: &mut Session) -> u32 {
+    session.ping();
+    session.max_cmd_sn.wrapping_sub(session.cmd_sn).wrapping_add(1)
+}
+
+/// Sends reads of one block until the window is closed.
+fn flood(session: &mut Session) -> Vec<u32> {
+    let mut sent = Vec::new();
+    while session.has_room() {
+        let at = (sent.len() as u64 + 1) * 8192;
+        sent.push(session.try_issue(0, read16(at, 512), Transfer::In(512)).unwrap());
+    }
+    sent
+}
+
+/// One request an hour is held from the second on: so many commands as the tenant may have are taken in,
+/// the window closes, and a host that keeps to it is refused nothing. What is sent beyond the window is
+/// ignored and counted. Another tenant's host notices nothing. Without the cap all of it ends well, and
+/// what was ignored can be sent again.
+#[test]
+fn a_held_tenant_closes_its_window() {
+    let capped = config("cap_iops = 1", "tenant_requests = 16");
+    let mut gateway = Gateway::start(&folder("held"), &capped, RECORDED);
+    let mut host = gateway.session("host");
+    let sent = flood(&mut host);
+    assert_eq!(sent.len(), 16);
+    let before = host.cmd_sn;
+    // One a second ends meanwhile, and opens the window by as many.
+    host.cmd_sn = before.wrapping_add(1_000);
+    for _ in 0..5 {
+        let itt = host.try_issue(0, read16(0, 512), Transfer::In(512)).unwrap();
+        host.forget(itt);
+    }
+    host.cmd_sn = before;
+    host.ping();
+    let other = gateway::initiator::Login { target: "other", ..gateway::initiator::Login::of("b") };
+    let mut other = other.connect(gateway.portal).unwrap().ready();
+    for at in 0..100 {
+        other.write(at * 512, &[7; 512]);
+    }
+    assert!(!host.outstanding().is_empty(), "a cap of 1 holds 15 of 16 for seconds");
+    gateway.reload(&config("", "tenant_requests = 16"));
+    for itt in sent {
+        host.wait(itt).good();
+    }
+    host.execute(read16(0, 512), Transfer::In(512)).good();
+    host.logout();
+    gateway.logged(&["session ended", "host:host", "ignored_total=5"]);
+    gateway.stop();
+    assert_eq!(gateway.count("task set full"), 0, "{}", gateway.log());
+    replays(&gateway);
+}
+
+/// The sessions of a tenant share its requests, and share them out anew when one of them leaves.
+#[test]
+fn sessions_share_a_tenant() {
+    let capped = config("cap_iops = 1", "tenant_requests = 16");
+    let mut gateway = Gateway::start(&folder("share"), &capped, &[]);
+    let mut sessions = [gateway.session("one"), gateway.session("two")];
+    // What the first was told when it was alone is used up first.
+    while window(&mut sessions[0]) > 8 {
+        sessions[0].ping();
+        sessions[0].execute(gateway::commands::READY, Transfer::None).good();
+    }
+    let sent: Vec<_> = sessions.iter_mut().map(flood).collect();
+    assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [8, 8]);
+    gateway.reload(&config("", "tenant_requests = 16"));
+    for (session, sent) in sessions.iter_mut().zip(sent) {
+        for itt in sent {
+            session.wait(itt).good();
+        }
+    }
+    let [one, mut two] = sessions;
+    one.logout();
+    gateway.logged(&["session ended", "host:one"]);
+    two.execute(gateway::commands::READY, Transfer::None).good();
+    assert_eq!(window(&mut two), 16);
+    gateway.stop();
+    assert_eq!(gateway.count("task set full"), 0, "{}", gateway.log());
+}
+
+/// A host whose commands become larger may have fewer of them outstanding, as its tenant's bytes allow;
+/// when they have been small for a while, more again.
+#[test]
+fn large_commands_narrow_the_window() {
+    let mut gateway = Gateway::start(&folder("large"), &config("", "tenant_bytes = \"8MiB\""), &[]);
+    let mut host = gateway.session("host");
+    assert_eq!(window(&mut host), 16, "as for commands of 512 KiB");
+    host.read(0, 1 << 20);
+    // What it was told before is not taken back, but used up.
+    for _ in 0..8 {
+        host.execute(gateway::commands::READY, Transfer::None).good();
+    }
+    assert_eq!(window(&mut host), 8);
+    let sent: Vec<_> = (0..8)
+        .map(|at| host.try_issue(0, read16(at << 20, 1 << 20), Transfer::In(1 << 20)).unwrap())
+        .collect();
+    for itt in sent {
+        host.wait(itt).good();
+    }
+    for at in 0..256 {
+        host.read(at * 512, 512);
+    }
+    assert_eq!(window(&mut host), 128);
+    gateway.stop();
+    assert_eq!(gateway.count("task set full"), 0, "{}", gateway.log());
+}
+
+/// An NBD client of a held tenant is not read from while there is no room: nothing is refused, and
+/// everything is answered when it goes on.
+#[test]
+fn a_held_client_is_not_read_from() {
+    let nbd = "[nbd]\nlisten = [\"127.0.0.1:0\"]\nexports = { disk = \"disk\" }\n";
+    let limits = format!("tenant_requests = 4\n{nbd}");
+    let mut gateway = Gateway::start(&folder("client"), &config("cap_iops = 1", &limits), &[]);
+    let mut client = gateway.client();
+    let cookies: Vec<_> = (0..40).map(|at| client.issue((0, 0), at * 8192, 512, &[])).collect();
+    // The first one is answered, which shows that they have been looked at.
+    assert_eq!(client.wait(cookies[0]).unwrap(), [0; 512]);
+    gateway.reload(&config("", &limits));
+    for &cookie in &cookies[1..] {
+        assert_eq!(client.wait(cookie).unwrap(), [0; 512]);
+    }
+    drop(client);
+    gateway.stop();
+    gateway.logged(&["stopped; every volume is durable", "completed=40", "refused=0"]);
+}
+
+/// A volume on a modelled device answers when the model has done with it as well, in the model's order,
+/// which it shares with another volume on the same device; a volume without one answers meanwhile. Data
+/// is in the files as ever, and the run replays.
+#[test]
+fn volumes_share_a_modelled_device() {
+    let device =
+        "[[backend]]\nname = \"slow\"\nmodel = \"fixed\"\nservice = \"300ms\"\nservers = 1\n";
+    let disk =
+        |name| format!("[[volume]]\nname = \"{name}\"\nfile = \"{name}.img\"\nsize = \"1MiB\"\n");
+    let on = "backend = \"slow\"\n";
+    let target = "[[target]]\nname = \"iqn.2026-11.org.example:disk\"\n\
+                  luns = { 0 = \"a\", 1 = \"b\", 2 = \"free\" }\n";
+    let volumes = [disk("a"), on.to_owned(), disk("b"), on.to_owned(), disk("free")].concat();
+    let config = [device, &volumes, target].concat();
+    let mut gateway = Gateway::start(&folder("model"), &config, RECORDED);
+    let mut host = gateway.session("host");
+    for lun in 1..=2 {
+        host.lun = lun;
+        host.execute(gateway::commands::READY, Transfer::None);
+    }
+    let data = vec![9; 4096];
+    let mut issue = |lun, at| {
+        host.lun = lun;
+        let cdb = gateway::initiator::write16(at, 4096, false);
+        host.issue(cdb, Transfer::Out(data.clone()))
+    };
+    let issued = [issue(0, 0), issue(1, 0), issue(0, 4096), issue(2, 0)];
+    let mut ended = Vec::new();
+    while ended.len() < 4 {
+        let (itt, end) = host.next_ended().unwrap();
+        end.good();
+        ended.push(itt);
+    }
+    assert_eq!(ended, [issued[3], issued[0], issued[1], issued[2]]);
+    assert_eq!(gateway.stored("b.img", 0, 4096), data);
+    gateway.stop();
+    replays(&gateway);
+}
