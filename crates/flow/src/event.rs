@@ -1,7 +1,7 @@
 //! What observers see: where each request spent its time, and what went wrong on the way.
 
 use crate::clock::{Duration, Instant};
-use crate::control::Notice;
+use crate::control::{Notice, Promises};
 use crate::policy::Rule;
 use crate::request::{BackendId, Outcome, PathId, Request};
 use core::fmt;
@@ -121,6 +121,8 @@ pub enum Event<'a> {
     },
     /// The control policy has something to tell.
     Control(Notice),
+    /// Other promises hold from now on, or another policy keeps them.
+    Governed(&'a Promises),
     /// A completion came for something that is not outstanding.
     Stray,
 }
@@ -148,4 +150,12 @@ pub trait Observer {
 /// Watches nothing and costs nothing.
 impl Observer for () {
     fn event(&mut self, _: Instant, _: Event<'_>) {}
+}
+
+/// Both watch.
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn event(&mut self, now: Instant, event: Event<'_>) {
+        self.0.event(now, event);
+        self.1.event(now, event);
+    }
 }

@@ -22,6 +22,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod accept;
+pub mod account;
 pub mod cache;
 pub mod clock;
 pub mod control;

@@ -8,10 +8,13 @@
 //! * [`plan`]: what an experiment is made from; [`results`]: what it measured;
 //! * [`mod@run`]: a plan through the pipeline;
 //! * [`replay`]: a recording of `weir serve` through the pipeline, compared by digest;
+//! * [`explain`]: what held requests, in a recording or a plan;
 //! * [`experiment`]: the control policies on the nine intervals of the token-bucket paper;
 //! * [`trace`]: block traces, as sources of requests and to be described.
 
+mod account;
 pub mod experiment;
+pub mod explain;
 mod measure;
 pub mod plan;
 pub mod replay;

@@ -1,10 +1,14 @@
 //! Measures a run as it happens: counts, sums and histograms of fixed size.
 
-use crate::results::{StageResults, TenantResults, Times, Totals};
+use crate::account;
+use crate::results::{LedgerResults, StageResults, TenantResults, Times, Totals};
 use hdrhistogram::Histogram;
+use weir_flow::account::Accounts;
+use weir_flow::account::ledger::Ledger;
 use weir_flow::clock::{Duration, Instant};
+use weir_flow::control::Promises;
 use weir_flow::event::{Completed, Event, Observer, StageName};
-use weir_flow::request::Op;
+use weir_flow::request::{Op, TenantId};
 
 /// The longest time that histograms tell apart from longer ones: about 73 minutes.
 const LONGEST_NS: u64 = 1 << 42;
@@ -14,6 +18,7 @@ const LONGEST_NS: u64 = 1 << 42;
 pub(crate) struct Measure {
     warm_up: Instant,
     tenants: Vec<Tenant>,
+    accounts: Accounts,
     pub(crate) paths_failed: u64,
     pub(crate) paths_reinstated: u64,
     pub(crate) overdue: u64,
@@ -42,29 +47,39 @@ struct Sample {
 }
 
 impl Measure {
-    pub(crate) fn new(tenants: usize, warm_up: Duration) -> Self {
+    pub(crate) fn new(tenants: usize, promises: &Promises, warm_up: Duration) -> Self {
         Self {
             warm_up: Instant::ZERO + warm_up,
             tenants: vec![Tenant::default(); tenants],
+            accounts: Accounts::new(promises),
             paths_failed: 0,
             paths_reinstated: 0,
             overdue: 0,
         }
     }
 
-    /// The results of all tenants together, and of each, over an interval of this length.
+    /// The results of all tenants together, and of each, over an interval of this length that ends now.
     pub(crate) fn results(
-        &self,
+        &mut self,
         names: &[String],
+        now: Instant,
         interval: Duration,
     ) -> (TenantResults, Vec<TenantResults>) {
-        let mut all = Tenant::default();
-        for tenant in &self.tenants {
+        let (mut all, mut whole) = (Tenant::default(), Ledger::default());
+        let mut each = Vec::new();
+        for (index, (tenant, name)) in (0..).zip(self.tenants.iter().zip(names)) {
             all.add(tenant);
+            let mut results = tenant.results(name, interval);
+            if let Some(account) = self.accounts.tenant(TenantId::new(index)) {
+                whole.merge(&account.ledger);
+                results.ledger = account::ledger(&account.ledger);
+                results.attainment =
+                    account::attainment(&mut self.accounts, TenantId::new(index), now);
+            }
+            each.push(results);
         }
-        let each = self.tenants.iter().zip(names);
-        let each = each.map(|(tenant, name)| tenant.results(name, interval)).collect();
-        (all.results("all", interval), each)
+        let all = TenantResults { ledger: account::ledger(&whole), ..all.results("all", interval) };
+        (all, each)
     }
 
     fn completed(&mut self, now: Instant, completed: &Completed<'_>) {
@@ -98,6 +113,9 @@ impl Measure {
 
 impl Observer for Measure {
     fn event(&mut self, now: Instant, event: Event<'_>) {
+        if now >= self.warm_up {
+            self.accounts.event(now, event);
+        }
         match event {
             Event::Arrived(request) => {
                 let totals = &mut self.tenants[request.tenant.index()].totals;
@@ -114,7 +132,7 @@ impl Observer for Measure {
             Event::PathFailed(..) => self.paths_failed += 1,
             Event::PathReinstated(..) => self.paths_reinstated += 1,
             Event::Overdue { .. } => self.overdue += 1,
-            Event::Control(_) => {}
+            Event::Control(_) | Event::Governed(_) => {}
             // The world answers each action once, so this would be the pipeline's mistake.
             Event::Stray => panic!("a simulated completion found nothing"),
         }
@@ -163,6 +181,8 @@ impl Tenant {
                     times: sample.times(),
                 })
                 .collect(),
+            attainment: Vec::new(),
+            ledger: LedgerResults::default(),
         }
     }
 }

@@ -16,9 +16,10 @@ use std::path::Path;
 use std::rc::Rc;
 use weir_flow::accept::Volume;
 use weir_flow::clock::{Duration, Instant};
+use weir_flow::control::Promises;
 use weir_flow::digest::Digest;
 use weir_flow::event::{Event, Observer};
-use weir_flow::pipeline::{Action, Config, Input, Pipeline};
+use weir_flow::pipeline::{Action, Census, Config, Input, Pipeline};
 use weir_flow::recording::{Decoder, Entry, FormatError, MAX_ENTRY, MAX_HEADER};
 use weir_flow::request::Request;
 use weir_flow::stage::{self, Stage, Wake, World};
@@ -114,6 +115,15 @@ pub fn replay(path: &Path, progress: impl FnMut(u64)) -> Result<Replay, ReplayEr
 
 /// Replays a recording from any source.
 pub fn replay_from(source: impl Read, progress: impl FnMut(u64)) -> Result<Replay, ReplayError> {
+    replay_before(source, |_| (), progress).map(|(replay, ..)| replay)
+}
+
+/// Replays a recording before the eyes of an observer. Returns that, and what was outstanding at the end.
+pub(crate) fn replay_before<O: Observer>(
+    source: impl Read,
+    observer: impl FnOnce(&Promises) -> O,
+    progress: impl FnMut(u64),
+) -> Result<(Replay, O, [Census; 7]), ReplayError> {
     let mut window = Window { source, bytes: Vec::new(), start: 0, offset: 0, ended: false };
     let (decoder, config) = window.header()?;
     let pieces = Rc::new(Cell::new(0));
@@ -124,7 +134,7 @@ pub fn replay_from(source: impl Read, progress: impl FnMut(u64)) -> Result<Repla
         completed: 0,
         refused: 0,
     };
-    let mut pipeline = Pipeline::new(&config, counts);
+    let mut pipeline = Pipeline::new(&config, (counts, observer(&config.promises)));
     let mut player = Player {
         window,
         decoder,
@@ -143,8 +153,9 @@ pub fn replay_from(source: impl Read, progress: impl FnMut(u64)) -> Result<Repla
     }
     let Player { now, entries, digest, recorded, mut progress, .. } = player;
     progress(entries);
-    let &Counts { arrived, completed, refused, .. } = pipeline.observer();
-    Ok(Replay {
+    let outstanding = pipeline.census(now);
+    let (Counts { arrived, completed, refused, .. }, observer) = pipeline.into_observer();
+    let replay = Replay {
         entries,
         virtual_ns: now.as_nanos(),
         arrived,
@@ -154,7 +165,8 @@ pub fn replay_from(source: impl Read, progress: impl FnMut(u64)) -> Result<Repla
         digest: digest.to_string(),
         recorded: recorded
             .map(|recorded| Recorded { actions: recorded.actions(), digest: recorded.to_string() }),
-    })
+    };
+    Ok((replay, observer, outstanding))
 }
 
 /// The part of a file that is being decoded.
@@ -378,6 +390,7 @@ impl Observer for Counts {
             | Event::PathReinstated(..)
             | Event::Overdue { .. }
             | Event::Control(_)
+            | Event::Governed(_)
             | Event::Stray => {}
         }
     }

@@ -73,6 +73,81 @@ pub struct TenantResults {
     pub writes: Times,
     /// Time spent in each of the seven stages, in order; zero counts.
     pub stages: Vec<StageResults>,
+    /// How well its contract was kept, by row, direction and target; empty without requests under one.
+    pub attainment: Vec<TargetResults>,
+    /// What its time was spent on.
+    pub ledger: LedgerResults,
+}
+
+/// How well one target of a contract was kept.
+///
+/// A request met it if the last byte of the reply had left by then. One that was refused, or that storage
+/// failed, has missed it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TargetResults {
+    /// The row of the contract, from 0.
+    pub row: usize,
+    /// Bytes of a request of this row.
+    pub size: u32,
+    /// `read` or `write`.
+    pub direction: &'static str,
+    /// The share that was promised, 0 to 1.
+    pub quantile: f64,
+    /// The time that it was promised.
+    pub target_ns: u64,
+    /// Requests that the target is about, refused ones included.
+    pub count: u64,
+    /// Those that missed it.
+    pub missed: u64,
+    /// The share that met it.
+    pub met: f64,
+    /// Whether that is as much as was promised.
+    pub kept: bool,
+    /// The time that the promised share took, within 1 %; `None` if it was never served.
+    pub measured_ns: Option<u64>,
+    /// Missed share over the share that may be missed: above 1 the promise is broken.
+    pub burn: f64,
+    /// The same, of the last five minutes: the minute under way and the four before it.
+    pub burn_5min: f64,
+    /// The same, of the last hour: the minute under way and the 59 before it.
+    pub burn_1h: f64,
+}
+
+/// Response times divided by what they were spent on.
+///
+/// Times of the causes add up to `time_ns`, and their late parts to `late_ns`, exactly. Sums of more than
+/// 584 years are told as that.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LedgerResults {
+    /// Requests that ended.
+    pub requests: u64,
+    /// Sum of their response times.
+    pub time_ns: u64,
+    /// Those that the contract counts as missed; refused ones are not among them, they took no time.
+    pub late_requests: u64,
+    /// Sum of their response times.
+    pub late_ns: u64,
+    /// The part of `late_ns` beyond the last target of their row.
+    pub beyond_ns: u64,
+    /// By stage and rule, those that took time.
+    pub causes: Vec<CauseResults>,
+}
+
+/// What requests waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CauseResults {
+    /// Where they were.
+    pub stage: &'static str,
+    /// What held them there.
+    pub rule: &'static str,
+    /// Requests that it held.
+    pub requests: u64,
+    /// For how long, in sum.
+    pub time_ns: u64,
+    /// Those of them that were late.
+    pub late_requests: u64,
+    /// The time that it held those.
+    pub late_ns: u64,
 }
 
 /// One stage's part of the response times.

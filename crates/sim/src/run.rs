@@ -9,6 +9,7 @@ use crate::world::{Journal, World};
 use std::io::{self, Write};
 use weir_flow::accept;
 use weir_flow::clock::Instant;
+use weir_flow::event::Observer;
 use weir_flow::pipeline::{Config, Pipeline};
 use weir_flow::stage;
 
@@ -52,7 +53,7 @@ pub enum RunError {
 
 /// Runs a plan to its end.
 pub fn run(plan: &Plan, mut progress: impl FnMut(Progress)) -> Result<Results, RunError> {
-    simulate(plan, None, &mut progress)
+    simulate(plan, None, (), &mut progress).map(|(results, ())| results)
 }
 
 /// Runs a plan and writes a recording of the run, which [`replay`](crate::replay) can check.
@@ -61,7 +62,7 @@ pub fn record(
     out: &mut dyn Write,
     mut progress: impl FnMut(Progress),
 ) -> Result<Results, RunError> {
-    simulate(plan, Some(out), &mut progress)
+    simulate(plan, Some(out), (), &mut progress).map(|(results, ())| results)
 }
 
 /// What the pipeline of a plan is made from.
@@ -81,23 +82,26 @@ fn config(plan: &Plan) -> Config {
     }
 }
 
-fn simulate(
+/// Runs a plan before the eyes of one more observer.
+pub(crate) fn simulate<O: Observer>(
     plan: &Plan,
     out: Option<&mut dyn Write>,
+    observer: O,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Results, RunError> {
+) -> Result<(Results, O), RunError> {
     plan.check()?;
     let config = config(plan);
     let journal = out.map(|out| Journal::new(out, &config)).transpose()?;
     let sources = Source::all(plan)?;
-    let mut pipeline = Pipeline::new(&config, Measure::new(plan.tenants.len(), plan.end.warm_up));
+    let measure = Measure::new(plan.tenants.len(), &plan.promises, plan.end.warm_up);
+    let mut pipeline = Pipeline::new(&config, (measure, observer));
     let mut world = World::new(plan, sources, journal, progress)?;
     stage::run(&mut pipeline, &mut world);
     let ended = world.finish()?;
-    let measure = pipeline.observer();
+    let (mut measure, observer) = pipeline.into_observer();
     let interval = ended.at.saturating_since(Instant::ZERO + plan.end.warm_up);
-    let (all, tenants) = measure.results(&plan.tenants, interval);
-    Ok(Results {
+    let (all, tenants) = measure.results(&plan.tenants, ended.at, interval);
+    let results = Results {
         seed: plan.seed,
         virtual_ns: ended.at.as_nanos(),
         measured_ns: interval.as_nanos(),
@@ -111,7 +115,8 @@ fn simulate(
         overdue: measure.overdue,
         all,
         tenants,
-    })
+    };
+    Ok((results, observer))
 }
 
 #[cfg(test)]

@@ -155,6 +155,11 @@ impl<O: Observer> Pipeline<O> {
         &mut self.observer
     }
 
+    /// The observer, when the pipeline is done with.
+    pub fn into_observer(self) -> O {
+        self.observer
+    }
+
     /// What is in each stage now. O(outstanding): for people who ask, not for the data path.
     pub fn census(&self, now: Instant) -> [Census; 7] {
         let mut census =
@@ -266,6 +271,7 @@ impl<O: Observer> Pipeline<O> {
         let Govern { control, promises } = govern;
         assert_eq!(promises.fault(), None, "promises are checked before they are used");
         self.control = (control.policy().build)(control.values(), promises);
+        self.observer.event(now, Event::Governed(promises));
         let held = [StageName::Control, StageName::Dispatch, StageName::Path, StageName::Store];
         // A request that was cut stays at accept; its pieces are in control.
         let concerned = self.requests.iter().filter(|(_, entry)| held.contains(&entry.stage));

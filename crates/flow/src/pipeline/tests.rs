@@ -25,6 +25,7 @@ struct Seen {
     refused: u32,
     strays: u32,
     notices: Vec<Notice>,
+    governed: u32,
     paths: Vec<(bool, u32)>,
     overdue: Vec<(Tag, StageName, Duration)>,
 }
@@ -41,6 +42,7 @@ impl Observer for Seen {
                 self.overdue.push((request.tag, stage, age));
             }
             Event::Control(notice) => self.notices.push(notice),
+            Event::Governed(_) => self.governed += 1,
             Event::Stray => self.strays += 1,
         }
     }
@@ -421,6 +423,7 @@ fn a_new_policy_takes_over() {
     control.set("depth", 2).unwrap();
     let govern = Govern { control, promises: Promises::default() };
     let second = ios(&step(&mut pipeline, 5, Input::Govern(Arc::new(govern))));
+    assert_eq!(pipeline.observer().governed, 1, "observers learn of it");
     assert_eq!(second.iter().map(|io| io.tag).collect::<Vec<_>>(), [Tag(2)], "one place is taken");
     let third = step(&mut pipeline, 9, Input::Stored { key: first.key, outcome: Ok(()) });
     assert_eq!(ios(&third).iter().map(|io| io.tag).collect::<Vec<_>>(), [Tag(3)]);

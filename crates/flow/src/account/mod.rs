@@ -1,0 +1,169 @@
+//! What every tenant got: how well its contract was kept, and where its time went.
+//!
+//! * [`histogram`]: response times, mergeable;
+//! * [`attainment`]: one row of a contract and direction, over a second, a minute and an hour;
+//! * [`burn`]: counts of requests and misses, and how fast an error budget is used up;
+//! * [`ledger`]: time by cause.
+//!
+//! All of it is told by the pipeline's events, and takes the time from them.
+
+pub mod attainment;
+pub mod burn;
+pub mod histogram;
+pub mod ledger;
+
+use crate::clock::Instant;
+use crate::control::{Contract, Direction, Promises};
+use crate::error::IoError;
+use crate::event::{Completed, Event, Observer};
+use crate::request::{Request, TenantId};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use attainment::Attainment;
+use ledger::Ledger;
+
+/// The accounts of all tenants.
+///
+/// A tenant takes memory once it has asked for something, a row of its contract once a request fell under
+/// it. Requests are scored from arrival to the last byte of the reply, when that has left:
+///
+/// | a request that | counts as |
+/// |---|---|
+/// | ended well | its time says |
+/// | was refused | a miss of every target (spec/control.md section 2.5) |
+/// | failed because storage or the way to it did | a miss of every target |
+/// | failed because the host asked for what cannot be | its time says |
+/// | has no contract, or no row of it | nothing; it is in the ledger |
+///
+/// All requests of a tenant are scored, also those beyond the rate of its contract.
+#[derive(Clone, Debug, Default)]
+pub struct Accounts {
+    contracts: Vec<Option<Contract>>,
+    /// By tenant.
+    tenants: Vec<Option<Box<Account>>>,
+}
+
+/// The account of one tenant.
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    /// Where its time went, also that of requests without a promise.
+    pub ledger: Ledger,
+    /// By row and direction, see [`place`].
+    rows: Vec<Option<Box<Attainment>>>,
+}
+
+impl Accounts {
+    /// Empty accounts of tenants with these contracts.
+    pub fn new(promises: &Promises) -> Self {
+        Self { contracts: promises.contracts.clone(), tenants: Vec::new() }
+    }
+
+    /// The tenants that have asked for something, and their accounts.
+    pub fn tenants(&mut self) -> impl Iterator<Item = (TenantId, &mut Account)> {
+        let accounts = (0..).map(TenantId::new).zip(&mut self.tenants);
+        accounts.filter_map(|(tenant, account)| Some((tenant, account.as_deref_mut()?)))
+    }
+
+    /// The account of a tenant, if it has asked for something.
+    pub fn tenant(&mut self, tenant: TenantId) -> Option<&mut Account> {
+        self.tenants.get_mut(tenant.index())?.as_deref_mut()
+    }
+
+    /// The contract of a tenant, if it has one.
+    pub fn contract(&self, tenant: TenantId) -> Option<&Contract> {
+        self.contracts.get(tenant.index())?.as_ref()
+    }
+
+    /// Other promises hold from now on. What rows have got starts anew where they differ.
+    fn govern(&mut self, promises: &Promises) {
+        let old = core::mem::replace(&mut self.contracts, promises.contracts.clone());
+        for (index, account) in self.tenants.iter_mut().enumerate() {
+            let Some(account) = account else { continue };
+            let rows = |contracts: &[Option<Contract>]| {
+                contracts.get(index).and_then(Option::as_ref).map(|contract| contract.rows.clone())
+            };
+            if rows(&old) != rows(&self.contracts) {
+                account.rows.clear();
+            }
+        }
+    }
+
+    /// The account of whoever asked, and the score of the row that the request falls under.
+    fn find(&mut self, now: Instant, request: &Request) -> (&mut Ledger, Option<&mut Attainment>) {
+        let index = request.tenant.index();
+        if index >= self.tenants.len() {
+            self.tenants.resize_with(index + 1, || None);
+        }
+        let Account { ledger, rows } = &mut **self.tenants[index].get_or_insert_default();
+        let contract = self.contracts.get(index).and_then(Option::as_ref);
+        let Some((contract, row)) = contract.and_then(|one| Some((one, one.row(request)?))) else {
+            return (ledger, None);
+        };
+        let place = place(row, Direction::of(request.op));
+        if place >= rows.len() {
+            rows.resize_with(place + 1, || None);
+        }
+        let begin = || Box::new(Attainment::new(&contract.rows[row], now));
+        (ledger, Some(rows[place].get_or_insert_with(begin)))
+    }
+
+    fn completed(&mut self, now: Instant, completed: &Completed<'_>) {
+        let (ledger, score) = self.find(now, completed.request);
+        let failed = completed.outcome.is_err_and(is_ours);
+        let response = (!failed).then(|| completed.times.total());
+        let late = score.and_then(|score| {
+            let missed = score.record(now, response);
+            score.targets().last().filter(|_| missed).map(|target| target.response)
+        });
+        ledger.record(completed.times, late);
+    }
+}
+
+impl Observer for Accounts {
+    fn event(&mut self, now: Instant, event: Event<'_>) {
+        match event {
+            Event::Completed(completed) => self.completed(now, &completed),
+            Event::Refused(request) => {
+                let (ledger, score) = self.find(now, request);
+                ledger.refused += 1;
+                if let Some(score) = score {
+                    score.record(now, None);
+                }
+            }
+            Event::Governed(promises) => self.govern(promises),
+            Event::Arrived(_)
+            | Event::PathFailed(..)
+            | Event::PathReinstated(..)
+            | Event::Overdue { .. }
+            | Event::Control(_)
+            | Event::Stray => {}
+        }
+    }
+}
+
+impl Account {
+    /// What was scored: the index of the row in the contract, the direction, and the score.
+    pub fn rows(&mut self) -> impl Iterator<Item = (usize, Direction, &mut Attainment)> {
+        let rows = self.rows.iter_mut().enumerate();
+        rows.filter_map(|(place, score)| {
+            let direction = if place % 2 == 0 { Direction::Read } else { Direction::Write };
+            Some((place / 2, direction, score.as_deref_mut()?))
+        })
+    }
+}
+
+/// Where the score of a row and direction is.
+const fn place(row: usize, direction: Direction) -> usize {
+    2 * row + direction as usize
+}
+
+/// Whether an error is the storage's, or the way's to it, and not the mistake of whoever asked.
+const fn is_ours(error: IoError) -> bool {
+    match error {
+        IoError::Medium | IoError::PathFailed | IoError::NoPath | IoError::NoSpace => true,
+        IoError::OutOfRange | IoError::WriteProtected | IoError::Unsupported => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;
