@@ -284,8 +284,8 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
         old.volumes.iter().map(name).eq(new.volumes.iter().map(name))
     });
     for (one, other) in old.volumes.iter().zip(&new.volumes).filter(|(a, b)| a.name == b.name) {
-        let VolumeConfig { cap, tenant, size, initiators, .. } = other.clone();
-        let same = VolumeConfig { cap, tenant, size, initiators, ..one.clone() } == *other;
+        let VolumeConfig { tenant, cap, size, initiators, .. } = other.clone();
+        let same = VolumeConfig { tenant, cap, size, initiators, ..one.clone() } == *other;
         let what = "something else than the size, the cap, the initiators or the tenant";
         differs(&format!("{what} of volume `{}`", one.name), same);
     }

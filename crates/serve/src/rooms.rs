@@ -127,7 +127,8 @@ impl Rooms {
 impl Desk {
     /// The tenants that a session may send commands for; one may come more than once.
     fn tenants_of(&self, seat: Option<&Seat>) -> impl Iterator<Item = usize> {
-        let units = seat.into_iter().flat_map(|seat| seat.units.iter().map(|seen| (seat, seen)));
+        let units =
+            seat.into_iter().flat_map(|seat| seat.units.iter().map(move |seen| (seat, seen)));
         units.map(|(seat, seen)| self.tenant(seat.claim, seen.volume).index())
     }
 

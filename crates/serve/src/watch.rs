@@ -37,7 +37,7 @@ impl Watch {
 impl Observer for Watch {
     fn event(&mut self, _: Instant, event: Event<'_>) {
         match event {
-            Event::Arrived(_) => {}
+            Event::Arrived(_) | Event::Governed(_) => {}
             Event::Completed(completed) => {
                 self.completed += 1;
                 if let Err(error) = completed.outcome {

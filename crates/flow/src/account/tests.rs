@@ -1,5 +1,5 @@
 use super::*;
-use crate::accept::Volume;
+use crate::accept::{Cap, Volume};
 use crate::clock::Duration;
 use crate::control::{Ops, Row, Target};
 use crate::event::StageTimes;
@@ -137,7 +137,8 @@ fn the_ledger_is_exact_in_a_storm() {
     for seed in 0..10 {
         let mut rng = Rng::stream(seed, "storm");
         let backend = BackendId::new(0);
-        let volume = Volume { capacity: 1 << 20, backend, max_transfer: 16 << 10 };
+        let cap = Cap::default();
+        let volume = Volume { capacity: 1 << 20, backend, max_transfer: 16 << 10, cap };
         let contracts = promises(&[Some(Contract::new(1_000_000, 4_096, MILLI)), None]);
         let mut policies = Policies::default();
         policies.dispatch.set("depth", 1 + rng.below(8)).unwrap();
