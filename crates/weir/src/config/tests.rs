@@ -100,6 +100,11 @@ name = "flash"
 model = "fixed"
 service = "80us"
 servers = 64
+[[backend]]
+name = "spindles"
+model = "array-m2"
+stroke_ppm = 1000000
+window = 8
 [[volume]]
 name = "disk0"
 file = "disk0.img"

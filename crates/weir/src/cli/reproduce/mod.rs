@@ -25,7 +25,7 @@ pub(super) struct Reproduce {
     /// The experiments
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(NAMES))]
     names: Vec<String>,
-    /// Runs per figure, of which the mean is taken; 2 or 3 without this
+    /// Runs per figure, of which the mean is taken; 2 or 3 without this, and with 1 chance has a say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: Option<u32>,
     /// The first seed; further runs take those that follow

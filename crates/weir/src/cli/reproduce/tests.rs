@@ -99,8 +99,8 @@ fn the_text_says_all() {
     let text = text::text(&[("control", study(vec![claim(true, true), claim(false, true)]))]);
     for part in [
         "12.500",
-        "holds\n",
-        "MUST HOLD, does not\n",
+        "poisson   holds                less < more",
+        "poisson   MUST HOLD, does not  less < more",
         "C1 A poisson: a & b\n",
         "Set A, poisson arrivals, means of 2 runs",
         "S1: a drop",

@@ -9,11 +9,11 @@ const CLAIMS: &[(&str, Align)] = &[
     ("claim", Align::Left),
     ("set", Align::Left),
     ("arrivals", Align::Left),
+    ("verdict", Align::Left),
     ("published", Align::Left),
     ("measured", Align::Right),
     ("unit", Align::Left),
     ("must be", Align::Left),
-    ("verdict", Align::Left),
 ];
 
 const INTERVALS: &[(&str, Align)] = &[
@@ -113,11 +113,11 @@ pub(super) fn claims(study: &Study) -> Table {
             claim.id.to_owned(),
             claim.set.to_owned(),
             claim.arrivals.to_owned(),
+            verdict(claim).to_owned(),
             claim.published.to_owned(),
             figure(claim.measured),
             claim.unit.to_owned(),
             claim.tolerance.to_owned(),
-            verdict(claim).to_owned(),
         ]);
     }
     table
