@@ -8,7 +8,7 @@ use super::names::{Names, Tenants};
 use super::schema::{Default, Key, Kind};
 use super::tree::{Context, Document, Noted, Read, Table};
 use weir_flow::clock::Duration;
-use weir_flow::control::{BURST_MIN, CREDIT_MAX, Contract, IOPS_MAX, POLICIES, Promises, Tier};
+use weir_flow::control::{BURST_MIN, CREDIT_MAX, Contract, IOPS_MAX, Promises, Tier};
 use weir_flow::pipeline::Policies;
 
 /// The key with the tenant's name.
@@ -229,7 +229,7 @@ pub(super) fn unused(
     policies: &Policies,
     claims: impl Fn(usize) -> bool,
 ) {
-    if policies.control.policy().name == POLICIES[0].name
+    if policies.control.policy().name == OPEN
         && let Some(index) = promises.contracts.iter().position(Option::is_some)
     {
         let count = promises.contracts.iter().flatten().count();
@@ -261,6 +261,9 @@ pub(super) fn for_all(promises: Promises, tenants: usize) -> Promises {
     contracts.resize(tenants, None);
     Promises { contracts, groups }
 }
+
+/// The policy that looks at no contract.
+const OPEN: &str = "open";
 
 #[cfg(test)]
 mod tests;
