@@ -167,7 +167,9 @@ mod tests {
 
     fn histogram(times: &[u64]) -> Histogram {
         let mut histogram = Histogram::default();
-        times.iter().for_each(|&time| histogram.record(Duration::from_nanos(time)));
+        for &time in times {
+            histogram.record(Duration::from_nanos(time));
+        }
         histogram
     }
 

@@ -172,7 +172,7 @@ fn the_ledger_is_exact_in_a_storm() {
                         let govern = Govern { control, promises: contracts.clone() };
                         Input::Govern(Arc::new(govern))
                     } else {
-                        Input::Arrive(Request { op, tenant, extent, ..request(tag) })
+                        Input::Arrive(Request { tenant, op, extent, ..request(tag) })
                     }
                 }
                 0..8 if !devices.is_empty() => {
