@@ -4,7 +4,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | a request within `iops * (1 + margin)`, 50 ms early at most, has the deadline `arrival + response`, any other none; while fewer than `depth` are at the device the earliest deadline goes, and those without when no other waits |
+//! | Model    | a request within `iops * (1 + margin)`, of which 50 ms are saved at most, has the deadline `arrival + response`, any other none; while fewer than `depth` are at the device the earliest deadline goes, and those without when no other waits |
 //! | Units    | deadlines in nanoseconds; the profile in nanoseconds times rate, exact |
 //! | Ties     | order of arrival |
 //! | Order    | requests without a deadline are overtaken, also by later ones of their own tenant |
@@ -41,8 +41,8 @@ pub(super) const MARGIN: Parameter = Parameter {
     effect: "thousandths above the contract's rate that still have deadlines",
 };
 
-/// How early a request within the profile may come.
-const EARLY: Duration = Duration::from_millis(50);
+/// How much unused time of the profile is saved.
+const SAVED: Duration = Duration::from_millis(50);
 
 /// Deadlines, and a bound on what is at the device.
 pub(super) struct Edf {
@@ -58,7 +58,7 @@ pub(super) struct Edf {
 
 struct Lane {
     promise: Promise,
-    /// Rate of the profile in thousandths, and when its next request is on time, times that rate.
+    /// Rate of the profile in thousandths, and up to when its time is used, times that rate.
     rate: u128,
     next: u128,
 }
@@ -87,14 +87,15 @@ impl Edf {
 }
 
 impl Lane {
-    /// Whether a request that comes now is within the profile, which it then counts against.
+    /// Whether a request that comes now is within the profile, which it then counts against. The
+    /// profile begins with nothing saved.
     fn on_time(&mut self, now: Instant, cost: u64) -> bool {
-        let now = u128::from(now.as_nanos()) * self.rate;
-        let next = self.next.max(now);
-        let on_time = self.promise.kept && next - now <= u128::from(EARLY.as_nanos()) * self.rate;
+        let from = u128::from(now.as_nanos().saturating_sub(SAVED.as_nanos())) * self.rate;
+        // A milli-token takes 10^9 / rate nanoseconds.
+        let next = self.next.max(from) + u128::from(cost) * 1_000_000_000;
+        let on_time = self.promise.kept && next <= u128::from(now.as_nanos()) * self.rate;
         if on_time {
-            // A milli-token takes 10^9 / rate nanoseconds.
-            self.next = next + u128::from(cost) * 1_000_000_000;
+            self.next = next;
         }
         on_time
     }
@@ -152,11 +153,11 @@ mod tests {
     fn deadlines_order_the_profile() {
         let contract =
             |iops, millis| Some(Contract::new(iops, 4_096, Duration::from_millis(millis)));
-        let mut edf = Edf::new(1, 0, &testing::promises(&[contract(20, 100), contract(1_000, 10)]));
+        let mut edf = Edf::new(1, 0, &testing::promises(&[contract(40, 100), contract(1_000, 10)]));
         let keys = testing::keys(5);
         for (&key, tenant) in keys.iter().zip([0, 0, 0, 1, 2]) {
             let request = Request { tenant: TenantId::new(tenant), ..testing::request(0) };
-            edf.arrive(Instant::ZERO, key, &request);
+            edf.arrive(Instant::ZERO + SAVED * 4, key, &request);
         }
         let mut order = Vec::new();
         while let Some((key, _)) = edf.poll(Instant::ZERO) {
@@ -164,7 +165,7 @@ mod tests {
             order.push(keys.iter().position(|&k| k == key).unwrap());
             edf.complete(Instant::ZERO, key, &testing::request(0), Duration::ZERO);
         }
-        // Two of tenant 0 are 0 and 50 ms early; the third would be 100 ms early.
+        // What tenant 0 has saved in 50 ms is two requests.
         assert_eq!(order, [3, 0, 1, 2, 4]);
     }
 }

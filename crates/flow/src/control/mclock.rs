@@ -4,10 +4,10 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | on arrival `r = max(now, last r + its cost / iops)` and the tags of `sfq`; while fewer than `depth` are at the device: of the heads with `r <= now` the smallest r goes; if there is none, the smallest start goes, and its tenant's later r come down by its `cost / iops` |
+//! | Model    | on arrival `r = max(now - 50 ms, last r + its cost / iops)` and the tags of `sfq`; while fewer than `depth` are at the device: of the heads with `r <= now` the smallest r goes; if there is none, the smallest start goes, and its tenant's later r come down by its `cost / iops` |
 //! | Units    | r in nanoseconds times iops, exact; starts in 2^-40 s of virtual time |
 //! | Ties     | the lowest tenant; within a tenant, order of arrival |
-//! | Cost     | O(waiting tenants) per request |
+//! | Cost     | O(log waiting tenants) per request |
 //! | Source   | Gulati, Merchant and Varman, "mClock: handling throughput variability for hypervisor IO scheduling", OSDI 2010, without limits; spec/control.md section 7 |
 //! | Not when | as `sfq`; shares in proportion to reservations make the two nearly equal |
 //!
@@ -39,16 +39,22 @@ pub(super) const POLICY: Policy<Build> = Policy {
         };
         Box::new(Mclock {
             lanes: promises.iter().map(lane).collect(),
-            waiting: BTreeSet::new(),
+            reserved: BTreeSet::new(),
+            shares: BTreeSet::new(),
             fair: Fair::new(&promises),
             places: Places::new(values[0] as u32),
         })
     },
 };
 
+/// How much of what it has not asked for a tenant may make up for, as EDF's profile has it.
+const BEHIND: Duration = Duration::from_millis(50);
+
 struct Mclock {
     lanes: Vec<Lane>,
-    waiting: BTreeSet<usize>,
+    /// The reservations of the heads that have one, and the starts of all heads.
+    reserved: BTreeSet<(Instant, usize)>,
+    shares: BTreeSet<(Tag, usize)>,
     fair: Fair,
     places: Places,
 }
@@ -80,6 +86,17 @@ impl Lane {
     }
 }
 
+impl Mclock {
+    /// The head of this lane competes with those of others.
+    fn line_up(&mut self, index: usize) {
+        let lane = &self.lanes[index];
+        if let Some(head) = lane.queue.front() {
+            self.shares.insert((head.start, index));
+            self.reserved.extend(lane.reserved().map(|at| (at, index)));
+        }
+    }
+}
+
 impl ControlPolicy for Mclock {
     fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
         let index = contract::line(request, self.lanes.len());
@@ -87,36 +104,34 @@ impl ControlPolicy for Mclock {
         let cost = lane.promise.cost(request);
         // A milli-token takes 10^6 / iops nanoseconds.
         let share = u128::from(cost) * 1_000_000;
-        let now = u128::from(now.as_nanos()) * u128::from(lane.promise.iops) + lane.credit;
-        let reserved = now.max(lane.next);
+        let from = now.as_nanos().saturating_sub(BEHIND.as_nanos());
+        let from = u128::from(from) * u128::from(lane.promise.iops) + lane.credit;
+        let reserved = from.max(lane.next);
         lane.next = reserved + share;
         let start = self.fair.tag(index, cost);
         lane.queue.push_back(Waiting { key, reserved, share, start });
-        self.waiting.insert(index);
+        if lane.queue.len() == 1 {
+            self.line_up(index);
+        }
     }
 
     fn poll(&mut self, now: Instant) -> Option<(RequestKey, Rule)> {
         if !self.places.free() {
             return None;
         }
-        let reserved = self.waiting.iter().filter_map(|&index| {
-            self.lanes[index].reserved().filter(|&at| at <= now).map(|at| (at, index))
-        });
-        let due = reserved.min();
-        let head = |index: usize| self.lanes[index].queue.front().map(|head| head.start);
-        let index = match due {
-            Some((_, index)) => index,
-            None => *self.waiting.iter().min_by_key(|&&index| (head(index), index))?,
-        };
+        let due = self.reserved.first().filter(|(at, _)| *at <= now).map(|&(_, index)| index);
+        let index = due.or_else(|| self.shares.first().map(|&(_, index)| index))?;
         let lane = &mut self.lanes[index];
-        let gone = lane.queue.pop_front().expect("a waiting lane has a head");
-        if lane.queue.is_empty() {
-            self.waiting.remove(&index);
+        if let Some(at) = lane.reserved() {
+            self.reserved.remove(&(at, index));
         }
+        let gone = lane.queue.pop_front().expect("a head is in its lane");
+        self.shares.remove(&(gone.start, index));
         if due.is_none() {
             lane.credit += gone.share;
             self.fair.gone(gone.start);
         }
+        self.line_up(index);
         self.places.take();
         Some((gone.key, sfq::RULE))
     }
