@@ -127,9 +127,9 @@ impl Rooms {
 impl Desk {
     /// The tenants that a session may send commands for; one may come more than once.
     fn tenants_of(&self, seat: Option<&Seat>) -> impl Iterator<Item = usize> {
-        let units =
-            seat.into_iter().flat_map(|seat| seat.units.iter().map(move |seen| (seat, seen)));
-        units.map(|(seat, seen)| self.tenant(seat.claim, seen.volume).index())
+        let units = seat.map_or(&[][..], |seat| &seat.units).iter();
+        let claim = seat.and_then(|seat| seat.claim);
+        units.map(move |seen| self.tenant(claim, seen.volume).index())
     }
 
     /// The command window of a session, for `more` sessions than are counted: its share of what the

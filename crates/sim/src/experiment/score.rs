@@ -192,6 +192,7 @@ impl Observer for Scores {
             | Event::PathFailed(..)
             | Event::PathReinstated(..)
             | Event::Overdue { .. }
+            | Event::Governed(_)
             | Event::Stray => {}
         }
     }
