@@ -187,7 +187,6 @@ impl Observer for Scores {
             }
             Event::Control(Notice::Gate(tenant, on)) => self.gate(now, tenant.index(), on),
             Event::Control(Notice::Infeasible(..) | Notice::Scaled(..))
-            | Event::Governed(_)
             | Event::Refused(_)
             | Event::PathFailed(..)
             | Event::PathReinstated(..)
