@@ -118,6 +118,16 @@ fn a_late_victim_is_kept() {
     assert!(stress(8, "TA3-85", 0).0 < 0.01);
 }
 
+/// A promise that nothing can keep does not press the others to the floor: they get a tenth more than under
+/// the bucket, at half as many misses again for whoever holds the promise (S10 of T7).
+#[test]
+fn an_infeasible_promise_floors_nobody() {
+    let (kept, throughput) = stress(10, "TA4", 0);
+    let (bucket, rate) = stress(10, "TA1", 0);
+    assert!(throughput > 1.1 * rate, "{throughput} to {rate}");
+    assert!(1.0 - kept < 1.5 * (1.0 - bucket), "{kept} to {bucket}");
+}
+
 /// When capacity is lost the slack window satisfies no worse than TA3 (S1 of T7).
 #[test]
 fn a_loss_of_capacity_is_borne() {
