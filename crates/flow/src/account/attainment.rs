@@ -177,7 +177,8 @@ impl Attainment {
             let number = window.number(now);
             let (done, longer) = self.spans.split_at_mut(index + 1);
             let span = &mut done[index];
-            if number == span.number {
+            // Whoever looks may be a little ahead of the events.
+            if number <= span.number {
                 return;
             }
             let into = longer.first_mut().map_or(&mut self.ended, |longer| &mut longer.current);
