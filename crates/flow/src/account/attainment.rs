@@ -247,6 +247,17 @@ mod tests {
         }
     }
 
+    /// A request whose time is a little behind that of a look is counted, and ends no window.
+    #[test]
+    fn a_look_ahead_loses_nothing() {
+        let mut score = Attainment::new(&row(), at(500));
+        score.record(at(998), None);
+        assert_eq!(score.window(at(1_001), Window::Second).tally.count, 1);
+        score.record(at(999), None);
+        assert_eq!(score.window(at(1_002), Window::Second).tally.count, 1);
+        assert_eq!(score.whole(at(1_002)).tally.count, 2);
+    }
+
     /// After a silence of more than a window the last whole one is empty, not an old one.
     #[test]
     fn a_silence_is_empty() {
