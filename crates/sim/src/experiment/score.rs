@@ -188,7 +188,6 @@ impl Observer for Scores {
             Event::Control(Notice::Gate(tenant, on)) => self.gate(now, tenant.index(), on),
             Event::Control(Notice::Infeasible(..) | Notice::Scaled(..))
             | Event::Refused(_)
-            | Event::Governed(_)
             | Event::PathFailed(..)
             | Event::PathReinstated(..)
             | Event::Overdue { .. }
