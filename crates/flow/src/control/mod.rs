@@ -29,6 +29,7 @@ use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
 use crate::request::{Request, RequestKey, TenantId};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// Decides when a request may go to shared storage.
 ///
@@ -56,10 +57,27 @@ pub trait ControlPolicy {
     /// Does what is due at `now`.
     fn handle_deadline(&mut self, now: Instant);
 
+    /// What it leaves to the policy that follows it.
+    fn legacy(&mut self, _now: Instant) -> Legacy {
+        Legacy::default()
+    }
+
+    /// Begins with what the policy before it has left; anything else in force may differ.
+    fn inherit(&mut self, _now: Instant, _legacy: &Legacy) {}
+
     /// What has changed since it was asked last, one thing at a time; ask until there is no more.
     fn notice(&mut self) -> Option<Notice> {
         None
     }
+}
+
+/// What outlives a policy when promises change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Legacy {
+    /// What each tenant has saved, by tenant id, as time at its contract's rate.
+    pub savings: Vec<Duration>,
+    /// How much may be at the devices, if that was learnt.
+    pub window: Option<u32>,
 }
 
 /// What a control policy tells observers.

@@ -17,6 +17,7 @@
 //! of 4 KiB a second. The same holds for requests that no row of the contract is about.
 
 mod guarantee;
+mod heritage;
 mod lane;
 mod lending;
 mod limits;
@@ -34,7 +35,7 @@ use self::settings::Settings;
 use self::share::{Hue, Shares};
 use self::window::Window;
 use super::contract::Tier;
-use super::{Build, ControlPolicy, Notice, Promises, contract};
+use super::{Build, ControlPolicy, Legacy, Notice, Promises, contract};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
 use crate::request::{Request, RequestKey, TenantId};
@@ -249,6 +250,14 @@ impl ControlPolicy for Slack {
 
     fn adopt(&mut self, key: RequestKey, _: &Request, _: Instant) {
         self.inflight.insert(key, None);
+    }
+
+    fn legacy(&mut self, now: Instant) -> Legacy {
+        self.leave(now)
+    }
+
+    fn inherit(&mut self, now: Instant, legacy: &Legacy) {
+        self.take_over(now, legacy);
     }
 
     fn next_deadline(&self) -> Option<Instant> {

@@ -270,7 +270,9 @@ impl<O: Observer> Pipeline<O> {
     fn govern(&mut self, now: Instant, govern: &Govern) {
         let Govern { control, promises } = govern;
         assert_eq!(promises.fault(), None, "promises are checked before they are used");
+        let legacy = self.control.legacy(now);
         self.control = (control.policy().build)(control.values(), promises);
+        self.control.inherit(now, &legacy);
         self.observer.event(now, Event::Governed(promises));
         let held = [StageName::Control, StageName::Dispatch, StageName::Path, StageName::Store];
         // A request that was cut stays at accept; its pieces are in control.

@@ -174,7 +174,7 @@ pub enum Input {
     /// A volume has another cap, without a [`fault`](Cap::fault), which holds for what waits as well.
     Capped(VolumeId, Cap),
     /// Promises, or the policy that keeps them, have changed. What waits or is at a device goes over to
-    /// the new policy, which knows nothing else of what was before.
+    /// the new policy, with what the one before it has [left](control::Legacy).
     Govern(Arc<Govern>),
 }
 

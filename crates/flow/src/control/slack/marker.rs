@@ -126,6 +126,8 @@ impl Marker {
 pub(super) struct Savings {
     tokens: u128,
     most: u128,
+    /// What a nanosecond of the contract is worth.
+    worth: u128,
     /// What is guaranteed and what is saved, together.
     pub(super) peak: Marker,
 }
@@ -133,9 +135,20 @@ pub(super) struct Savings {
 impl Savings {
     /// None yet, of at most `credit` at this rate.
     pub(super) fn new(rate: u32, credit: Duration, peak_permille: u32, burst: Duration) -> Self {
-        let most = u128::from(rate) * u128::from(credit.as_nanos()) * u128::from(WHOLE);
+        let worth = u128::from(rate) * u128::from(WHOLE);
+        let most = worth * u128::from(credit.as_nanos());
         let peak = u64::from(rate) * u64::from(peak_permille) / 1_000;
-        Self { tokens: 0, most, peak: Marker::new(peak, burst) }
+        Self { tokens: 0, most, worth, peak: Marker::new(peak, burst) }
+    }
+
+    /// What they are, as time at the contract's rate.
+    pub(super) fn time(&self) -> Duration {
+        Duration::from_nanos((self.tokens / self.worth) as u64)
+    }
+
+    /// Begins with so much.
+    pub(super) fn begin(&mut self, saved: Duration) {
+        self.tokens = (self.worth * u128::from(saved.as_nanos())).min(self.most);
     }
 
     /// Puts aside what did not fit into the bucket.

@@ -276,6 +276,33 @@ fn savings_are_spent_before_others_share() {
     assert!(without < 800, "{without} without savings");
 }
 
+/// Savings and the window outlive a change of promises; what was saved is cut to what the new contract
+/// lets be saved.
+#[test]
+fn a_successor_begins_where_it_ended() {
+    let saver = |credit| {
+        let contract = Contract { credit: Duration::from_secs(credit), ..contract(500) };
+        Slack::new(settings(), &testing::promises(&[Some(contract)]))
+    };
+    let mut first = saver(60);
+    let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
+    let keys = testing::keys(2);
+    first.arrive(at(20), keys[0], &testing::request(0));
+    assert_eq!(first.poll(at(20)).map(|(key, _)| key), Some(keys[0]));
+    first.complete(at(21), keys[0], &testing::request(0), Duration::from_secs(1));
+    let legacy = first.legacy(at(21));
+    // It was idle for 21 s but for one request; a miss with one at the device is a factor of e.
+    assert_eq!(legacy.savings[0].as_nanos() / 100_000_000, 209);
+    assert_eq!(legacy.window, Some(24));
+    let mut second = saver(10);
+    second.inherit(at(21), &legacy);
+    assert_eq!(second.legacy(at(21)).savings[0], Duration::from_secs(10));
+    second.arrive(at(21), keys[1], &testing::request(0));
+    assert!(second.poll(at(21)).is_some());
+    second.complete(at(21), keys[1], &testing::request(0), Duration::ZERO);
+    assert_eq!(second.legacy(at(21)).window, Some(24));
+}
+
 /// What a member of a group does not use, another member gets as guaranteed; an outsider does not.
 #[test]
 fn a_group_lends_what_is_not_used() {

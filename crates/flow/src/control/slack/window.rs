@@ -145,6 +145,19 @@ impl Window {
         u64::from(inflight) << 16 < self.size
     }
 
+    /// The window, if guaranteed requests have formed it.
+    pub(super) fn learnt(&self) -> Option<u32> {
+        (self.ruling < i64::MAX).then_some(((self.size + (1 << 15)) >> 16) as u32)
+    }
+
+    /// All opinions begin here.
+    pub(super) fn begin(&mut self, window: u32) {
+        let log = log::ln(window.max(1)).clamp(self.low, self.high);
+        for class in &mut self.classes {
+            class.log = log;
+        }
+    }
+
     /// Excess waits for the window.
     pub(super) fn binds(&mut self, now: Instant) {
         self.bound = Some(now);
