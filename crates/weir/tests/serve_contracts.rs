@@ -7,6 +7,7 @@ mod gateway;
 use gateway::commands::READY;
 use gateway::initiator::{Login, Session, Transfer, read16};
 use gateway::nbd::READ;
+use gateway::recorded::RECORDED;
 use gateway::{Gateway, ONE_DISK, eventually, folder};
 
 /// A policy under which a request of 64 KiB is for ever beyond a contract that is a request of 512
@@ -129,12 +130,13 @@ fn a_contract_changes_live() {
     gateway.stop();
 }
 
-/// The policy changes live, with its parameters, and back; what waits is handed over each time.
+/// The policy changes live, with its parameters, and back; what waits is handed over each time. A recording
+/// of it replays to the same decisions.
 #[test]
 fn the_policy_changes_live() {
     let tenants = tenant("first", "one", HELD);
     let config = |control| governed(control, &tenants);
-    let mut gateway = Gateway::start(&folder("live_policy"), &config(BUCKETS), &[]);
+    let mut gateway = Gateway::start(&folder("live_policy"), &config(BUCKETS), RECORDED);
     let mut one = gateway.session("one");
     one.read(0, SMALL);
     let waiting = held(&mut one);
@@ -150,6 +152,7 @@ fn the_policy_changes_live() {
     goes_on(&mut one, &[waiting]);
     one.ping();
     gateway.stop();
+    gateway.replays();
 }
 
 /// A tenant that a new configuration adds, in front of the others, claims a host that is logged in: its

@@ -6,18 +6,12 @@ mod gateway;
 
 use gateway::initiator::{Session, Transfer, read16};
 use gateway::recorded::RECORDED;
-use gateway::{Gateway, TWO_DISKS, folder, weir};
+use gateway::{Gateway, TWO_DISKS, folder};
 
 /// `TWO_DISKS` with these lines about the first volume, and these limits.
 fn config(volume: &str, limits: &str) -> String {
     let line = "file = \"disk.img\"";
     format!("[limits]\n{limits}\n{}", TWO_DISKS.replace(line, &format!("{line}\n{volume}")))
-}
-
-/// What was recorded does the same again.
-fn replays(gateway: &Gateway) {
-    let output = weir(&gateway.folder, &["replay", "run.weir"]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Commands that the session may send now, as the gateway said last.
@@ -71,7 +65,7 @@ fn a_held_tenant_closes_its_window() {
     gateway.logged(&["session ended", "host:host", "ignored_total=5"]);
     gateway.stop();
     assert_eq!(gateway.count("task set full"), 0, "{}", gateway.log());
-    replays(&gateway);
+    gateway.replays();
 }
 
 /// The sessions of a tenant share its requests, and share them out anew when one of them leaves.
@@ -185,5 +179,5 @@ fn volumes_share_a_modelled_device() {
     assert_eq!(ended, [issued[3], issued[0], issued[1], issued[2]]);
     assert_eq!(gateway.stored("b.img", 0, 4096), data);
     gateway.stop();
-    replays(&gateway);
+    gateway.replays();
 }

@@ -1,6 +1,6 @@
 //! What a gateway that was recorded has asked of its data path.
 
-use super::Gateway;
+use super::{Gateway, weir};
 use weir_flow::pipeline::Input;
 use weir_flow::recording::{Decoder, Entry};
 use weir_flow::request::{Op, Request};
@@ -27,5 +27,11 @@ impl Gateway {
                 _ => {}
             }
         }
+    }
+
+    /// Asserts that its recording, replayed, does the same.
+    pub(crate) fn replays(&self) {
+        let output = weir(&self.folder, &["replay", "run.weir"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
