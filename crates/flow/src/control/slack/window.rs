@@ -212,10 +212,10 @@ impl Window {
         };
         if ruling != self.ruling {
             self.ruling = ruling;
-            self.size = log::exp(ruling.min(self.high));
-            if ruling == i64::MAX {
-                self.size = u64::from(self.settings.max) << 16;
-            }
+            self.size = match ruling {
+                i64::MAX => u64::from(self.settings.max) << 16,
+                log => log::exp(log),
+            };
         }
     }
 
