@@ -7,20 +7,20 @@
 //! | Model    | every `1 / tau` s: `tokens = min(depth, tokens + iops / tau)`, then heads leave while `tokens >= cost`; an arrival that finds no queue and enough tokens leaves at once; `cost = max(1, bytes / size)` tokens |
 //! | Units    | milli-tokens; a token is one request of the contract's size |
 //! | Ties     | at a tick the lowest tenant first; within a tenant, order of arrival |
-//! | Cost     | O(1) per request; O(tenants) per tick, and ticks only while something waits |
+//! | Cost     | O(log waiting tenants) per request; wakes only at ticks at which a request can pay |
 //! | Source   | scheme TA1 of the token-bucket paper, section 2.1; depth with the guard of spec A4 |
 //! | Not when | what one tenant leaves should serve another: the rate of the contract is also the limit. Arrivals that are not smooth wait even below the contract: a bucket refilled at the mean rate is a queue at load one |
 //!
 //! A tenant without a contract has no bucket and passes.
 
-use super::bucket::{Bucket, Ticks};
+use super::bucket::{Bucket, PACE_ONE, Ticks};
 use super::contract::{self, Promise};
 use super::{Build, ControlPolicy, Notice, Promises};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Rule, Unit};
 use crate::request::{Request, RequestKey, TenantId};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 pub(super) const POLICY: Policy<Build> = Policy {
@@ -37,7 +37,7 @@ pub(super) const TAU: Parameter = Parameter {
     min: 1,
     max: 100_000,
     default: 1_000,
-    effect: "refills of the buckets per second; more is smoother, and wakes the gateway more often \
+    effect: "refills of the buckets per second; more is smoother, and may wake the gateway more often \
              while requests wait",
 };
 
@@ -46,8 +46,8 @@ pub(super) const RULE: Rule = Rule("control/bucket");
 
 struct TokenBucket {
     lanes: Vec<Lane>,
-    /// Requests in all queues.
-    waiting: usize,
+    /// The tick at which each lane with a queue can pay for its head.
+    due: BTreeSet<(u64, usize)>,
     ticks: Ticks,
     ready: VecDeque<RequestKey>,
     notices: VecDeque<Notice>,
@@ -70,26 +70,27 @@ impl TokenBucket {
         let lanes: Vec<Lane> = contract::promises(list).into_iter().map(lane).collect();
         let kept = (0..).zip(&lanes).filter(|(_, lane)| lane.promise.kept);
         let notices = kept.map(|(id, _)| Notice::Gate(TenantId::new(id), true)).collect();
-        Self { lanes, waiting: 0, ticks: Ticks::new(tau), ready: VecDeque::new(), notices }
+        let (due, ready) = (BTreeSet::new(), VecDeque::new());
+        Self { lanes, due, ticks: Ticks::new(tau), ready, notices }
     }
 
-    /// Does the ticks that are due: one by one while anything waits, the others at once.
+    /// Lets go what the ticks up to `now` pay for.
     fn advance(&mut self, now: Instant) {
-        let mut due = self.ticks.due(now);
-        while due > 0 {
-            let count = if self.waiting > 0 { 1 } else { due };
-            for lane in &mut self.lanes {
-                lane.bucket.refill(count, lane.queue.front().map(|&(_, cost)| cost));
-                while let Some(&(key, cost)) = lane.queue.front()
-                    && lane.bucket.pay(cost)
-                {
-                    lane.queue.pop_front();
-                    self.waiting -= 1;
-                    self.ready.push_back(key);
+        let last = self.ticks.until(now);
+        while let Some(&(tick, index)) = self.due.first()
+            && tick <= last
+        {
+            self.due.pop_first();
+            let lane = &mut self.lanes[index];
+            lane.bucket.fill(tick, PACE_ONE);
+            while let Some(&(key, cost)) = lane.queue.front() {
+                if !lane.bucket.pay(cost) {
+                    self.due.insert((lane.bucket.covers(cost, PACE_ONE), index));
+                    break;
                 }
+                lane.queue.pop_front();
+                self.ready.push_back(key);
             }
-            self.ticks.pass(count);
-            due -= count;
         }
     }
 }
@@ -97,15 +98,22 @@ impl TokenBucket {
 impl ControlPolicy for TokenBucket {
     fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
         self.advance(now);
-        let lines = self.lanes.len();
-        let lane = &mut self.lanes[contract::line(request, lines)];
-        let cost = lane.promise.cost(request);
-        if !lane.promise.kept || (lane.queue.is_empty() && lane.bucket.pay(cost)) {
+        let index = contract::line(request, self.lanes.len());
+        let lane = &mut self.lanes[index];
+        if !lane.promise.kept {
             self.ready.push_back(key);
-        } else {
-            lane.queue.push_back((key, cost));
-            self.waiting += 1;
+            return;
         }
+        let cost = lane.promise.cost(request);
+        if lane.queue.is_empty() {
+            lane.bucket.refill(self.ticks.until(now));
+            if lane.bucket.pay(cost) {
+                self.ready.push_back(key);
+                return;
+            }
+            self.due.insert((lane.bucket.covers(cost, PACE_ONE), index));
+        }
+        lane.queue.push_back((key, cost));
     }
 
     fn poll(&mut self, _: Instant) -> Option<(RequestKey, Rule)> {
@@ -117,7 +125,7 @@ impl ControlPolicy for TokenBucket {
     fn adopt(&mut self, _: RequestKey, _: &Request, _: Instant) {}
 
     fn next_deadline(&self) -> Option<Instant> {
-        (self.waiting > 0).then(|| self.ticks.next())
+        self.due.first().map(|&(tick, _)| self.ticks.at(tick))
     }
 
     fn handle_deadline(&mut self, now: Instant) {

@@ -35,6 +35,8 @@ pub(super) struct Switched {
     settings: Settings,
     lanes: Vec<Lane>,
     ticks: Ticks,
+    /// The number of the next tick.
+    tick: u64,
     /// When windows end, beats come and slots end next.
     window_end: Instant,
     beat: Instant,
@@ -85,10 +87,6 @@ impl Lane {
     fn paced(&self, leave: Leave) -> bool {
         !self.on && !self.queue.is_empty() && leave == Leave::Ramp
     }
-
-    fn head(&self) -> Option<u64> {
-        self.queue.front().map(|&(_, cost)| cost)
-    }
 }
 
 impl Switched {
@@ -112,6 +110,7 @@ impl Switched {
             settings,
             lanes: contract::promises(list).into_iter().enumerate().map(lane).collect(),
             ticks: Ticks::new(settings.tau),
+            tick: 1,
             window_end: settings.estimator.window.map_or(NEVER, |window| start + window),
             beat: start + BEAT,
             slot_end: start + SLOT,
@@ -133,7 +132,8 @@ impl Switched {
     /// Everything that time brings, up to `now`, in its order.
     fn advance(&mut self, now: Instant) {
         loop {
-            let at = self.ticks.next().min(self.window_end).min(self.beat).min(self.slot_end);
+            let at =
+                self.ticks.at(self.tick).min(self.window_end).min(self.beat).min(self.slot_end);
             if at > now {
                 return;
             }
@@ -150,11 +150,11 @@ impl Switched {
 
     /// Nothing waits and nothing is remembered: only buckets fill and slots end.
     fn skip(&mut self, now: Instant) {
-        let due = self.ticks.due(now);
+        let tick = self.ticks.until(now);
         for lane in &mut self.lanes {
-            lane.bucket.refill(due, None);
+            lane.bucket.refill(tick);
         }
-        self.ticks.pass(due);
+        self.tick = tick + 1;
         self.slots(now);
         self.beat = after(self.beat, BEAT, now);
         if let Some(window) = self.settings.estimator.window {
@@ -177,20 +177,22 @@ impl Switched {
 
     /// Refills every bucket and lets go what it pays for.
     fn tick(&mut self, at: Instant) {
-        let due = self.ticks.due(at);
-        if due == 0 {
+        let tick = self.ticks.until(at);
+        if tick < self.tick {
             return;
         }
-        self.ticks.pass(due);
+        self.tick = tick + 1;
         for lane in &mut self.lanes {
             if lane.paced(self.settings.leave) {
-                lane.bucket.refill_paced(lane.pace);
+                lane.bucket.fill(tick, lane.pace);
                 lane.release(&mut self.ready, RAMPED);
-                let head = lane.head();
-                lane.bucket.settle(lane.pace, head);
+                if lane.queue.is_empty() {
+                    lane.bucket.settle(lane.pace);
+                }
+            } else if lane.queue.is_empty() {
+                lane.bucket.refill(tick);
             } else {
-                let head = lane.head();
-                lane.bucket.refill(due, head);
+                lane.bucket.fill(tick, PACE_ONE);
                 lane.release(&mut self.ready, token_bucket::RULE);
             }
         }
@@ -344,7 +346,7 @@ impl ControlPolicy for Switched {
 
     fn next_deadline(&self) -> Option<Instant> {
         if self.waits() {
-            Some(self.ticks.next().min(self.beat).min(self.window_end))
+            Some(self.ticks.at(self.tick).min(self.beat).min(self.window_end))
         } else {
             self.lively().then(|| self.beat.min(self.window_end))
         }
