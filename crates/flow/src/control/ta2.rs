@@ -7,7 +7,7 @@
 //! | Model    | if any tenant's observed time is above `hwm` % of its promise, all buckets on; if all are below `lwm` %, all off; on, a bucket is that of TA1; off, its backlog leaves first, at a pace that grows by `ramp` every 50 ms |
 //! | Units    | observed time: of the tenant's last request at the device, or the 95th percentile of a window |
 //! | Ties     | at a tick the lowest tenant first; within a tenant, order of arrival, except under `release = 2` |
-//! | Cost     | O(1) per request, O(tenants) per ending, tick and 50 ms; ticks only while something waits |
+//! | Cost     | O(log tenants) per request and ending; O(backlogs that leave) every 50 ms, O(tenants of the last second) every 100 ms; O(tenants) when the buckets are switched |
 //! | Source   | scheme TA2 of the token-bucket paper, section 2.2; estimator, release and silence as in spec A6, A8 and 2.3 |
 //! | Not when | tenants that keep their contract should never meet a bucket: use `ta3`. A tenant that is alone on the array gates itself |
 //!

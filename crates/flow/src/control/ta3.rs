@@ -8,7 +8,7 @@
 //! | Model    | a tenant breaks its contract if it came faster than `iops * (1 + margin)` over the last second, or has a backlog; if a tenant that does not has an observed time above `hwm` % of its promise, buckets on for those who do; if all of those are below `lwm` %, all off. If all active tenants, at least two, break theirs, all are watched |
 //! | Units    | rates in tokens per second, over ten slots of 100 ms; the rest as in `ta2` |
 //! | Ties     | at a tick the lowest tenant first; within a tenant, order of arrival, except under `release = 2` |
-//! | Cost     | O(1) per request, O(tenants) per ending, tick and 50 ms; ticks only while something waits |
+//! | Cost     | O(log tenants) per request, ending and switch; O(backlogs that leave) every 50 ms, O(tenants of the last second) every 100 ms |
 //! | Source   | scheme TA3 of the token-bucket paper, sections 2.3 and 3.4; rate meter and who is watched as in spec A9 and A10 |
 //! | Not when | a tenant may flood an idle array before another one comes: nothing bounds the work inside the array. Use `slack` |
 //!

@@ -3,44 +3,45 @@
 //! A tenant's requests by-pass its bucket until its switch is on. When the switch goes off, what has
 //! collected behind the bucket leaves by the rule of [`Leave`]. When to switch is the policies'
 //! [`Decide`]; it is asked whenever an observed response time changes.
+//!
+//! Nothing here looks at all tenants. Those with a backlog stand in the order of the ticks at which they
+//! can pay; what a decision needs to know is kept up to date by each change ([`Verdict`]).
 
-mod observe;
+mod rates;
+mod responses;
 mod settings;
+mod verdict;
 
-use self::observe::{Meter, Observed, SLOT};
+use self::rates::Rates;
+use self::responses::Responses;
+use self::verdict::{Standing, Verdict};
 use super::bucket::{Bucket, PACE_ONE, Ticks};
 use super::contract::{self, Promise};
 use super::{ControlPolicy, Notice, Promises, token_bucket};
 use crate::clock::{Duration, Instant};
 use crate::policy::Rule;
 use crate::request::{Request, RequestKey, TenantId};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 pub(super) use settings::{
     Decide, ESTIMATOR, HWM, LWM, Leave, OLDEST, RAMP, RELEASE, SHARED, Settings, WINDOW,
 };
-
-/// How often a ramp grows and silence is looked for.
-const BEAT: Duration = Duration::from_millis(50);
-
-const NEVER: Instant = Instant::from_nanos(u64::MAX);
-
-/// The pace at which a ramp stops growing: by then everything leaves at once.
-const PACE_MAX: u128 = PACE_ONE << 20;
-
-const RAMPED: Rule = Rule("control/release");
 
 /// Buckets, switches and what they go by.
 pub(super) struct Switched {
     settings: Settings,
     lanes: Vec<Lane>,
     ticks: Ticks,
-    /// The number of the next tick.
-    tick: u64,
-    /// When windows end, beats come and slots end next.
+    /// The tick at which each lane with a backlog can pay for its head.
+    due: BTreeSet<(u64, usize)>,
+    /// Lanes whose backlog leaves at a pace of its own.
+    ramped: BTreeSet<usize>,
+    responses: Responses,
+    rates: Rates,
+    verdict: Verdict,
+    /// When windows end and beats come next.
     window_end: Instant,
     beat: Instant,
-    slot_end: Instant,
     ready: VecDeque<Released>,
     notices: VecDeque<Notice>,
 }
@@ -53,108 +54,96 @@ struct Released {
 }
 
 struct Lane {
-    index: usize,
     promise: Promise,
-    /// Thresholds.
-    high: Duration,
-    low: Duration,
     bucket: Bucket,
     queue: VecDeque<(RequestKey, u64)>,
-    on: bool,
+    /// The tick that it stands at among those that are due.
+    due: Option<u64>,
     /// The multiple of the contract's rate at which the queue leaves, over [`PACE_ONE`].
     pace: u128,
-    observed: Observed,
-    meter: Meter,
 }
 
 impl Lane {
-    /// Whether the tenant breaks its contract. One with a backlog has broken it, even if it is
-    /// silent now.
-    fn violates(&self, margin_permille: u64) -> bool {
-        !self.queue.is_empty() || self.meter.above(u64::from(self.promise.iops), margin_permille)
-    }
-
-    fn release(&mut self, ready: &mut VecDeque<Released>, rule: Rule) {
-        while let Some(&(key, cost)) = self.queue.front()
-            && self.bucket.pay(cost)
-        {
-            self.queue.pop_front();
-            ready.push_back(Released { key, rule, index: self.index });
+    /// Puts it, or no longer, among those that are due.
+    fn schedule(&mut self, index: usize, due: &mut BTreeSet<(u64, usize)>) {
+        let head = self.queue.front();
+        let tick = head.map(|&(_, cost)| self.bucket.covers(cost, self.pace));
+        if tick != self.due {
+            if let Some(old) = self.due {
+                due.remove(&(old, index));
+            }
+            due.extend(tick.map(|tick| (tick, index)));
+            self.due = tick;
         }
-    }
-
-    /// Whether its backlog is leaving at a pace of its own.
-    fn paced(&self, leave: Leave) -> bool {
-        !self.on && !self.queue.is_empty() && leave == Leave::Ramp
     }
 }
 
 impl Switched {
     pub(super) fn new(settings: Settings, list: &Promises) -> Self {
-        let percent =
-            |time: Duration, percent: u64| Duration::from_nanos(time.as_nanos() * percent / 100);
-        let lane = |(index, promise): (usize, Promise)| Lane {
-            index,
-            high: percent(promise.response, settings.on_percent),
-            low: percent(promise.response, settings.off_percent),
+        let promises = contract::promises(list);
+        let thresholds = promises.iter().map(|promise| {
+            let percent = |percent: u64| promise.response.as_nanos() * percent / 100;
+            let [high, low] = [settings.on_percent, settings.off_percent].map(percent);
+            (Duration::from_nanos(high), Duration::from_nanos(low))
+        });
+        let responses = Responses::new(settings.estimator, thresholds);
+        let verdict = Verdict::new(settings.decide, promises.iter().map(|promise| promise.kept));
+        let lane = |promise: Promise| Lane {
             bucket: Bucket::new(promise.iops, settings.tau),
             promise,
             queue: VecDeque::new(),
-            on: false,
+            due: None,
             pace: PACE_ONE,
-            observed: Observed::default(),
-            meter: Meter::default(),
         };
         let start = Instant::ZERO;
         Self {
             settings,
-            lanes: contract::promises(list).into_iter().enumerate().map(lane).collect(),
+            responses,
+            rates: Rates::new(promises.len()),
+            verdict,
+            lanes: promises.into_iter().map(lane).collect(),
             ticks: Ticks::new(settings.tau),
-            tick: 1,
+            due: BTreeSet::new(),
+            ramped: BTreeSet::new(),
             window_end: settings.estimator.window.map_or(NEVER, |window| start + window),
             beat: start + BEAT,
-            slot_end: start + SLOT,
             ready: VecDeque::new(),
             notices: VecDeque::new(),
         }
     }
 
-    fn waits(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.queue.is_empty())
+    /// Whether a silent world would still change something: somebody waits, a switch is on, or
+    /// somebody's response time is remembered.
+    fn lively(&self) -> bool {
+        !self.due.is_empty() || self.verdict.any_on() || self.responses.lively()
     }
 
-    /// Whether a silent world would still change something: a switch is on, or somebody's response
-    /// time is remembered.
-    fn lively(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.on || lane.observed.lively())
+    /// When the next head can be paid for.
+    fn payday(&self) -> Instant {
+        self.due.first().map_or(NEVER, |&(tick, _)| self.ticks.at(tick))
     }
 
     /// Everything that time brings, up to `now`, in its order.
     fn advance(&mut self, now: Instant) {
         loop {
-            let at =
-                self.ticks.at(self.tick).min(self.window_end).min(self.beat).min(self.slot_end);
+            let beat = self.window_end.min(self.beat).min(self.rates.slot_end());
+            let at = self.payday().min(beat);
             if at > now {
                 return;
             }
-            if !self.waits() && !self.lively() {
+            if !self.lively() {
                 self.skip(now);
                 return;
             }
             self.grow(at);
-            self.tick(at);
+            self.pay(at);
             self.slots(at);
             self.beats(at);
         }
     }
 
-    /// Nothing waits and nothing is remembered: only buckets fill and slots end.
+    /// Nothing waits and nothing is remembered: only slots end.
     fn skip(&mut self, now: Instant) {
-        let tick = self.ticks.until(now);
-        for lane in &mut self.lanes {
-            lane.bucket.refill(tick);
-        }
-        self.tick = tick + 1;
         self.slots(now);
         self.beat = after(self.beat, BEAT, now);
         if let Some(window) = self.settings.estimator.window {
@@ -162,51 +151,52 @@ impl Switched {
         }
     }
 
-    /// Lets ramps rise.
+    /// Lets ramps rise, from the tick at `at` on.
     fn grow(&mut self, at: Instant) {
         if at < self.beat {
             return;
         }
-        for lane in &mut self.lanes {
-            if lane.paced(self.settings.leave) {
-                let pace = lane.pace * u128::from(self.settings.ramp_permille) / 1_000;
-                lane.pace = pace.min(PACE_MAX);
-            }
+        let before = self.ticks.until(Instant::from_nanos(at.as_nanos() - 1));
+        for &index in &self.ramped {
+            let lane = &mut self.lanes[index];
+            lane.bucket.fill(before, lane.pace);
+            let pace = lane.pace * u128::from(self.settings.ramp_permille) / 1_000;
+            lane.pace = pace.min(PACE_MAX);
+            lane.schedule(index, &mut self.due);
         }
     }
 
-    /// Refills every bucket and lets go what it pays for.
-    fn tick(&mut self, at: Instant) {
-        let tick = self.ticks.until(at);
-        if tick < self.tick {
-            return;
-        }
-        self.tick = tick + 1;
-        for lane in &mut self.lanes {
-            if lane.paced(self.settings.leave) {
-                lane.bucket.fill(tick, lane.pace);
-                lane.release(&mut self.ready, RAMPED);
-                if lane.queue.is_empty() {
+    /// Lets go what the ticks up to `at` pay for.
+    fn pay(&mut self, at: Instant) {
+        let last = self.ticks.until(at);
+        while let Some(&(tick, index)) = self.due.first()
+            && tick <= last
+        {
+            let paced = self.ramped.contains(&index);
+            let rule = if paced { RAMPED } else { token_bucket::RULE };
+            let lane = &mut self.lanes[index];
+            lane.bucket.fill(tick, lane.pace);
+            while let Some(&(key, cost)) = lane.queue.front()
+                && lane.bucket.pay(cost)
+            {
+                lane.queue.pop_front();
+                self.ready.push_back(Released { key, rule, index });
+            }
+            lane.schedule(index, &mut self.due);
+            if lane.queue.is_empty() {
+                if paced {
                     lane.bucket.settle(lane.pace);
+                    self.ramped.remove(&index);
                 }
-            } else if lane.queue.is_empty() {
-                lane.bucket.refill(tick);
-            } else {
-                lane.bucket.fill(tick, PACE_ONE);
-                lane.release(&mut self.ready, token_bucket::RULE);
+                self.judge(index);
             }
         }
     }
 
     fn slots(&mut self, at: Instant) {
-        if at < self.slot_end {
-            return;
+        for index in self.rates.end_slots(at) {
+            self.judge(index);
         }
-        let late = at.since(self.slot_end).as_nanos() / SLOT.as_nanos();
-        for lane in &mut self.lanes {
-            lane.meter.slots(1 + late);
-        }
-        self.slot_end += SLOT * (1 + late);
     }
 
     fn beats(&mut self, at: Instant) {
@@ -215,82 +205,75 @@ impl Switched {
             && let Some(window) = self.settings.estimator.window
         {
             self.window_end += window;
-            for lane in &mut self.lanes {
-                changed |= lane.observed.end_window();
+            for index in self.responses.end_window() {
+                self.look(index, at);
+                changed = true;
             }
         }
         if at >= self.beat {
             self.beat += BEAT;
-            for lane in &mut self.lanes {
-                changed |= lane.observed.beat(at, &self.settings.estimator);
+            for index in self.responses.forget(at) {
+                self.look(index, at);
+                changed = true;
             }
+            changed |= self.responses.any_out();
         }
         if changed {
             self.decide(at);
         }
     }
 
+    /// A tenant's rate or backlog has changed. One with a backlog has broken its contract, even if it is
+    /// silent now.
+    fn judge(&mut self, index: usize) {
+        let Some(margin) = self.settings.decide.margin_permille() else { return };
+        let lane = &self.lanes[index];
+        let iops = u64::from(lane.promise.iops);
+        let violates = !lane.queue.is_empty() || self.rates.above(index, iops, margin);
+        let active = self.rates.active(index);
+        self.verdict.change(index, Standing { active, violates, ..self.verdict.standing(index) });
+    }
+
+    /// A tenant's observed response time has changed.
+    fn look(&mut self, index: usize, now: Instant) {
+        let plight = self.responses.plight(index, now);
+        let (hurt, unwell) = (plight.hurt, plight.unwell);
+        self.verdict.change(index, Standing { hurt, unwell, ..self.verdict.standing(index) });
+    }
+
     /// Switches whom the observed response times say.
     fn decide(&mut self, now: Instant) {
-        for lane in &mut self.lanes {
-            lane.observed.look(now);
+        while let Some(index) = self.responses.aged(now) {
+            self.look(index, now);
         }
-        match self.settings.decide {
-            Decide::Together => self.decide_for(|_| true, |_| true),
-            Decide::Victim { margin_permille } => {
-                let violates = |lane: &Lane| lane.violates(margin_permille);
-                let active = || self.lanes.iter().filter(|lane| lane.meter.active());
-                let crowd = active().count() >= 2 && active().all(violates);
-                self.decide_for(|lane| crowd || !violates(lane), violates);
-            }
-            Decide::Own { margin_permille } => {
-                for index in 0..self.lanes.len() {
-                    let lane = &self.lanes[index];
-                    if lane.promise.kept {
-                        if lane.observed.time > lane.high && lane.violates(margin_permille) {
-                            self.switch(index, true);
-                        } else if lane.observed.time < lane.low {
-                            self.switch(index, false);
-                        }
-                    }
-                }
-            }
+        for (index, on) in self.verdict.decide() {
+            self.switch(index, on, now);
         }
     }
 
-    /// On with those who are `held` if anybody who is `watched` suffers; all off if all of those are
-    /// well.
-    fn decide_for(&mut self, watched: impl Fn(&Lane) -> bool, held: impl Fn(&Lane) -> bool) {
-        let mut watch = self.lanes.iter().filter(|lane| lane.promise.kept && watched(lane));
-        if watch.clone().any(|lane| lane.observed.time > lane.high) {
-            for index in 0..self.lanes.len() {
-                if held(&self.lanes[index]) {
-                    self.switch(index, true);
-                }
-            }
-        } else if watch.all(|lane| lane.observed.time < lane.low) {
-            for index in 0..self.lanes.len() {
-                self.switch(index, false);
-            }
-        }
-    }
-
-    fn switch(&mut self, index: usize, on: bool) {
+    fn switch(&mut self, index: usize, on: bool, now: Instant) {
         // The last line has no tenant of its own to speak of.
-        let named = index + 1 < self.lanes.len();
-        let lane = &mut self.lanes[index];
-        if lane.on == on {
-            return;
-        }
-        lane.on = on;
-        lane.pace = PACE_ONE;
-        if named {
+        if index + 1 < self.lanes.len() {
             self.notices.push_back(Notice::Gate(TenantId::new(index as u32), on));
         }
-        if !on && self.settings.leave == Leave::Flush {
-            let (rule, index) = (token_bucket::RULE, index);
-            let left = lane.queue.drain(..);
-            self.ready.extend(left.map(|(key, _)| Released { key, rule, index }));
+        self.verdict.change(index, Standing { on, ..self.verdict.standing(index) });
+        let lane = &mut self.lanes[index];
+        if !lane.queue.is_empty() {
+            lane.bucket.fill(self.ticks.until(now), lane.pace);
+        }
+        lane.pace = PACE_ONE;
+        if !lane.queue.is_empty() {
+            if on {
+                self.ramped.remove(&index);
+            } else if self.settings.leave == Leave::Ramp {
+                self.ramped.insert(index);
+            } else if self.settings.leave == Leave::Flush {
+                let rule = token_bucket::RULE;
+                let left = lane.queue.drain(..);
+                self.ready.extend(left.map(|(key, _)| Released { key, rule, index }));
+            }
+            lane.schedule(index, &mut self.due);
+            self.judge(index);
         }
     }
 }
@@ -306,50 +289,55 @@ fn after(at: Instant, step: Duration, now: Instant) -> Instant {
 impl ControlPolicy for Switched {
     fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
         self.advance(now);
-        let lines = self.lanes.len();
-        let lane = &mut self.lanes[contract::line(request, lines)];
+        let index = contract::line(request, self.lanes.len());
+        let on = self.verdict.standing(index).on;
+        let lane = &mut self.lanes[index];
         let cost = lane.promise.cost(request);
-        lane.meter.count(cost);
-        let passes = if lane.on {
-            lane.queue.is_empty() && lane.bucket.pay(cost)
+        self.rates.count(index, cost);
+        let passes = if !lane.queue.is_empty() {
+            !on && self.settings.leave == Leave::Stay
+        } else if on {
+            lane.bucket.refill(self.ticks.until(now));
+            lane.bucket.pay(cost)
         } else {
-            lane.queue.is_empty() || self.settings.leave == Leave::Stay
+            true
         };
         if passes {
-            let (rule, index) = (token_bucket::RULE, lane.index);
-            self.ready.push_back(Released { key, rule, index });
-        } else {
-            lane.queue.push_back((key, cost));
+            self.ready.push_back(Released { key, rule: token_bucket::RULE, index });
+            return;
+        }
+        lane.queue.push_back((key, cost));
+        if lane.queue.len() == 1 {
+            lane.schedule(index, &mut self.due);
+            self.judge(index);
         }
     }
 
     fn poll(&mut self, now: Instant) -> Option<(RequestKey, Rule)> {
         let Released { key, rule, index } = self.ready.pop_front()?;
-        self.lanes[index].observed.released(now, &self.settings.estimator);
+        self.responses.released(index, now);
         Some((key, rule))
     }
 
     fn complete(&mut self, now: Instant, _: RequestKey, request: &Request, device: Duration) {
         self.advance(now);
-        let lines = self.lanes.len();
-        let lane = &mut self.lanes[contract::line(request, lines)];
-        if lane.observed.ended(now, device, &self.settings.estimator) {
+        let index = contract::line(request, self.lanes.len());
+        let decides = self.responses.ended(index, now, device);
+        self.look(index, now);
+        if decides {
             self.decide(now);
         }
     }
 
     fn adopt(&mut self, _: RequestKey, request: &Request, released: Instant) {
-        let lines = self.lanes.len();
-        let lane = &mut self.lanes[contract::line(request, lines)];
-        lane.observed.released(released, &self.settings.estimator);
+        // What was before a request that is outstanding now is none of this policy's business.
+        self.skip(released);
+        let index = contract::line(request, self.lanes.len());
+        self.responses.released(index, released);
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        if self.waits() {
-            Some(self.ticks.at(self.tick).min(self.beat).min(self.window_end))
-        } else {
-            self.lively().then(|| self.beat.min(self.window_end))
-        }
+        self.lively().then(|| self.payday().min(self.beat).min(self.window_end))
     }
 
     fn handle_deadline(&mut self, now: Instant) {
@@ -360,3 +348,13 @@ impl ControlPolicy for Switched {
         self.notices.pop_front()
     }
 }
+
+/// How often a ramp grows and silence is looked for.
+const BEAT: Duration = Duration::from_millis(50);
+
+/// The pace at which a ramp stops growing: by then everything leaves at once.
+const PACE_MAX: u128 = PACE_ONE << 20;
+
+const RAMPED: Rule = Rule("control/release");
+
+const NEVER: Instant = Instant::from_nanos(u64::MAX);

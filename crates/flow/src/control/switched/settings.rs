@@ -1,7 +1,7 @@
 //! What TA2 and TA3 are made from, and the parameters that they share.
 
 use super::super::token_bucket;
-use super::observe::Estimator;
+use super::responses::Estimator;
 use crate::clock::Duration;
 use crate::policy::{Parameter, Unit};
 
@@ -45,6 +45,18 @@ pub(in super::super) enum Decide {
         /// What a tenant may exceed its rate by, in thousandths.
         margin_permille: u64,
     },
+}
+
+impl Decide {
+    /// What a tenant may exceed its rate by, in thousandths, if rates matter.
+    pub(super) const fn margin_permille(self) -> Option<u64> {
+        match self {
+            Self::Together => None,
+            Self::Victim { margin_permille } | Self::Own { margin_permille } => {
+                Some(margin_permille)
+            }
+        }
+    }
 }
 
 /// The parameters that TA2 and TA3 share, in the order of [`Settings::shared`].
