@@ -92,22 +92,8 @@ impl Replay {
         let result = replay(&self.trace, |entries| bar.show(None, format!("{entries} entries")));
         drop(bar);
         let name = self.trace.display();
-        let result = result.map_err(|error| match error {
-            ReplayError::Io(error) => {
-                let message = format!("cannot read `{name}`: {}", reason(&error));
-                Failure::new(Exit::Invalid, message, "name a readable recording")
-            }
-            ReplayError::Damaged { offset, message } => Failure::new(
-                Exit::Damaged,
-                format!("{name}: byte {offset}: {message}"),
-                "record the run again; the bytes before this place are good",
-            ),
-        })?;
-        let (verdict, exit) = match result.verdict() {
-            Verdict::Same => ("same", Exit::Success),
-            Verdict::Different => ("different", Exit::Diverged),
-            Verdict::Cut => ("cut", Exit::Damaged),
-        };
+        let result = result.map_err(|error| failure(&self.trace, error))?;
+        let (verdict, told, exit) = verdict(&result);
         if self.json {
             let replay = serde_json::to_value(&result);
             let replay = replay.map_err(|error| Failure::unexpected(error.to_string()))?;
@@ -133,14 +119,7 @@ impl Replay {
             let (digest, actions) = (&recorded.digest, recorded.actions);
             let _ = writeln!(text, "recorded  digest {digest}, {actions} actions");
         }
-        text.push_str(match result.verdict() {
-            Verdict::Same => "the same actions at the same times\n",
-            Verdict::Different => "other actions than the recorded ones\n",
-            Verdict::Cut => {
-                "the recording ends without a digest, so there is nothing to compare: \
-                 `weir serve` did not end by itself\n"
-            }
-        });
+        let _ = writeln!(text, "{told}");
         print(&text)?;
         Ok(exit)
     }
@@ -245,6 +224,36 @@ impl Replay {
             transfer: self.transfer.unwrap_or(default.transfer),
         };
         plan
+    }
+}
+
+/// A recording that cannot be replayed.
+pub(super) fn failure(path: &Path, error: ReplayError) -> Failure {
+    let name = path.display();
+    match error {
+        ReplayError::Io(error) => {
+            let message = format!("cannot read `{name}`: {}", reason(&error));
+            Failure::new(Exit::Invalid, message, "name a readable recording")
+        }
+        ReplayError::Damaged { offset, message } => Failure::new(
+            Exit::Damaged,
+            format!("{name}: byte {offset}: {message}"),
+            "record the run again; the bytes before this place are good",
+        ),
+    }
+}
+
+/// How a replay compares with the recorded run: for scripts, for people and for the shell.
+pub(super) fn verdict(replay: &weir_sim::replay::Replay) -> (&'static str, &'static str, Exit) {
+    match replay.verdict() {
+        Verdict::Same => ("same", "the same actions at the same times", Exit::Success),
+        Verdict::Different => ("different", "other actions than the recorded ones", Exit::Diverged),
+        Verdict::Cut => (
+            "cut",
+            "the recording ends without a digest, so there is nothing to compare: `weir serve` did \
+             not end by itself",
+            Exit::Damaged,
+        ),
     }
 }
 

@@ -1,8 +1,10 @@
 //! What a run has measured, as text.
 
 use crate::table::{Align, Table};
+use std::cmp::Reverse;
 use std::fmt::Write as _;
-use weir_sim::results::{Results, TenantResults};
+use weir_flow::units::ByteCount;
+use weir_sim::results::{LedgerResults, Results, TargetResults, TenantResults};
 
 /// Columns of counts and rates, the percentiles following.
 const TENANTS: &[(&str, Align)] = &[
@@ -32,6 +34,17 @@ const STAGES: &[(&str, Align)] = &[
     ("max ms", Align::Right),
 ];
 
+const TARGETS: &[(&str, Align)] = &[
+    ("tenant", Align::Left),
+    ("requests of up to", Align::Left),
+    ("promised", Align::Left),
+    ("count", Align::Right),
+    ("met %", Align::Right),
+    ("measured ms", Align::Right),
+    ("budget burn", Align::Right),
+    ("", Align::Left),
+];
+
 /// The whole report but its last line, which says how to run it again.
 pub(super) fn text(results: &Results) -> String {
     let mut text = String::from("Response times, from arrival to the last byte of the reply\n");
@@ -58,6 +71,19 @@ pub(super) fn text(results: &Results) -> String {
     text.push_str(&table.render("  "));
     text.push_str("\nWhere the time went; stages that took none are left out\n");
     text.push_str(&stages(&results.tenants).render("  "));
+    text.push_str("\nWhat held requests, by share of the time\n");
+    let mut held = Table::new(&[("tenant", Align::Left), ("rules", Align::Left)]);
+    for tenant in &results.tenants {
+        held.row(vec![tenant.name.clone(), causes(&tenant.ledger)]);
+    }
+    text.push_str(&held.render("  "));
+    let kept = results.tenants.iter().map(|tenant| (&*tenant.name, &*tenant.attainment));
+    if let Some(table) = targets(kept) {
+        text.push_str(
+            "\nWhat was promised and what was kept; a budget that burns at 1 is just kept\n",
+        );
+        text.push_str(&table);
+    }
     let totals = &results.totals;
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let _ = writeln!(
@@ -105,7 +131,90 @@ fn stages(tenants: &[TenantResults]) -> Table {
     table
 }
 
+/// A line for each target of the tenants' contracts; `None` if there are none.
+pub(super) fn targets<'a>(
+    tenants: impl Iterator<Item = (&'a str, &'a [TargetResults])>,
+) -> Option<String> {
+    let mut table = Table::new(TARGETS);
+    for (name, targets) in tenants {
+        for target in targets {
+            let quantile = (target.quantile * 1e6).round() / 1e4;
+            // Cut, not rounded: 99.000 % is never less.
+            let met = (target.count - target.missed) * 100_000 / target.count.max(1);
+            table.row(vec![
+                name.to_owned(),
+                format!("{} {}", target.direction, ByteCount(target.size.into())),
+                format!("p{quantile} {} ms", millis(target.target_ns)),
+                target.count.to_string(),
+                format!("{}.{:03}", met / 1_000, met % 1_000),
+                target.measured_ns.map_or_else(|| "never".to_owned(), millis),
+                format!("{:.2}", target.burn),
+                if target.kept { "kept" } else { "broken" }.to_owned(),
+            ]);
+        }
+    }
+    (!table.rows().is_empty()).then(|| table.render("  "))
+}
+
+/// What most of a tenant's time was spent on, in a line.
+fn causes(ledger: &LedgerResults) -> String {
+    let mut causes: Vec<_> = ledger.causes.iter().collect();
+    causes.sort_by_key(|cause| Reverse(cause.time_ns));
+    let shares = divided(causes.iter().map(|cause| cause.time_ns), 1_000);
+    let mut parts = Vec::new();
+    for (cause, share) in causes.iter().zip(&shares).take(TOP_CAUSES) {
+        parts.push(format!("{} {} %", cause.rule, tenths(*share)));
+    }
+    let rest: u64 = shares.iter().skip(TOP_CAUSES).sum();
+    if rest > 0 {
+        parts.push(format!("others {} %", tenths(rest)));
+    }
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
+}
+
+/// `whole` divided as the parts are, each rounded so that their sum is exactly that; zeros if all parts
+/// are.
+pub(super) fn divided(parts: impl Iterator<Item = u64> + Clone, whole: u64) -> Vec<u64> {
+    let total: u128 = parts.clone().map(u128::from).sum();
+    let total = total.max(1);
+    let (mut sum, mut told) = (0, 0);
+    parts
+        .map(|part| {
+            sum += u128::from(part);
+            let until = ((sum * u128::from(whole) + total / 2) / total) as u64;
+            until - std::mem::replace(&mut told, until)
+        })
+        .collect()
+}
+
+/// Thousandths as per cent with a decimal.
+pub(super) fn tenths(permille: u64) -> String {
+    format!("{}.{}", permille / 10, permille % 10)
+}
+
 /// Nanoseconds as milliseconds with three decimals.
-fn millis(nanos: u64) -> String {
+pub(super) fn millis(nanos: u64) -> String {
     format!("{:.3}", nanos as f64 / 1e6)
+}
+
+/// Causes that are named in one line.
+const TOP_CAUSES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Parts that are rounded still add up, whatever they are, and none is off by one or more.
+    #[test]
+    fn rounded_parts_add_up() {
+        for parts in [&[1, 1, 1][..], &[0, 7, 0, 2], &[1; 7], &[u64::MAX, 3, u64::MAX], &[5]] {
+            let shares = divided(parts.iter().copied(), 1_000);
+            assert_eq!(shares.iter().sum::<u64>(), 1_000, "{parts:?}: {shares:?}");
+            let whole: f64 = parts.iter().map(|&part| part as f64).sum();
+            for (&part, &share) in parts.iter().zip(&shares) {
+                assert!((part as f64 / whole * 1e3 - share as f64).abs() <= 1.0, "{parts:?}");
+            }
+        }
+        assert_eq!(divided([0, 0].into_iter(), 1_000), [0, 0]);
+    }
 }

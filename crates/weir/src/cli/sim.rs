@@ -78,15 +78,20 @@ pub(super) fn simulate(plan: &Plan) -> Result<Results, Failure> {
         bar.show(progress.fraction(), format!("{} requests", progress.arrived));
     });
     drop(bar);
-    results.map_err(|error| match error {
+    results.map_err(|error| failure(&error))
+}
+
+/// A plan that cannot be run.
+pub(super) fn failure(error: &RunError) -> Failure {
+    match error {
         RunError::Plan(error) => {
             Failure::new(Exit::Invalid, error.to_string(), "change this part of the plan")
         }
-        RunError::Trace(error) => trace_failure(&error),
+        RunError::Trace(error) => trace_failure(error),
         RunError::Recording(error) => {
             Failure::unexpected(format!("cannot write the recording: {error}"))
         }
-    })
+    }
 }
 
 /// A trace that cannot be read: its message names file, line and column.
