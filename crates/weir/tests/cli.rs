@@ -29,7 +29,7 @@ fn json(text: &str) -> Value {
 #[test]
 fn help_and_usage() {
     let folder = folder("help");
-    for command in ["serve", "sim", "replay", "reproduce", "config", "trace"] {
+    for command in ["serve", "sim", "replay", "explain", "reproduce", "config", "trace"] {
         let output = run(&folder, &[command, "--help"]);
         assert_eq!((code(&output), err(&output)), (0, ""));
         assert!(out(&output).contains("Usage: weir "), "{command}");
@@ -69,6 +69,36 @@ fn plans_repeat() {
     }
     digests.dedup();
     assert_eq!(digests.len(), 3);
+}
+
+/// The text of a run has a line for each target of a contract, and one for each tenant with the rules that
+/// held it, with the figures of the results.
+#[test]
+fn promises_and_causes_are_told() {
+    let folder = folder("promises");
+    let path = plan("noisy-neighbour.toml");
+    let report = json(out(&run(&folder, &["sim", &path, "--json"])));
+    let text = run(&folder, &["sim", &path]);
+    let mut lines = out(&text).lines();
+    let targets = report["results"]["tenants"][0]["attainment"].as_array().unwrap();
+    assert_eq!(targets.len(), 4);
+    for target in targets {
+        let number = |key: &str| target[key].as_u64().unwrap();
+        let size = number("size") / 1024;
+        let promised = format!("{} {size} KiB", target["direction"].as_str().unwrap());
+        let met = (number("count") - number("missed")) * 100_000 / number("count");
+        let line = lines.by_ref().find(|line| line.contains(&promised)).unwrap();
+        let figures = [
+            format!("p99 {}.000 ms", number("target_ns") / 1_000_000),
+            number("count").to_string(),
+            format!("{}.{:03}", met / 1_000, met % 1_000),
+            format!("{:.3}", target["measured_ns"].as_f64().unwrap() / 1e6),
+            format!("{:.2}  kept", target["burn"].as_f64().unwrap()),
+        ];
+        assert!(figures.iter().all(|figure| line.contains(figure)), "{line}: {figures:?}");
+    }
+    let held = "backup  control/window 86.8 %, store/device 13.2 %";
+    assert!(out(&text).contains(held), "{}", out(&text));
 }
 
 /// A plan whose expectation is not met says so, and the exit code is 4.

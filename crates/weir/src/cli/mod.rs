@@ -1,6 +1,7 @@
 //! The command line: one file per command.
 
 mod config;
+mod explain;
 mod progress;
 mod replay;
 mod report;
@@ -36,6 +37,7 @@ enum Command {
     Serve(serve::Serve),
     Sim(sim::Sim),
     Replay(Box<replay::Replay>),
+    Explain(explain::Explain),
     Reproduce(reproduce::Reproduce),
     Config(config::Config),
     Trace(trace::Trace),
@@ -72,6 +74,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Serve(command) => command.run(color),
         Command::Sim(command) => command.run(color),
         Command::Replay(command) => command.run(),
+        Command::Explain(command) => command.run(color),
         Command::Reproduce(command) => command.run(),
         Command::Config(command) => command.run(color),
         Command::Trace(command) => command.run(),
