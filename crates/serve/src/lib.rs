@@ -21,6 +21,7 @@ mod seat;
 mod sessions;
 mod signals;
 mod state;
+mod summary;
 mod task;
 mod tenants;
 mod timer;
@@ -45,7 +46,8 @@ use tracing::{info, warn};
 use unit::Kept;
 use watch::Watch;
 use weir_flow::accept;
-use weir_flow::pipeline::{self, Pipeline};
+use weir_flow::clock::Instant;
+use weir_flow::pipeline::{self, Census, Pipeline};
 use weir_flow::request::BackendId;
 use weir_flow::stage::run;
 use weir_wire::scsi::reservation::Reservations;
@@ -196,7 +198,8 @@ impl ServeError {
 /// `ready` is called once, when hosts can connect. After the first signal no new work is taken, what
 /// is in flight is finished, all volumes are made durable and the function returns; after a second
 /// one only what the kernel already has is waited for. SIGHUP calls `reload`, which reads the
-/// configuration again; what can change live is put into force.
+/// configuration again; what can change live is put into force. SIGUSR1 logs how tenants fare, what held
+/// them, and what is outstanding; how they fared is logged at the end, too.
 pub fn serve(
     config: &Config,
     ready: impl FnOnce(&Ready),
@@ -236,17 +239,31 @@ pub fn serve(
     ready(&Ready { portals, nbd, driver: gateway.driver_name(), volumes });
 
     let names = config.volumes.iter().map(|volume| volume.name.clone()).collect();
-    let mut pipeline = Pipeline::new(&plan, Watch::new(names, gateway.tenant_names()));
-    match &mut recorder {
-        None => run(&mut pipeline, &mut gateway),
-        Some(recorder) => {
-            run(&mut pipeline, &mut Recorded { world: &mut gateway, recorder });
+    let mut pipeline =
+        Pipeline::new(&plan, Watch::new(names, gateway.tenant_names(), &plan.promises));
+    loop {
+        match &mut recorder {
+            None => run(&mut pipeline, &mut gateway),
+            Some(recorder) => {
+                run(&mut pipeline, &mut Recorded { world: &mut gateway, recorder });
+            }
         }
+        if !gateway.take_asked() {
+            break;
+        }
+        let now = gateway.now();
+        let Watch { completed, failed, refused, .. } = *pipeline.observer();
+        info!(completed, failed, refused, outstanding = pipeline.outstanding(), "requests");
+        for Census { stage, count, oldest } in held(&pipeline, now) {
+            info!(%stage, count, %oldest, "outstanding");
+        }
+        pipeline.observer_mut().summarize(now);
     }
-    for census in pipeline.census(gateway.now()).iter().filter(|census| census.count > 0) {
-        let (stage, count, oldest) = (census.stage, census.count, census.oldest);
+    let now = gateway.now();
+    for Census { stage, count, oldest } in held(&pipeline, now) {
         warn!(%stage, count, %oldest, "left behind");
     }
+    pipeline.observer_mut().summarize(now);
     let (failure, lost) = (gateway.take_failure(), gateway.lost_volumes());
     // The driver lets go of the files first; it waits for what the kernel still has.
     drop(gateway);
@@ -264,6 +281,11 @@ pub fn serve(
         0 => Ok(()),
         outstanding => Err(ServeError::Unfinished { outstanding }),
     }
+}
+
+/// The stages with anything in them.
+fn held(pipeline: &Pipeline<Watch>, now: Instant) -> impl Iterator<Item = Census> {
+    pipeline.census(now).into_iter().filter(|census| census.count > 0)
 }
 
 /// What a volume has kept from before a restart.

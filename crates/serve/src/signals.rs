@@ -1,9 +1,9 @@
-//! SIGTERM, SIGINT and SIGHUP as something to wait for.
+//! SIGTERM, SIGINT, SIGHUP and SIGUSR1 as something to wait for.
 
 use mio::event::Source;
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::{SigId, low_level};
 use std::io::{self, Read};
 
@@ -23,6 +23,11 @@ impl Signals {
     /// The signal that asks it to read its configuration again.
     pub(crate) fn reload() -> io::Result<Self> {
         Self::new(&[SIGHUP])
+    }
+
+    /// The signal that asks it how tenants fare.
+    pub(crate) fn summary() -> io::Result<Self> {
+        Self::new(&[SIGUSR1])
     }
 
     fn new(kinds: &[i32]) -> io::Result<Self> {

@@ -1,9 +1,11 @@
 //! Turns what the pipeline notices into log lines for operators.
 
+use crate::summary;
 use crate::tenants::TenantNames;
 use tracing::{debug, info, warn};
+use weir_flow::account::Accounts;
 use weir_flow::clock::Instant;
-use weir_flow::control::Notice;
+use weir_flow::control::{Notice, Promises};
 use weir_flow::event::{Event, Observer};
 use weir_flow::request::TenantId;
 
@@ -12,6 +14,7 @@ use weir_flow::request::TenantId;
 pub(crate) struct Watch {
     volumes: Vec<String>,
     tenants: TenantNames,
+    accounts: Accounts,
     /// Requests that have ended.
     pub(crate) completed: u64,
     /// Requests that ended with an error.
@@ -23,9 +26,16 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches over the volumes of these names, and the tenants.
-    pub(crate) const fn new(volumes: Vec<String>, tenants: TenantNames) -> Self {
-        Self { volumes, tenants, completed: 0, failed: 0, refused: 0, refused_of: Vec::new() }
+    /// Watches over the volumes of these names, and the tenants, who are promised this.
+    pub(crate) fn new(volumes: Vec<String>, tenants: TenantNames, promises: &Promises) -> Self {
+        let accounts = Accounts::new(promises);
+        let (completed, failed, refused, refused_of) = (0, 0, 0, Vec::new());
+        Self { volumes, tenants, accounts, completed, failed, refused, refused_of }
+    }
+
+    /// Logs how the tenants with a contract fare, and what held them.
+    pub(crate) fn summarize(&mut self, now: Instant) {
+        summary::log(&mut self.accounts, &self.tenants.borrow(), now);
     }
 
     /// A tenant's name. Policies may have a line past all tenants, where nobody is.
@@ -35,7 +45,8 @@ impl Watch {
 }
 
 impl Observer for Watch {
-    fn event(&mut self, _: Instant, event: Event<'_>) {
+    fn event(&mut self, now: Instant, event: Event<'_>) {
+        self.accounts.event(now, event);
         match event {
             Event::Arrived(_) | Event::Governed(_) => {}
             Event::Completed(completed) => {

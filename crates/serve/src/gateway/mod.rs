@@ -84,6 +84,9 @@ pub(crate) struct Gateway<'a> {
     desk: Desk,
     stop_signals: Signals,
     reload_signals: Signals,
+    summary_signals: Signals,
+    /// Somebody has asked how tenants fare.
+    asked: bool,
     stop: Stop,
     /// Hosts have been told that the gateway leaves.
     announced: bool,
@@ -143,7 +146,12 @@ impl<'a> Gateway<'a> {
         let helpers = [helper()?, helper()?];
         let mut stop_signals = Signals::stop().map_err(failed("watch for signals"))?;
         let mut reload_signals = Signals::reload().map_err(failed("watch for signals"))?;
-        for (signals, token) in [(&mut stop_signals, STOP), (&mut reload_signals, RELOAD)] {
+        let mut summary_signals = Signals::summary().map_err(failed("watch for signals"))?;
+        for (signals, token) in [
+            (&mut stop_signals, STOP),
+            (&mut reload_signals, RELOAD),
+            (&mut summary_signals, SUMMARY),
+        ] {
             registry
                 .register(signals, token, Interest::READABLE)
                 .map_err(failed("watch for signals"))?;
@@ -183,6 +191,8 @@ impl<'a> Gateway<'a> {
             desk,
             stop_signals,
             reload_signals,
+            summary_signals,
+            asked: false,
             stop: Stop::No,
             announced: false,
             failure: None,
@@ -220,6 +230,11 @@ impl<'a> Gateway<'a> {
     /// The time now.
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// Whether the run has ended for a look at it only: somebody asks how tenants fare.
+    pub(crate) const fn take_asked(&mut self) -> bool {
+        std::mem::replace(&mut self.asked, false)
     }
 
     /// Hands everything to the kernel and takes what is there, without sleeping. True if that made
@@ -311,6 +326,7 @@ impl<'a> Gateway<'a> {
             match event.token() {
                 STOP => self.signalled(),
                 RELOAD => self.reload(),
+                SUMMARY => self.asked |= self.summary_signals.take() > 0,
                 DISK | WAKE | TIMER => {}
                 Token(token) if token >= CONNECTIONS => {
                     let index = token - CONNECTIONS;
@@ -404,7 +420,7 @@ impl<'a> Gateway<'a> {
 impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
     fn wait(&mut self, deadline: Option<Instant>) -> Wake<Input> {
         loop {
-            if self.stop == Stop::Now {
+            if self.stop == Stop::Now || self.asked {
                 return Wake::End;
             }
             if let Some((at, input)) = self.desk.modelled.due(self.now) {
@@ -458,6 +474,7 @@ const RELOAD: Token = Token(1);
 const DISK: Token = Token(2);
 const WAKE: Token = Token(3);
 const TIMER: Token = Token(4);
+const SUMMARY: Token = Token(5);
 /// Listeners have the tokens from here on; there are fewer than 1000.
 const LISTENERS: usize = 16;
 /// Connections have the tokens from here on.

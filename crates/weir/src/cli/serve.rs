@@ -26,7 +26,8 @@ use weir_serve::{Ready, ServeError, serve};
 ///
 /// SIGTERM or Ctrl-C ends it: what is in flight is finished and every volume is made durable. A
 /// second one does not wait for what is in flight. SIGHUP has the configuration read again; one with
-/// faults changes nothing, and the log says what they are.
+/// faults changes nothing, and the log says what they are. SIGUSR1 has it log how tenants with a
+/// contract fare, what held them, and what is outstanding.
 ///
 /// The log goes to standard error; `WEIR_LOG` selects what is in it, as in `WEIR_LOG=debug`.
 #[derive(Debug, Args)]
