@@ -358,3 +358,54 @@ const PACE_MAX: u128 = PACE_ONE << 20;
 const RAMPED: Rule = Rule("control/release");
 
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Contract, ta2};
+    use super::*;
+    use crate::testing;
+
+    /// A backlog behind an opened switch leaves at the contract's rate at least, even if that is less
+    /// than a milli-token per tick; and the next deadline is when it can, not every tick.
+    #[test]
+    fn a_slow_backlog_leaves_with_many_ticks() {
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let contract = Contract::new(30, 4_096, Duration::from_millis(10));
+        let list = testing::promises(&[Some(contract)]);
+        let values: Vec<u64> = ta2::POLICY
+            .parameters
+            .iter()
+            .map(|parameter| match parameter.name {
+                "tau" => 100_000,
+                "ramp" => 1_001,
+                "oldest" => 0,
+                _ => parameter.default,
+            })
+            .collect();
+        let mut policy = (ta2::POLICY.build)(&values, &list);
+        let (keys, request) = (testing::keys(5), testing::request(0));
+        policy.arrive(at(1), keys[0], &request);
+        assert_eq!(policy.poll(at(1)), Some((keys[0], token_bucket::RULE)));
+        policy.complete(at(21), keys[0], &request, Duration::from_millis(20));
+        for &key in &keys[1..] {
+            policy.arrive(at(22), key, &request);
+        }
+        assert_eq!(policy.poll(at(22)), Some((keys[1], token_bucket::RULE)));
+        assert_eq!(policy.poll(at(22)), None, "the switch is on and the bucket empty");
+        policy.complete(at(23), keys[1], &request, Duration::from_millis(1));
+        let (mut times, mut asked) = (Vec::new(), 0);
+        while times.len() < 3 {
+            let now = policy.next_deadline().expect("something waits");
+            policy.handle_deadline(now);
+            times.extend(policy.poll(now).map(|(_, rule)| (now, rule)));
+            asked += 1;
+            assert!(asked < 20, "{times:?} at {now:?}");
+        }
+        let gates: Vec<_> = core::iter::from_fn(|| policy.notice()).collect();
+        assert_eq!(gates, [true, false].map(|on| Notice::Gate(TenantId::new(0), on)));
+        for (place, (now, rule)) in (1..).zip(times) {
+            let due = at(22) + Duration::from_micros(33_340) * place;
+            assert!(now <= due && rule == RAMPED, "{place}: {now:?} {rule:?}");
+        }
+    }
+}
