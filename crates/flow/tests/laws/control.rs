@@ -3,14 +3,16 @@
 use crate::{SEEDS, STEPS, Source};
 use std::collections::{BTreeMap, VecDeque};
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::control::{Build, Contract, ControlPolicy, POLICIES, Promises};
+use weir_flow::control::{
+    Build, Contract, ControlPolicy, Group, Ops, POLICIES, Promises, Row, Target, Tier,
+};
 use weir_flow::policy::Choice;
 use weir_flow::request::{Request, RequestKey, TenantId};
 
 /// Policies that say in their tables that a later request of a tenant may overtake an earlier one.
 const REORDER: &[&str] = &["edf", "facade"];
 
-/// Policies that promise to hold nothing back from an idle device.
+/// Policies that promise to hold nothing back from an idle device, if the tenant has no limit.
 const CONSERVE: &[&str] = &["open", "edf", "facade", "sfq", "mclock", "slack"];
 
 /// Values that the laws are checked for besides the defaults. Only the last reorders.
@@ -27,16 +29,54 @@ const VARIANTS: &[(&str, &[(&str, u64)])] = &[
 ];
 
 /// Two tenants with contracts, the last one tight, one without; the fourth is past the list.
-fn promises() -> Promises {
+fn plain() -> Promises {
     let contract =
         |iops, size, millis| Some(Contract::new(iops, size, Duration::from_millis(millis)));
     let contracts = vec![contract(400, 16_384, 20), None, contract(30, 4_096, 2)];
     Promises { contracts, groups: Vec::new() }
 }
 
+/// The same tenants with all that contracts can say: rows by operation and size, several targets, savings,
+/// tiers, a group in a group, and limits for the first, by its group, and the third.
+fn rich() -> Promises {
+    let target =
+        |quantile_ppm, millis| Target { quantile_ppm, response: Duration::from_millis(millis) };
+    let row =
+        |ops, size, iops, targets: &[Target]| Row { ops, size, iops, targets: targets.into() };
+    let rows = vec![
+        row(Ops::Read, 4_096, 800, &[target(500_000, 5), target(990_000, 20)]),
+        row(Ops::Write, 16_384, 400, &[target(990_000, 30)]),
+        row(Ops::Read, 65_536, 200, &[target(999_000, 80)]),
+    ];
+    let mut promises = plain();
+    let [Some(first), None, Some(third)] = &mut promises.contracts[..] else {
+        panic!("the first and the third have contracts")
+    };
+    (first.rows, first.credit, first.group) = (rows, Duration::from_secs(1), Some(1));
+    (third.limit, third.tier, third.weight) = (Some(60), Tier::Bronze, 7);
+    let group = Group { parent: None, iops: 2_000, size: 4_096, limit: None, weight: 10 };
+    let inner = Group { parent: Some(0), iops: 900, limit: Some(1_000), ..group };
+    promises.groups = vec![group, inner];
+    assert_eq!(promises.fault(), None);
+    promises
+}
+
+/// Whether a tenant, or a group that it is in, has a limit.
+fn limited(promises: &Promises, tenant: TenantId) -> bool {
+    let Some(Some(contract)) = promises.contracts.get(tenant.index()) else { return false };
+    let mut above = contract.group;
+    let mut limited = contract.limit.is_some();
+    while let Some(group) = above.map(|index| &promises.groups[index as usize]) {
+        limited |= group.limit.is_some();
+        above = group.parent;
+    }
+    limited
+}
+
 /// What the model knows.
 struct Model {
     policy: Box<dyn ControlPolicy>,
+    promises: Promises,
     name: &'static str,
     /// Whether a tenant's requests keep their order.
     ordered: bool,
@@ -47,12 +87,13 @@ struct Model {
 }
 
 impl Model {
-    fn new(choice: &Choice<Build>) -> Self {
+    fn new(choice: &Choice<Build>, promises: Promises) -> Self {
         let name = choice.policy().name;
         let stays = choice.policy().parameters.iter().zip(choice.values());
         let stays = stays.filter(|(parameter, _)| parameter.name == "release");
         Self {
-            policy: (choice.policy().build)(choice.values(), &promises()),
+            policy: (choice.policy().build)(choice.values(), &promises),
+            promises,
             name,
             ordered: !REORDER.contains(&name) && stays.map(|(_, &value)| value).all(|v| v < 2),
             waiting: BTreeMap::new(),
@@ -76,7 +117,9 @@ impl Model {
         }
         while self.policy.notice().is_some() {}
         if self.outstanding.is_empty() && !self.requests.is_empty() {
-            assert!(!CONSERVE.contains(&self.name), "{} idles the device", self.name);
+            let free = |request: &Request| !limited(&self.promises, request.tenant);
+            let idles = self.requests.values().any(free) && CONSERVE.contains(&self.name);
+            assert!(!idles, "{} idles the device", self.name);
             assert!(self.policy.next_deadline().is_some(), "{} waits for nothing", self.name);
         }
     }
@@ -85,7 +128,11 @@ impl Model {
         while let Some(at) = self.policy.next_deadline().filter(|&at| at <= now) {
             self.policy.handle_deadline(at);
             self.drain(at);
-            assert!(self.policy.next_deadline() != Some(at), "a handled deadline is over");
+            assert!(
+                self.policy.next_deadline() != Some(at),
+                "{}: a handled deadline is over",
+                self.name
+            );
         }
     }
 
@@ -96,11 +143,37 @@ impl Model {
     }
 }
 
-fn storm(choice: &Choice<Build>, seed: u64) -> Vec<(Instant, RequestKey)> {
-    let (mut source, mut model) = (Source::new(seed, "control"), Model::new(choice));
+/// What is different between storms.
+#[derive(Clone, Copy)]
+struct Weather {
+    promises: fn() -> Promises,
+    /// The policy is asked to do what is due although nothing is.
+    early: bool,
+    /// How many requests of another policy are out when this one takes over, after a while.
+    adopted: usize,
+}
+
+fn storm(choice: &Choice<Build>, seed: u64, weather: Weather) -> Vec<(Instant, RequestKey)> {
+    let mut source = Source::new(seed, "control");
+    let mut model = Model::new(choice, (weather.promises)());
+    if weather.adopted > 0 {
+        source.now += Duration::from_secs(100);
+    }
+    for _ in 0..weather.adopted {
+        // They are told of in order of arrival, whenever they were released.
+        let released = source.now + Duration::from_micros(source.rng.below(50_000));
+        let (key, request) = source.request();
+        model.policy.adopt(key, &request, released);
+        model.outstanding.push((key, request, released));
+    }
+    source.now += Duration::from_millis(50);
     for step in 0..STEPS {
         let now = source.tick();
         model.deadlines(now);
+        if weather.early {
+            model.policy.handle_deadline(now);
+            model.drain(now);
+        }
         // Crowded times and quiet ones take turns.
         let crowd = if step / 200 % 2 == 0 { 8 } else { 4 };
         if source.rng.below(10) < crowd || model.outstanding.is_empty() {
@@ -138,22 +211,49 @@ fn storm(choice: &Choice<Build>, seed: u64) -> Vec<(Instant, RequestKey)> {
     model.log
 }
 
-/// Each request is released exactly once, a tenant's in order of arrival unless the policy says
-/// otherwise; nothing waits without a deadline or an outstanding request that can release it, nor
-/// before an idle device where that is promised; when all is over the policy sleeps; the same inputs
-/// give the same releases.
-#[test]
-fn releases_once_in_order_and_never_forgets() {
+/// The policies as they are by default, and the variants.
+fn choices() -> impl Iterator<Item = Choice<Build>> {
     let defaults = POLICIES.iter().map(|policy| (policy.name, &[] as &[_]));
-    for (name, values) in defaults.chain(VARIANTS.iter().copied()) {
+    defaults.chain(VARIANTS.iter().copied()).map(|(name, values)| {
         let mut choice = Choice::named(POLICIES, name).expect("it is in the list");
         for &(parameter, value) in values {
             choice.set(parameter, value).expect("it is in range");
         }
+        choice
+    })
+}
+
+/// Each request is released exactly once, a tenant's in order of arrival unless the policy says
+/// otherwise; nothing waits without a deadline or an outstanding request that can release it, nor
+/// before an idle device where that is promised; when all is over the policy sleeps; the same inputs
+/// give the same releases, and being asked before anything is due changes none.
+#[test]
+fn releases_once_in_order_and_never_forgets() {
+    for choice in choices() {
+        let named = (choice.policy().name, choice.values());
+        for promises in [plain, rich] {
+            for seed in 0..SEEDS {
+                let weather = Weather { promises, early: false, adopted: 0 };
+                let log = storm(&choice, seed, weather);
+                assert!(log.len() > STEPS as usize / 4);
+                let again = storm(&choice, seed, weather);
+                assert_eq!(log, again, "{named:?} is not deterministic");
+                let early = storm(&choice, seed, Weather { early: true, ..weather });
+                assert_eq!(log, early, "{named:?} does what is not due");
+            }
+        }
+    }
+}
+
+/// A policy that takes the place of another, long after the run began, is told of the ends of what that
+/// one has released, and keeps all the laws meanwhile.
+#[test]
+fn takes_over_what_is_outstanding() {
+    for choice in choices() {
         for seed in 0..SEEDS {
-            let log = storm(&choice, seed);
+            let adopted = 1 + seed as usize * 5;
+            let log = storm(&choice, seed, Weather { promises: rich, early: false, adopted });
             assert!(log.len() > STEPS as usize / 4);
-            assert_eq!(log, storm(&choice, seed), "{name} {values:?} is not deterministic");
         }
     }
 }
@@ -162,9 +262,9 @@ fn releases_once_in_order_and_never_forgets() {
 /// releases what it should, in order.
 #[test]
 fn late_deadlines_release_everything() {
-    for policy in POLICIES {
-        let choice = Choice::named(POLICIES, policy.name).expect("it is in the list");
-        let (mut source, mut model) = (Source::new(1, "control/late"), Model::new(&choice));
+    for choice in choices() {
+        let mut source = Source::new(1, "control/late");
+        let mut model = Model::new(&choice, rich());
         for _ in 0..200 {
             let (key, request) = source.request();
             model.requests.insert(key, request);
@@ -181,7 +281,7 @@ fn late_deadlines_release_everything() {
             while !model.outstanding.is_empty() {
                 model.complete(now, 0);
             }
-            assert!(now < Instant::ZERO + Duration::from_secs(7_000), "{}", policy.name);
+            assert!(now < Instant::ZERO + Duration::from_secs(7_000), "{}", model.name);
         }
     }
 }
