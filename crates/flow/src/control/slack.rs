@@ -177,6 +177,23 @@ impl Slack {
 
     /// Lets go what may go.
     fn pump(&mut self, now: Instant) {
+        self.pass(now);
+        // What went for other reasons may have stood before a smaller one that its bucket covers.
+        while self.covered() {
+            self.pass(now);
+        }
+    }
+
+    /// Whether some bucket covers the head before it.
+    fn covered(&self) -> bool {
+        let mut firsts = TIERS.into_iter().map(|tier| (tier, self.greens[tier as usize].first()));
+        firsts.any(|(tier, first)| {
+            first.is_some_and(|&(at, _)| at <= self.guarantees.clock(tier).passed())
+        })
+    }
+
+    /// Looks once at who may go.
+    fn pass(&mut self, now: Instant) {
         self.resume();
         for tier in TIERS.into_iter().rev() {
             let passed = self.guarantees.clock(tier).passed();
