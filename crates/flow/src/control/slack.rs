@@ -32,7 +32,7 @@ use self::lane::{Band, Lane};
 use self::marker::{Clock, Passed};
 use self::release::Way;
 use self::settings::Settings;
-use self::share::{Hue, Shares};
+use self::share::Shares;
 use self::window::Window;
 use super::contract::Tier;
 use super::{Build, ControlPolicy, Legacy, Notice, Promises, contract};
@@ -139,40 +139,6 @@ impl Slack {
         }
         self.guarantees.advance(now);
         self.time.advance(now);
-    }
-
-    /// Puts a lane where its head belongs. To be called when that has changed.
-    fn place(&mut self, index: u32) {
-        let lane = &mut self.lanes[index as usize];
-        let greens = &mut self.greens[lane.tier as usize];
-        if let Some(at) = lane.green.take() {
-            greens.remove(&(at, index));
-        }
-        let Some(&head) = lane.queue.front() else {
-            if lane.hue.take().is_some() {
-                self.shares.want(lane.leaf, None);
-            }
-            return;
-        };
-        lane.fill(self.guarantees.clock(lane.tier), head.cost);
-        if head.row.is_some() && lane.held.is_none() {
-            let at = lane.marker.holds(head.cost);
-            lane.green = Some(at);
-            greens.insert((at, index));
-        }
-        let hue = lane.competes(&self.time, head);
-        if hue == Hue::Red
-            && let Some(savings) = &lane.savings
-            && savings.hold(head.cost)
-        {
-            self.peaks.insert((savings.peak.holds(head.cost), index));
-        }
-        if lane.hue != Some(hue) {
-            lane.hue = Some(hue);
-            self.shares.want(lane.leaf, Some(hue));
-        }
-        let leaf = lane.leaf;
-        self.borrow(self.shares.parent(leaf));
     }
 
     /// Lets go what may go.

@@ -1,4 +1,5 @@
-//! A request goes: who pays for it, and under which rule it went.
+//! Where the head of a lane waits, and what happens when it goes: who pays for it, and under which rule it
+//! went.
 
 use super::super::contract::Tier;
 use super::super::token_bucket;
@@ -23,6 +24,40 @@ pub(super) enum Way {
 }
 
 impl Slack {
+    /// Puts a lane where its head belongs. To be called when that has changed.
+    pub(super) fn place(&mut self, index: u32) {
+        let lane = &mut self.lanes[index as usize];
+        let greens = &mut self.greens[lane.tier as usize];
+        if let Some(at) = lane.green.take() {
+            greens.remove(&(at, index));
+        }
+        let Some(&head) = lane.queue.front() else {
+            if lane.hue.take().is_some() {
+                self.shares.want(lane.leaf, None);
+            }
+            return;
+        };
+        lane.fill(self.guarantees.clock(lane.tier), head.cost);
+        if head.row.is_some() && lane.held.is_none() {
+            let at = lane.marker.holds(head.cost);
+            lane.green = Some(at);
+            greens.insert((at, index));
+        }
+        let hue = lane.competes(&self.time, head);
+        if hue == Hue::Red
+            && let Some(savings) = &lane.savings
+            && savings.hold(head.cost)
+        {
+            self.peaks.insert((savings.peak.holds(head.cost), index));
+        }
+        if lane.hue != Some(hue) {
+            lane.hue = Some(hue);
+            self.shares.want(lane.leaf, Some(hue));
+        }
+        let leaf = lane.leaf;
+        self.borrow(self.shares.parent(leaf));
+    }
+
     /// Lets the head of a lane go.
     pub(super) fn release(&mut self, index: u32, way: Way) {
         let lane = &mut self.lanes[index as usize];
