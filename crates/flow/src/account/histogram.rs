@@ -2,6 +2,7 @@
 
 use crate::clock::Duration;
 use alloc::vec::Vec;
+use core::iter::successors;
 
 /// Times, each known to within 1/128 (0.8 %).
 ///
@@ -96,7 +97,11 @@ impl Histogram {
 
     /// The groups that are there, with their indices.
     fn present(&self) -> impl Iterator<Item = (usize, &[u64; GROUP])> {
-        let indices = (0..GROUPS).filter(|&index| self.used[index / 64] & (1 << (index % 64)) != 0);
+        let indices = self.used.iter().enumerate().flat_map(|(word, &bits)| {
+            let some = |bits: u64| (bits != 0).then_some(bits);
+            let left = successors(some(bits), move |bits| some(bits & (bits - 1)));
+            left.map(move |bits| 64 * word + bits.trailing_zeros() as usize)
+        });
         indices.zip(&self.groups)
     }
 }
