@@ -159,6 +159,7 @@ fn storm(choice: &Choice<Build>, seed: u64, weather: Weather) -> Vec<(Instant, R
     if weather.adopted > 0 {
         source.now += Duration::from_secs(100);
     }
+    let taken = source.now;
     for _ in 0..weather.adopted {
         // They are told of in order of arrival, whenever they were released.
         let released = source.now + Duration::from_micros(source.rng.below(50_000));
@@ -166,6 +167,8 @@ fn storm(choice: &Choice<Build>, seed: u64, weather: Weather) -> Vec<(Instant, R
         model.policy.adopt(key, &request, released);
         model.outstanding.push((key, request, released));
     }
+    let deadline = model.policy.next_deadline();
+    assert!(deadline.is_none_or(|at| at >= taken), "{}: what was before is over", model.name);
     source.now += Duration::from_millis(50);
     for step in 0..STEPS {
         let now = source.tick();

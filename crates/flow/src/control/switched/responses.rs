@@ -281,6 +281,7 @@ mod tests {
         assert!(responses.ended(0, at(32), Duration::from_millis(7)));
         assert_eq!((responses.aged(at(38)), responses.plight(0, at(38))), (None, WELL));
         assert_eq!((responses.aged(at(39)), responses.plight(0, at(39))), (Some(0), BETWEEN));
+        assert_eq!(responses.aged(at(39)), None, "it is told once");
         assert!(responses.any_out());
         // One that another policy has let go earlier is older.
         responses.released(0, at(10));
