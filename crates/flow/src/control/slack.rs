@@ -16,6 +16,7 @@
 //! A tenant without a contract is never green; it shares what is left with the weight of 100 requests
 //! of 4 KiB a second. The same holds for requests that no row of the contract is about.
 
+mod direct;
 mod guarantee;
 mod heritage;
 mod lane;
@@ -25,6 +26,7 @@ mod marker;
 mod release;
 mod settings;
 mod share;
+mod time;
 mod window;
 
 use self::guarantee::{Guarantees, TIERS};
@@ -38,7 +40,7 @@ use super::contract::Tier;
 use super::{Build, ControlPolicy, Legacy, Notice, Promises, contract};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
-use crate::request::{Request, RequestKey, TenantId};
+use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -117,36 +119,16 @@ impl Slack {
         node.checked_sub(self.bands.len() as u32 + 1)
     }
 
-    /// Judges the periods that have ended, and lets the clocks run to `now`.
-    fn advance(&mut self, now: Instant) {
-        while let Some(at) = self.window.due(now) {
-            if self.window.settled() && self.guarantees.whole() {
-                self.window.skip(now);
-                break;
-            }
-            self.guarantees.advance(at);
-            let (floor, misfit) = self.window.fits();
-            let scaled = self.guarantees.judge(floor, misfit);
-            self.notices.extend(scaled.map(|(tier, scale)| Notice::Scaled(tier, scale as u32)));
-            for (promised, infeasible) in self.window.judge(self.guarantees.can_give()) {
-                let class = self.window.class(promised);
-                let named = (0_u32..).zip(&self.lanes);
-                let hit =
-                    named.filter(|(_, lane)| lane.classes.iter().flatten().any(|&c| c == class));
-                self.notices
-                    .extend(hit.map(|(id, _)| Notice::Infeasible(TenantId::new(id), infeasible)));
-            }
-        }
-        self.guarantees.advance(now);
-        self.time.advance(now);
-    }
-
     /// Lets go what may go.
     fn pump(&mut self, now: Instant) {
-        self.pass(now);
+        if self.quiet() {
+            return;
+        }
+        self.run(now);
+        self.sweep(now);
         // What went for other reasons may have stood before a smaller one that its bucket covers.
         while self.covered() {
-            self.pass(now);
+            self.sweep(now);
         }
     }
 
@@ -159,7 +141,7 @@ impl Slack {
     }
 
     /// Looks once at who may go.
-    fn pass(&mut self, now: Instant) {
+    fn sweep(&mut self, now: Instant) {
         self.resume();
         for tier in TIERS.into_iter().rev() {
             let passed = self.guarantees.clock(tier).passed();
@@ -202,15 +184,19 @@ impl Slack {
 
 impl ControlPolicy for Slack {
     fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
-        self.advance(now);
+        self.judge(now);
+        self.window.rule(now);
         let index = contract::line(request, self.lanes.len());
+        if self.pass(now, index, key, request) {
+            return;
+        }
+        self.run(now);
         let lane = &mut self.lanes[index];
         lane.queue.push_back(lane.waiting(key, request));
         self.waiting += 1;
         if lane.queue.len() == 1 {
             self.place(index as u32);
         }
-        self.window.rule(now);
         self.pump(now);
     }
 
@@ -219,7 +205,7 @@ impl ControlPolicy for Slack {
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, request: &Request, device: Duration) {
-        self.advance(now);
+        self.judge(now);
         let inflight = self.inflight.len() as u32;
         let row = self.inflight.remove(key).expect("only what was released can end");
         let lane = &self.lanes[contract::line(request, self.lanes.len())];
@@ -259,7 +245,7 @@ impl ControlPolicy for Slack {
     }
 
     fn handle_deadline(&mut self, now: Instant) {
-        self.advance(now);
+        self.judge(now);
         self.window.rule(now);
         self.pump(now);
     }

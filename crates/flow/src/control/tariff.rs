@@ -27,6 +27,8 @@ pub(super) struct Tariff {
 struct Point {
     size: u128,
     iops: u128,
+    /// The same in milli-tokens, rounded up.
+    cost: u64,
 }
 
 /// The most that a request costs: as much as 4 billion requests. Keeps sums in range.
@@ -35,18 +37,18 @@ const COST_MAX: u64 = 1 << 42;
 impl Tariff {
     /// That of these rows, of which there is one at least.
     pub(super) fn new(rows: &[Row]) -> Self {
+        let rate = u128::from(rows[0].iops) * u128::from(TOKEN);
         let points = |direction| {
-            let point = |row: &Row| Point { size: row.size.into(), iops: row.iops.into() };
+            let point = |row: &Row| {
+                let cost = bounded(rate.div_ceil(row.iops.into()));
+                Point { size: row.size.into(), iops: row.iops.into(), cost }
+            };
             let covered = rows.iter().filter(|row| row.ops.cover(direction)).map(point);
             let covered: Vec<Point> = covered.collect();
             // What is promised for no size counts like the other direction.
             if covered.is_empty() { rows.iter().map(point).collect() } else { covered }
         };
-        Self {
-            rate: u128::from(rows[0].iops) * u128::from(TOKEN),
-            read: points(Direction::Read),
-            write: points(Direction::Write),
-        }
+        Self { rate, read: points(Direction::Read), write: points(Direction::Write) }
     }
 
     /// Milli-tokens that a request costs, rounded up; at least one.
@@ -57,9 +59,10 @@ impl Tariff {
         };
         let bytes = u128::from(request.payload());
         let first = points[0];
-        let (seconds, over) = if bytes <= first.size {
-            (1, first.iops)
-        } else if points.len() == 1 {
+        if bytes <= first.size {
+            return first.cost;
+        }
+        let (seconds, over) = if points.len() == 1 {
             (bytes, first.iops * first.size)
         } else {
             let above = points.iter().position(|point| bytes <= point.size);
@@ -69,9 +72,12 @@ impl Tariff {
             let rise = (low.iops - high.iops) * (bytes - low.size);
             (high.iops * span + rise, low.iops * high.iops * span)
         };
-        let cost = (self.rate * seconds).div_ceil(over);
-        u64::try_from(cost).unwrap_or(u64::MAX).clamp(1, COST_MAX)
+        bounded((self.rate * seconds).div_ceil(over))
     }
+}
+
+fn bounded(cost: u128) -> u64 {
+    u64::try_from(cost).unwrap_or(u64::MAX).clamp(1, COST_MAX)
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub(super) struct Lane {
     pub(super) marker: Marker,
     pub(super) savings: Option<Box<Savings>>,
     pub(super) limit: Option<Marker>,
+    /// It has no savings, limit or group.
+    pub(super) plain: bool,
     /// Its leaf among those that share the window.
     pub(super) leaf: u32,
     pub(super) queue: VecDeque<Waiting>,
@@ -70,7 +72,7 @@ impl Lane {
     pub(super) fn new(contract: Option<&Contract>, leaf: u32, window: &Window) -> Self {
         let (iops, size) = BEST_EFFORT;
         let stranger = Contract::new(iops, size, RESPONSE_MAX);
-        let Contract { rows, burst, credit, peak_permille, limit, tier, .. } =
+        let Contract { rows, burst, credit, peak_permille, limit, tier, group, .. } =
             contract.unwrap_or(&stranger);
         let iops = rows[0].iops;
         let classes = |row: &super::super::Row| {
@@ -88,6 +90,7 @@ impl Lane {
             marker: Marker::new(iops.into(), *burst),
             savings: saves.then(savings),
             limit: limit.map(|limit| Marker::new(limit.into(), LIMIT_BURST)),
+            plain: !saves && limit.is_none() && group.is_none(),
             leaf,
             queue: VecDeque::new(),
             green: None,

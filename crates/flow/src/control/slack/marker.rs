@@ -21,22 +21,21 @@ pub(super) struct Clock {
     /// The same without the margin: what a tenant is owed, not what it is allowed.
     earned: Passed,
     scale: u64,
-    margin_permille: u64,
+    /// The scale with the margin.
+    speed: u64,
 }
 
 impl Clock {
     /// At whole scale, with this margin on top.
     pub(super) const fn new(margin_permille: u64) -> Self {
-        Self { at: Instant::ZERO, passed: 0, earned: 0, scale: WHOLE, margin_permille }
-    }
-
-    fn speed(&self) -> u128 {
-        u128::from(self.scale) * u128::from(1_000 + self.margin_permille) / 1_000
+        let mut clock = Self { at: Instant::ZERO, passed: 0, earned: 0, scale: 0, speed: 0 };
+        clock.set(WHOLE, margin_permille);
+        clock
     }
 
     pub(super) fn advance(&mut self, now: Instant) {
         let time = u128::from(now.saturating_since(self.at).as_nanos());
-        self.passed += time * self.speed();
+        self.passed += time * u128::from(self.speed);
         self.earned += time * u128::from(self.scale);
         self.at = self.at.max(now);
     }
@@ -44,7 +43,7 @@ impl Clock {
     /// From where it stands it runs at another scale, with another margin.
     pub(super) const fn set(&mut self, scale: u64, margin_permille: u64) {
         self.scale = scale;
-        self.margin_permille = margin_permille;
+        self.speed = scale * (1_000 + margin_permille) / 1_000;
     }
 
     pub(super) const fn passed(&self) -> Passed {
@@ -53,7 +52,7 @@ impl Clock {
 
     /// When so much has passed, at the scale of now.
     pub(super) fn when(&self, passed: Passed) -> Instant {
-        let nanos = passed.saturating_sub(self.passed).div_ceil(self.speed());
+        let nanos = passed.saturating_sub(self.passed).div_ceil(self.speed.into());
         self.at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(FAR).min(FAR))
     }
 }
@@ -112,6 +111,11 @@ impl Marker {
         let there = cost.min(self.tokens);
         self.tokens -= there;
         self.debt = (self.debt + cost - there).min(self.depth);
+    }
+
+    /// Where the clock stood when it was filled last.
+    pub(super) const fn passed(&self) -> Passed {
+        self.passed
     }
 
     /// Where the clock stands when it holds the cost. Filled before.

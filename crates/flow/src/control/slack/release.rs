@@ -7,7 +7,7 @@ use super::Slack;
 use super::share::Hue;
 use crate::policy::Rule;
 
-const WINDOW: Rule = Rule("control/window");
+pub(super) const WINDOW: Rule = Rule("control/window");
 const CREDIT: Rule = Rule("control/credit");
 const GROUP: Rule = Rule("control/group");
 const LIMIT: Rule = Rule("control/limit");
@@ -108,8 +108,8 @@ impl Slack {
             };
             self.shares.gone(leaf, behalf, cost);
         }
-        self.inflight.insert(head.key, head.row.filter(|_| way == Way::Green));
-        self.ready.push_back((head.key, if stopped { LIMIT } else { rule }));
+        let row = head.row.filter(|_| way == Way::Green);
+        self.go(head.key, row, if stopped { LIMIT } else { rule });
         self.place(index);
     }
 }

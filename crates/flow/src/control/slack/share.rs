@@ -120,8 +120,10 @@ impl Shares {
             self.nodes[parent as usize].now = start;
             let node = &mut self.nodes[at as usize];
             node.finish = start + (u128::from(cost(at)) << 40) / node.rate;
-            self.unlist(at);
-            self.list(at);
+            if node.wants != [false; HUES] {
+                self.unlist(at);
+                self.list(at);
+            }
             at = parent;
         }
     }

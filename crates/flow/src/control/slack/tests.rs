@@ -1,6 +1,7 @@
 use super::marker::{Marker, WHOLE};
 use super::*;
 use crate::control::{Contract, Group, Ops, Row, Target};
+use crate::request::TenantId;
 use crate::testing;
 use alloc::vec;
 use core::cmp::Reverse;
