@@ -111,4 +111,4 @@ if [ -n "$grows" ]; then
     echo "grows with the tenants, or takes more than $limit s to count:$grows"
     exit 4
 fi
-echo "flat or logarithmic: ${TENANTS##* } tenants cost less than $FACTOR times what $(set -- $TENANTS; echo "$2") do"
+echo "flat or logarithmic: ${TENANTS##* } tenants cost less than $FACTOR times what $(cut -d' ' -f2 <<<"$TENANTS") do"

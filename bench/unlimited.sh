@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# What the default control policy costs where nobody is promised anything. See README.md beside this file.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+target_dir=${CARGO_TARGET_DIR:-$root/target}
+
+# What `slack` may lose against `open`, in percent.
+readonly LOSS=1
+
+usage() {
+    cat <<'TEXT'
+usage: bench/unlimited.sh [options]
+  --seconds S       length of each measurement (2)
+  --repetitions R   measurements of each policy (10)
+  --size MIB        size of the file (64)
+  --dir DIR         where the file goes ($TMPDIR or /tmp)
+exit status: 0 `slack` loses less than 1 %, 4 it does not, 2 usage, 1 anything else
+TEXT
+}
+
+fail() {
+    echo "unlimited.sh: $*" >&2
+    exit 1
+}
+
+seconds=2 repetitions=10 size=64 dir=${TMPDIR:-/tmp}
+while [ $# -gt 0 ]; do
+    case $1 in
+        --help | -h) usage; exit 0 ;;
+    esac
+    [ $# -ge 2 ] || { usage >&2; exit 2; }
+    case $1 in
+        --seconds) seconds=$2 ;;
+        --repetitions) repetitions=$2 ;;
+        --size) size=$2 ;;
+        --dir) dir=$2 ;;
+        *) usage >&2; exit 2 ;;
+    esac
+    shift 2
+done
+for word in $seconds $repetitions $size; do
+    case $word in
+        '' | *[!0-9]* | 0*) echo "unlimited.sh: \`$word\` is not a whole number above 0" >&2; exit 2 ;;
+    esac
+done
+command -v valgrind >/dev/null || fail "not installed: valgrind; on Debian: apt-get install valgrind"
+command -v awk >/dev/null || fail "not installed: awk; on Debian: apt-get install mawk"
+(cd "$root" && cargo build --quiet --release --locked -p weir &&
+    cargo build --quiet --release --locked -p weir-serve --example iscsi_load &&
+    cargo build --quiet --release --locked -p weir-flow --example pipeline_cost) ||
+    fail "the programs do not build"
+weir=$target_dir/release/weir
+examples=$target_dir/release/examples
+
+work=$(mktemp -d "$dir/weir-unlimited.XXXXXX")
+declare -A pids urls counted
+clean_up() {
+    local pid
+    for pid in "${pids[@]}"; do
+        kill -TERM "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    done
+    rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# instructions POLICY REQUESTS: those of a whole run.
+instructions() {
+    local log=$work/$1.$2.log
+    valgrind --tool=cachegrind --cache-sim=no --cachegrind-out-file=/dev/null \
+        "$examples/pipeline_cost" "$@" >"$log" 2>&1 || fail "$*: $(tail -n 3 "$log")"
+    sed -n 's/.*I *refs: *//p' "$log" | tr -d ,
+}
+
+# Sets pids and urls of a gateway under a policy.
+start() {
+    local policy=$1 port=''
+    head -c "${size}M" /dev/urandom >"$work/$policy.img"
+    cat >"$work/$policy.toml" <<TEXT
+[iscsi]
+listen = ["127.0.0.1:0"]
+
+[policy]
+control = "$policy"
+
+[[volume]]
+name = "disk0"
+file = "$work/$policy.img"
+
+[[target]]
+name = "iqn.2026-11.org.example:$policy"
+luns = { 0 = "disk0" }
+TEXT
+    "$weir" serve "$work/$policy.toml" --json >"$work/$policy.out" 2>"$work/$policy.log" &
+    pids[$policy]=$!
+    for _ in $(seq 100); do
+        port=$(sed -n '/"event":"ready"/s/.*"portals":\["127\.0\.0\.1:\([0-9]*\)".*/\1/p' "$work/$policy.out")
+        [ -z "$port" ] || break
+        kill -0 "${pids[$policy]}" 2>/dev/null || break
+        sleep 0.1
+    done
+    [ -n "$port" ] || fail "weir does not start: $(tail -n 5 "$work/$policy.log")"
+    urls[$policy]=127.0.0.1:$port/iqn.2026-11.org.example:$policy/0
+}
+
+# The number under a key of a line of JSON without nesting.
+field() { sed -n "s/.*\"$2\":\([0-9.]*\).*/\1/p" <<<"$1"; }
+
+# measure POLICY SEED: appends "IOPS CPU" to the file of the policy.
+measure() {
+    local line
+    line=$("$examples/iscsi_load" --url "${urls[$1]}" --depth 32 --sessions 4 --seconds "$seconds" \
+        --seed "$2" --server-pid "${pids[$1]}") || fail "$1: the load failed: $line"
+    echo "$(field "$line" iops) $(field "$line" server_cpu_us_per_io)" >>"$work/$1.figures"
+}
+
+# Median of the lines of a file.
+median() {
+    sort -g "$1" | awk '{ v[NR] = $1 } END { print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+}
+
+# Prints the medians of column $1, and the median of what `slack` has more, in percent and pair by pair.
+compare() {
+    local policy
+    for policy in open slack; do
+        awk -v c="$1" '{ print $c }' "$work/$policy.figures" >"$work/$policy.column"
+    done
+    paste -d' ' "$work/open.column" "$work/slack.column" | awk '{ print 100 * ($2 / $1 - 1) }' >"$work/more"
+    echo "$(median "$work/open.column") $(median "$work/slack.column") $(median "$work/more")"
+}
+
+echo "weir $("$weir" --version | awk '{ print $2 }'), $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg)"
+echo
+for policy in open slack; do
+    short=$(instructions "$policy" 100000) long=$(instructions "$policy" 200000)
+    counted[$policy]=$(((long - short) / 100000))
+done
+echo "pipeline, instructions per request: open ${counted[open]}, slack ${counted[slack]}," \
+    "$((counted[slack] - counted[open])) more"
+
+start open
+start slack
+for repetition in $(seq "$repetitions"); do
+    # Whoever comes second meets what the first left: take turns at that too.
+    order='open slack'
+    [ $((repetition % 2)) -eq 1 ] || order='slack open'
+    for policy in $order; do
+        measure "$policy" "$repetition"
+    done
+done
+read -r open slack more <<<"$(compare 2)"
+printf 'gateway, CPU time per request:      open %.2f us, slack %.2f us, %+.1f %%\n' "$open" "$slack" "$more"
+read -r open slack more <<<"$(compare 1)"
+printf 'gateway, requests per second:       open %.0f, slack %.0f, %+.1f %%\n' "$open" "$slack" "$more"
+echo
+if awk -v more="$more" -v loss="$LOSS" 'BEGIN { exit !(more > -loss) }'; then
+    echo "target holds: with nobody promised anything \`slack\` loses less than $LOSS % of the throughput"
+else
+    echo "target DOES NOT hold: with nobody promised anything \`slack\` loses $LOSS % of the throughput or more"
+    exit 4
+fi
