@@ -32,7 +32,7 @@ mod window;
 use self::guarantee::{Guarantees, TIERS};
 use self::lane::{Band, Lane};
 use self::marker::{Clock, Passed};
-use self::release::Way;
+use self::release::{WINDOW, Way};
 use self::settings::Settings;
 use self::share::Shares;
 use self::window::Window;
@@ -184,6 +184,10 @@ impl Slack {
 
 impl ControlPolicy for Slack {
     fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
+        if self.unpromised() && self.window.room(self.inflight.len() as u32) {
+            self.go(key, None, WINDOW);
+            return;
+        }
         self.judge(now);
         self.window.rule(now);
         let index = contract::line(request, self.lanes.len());
@@ -205,9 +209,12 @@ impl ControlPolicy for Slack {
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, request: &Request, device: Duration) {
-        self.judge(now);
         let inflight = self.inflight.len() as u32;
         let row = self.inflight.remove(key).expect("only what was released can end");
+        if self.unpromised() {
+            return;
+        }
+        self.judge(now);
         let lane = &self.lanes[contract::line(request, self.lanes.len())];
         let classes = row.map_or(&[][..], |row| &lane.classes[usize::from(row)]);
         for &class in classes {

@@ -15,6 +15,12 @@ impl Slack {
         self.waiting == 0 && self.held.is_empty() && self.lends.is_empty() && self.peaks.is_empty()
     }
 
+    /// Whether nothing is promised to anybody and nobody waits: then nothing is to be learnt, and who comes
+    /// to wait later starts even with the others.
+    pub(super) fn unpromised(&self) -> bool {
+        !self.window.promises() && self.quiet()
+    }
+
     /// Lets a request go that has just come, if nobody waits, its tenant has a bucket at most and the
     /// bucket or the window has room for it. Otherwise it is to be queued.
     pub(super) fn pass(

@@ -304,6 +304,30 @@ fn a_successor_begins_where_it_ended() {
     assert_eq!(second.legacy(at(21)).window, Some(24));
 }
 
+/// Where nothing is promised to anybody, requests go at once up to the largest window, what is beyond
+/// waits for places, and then nothing is left that waits.
+#[test]
+fn without_promises_only_the_largest_window_holds() {
+    let mut slack = Slack::new(Settings { max: 3, ..settings() }, &Promises::default());
+    let keys = testing::keys(5);
+    let request = |tenant| Request { tenant: TenantId::new(tenant), ..testing::request(0) };
+    for (&key, tenant) in keys.iter().zip([0, 0, 0, 0, 1]) {
+        slack.arrive(Instant::ZERO, key, &request(tenant));
+    }
+    let mut released = Vec::new();
+    let mut drain = |slack: &mut Slack| {
+        released.extend(core::iter::from_fn(|| slack.poll(Instant::ZERO)).map(|(key, _)| key));
+        released.len()
+    };
+    assert_eq!(drain(&mut slack), 3);
+    for (ended, count) in [(0, 4), (1, 5), (2, 5)] {
+        slack.complete(Instant::ZERO, keys[ended], &request(0), Duration::ZERO);
+        assert_eq!(drain(&mut slack), count, "{ended} has ended");
+    }
+    assert_eq!((slack.waiting, slack.inflight.len(), slack.next_deadline()), (0, 2, None));
+    assert_eq!(released, keys);
+}
+
 /// What a member of a group does not use, another member gets as guaranteed; an outsider does not.
 #[test]
 fn a_group_lends_what_is_not_used() {

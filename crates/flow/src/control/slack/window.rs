@@ -145,6 +145,11 @@ impl Window {
         u64::from(inflight) << 16 < self.size
     }
 
+    /// Whether anything is promised.
+    pub(super) fn promises(&self) -> bool {
+        !self.classes.is_empty()
+    }
+
     /// The window, if guaranteed requests have formed it.
     pub(super) fn learnt(&self) -> Option<u32> {
         (self.ruling < i64::MAX).then_some(((self.size + (1 << 15)) >> 16) as u32)
