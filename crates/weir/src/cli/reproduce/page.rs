@@ -156,7 +156,7 @@ fn phases(page: &mut String, course: &Course) {
     });
     let _ = writeln!(
         page,
-        "<figure><svg viewBox=\"0 0 400 300\" width=400 height=300><text x=0 y=12 class=t>Across: requests \
+        "<figure><svg viewBox=\"0 0 480 300\" width=480 height=300><text x=0 y=12 class=t>Across: requests \
          at the device, to {highest:.0}; up: response time of W1, to {longest:.0} ms</text>\
          <polyline class=phase points=\"{}\" /></svg></figure>",
         points.collect::<Vec<_>>().join(" ")
