@@ -10,6 +10,7 @@
 //! | Order    | requests without a deadline are overtaken, also by later ones of their own tenant |
 //! | Cost     | O(log waiting) per request |
 //! | Source   | the deadlines of Façade (Lumb, Merchant and Alvarez, FAST 2003) without its control of the depth; spec/control.md section 7 |
+//! | Differs  | from the reference tables of the specification by up to 4 points of satisfaction in single cells, for the same reason as `facade` |
 //! | Not when | requests of a tenant must keep their order, or nobody can tell the depth |
 //!
 //! A tenant without a contract has no deadlines.

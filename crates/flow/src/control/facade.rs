@@ -10,6 +10,7 @@
 //! | Order    | as `edf` |
 //! | Cost     | as `edf`, and O(tenants) every 100 ms |
 //! | Source   | Lumb, Merchant and Alvarez, "Façade: virtual storage devices with performance guarantees", FAST 2003, as spec/control.md section 7 describes it |
+//! | Differs  | from the reference tables of the specification where it overloads itself: set B, Poisson, W1 in interval 6 has 28 % satisfied instead of 63 %, W2 in 8 34 % instead of 47 %; their program is not at hand and no reading of section 7 that was tried gives both |
 //! | Not when | promises are percentiles: a mean at the promise leaves four in ten late. More work within the contracts than the device can do drives the depth, and the throughput, to the floor |
 
 use super::contract::{self, Promise};
