@@ -85,6 +85,25 @@ fn an_infeasible_promise_is_excused() {
     assert!(verdicts.last() == Some(&true) && window.room(1_000));
 }
 
+/// A class with five endings a second is found out as well, within two minutes, though half of the periods
+/// have none.
+#[test]
+fn few_requests_are_enough_to_be_excused() {
+    let mut window = window();
+    let mut verdicts = Vec::new();
+    for n in 1..=600 {
+        let now = Instant::from_nanos(n * 200_000_000);
+        while window.due(now).is_some() {
+            verdicts.extend(window.judge(false).iter().map(|verdict| verdict.1));
+        }
+        window.binds(now);
+        let device = if n % 5 == 0 { PROMISE } else { Duration::ZERO };
+        window.ended(now, 0, device, 8);
+        window.rule(now);
+    }
+    assert_eq!(verdicts.first(), Some(&true));
+}
+
 /// Where a larger window makes more of the misses, an excuse costs half as many again and no more.
 #[test]
 fn an_excuse_has_its_price() {

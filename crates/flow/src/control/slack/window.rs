@@ -9,7 +9,7 @@
 //!
 //! * *Brown-out.* At the floor with more than a fifth missing, the guarantees themselves do not fit:
 //!   they are scaled down until they do, see `guarantee.rs`.
-//! * *Futility.* Two samples of 4000 endings in a row at the floor with misses above three times `1 - q`,
+//! * *Futility.* Two samples of 4000 endings, or of ten seconds and 200, in a row at the floor with misses above three times `1 - q`,
 //!   which no brown-out can cure: not even the smallest window keeps the promise. The class
 //!   is then *excused* for a while: its opinion holds the misses at half as many again as the better of the
 //!   two samples had, instead of asking for what no window gives. Where the window makes no difference it
@@ -34,8 +34,11 @@ const BOUND: Duration = Duration::from_millis(200);
 /// Periods of a sample at the floor, at least.
 const PERIODS: u32 = 3;
 
-/// Guaranteed endings that a share of misses is taken from.
+/// Guaranteed endings that a share of misses is taken from; of a class that has few, so many in ten
+/// seconds are enough.
 const SAMPLE: u64 = 4_000;
+const SAMPLE_FEW: u64 = 200;
+const PERIODS_FEW: u32 = 100;
 
 /// How long an excuse is at first and at last.
 const HOLD_MIN: Duration = Duration::from_secs(2);
@@ -298,14 +301,17 @@ impl Class {
             }
             return;
         }
-        if count.ended == 0 || self.log > floor + log::ONE / 8 {
+        let silent = self.heard.is_none_or(|at| now.saturating_since(at) > SILENT);
+        if silent || self.log > floor + log::ONE / 8 {
             (self.floor, self.periods, self.proof) = (Tally::default(), 0, None);
             self.hold = HOLD_MIN;
             return;
         }
         self.floor = self.floor.plus(count);
         self.periods += 1;
-        if self.periods < PERIODS || self.floor.ended < SAMPLE {
+        let many = self.periods >= PERIODS && self.floor.ended >= SAMPLE;
+        let few = self.periods >= PERIODS_FEW && self.floor.ended >= SAMPLE_FEW;
+        if !many && !few {
             return;
         }
         let sample = core::mem::take(&mut self.floor);
