@@ -3,7 +3,7 @@
 //! Source: the tuple `W = {iops, size, rt}` of the token-bucket paper, section 2.1, and its extension to
 //! several tuples, percentiles, credits and groups (spec/control.md section 12, X1 to X4).
 
-use super::tariff::Tariff;
+use super::tariff::{self, Tariff};
 use crate::clock::Duration;
 use crate::request::{Op, Request};
 use alloc::vec;
@@ -330,8 +330,7 @@ impl Promises {
         let mut sold = vec![0_u64; self.groups.len()];
         let mut promise = |group: Option<u32>, iops: u32, size: u32| {
             let Some(group) = group.map(|group| group as usize) else { return };
-            let unit = u64::from(self.groups[group].size);
-            let cost = (u64::from(size) * TOKEN).div_ceil(unit).max(TOKEN);
+            let cost = tariff::by_size(size.into(), self.groups[group].size);
             sold[group] = sold[group].saturating_add(cost.saturating_mul(u64::from(iops)));
         };
         for contract in self.contracts.iter().flatten() {
@@ -364,10 +363,15 @@ impl Group {
 
 /// The weight of tenants without a contract when they share what is left, and the rate at which they go
 /// on while the switched policies hold them, in requests of [`BEST_EFFORT_SIZE`] a second.
-const BEST_EFFORT_IOPS: u32 = 100;
+pub(super) const BEST_EFFORT_IOPS: u32 = 100;
 
 /// Bytes of such a request.
 const BEST_EFFORT_SIZE: u32 = 4_096;
+
+/// What a tenant without a contract is taken to have, where something must be: nothing keeps it.
+pub(super) fn best_effort() -> Contract {
+    Contract::new(BEST_EFFORT_IOPS, BEST_EFFORT_SIZE, RESPONSE_MAX)
+}
 
 /// A line of requests as policies with one tuple see it: a tenant with its contract or, promised
 /// nothing, without.
@@ -392,7 +396,7 @@ impl Promise {
 
 /// One line for each tenant in the list, and a last one for all others together.
 pub(super) fn promises(promises: &Promises) -> Vec<Promise> {
-    let best_effort = Contract::new(BEST_EFFORT_IOPS, BEST_EFFORT_SIZE, RESPONSE_MAX);
+    let best_effort = best_effort();
     let promise = |contract: Option<&Contract>| {
         let kept = contract.is_some();
         let contract = contract.unwrap_or(&best_effort);

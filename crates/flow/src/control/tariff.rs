@@ -34,6 +34,12 @@ struct Point {
 /// The most that a request costs: as much as 4 billion requests. Keeps sums in range.
 const COST_MAX: u64 = 1 << 42;
 
+/// Milli-tokens that so many bytes cost where a token is a request of `size`: at least one token.
+pub(super) fn by_size(bytes: u64, size: u32) -> u64 {
+    let cost = (u128::from(bytes) * u128::from(TOKEN)).div_ceil(u128::from(size));
+    u64::try_from(cost).unwrap_or(u64::MAX).clamp(TOKEN, COST_MAX)
+}
+
 impl Tariff {
     /// That of these rows, of which there is one at least.
     pub(super) fn new(rows: &[Row]) -> Self {

@@ -38,8 +38,7 @@ impl Slack {
             self.run(now);
             let lane = &mut self.lanes[index];
             lane.fill(self.guarantees.clock(lane.tier), head.cost);
-            let there = lane.marker.holds(head.cost) <= lane.marker.passed();
-            if there && lane.marker.pay(head.cost) {
+            if lane.marker.pay(head.cost) {
                 self.go(key, head.row, token_bucket::RULE);
                 return true;
             }

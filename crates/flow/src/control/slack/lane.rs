@@ -1,7 +1,7 @@
 //! A tenant's line of requests, and the groups above it.
 
-use super::super::contract::{Contract, Group, RESPONSE_MAX, TOKEN, Tier};
-use super::super::tariff::Tariff;
+use super::super::contract::{self, Contract, Group, Tier};
+use super::super::tariff::{self, Tariff};
 use super::marker::{Clock, Marker, Passed, Savings};
 use super::share::Hue;
 use super::window::{Promised, Window};
@@ -10,9 +10,6 @@ use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-
-/// The share and the size in tokens of tenants without a contract: 100 requests of 4 KiB a second.
-const BEST_EFFORT: (u32, u32) = (100, 4_096);
 
 /// How long a limit lets come at once.
 const LIMIT_BURST: Duration = Duration::from_millis(100);
@@ -70,10 +67,9 @@ pub(super) fn promised<'a>(contracts: impl Iterator<Item = &'a Contract>) -> Vec
 
 impl Lane {
     pub(super) fn new(contract: Option<&Contract>, leaf: u32, window: &Window) -> Self {
-        let (iops, size) = BEST_EFFORT;
-        let stranger = Contract::new(iops, size, RESPONSE_MAX);
+        let best_effort = contract::best_effort();
         let Contract { rows, burst, credit, peak_permille, limit, tier, group, .. } =
-            contract.unwrap_or(&stranger);
+            contract.unwrap_or(&best_effort);
         let iops = rows[0].iops;
         let classes = |row: &super::super::Row| {
             let targets = row.targets.iter();
@@ -102,7 +98,7 @@ impl Lane {
 
     /// The weight of its leaf.
     pub(super) fn weight(contract: Option<&Contract>) -> u32 {
-        contract.map_or(BEST_EFFORT.0, |contract| contract.weight)
+        contract.map_or(contract::BEST_EFFORT_IOPS, |contract| contract.weight)
     }
 
     /// What a request is to it.
@@ -150,10 +146,6 @@ impl Band {
 
     /// Milli-tokens of the group that so many bytes cost.
     pub(super) fn cost(&self, bytes: u64) -> u64 {
-        let cost = (u128::from(bytes) * u128::from(TOKEN)).div_ceil(u128::from(self.size));
-        u64::try_from(cost).unwrap_or(u64::MAX).clamp(TOKEN, COST_MAX)
+        tariff::by_size(bytes, self.size)
     }
 }
-
-/// The most that a request costs a group.
-const COST_MAX: u64 = 1 << 42;

@@ -113,11 +113,6 @@ impl Marker {
         self.debt = (self.debt + cost - there).min(self.depth);
     }
 
-    /// Where the clock stood when it was filled last.
-    pub(super) const fn passed(&self) -> Passed {
-        self.passed
-    }
-
     /// Where the clock stands when it holds the cost. Filled before.
     pub(super) fn holds(&self, cost: u64) -> Passed {
         let missing = (self.debt + u128::from(cost) * MILLI).saturating_sub(self.tokens);

@@ -69,9 +69,8 @@ impl Slack {
             limit.drain(cost);
         }
         if let Some(savings) = &mut lane.savings {
-            match way {
-                Way::Excess(Hue::Yellow) => savings.spend(cost),
-                Way::Green | Way::Lent(_) | Way::Excess(Hue::Red) => {}
+            if way == Way::Excess(Hue::Yellow) {
+                savings.spend(cost);
             }
             if way != Way::Excess(Hue::Red) {
                 savings.peak.fill(&self.time, cost);
