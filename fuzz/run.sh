@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Fuzzes one target with libFuzzer, with a stable toolchain and a C++ compiler and nothing else.
 #
-#   run.sh TARGET [SECONDS]   starts from corpus/TARGET, which it leaves alone: what it finds goes to
-#                             work/TARGET, an input that breaks something to artifacts/TARGET
+#   run.sh TARGET [SECONDS [SEED]]
+#                             starts from corpus/TARGET, which it leaves alone: what it finds goes to
+#                             work/TARGET, an input that breaks something to artifacts/TARGET. With a
+#                             seed and an empty work/TARGET, two runs try the same inputs
 #   run.sh TARGET minimise    replaces corpus/TARGET by the smallest set of inputs, from it and from
 #                             work/TARGET, that reaches the same code
 #
@@ -12,6 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 target=$1
 what=${2:-60}
+seed=${3:-0}
 [ -f "fuzz_targets/$target.rs" ] || { echo "no target $target: see fuzz_targets/" >&2; exit 1; }
 
 # Longest input, in bytes.
@@ -41,7 +44,7 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-"$program" "${options[@]}" "-max_total_time=$what" -print_final_stats=1 "work/$target" "corpus/$target" \
+"$program" "${options[@]}" "-max_total_time=$what" "-seed=$seed" -print_final_stats=1 "work/$target" "corpus/$target" \
   >"$log" 2>&1 || {
   grep -A2 -E "panicked at|ERROR: libFuzzer|Test unit written" "$log" | head -20
   echo "$target: a property is broken, or a limit reached; the whole output:" >&2

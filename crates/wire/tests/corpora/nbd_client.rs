@@ -256,6 +256,10 @@ impl Client {
                 if index == 3 {
                     let refusals = [Refusal::Policy, Refusal::Unknown, Refusal::Shutdown];
                     self.connection.export_refused(refusals[self.output.len() % 3]);
+                    // Asked for by `NBD_OPT_EXPORT_NAME`, which has no error reply.
+                    if self.connection.wants_close() {
+                        self.forget_unheard();
+                    }
                     return;
                 }
                 assert_eq!(self.connection.export(), Some(index));
@@ -286,11 +290,15 @@ impl Client {
                 if self.ledger.agreed.is_transmission {
                     self.pass_refused(|sent| sent.kind == DISCONNECT);
                 }
-                // Nothing is heard of what comes behind.
-                for sent in std::mem::take(&mut self.unheard) {
-                    self.ledger.open.remove(&sent.cookie);
-                }
+                self.forget_unheard();
             }
+        }
+    }
+
+    /// The connection is about to end: nothing is heard of what comes behind.
+    fn forget_unheard(&mut self) {
+        for sent in std::mem::take(&mut self.unheard) {
+            self.ledger.open.remove(&sent.cookie);
         }
     }
 
