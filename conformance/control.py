@@ -18,10 +18,12 @@ LAYOUT = "{:7}{:>3}{:>7} |{:>9}{:>9}{:>8}{:>8} |{:>8}{:>9}{:>8}{:>8} | {}"
 
 def gateway(work, tenant):
     """When each request of a tenant came and ended, in seconds from its first, as the gateway saw it."""
-    rows = [tuple(map(int, line.split())) for line in open(f"{work}/recorded")]
-    rows = sorted((came, came + took) for number, came, took in rows if number == tenant)
+    told = json.load(open(f"{work}/recorded.json"))["explanation"]
+    if told["ended"] > len(told["requests"]):
+        sys.exit("more requests were recorded than `weir explain` tells of")
+    rows = sorted((one["arrived_ns"], one["response_ns"]) for one in told["requests"] if one["tenant"] == tenant)
     first = rows[0][0]
-    return [((came - first) / 1e9, (ended - first) / 1e9) for came, ended in rows]
+    return [((came - first) / 1e9, (came + took - first) / 1e9) for came, took in rows]
 
 
 def host(work, name):

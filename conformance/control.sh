@@ -21,8 +21,7 @@
 # Status 4: a line that must hold does not.
 set -euo pipefail
 . "$(dirname "$0")/gateway.sh"
-RECORDED=${RECORDED:-$ROOT/target/release/examples/recorded}
-need fio iscsi-perf python3 "$RECORDED"
+need fio iscsi-perf python3
 SECONDS_EACH=${SECONDS_EACH:-30} # measured, of each live run
 WARM_UP=5                        # before that
 RATE=500                         # requests per second of w1
@@ -81,9 +80,9 @@ fio_on() {
     fail "fio: $(tail -3 "$WORK/$name.log")"
 }
 
-# What the gateway has recorded, request by request, in $WORK/recorded.
+# What the gateway has recorded, request by request, in $WORK/recorded.json.
 recorded() {
-  "$RECORDED" "$WORK/recording" >"$WORK/recorded"
+  "$WEIR" explain "$WORK/recording" --slowest 100000 --json >"$WORK/recorded.json"
   rm "$WORK/recording"
 }
 
