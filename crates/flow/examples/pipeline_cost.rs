@@ -14,7 +14,8 @@ use std::process::ExitCode;
 use weir_flow::accept::{Cap, Volume};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::{POLICIES, Promises};
-use weir_flow::pipeline::{Action, Config, Input, Limits, Pipeline, Policies};
+use weir_flow::path::Settings;
+use weir_flow::pipeline::{Action, Backend, Config, Input, Limits, Pipeline, Policies};
 use weir_flow::policy::Choice;
 use weir_flow::request::{BackendId, LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
 use weir_flow::rng::Rng;
@@ -77,6 +78,9 @@ impl World<Pipeline> for Loop {
                 self.send(tag.0);
             }
             Action::Refuse { .. } => unreachable!("so few are never too many"),
+            Action::Check { .. } | Action::Abandon { .. } | Action::Reset { .. } => {
+                unreachable!("the device is never silent")
+            }
         }
     }
 }
@@ -105,9 +109,10 @@ fn main() -> ExitCode {
     };
     let config = Config {
         volumes: vec![volume; TENANTS as usize],
-        backends: vec![1],
+        backends: vec![Backend::alike(1)],
         promises: Promises::default(),
         limits: Limits::default(),
+        paths: Settings::default(),
         policies: Policies { control, ..Policies::default() },
     };
     let mut world = Loop {

@@ -42,6 +42,17 @@ impl Digest {
                 self.word(3);
                 self.word(tag.0);
             }
+            Action::Check { backend, path } | Action::Reset { backend, path } => {
+                self.word(if matches!(action, Action::Check { .. }) { 4 } else { 5 });
+                self.word(backend.index() as u64);
+                self.word(path.index() as u64);
+            }
+            Action::Abandon { key, backend, path } => {
+                self.word(6);
+                self.key(*key);
+                self.word(backend.index() as u64);
+                self.word(path.index() as u64);
+            }
         }
     }
 

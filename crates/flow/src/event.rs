@@ -2,8 +2,9 @@
 
 use crate::clock::{Duration, Instant};
 use crate::control::{Notice, Promises};
+use crate::path::Change;
 use crate::policy::Rule;
-use crate::request::{BackendId, Outcome, PathId, Request};
+use crate::request::{Outcome, Request};
 use core::fmt;
 
 /// A stage of the pipeline, in the order in which a request meets them.
@@ -106,10 +107,8 @@ pub enum Event<'a> {
     Refused(&'a Request),
     /// A request has ended and the last byte of its reply has left.
     Completed(Completed<'a>),
-    /// A path was found not to work.
-    PathFailed(BackendId, PathId),
-    /// A path works again.
-    PathReinstated(BackendId, PathId),
+    /// A path's state has changed.
+    Path(Change),
     /// A request has been in one stage for at least the configured time.
     Overdue {
         /// The request.

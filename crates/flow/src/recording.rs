@@ -14,6 +14,7 @@
 //! A recording without its end is one whose writer was killed: it can be replayed up to there, but
 //! not compared.
 
+mod paths;
 mod promises;
 
 use crate::accept::{Cap, Volume};
@@ -22,7 +23,7 @@ use crate::digest::Digest;
 use crate::error::IoError;
 use crate::pipeline::{Config, Govern, Input, Limits, Policies};
 use crate::policy::{Choice, Policy};
-use crate::request::{BackendId, LinkId, Op, PathId, Request, RequestKey, Tag, TenantId, VolumeId};
+use crate::request::{BackendId, LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
 use crate::rng::{FNV_OFFSET as CHECKSUM_START, fnv1a};
 use crate::units::{Bandwidth, Extent};
 use crate::{cache, control, dispatch, path, store, transfer};
@@ -33,7 +34,7 @@ use core::num::NonZeroU32;
 use slotmap::{Key, KeyData};
 
 /// The first bytes of a recording; the last one is the version of the format.
-pub const MAGIC: &[u8; 8] = b"WEIRREC\x03";
+pub const MAGIC: &[u8; 8] = b"WEIRREC\x04";
 
 /// The longest entry in bytes, but for those that change the promises. A reader that holds this many
 /// needs no more for any other.
@@ -155,7 +156,7 @@ impl Decoder {
 /// Writes the header.
 fn encode_header(out: &mut Vec<u8>, config: &Config) {
     out.extend_from_slice(MAGIC);
-    let Config { volumes, backends, promises, limits, policies } = config;
+    let Config { volumes, backends, promises, limits, paths, policies } = config;
     number(out, volumes.len() as u64);
     for volume in volumes {
         number(out, volume.capacity);
@@ -163,10 +164,7 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
         number(out, volume.max_transfer);
         encode_cap(out, volume.cap);
     }
-    number(out, backends.len() as u64);
-    for &paths in backends {
-        number(out, u64::from(paths));
-    }
+    paths::encode(out, backends, paths);
     promises::encode(out, promises);
     number(out, u64::from(limits.max_requests));
     number(out, limits.max_bytes);
@@ -203,10 +201,7 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
             cap: reader.cap()?,
         });
     }
-    let mut backends = Vec::new();
-    for _ in 0..reader.number()? {
-        backends.push(reader.small()?);
-    }
+    let (backends, paths) = paths::decode(&mut reader)?;
     let promises = promises::decode(&mut reader)?;
     let limits = Limits {
         max_requests: reader.small()?,
@@ -225,7 +220,7 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
         store: reader.choice(store::POLICIES)?,
         transfer: reader.choice(transfer::POLICIES)?,
     };
-    let config = Config { volumes, backends, promises, limits, policies };
+    let config = Config { volumes, backends, promises, limits, paths, policies };
     match config.fault() {
         None => Ok((config, reader.at)),
         Some(_) => Err(FormatError::Damaged),
@@ -234,13 +229,13 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
 
 /// Writes one entry. `previous` is the time of the entry before it, or zero.
 fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
-    let mut head = |kind: u8, at: Instant| {
+    let head = |out: &mut Vec<u8>, kind: u8, at: Instant| {
         out.push(kind);
         number(out, at.since(previous).as_nanos());
     };
     match *entry {
         Entry::Input(at, Input::Arrive(request)) => {
-            head(ARRIVE, at);
+            head(out, ARRIVE, at);
             number(out, request.tag.0);
             number(out, request.tenant.index() as u64);
             number(out, request.volume.index() as u64);
@@ -251,36 +246,38 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             number(out, request.extent.length);
         }
         Entry::Input(at, Input::Stored { key, outcome }) => {
-            head(STORED, at);
+            head(out, STORED, at);
             number(out, key.data().as_ffi());
             out.push(outcome.err().map_or(0, IoError::code));
         }
         Entry::Input(at, Input::Sent { key }) => {
-            head(SENT, at);
+            head(out, SENT, at);
             number(out, key.data().as_ffi());
         }
-        Entry::Input(at, Input::PathDown(backend, path) | Input::PathUp(backend, path)) => {
-            let up = matches!(entry, Entry::Input(_, Input::PathUp(..)));
-            head(if up { PATH_UP } else { PATH_DOWN }, at);
-            number(out, backend.index() as u64);
-            number(out, path.index() as u64);
-        }
         Entry::Input(at, Input::Resized(volume, capacity)) => {
-            head(RESIZED, at);
+            head(out, RESIZED, at);
             number(out, volume.index() as u64);
             number(out, capacity);
         }
         Entry::Input(at, Input::Capped(volume, cap)) => {
-            head(CAPPED, at);
+            head(out, CAPPED, at);
             number(out, volume.index() as u64);
             encode_cap(out, cap);
         }
         Entry::Input(at, Input::Govern(ref govern)) => {
-            head(GOVERN, at);
+            head(out, GOVERN, at);
             encode_choice(out, &govern.control);
             promises::encode(out, &govern.promises);
         }
-        Entry::Deadline(at) => head(DEADLINE, at),
+        Entry::Input(
+            at,
+            ref input @ (Input::PathDown(..)
+            | Input::PathUp(..)
+            | Input::PathAccess(..)
+            | Input::Checked(..)
+            | Input::PathOrder(..)),
+        ) => paths::encode_input(out, input, |out, kind| head(out, kind, at)),
+        Entry::Deadline(at) => head(out, DEADLINE, at),
         Entry::End(digest) => {
             out.push(END);
             out.extend_from_slice(&digest.value().to_le_bytes());
@@ -312,8 +309,6 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
             Input::Stored { key, outcome }
         }
         SENT => Input::Sent { key: reader.key()? },
-        PATH_DOWN => Input::PathDown(BackendId::new(reader.small()?), PathId::new(reader.small()?)),
-        PATH_UP => Input::PathUp(BackendId::new(reader.small()?), PathId::new(reader.small()?)),
         GOVERN => {
             let control = reader.choice(control::POLICIES)?;
             let promises = promises::decode(&mut reader)?;
@@ -325,7 +320,7 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
         CAPPED => Input::Capped(VolumeId::new(reader.small()?), reader.cap()?),
         RESIZED => Input::Resized(VolumeId::new(reader.small()?), reader.number()?),
         DEADLINE => return Ok((Entry::Deadline(at), reader.at)),
-        _ => return Err(FormatError::Damaged),
+        kind => paths::decode_input(&mut reader, kind)?.ok_or(FormatError::Damaged)?,
     };
     Ok((Entry::Input(at, input), reader.at))
 }
@@ -336,8 +331,7 @@ const CHECKSUM_LENGTH: usize = 8;
 const ARRIVE: u8 = 1;
 const STORED: u8 = 2;
 const SENT: u8 = 3;
-const PATH_DOWN: u8 = 4;
-const PATH_UP: u8 = 5;
+// 4, 5 and 11 to 15 are in `paths`.
 const DEADLINE: u8 = 6;
 const END: u8 = 7;
 const RESIZED: u8 = 8;

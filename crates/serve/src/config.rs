@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
+use weir_flow::path;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_model::Model;
 pub use weir_wire::iscsi::target::{
@@ -39,6 +40,8 @@ pub struct Config {
     pub policies: Policies,
     /// The limits of the pipeline.
     pub limits: Limits,
+    /// How paths are judged.
+    pub paths: path::Settings,
     /// The limits towards hosts.
     pub iscsi: Iscsi,
     /// Where to write a recording of the run, which `weir replay` can check.

@@ -47,7 +47,7 @@ use unit::Kept;
 use watch::Watch;
 use weir_flow::accept;
 use weir_flow::clock::Instant;
-use weir_flow::pipeline::{self, Census, Pipeline};
+use weir_flow::pipeline::{self, Backend, Census, Pipeline};
 use weir_flow::request::BackendId;
 use weir_flow::stage::run;
 use weir_wire::scsi::reservation::Reservations;
@@ -337,13 +337,13 @@ fn flush(config: &Config, backings: &[Backing], lost: &[String]) -> Result<(), S
 }
 
 /// The data path of a gateway: the modelled devices are its first backends; every other volume is a backend
-/// of its own with one path.
+/// of its own. Each has one path.
 fn pipeline_config(config: &Config, backings: &[Backing]) -> pipeline::Config {
-    let mut backends: Vec<u32> = config.backends.iter().map(|backend| backend.paths).collect();
+    let mut backends = vec![Backend::alike(1); config.backends.len()];
     let volume = |(volume, backing): (&config::Volume, &Backing)| accept::Volume {
         capacity: backing.capacity,
         backend: BackendId::new(volume.backend.unwrap_or_else(|| {
-            backends.push(1);
+            backends.push(Backend::alike(1));
             backends.len() - 1
         }) as u32),
         max_transfer: desk::PIECE,
@@ -354,6 +354,7 @@ fn pipeline_config(config: &Config, backings: &[Backing]) -> pipeline::Config {
         backends,
         promises: config.promises.clone(),
         limits: config.limits,
+        paths: config.paths,
         policies: config.policies.clone(),
     }
 }

@@ -272,6 +272,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     differs("a limit of [iscsi]", old.iscsi == new.iscsi);
     differs("[nbd]", old.nbd == new.nbd);
     differs("[limits]", old.limits == new.limits);
+    differs("[path]", old.paths == new.paths);
     differs("another policy than `control` of [policy]", {
         let control = old.policies.control.clone();
         old.policies == Policies { control, ..new.policies.clone() }

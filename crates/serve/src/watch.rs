@@ -7,6 +7,7 @@ use weir_flow::account::Accounts;
 use weir_flow::clock::Instant;
 use weir_flow::control::{Notice, Promises};
 use weir_flow::event::{Event, Observer};
+use weir_flow::path::Change;
 use weir_flow::request::TenantId;
 
 /// Counts what is ordinary and says what is not.
@@ -80,11 +81,14 @@ impl Observer for Watch {
                     );
                 }
             }
-            Event::PathFailed(backend, path) => {
-                warn!(backend = backend.index(), path = path.index(), "path failed");
-            }
-            Event::PathReinstated(backend, path) => {
-                info!(backend = backend.index(), path = path.index(), "path reinstated");
+            Event::Path(change) => {
+                let Change { backend, path, from, lasted, state, why } = change;
+                let (backend, path) = (backend.index(), path.index());
+                if state.is_usable() {
+                    info!(backend, path, %state, %why, %from, %lasted, "path");
+                } else {
+                    warn!(backend, path, %state, %why, %from, %lasted, "path");
+                }
             }
             Event::Overdue { request, stage, age } => warn!(
                 volume = %self.volumes[request.volume.index()],

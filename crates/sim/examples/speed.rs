@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
+use weir_flow::path::Settings;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
 use weir_flow::units::Extent;
@@ -58,6 +59,7 @@ fn plan(requests: u64) -> Plan {
         path_faults: Vec::new(),
         policies: Policies::default(),
         limits: Limits::default(),
+        paths: Settings::default(),
     }
 }
 

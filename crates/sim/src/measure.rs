@@ -8,6 +8,7 @@ use weir_flow::account::ledger::Ledger;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::Promises;
 use weir_flow::event::{Completed, Event, Observer, StageName};
+use weir_flow::path::{Change, State};
 use weir_flow::request::{Op, TenantId};
 
 /// The longest time that histograms tell apart from longer ones: about 73 minutes.
@@ -129,10 +130,10 @@ impl Observer for Measure {
                 tenant.refused += u64::from(now >= self.warm_up);
             }
             Event::Completed(completed) => self.completed(now, &completed),
-            Event::PathFailed(..) => self.paths_failed += 1,
-            Event::PathReinstated(..) => self.paths_reinstated += 1,
+            Event::Path(Change { state: State::Failed, .. }) => self.paths_failed += 1,
+            Event::Path(Change { from: State::Failed, .. }) => self.paths_reinstated += 1,
             Event::Overdue { .. } => self.overdue += 1,
-            Event::Control(_) | Event::Governed(_) => {}
+            Event::Path(_) | Event::Control(_) | Event::Governed(_) => {}
             // The world answers each action once, so this would be the pipeline's mistake.
             Event::Stray => panic!("a simulated completion found nothing"),
         }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
+use weir_flow::path;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
 use weir_flow::units::Extent;
@@ -43,6 +44,8 @@ pub struct Plan {
     pub policies: Policies,
     /// The limits of the pipeline.
     pub limits: Limits,
+    /// How paths are judged.
+    pub paths: path::Settings,
 }
 
 /// Most tenants of a plan: each may cost a few megabytes of histograms.

@@ -19,9 +19,10 @@ use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::Promises;
 use weir_flow::digest::Digest;
 use weir_flow::event::{Event, Observer};
+use weir_flow::path::PathOrder;
 use weir_flow::pipeline::{Action, Census, Config, Input, Pipeline};
 use weir_flow::recording::{Decoder, Entry, FormatError, MAX_ENTRY, MAX_HEADER};
-use weir_flow::request::Request;
+use weir_flow::request::{BackendId, PathId, Request};
 use weir_flow::stage::{self, Stage, Wake, World};
 
 /// What became of a replay.
@@ -210,7 +211,7 @@ impl<R: Read> Window<R> {
             Decoder::begin(head).map_err(|error| self.damaged(error.to_string()))?;
         self.start += length;
         let limits = &config.limits;
-        let paths: u64 = config.backends.iter().map(|&paths| u64::from(paths)).sum();
+        let paths: u64 = config.backends.iter().map(|backend| backend.groups.len() as u64).sum();
         let excess = [
             (config.volumes.len() > MAX_INDEX, "volumes"),
             (paths > MAX_INDEX as u64, "paths"),
@@ -288,6 +289,19 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
         Ok(Some(wake))
     }
 
+    /// Whether there is such a backend, with such a path.
+    fn check_path(&self, backend: BackendId, path: Option<PathId>) -> Result<(), String> {
+        let Some(known) = self.config.backends.get(backend.index()) else {
+            return Err(format!("there is no backend {}", backend.index()));
+        };
+        match path {
+            Some(path) if path.index() >= known.groups.len() => {
+                Err(format!("backend {} has no path {}", backend.index(), path.index()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the pipeline of this configuration may see the input.
     fn check(&self, input: &Input) -> Result<(), String> {
         match *input {
@@ -307,15 +321,14 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
                 }
                 Ok(())
             }
-            Input::PathDown(backend, path) | Input::PathUp(backend, path) => {
-                match self.config.backends.get(backend.index()) {
-                    None => Err(format!("there is no backend {}", backend.index())),
-                    Some(&paths) if path.index() >= paths as usize => {
-                        Err(format!("backend {} has no path {}", backend.index(), path.index()))
-                    }
-                    Some(_) => Ok(()),
-                }
+            Input::PathDown(backend, path)
+            | Input::PathUp(backend, path)
+            | Input::PathAccess(backend, path, _)
+            | Input::Checked(backend, path)
+            | Input::PathOrder(backend, PathOrder::Disable(path) | PathOrder::Enable(path)) => {
+                self.check_path(backend, Some(path))
             }
+            Input::PathOrder(backend, PathOrder::Failback) => self.check_path(backend, None),
             Input::Resized(volume, _) | Input::Capped(volume, _)
                 if volume.index() >= self.config.volumes.len() =>
             {
@@ -386,8 +399,7 @@ impl Observer for Counts {
                 self.completed += 1;
                 self.pieces.set(self.pieces.get() - of(completed.request));
             }
-            Event::PathFailed(..)
-            | Event::PathReinstated(..)
+            Event::Path(_)
             | Event::Overdue { .. }
             | Event::Control(_)
             | Event::Governed(_)

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use weir_flow::accept;
 use weir_flow::clock::Instant;
 use weir_flow::event::Observer;
-use weir_flow::pipeline::{Config, Pipeline};
+use weir_flow::pipeline::{Backend, Config, Pipeline};
 use weir_flow::stage;
 
 /// How far a run is. Told every 65 536 events, so that a caller who prints it needs no clock.
@@ -75,9 +75,10 @@ fn config(plan: &Plan) -> Config {
     };
     Config {
         volumes: plan.volumes.iter().map(volume).collect(),
-        backends: plan.backends.iter().map(|backend| backend.paths).collect(),
+        backends: plan.backends.iter().map(|backend| Backend::alike(backend.paths)).collect(),
         promises: plan.promises.clone(),
         limits: plan.limits,
+        paths: plan.paths,
         policies: plan.policies.clone(),
     }
 }

@@ -6,6 +6,7 @@ use crate::plan::{
 use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
+use weir_flow::path::Settings;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
 use weir_flow::units::Extent;
@@ -54,5 +55,6 @@ pub(crate) fn plan() -> Plan {
         path_faults: Vec::new(),
         policies: Policies::default(),
         limits: Limits::default(),
+        paths: Settings::default(),
     }
 }

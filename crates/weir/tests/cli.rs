@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use support::{code, err, folder, out, run, weir};
 use weir_flow::control::Promises;
 use weir_flow::digest::Digest;
+use weir_flow::path::Settings;
 use weir_flow::pipeline::{Config, Limits, Policies};
 use weir_flow::recording::{Encoder, Entry};
 
@@ -302,6 +303,7 @@ fn recordings_are_replayed() {
         backends: Vec::new(),
         promises: Promises::default(),
         limits: Limits::default(),
+        paths: Settings::default(),
         policies: Policies::default(),
     };
     let mut other = Vec::new();

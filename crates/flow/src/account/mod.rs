@@ -132,8 +132,7 @@ impl Observer for Accounts {
             }
             Event::Governed(promises) => self.govern(promises),
             Event::Arrived(_)
-            | Event::PathFailed(..)
-            | Event::PathReinstated(..)
+            | Event::Path(_)
             | Event::Overdue { .. }
             | Event::Control(_)
             | Event::Stray => {}

@@ -3,7 +3,7 @@ use crate::accept::{Cap, Volume};
 use crate::clock::Duration;
 use crate::control::{Ops, Row, Target};
 use crate::event::StageTimes;
-use crate::pipeline::{Action, Config, Govern, Input, Limits, Pipeline, Policies};
+use crate::pipeline::{Action, Backend, Config, Govern, Input, Limits, Pipeline, Policies};
 use crate::policy::Rule;
 use crate::request::{BackendId, Op, Outcome, PathId, RequestKey};
 use crate::rng::Rng;
@@ -147,9 +147,10 @@ fn the_ledger_is_exact_in_a_storm() {
             Limits { max_requests: 64, link_window: 1 + rng.below(20_000), ..Limits::default() };
         let config = Config {
             volumes: vec![volume],
-            backends: vec![2],
+            backends: vec![Backend::alike(2)],
             promises: contracts.clone(),
             limits,
+            paths: crate::path::Settings::default(),
             policies: policies.clone(),
         };
         let observer = (Accounts::new(&contracts), Sums::default());
@@ -231,6 +232,7 @@ fn collect(
             Action::Store(io) => devices.push(io.key),
             Action::Transfer { key, .. } => links.push(key),
             Action::Refuse { .. } => {}
+            other => panic!("{other:?}"),
         }
     }
 }

@@ -4,9 +4,15 @@
 //! An I/O that fails because of its path marks the path failed and goes another way; when none is
 //! left it waits, up to a limit, until a path is reinstated.
 
+mod report;
 mod round_robin;
+pub mod settings;
+
+pub use report::{Access, Change, PathOrder, Speed, State, View, Why};
+pub use settings::{Failback, Settings};
 
 use crate::clock::{Duration, Instant};
+use crate::pipeline::Backend;
 use crate::policy::{Choice, Policy, Rule};
 use crate::request::{BackendId, PathId, RequestKey};
 use alloc::boxed::Box;
@@ -33,6 +39,11 @@ pub trait PathPolicy {
 
     /// The path works again.
     fn reinstate(&mut self, now: Instant, path: PathId);
+
+    /// How fast the path has been found to be, for operators.
+    fn learned(&self, _path: PathId) -> Option<Speed> {
+        None
+    }
 }
 
 /// Builds a selector over this many paths from checked parameter values.
@@ -49,21 +60,56 @@ pub(crate) struct Paths {
 
 struct Ways {
     selector: Box<dyn PathPolicy>,
-    /// Which paths work, as far as is known.
-    usable: Vec<bool>,
+    paths: Vec<Way>,
     waiting: VecDeque<(Instant, RequestKey)>,
 }
 
+/// A path.
+struct Way {
+    group: u32,
+    access: Access,
+    state: State,
+    since: Instant,
+    why: Why,
+    in_flight: u32,
+    bytes: u64,
+    changes: u64,
+}
+
+impl Way {
+    fn turn(&mut self, now: Instant, place: (BackendId, PathId), state: State, why: Why) -> Change {
+        let (from, lasted) = (self.state, now.since(self.since));
+        (self.state, self.since, self.why) = (state, now, why);
+        self.changes += 1;
+        Change { backend: place.0, path: place.1, from, lasted, state, why }
+    }
+}
+
 impl Paths {
-    /// `paths` has the number of paths of each backend; `patience` is how long a request waits for
-    /// a path before it ends with [`NoPath`](crate::error::IoError::NoPath).
-    pub(crate) fn new(choice: &Choice<Build>, paths: &[u32], patience: Duration) -> Self {
-        let way = |&count: &u32| Ways {
-            selector: (choice.policy().build)(choice.values(), count),
-            usable: alloc::vec![true; count as usize],
+    /// `patience` is how long a request waits for a path before it ends with
+    /// [`NoPath`](crate::error::IoError::NoPath).
+    pub(crate) fn new(
+        choice: &Choice<Build>,
+        backends: &[Backend],
+        _: &Settings,
+        patience: Duration,
+    ) -> Self {
+        let way = |&group: &u32| Way {
+            group,
+            access: Access::Optimized,
+            state: State::Active,
+            since: Instant::ZERO,
+            why: Why::Start,
+            in_flight: 0,
+            bytes: 0,
+            changes: 0,
+        };
+        let ways = |backend: &Backend| Ways {
+            selector: (choice.policy().build)(choice.values(), backend.groups.len() as u32),
+            paths: backend.groups.iter().map(way).collect(),
             waiting: VecDeque::new(),
         };
-        Self { backends: paths.iter().map(way).collect(), patience }
+        Self { backends: backends.iter().map(ways).collect(), patience }
     }
 
     /// A path for an I/O, or `None` after putting the request into the waiting line.
@@ -76,11 +122,15 @@ impl Paths {
     ) -> Option<PathId> {
         let ways = &mut self.backends[backend.index()];
         let path = ways.selector.select(now, bytes);
-        match path {
-            Some(path) => assert!(ways.usable[path.index()], "a failed path is never chosen"),
-            None => ways.waiting.push_back((now, key)),
-        }
-        path
+        let Some(path) = path else {
+            ways.waiting.push_back((now, key));
+            return None;
+        };
+        let way = &mut ways.paths[path.index()];
+        assert!(way.state.is_usable(), "a failed path is never chosen");
+        way.in_flight += 1;
+        way.bytes += bytes;
+        Some(path)
     }
 
     pub(crate) fn end(
@@ -90,17 +140,27 @@ impl Paths {
         bytes: u64,
         started: Instant,
     ) {
-        self.backends[backend.index()].selector.end(now, path, bytes, started);
+        let ways = &mut self.backends[backend.index()];
+        ways.selector.end(now, path, bytes, started);
+        let way = &mut ways.paths[path.index()];
+        way.in_flight -= 1;
+        way.bytes -= bytes;
     }
 
-    /// Fails a path; false if it had failed already.
-    pub(crate) fn fail(&mut self, now: Instant, backend: BackendId, path: PathId) -> bool {
+    /// Fails a path; `None` if it had failed already.
+    pub(crate) fn fail(
+        &mut self,
+        now: Instant,
+        backend: BackendId,
+        path: PathId,
+    ) -> Option<Change> {
         let ways = &mut self.backends[backend.index()];
-        let news = core::mem::replace(&mut ways.usable[path.index()], false);
-        if news {
-            ways.selector.fail(now, path);
+        let way = &mut ways.paths[path.index()];
+        if way.state == State::Failed {
+            return None;
         }
-        news
+        ways.selector.fail(now, path);
+        Some(way.turn(now, (backend, path), State::Failed, Why::LinkLost))
     }
 
     /// Reinstates a path and returns those who waited for one, oldest first; `None` if it works
@@ -110,13 +170,43 @@ impl Paths {
         now: Instant,
         backend: BackendId,
         path: PathId,
-    ) -> Option<VecDeque<(Instant, RequestKey)>> {
+    ) -> Option<(Change, VecDeque<(Instant, RequestKey)>)> {
         let ways = &mut self.backends[backend.index()];
-        if core::mem::replace(&mut ways.usable[path.index()], true) {
+        let way = &mut ways.paths[path.index()];
+        if way.state != State::Failed {
             return None;
         }
         ways.selector.reinstate(now, path);
-        Some(core::mem::take(&mut ways.waiting))
+        let change = way.turn(now, (backend, path), State::Active, Why::Repaired);
+        Some((change, core::mem::take(&mut ways.waiting)))
+    }
+
+    /// The target says something of a path.
+    pub(crate) fn access(&mut self, backend: BackendId, path: PathId, access: Access) {
+        self.backends[backend.index()].paths[path.index()].access = access;
+    }
+
+    /// Every path as it is now.
+    pub(crate) fn views(&self, _: Instant) -> impl Iterator<Item = View> {
+        self.backends.iter().enumerate().flat_map(|(backend, ways)| {
+            ways.paths.iter().enumerate().map(move |(index, way)| {
+                let path = PathId::new(index as u32);
+                View {
+                    backend: BackendId::new(backend as u32),
+                    path,
+                    group: way.group,
+                    access: way.access,
+                    state: way.state,
+                    since: way.since,
+                    why: way.why,
+                    in_flight: way.in_flight,
+                    bytes: way.bytes,
+                    oldest: Duration::ZERO,
+                    learned: ways.selector.learned(path),
+                    changes: way.changes,
+                }
+            })
+        })
     }
 
     /// When the request that has waited longest for a path gives up.

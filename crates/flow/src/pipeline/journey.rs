@@ -10,7 +10,7 @@ use crate::control::ControlPolicy;
 use crate::dispatch::DispatchPolicy;
 use crate::error::IoError;
 use crate::event::{Completed, Event, Observer, StageName, StageTimes};
-use crate::path::{Paths, RULE_NONE_LEFT};
+use crate::path::{self, Paths, RULE_NONE_LEFT};
 use crate::policy::Rule;
 use crate::request::{BackendId, LinkId, Op, Outcome, PathId, Request, RequestKey};
 use crate::stage::Stage;
@@ -113,7 +113,7 @@ impl<O: Observer> Pipeline<O> {
     /// An empty pipeline. Panics if the configuration has a [`fault`](Config::fault).
     pub fn new(config: &Config, observer: O) -> Self {
         assert_eq!(config.fault(), None, "a configuration is checked before it is used");
-        let Config { volumes, backends, promises, limits, policies } = config;
+        let Config { volumes, backends, promises, limits, paths, policies } = config;
         Self {
             limits: *limits,
             volumes: volumes.clone(),
@@ -131,7 +131,7 @@ impl<O: Observer> Pipeline<O> {
                 let choice = &policies.dispatch;
                 (choice.policy().build)(choice.values(), backends.len())
             },
-            paths: Paths::new(&policies.path, backends, limits.no_path),
+            paths: Paths::new(&policies.path, backends, paths, limits.no_path),
             store: (policies.store.policy().build)(policies.store.values()),
             links: Links::new(&policies.transfer, limits.link_window),
             watch: None,
@@ -170,6 +170,11 @@ impl<O: Observer> Pipeline<O> {
             place.oldest = place.oldest.max(now.saturating_since(entry.entered));
         }
         census
+    }
+
+    /// Every path as it is now.
+    pub fn paths(&self, now: Instant) -> impl Iterator<Item = path::View> {
+        self.paths.views(now)
     }
 
     /// Stage 1: counts, checks and orders a new request.
@@ -450,14 +455,14 @@ impl<O: Observer> Pipeline<O> {
     }
 
     fn path_down(&mut self, now: Instant, backend: BackendId, path: PathId) {
-        if self.paths.fail(now, backend, path) {
-            self.observer.event(now, Event::PathFailed(backend, path));
+        if let Some(change) = self.paths.fail(now, backend, path) {
+            self.observer.event(now, Event::Path(change));
         }
     }
 
     fn path_up(&mut self, now: Instant, backend: BackendId, path: PathId) {
-        let Some(waiting) = self.paths.reinstate(now, backend, path) else { return };
-        self.observer.event(now, Event::PathReinstated(backend, path));
+        let Some((change, waiting)) = self.paths.reinstate(now, backend, path) else { return };
+        self.observer.event(now, Event::Path(change));
         for (_, key) in waiting {
             self.route(now, key);
         }
@@ -488,6 +493,8 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::Sent { key } => self.sent(now, key),
             Input::PathDown(backend, path) => self.path_down(now, backend, path),
             Input::PathUp(backend, path) => self.path_up(now, backend, path),
+            Input::PathAccess(backend, path, access) => self.paths.access(backend, path, access),
+            Input::Checked(..) | Input::PathOrder(..) => {}
             Input::Resized(volume, capacity) => self.volumes[volume.index()].capacity = capacity,
             Input::Capped(volume, cap) => {
                 assert_eq!(cap.fault(), None, "a cap is checked before it is used");

@@ -26,22 +26,39 @@ use alloc::vec::Vec;
 pub struct Config {
     /// The volumes, by [`VolumeId`].
     pub volumes: Vec<Volume>,
-    /// The number of paths to each backend, by [`BackendId`]; at least one each.
-    pub backends: Vec<u32>,
+    /// The devices and targets behind, by [`BackendId`]; at least one path each.
+    pub backends: Vec<Backend>,
     /// What tenants are promised.
     pub promises: Promises,
     /// The named limits.
     pub limits: Limits,
+    /// How paths are judged.
+    pub paths: path::Settings,
     /// One policy per stage.
     pub policies: Policies,
+}
+
+/// A device or target behind, and the ways to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// The priority group of each path, by [`PathId`]. The group with the smallest number that has a
+    /// usable path is used.
+    pub groups: Vec<u32>,
+}
+
+impl Backend {
+    /// `paths` paths of one group.
+    pub fn alike(paths: u32) -> Self {
+        Self { groups: alloc::vec![0; paths as usize] }
+    }
 }
 
 impl Config {
     /// What contradicts itself here, in words for whoever made it; `None` if a pipeline can be made.
     pub fn fault(&self) -> Option<&'static str> {
-        let Self { volumes, backends, promises, limits, .. } = self;
+        let Self { volumes, backends, promises, limits, paths, .. } = self;
         let times = [limits.no_path, limits.overdue];
-        if backends.contains(&0) {
+        if backends.iter().any(|backend| backend.groups.is_empty()) {
             return Some("a backend has no path");
         }
         if volumes.iter().any(|volume| volume.backend.index() >= backends.len()) {
@@ -62,7 +79,7 @@ impl Config {
         if times.iter().any(|&time| time < TIME_MIN || time > TIME_MAX) {
             return Some("a time limit is below a millisecond or above a year");
         }
-        promises.fault()
+        promises.fault().or_else(|| paths.fault())
     }
 }
 
@@ -157,7 +174,8 @@ pub enum Input {
         /// Which one.
         key: RequestKey,
         /// How. [`PathFailed`](crate::error::IoError::PathFailed) makes the request go another
-        /// way.
+        /// way: it says that this I/O is dead for sure, which nobody may say of a write that can
+        /// still reach the medium.
         outcome: Outcome,
     },
     /// The last byte of an [`Action::Transfer`] has left, or its link is gone.
@@ -169,6 +187,12 @@ pub enum Input {
     PathDown(BackendId, PathId),
     /// A path works again.
     PathUp(BackendId, PathId),
+    /// What the target says of a path.
+    PathAccess(BackendId, PathId, path::Access),
+    /// An [`Action::Check`] was answered.
+    Checked(BackendId, PathId),
+    /// An operator asks for something.
+    PathOrder(BackendId, path::PathOrder),
     /// A volume has a new capacity, in bytes: requests that arrive from now on are held to it.
     Resized(VolumeId, u64),
     /// A volume has another cap, without a [`fault`](Cap::fault), which holds for what waits as well.
@@ -200,6 +224,34 @@ pub enum Action {
         tag: Tag,
         /// What to tell the host.
         outcome: Outcome,
+    },
+    /// Ask whether anybody is at the other end of a path; answer with [`Input::Checked`], or with
+    /// [`Input::PathDown`]. Silence is an answer, too.
+    Check {
+        /// The device behind it.
+        backend: BackendId,
+        /// The path.
+        path: PathId,
+    },
+    /// No answer to this [`Action::Store`] is wanted any more, which is a read: do not touch its buffer
+    /// again, and forget an [`Input::Stored`] for it that has not been handed in. The same key comes
+    /// again on another path.
+    Abandon {
+        /// Which one.
+        key: RequestKey,
+        /// The device behind it.
+        backend: BackendId,
+        /// The path that it is on.
+        path: PathId,
+    },
+    /// The path is given up: end its session so that what is on it is known to be dead, answer each
+    /// of its [`Action::Store`]s with [`PathFailed`](crate::error::IoError::PathFailed), and go on
+    /// trying to get it back, which is told by [`Input::PathUp`].
+    Reset {
+        /// The device behind it.
+        backend: BackendId,
+        /// The path.
+        path: PathId,
     },
     /// Tell the host that the task set is full. Nothing else will be heard of this request.
     Refuse {

@@ -26,7 +26,7 @@ struct Seen {
     strays: u32,
     notices: Vec<Notice>,
     governed: u32,
-    paths: Vec<(bool, u32)>,
+    paths: Vec<(bool, PathId)>,
     overdue: Vec<(Tag, StageName, Duration)>,
 }
 
@@ -36,8 +36,7 @@ impl Observer for Seen {
             Event::Arrived(_) => self.arrived += 1,
             Event::Refused(_) => self.refused += 1,
             Event::Completed(c) => self.completed.push((c.request.tag, c.outcome, *c.times)),
-            Event::PathFailed(_, path) => self.paths.push((false, path.index() as u32)),
-            Event::PathReinstated(_, path) => self.paths.push((true, path.index() as u32)),
+            Event::Path(change) => self.paths.push((change.state.is_usable(), change.path)),
             Event::Overdue { request, stage, age } => {
                 self.overdue.push((request.tag, stage, age));
             }
@@ -56,9 +55,10 @@ fn config() -> Config {
             max_transfer: 16 << 10,
             cap: Cap::default(),
         }],
-        backends: vec![2],
+        backends: vec![Backend::alike(2)],
         promises: Promises::default(),
         limits: Limits::default(),
+        paths: path::Settings::default(),
         policies: Policies::default(),
     }
 }
@@ -554,6 +554,7 @@ fn nothing_is_lost_in_a_storm() {
                     }
                     Action::Transfer { key, .. } => on_link.push(key),
                     Action::Refuse { .. } => {}
+                    other => panic!("{other:?}"),
                 }
             }
         }

@@ -1,5 +1,8 @@
 use super::*;
 use crate::control::{Contract, Promises};
+use crate::path::{Access, Failback, PathOrder, Settings};
+use crate::pipeline::Backend;
+use crate::request::PathId;
 use proptest::prelude::*;
 
 fn config() -> Config {
@@ -14,9 +17,13 @@ fn config() -> Config {
     let contract = Contract::new(3_500, 4_096, Duration::from_millis(41));
     Config {
         volumes: alloc::vec![volume],
-        backends: alloc::vec![1, 2],
+        backends: alloc::vec![Backend::alike(1), Backend { groups: alloc::vec![1, 0] }],
         promises: Promises { contracts: alloc::vec![Some(contract), None], groups: Vec::new() },
         limits: Limits::default(),
+        paths: Settings {
+            failback: Failback::After(Duration::from_millis(7)),
+            ..Settings::default()
+        },
         policies,
     }
 }
@@ -139,7 +146,7 @@ proptest! {
     #[test]
     fn entries_round_trip(
         previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..7,
-        code in 0_u8..8, flags: (bool, bool), kind in 0..9,
+        code in 0_u8..8, flags: (bool, bool), kind in 0..14,
     ) {
         let (before, at) =
             (Instant::from_nanos(previous), Instant::from_nanos(previous + passed));
@@ -167,6 +174,13 @@ proptest! {
             7 => Entry::Input(at, Input::Capped(VolumeId::new(small), Cap {
                 bandwidth: Bandwidth::per_second(word % (1 << 50)), ..cap()
             })),
+            8 => Entry::Input(at, Input::PathAccess(
+                backend, path, Access::ALL[usize::from(code % 5)],
+            )),
+            9 => Entry::Input(at, Input::Checked(backend, path)),
+            10 => Entry::Input(at, Input::PathOrder(backend, PathOrder::Disable(path))),
+            11 => Entry::Input(at, Input::PathOrder(backend, PathOrder::Enable(path))),
+            12 => Entry::Input(at, Input::PathOrder(backend, PathOrder::Failback)),
             _ => Entry::End(Digest::resume(word, u64::from(small))),
         };
         let mut bytes = Vec::new();

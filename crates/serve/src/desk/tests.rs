@@ -88,6 +88,7 @@ impl Scene {
             }],
             policies: Policies::default(),
             limits: PipelineLimits::default(),
+            paths: weir_flow::path::Settings::default(),
             iscsi: Iscsi::default(),
             record: None,
             stop_within: Duration::ZERO,

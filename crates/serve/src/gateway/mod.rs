@@ -465,6 +465,13 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
                 self.desk.reply(&mut self.connections, key, tag, outcome);
             }
             Action::Refuse { tag } => self.desk.refuse(&mut self.connections, tag),
+            // Every store has one path, which is always there: nobody else could take over.
+            Action::Check { backend, path } => {
+                self.desk.inbox.push_back(Input::Checked(backend, path));
+            }
+            Action::Abandon { .. } | Action::Reset { .. } => {
+                unreachable!("the only path of a store that answers is never left")
+            }
         }
     }
 }

@@ -188,8 +188,7 @@ impl Observer for Scores {
             Event::Control(Notice::Gate(tenant, on)) => self.gate(now, tenant.index(), on),
             Event::Control(Notice::Infeasible(..) | Notice::Scaled(..))
             | Event::Refused(_)
-            | Event::PathFailed(..)
-            | Event::PathReinstated(..)
+            | Event::Path(_)
             | Event::Overdue { .. }
             | Event::Governed(_)
             | Event::Stray => {}

@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use weir_flow::accept::{Cap, Volume};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::{Build, Contract, Promises};
-use weir_flow::pipeline::{Action, Config, Input, Limits, Pipeline, Policies};
+use weir_flow::path::Settings;
+use weir_flow::pipeline::{Action, Backend, Config, Input, Limits, Pipeline, Policies};
 use weir_flow::policy::Choice;
 use weir_flow::request::{BackendId, LinkId, Op, Outcome, Request, RequestKey, Tag};
 use weir_flow::request::{TenantId, VolumeId};
@@ -118,7 +119,7 @@ pub(super) fn play(script: &Script, policy: &Choice<Build>) -> Measured {
             max_transfer: u64::MAX,
             cap: Cap::default(),
         }],
-        backends: vec![1],
+        backends: vec![Backend::alike(1)],
         promises: Promises {
             contracts: contracts.iter().map(|&contract| Some(contract.clone())).collect(),
             groups: Vec::new(),
@@ -131,6 +132,7 @@ pub(super) fn play(script: &Script, policy: &Choice<Build>) -> Measured {
             link_window: ROOM_BYTES,
             ..Limits::default()
         },
+        paths: Settings::default(),
         policies,
     };
     let promised: Vec<_> = contracts.iter().map(|contract| contract.rows[0].response()).collect();
@@ -368,6 +370,7 @@ impl<S: Stage<Input = Input, Output = Action>> World<S> for Scripted<'_> {
                 self.sent.push_back((key, self.come[tag.0 as usize].tenant));
             }
             Action::Refuse { .. } => panic!("the pipeline has room for all of a script"),
+            Action::Check { .. } | Action::Abandon { .. } | Action::Reset { .. } => {}
         }
     }
 }

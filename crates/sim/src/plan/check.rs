@@ -124,6 +124,9 @@ impl Plan {
             let message = format!("would cut a request into more than {MAX_PIECES} pieces");
             require(pieces <= MAX_PIECES, at("max_transfer"), message)?;
         }
+        if let Some(fault) = self.paths.fault() {
+            return Err(error("paths", fault));
+        }
         let (mut names, mut paths) = (BTreeSet::new(), 0);
         for (i, backend) in self.backends.iter().enumerate() {
             let at = |field: &str| format!("backends[{i}].{field}");

@@ -5,9 +5,10 @@ use crate::testing;
 use weir_flow::accept::Cap;
 use weir_flow::control::Promises;
 use weir_flow::error::IoError;
-use weir_flow::pipeline::{Limits, Policies};
+use weir_flow::path::{Access, Settings};
+use weir_flow::pipeline::{Backend, Limits, Policies};
 use weir_flow::recording::{Encoder, MAGIC};
-use weir_flow::request::{BackendId, LinkId, Op, PathId, RequestKey, Tag, TenantId, VolumeId};
+use weir_flow::request::{LinkId, Op, RequestKey, Tag, TenantId, VolumeId};
 use weir_flow::rng::Rng;
 use weir_flow::units::Extent;
 
@@ -35,9 +36,10 @@ fn config() -> Config {
     };
     Config {
         volumes: vec![volume],
-        backends: vec![2],
+        backends: vec![Backend::alike(2)],
         promises: Promises::default(),
         limits: Limits::default(),
+        paths: Settings::default(),
         policies: Policies::default(),
     }
 }
@@ -149,6 +151,16 @@ fn unknown_ids_are_errors() {
         (Input::Resized(VolumeId::new(1), 1 << 20), "there is no volume 1"),
         (Input::PathDown(BackendId::new(1), PathId::new(0)), "there is no backend 1"),
         (Input::PathUp(BackendId::new(0), PathId::new(2)), "backend 0 has no path 2"),
+        (Input::Checked(BackendId::new(0), PathId::new(2)), "backend 0 has no path 2"),
+        (
+            Input::PathAccess(BackendId::new(1), PathId::new(0), Access::Standby),
+            "there is no backend 1",
+        ),
+        (
+            Input::PathOrder(BackendId::new(0), PathOrder::Disable(PathId::new(2))),
+            "backend 0 has no path 2",
+        ),
+        (Input::PathOrder(BackendId::new(1), PathOrder::Failback), "there is no backend 1"),
     ];
     for (input, expected) in table {
         let bytes = recording(&config(), &[input]);
@@ -161,7 +173,7 @@ fn unknown_ids_are_errors() {
 fn bombs_are_errors() {
     let bombs: [&dyn Fn(&mut Config); 3] = [
         &|config| config.limits.max_bytes = u64::MAX,
-        &|config| config.backends[0] = u32::MAX,
+        &|config| config.backends[0] = Backend::alike(65_537),
         &|config| config.limits.link_window = u64::MAX,
     ];
     for bomb in bombs {

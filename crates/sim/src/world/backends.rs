@@ -4,7 +4,7 @@ use super::FAR;
 use crate::plan::Plan;
 use crate::slots::Slots;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::{Input, StoreIo};
@@ -22,6 +22,8 @@ pub(super) struct Backends {
     ios: Slots<Io>,
     scheduled: u64,
     lost: u64,
+    /// I/Os that will be given up: when, and on which path they are.
+    losing: BTreeMap<RequestKey, (Instant, (BackendId, u32))>,
 }
 
 struct Backend {
@@ -37,7 +39,7 @@ struct Io {
     key: RequestKey,
     backend: BackendId,
     path: u32,
-    /// Its path went down; the pipeline hears of that, not of the device.
+    /// The pipeline does not hear of its end at the device.
     lost: bool,
 }
 
@@ -47,6 +49,8 @@ enum Notice {
     GivenUp(RequestKey, BackendId, u32),
     /// A path that had been up again before its failure was noticed is found to work.
     Works(BackendId, u32),
+    /// A check is answered.
+    Checked(BackendId, u32),
 }
 
 impl Backends {
@@ -64,6 +68,7 @@ impl Backends {
             ios: Slots::new(),
             scheduled: 0,
             lost: 0,
+            losing: BTreeMap::new(),
         }
     }
 
@@ -83,7 +88,7 @@ impl Backends {
     pub(super) fn start(&mut self, now: Instant, io: &StoreIo) {
         let (backend, path) = (io.backend, io.path.index() as u32);
         if let Some(detect) = self.all[backend.index()].down[path as usize] {
-            self.notice(now + detect, Notice::GivenUp(io.key, backend, path));
+            self.lose(now + detect, io.key, backend, path);
             return;
         }
         let id = self.ios.insert(Io { key: io.key, backend, path, lost: false });
@@ -96,7 +101,7 @@ impl Backends {
     pub(super) fn happen(&mut self, now: Instant) -> Option<Input> {
         if self.notices.peek().is_some_and(|Reverse(notice)| notice.0 <= now) {
             let Reverse((_, _, notice)) = self.notices.pop()?;
-            return Some(self.tell(now, notice));
+            return self.tell(now, notice);
         }
         let Reverse((at, _, index)) = self.wakes.pop()?;
         let backend = &mut self.all[index as usize];
@@ -117,14 +122,52 @@ impl Backends {
         detect: Duration,
     ) {
         self.all[backend.index()].down[path as usize] = Some(detect);
+        let mut keys = Vec::new();
         for io in self.ios.iter_mut() {
             if io.backend == backend && io.path == path && !io.lost {
                 io.lost = true;
-                self.scheduled += 1;
-                let notice = Notice::GivenUp(io.key, backend, path);
-                self.notices.push(Reverse((now + detect, self.scheduled, notice)));
+                keys.push(io.key);
             }
         }
+        for key in keys {
+            self.lose(now + detect, key, backend, path);
+        }
+    }
+
+    /// Answers whether anybody is at the other end of a path; if nobody is, with silence.
+    pub(super) fn check(&mut self, now: Instant, backend: BackendId, path: PathId) {
+        self.notice(now + CHECK, Notice::Checked(backend, path.index() as u32));
+    }
+
+    /// Forgets an I/O: the pipeline will send it another way.
+    pub(super) fn abandon(&mut self, key: RequestKey) {
+        self.losing.remove(&key);
+        for io in self.ios.iter_mut() {
+            io.lost |= io.key == key;
+        }
+    }
+
+    /// Ends what is on a path at once.
+    pub(super) fn reset(&mut self, now: Instant, backend: BackendId, path: PathId) {
+        let path = path.index() as u32;
+        let mut keys: Vec<_> = self.losing.iter().map(|(&key, &(at, _))| (at, key)).collect();
+        keys.retain(|&(at, key)| self.losing[&key].1 == (backend, path) && at > now);
+        keys.sort_unstable();
+        for (_, key) in keys {
+            self.lose(now, key, backend, path);
+        }
+        let down = self.all[backend.index()].down[path as usize];
+        self.take_down(now, backend, path, Duration::ZERO);
+        self.all[backend.index()].down[path as usize] = down;
+        if down.is_none() {
+            self.notice(now + RECONNECT, Notice::Works(backend, path));
+        }
+    }
+
+    /// An I/O will be given up at `at`.
+    fn lose(&mut self, at: Instant, key: RequestKey, backend: BackendId, path: u32) {
+        self.losing.insert(key, (at, (backend, path)));
+        self.notice(at, Notice::GivenUp(key, backend, path));
     }
 
     /// A path works again.
@@ -132,17 +175,33 @@ impl Backends {
         self.all[backend.index()].down[path as usize] = None;
     }
 
-    fn tell(&mut self, now: Instant, notice: Notice) -> Input {
+    fn tell(&mut self, now: Instant, notice: Notice) -> Option<Input> {
         match notice {
             Notice::GivenUp(key, backend, path) => {
+                // It has been given up before, or somebody else has the key by now.
+                let due = self.losing.get(&key).is_some_and(|&(at, _)| at <= now);
+                if !due {
+                    return None;
+                }
+                self.losing.remove(&key);
                 self.lost += 1;
                 if self.all[backend.index()].down[path as usize].is_none() {
                     self.notice(now, Notice::Works(backend, path));
                 }
-                Input::Stored { key, outcome: Err(IoError::PathFailed) }
+                Some(Input::Stored { key, outcome: Err(IoError::PathFailed) })
             }
-            Notice::Works(backend, path) => Input::PathUp(backend, PathId::new(path)),
+            Notice::Works(backend, path) if self.is_up(backend, path) => {
+                Some(Input::PathUp(backend, PathId::new(path)))
+            }
+            Notice::Checked(backend, path) if self.is_up(backend, path) => {
+                Some(Input::Checked(backend, PathId::new(path)))
+            }
+            Notice::Works(..) | Notice::Checked(..) => None,
         }
+    }
+
+    fn is_up(&self, backend: BackendId, path: u32) -> bool {
+        self.all[backend.index()].down[path as usize].is_none()
     }
 
     fn notice(&mut self, at: Instant, notice: Notice) {
@@ -161,3 +220,9 @@ impl Backends {
         }
     }
 }
+
+/// How long a check of a path that works takes.
+const CHECK: Duration = Duration::from_micros(200);
+
+/// How long it takes to get a path back that was given up and works.
+const RECONNECT: Duration = Duration::from_millis(10);

@@ -369,6 +369,9 @@ impl<S: Stage<Input = Input, Output = Action>> StageWorld<S> for World<'_> {
             Action::Store(io) => self.backends.start(now, &io),
             Action::Transfer { key, tag, outcome } => self.reply(now, key, tag, outcome),
             Action::Refuse { tag } => self.refused(now, tag),
+            Action::Check { backend, path } => self.backends.check(now, backend, path),
+            Action::Abandon { key, .. } => self.backends.abandon(key),
+            Action::Reset { backend, path } => self.backends.reset(now, backend, path),
         }
     }
 }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
+use weir_flow::path::Settings;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::recording::MAGIC;
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
@@ -189,6 +190,7 @@ impl Replay {
             path_faults: Vec::new(),
             policies: Policies::default(),
             limits: Limits::default(),
+            paths: Settings::default(),
         };
         let (mut devices, mut others) = (Vec::new(), None);
         if info.devices.len() > MAX_TENANTS {

@@ -23,6 +23,7 @@ use super::schema::Schema;
 use super::source::Source;
 use super::tree::{Context, Document};
 use super::{backend, contract, limits, policy};
+use weir_flow::path::Settings;
 use weir_serve::config::{Backend, Config, Tenant};
 
 /// All keys of the file.
@@ -93,6 +94,7 @@ pub(crate) fn read(
         targets,
         policies,
         limits: limits?,
+        paths: Settings::default(),
         iscsi: iscsi.limits,
         record: None,
         stop_within: stop_within?,

@@ -18,6 +18,7 @@ use super::source::Source;
 use super::tree::{Context, Document, Table};
 use super::value::Value;
 use super::{backend, contract, limits, only_with, policy};
+use weir_flow::path::Settings;
 use weir_flow::request::{LinkId, VolumeId};
 use weir_sim::plan::{Backend, Plan, PlanError};
 
@@ -123,6 +124,7 @@ pub(crate) fn read(
         path_faults: path_faults?,
         policies: policies?,
         limits: limits?,
+        paths: Settings::default(),
     };
     if let Err(error) = plan.check() {
         context.faults.push(unfit(document, &error));
