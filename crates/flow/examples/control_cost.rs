@@ -121,7 +121,7 @@ impl Bench {
             ordered: false,
         };
         let key = self.requests.insert((request, now));
-        self.policy.arrive(now, key, &request);
+        self.policy.arrive(now, key, &request, Some(0));
         self.drain(now);
     }
 

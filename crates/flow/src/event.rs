@@ -103,8 +103,9 @@ pub enum Event<'a> {
     /// A request has come in.
     Arrived(&'a Request),
     /// A request was turned away because a limit of the pipeline was reached. The protocol tells
-    /// the host so; nothing was lost.
-    Refused(&'a Request),
+    /// the host so; nothing was lost. The index is that of the row of its tenant's contract that it
+    /// falls under, if under any.
+    Refused(&'a Request, Option<u8>),
     /// A request has ended and the last byte of its reply has left.
     Completed(Completed<'a>),
     /// A path's state has changed.
@@ -131,6 +132,8 @@ pub enum Event<'a> {
 pub struct Completed<'a> {
     /// The request.
     pub request: &'a Request,
+    /// The row of its tenant's contract that it falls under, if under any.
+    pub row: Option<u8>,
     /// When it came.
     pub arrived: Instant,
     /// Where its time went.

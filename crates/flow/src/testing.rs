@@ -26,6 +26,12 @@ pub(crate) fn keys(count: usize) -> Vec<RequestKey> {
     (0..count).map(|_| map.insert(())).collect()
 }
 
+/// The row of its tenant's contract that a request falls under, if nobody asks for much.
+pub(crate) fn row(promises: &Promises, request: &Request) -> Option<u8> {
+    let contract = promises.contracts.get(request.tenant.index())?.as_ref()?;
+    Some(contract.row(request, 0)? as u8)
+}
+
 /// These contracts, without groups.
 pub(crate) fn promises(contracts: &[Option<Contract>]) -> Promises {
     Promises { contracts: contracts.to_vec(), groups: Vec::new() }

@@ -47,9 +47,8 @@ fn fastest(score: &mut Attainment, now: Instant) -> u64 {
 
 fn account(accounts: &mut Accounts, tenant: TenantId, names: &[String], now: Instant) {
     let contract = accounts.contract(tenant);
-    let sizes =
-        contract.map(|contract| contract.rows.iter().map(|row| row.size).collect::<Vec<_>>());
-    let (Some(sizes), Some(account)) = (sizes, accounts.tenant(tenant)) else { return };
+    let rows = contract.map(|contract| contract.rows.clone());
+    let (Some(rows), Some(account)) = (rows, accounts.tenant(tenant)) else { return };
     let name = names.get(tenant.index()).map_or("", String::as_str);
     let Ledger { total, late, refused, .. } = &account.ledger;
     let (requests, late, refused) = (total.count, late.count, *refused);
@@ -69,7 +68,8 @@ fn account(accounts: &mut Accounts, tenant: TenantId, names: &[String], now: Ins
                     Direction::Read => "read",
                     Direction::Write => "write",
                 },
-                size = %ByteCount(sizes[row].into()),
+                size = %ByteCount(rows[row].size.into()),
+                load = rows[row].load_permille.map(|load| f64::from(load) / 1e3),
                 promised = %format_args!(
                     "p{} {}", f64::from(target.quantile_ppm) / 1e4, target.response
                 ),
@@ -130,11 +130,12 @@ mod tests {
             };
             let (arrived, times) = (Instant::ZERO, &StageTimes::default());
             for _ in 0..met {
-                let end = Completed { request: &request, arrived, times, outcome: Ok(()) };
+                let end =
+                    Completed { request: &request, row: Some(0), arrived, times, outcome: Ok(()) };
                 accounts.event(Instant::ZERO, Event::Completed(end));
             }
             for _ in 0..missed {
-                accounts.event(Instant::ZERO, Event::Refused(&request));
+                accounts.event(Instant::ZERO, Event::Refused(&request, Some(0)));
             }
         }
         let ranked: Vec<_> =

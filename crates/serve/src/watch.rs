@@ -65,7 +65,7 @@ impl Observer for Watch {
                     );
                 }
             }
-            Event::Refused(request) => {
+            Event::Refused(request, _) => {
                 self.refused += 1;
                 let tenant = request.tenant.index();
                 self.refused_of.resize(self.refused_of.len().max(tenant + 1), 0);

@@ -26,6 +26,7 @@ pub(crate) fn attainment(
             results.push(TargetResults {
                 row,
                 size: rows[row].size,
+                load: rows[row].load_permille.map(|load| f64::from(load) / 1e3),
                 direction: match direction {
                     Direction::Read => "read",
                     Direction::Write => "write",

@@ -211,9 +211,9 @@ impl Explainer {
     }
 
     fn story(&self, completed: &Completed<'_>) -> Story {
-        let &Completed { request, arrived, times, outcome } = completed;
+        let &Completed { request, row, arrived, times, outcome } = completed;
         let contract = self.accounts.contract(request.tenant);
-        let row = contract.and_then(|contract| Some(&contract.rows[contract.row(request)?]));
+        let row = contract.and_then(|contract| contract.rows.get(usize::from(row?)));
         let held = |stage| {
             Some(Held {
                 stage: StageName::as_str(stage),

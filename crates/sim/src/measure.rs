@@ -123,7 +123,7 @@ impl Observer for Measure {
                 totals.arrived += 1;
                 totals.outstanding += 1;
             }
-            Event::Refused(request) => {
+            Event::Refused(request, _) => {
                 let tenant = &mut self.tenants[request.tenant.index()];
                 tenant.totals.arrived += 1;
                 tenant.totals.refused += 1;

@@ -391,7 +391,7 @@ impl Observer for Counts {
                 self.arrived += 1;
                 self.pieces.set(self.pieces.get() + of(request));
             }
-            Event::Refused(_) => {
+            Event::Refused(..) => {
                 self.arrived += 1;
                 self.refused += 1;
             }

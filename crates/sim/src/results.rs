@@ -89,6 +89,8 @@ pub struct TargetResults {
     pub row: usize,
     /// Bytes of a request of this row.
     pub size: u32,
+    /// The share of the contract up to which the row holds; none if it always does.
+    pub load: Option<f64>,
     /// `read` or `write`.
     pub direction: &'static str,
     /// The share that was promised, 0 to 1.

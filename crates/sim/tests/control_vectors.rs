@@ -115,7 +115,7 @@ fn run(
         };
         let key = script.keys.insert(index);
         script.requests.insert(key, (request, now));
-        script.policy.arrive(now, key, &request);
+        script.policy.arrive(now, key, &request, Some(0));
         script.drain(now);
     }
     script.advance(Instant::from_nanos(end));

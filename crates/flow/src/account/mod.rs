@@ -88,27 +88,33 @@ impl Accounts {
         }
     }
 
-    /// The account of whoever asked, and the score of the row that the request falls under.
-    fn find(&mut self, now: Instant, request: &Request) -> (&mut Ledger, Option<&mut Attainment>) {
+    /// The account of whoever asked, and the score of the row that the request falls under, if under any.
+    fn find(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        row: Option<u8>,
+    ) -> (&mut Ledger, Option<&mut Attainment>) {
         let index = request.tenant.index();
         if index >= self.tenants.len() {
             self.tenants.resize_with(index + 1, || None);
         }
         let Account { ledger, rows } = &mut **self.tenants[index].get_or_insert_default();
         let contract = self.contracts.get(index).and_then(Option::as_ref);
-        let Some((contract, row)) = contract.and_then(|one| Some((one, one.row(request)?))) else {
+        let row = row.map(usize::from);
+        let Some((kept, row)) = contract.and_then(|one| Some((one.rows.get(row?)?, row?))) else {
             return (ledger, None);
         };
         let place = place(row, Direction::of(request.op));
         if place >= rows.len() {
             rows.resize_with(place + 1, || None);
         }
-        let begin = || Box::new(Attainment::new(&contract.rows[row], now));
+        let begin = || Box::new(Attainment::new(kept, now));
         (ledger, Some(rows[place].get_or_insert_with(begin)))
     }
 
     fn completed(&mut self, now: Instant, completed: &Completed<'_>) {
-        let (ledger, score) = self.find(now, completed.request);
+        let (ledger, score) = self.find(now, completed.request, completed.row);
         let failed = completed.outcome.is_err_and(is_ours);
         let response = (!failed).then(|| completed.times.total());
         let late = score.and_then(|score| {
@@ -123,8 +129,8 @@ impl Observer for Accounts {
     fn event(&mut self, now: Instant, event: Event<'_>) {
         match event {
             Event::Completed(completed) => self.completed(now, &completed),
-            Event::Refused(request) => {
-                let (ledger, score) = self.find(now, request);
+            Event::Refused(request, row) => {
+                let (ledger, score) = self.find(now, request, row);
                 ledger.refused += 1;
                 if let Some(score) = score {
                     score.record(now, None);

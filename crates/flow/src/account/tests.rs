@@ -38,7 +38,9 @@ fn counted(accounts: &mut Accounts, wanted: Direction) -> (u64, u64) {
 fn end(accounts: &mut Accounts, request: &Request, spent: Duration, outcome: Outcome) {
     let mut times = StageTimes::default();
     times.charge(crate::event::StageName::Store, spent, Rule("store/device"));
-    let completed = Completed { request, arrived: Instant::ZERO, times: &times, outcome };
+    let contract = accounts.contract(request.tenant);
+    let row = contract.and_then(|contract| contract.row(request, 0)).map(|row| row as u8);
+    let completed = Completed { request, row, arrived: Instant::ZERO, times: &times, outcome };
     accounts.event(at(10), Event::Completed(completed));
 }
 
@@ -60,7 +62,7 @@ fn what_counts_as_a_miss() {
         assert_eq!(accounts.tenant(TenantId::new(0)).unwrap().ledger.late.count, missed);
     }
     let mut accounts = Accounts::new(&promises(&[Some(contract())]));
-    accounts.event(at(10), Event::Refused(&request(1)));
+    accounts.event(at(10), Event::Refused(&request(1), Some(0)));
     assert_eq!(counted(&mut accounts, Direction::Read), (1, 1));
     assert_eq!(accounts.tenant(TenantId::new(0)).unwrap().ledger.refused, 1);
 }
@@ -73,6 +75,7 @@ fn rows_and_directions_are_apart() {
         ops: Ops::Write,
         size,
         iops: 10,
+        load_permille: None,
         targets: vec![Target { quantile_ppm: 990_000, response: MILLI }],
     };
     let writes = Contract { rows: vec![row(4_096), row(65_536)], ..contract() };
@@ -91,6 +94,70 @@ fn rows_and_directions_are_apart() {
     assert_eq!(rows, [(0, Direction::Write, 0), (1, Direction::Write, 1)]);
     assert_eq!((account.ledger.total.count, account.ledger.late.count), (3, 1));
     assert_eq!(account.ledger.beyond_ns, 1_000_000);
+}
+
+/// A tenant that asks for more falls under the row for its load and is judged by that row's targets; past
+/// the last one it is promised nothing, whether served or refused. So is what waits when promises change.
+#[test]
+fn load_moves_a_tenant_to_another_row() {
+    let row = |load, millis| {
+        let targets = Contract::new(1, 1, MILLI * millis).rows.remove(0).targets;
+        let load_permille = Some(load);
+        Row { ops: Ops::Any, size: 8_192, iops: 100, load_permille, targets }
+    };
+    let with = |rows: &[Row]| {
+        promises(&[Some(Contract { rows: rows.to_vec(), ..Contract::new(100, 8_192, MILLI) })])
+    };
+    let (low, high) = (row(200, 2), row(500, 8));
+    let bands = with(&[low.clone(), high.clone()]);
+    let volume = Volume {
+        capacity: 1 << 20,
+        backend: BackendId::new(0),
+        max_transfer: 16 << 10,
+        cap: Cap::default(),
+    };
+    let config = Config {
+        volumes: vec![volume],
+        backends: vec![1],
+        promises: bands.clone(),
+        limits: Limits { tenant_requests: 1, ..Limits::default() },
+        policies: Policies::default(),
+    };
+    let mut pipeline = Pipeline::new(&config, Accounts::new(&bands));
+    let mut serve = |now: u64, govern: Option<&Promises>| {
+        pipeline.handle(at(now), Input::Arrive(request(now)));
+        while let Some(action) = pipeline.poll(at(now)) {
+            let Action::Store(io) = action else { panic!("{action:?}") };
+            if let Some(promises) = govern {
+                let control = Policies::default().control;
+                let govern = Arc::new(Govern { control, promises: promises.clone() });
+                pipeline.handle(at(now), Input::Govern(govern));
+            }
+            // There is room for one: a second one is refused, at its load.
+            pipeline.handle(at(now), Input::Arrive(request(now)));
+            assert!(matches!(pipeline.poll(at(now)), Some(Action::Refuse { .. })));
+            pipeline.handle(at(now + 5), Input::Stored { key: io.key, outcome: Ok(()) });
+            let Some(Action::Transfer { key, .. }) = pipeline.poll(at(now + 5)) else { panic!() };
+            pipeline.handle(at(now + 5), Input::Sent { key });
+        }
+        let account = pipeline.observer_mut().tenant(TenantId::new(0)).unwrap();
+        let score = |(row, _, score): (usize, _, &mut Attainment)| {
+            let whole = score.whole(at(now + 5)).tally;
+            (row, whole.count, whole.missed[0])
+        };
+        account.rows().map(score).collect::<Vec<_>>()
+    };
+    for step in 0..10 {
+        serve(step * 10, None);
+    }
+    assert_eq!(serve(100, None), [(0, 20, 20), (1, 2, 1)], "5 ms miss 2 ms, and meet 8 ms");
+    for step in 11..25 {
+        serve(step * 10, None);
+    }
+    assert_eq!(serve(250, None), [(0, 20, 20), (1, 30, 15)], "past 50 in a second");
+    assert_eq!(serve(2_000, None), [(0, 22, 22), (1, 30, 15)], "and back");
+    let swapped = with(&[row(200, 8), high]);
+    assert_eq!(serve(4_000, Some(&swapped)), [(0, 2, 1)], "judged by the new row");
 }
 
 /// Other rows start anew, the same rows go on; the ledger goes on always.
@@ -124,7 +191,7 @@ impl Observer for Sums {
                 sum.0 += 1;
                 sum.1 += u128::from(now.since(done.arrived).as_nanos());
             }
-            Event::Refused(request) => self.0.entry(request.tenant.index()).or_default().2 += 1,
+            Event::Refused(request, _) => self.0.entry(request.tenant.index()).or_default().2 += 1,
             _ => {}
         }
     }

@@ -53,6 +53,10 @@ pub struct Row {
     pub size: u32,
     /// Requests per second, 1 to [`IOPS_MAX`].
     pub iops: u32,
+    /// What the tenant asks for at most while the row holds, in thousandths of its contract: 1 to
+    /// [`LOAD_MAX`]. `None`: whatever it asks for. Rows for one operation and size, which differ in
+    /// nothing else but their targets, are listed by ascending load; past the last nothing is promised.
+    pub load_permille: Option<u32>,
     /// Response times, by ascending quantile; 1 to [`TARGETS_MAX`].
     pub targets: Vec<Target>,
 }
@@ -123,6 +127,9 @@ pub const GROUPS_MAX: usize = 1 << 12;
 /// The most groups above a tenant.
 pub const GROUP_DEPTH_MAX: usize = 8;
 
+/// The largest load that a row can hold up to: ten times the contract, in thousandths.
+pub const LOAD_MAX: u32 = 10_000;
+
 /// The most rows of a contract.
 pub const ROWS_MAX: usize = 16;
 
@@ -189,7 +196,7 @@ impl Contract {
     /// The contract of the paper: one row for all operations, with [`QUANTILE`] as its share.
     pub fn new(iops: u32, size: u32, response: Duration) -> Self {
         let targets = vec![Target { quantile_ppm: QUANTILE, response }];
-        let rows = vec![Row { ops: Ops::Any, size, iops, targets }];
+        let rows = vec![Row { ops: Ops::Any, size, iops, load_permille: None, targets }];
         Self {
             rows,
             burst: BURST,
@@ -202,20 +209,16 @@ impl Contract {
         }
     }
 
-    /// The row that a request falls under: of those for its operation the first that is large enough,
-    /// or the largest. `None` if there is none for its operation: then nothing is promised.
-    pub fn row(&self, request: &Request) -> Option<usize> {
+    /// The row that a request falls under while the tenant's load is in the band that ends at `band`
+    /// thousandths: of those for its operation the first that is large enough, or the largest, and that
+    /// holds up to there. `None` if there is none: then nothing is promised.
+    pub fn row(&self, request: &Request, band: u32) -> Option<usize> {
         let direction = Direction::of(request.op);
-        let bytes = request.payload();
         let rows = self.rows.iter().enumerate().filter(|(_, row)| row.ops.cover(direction));
-        let mut last = None;
-        for (index, row) in rows {
-            last = Some(index);
-            if bytes <= u64::from(row.size) {
-                break;
-            }
-        }
-        last
+        let fits = |row: &Row| request.payload() <= u64::from(row.size);
+        let sized = rows.clone().find(|(_, row)| fits(row)).or_else(|| rows.clone().next_back())?.1;
+        let mut bands = rows.filter(|(_, row)| row.size == sized.size);
+        bands.find(|(_, row)| row.load_permille.is_none_or(|load| band <= load)).map(|(i, _)| i)
     }
 
     /// What is out of range here, in words for whoever made it.
@@ -229,7 +232,12 @@ impl Contract {
         for direction in [Direction::Read, Direction::Write] {
             let rows = self.rows.iter().filter(|row| row.ops.cover(direction));
             for (small, large) in rows.clone().zip(rows.skip(1)) {
-                if small.size >= large.size {
+                if small.size == large.size && small.iops == large.iops {
+                    let load = |row: &Row| row.load_permille.unwrap_or(u32::MAX);
+                    if load(small) >= load(large) {
+                        return Some("rows for one operation and size are not in order of load");
+                    }
+                } else if small.size >= large.size {
                     return Some("a contract's rows for one operation are not in order of size");
                 }
                 if small.iops < large.iops {
@@ -261,6 +269,9 @@ impl Row {
         }
         if self.size == 0 || self.size > SIZE_MAX {
             return Some("a contract's size is not from 1 byte to 1 GiB");
+        }
+        if self.load_permille.is_some_and(|load| load == 0 || load > LOAD_MAX) {
+            return Some("a row's load is not from a thousandth of the contract to ten times it");
         }
         if self.targets.is_empty() || self.targets.len() > TARGETS_MAX {
             return Some("a row of a contract has no response time, or more than 8");

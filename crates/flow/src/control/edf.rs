@@ -103,7 +103,7 @@ impl Lane {
 }
 
 impl ControlPolicy for Edf {
-    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
+    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request, _: Option<u8>) {
         let lines = self.lanes.len();
         let lane = &mut self.lanes[contract::line(request, lines)];
         if lane.on_time(now, lane.promise.cost(request)) {
@@ -158,7 +158,7 @@ mod tests {
         let keys = testing::keys(5);
         for (&key, tenant) in keys.iter().zip([0, 0, 0, 1, 2]) {
             let request = Request { tenant: TenantId::new(tenant), ..testing::request(0) };
-            edf.arrive(Instant::ZERO + SAVED * 4, key, &request);
+            edf.arrive(Instant::ZERO + SAVED * 4, key, &request, Some(0));
         }
         let mut order = Vec::new();
         while let Some((key, _)) = edf.poll(Instant::ZERO) {

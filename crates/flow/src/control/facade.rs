@@ -98,9 +98,9 @@ impl Facade {
 }
 
 impl ControlPolicy for Facade {
-    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
+    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request, row: Option<u8>) {
         self.advance(now);
-        self.edf.arrive(now, key, request);
+        self.edf.arrive(now, key, request, row);
     }
 
     fn poll(&mut self, now: Instant) -> Option<(RequestKey, Rule)> {

@@ -98,7 +98,7 @@ impl Mclock {
 }
 
 impl ControlPolicy for Mclock {
-    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
+    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request, _: Option<u8>) {
         let index = contract::line(request, self.lanes.len());
         let lane = &mut self.lanes[index];
         let cost = lane.promise.cost(request);
@@ -174,7 +174,7 @@ mod tests {
             keys.iter().position(|&k| k == key).unwrap()
         };
         for (&key, tenant) in keys.iter().zip([1, 1, 0, 0, 0, 0]) {
-            mclock.arrive(at(0), key, &request(tenant));
+            mclock.arrive(at(0), key, &request(tenant), Some(0));
         }
         // The second tenant's next is reserved for 100 ms, where its share begins too; the first has come
         // to 20 ms of its shares by then.

@@ -8,6 +8,7 @@ mod contract;
 mod edf;
 mod facade;
 mod fair;
+mod load;
 mod log;
 mod mclock;
 mod open;
@@ -21,9 +22,11 @@ mod token_bucket;
 
 pub use contract::{
     BURST, BURST_MIN, CONTRACTS_MAX, CREDIT_MAX, Contract, Direction, GROUP_DEPTH_MAX, GROUPS_MAX,
-    Group, IOPS_MAX, Ops, PEAK_PERMILLE, Promises, QUANTILE, QUANTILE_MAX, QUANTILE_MIN,
+    Group, IOPS_MAX, LOAD_MAX, Ops, PEAK_PERMILLE, Promises, QUANTILE, QUANTILE_MAX, QUANTILE_MIN,
     RESPONSE_MAX, RESPONSE_MIN, ROWS_MAX, Row, SIZE_MAX, TARGETS_MAX, Target, Tier,
 };
+
+pub(crate) use load::Rows;
 
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
@@ -38,8 +41,8 @@ use alloc::vec::Vec;
 /// inputs give the same releases; while anything waits there is a deadline or an outstanding request
 /// that can release it. Tenants past the list of contracts count as one tenant.
 pub trait ControlPolicy {
-    /// A request has come.
-    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request);
+    /// A request has come, which falls under this row of its tenant's contract, if under any.
+    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request, row: Option<u8>);
 
     /// The next request that may go, and the rule that it met.
     fn poll(&mut self, now: Instant) -> Option<(RequestKey, Rule)>;

@@ -33,7 +33,7 @@ struct Open {
 }
 
 impl ControlPolicy for Open {
-    fn arrive(&mut self, _: Instant, key: RequestKey, _: &Request) {
+    fn arrive(&mut self, _: Instant, key: RequestKey, _: &Request, _: Option<u8>) {
         self.arrived.push_back(key);
     }
 

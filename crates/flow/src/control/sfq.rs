@@ -88,7 +88,7 @@ struct Sfq {
 }
 
 impl ControlPolicy for Sfq {
-    fn arrive(&mut self, _: Instant, key: RequestKey, request: &Request) {
+    fn arrive(&mut self, _: Instant, key: RequestKey, request: &Request, _: Option<u8>) {
         let line = contract::line(request, self.lanes.len());
         let start = self.fair.tag(line, self.promises[line].cost(request));
         if self.lanes[line].is_empty() {
@@ -145,13 +145,13 @@ mod tests {
         let request =
             |tenant: u32| Request { tenant: TenantId::new(tenant), ..testing::request(0) };
         for (&key, &tenant) in keys.iter().zip(&tenants).take(40) {
-            sfq.arrive(Instant::ZERO, key, &request(tenant));
+            sfq.arrive(Instant::ZERO, key, &request(tenant), Some(0));
         }
         let mut order = Vec::new();
         for n in 0..24 {
             if n == 12 {
                 for &key in &keys[40..] {
-                    sfq.arrive(Instant::ZERO, key, &request(2));
+                    sfq.arrive(Instant::ZERO, key, &request(2), Some(0));
                 }
             }
             let (key, rule) = sfq.poll(Instant::ZERO).unwrap();

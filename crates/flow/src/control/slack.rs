@@ -183,7 +183,7 @@ impl Slack {
 }
 
 impl ControlPolicy for Slack {
-    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
+    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request, row: Option<u8>) {
         if self.unpromised() && self.window.room(self.inflight.len() as u32) {
             self.go(key, None, WINDOW);
             return;
@@ -191,12 +191,13 @@ impl ControlPolicy for Slack {
         self.judge(now);
         self.window.rule(now);
         let index = contract::line(request, self.lanes.len());
-        if self.pass(now, index, key, request) {
+        let waiting = self.lanes[index].waiting(key, request, row);
+        if self.pass(now, index, waiting) {
             return;
         }
         self.run(now);
         let lane = &mut self.lanes[index];
-        lane.queue.push_back(lane.waiting(key, request));
+        lane.queue.push_back(waiting);
         self.waiting += 1;
         if lane.queue.len() == 1 {
             self.place(index as u32);

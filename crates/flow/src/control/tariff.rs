@@ -50,9 +50,14 @@ impl Tariff {
                 Point { size: row.size.into(), iops: row.iops.into(), cost }
             };
             let covered = rows.iter().filter(|row| row.ops.cover(direction)).map(point);
-            let covered: Vec<Point> = covered.collect();
-            // What is promised for no size counts like the other direction.
-            if covered.is_empty() { rows.iter().map(point).collect() } else { covered }
+            let mut points: Vec<Point> = covered.collect();
+            if points.is_empty() {
+                // What is promised for no size counts like the other direction.
+                points = rows.iter().map(point).collect();
+            }
+            // Rows of one size differ in the load up to which they hold, not in their rate.
+            points.dedup_by_key(|point| point.size);
+            points
         };
         Self { rate, read: points(Direction::Read), write: points(Direction::Write) }
     }
@@ -106,7 +111,7 @@ mod tests {
 
     fn row(ops: Ops, size: u32, iops: u32) -> Row {
         let targets = vec![Target { quantile_ppm: 990_000, response: Duration::from_millis(1) }];
-        Row { ops, size, iops, targets }
+        Row { ops, size, iops, load_permille: None, targets }
     }
 
     /// With one row a request costs its size in units of the row's, rounded up to a milli-token;

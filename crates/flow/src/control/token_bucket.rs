@@ -96,7 +96,7 @@ impl TokenBucket {
 }
 
 impl ControlPolicy for TokenBucket {
-    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
+    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request, _: Option<u8>) {
         self.advance(now);
         let index = contract::line(request, self.lanes.len());
         let lane = &mut self.lanes[index];

@@ -6,7 +6,7 @@ use crate::accept::hazard::{Claim, Hazards};
 use crate::accept::{self, RULE_CAP, RULE_OVERLAP, Volume};
 use crate::cache::{CachePolicy, Lookup};
 use crate::clock::{Duration, Instant};
-use crate::control::ControlPolicy;
+use crate::control::{ControlPolicy, Rows};
 use crate::dispatch::DispatchPolicy;
 use crate::error::IoError;
 use crate::event::{Completed, Event, Observer, StageName, StageTimes};
@@ -36,6 +36,8 @@ pub struct Pipeline<O = ()> {
     /// Requests whose last blocker has ended and that have not begun yet.
     unblocked: VecDeque<RequestKey>,
     cache: Box<dyn CachePolicy>,
+    /// What tenants are promised for which request.
+    rows: Rows,
     control: Box<dyn ControlPolicy>,
     /// Requests that have come to control.
     ordered: u64,
@@ -68,6 +70,8 @@ struct InFlight {
     parent: Option<RequestKey>,
     pieces_left: u64,
     outcome: Outcome,
+    /// The row of its tenant's contract.
+    row: Option<u8>,
     backend: BackendId,
     path: PathId,
     /// Its place among those that came to control.
@@ -81,7 +85,7 @@ struct InFlight {
 }
 
 impl InFlight {
-    fn new(request: Request, now: Instant, backend: BackendId) -> Self {
+    fn new(request: Request, row: Option<u8>, now: Instant, backend: BackendId) -> Self {
         Self {
             request,
             arrived: now,
@@ -92,6 +96,7 @@ impl InFlight {
             parent: None,
             pieces_left: 0,
             outcome: Ok(()),
+            row,
             backend,
             path: PathId::default(),
             order: 0,
@@ -125,6 +130,7 @@ impl<O: Observer> Pipeline<O> {
             hazards: Hazards::new(volumes.len()),
             unblocked: VecDeque::new(),
             cache: (policies.cache.policy().build)(policies.cache.values()),
+            rows: Rows::new(promises),
             control: (policies.control.policy().build)(policies.control.values(), promises),
             ordered: 0,
             dispatch: {
@@ -179,15 +185,16 @@ impl<O: Observer> Pipeline<O> {
 
     /// Stage 1: counts, checks and orders a new request.
     fn arrive(&mut self, now: Instant, request: Request) {
+        let row = self.rows.arrive(now, &request);
         if !self.count(&request) {
-            self.observer.event(now, Event::Refused(&request));
+            self.observer.event(now, Event::Refused(&request, row));
             self.actions.push_back(Action::Refuse { tag: request.tag });
             return;
         }
         self.observer.event(now, Event::Arrived(&request));
         self.watch.get_or_insert(now + self.limits.overdue);
         let volume = self.volumes[request.volume.index()];
-        let key = self.requests.insert(InFlight::new(request, now, volume.backend));
+        let key = self.requests.insert(InFlight::new(request, row, now, volume.backend));
         if !volume.holds(&request) {
             self.reply(now, key, Err(IoError::OutOfRange));
             return;
@@ -238,8 +245,8 @@ impl<O: Observer> Pipeline<O> {
         entry.move_to(now, StageName::Cache, RULE_OVERLAP);
         let volume = self.volumes[entry.request.volume.index()];
         entry.pieces_left = volume.pieces(&entry.request);
-        let (request, arrived, times, pieces) =
-            (entry.request, entry.arrived, entry.times, entry.pieces_left);
+        let (request, row, arrived, times, pieces) =
+            (entry.request, entry.row, entry.arrived, entry.times, entry.pieces_left);
         if pieces == 1 {
             self.look_up(now, key);
             return;
@@ -247,7 +254,7 @@ impl<O: Observer> Pipeline<O> {
         entry.stage = StageName::Accept;
         for index in 0..pieces {
             let extent = volume.piece(request.extent, index);
-            let mut piece = InFlight::new(Request { extent, ..request }, now, volume.backend);
+            let mut piece = InFlight::new(Request { extent, ..request }, row, now, volume.backend);
             piece.parent = Some(key);
             piece.arrived = arrived;
             piece.times = times;
@@ -266,7 +273,7 @@ impl<O: Observer> Pipeline<O> {
                 entry.stage = StageName::Control;
                 self.ordered += 1;
                 entry.order = self.ordered;
-                self.control.arrive(now, key, &entry.request);
+                self.control.arrive(now, key, &entry.request, entry.row);
             }
         }
     }
@@ -278,6 +285,10 @@ impl<O: Observer> Pipeline<O> {
         let legacy = self.control.legacy(now);
         self.control = (control.policy().build)(control.values(), promises);
         self.control.inherit(now, &legacy);
+        self.rows = Rows::new(promises);
+        for entry in self.requests.values_mut() {
+            entry.row = self.rows.again(&entry.request);
+        }
         self.observer.event(now, Event::Governed(promises));
         let held = [StageName::Control, StageName::Dispatch, StageName::Path, StageName::Store];
         // A request that was cut stays at accept; its pieces are in control.
@@ -294,7 +305,7 @@ impl<O: Observer> Pipeline<O> {
         for (_, key) in concerned {
             let entry = &self.requests[key];
             if waits(entry) {
-                self.control.arrive(now, key, &entry.request);
+                self.control.arrive(now, key, &entry.request, entry.row);
             }
         }
     }
@@ -438,7 +449,7 @@ impl<O: Observer> Pipeline<O> {
         };
         let mut entry = self.requests.remove(key).expect("it was found above");
         entry.move_to(now, StageName::Transfer, rule);
-        let InFlight { request, arrived, times, outcome, .. } = entry;
+        let InFlight { request, row, arrived, times, outcome, .. } = entry;
         assert!(times.total() == now.since(arrived), "the parts add up to the whole");
         self.links.sent(now, key, &request);
         self.outstanding -= 1;
@@ -449,7 +460,7 @@ impl<O: Observer> Pipeline<O> {
         if self.outstanding == 0 {
             self.watch = None;
         }
-        let completed = Completed { request: &request, arrived, times: &times, outcome };
+        let completed = Completed { request: &request, row, arrived, times: &times, outcome };
         self.observer.event(now, Event::Completed(completed));
         self.pump(now, request.link);
     }

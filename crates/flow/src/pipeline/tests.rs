@@ -34,7 +34,7 @@ impl Observer for Seen {
     fn event(&mut self, _: Instant, event: Event<'_>) {
         match event {
             Event::Arrived(_) => self.arrived += 1,
-            Event::Refused(_) => self.refused += 1,
+            Event::Refused(..) => self.refused += 1,
             Event::Completed(c) => self.completed.push((c.request.tag, c.outcome, *c.times)),
             Event::Path(change) => self.paths.push((change.state.is_usable(), change.path)),
             Event::Overdue { request, stage, age } => {
@@ -339,7 +339,7 @@ fn control_learns_the_time_since_release() {
     }
     struct Probe(VecDeque<RequestKey>);
     impl control::ControlPolicy for Probe {
-        fn arrive(&mut self, _: Instant, key: RequestKey, _: &Request) {
+        fn arrive(&mut self, _: Instant, key: RequestKey, _: &Request, _: Option<u8>) {
             self.0.push_back(key);
         }
         fn poll(&mut self, now: Instant) -> Option<(RequestKey, Rule)> {

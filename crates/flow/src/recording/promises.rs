@@ -21,9 +21,10 @@ pub(super) fn encode(out: &mut Vec<u8>, promises: &Promises) {
         number(out, contract.as_ref().map_or(0, |contract| contract.rows.len() as u64));
         let Some(contract) = contract else { continue };
         let Contract { rows, burst, credit, peak_permille, limit, weight, tier, group } = contract;
-        for Row { ops, size, iops, targets } in rows {
+        for Row { ops, size, iops, load_permille, targets } in rows {
             out.push(*ops as u8);
-            for value in [*size, *iops, targets.len() as u32] {
+            let load = load_permille.unwrap_or(0);
+            for value in [*size, *iops, load, targets.len() as u32] {
                 number(out, u64::from(value));
             }
             for target in targets {
@@ -70,13 +71,13 @@ fn contract(reader: &mut Reader<'_>, count: u64) -> Result<Contract, FormatError
             2 => Ops::Write,
             _ => return Err(FormatError::Damaged),
         };
-        let (size, iops) = (reader.small()?, reader.small()?);
+        let (size, iops, load_permille) = (reader.small()?, reader.small()?, limit(reader)?);
         let mut targets = Vec::new();
         for _ in 0..reader.number()? {
             let quantile_ppm = reader.small()?;
             targets.push(Target { quantile_ppm, response: Duration::from_nanos(reader.number()?) });
         }
-        rows.push(Row { ops, size, iops, targets });
+        rows.push(Row { ops, size, iops, load_permille, targets });
     }
     Ok(Contract {
         rows,

@@ -41,7 +41,13 @@ fn govern() -> Govern {
         Target { quantile_ppm, response }
     };
     let targets = alloc::vec![target(500_000, 8), target(999_000, 41)];
-    let row = |ops, size| Row { ops, size, iops: 200, targets: targets.clone() };
+    let row = |ops, size| Row {
+        ops,
+        size,
+        iops: 200,
+        load_permille: (size > 4_096).then_some(700),
+        targets: targets.clone(),
+    };
     let group = Group { parent: None, iops: 1_000, size: 4_096, limit: Some(2_000), weight: 3 };
     let contract = Contract {
         rows: alloc::vec![row(Ops::Read, 4_096), row(Ops::Write, 4_096), row(Ops::Read, 65_536)],

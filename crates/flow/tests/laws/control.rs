@@ -41,8 +41,13 @@ fn plain() -> Promises {
 fn rich() -> Promises {
     let target =
         |quantile_ppm, millis| Target { quantile_ppm, response: Duration::from_millis(millis) };
-    let row =
-        |ops, size, iops, targets: &[Target]| Row { ops, size, iops, targets: targets.into() };
+    let row = |ops, size, iops, targets: &[Target]| Row {
+        ops,
+        size,
+        iops,
+        load_permille: None,
+        targets: targets.into(),
+    };
     let rows = vec![
         row(Ops::Read, 4_096, 800, &[target(500_000, 5), target(990_000, 20)]),
         row(Ops::Write, 16_384, 400, &[target(990_000, 30)]),
@@ -101,6 +106,15 @@ impl Model {
             requests: BTreeMap::new(),
             log: Vec::new(),
         }
+    }
+
+    fn arrive(&mut self, now: Instant, key: RequestKey, request: Request) {
+        self.requests.insert(key, request);
+        self.waiting.entry(request.tenant).or_default().push_back(key);
+        let contract = self.promises.contracts.get(request.tenant.index()).and_then(Option::as_ref);
+        let row = contract.and_then(|contract| contract.row(&request, 0)).map(|row| row as u8);
+        self.policy.arrive(now, key, &request, row);
+        self.drain(now);
     }
 
     fn drain(&mut self, now: Instant) {
@@ -181,10 +195,7 @@ fn storm(choice: &Choice<Build>, seed: u64, weather: Weather) -> Vec<(Instant, R
         let crowd = if step / 200 % 2 == 0 { 8 } else { 4 };
         if source.rng.below(10) < crowd || model.outstanding.is_empty() {
             let (key, request) = source.request();
-            model.requests.insert(key, request);
-            model.waiting.entry(request.tenant).or_default().push_back(key);
-            model.policy.arrive(now, key, &request);
-            model.drain(now);
+            model.arrive(now, key, request);
         } else {
             let index = source.rng.below(model.outstanding.len() as u64) as usize;
             model.complete(now, index);
@@ -270,10 +281,7 @@ fn late_deadlines_release_everything() {
         let mut model = Model::new(&choice, rich());
         for _ in 0..200 {
             let (key, request) = source.request();
-            model.requests.insert(key, request);
-            model.waiting.entry(request.tenant).or_default().push_back(key);
-            model.policy.arrive(source.now, key, &request);
-            model.drain(source.now);
+            model.arrive(source.now, key, request);
         }
         let mut now = source.now;
         while !model.requests.is_empty() {

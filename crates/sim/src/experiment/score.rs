@@ -187,7 +187,7 @@ impl Observer for Scores {
             }
             Event::Control(Notice::Gate(tenant, on)) => self.gate(now, tenant.index(), on),
             Event::Control(Notice::Infeasible(..) | Notice::Scaled(..))
-            | Event::Refused(_)
+            | Event::Refused(..)
             | Event::Path(_)
             | Event::Overdue { .. }
             | Event::Governed(_)

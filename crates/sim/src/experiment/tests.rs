@@ -247,7 +247,7 @@ fn a_critical_bucket_waits_as_theory_says() {
                 }
                 if arrives {
                     let key = keys.insert(at);
-                    ta1.arrive(at, key, &template);
+                    ta1.arrive(at, key, &template, Some(0));
                     drain(at, &mut *ta1, &keys);
                 }
             }

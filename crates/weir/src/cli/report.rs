@@ -143,7 +143,7 @@ pub(super) fn targets<'a>(
             let met = (target.count - target.missed) * 100_000 / target.count.max(1);
             table.row(vec![
                 name.to_owned(),
-                format!("{} {}", target.direction, ByteCount(target.size.into())),
+                kind(target),
                 format!("p{quantile} {} ms", millis(target.target_ns)),
                 target.count.to_string(),
                 format!("{}.{:03}", met / 1_000, met % 1_000),
@@ -154,6 +154,12 @@ pub(super) fn targets<'a>(
         }
     }
     (!table.rows().is_empty()).then(|| table.render("  "))
+}
+
+/// Which requests a target is for.
+fn kind(target: &TargetResults) -> String {
+    let load = target.load.map_or_else(String::new, |load| format!(" to load {load}"));
+    format!("{} {}{load}", target.direction, ByteCount(target.size.into()))
 }
 
 /// What most of a tenant's time was spent on, in a line.

@@ -333,11 +333,12 @@ fn every_key_is_described() {
 /// What the groups and the tenant of both files say.
 fn promises() -> Promises {
     let target = |quantile_ppm, ms| Target { quantile_ppm, response: Duration::from_millis(ms) };
+    let row = |ops, size, iops, targets| Row { ops, size, iops, load_permille: None, targets };
     let small = vec![target(500_000, 8), target(990_000, 41)];
     let contract = Contract {
         rows: vec![
-            Row { ops: Ops::Any, size: 4_096, iops: 3_500, targets: small },
-            Row { ops: Ops::Read, size: 65_536, iops: 1_200, targets: vec![target(999_000, 80)] },
+            row(Ops::Any, 4_096, 3_500, small),
+            row(Ops::Read, 65_536, 1_200, vec![target(999_000, 80)]),
         ],
         burst: Duration::from_millis(50),
         credit: Duration::from_secs(60),

@@ -237,14 +237,7 @@ impl<'a> Table<'a> {
     /// A share or factor in thousandths.
     pub(crate) fn permille(&self, context: &mut Context, name: &str) -> Option<u64> {
         let read = self.real(context, name)?;
-        let scaled = read.value * 1_000.0;
-        if (scaled - scaled.round()).abs() > 1e-6 {
-            let fault = Fault::new(Code::BadValue, "at most three decimals are kept here")
-                .at_some(read.span.as_ref(), format!("the value of `{name}`"));
-            context.faults.push(fault.help(format!("write `{}`", scaled.round() / 1_000.0)));
-            return None;
-        }
-        Some(scaled.round() as u64)
+        context.permille(name, read.value, read.span.as_ref())
     }
 
     /// Yes or no.
@@ -389,6 +382,18 @@ impl Context {
             Some(help) => fault.help(help),
             None => fault,
         });
+    }
+
+    /// The value of a key in thousandths, of which there are no parts.
+    pub(crate) fn permille(&mut self, key: &str, value: f64, span: Option<&Span>) -> Option<u64> {
+        let scaled = value * 1_000.0;
+        if (scaled - scaled.round()).abs() > 1e-6 {
+            let fault = Fault::new(Code::BadValue, "at most three decimals are kept here")
+                .at_some(span, format!("the value of `{key}`"));
+            self.faults.push(fault.help(format!("write `{}`", scaled.round() / 1_000.0)));
+            return None;
+        }
+        Some(scaled.round() as u64)
     }
 }
 

@@ -41,12 +41,18 @@ fn ranges_end_where_they_say() {
 /// Rows of one operation must ascend in size and not in rate, targets in share and not descend in time.
 #[test]
 fn rows_and_targets_are_in_order() {
-    let row = |ops, size, iops| Row { ops, size, iops, targets: good().rows[0].targets.clone() };
+    let row = |ops, size, iops| Row { ops, size, iops, ..good().rows[0].clone() };
     let with = |rows: &[Row]| Contract { rows: rows.to_vec(), ..Contract::new(9, 1, RESPONSE_MAX) };
     let fault = |rows: &[Row]| with(rows).fault().unwrap_or("");
     assert_eq!(fault(&[row(Ops::Read, 4_096, 9), row(Ops::Write, 4_096, 5)]), "");
     assert!(fault(&[row(Ops::Any, 4_096, 9), row(Ops::Read, 4_096, 5)]).contains("order of size"));
     assert!(fault(&[row(Ops::Any, 4_096, 9), row(Ops::Any, 8_192, 10)]).contains("higher rate"));
+    let loaded = |load| Row { load_permille: load, ..row(Ops::Any, 4_096, 9) };
+    assert_eq!(fault(&[loaded(Some(500)), loaded(Some(501)), loaded(None)]), "");
+    assert!(fault(&[loaded(Some(500)), loaded(Some(500))]).contains("order of load"));
+    assert!(fault(&[loaded(None), loaded(None)]).contains("order of load"));
+    assert!(fault(&[loaded(Some(0))]).contains("load"));
+    assert!(fault(&[loaded(Some(LOAD_MAX + 1))]).contains("load"));
     let mut targets = row(Ops::Any, 1, 9);
     let late = targets.targets[0];
     targets.targets.push(Target { quantile_ppm: 999_000, response: RESPONSE_MIN });
@@ -58,17 +64,18 @@ fn rows_and_targets_are_in_order() {
 /// A request falls under the smallest row that holds it, or the largest, of those for its operation.
 #[test]
 fn a_request_finds_its_row() {
-    let row = |ops, size| Row { ops, size, iops: 1, targets: good().rows[0].targets.clone() };
+    let row = |ops, size| Row { ops, size, iops: 1, ..good().rows[0].clone() };
     let rows = vec![row(Ops::Read, 4_096), row(Ops::Write, 4_096), row(Ops::Read, 65_536)];
     let contract = Contract { rows, ..good() };
     let of = |op, bytes| {
-        contract.row(&Request { op, extent: Extent::new(0, bytes), ..testing::request(0) })
+        let extent = Extent::new(0, bytes);
+        contract.row(&Request { op, extent, ..testing::request(0) }, 0)
     };
     assert_eq!([512, 4_096, 4_097, 1 << 20].map(|n| of(Op::Read, n)), [0, 0, 2, 2].map(Some));
     assert_eq!(of(Op::Write, 1 << 20), Some(1));
     let reads = Contract { rows: vec![row(Ops::Read, 4_096)], ..good() };
     let write = Request { op: Op::Write, ..testing::request(0) };
-    assert_eq!(reads.row(&write), None);
+    assert_eq!(reads.row(&write, 0), None);
 }
 
 /// A group must come before its members, and not promise them more than it has.

@@ -4,10 +4,11 @@
 
 use super::super::token_bucket;
 use super::Slack;
+use super::lane::Waiting;
 use super::release::WINDOW;
 use crate::clock::Instant;
 use crate::policy::Rule;
-use crate::request::{Request, RequestKey};
+use crate::request::RequestKey;
 
 impl Slack {
     /// Whether nobody waits, and no clock has anything to do for those who did.
@@ -23,23 +24,16 @@ impl Slack {
 
     /// Lets a request go that has just come, if nobody waits, its tenant has a bucket at most and the
     /// bucket or the window has room for it. Otherwise it is to be queued.
-    pub(super) fn pass(
-        &mut self,
-        now: Instant,
-        index: usize,
-        key: RequestKey,
-        request: &Request,
-    ) -> bool {
+    pub(super) fn pass(&mut self, now: Instant, index: usize, head: Waiting) -> bool {
         if !self.quiet() || !self.lanes[index].plain {
             return false;
         }
-        let head = self.lanes[index].waiting(key, request);
         if head.row.is_some() {
             self.run(now);
             let lane = &mut self.lanes[index];
             lane.fill(self.guarantees.clock(lane.tier), head.cost);
             if lane.marker.pay(head.cost) {
-                self.go(key, head.row, token_bucket::RULE);
+                self.go(head.key, head.row, token_bucket::RULE);
                 return true;
             }
         }
@@ -47,7 +41,7 @@ impl Slack {
             return false;
         }
         self.shares.gone(self.lanes[index].leaf, 0, |_| head.cost);
-        self.go(key, None, WINDOW);
+        self.go(head.key, None, WINDOW);
         true
     }
 
@@ -102,7 +96,7 @@ mod tests {
                 request.extent.length = 512 << rng.below(6);
                 let key = keys.insert(request);
                 shown.quiet += u32::from(slack.quiet());
-                slack.arrive(now, key, &request);
+                slack.arrive(now, key, &request, testing::row(&promises, &request));
             } else {
                 let (key, released) = out.swap_remove(rng.below(out.len() as u64) as usize);
                 slack.complete(now, key, &keys[key], now.since(released));

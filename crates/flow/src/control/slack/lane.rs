@@ -27,7 +27,6 @@ pub(super) struct Waiting {
 
 /// A tenant, or all that are promised nothing and have no number of their own.
 pub(super) struct Lane {
-    contract: Option<Contract>,
     tariff: Tariff,
     /// The classes of each row's promises.
     pub(super) classes: Vec<Vec<u32>>,
@@ -79,7 +78,6 @@ impl Lane {
         let saves = contract.is_some() && *credit > Duration::ZERO;
         let savings = || Box::new(Savings::new(iops, *credit, *peak_permille, *burst));
         Self {
-            contract: contract.cloned(),
             tariff: Tariff::new(rows),
             classes,
             tier: *tier,
@@ -102,14 +100,8 @@ impl Lane {
     }
 
     /// What a request is to it.
-    pub(super) fn waiting(&self, key: RequestKey, request: &Request) -> Waiting {
-        let row = self.contract.as_ref().and_then(|contract| contract.row(request));
-        Waiting {
-            key,
-            cost: self.tariff.cost(request),
-            bytes: request.payload(),
-            row: row.map(|row| row as u8),
-        }
+    pub(super) fn waiting(&self, key: RequestKey, request: &Request, row: Option<u8>) -> Waiting {
+        Waiting { key, cost: self.tariff.cost(request), bytes: request.payload(), row }
     }
 
     /// Fills its bucket for a head of this cost; what does not fit is saved.

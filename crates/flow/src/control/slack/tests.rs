@@ -194,7 +194,8 @@ fn run(loads: &[Load], groups: &[Group], service: Duration, seconds: u64) -> Vec
         } else {
             let Reverse((_, tenant)) = arrivals.pop().expect("it was peeked at");
             let key = keys.insert((now, tenant, now));
-            slack.arrive(now, key, &request(tenant));
+            let request = request(tenant);
+            slack.arrive(now, key, &request, testing::row(&promises, &request));
             let gap = Duration::from_nanos(1_000_000_000 / loads[tenant].rate);
             arrivals.push(Reverse((now + gap, tenant)));
         }
@@ -307,7 +308,7 @@ fn a_successor_begins_where_it_ended() {
     let mut first = saver(60);
     let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
     let keys = testing::keys(2);
-    first.arrive(at(20), keys[0], &testing::request(0));
+    first.arrive(at(20), keys[0], &testing::request(0), Some(0));
     assert_eq!(first.poll(at(20)).map(|(key, _)| key), Some(keys[0]));
     first.complete(at(21), keys[0], &testing::request(0), Duration::from_secs(1));
     let legacy = first.legacy(at(21));
@@ -317,7 +318,7 @@ fn a_successor_begins_where_it_ended() {
     let mut second = saver(10);
     second.inherit(at(21), &legacy);
     assert_eq!(second.legacy(at(21)).savings[0], Duration::from_secs(10));
-    second.arrive(at(21), keys[1], &testing::request(0));
+    second.arrive(at(21), keys[1], &testing::request(0), Some(0));
     assert!(second.poll(at(21)).is_some());
     second.complete(at(21), keys[1], &testing::request(0), Duration::ZERO);
     assert_eq!(second.legacy(at(21)).window, Some(24));
@@ -331,7 +332,7 @@ fn without_promises_only_the_largest_window_holds() {
     let keys = testing::keys(5);
     let request = |tenant| Request { tenant: TenantId::new(tenant), ..testing::request(0) };
     for (&key, tenant) in keys.iter().zip([0, 0, 0, 0, 1]) {
-        slack.arrive(Instant::ZERO, key, &request(tenant));
+        slack.arrive(Instant::ZERO, key, &request(tenant), None);
     }
     let mut released = Vec::new();
     let mut drain = |slack: &mut Slack| {

@@ -287,7 +287,7 @@ fn after(at: Instant, step: Duration, now: Instant) -> Instant {
 }
 
 impl ControlPolicy for Switched {
-    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request) {
+    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request, _: Option<u8>) {
         self.advance(now);
         let index = contract::line(request, self.lanes.len());
         let on = self.verdict.standing(index).on;
@@ -384,11 +384,11 @@ mod tests {
             .collect();
         let mut policy = (ta2::POLICY.build)(&values, &list);
         let (keys, request) = (testing::keys(5), testing::request(0));
-        policy.arrive(at(1), keys[0], &request);
+        policy.arrive(at(1), keys[0], &request, Some(0));
         assert_eq!(policy.poll(at(1)), Some((keys[0], token_bucket::RULE)));
         policy.complete(at(21), keys[0], &request, Duration::from_millis(20));
         for &key in &keys[1..] {
-            policy.arrive(at(22), key, &request);
+            policy.arrive(at(22), key, &request, Some(0));
         }
         assert_eq!(policy.poll(at(22)), Some((keys[1], token_bucket::RULE)));
         assert_eq!(policy.poll(at(22)), None, "the switch is on and the bucket empty");

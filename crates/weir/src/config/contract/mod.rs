@@ -24,10 +24,11 @@ pub(super) const ROWS: Key = Key {
     name: "rows",
     kind: Kind::Other(
         "`[{ op = \"any\", size = \"4KiB\", iops = 3500, p50 = \"8ms\", p99 = \"41ms\" }, …]`; op any | \
-         read | write; p50, p90, p95, p99, p999, p9999",
+         read | write; load; p50, p90, p95, p99, p999, p9999",
     ),
     default: Default::Else("nothing is promised: it shares what is left"),
-    effect: "how many requests a second of which size end within which times, in what share",
+    effect: "how many requests a second of which size end within which times, in what share; with \
+             `load`, while it asks for at most that share of its contract",
 };
 
 /// The key with the group.

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use weir_flow::clock::Duration;
 use weir_flow::control::{
-    Direction, IOPS_MAX, Ops, RESPONSE_MAX, RESPONSE_MIN, ROWS_MAX, Row, SIZE_MAX, Target,
+    Direction, IOPS_MAX, LOAD_MAX, Ops, RESPONSE_MAX, RESPONSE_MIN, ROWS_MAX, Row, SIZE_MAX, Target,
 };
 
 /// What the value looks like.
@@ -18,6 +18,7 @@ const FORM: &str = "write `rows = [{ size = \"4KiB\", iops = 3500, p99 = \"41ms\
 const OP: Kind = Kind::Word(&["any", "read", "write"]);
 const BYTES: Kind = Kind::Size(1, SIZE_MAX as u64);
 const RATE: Kind = Kind::Count(1, IOPS_MAX as u64);
+const LOAD: Kind = Kind::Real(0.001, LOAD_MAX as f64 / 1_000.0);
 const RESPONSE: Kind = Kind::Time(RESPONSE_MIN.as_nanos(), RESPONSE_MAX.as_nanos());
 
 /// The keys of response times, and the share of requests that each is for, in millionths.
@@ -68,12 +69,13 @@ struct Written {
     row: Row,
     size: Span,
     iops: Span,
+    load: Option<Span>,
 }
 
 impl Written {
     /// The row as a value.
     fn shown(&self) -> Value {
-        let Row { ops, size, iops, targets } = &self.row;
+        let Row { ops, size, iops, load_permille, targets } = &self.row;
         let op = match ops {
             Ops::Any => "any",
             Ops::Read => "read",
@@ -89,7 +91,9 @@ impl Written {
             ("size".to_owned(), Value::Number((*size).into(), Some(&SIZE))),
             ("iops".to_owned(), Value::Number((*iops).into(), None)),
         ];
-        Value::Pairs(first.into_iter().chain(targets).collect())
+        let load = load_permille.map(|load| f64::from(load) / 1_000.0);
+        let load = load.map(|load| ("load".to_owned(), Value::Real(load)));
+        Value::Pairs(first.into_iter().chain(load).chain(targets).collect())
     }
 }
 
@@ -101,7 +105,7 @@ fn one(context: &mut Context, item: &Spanned<DeValue<'_>>) -> Option<Written> {
         return None;
     };
     let percentiles = PERCENTILES.iter().map(|(key, _)| *key);
-    let known: Vec<_> = ["op", "size", "iops"].into_iter().chain(percentiles).collect();
+    let known: Vec<_> = ["op", "size", "iops", "load"].into_iter().chain(percentiles).collect();
     let faults = context.faults.len();
     for (key, _) in entries {
         let name: &str = key.get_ref();
@@ -117,13 +121,25 @@ fn one(context: &mut Context, item: &Spanned<DeValue<'_>>) -> Option<Written> {
     };
     let size = needed(context, item, entries, "size", &BYTES);
     let iops = needed(context, item, entries, "iops", &RATE);
+    let load = load(context, entries);
     let targets = targets(context, item, entries);
     if context.faults.len() > faults {
         return None;
     }
     let ((bytes, size), (rate, iops)) = (size?, iops?);
-    let row = Row { ops, size: bytes as u32, iops: rate as u32, targets };
-    Some(Written { row, size, iops })
+    let (load_permille, load) = load.unzip();
+    let row = Row { ops, size: bytes as u32, iops: rate as u32, load_permille, targets };
+    Some(Written { row, size, iops, load })
+}
+
+/// Up to which load a row holds, in thousandths of the contract.
+fn load(context: &mut Context, entries: &DeTable<'_>) -> Option<(u32, Span)> {
+    match value(context, entries, "load", &LOAD)? {
+        (Value::Real(load), span) => {
+            Some((context.permille("load", load, Some(&span))? as u32, span))
+        }
+        _ => unreachable!("`load` is a real number"),
+    }
 }
 
 /// The response times of a row; a larger share is not promised a shorter one.
@@ -164,7 +180,16 @@ fn order(context: &mut Context, rows: &[&Written]) {
             rows.iter().enumerate().filter(|(_, row)| row.row.ops.cover(direction)).collect();
         for pair in rows.windows(2) {
             let ((_, small), (index, large)) = (pair[0], pair[1]);
-            let (message, at, see) = if small.row.size >= large.row.size {
+            let reach = |written: &Written| written.row.load_permille.unwrap_or(u32::MAX);
+            let alike = small.row.size == large.row.size && small.row.iops == large.row.iops;
+            let bands = alike && (small.load.is_some() || large.load.is_some());
+            let (message, at, see) = if bands && reach(small) < reach(large) {
+                continue;
+            } else if bands {
+                let message = "rows for one operation and size are listed by ascending load";
+                let at = large.load.as_ref().unwrap_or(&large.size);
+                (message, at, small.load.as_ref().unwrap_or(&small.size))
+            } else if small.row.size >= large.row.size {
                 ("rows for one operation are listed by ascending size", &large.size, &small.size)
             } else if small.row.iops < large.row.iops {
                 let message = "larger requests are promised at a higher rate than smaller ones";
@@ -179,8 +204,9 @@ fn order(context: &mut Context, rows: &[&Written]) {
             let fault = Fault::new(Code::Conflict, message).at(at.clone(), "the later row");
             let fault = fault.see(Some(see), "the row before it");
             context.faults.push(fault.help(
-                "order the rows by size, the smallest first, each at \
-                 most at the rate of the one before",
+                "order the rows by size, the smallest first, each at most at the rate of the one \
+                 before; rows of one size and rate by `load`, the last one without if it shall \
+                 always hold",
             ));
         }
     }

@@ -72,6 +72,23 @@ fn each_fault_of_a_row_is_noticed() {
     assert!(faults.iter().any(|fault| fault.code == Code::OutOfRange), "{faults:?}");
 }
 
+/// Rows of one operation, size and rate are told apart by the load up to which they hold, in ascending
+/// order; the last one may hold always.
+#[test]
+fn bands_of_load_are_in_order() {
+    let row = |load: &str| format!("{{ size = 4, iops = 2, {load} p99 = \"1s\" }}");
+    let rows = |a: &str, b: &str| tenant(&format!("rows = [{}, {}]", row(a), row(b)));
+    let read = gateway(&rows("load = 0.5,", "")).unwrap();
+    let contract = read.checked.promises.contracts[0].as_ref().unwrap();
+    let loads: Vec<_> = contract.rows.iter().map(|row| row.load_permille).collect();
+    assert_eq!(loads, [Some(500), None]);
+    only(&rows("load = 0.5,", "load = 0.25,"), Code::Conflict, "0.25");
+    only(&rows("load = 0.5,", "load = 0.50,"), Code::Conflict, "0.50");
+    only(&rows("load = 0.0001,", ""), Code::OutOfRange, "0.0001");
+    only(&rows("load = 0.12345,", ""), Code::BadValue, "0.12345");
+    only(&rows("load = 11.0,", ""), Code::OutOfRange, "11.0");
+}
+
 /// Rows for reads and rows for writes are ordered apart.
 #[test]
 fn operations_have_orders_of_their_own() {
