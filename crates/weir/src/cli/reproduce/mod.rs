@@ -1,16 +1,19 @@
 //! `weir reproduce`: published experiments, with what was claimed and what is measured.
 
+mod control;
 mod page;
 mod text;
 
 use super::progress::Progress;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json};
+use crate::table::Table;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use weir_sim::experiment::study::{self, Settings, Study};
+use weir_sim::experiment::claim::Claim;
+use weir_sim::experiment::{self, Settings};
 
 /// Run published experiments and compare what was claimed with what is measured
 ///
@@ -42,52 +45,69 @@ pub(super) struct Reproduce {
 /// The experiments that there are.
 const NAMES: [&str; 1] = ["control"];
 
+/// What an experiment found, ready to be shown.
+struct Chapter {
+    name: &'static str,
+    seed: u64,
+    claims: Vec<Claim>,
+    parts: Vec<Part>,
+    /// All of its figures, for scripts.
+    value: Value,
+}
+
+/// A part of a chapter.
+struct Part {
+    title: String,
+    /// Pictures for the page, as figures of HTML.
+    pictures: Vec<String>,
+    table: Option<Table>,
+}
+
 impl Reproduce {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let wanted = |name: &&str| self.names.is_empty() || self.names.iter().any(|n| n == name);
-        let mut found = Vec::new();
+        let mut chapters = Vec::new();
         for name in NAMES.into_iter().filter(wanted) {
-            let bar = Progress::new();
-            let settings = Settings { seed: self.seed, seeds: self.seeds };
-            let study = study::control(settings, &|share| bar.show(Some(share), name.to_owned()));
-            drop(bar);
-            found.push((name, study));
+            let chapter = self.chapter(name).map_err(|e| Failure::unexpected(e.to_string()))?;
+            chapters.push(chapter);
         }
         if let Some(path) = &self.report {
-            std::fs::write(path, page::page(&found)).map_err(|error| {
+            std::fs::write(path, page::page(&chapters)).map_err(|error| {
                 let message = format!("cannot write `{}`: {error}", path.display());
                 Failure::new(Exit::Unexpected, message, "name a file that can be written")
             })?;
         }
+        let exit = exit(&chapters);
         if self.json {
-            print_json(&object(&found).map_err(|error| Failure::unexpected(error.to_string()))?)?;
+            print_json(&object(chapters))?;
         } else {
-            print(&text::text(&found))?;
+            print(&text::text(&chapters))?;
         }
-        Ok(exit(&found))
+        Ok(exit)
+    }
+
+    /// Runs an experiment.
+    fn chapter(&self, name: &'static str) -> serde_json::Result<Chapter> {
+        let bar = Progress::new();
+        let settings = Settings { seed: self.seed, seeds: self.seeds };
+        let progress = |share| bar.show(Some(share), name.to_owned());
+        control::chapter(name, experiment::control::study::run(settings, &progress))
     }
 }
 
 /// Everything as one JSON object.
-fn object(found: &[(&str, Study)]) -> serde_json::Result<Value> {
-    let experiments: serde_json::Result<Vec<_>> = found.iter().map(experiment).collect();
-    Ok(json!({ "version": 1, "experiments": experiments? }))
-}
-
-/// An experiment as JSON: its name, and all of its figures.
-fn experiment((name, study): &(&str, Study)) -> serde_json::Result<Value> {
-    let mut value = serde_json::to_value(study)?;
-    value["name"] = json!(name);
-    // Thousands of samples that only the page shows.
-    if let Some(object) = value.as_object_mut() {
-        object.remove("courses");
-    }
-    Ok(value)
+fn object(chapters: Vec<Chapter>) -> Value {
+    let experiment = |Chapter { name, mut value, .. }| {
+        value["name"] = json!(name);
+        value
+    };
+    let experiments: Vec<_> = chapters.into_iter().map(experiment).collect();
+    json!({ "version": 1, "experiments": experiments })
 }
 
 /// Whether every claim holds that must.
-fn exit(found: &[(&str, Study)]) -> Exit {
-    let mut claims = found.iter().flat_map(|(_, study)| &study.claims);
+fn exit(chapters: &[Chapter]) -> Exit {
+    let mut claims = chapters.iter().flat_map(|chapter| &chapter.claims);
     let met = claims.all(|claim| claim.holds || !claim.required);
     if met { Exit::Success } else { Exit::Expectation }
 }

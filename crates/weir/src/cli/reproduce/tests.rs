@@ -1,7 +1,7 @@
 use super::*;
-use weir_sim::experiment::claims::Claim;
-use weir_sim::experiment::study::{IdleRow, Row, ScenarioRow, StatedRow, Table};
-use weir_sim::experiment::{Course, Gate, Sample, TenantFigures};
+use weir_sim::experiment::claim::Claim;
+use weir_sim::experiment::control::study::{IdleRow, Row, ScenarioRow, StatedRow, Study, Table};
+use weir_sim::experiment::control::{Course, Gate, Sample, TenantFigures};
 
 fn claim(holds: bool, required: bool) -> Claim {
     Claim {
@@ -18,7 +18,7 @@ fn claim(holds: bool, required: bool) -> Claim {
     }
 }
 
-fn study(claims: Vec<Claim>) -> Study {
+fn chapter(claims: Vec<Claim>) -> Chapter {
     let tenant = TenantFigures { completed_per_second: 1_000.0, ..TenantFigures::default() };
     let row = |interval| Row { policy: "TA0", interval, tenants: [tenant; 2] };
     let gate = |seconds, on| Gate { seconds, tenant: 1, on };
@@ -27,7 +27,7 @@ fn study(claims: Vec<Claim>) -> Study {
         samples: [0.0, 0.01].map(sample).to_vec(),
         gates: vec![gate(0.001, true), gate(0.009, false)],
     };
-    Study {
+    let study = Study {
         seed: 3,
         claims,
         tables: vec![Table {
@@ -54,7 +54,8 @@ fn study(claims: Vec<Claim>) -> Study {
             third: 5_000.0,
         }],
         courses: vec![("TA4", course)],
-    }
+    };
+    control::chapter("control", study).unwrap()
 }
 
 /// Only a claim that must hold and does not is a failure; its exit code is that of an expectation.
@@ -62,7 +63,7 @@ fn study(claims: Vec<Claim>) -> Study {
 fn only_required_claims_decide() {
     let code = |claims: &[(bool, bool)]| {
         let claims = claims.iter().map(|&(holds, required)| claim(holds, required)).collect();
-        exit(&[("control", study(claims))])
+        exit(&[chapter(claims)])
     };
     assert_eq!(code(&[(true, true), (false, false), (true, false)]), Exit::Success);
     assert_eq!(code(&[(true, true), (false, true)]), Exit::Expectation);
@@ -72,7 +73,7 @@ fn only_required_claims_decide() {
 /// field that scripts read.
 #[test]
 fn the_object_is_the_promised_one() {
-    let value = object(&[("control", study(vec![claim(true, true)]))]).unwrap();
+    let value = object(vec![chapter(vec![claim(true, true)])]);
     assert_eq!(value["version"], 1);
     let experiment = &value["experiments"][0];
     assert_eq!((&experiment["name"], &experiment["seed"]), (&json!("control"), &json!(3)));
@@ -96,7 +97,7 @@ fn the_object_is_the_promised_one() {
 /// The text has every claim with its verdict, and every table.
 #[test]
 fn the_text_says_all() {
-    let text = text::text(&[("control", study(vec![claim(true, true), claim(false, true)]))]);
+    let text = text::text(&[chapter(vec![claim(true, true), claim(false, true)])]);
     for part in [
         "12.500",
         "poisson   holds                less < more",
@@ -115,7 +116,7 @@ fn the_text_says_all() {
 /// The page is whole by itself: it names nothing outside, and what is text stays text.
 #[test]
 fn the_page_stands_alone() {
-    let page = page::page(&[("control", study(vec![claim(false, false)]))]);
+    let page = page::page(&[chapter(vec![claim(false, false)])]);
     for outside in ["http", "src=", "href", "url(", "@import"] {
         assert!(!page.contains(outside), "{outside}");
     }

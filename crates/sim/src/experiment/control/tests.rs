@@ -25,7 +25,7 @@ fn play(
     arrivals: ArrivalModel,
     interval: u32,
 ) -> [TenantFigures; TENANTS] {
-    control(&Case { policy, set, interval, arrivals, seed: 1 })
+    run(&Case { policy, set, interval, arrivals, seed: 1 })
 }
 
 fn total(figures: &[TenantFigures; TENANTS]) -> f64 {
@@ -66,8 +66,8 @@ fn stress(number: u32, label: &str, window: usize) -> (f64, f64) {
 fn the_slack_window_keeps_promises(set: Set, arrivals: ArrivalModel, seeds: u64) {
     let mean = |label: &str, interval| {
         let policy = called(label);
-        let run = |seed| control(&Case { policy: &policy, set, interval, arrivals, seed });
-        let runs: Vec<_> = (1..=seeds).map(run).collect();
+        let figures = |seed| run(&Case { policy: &policy, set, interval, arrivals, seed });
+        let runs: Vec<_> = (1..=seeds).map(figures).collect();
         [0, 1].map(|tenant| {
             TenantFigures::mean(&runs.iter().map(|run| run[tenant]).collect::<Vec<_>>())
         })
@@ -197,9 +197,9 @@ fn a_case_is_a_run() {
         arrivals: ArrivalModel::Poisson,
         seed,
     };
-    let figures = control(&case(1));
-    assert_eq!(figures, control(&case(1)));
-    assert_ne!(figures, control(&case(2)));
+    let figures = run(&case(1));
+    assert_eq!(figures, run(&case(1)));
+    assert_ne!(figures, run(&case(2)));
     // Part of what a seed in a report means, in every build.
     let completed = figures.map(|tenant| (tenant.completed_per_second * 10.0).round() as u32);
     assert_eq!(completed, [25_276, 10_788]);

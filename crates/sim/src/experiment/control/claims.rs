@@ -4,35 +4,10 @@
 //! rising series may stand still by as much as two runs differ: half a per cent of throughput, a fifth of
 //! a point of satisfaction.
 
+use super::super::claim::{Claim, least, most};
 use super::Set;
 use super::score::TenantFigures;
 use super::study::{ScenarioRow, Study, Table};
-use serde::Serialize;
-
-/// A claim and what became of it.
-#[derive(Clone, Debug, Serialize)]
-pub struct Claim {
-    /// `C1` to `C17` are the paper's, `T7...` are what TA4 must show.
-    pub id: &'static str,
-    /// The workload set, `A` or `B`; `S` for scenarios.
-    pub set: &'static str,
-    /// `constant` or `poisson`.
-    pub arrivals: &'static str,
-    /// What is claimed.
-    pub published: &'static str,
-    /// The figure that decides.
-    pub measured: f64,
-    /// What it counts.
-    pub unit: &'static str,
-    /// What it must be.
-    pub tolerance: &'static str,
-    /// Whether it is.
-    pub holds: bool,
-    /// Whether it has to be, for the command to succeed.
-    pub required: bool,
-    /// The figures behind, and why what does not hold does not.
-    pub note: String,
-}
 
 /// The tenants who keep their contract in an interval: the cells that must be satisfied.
 pub(super) fn conforming(interval: u32) -> impl Iterator<Item = usize> {
@@ -81,51 +56,8 @@ impl View<'_> {
     }
 
     fn claim(&self, id: &'static str, published: &'static str) -> Claim {
-        Claim {
-            id,
-            set: self.table.set,
-            arrivals: self.table.arrivals,
-            published,
-            measured: 0.0,
-            unit: "",
-            tolerance: "",
-            holds: false,
-            required: false,
-            note: String::new(),
-        }
+        Claim::new(id, self.table.set, self.table.arrivals, published)
     }
-}
-
-impl Claim {
-    fn measured(mut self, measured: f64, unit: &'static str) -> Self {
-        self.measured = measured;
-        self.unit = unit;
-        self
-    }
-
-    fn judged(mut self, tolerance: &'static str, holds: bool) -> Self {
-        self.tolerance = tolerance;
-        self.holds = holds;
-        self
-    }
-
-    fn required(mut self, required: bool) -> Self {
-        self.required = required;
-        self
-    }
-
-    fn note(mut self, note: impl Into<String>) -> Self {
-        self.note = note.into();
-        self
-    }
-}
-
-fn least(values: impl IntoIterator<Item = f64>) -> f64 {
-    values.into_iter().fold(f64::INFINITY, f64::min)
-}
-
-fn most(values: impl IntoIterator<Item = f64>) -> f64 {
-    values.into_iter().fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// Numbers for a note, with a decimal.
@@ -446,18 +378,7 @@ fn scenario_claims(rows: &[ScenarioRow]) -> [Claim; 3] {
         let row = row.expect("every policy was tried");
         (row.worst * 100.0, row.completed_per_second)
     };
-    let claim = |id, published| Claim {
-        id,
-        set: "S",
-        arrivals: "poisson",
-        published,
-        measured: 0.0,
-        unit: "",
-        tolerance: "",
-        holds: false,
-        required: true,
-        note: String::new(),
-    };
+    let claim = |id, published| Claim::new(id, "S", "poisson", published).required(true);
     let (drop, third) = (figures(1, "TA4"), figures(1, "TA3-85"));
     let late = figures(8, "TA4");
     let (stalls, bucket) = (figures(10, "TA4"), figures(10, "TA1"));
@@ -497,46 +418,40 @@ fn stated(study: &Study, set: &'static str) -> Claim {
     let (mclock, slack) = (worst("mClock"), worst("TA4"));
     let fooled = most([mclock[0], mclock[2]]);
     let lowest = least(slack.iter().copied());
-    Claim {
-        id: "stated",
-        set,
-        arrivals: "poisson",
-        published: "told half or twice the capacity mClock misses, TA4 does not notice",
-        measured: lowest,
-        unit: "% of requests, TA4's worst cell",
-        tolerance: ">= 96.5, mClock told wrong < 95",
-        holds: lowest >= 96.5 && fooled < 95.0,
-        required: false,
-        note: format!(
+    let published = "told half or twice the capacity mClock misses, TA4 does not notice";
+    Claim::new("stated", set, "poisson", published)
+        .measured(lowest, "% of requests, TA4's worst cell")
+        .judged(">= 96.5, mClock told wrong < 95", lowest >= 96.5 && fooled < 95.0)
+        .note(format!(
             "worst cells told x0.5, x1, x2: mClock {}, TA4 {}. mClock hears capacity as its depth (64 is \
              right), TA4 as the window that it begins with; nothing else in it depends on capacity",
             list(&mclock),
             list(&slack)
-        ),
-    }
+        ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::contestants::INTERVALS;
     use super::super::study::Row;
-    use super::super::{ArrivalModel, Case, control};
+    use super::super::{ArrivalModel, Case, run};
     use super::*;
+    use weir_flow::control::POLICIES;
 
     /// What the paper claims and has to be found again holds on its first set with Poisson arrivals, in a
     /// single run (T5). `weir reproduce control` judges both sets, both kinds of arrivals and more runs.
     #[test]
     fn the_paper_holds() {
-        let run = |(policy, interval)| {
+        let row = |(policy, interval)| {
             let contestant = INTERVALS.iter().find(|contestant| contestant.label == policy);
-            let policy_choice = contestant.expect("a label of the table").choice();
+            let policy_choice = contestant.expect("a label of the table").choice(POLICIES);
             let (set, arrivals) = (Set::A, ArrivalModel::Poisson);
             let case = Case { policy: &policy_choice, set, interval, arrivals, seed: 1 };
-            Row { policy, interval, tenants: control(&case) }
+            Row { policy, interval, tenants: run(&case) }
         };
         let labels = ["TA0", "TA1"].into_iter().chain(TA2).chain(TA3);
         let cases = labels.flat_map(|policy| (1..=9).map(move |interval| (policy, interval)));
-        let rows = cases.map(run).collect();
+        let rows = cases.map(row).collect();
         let table = Table { set: "A", arrivals: "poisson", seeds: 1, rows };
         let view = View { table: &table, iops: [3_500.0, 1_500.0] };
         for claim in [

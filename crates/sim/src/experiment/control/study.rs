@@ -1,27 +1,18 @@
 //! The whole of `weir reproduce control`: every run that a claim needs, on all cores.
 
-use super::claims::{self, Claim};
-use super::contestants::{self, Contestant, INTERVALS, SCENARIOS, STATED};
+use super::super::claim::Claim;
+use super::super::contestant::Contestant;
+use super::super::{Settings, cores};
+use super::claims;
+use super::contestants::{self, INTERVALS, SCENARIOS, STATED};
 use super::scenarios::{self, Scenario, scenario};
 use super::score::{Course, TenantFigures};
 use super::script::{Measured, Script, play};
 use super::{ArrivalModel, Set, interval, two};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use weir_flow::control::Build;
+use weir_flow::control::{Build, POLICIES};
 use weir_flow::policy::Choice;
-
-/// How much is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The first seed; further runs take those that follow.
-    pub seed: u64,
-    /// Runs of every cell; `None` is three for Poisson arrivals of the first set and for scenarios, two
-    /// for the rest.
-    pub seeds: Option<u32>,
-}
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
@@ -38,7 +29,8 @@ pub struct Study {
     pub idle: Vec<IdleRow>,
     /// Policies that are told a wrong capacity.
     pub stated: Vec<StatedRow>,
-    /// How the third interval went, under TA3-85 and TA4.
+    /// How the third interval went, under TA3-85 and TA4: thousands of samples, for pictures only.
+    #[serde(skip)]
     pub courses: Vec<(&'static str, Course)>,
 }
 
@@ -143,55 +135,59 @@ struct Job {
     seed: u64,
 }
 
-impl Settings {
-    /// Runs of a cell.
-    fn count(self, cell: Cell) -> u32 {
-        match cell {
-            Cell::Course(_) => 1,
-            Cell::Scenario(..) | Cell::Interval { set: 0, arrivals: 1, .. } => {
-                self.seeds.unwrap_or(3)
-            }
-            Cell::Interval { .. } | Cell::Idle { .. } | Cell::Stated { .. } => {
-                self.seeds.unwrap_or(2)
-            }
+impl Cell {
+    /// How often it is run if nothing else is asked for.
+    fn usual(self) -> u32 {
+        match self {
+            Self::Course(_) => 1,
+            Self::Scenario(..) | Self::Interval { set: 0, arrivals: 1, .. } => 3,
+            Self::Interval { .. } | Self::Idle { .. } | Self::Stated { .. } => 2,
         }
     }
 
-    /// Everything to run; what takes long comes first.
-    fn jobs(self) -> Vec<Job> {
-        let mut cells: Vec<_> = (0..SHOWN.len()).map(Cell::Course).collect();
-        for number in (1..=scenarios::COUNT).rev() {
-            cells.extend((0..SCENARIOS.len()).map(|policy| Cell::Scenario(number, policy)));
-        }
-        for set in 0..SETS.len() {
-            for arrivals in 0..ARRIVALS.len() {
-                for policy in 0..INTERVALS.len() {
-                    cells.extend((1..=9).map(|interval| Cell::Interval {
-                        set,
-                        arrivals,
-                        policy,
-                        interval,
-                    }));
-                }
-                let idle = |policy| Cell::Idle { set, arrivals, policy };
-                cells.extend((0..IDLE.len()).map(idle));
-            }
-            for told in 0..STATED.len() {
-                for policy in 0..2 {
-                    let stated = |interval| Cell::Stated { set, told, policy, interval };
-                    cells.extend(TRIED.map(stated));
-                }
-            }
-        }
-        let seeds = |cell| (0..u64::from(self.count(cell))).map(move |n| (cell, n));
-        let jobs = cells.into_iter().flat_map(seeds);
-        jobs.map(|(cell, n)| Job { cell, seed: self.seed + n }).collect()
+    /// The seeds of its runs.
+    fn seeds(self, settings: Settings) -> impl Iterator<Item = u64> {
+        let settings = match self {
+            Self::Course(_) => Settings { seeds: None, ..settings },
+            _ => settings,
+        };
+        settings.seeds(self.usual())
     }
+}
+
+/// Everything to run; what takes long comes first.
+fn jobs(settings: Settings) -> Vec<Job> {
+    let mut cells: Vec<_> = (0..SHOWN.len()).map(Cell::Course).collect();
+    for number in (1..=scenarios::COUNT).rev() {
+        cells.extend((0..SCENARIOS.len()).map(|policy| Cell::Scenario(number, policy)));
+    }
+    for set in 0..SETS.len() {
+        for arrivals in 0..ARRIVALS.len() {
+            for policy in 0..INTERVALS.len() {
+                cells.extend((1..=9).map(|interval| Cell::Interval {
+                    set,
+                    arrivals,
+                    policy,
+                    interval,
+                }));
+            }
+            let idle = |policy| Cell::Idle { set, arrivals, policy };
+            cells.extend((0..IDLE.len()).map(idle));
+        }
+        for told in 0..STATED.len() {
+            for policy in 0..2 {
+                let stated = |interval| Cell::Stated { set, told, policy, interval };
+                cells.extend(TRIED.map(stated));
+            }
+        }
+    }
+    let runs = |cell: Cell| cell.seeds(settings).map(move |seed| Job { cell, seed });
+    cells.into_iter().flat_map(runs).collect()
 }
 
 impl Job {
     fn script(&self) -> (Script, Choice<Build>) {
-        let choice = |list: &[Contestant], index: usize| list[index].choice();
+        let choice = |list: &[Contestant], index: usize| list[index].choice(POLICIES);
         match self.cell {
             Cell::Course(policy) => {
                 let script = interval(Set::A, 3, ArrivalModel::Poisson, self.seed);
@@ -226,27 +222,14 @@ impl Job {
 }
 
 /// Runs everything. `progress` hears of the share that is done, from any thread.
-pub fn control(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Study {
-    let jobs = settings.jobs();
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let found = Mutex::new(BTreeMap::new());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let (script, choice) = job.script();
-                    let measured = play(&script, &choice);
-                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                    found.insert((job.cell, job.seed), measured);
-                    let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    progress(done as f64 / jobs.len() as f64);
-                }
-            });
-        }
+pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Study {
+    let jobs = jobs(settings);
+    let measured = cores::run(&jobs, progress, |job| {
+        let (script, choice) = job.script();
+        play(&script, &choice)
     });
-    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Found { settings, runs: found }.study()
+    let runs = jobs.iter().map(|job| (job.cell, job.seed)).zip(measured).collect();
+    Found { settings, runs }.study()
 }
 
 /// What every run measured.
@@ -257,9 +240,7 @@ struct Found {
 
 impl Found {
     fn runs(&self, cell: Cell) -> impl Iterator<Item = &Measured> {
-        let first = self.settings.seed;
-        let seeds = first..first + u64::from(self.settings.count(cell));
-        seeds.map(move |seed| &self.runs[&(cell, seed)])
+        cell.seeds(self.settings).map(move |seed| &self.runs[&(cell, seed)])
     }
 
     /// The means over the seeds, by tenant; `None` without such a window.
@@ -324,7 +305,7 @@ impl Found {
         Table {
             set: SETS[set].1,
             arrivals: ARRIVALS[arrivals].1,
-            seeds: self.settings.count(cell(0, 1)),
+            seeds: self.runs(cell(0, 1)).count() as u32,
             rows: all.map(|(policy, number)| row(policy, number)).collect(),
         }
     }
