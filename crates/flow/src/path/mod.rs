@@ -4,9 +4,16 @@
 //! An I/O that fails because of its path marks the path failed and goes another way; when none is
 //! left it waits, up to a limit, until a path is reinstated.
 
+mod ewma;
+mod historical_service_time;
+mod queue_length;
 mod report;
 mod round_robin;
+mod roung;
+mod roung_job;
+mod service_time;
 pub mod settings;
+mod turns;
 
 pub use report::{Access, Change, PathOrder, Speed, State, View, Why};
 pub use settings::{Failback, Settings};
@@ -40,7 +47,8 @@ pub trait PathPolicy {
     /// The path works again.
     fn reinstate(&mut self, now: Instant, path: PathId);
 
-    /// How fast the path has been found to be, for operators.
+    /// What the policy takes the speed of a path to be, for operators; `None` if it does not learn
+    /// speeds, or has not learnt this one yet.
     fn learned(&self, _path: PathId) -> Option<Speed> {
         None
     }
@@ -50,7 +58,15 @@ pub trait PathPolicy {
 pub type Build = fn(&[u64], u32) -> Box<dyn PathPolicy>;
 
 /// Every path policy; the first is the default.
-pub static POLICIES: &[Policy<Build>] = &[round_robin::POLICY];
+pub static POLICIES: &[Policy<Build>] = &[
+    round_robin::POLICY,
+    roung::POLICY,
+    roung_job::POLICY,
+    queue_length::POLICY,
+    service_time::POLICY,
+    historical_service_time::POLICY,
+    ewma::POLICY,
+];
 
 /// The stage: a selector and a waiting line per backend.
 pub(crate) struct Paths {
