@@ -1,6 +1,6 @@
 //! The operational keys: what each may be, and how two sides come to agree (RFC 7143 section 13).
 
-use super::target::{DigestPolicy, Limits};
+use super::target::Limits;
 use super::text;
 
 /// Largest value of a key that counts bytes of one transfer: 2^24 - 1.
@@ -10,6 +10,18 @@ pub(crate) const LENGTH_MIN: u32 = 512;
 /// `MaxRecvDataSegmentLength` of a side that declared none, in bytes.
 // RFC 7143 section 13.12: the default is 8192.
 pub(crate) const SEGMENT_LENGTH_DEFAULT: u32 = 8192;
+
+/// Whether a digest is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DigestPolicy {
+    /// Never.
+    Never,
+    /// If the other side wants it.
+    #[default]
+    Allowed,
+    /// Always; no session with a peer that will not use one.
+    Required,
+}
 
 /// What two sides agreed on. Before any agreement these are the defaults of RFC 7143.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,12 @@
 //! iSCSI as RFC 7143 has it, at error recovery level 0 with one connection per session.
 
+pub(crate) mod account;
 pub(crate) mod ahs;
 pub(crate) mod binary;
+pub(crate) mod chap;
+pub(crate) mod codes;
 pub(crate) mod digest;
+pub(crate) mod framing;
 pub(crate) mod keys;
 pub mod pdu;
 pub(crate) mod serial;

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use super::connection::Phase;
-use super::framing::Segment;
+use crate::iscsi::framing::Segment;
 use crate::iscsi::pdu::{AsyncMessage, FINAL, RESERVED_TAG, opcode};
 
 // RFC 7143 section 11.9.1.

@@ -1,18 +1,12 @@
 //! The challenge handshake by which an initiator, and on request the target, proves that it knows a
 //! secret (RFC 7143 section 12.1.3, RFC 1994).
 
-use md5::{Digest, Md5};
-use sha2::Sha256;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-use super::Account;
+use crate::iscsi::account::Account;
+use crate::iscsi::chap::{Algorithm, CHALLENGE_LENGTH, CHALLENGE_MAX, Keys};
 use crate::iscsi::{binary, text};
 
-/// Length of the challenges that the target makes, in bytes.
-pub(super) const CHALLENGE_LENGTH: usize = 32;
-/// Longest challenge that an initiator may make, in bytes.
-// RFC 7143 section 12.1.3: CHAP_C and CHAP_R hold at most 1024 bytes.
-const CHALLENGE_MAX: usize = 1024;
 /// Longest name, in bytes (RFC 7143 section 6.1).
 const NAME_MAX: usize = 255;
 
@@ -65,79 +59,6 @@ pub enum ChapFault {
         /// The name of the initiator's account.
         account: String,
     },
-}
-
-/// A hash function, by its number in `CHAP_A`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Algorithm {
-    // RFC 7143 section 12.1.3.
-    Md5 = 5,
-    // IANA's registry of PPP authentication algorithms.
-    Sha256 = 7,
-}
-
-impl Algorithm {
-    /// The first of the initiator's list that is known here.
-    fn choose(list: &str) -> Option<Self> {
-        list.split(',').find_map(|one| match text::number(one) {
-            Some(5) => Some(Self::Md5),
-            Some(7) => Some(Self::Sha256),
-            _ => None,
-        })
-    }
-
-    // RFC 1994 section 4.1: identifier, secret and challenge, in this order.
-    fn response(self, identifier: u8, account: &Account, challenge: &[u8]) -> Vec<u8> {
-        let secret = account.secret.bytes();
-        match self {
-            Self::Md5 => hash::<Md5>(&[&[identifier], secret, challenge]),
-            Self::Sha256 => hash::<Sha256>(&[&[identifier], secret, challenge]),
-        }
-    }
-}
-
-fn hash<D: Digest>(parts: &[&[u8]]) -> Vec<u8> {
-    let state = parts.iter().fold(D::new(), Digest::chain_update);
-    state.finalize().to_vec()
-}
-
-/// The CHAP keys of one text.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Keys<'a> {
-    algorithms: Option<&'a str>,
-    name: Option<&'a str>,
-    response: Option<&'a str>,
-    identifier: Option<&'a str>,
-    challenge: Option<&'a str>,
-}
-
-impl<'a> Keys<'a> {
-    /// Keeps the value of a CHAP key. Returns whether it is one. No key may come twice.
-    pub(super) fn keep(&mut self, key: &str, value: &'a str) -> bool {
-        let slot = match key {
-            "CHAP_A" => &mut self.algorithms,
-            "CHAP_N" => &mut self.name,
-            "CHAP_R" => &mut self.response,
-            "CHAP_I" => &mut self.identifier,
-            "CHAP_C" => &mut self.challenge,
-            _ => return false,
-        };
-        *slot = Some(value);
-        true
-    }
-
-    /// The first key that is there.
-    pub(super) fn first(&self) -> Option<&'static str> {
-        [
-            (self.algorithms, "CHAP_A"),
-            (self.name, "CHAP_N"),
-            (self.response, "CHAP_R"),
-            (self.identifier, "CHAP_I"),
-            (self.challenge, "CHAP_C"),
-        ]
-        .into_iter()
-        .find_map(|(value, key)| value.map(|_| key))
-    }
 }
 
 /// Who may prove what.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use zerocopy::FromBytes;
 
-use super::chap::CHALLENGE_LENGTH;
 use super::discovery::Exchange;
-use super::framing::Digests;
 use super::login::Login;
 use super::task::Tasks;
 use super::window::Window;
 use super::{Isid, Limits, Node, Parameters, PeerError, Received, RejectReason};
+use crate::iscsi::chap::CHALLENGE_LENGTH;
 use crate::iscsi::digest::{self, DIGEST_LENGTH};
+use crate::iscsi::framing::Digests;
 use crate::iscsi::keys::SEGMENT_LENGTH_DEFAULT;
 use crate::iscsi::pdu::{HEADER_LENGTH, Header, Itt, RESERVED_TAG};
 use crate::outbox::Outbox;

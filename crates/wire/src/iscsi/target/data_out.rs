@@ -1,8 +1,8 @@
 //! Write data: what may arrive when, and asking for it (RFC 7143 sections 4.2.5, 11.7 and 11.8).
 
-use super::framing::Segment;
 use super::task::{Burst, Task};
 use super::{Connection, Event};
+use crate::iscsi::framing::Segment;
 use crate::iscsi::pdu::{DataOut, FINAL, Itt, R2t, RESERVED_TAG, opcode};
 use crate::scsi::Sense;
 

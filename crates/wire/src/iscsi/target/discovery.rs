@@ -2,8 +2,8 @@
 
 use zerocopy::{IntoBytes, transmute_ref};
 
-use super::framing::Segment;
 use super::{Connection, Event, Node, RejectReason, TargetEntry};
+use crate::iscsi::framing::Segment;
 use crate::iscsi::keys::Answer;
 use crate::iscsi::pdu::{CONTINUE, FINAL, Header, RESERVED_TAG, TextRequest, TextResponse, opcode};
 use crate::iscsi::text::{self, TEXT_LENGTH_MAX};

@@ -1,9 +1,10 @@
 //! What an operator decides about a target: its names, and how much a peer may ask of it.
 
-use super::access::{Account, Authentication, Initiators, Redirect};
+use super::access::{Authentication, Initiators, Redirect};
 use super::task::OUTSTANDING_R2T_MAX;
+use crate::iscsi::account::Account;
 use crate::iscsi::digest::DIGEST_LENGTH;
-use crate::iscsi::keys::{LENGTH_MAX, LENGTH_MIN, SEGMENT_LENGTH_DEFAULT};
+use crate::iscsi::keys::{DigestPolicy, LENGTH_MAX, LENGTH_MIN, SEGMENT_LENGTH_DEFAULT};
 use crate::iscsi::pdu::{AHS_LENGTH_MAX, HEADER_LENGTH};
 
 /// Most commands for immediate delivery that may be outstanding on a connection, each of SCSI
@@ -61,18 +62,6 @@ impl TargetEntry {
 /// The address of a portal as text, such as `10.0.2.2:3260` or `[fd00::1]:3260`.
 #[derive(Clone, Debug)]
 pub struct Advertised(pub String);
-
-/// Whether a digest is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DigestPolicy {
-    /// Never.
-    Never,
-    /// If the initiator prefers it.
-    #[default]
-    Allowed,
-    /// Always; an initiator that will not use one cannot log in.
-    Required,
-}
 
 /// How much a peer may ask of one connection.
 #[derive(Clone, Copy, Debug)]

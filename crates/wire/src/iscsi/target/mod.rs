@@ -16,7 +16,6 @@ mod connection;
 mod data_out;
 mod discovery;
 mod event;
-mod framing;
 mod full_feature;
 mod limits;
 mod login;
@@ -27,15 +26,16 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-pub use super::keys::Parameters;
+pub use super::account::{Account, Secret};
+pub use super::codes::{
+    Attribute, Isid, LoginStatus, LogoutReason, RejectReason, TaskFunction, TmfResponse,
+};
+pub use super::keys::{DigestPolicy, Parameters};
 pub use super::pdu::Itt;
 pub use crate::outbox::Outbox;
-pub use access::{Account, Authentication, Initiators, Redirect, Secret};
+pub use access::{Authentication, Initiators, Redirect};
 pub use chap::ChapFault;
 pub use connection::Connection;
-pub use event::{
-    Attribute, Command, Event, Isid, LoginStatus, LogoutReason, PeerError, Received, RejectReason,
-    TaskFunction, TmfResponse,
-};
-pub use limits::{Advertised, DigestPolicy, IMMEDIATE_TASKS_MAX, Limits, Node, TargetEntry};
+pub use event::{Command, Event, PeerError, Received};
+pub use limits::{Advertised, IMMEDIATE_TASKS_MAX, Limits, Node, TargetEntry};
 pub use login::LoginFault;

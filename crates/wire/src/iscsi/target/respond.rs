@@ -6,9 +6,9 @@ use zerocopy::big_endian::U32;
 use std::ops::Range;
 
 use super::connection::Phase;
-use super::framing::Segment;
 use super::task::Task;
 use super::{Connection, RejectReason, TmfResponse};
+use crate::iscsi::framing::Segment;
 use crate::iscsi::pdu::{
     DataIn, FINAL, HEADER_LENGTH, Header, Itt, LogoutResponse, NopIn, NopOut, OVERFLOW,
     RESERVED_TAG, Reject, STATUS, ScsiResponse, TaskManagementResponse, UNDERFLOW, opcode,

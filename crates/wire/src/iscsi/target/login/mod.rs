@@ -9,10 +9,10 @@ pub use fault::LoginFault;
 use zerocopy::transmute_ref;
 
 use self::security::Security;
-use super::chap::Keys;
 use super::connection::Phase;
-use super::framing::{Digests, Segment};
 use super::{Connection, DigestPolicy, Event, Isid, LoginStatus};
+use crate::iscsi::chap::Keys;
+use crate::iscsi::framing::{Digests, Segment};
 use crate::iscsi::keys::Answer;
 use crate::iscsi::pdu::{CONTINUE, FINAL, Header, LoginRequest, LoginResponse, opcode};
 use crate::iscsi::text::{self, TEXT_LENGTH_MAX};

@@ -2,7 +2,8 @@
 //! (RFC 7143 sections 6.3.2 and 12.1).
 
 use super::{LoginFault, SECURITY};
-use crate::iscsi::target::chap::{Accounts, Chap, ChapFault, Keys, Reply};
+use crate::iscsi::chap::Keys;
+use crate::iscsi::target::chap::{Accounts, Chap, ChapFault, Reply};
 use crate::iscsi::target::{Authentication, Connection, Node};
 use crate::iscsi::text;
 
