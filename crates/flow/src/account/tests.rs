@@ -118,9 +118,10 @@ fn load_moves_a_tenant_to_another_row() {
     };
     let config = Config {
         volumes: vec![volume],
-        backends: vec![1],
+        backends: vec![Backend::alike(1)],
         promises: bands.clone(),
         limits: Limits { tenant_requests: 1, ..Limits::default() },
+        paths: crate::path::Settings::default(),
         policies: Policies::default(),
     };
     let mut pipeline = Pipeline::new(&config, Accounts::new(&bands));
