@@ -14,6 +14,7 @@ mod roung_job;
 mod service_time;
 pub mod settings;
 mod turns;
+mod two_choices;
 
 pub use report::{Access, Change, PathOrder, Speed, State, View, Why};
 pub use settings::{Failback, Settings};
@@ -66,6 +67,7 @@ pub static POLICIES: &[Policy<Build>] = &[
     service_time::POLICY,
     historical_service_time::POLICY,
     ewma::POLICY,
+    two_choices::POLICY,
 ];
 
 /// The stage: a selector and a waiting line per backend.
