@@ -6,6 +6,7 @@
 
 mod ewma;
 mod historical_service_time;
+mod jsw;
 mod queue_length;
 mod report;
 mod round_robin;
@@ -13,6 +14,7 @@ mod roung;
 mod roung_job;
 mod service_time;
 pub mod settings;
+mod speed;
 mod turns;
 mod two_choices;
 
@@ -60,6 +62,7 @@ pub type Build = fn(&[u64], u32) -> Box<dyn PathPolicy>;
 
 /// Every path policy; the first is the default.
 pub static POLICIES: &[Policy<Build>] = &[
+    jsw::POLICY,
     round_robin::POLICY,
     roung::POLICY,
     roung_job::POLICY,
