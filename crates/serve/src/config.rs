@@ -44,6 +44,9 @@ pub struct Config {
     pub paths: path::Settings,
     /// The limits towards hosts.
     pub iscsi: Iscsi,
+    /// The Unix socket on which operators ask the gateway and order it; only its own user may connect.
+    /// `None`: they cannot.
+    pub control: Option<PathBuf>,
     /// Where to write a recording of the run, which `weir replay` can check.
     pub record: Option<PathBuf>,
     /// How long a graceful stop waits for what is in flight. The volumes are flushed in any case.

@@ -4,6 +4,7 @@
 //! policies. What it does with an I/O is decided by `weir-flow`; what it says to hosts is worded by
 //! `weir-wire`; here bytes are moved.
 
+pub mod api;
 mod buffer;
 mod chores;
 mod clock;
@@ -32,6 +33,8 @@ pub use disk::backing::OpenError;
 pub use listen::tls::TlsError;
 pub use state::{StateDamage, StateError};
 
+use api::answer::answer;
+use api::backends::Backends;
 use config::Config;
 use disk::backing::Backing;
 use disk::journal;
@@ -46,7 +49,6 @@ use tracing::{info, warn};
 use unit::Kept;
 use watch::Watch;
 use weir_flow::accept;
-use weir_flow::clock::Instant;
 use weir_flow::pipeline::{self, Backend, Census, Pipeline};
 use weir_flow::request::BackendId;
 use weir_flow::stage::run;
@@ -59,6 +61,8 @@ pub struct Ready {
     pub portals: Vec<SocketAddr>,
     /// Where NBD clients can connect.
     pub nbd: Vec<NbdListener>,
+    /// Where operators can ask it: the control socket, if it has one.
+    pub control: Option<PathBuf>,
     /// The disk driver in use: `io_uring` or `threads`.
     pub driver: &'static str,
     /// The volumes, in the order of the configuration.
@@ -106,6 +110,14 @@ pub enum ServeError {
     /// A Unix socket cannot be listened on.
     #[error("cannot listen on the Unix socket {}: {source}", .path.display())]
     ListenUnix {
+        /// The socket.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The control socket cannot be had.
+    #[error("cannot listen on the control socket {}: {source}", .path.display())]
+    Control {
         /// The socket.
         path: PathBuf,
         /// Why not.
@@ -189,7 +201,10 @@ impl ServeError {
 
     /// Whether an address or a device is unavailable, which trying again later may cure.
     pub const fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Open(_) | Self::Listen { .. } | Self::ListenUnix { .. })
+        matches!(
+            self,
+            Self::Open(_) | Self::Listen { .. } | Self::ListenUnix { .. } | Self::Control { .. }
+        )
     }
 }
 
@@ -199,7 +214,8 @@ impl ServeError {
 /// is in flight is finished, all volumes are made durable and the function returns; after a second
 /// one only what the kernel already has is waited for. SIGHUP calls `reload`, which reads the
 /// configuration again; what can change live is put into force. SIGUSR1 logs how tenants fare, what held
-/// them, and what is outstanding; how they fared is logged at the end, too.
+/// them, and what is outstanding; how they fared is logged at the end, too. What operators can ask and
+/// order on the control socket is in [`api`].
 pub fn serve(
     config: &Config,
     ready: impl FnOnce(&Ready),
@@ -236,8 +252,10 @@ pub fn serve(
         action: "read back the address of a listener",
         source,
     })?;
-    ready(&Ready { portals, nbd, driver: gateway.driver_name(), volumes });
+    let (control, driver) = (config.control.clone(), gateway.driver_name());
+    ready(&Ready { portals, nbd, control, driver, volumes });
 
+    let behind = Backends::new(config, &plan);
     let names = config.volumes.iter().map(|volume| volume.name.clone()).collect();
     let mut pipeline =
         Pipeline::new(&plan, Watch::new(names, gateway.tenant_names(), &plan.promises));
@@ -248,22 +266,16 @@ pub fn serve(
                 run(&mut pipeline, &mut Recorded { world: &mut gateway, recorder });
             }
         }
-        if !gateway.take_asked() {
-            break;
-        }
-        let now = gateway.now();
-        let Watch { completed, failed, refused, .. } = *pipeline.observer();
-        info!(completed, failed, refused, outstanding = pipeline.outstanding(), "requests");
-        for Census { stage, count, oldest } in held(&pipeline, now) {
-            info!(%stage, count, %oldest, "outstanding");
-        }
-        pipeline.observer_mut().summarize(now);
+        let Some(question) = gateway.take_question() else { break };
+        answer(&mut pipeline, &mut gateway, &behind, question);
     }
     let now = gateway.now();
-    for Census { stage, count, oldest } in held(&pipeline, now) {
+    let left = pipeline.census(now).into_iter().filter(|census| census.count > 0);
+    for Census { stage, count, oldest } in left {
         warn!(%stage, count, %oldest, "left behind");
     }
-    pipeline.observer_mut().summarize(now);
+    let (tenants, left_out) = pipeline.observer_mut().tenants(now);
+    summary::log(&tenants, left_out);
     let (failure, lost) = (gateway.take_failure(), gateway.lost_volumes());
     // The driver lets go of the files first; it waits for what the kernel still has.
     drop(gateway);
@@ -281,11 +293,6 @@ pub fn serve(
         0 => Ok(()),
         outstanding => Err(ServeError::Unfinished { outstanding }),
     }
-}
-
-/// The stages with anything in them.
-fn held(pipeline: &Pipeline<Watch>, now: Instant) -> impl Iterator<Item = Census> {
-    pipeline.census(now).into_iter().filter(|census| census.count > 0)
 }
 
 /// What a volume has kept from before a restart.

@@ -1,5 +1,6 @@
 //! How tenants fare, for operators: how well each contract is kept, and what held its tenant.
 
+use crate::api::{CauseStatus, TargetStatus, TenantStatus};
 use std::cmp::Reverse;
 use tracing::info;
 use weir_flow::account::attainment::Attainment;
@@ -10,14 +11,24 @@ use weir_flow::control::Direction;
 use weir_flow::request::TenantId;
 use weir_flow::units::ByteCount;
 
-/// Logs a line for each tenant with a contract that has asked for something, and one for each target of it:
-/// those first whose budget burned fastest in the last hour, and at most [`TENANTS`] of them.
-pub(crate) fn log(accounts: &mut Accounts, names: &[String], now: Instant) {
+/// The tenants with a contract that have asked for something, those first whose budget burned fastest in the
+/// last hour: at most [`TENANTS`] of them, and how many more there are.
+pub(crate) fn tenants(
+    accounts: &mut Accounts,
+    names: &[String],
+    now: Instant,
+) -> (Vec<TenantStatus>, u64) {
     let ranked = ranked(accounts, now);
-    for &tenant in ranked.iter().take(TENANTS) {
-        account(accounts, tenant, names, now);
+    let told = ranked.iter().take(TENANTS);
+    let told = told.filter_map(|&tenant| status(accounts, tenant, names, now)).collect();
+    (told, ranked.len().saturating_sub(TENANTS) as u64)
+}
+
+/// Logs a line for each of these tenants, and one for each target of its contract.
+pub(crate) fn log(tenants: &[TenantStatus], left_out: u64) {
+    for tenant in tenants {
+        account(tenant);
     }
-    let left_out = ranked.len().saturating_sub(TENANTS);
     if left_out > 0 {
         info!(left_out, "tenants whose budgets burn no faster");
     }
@@ -45,54 +56,93 @@ fn fastest(score: &mut Attainment, now: Instant) -> u64 {
     burn.max().unwrap_or(0)
 }
 
-fn account(accounts: &mut Accounts, tenant: TenantId, names: &[String], now: Instant) {
-    let contract = accounts.contract(tenant);
-    let rows = contract.map(|contract| contract.rows.clone());
-    let (Some(rows), Some(account)) = (rows, accounts.tenant(tenant)) else { return };
-    let name = names.get(tenant.index()).map_or("", String::as_str);
+fn status(
+    accounts: &mut Accounts,
+    tenant: TenantId,
+    names: &[String],
+    now: Instant,
+) -> Option<TenantStatus> {
+    let rows = accounts.contract(tenant)?.rows.clone();
+    let account = accounts.tenant(tenant)?;
     let Ledger { total, late, refused, .. } = &account.ledger;
-    let (requests, late, refused) = (total.count, late.count, *refused);
-    let causes = causes(&account.ledger);
-    info!(tenant = name, requests, late, refused, %causes, "account");
+    let mut status = TenantStatus {
+        name: names.get(tenant.index()).cloned().unwrap_or_default(),
+        requests: total.count,
+        late: late.count,
+        refused: *refused,
+        time_ns: nanos(total.nanos),
+        causes: causes(&account.ledger),
+        targets: Vec::new(),
+    };
     for (row, direction, score) in account.rows() {
         let (whole, five, hour) = (score.whole(now), score.five_minutes(now), score.hour(now));
         for (index, &target) in score.targets().iter().enumerate() {
             let burn = |permille: u64| permille as f64 / 1e3;
-            // Cut, not rounded: 99.00 % is never less.
-            let met = f64::from(whole.tally.met_ppm(index) / 100) / 1e2;
             let measured = whole.times.quantile(target.quantile_ppm);
-            let measured = measured.filter(|&time| time < Duration::MAX);
-            info!(
-                tenant = name,
-                op = match direction {
+            status.targets.push(TargetStatus {
+                direction: match direction {
                     Direction::Read => "read",
                     Direction::Write => "write",
-                },
-                size = %ByteCount(rows[row].size.into()),
-                load = rows[row].load_permille.map(|load| f64::from(load) / 1e3),
-                promised = %format_args!(
-                    "p{} {}", f64::from(target.quantile_ppm) / 1e4, target.response
-                ),
-                measured = %measured.map_or_else(|| "never".to_owned(), |time| time.to_string()),
-                requests = whole.tally.count,
-                met_per_cent = met,
-                burn = burn(whole.tally.burn_permille(index, target)),
-                burn_5min = burn(five.burn_permille(index, target)),
-                burn_1h = burn(hour.burn_permille(index, target)),
-                "promise"
-            );
+                }
+                .to_owned(),
+                size: rows[row].size.into(),
+                load: rows[row].load_permille.map(|load| f64::from(load) / 1e3),
+                quantile: f64::from(target.quantile_ppm) / 1e6,
+                target_ns: target.response.as_nanos(),
+                count: whole.tally.count,
+                missed: whole.tally.missed[index],
+                measured_ns: measured.filter(|&time| time < Duration::MAX).map(Duration::as_nanos),
+                burn: burn(whole.tally.burn_permille(index, target)),
+                burn_5min: burn(five.burn_permille(index, target)),
+                burn_1h: burn(hour.burn_permille(index, target)),
+            });
         }
+    }
+    Some(status)
+}
+
+fn account(tenant: &TenantStatus) {
+    let TenantStatus { name, requests, late, refused, causes, .. } = tenant;
+    let share = |nanos: u64| nanos as f64 / tenant.time_ns.max(1) as f64 * 1e2;
+    let told = causes.iter().map(|cause| format!("{} {:.1} %", cause.rule, share(cause.time_ns)));
+    let causes = told.collect::<Vec<_>>().join(", ");
+    info!(tenant = name, requests, late, refused, %causes, "account");
+    for target in &tenant.targets {
+        let TargetStatus { direction, burn, burn_5min, burn_1h, count, .. } = target;
+        let response = Duration::from_nanos(target.target_ns);
+        let quantile = (target.quantile * 1e6).round() / 1e4;
+        let measured = target.measured_ns.map(Duration::from_nanos);
+        // Cut, not rounded: 99.00 % is never less.
+        let met = (count - target.missed) * 10_000 / (*count).max(1);
+        info!(
+            tenant = name,
+            op = direction,
+            size = %ByteCount(target.size),
+            load = target.load,
+            promised = %format_args!("p{quantile} {response}"),
+            measured = %measured.map_or_else(|| "never".to_owned(), |time| time.to_string()),
+            requests = count,
+            met_per_cent = met as f64 / 1e2,
+            burn,
+            burn_5min,
+            burn_1h,
+            "promise"
+        );
     }
 }
 
 /// What most of the time was spent on.
-fn causes(ledger: &Ledger) -> String {
+fn causes(ledger: &Ledger) -> Vec<CauseStatus> {
     let mut lines: Vec<_> = ledger.lines().iter().collect();
     lines.sort_by_key(|line| Reverse(line.all.nanos));
-    let share = |nanos: u128| nanos as f64 / ledger.total.nanos.max(1) as f64 * 1e2;
-    let told = lines.iter().take(CAUSES);
-    let told = told.map(|line| format!("{} {:.1} %", line.rule.0, share(line.all.nanos)));
-    told.collect::<Vec<_>>().join(", ")
+    let told = lines.into_iter().take(CAUSES);
+    told.map(|line| CauseStatus { rule: line.rule.0.to_owned(), time_ns: nanos(line.all.nanos) })
+        .collect()
+}
+
+/// Sums of more than 584 years are told as that.
+fn nanos(sum: u128) -> u64 {
+    u64::try_from(sum).unwrap_or(u64::MAX)
 }
 
 /// Tenants in a summary.

@@ -1,5 +1,6 @@
 //! Turns what the pipeline notices into log lines for operators.
 
+use crate::api::TenantStatus;
 use crate::summary;
 use crate::tenants::TenantNames;
 use tracing::{debug, info, warn};
@@ -34,9 +35,9 @@ impl Watch {
         Self { volumes, tenants, accounts, completed, failed, refused, refused_of }
     }
 
-    /// Logs how the tenants with a contract fare, and what held them.
-    pub(crate) fn summarize(&mut self, now: Instant) {
-        summary::log(&mut self.accounts, &self.tenants.borrow(), now);
+    /// How the tenants with a contract fare, and how many more there are: see [`summary::tenants`].
+    pub(crate) fn tenants(&mut self, now: Instant) -> (Vec<TenantStatus>, u64) {
+        summary::tenants(&mut self.accounts, &self.tenants.borrow(), now)
     }
 
     /// A tenant's name. Policies may have a line past all tenants, where nobody is.

@@ -3,6 +3,7 @@
 use crate::config::fault::Fault;
 use crate::config::render;
 use crate::config::source::Source;
+use std::borrow::Cow;
 use std::process::ExitCode;
 use std::slice::from_ref;
 
@@ -15,7 +16,7 @@ use std::slice::from_ref;
 pub(crate) enum Exit {
     /// Done, or the reader of the output has had enough (since 0.1.0).
     Success = 0,
-    /// Something failed that has no code of its own (since 0.1.0).
+    /// Something failed that has no code of its own, or a gateway refused an order (since 0.1.0).
     Unexpected = 1,
     /// The command line cannot be understood (since 0.1.0).
     Usage = 2,
@@ -27,7 +28,7 @@ pub(crate) enum Exit {
     Diverged = 5,
     /// A recording or log is damaged (since 0.1.0).
     Damaged = 6,
-    /// An address or a device cannot be had; trying again later may help (since 0.1.0).
+    /// An address, a device or a gateway cannot be had; trying again later may help (since 0.1.0).
     Unavailable = 7,
 }
 
@@ -50,7 +51,7 @@ enum Message {
     /// There is nothing to say.
     None,
     /// A lower-case fragment, and what to do about it.
-    Plain(String, Option<&'static str>),
+    Plain(String, Option<Cow<'static, str>>),
     /// Why a file could not be read at all.
     Unreadable(Box<Fault>),
     /// What is wrong with a file, and its text.
@@ -59,8 +60,12 @@ enum Message {
 
 impl Failure {
     /// A failure in a few words, as a lower-case fragment, and what to do about it.
-    pub(crate) fn new(exit: Exit, message: impl Into<String>, help: &'static str) -> Self {
-        Self { exit, message: Message::Plain(message.into(), Some(help)) }
+    pub(crate) fn new(
+        exit: Exit,
+        message: impl Into<String>,
+        help: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { exit, message: Message::Plain(message.into(), Some(help.into())) }
     }
 
     /// An unexpected failure, about which nothing can be advised.
@@ -87,7 +92,7 @@ impl Failure {
     pub(crate) fn text(&self, color: bool) -> String {
         match &self.message {
             Message::None => String::new(),
-            Message::Plain(message, help) => render::plain(message, *help, color),
+            Message::Plain(message, help) => render::plain(message, help.as_deref(), color),
             Message::Unreadable(fault) => render::faults(from_ref(fault), None, color),
             Message::Faults(faults, source) => render::faults(faults, Some(source), color),
         }

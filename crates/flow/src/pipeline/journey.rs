@@ -1,6 +1,6 @@
 //! How a request travels: one function per step, in the order of the steps.
 
-use super::{Action, Census, Config, Govern, Input, Limits, StoreIo};
+use super::{Action, Census, Config, Govern, Input, Limits, Overdue, StoreIo};
 use crate::accept::cap::Caps;
 use crate::accept::hazard::{Claim, Hazards};
 use crate::accept::{self, RULE_CAP, RULE_OVERLAP, Volume};
@@ -112,6 +112,15 @@ impl InFlight {
         self.stage = stage;
         self.entered = now;
     }
+
+    /// What to say of it if it has been in its stage for `limit` or longer.
+    fn overdue(&self, now: Instant, limit: Duration) -> Option<Overdue<'_>> {
+        let age = now.saturating_since(self.entered);
+        // A split request waits for its pieces, which speak for themselves.
+        let speaks = self.parent.is_some() || self.pieces_left <= 1;
+        let Self { request, stage, .. } = self;
+        (age >= limit && speaks).then_some(Overdue { request, stage: *stage, age })
+    }
 }
 
 impl<O: Observer> Pipeline<O> {
@@ -181,6 +190,13 @@ impl<O: Observer> Pipeline<O> {
     /// Every path as it is now.
     pub fn paths(&self, now: Instant) -> impl Iterator<Item = path::View> {
         self.paths.views(now)
+    }
+
+    /// What has been in one stage for [`Limits::overdue`] or longer. O(outstanding): as
+    /// [`census`](Self::census).
+    pub fn overdue(&self, now: Instant) -> impl Iterator<Item = Overdue<'_>> {
+        let limit = self.limits.overdue;
+        self.requests.values().filter_map(move |entry| entry.overdue(now, limit))
     }
 
     /// Stage 1: counts, checks and orders a new request.
@@ -483,10 +499,7 @@ impl<O: Observer> Pipeline<O> {
     fn watch(&mut self, now: Instant) {
         self.watch = Some(now + self.limits.overdue);
         for entry in self.requests.values() {
-            let age = now.since(entry.entered);
-            // A split request waits for its pieces, which speak for themselves.
-            if age >= self.limits.overdue && (entry.parent.is_some() || entry.pieces_left <= 1) {
-                let (request, stage) = (&entry.request, entry.stage);
+            if let Some(Overdue { request, stage, age }) = entry.overdue(now, self.limits.overdue) {
                 self.observer.event(now, Event::Overdue { request, stage, age });
             }
         }

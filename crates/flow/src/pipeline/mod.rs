@@ -293,3 +293,14 @@ pub struct Census {
     /// How long the one that entered first has been there.
     pub oldest: Duration,
 }
+
+/// A request, or a piece of a split one, that has been in one stage for too long.
+#[derive(Clone, Copy, Debug)]
+pub struct Overdue<'a> {
+    /// What it asks for.
+    pub request: &'a Request,
+    /// Where it is.
+    pub stage: StageName,
+    /// For how long.
+    pub age: Duration,
+}

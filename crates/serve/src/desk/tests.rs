@@ -90,6 +90,7 @@ impl Scene {
             limits: PipelineLimits::default(),
             paths: weir_flow::path::Settings::default(),
             iscsi: Iscsi::default(),
+            control: None,
             record: None,
             stop_within: Duration::ZERO,
         };

@@ -7,6 +7,8 @@
 mod accept;
 mod connections;
 
+use crate::api::socket::{ClientId, Socket as ControlSocket};
+use crate::api::{Answer, Line, Question};
 use crate::chores::{Chores, Finished};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -85,8 +87,10 @@ pub(crate) struct Gateway<'a> {
     stop_signals: Signals,
     reload_signals: Signals,
     summary_signals: Signals,
-    /// Somebody has asked how tenants fare.
-    asked: bool,
+    /// Where operators ask.
+    control: Option<ControlSocket>,
+    /// What is to be answered at once.
+    questions: VecDeque<Question>,
     stop: Stop,
     /// Hosts have been told that the gateway leaves.
     announced: bool,
@@ -160,6 +164,10 @@ impl<'a> Gateway<'a> {
         SourceFd(&timer.as_raw_fd())
             .register(registry, TIMER, Interest::READABLE)
             .map_err(failed("watch a timer"))?;
+        let mut control = config.control.as_deref().map(ControlSocket::open).transpose()?;
+        if let Some(control) = &mut control {
+            control.register(registry).map_err(failed("watch the control socket"))?;
+        }
         let clock = Clock::start();
         let mut desk = Desk::new(config, backings, kept, helpers);
         desk.resume();
@@ -192,7 +200,8 @@ impl<'a> Gateway<'a> {
             stop_signals,
             reload_signals,
             summary_signals,
-            asked: false,
+            control,
+            questions: VecDeque::new(),
             stop: Stop::No,
             announced: false,
             failure: None,
@@ -232,9 +241,46 @@ impl<'a> Gateway<'a> {
         self.clock.now()
     }
 
-    /// Whether the run has ended for a look at it only: somebody asks how tenants fare.
-    pub(crate) const fn take_asked(&mut self) -> bool {
-        std::mem::replace(&mut self.asked, false)
+    /// What sits between hosts and the pipeline.
+    pub(crate) const fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    /// Who is connected.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.connections.iter().flatten().map(|connection| &**connection)
+    }
+
+    /// The name of an NBD export.
+    pub(crate) fn export_name(&self, export: usize) -> Option<&str> {
+        self.config.nbd.exports.get(export).map(|export| export.name.as_str())
+    }
+
+    /// Whether it finishes what is in flight and takes no new work.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stop != Stop::No
+    }
+
+    /// What the run has ended for, if only for a look at the pipeline.
+    pub(crate) fn take_question(&mut self) -> Option<Question> {
+        let asked = || {
+            let (client, asked) = self.control.as_mut()?.question(self.now)?;
+            Some(Question::Asked(client, asked))
+        };
+        self.questions.pop_front().or_else(asked)
+    }
+
+    /// Tells a client of the control socket.
+    pub(crate) fn tell(&mut self, client: ClientId, answer: Answer) {
+        if let Some(control) = &mut self.control {
+            control.answer(self.now, client, Line::of(answer));
+        }
+    }
+
+    /// Whether the run is to end for a look at the pipeline.
+    fn has_question(&self) -> bool {
+        let asked = |control: &ControlSocket| control.has_question(self.now);
+        !self.questions.is_empty() || self.control.as_ref().is_some_and(asked)
     }
 
     /// Hands everything to the kernel and takes what is there, without sleeping. True if that made
@@ -306,7 +352,8 @@ impl<'a> Gateway<'a> {
         {
             self.fail("set a timer", source);
         }
-        let wake = [stop, tick, room, accept].into_iter().flatten().min();
+        let control = self.control.as_ref().and_then(ControlSocket::deadline);
+        let wake = [stop, tick, room, accept, control].into_iter().flatten().min();
         let timeout = if self.readable.is_empty() {
             wake.map(|at| at.saturating_since(self.clock.now()).as_nanos())
         } else {
@@ -326,8 +373,10 @@ impl<'a> Gateway<'a> {
             match event.token() {
                 STOP => self.signalled(),
                 RELOAD => self.reload(),
-                SUMMARY => self.asked |= self.summary_signals.take() > 0,
-                DISK | WAKE | TIMER => {}
+                SUMMARY if self.summary_signals.take() > 0 => {
+                    self.questions.push_back(Question::Summary);
+                }
+                SUMMARY | DISK | WAKE | TIMER => {}
                 Token(token) if token >= CONNECTIONS => {
                     let index = token - CONNECTIONS;
                     if event.is_writable() {
@@ -335,6 +384,11 @@ impl<'a> Gateway<'a> {
                     }
                     if event.is_readable() || event.is_read_closed() {
                         self.read(index, event.is_read_closed());
+                    }
+                }
+                Token(token) if ControlSocket::owns(token) => {
+                    if let Some(control) = &mut self.control {
+                        control.event(self.now, token);
                     }
                 }
                 Token(token) => {
@@ -353,6 +407,9 @@ impl<'a> Gateway<'a> {
             self.read(index, false);
         }
         self.accept();
+        if let Some(control) = &mut self.control {
+            control.look(self.now, self.poll.registry());
+        }
         if tick.is_some_and(|at| at <= self.now) {
             self.tick();
         }
@@ -420,7 +477,10 @@ impl<'a> Gateway<'a> {
 impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
     fn wait(&mut self, deadline: Option<Instant>) -> Wake<Input> {
         loop {
-            if self.stop == Stop::Now || self.asked {
+            if self.stop == Stop::Now {
+                return Wake::End;
+            }
+            if self.has_question() {
                 return Wake::End;
             }
             if let Some((at, input)) = self.desk.modelled.due(self.now) {
@@ -482,7 +542,8 @@ const DISK: Token = Token(2);
 const WAKE: Token = Token(3);
 const TIMER: Token = Token(4);
 const SUMMARY: Token = Token(5);
-/// Listeners have the tokens from here on; there are fewer than 1000.
+/// Listeners have the tokens from here on; there are fewer than 400. The control socket has some from
+/// [`FIRST_TOKEN`](crate::api::socket::FIRST_TOKEN) on.
 const LISTENERS: usize = 16;
 /// Connections have the tokens from here on.
 const CONNECTIONS: usize = 1024;

@@ -2,13 +2,12 @@
 
 use crate::ServeError;
 use crate::config::Config;
+use crate::listen::place::{Access, UnixPlace};
 use crate::listen::socket::Socket;
-use mio::net::{TcpListener, UnixListener};
+use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// One address on which connections are accepted.
@@ -32,8 +31,7 @@ pub(crate) enum Protocol {
 #[derive(Debug)]
 enum Bound {
     Tcp(TcpListener),
-    /// Its file goes with it.
-    Unix(UnixListener, PathBuf),
+    Unix(UnixPlace),
 }
 
 impl Listener {
@@ -47,14 +45,10 @@ impl Listener {
             }
         };
         let unix = |path: &PathBuf| {
-            let failed = |source| ServeError::ListenUnix { path: path.clone(), source };
-            clear(path).map_err(failed)?;
-            let socket = UnixListener::bind(path).map_err(failed)?;
-            Ok(Self {
-                protocol: Protocol::Nbd,
-                socket: Bound::Unix(socket, path.clone()),
-                ready: true,
-            })
+            let taken = UnixPlace::take(path, Access::ByUmask);
+            let place =
+                taken.map_err(|source| ServeError::ListenUnix { path: path.clone(), source })?;
+            Ok(Self { protocol: Protocol::Nbd, socket: Bound::Unix(place), ready: true })
         };
         let iscsi = config.listen.iter().map(tcp(Protocol::Iscsi));
         let nbd = config.nbd.listen.iter().map(tcp(Protocol::Nbd));
@@ -65,7 +59,7 @@ impl Listener {
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match &mut self.socket {
             Bound::Tcp(socket) => registry.register(socket, token, Interest::READABLE),
-            Bound::Unix(socket, _) => registry.register(socket, token, Interest::READABLE),
+            Bound::Unix(place) => registry.register(&mut place.listener, token, Interest::READABLE),
         }
     }
 
@@ -76,7 +70,7 @@ impl Listener {
                 let (stream, peer) = socket.accept()?;
                 Socket::tcp(stream, peer)
             }
-            Bound::Unix(socket, _) => Socket::unix(socket.accept()?.0),
+            Bound::Unix(place) => Socket::unix(place.listener.accept()?.0),
         }
     }
 
@@ -84,7 +78,7 @@ impl Listener {
     pub(crate) fn address(&self) -> Option<io::Result<SocketAddr>> {
         match &self.socket {
             Bound::Tcp(socket) => Some(socket.local_addr()),
-            Bound::Unix(..) => None,
+            Bound::Unix(_) => None,
         }
     }
 
@@ -92,33 +86,7 @@ impl Listener {
     pub(crate) fn path(&self) -> Option<&Path> {
         match &self.socket {
             Bound::Tcp(_) => None,
-            Bound::Unix(_, path) => Some(path),
+            Bound::Unix(place) => Some(place.path()),
         }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Bound::Unix(_, path) = &self.socket {
-            // Whoever removed it before has done this for us.
-            drop(fs::remove_file(path));
-        }
-    }
-}
-
-/// Removes a socket file that nobody listens on any more.
-fn clear(path: &Path) -> io::Result<()> {
-    match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-        Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists and is no socket"));
-        }
-        Ok(_) => {}
-    }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
-        Err(error) => Err(error),
     }
 }

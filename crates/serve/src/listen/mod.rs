@@ -6,6 +6,7 @@ pub(crate) mod iscsi;
 pub(crate) mod listener;
 pub(crate) mod management;
 pub(crate) mod nbd;
+pub(crate) mod place;
 pub(crate) mod socket;
 pub(crate) mod tls;
 

@@ -1,5 +1,6 @@
 //! The command line: one file per command.
 
+mod ask;
 mod config;
 mod explain;
 mod progress;
@@ -8,6 +9,7 @@ mod report;
 mod reproduce;
 mod serve;
 mod sim;
+mod status;
 mod trace;
 
 use crate::exit::{Exit, Failure};
@@ -35,6 +37,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Serve),
+    Status(status::Status),
     Sim(sim::Sim),
     Replay(Box<replay::Replay>),
     Explain(explain::Explain),
@@ -56,13 +59,13 @@ Start with `weir serve`: it makes a disk, serves it on this machine and says how
 const EXIT_CODES: &str = "\
 Exit codes:
   0  success; also when the reader of the output has closed it
-  1  something unexpected failed
+  1  something unexpected failed, or a gateway refused an order
   2  the command line cannot be understood
   3  a configuration, plan or trace cannot be used as it is
   4  an expectation of a plan, or a claim that must hold, was not met
   5  a replayed recording gave other actions than the recorded ones
   6  a recording or log is damaged
-  7  an address or a device cannot be had
+  7  an address, a device or a gateway cannot be had
 
 Every command that reports takes `--json` and prints one object with a `version`; the text is for
 people and may change.";
@@ -72,6 +75,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
     let color = arguments.color;
     match arguments.command {
         Command::Serve(command) => command.run(color),
+        Command::Status(command) => command.run(),
         Command::Sim(command) => command.run(color),
         Command::Replay(command) => command.run(),
         Command::Explain(command) => command.run(color),

@@ -27,7 +27,8 @@ use weir_serve::{Ready, ServeError, serve};
 /// SIGTERM or Ctrl-C ends it: what is in flight is finished and every volume is made durable. A
 /// second one does not wait for what is in flight. SIGHUP has the configuration read again; one with
 /// faults changes nothing, and the log says what they are. SIGUSR1 has it log how tenants with a
-/// contract fare, what held them, and what is outstanding.
+/// contract fare, what held them, and what is outstanding. `weir status` and `weir path` ask it while
+/// it runs, if its configuration has a `[control]` table; without CONFIG they can.
 ///
 /// The log goes to standard error; `WEIR_LOG` selects what is in it, as in `WEIR_LOG=debug`.
 #[derive(Debug, Args)]
@@ -138,6 +139,15 @@ fn failure(error: &ServeError) -> Failure {
         ServeError::ListenUnix { .. } => {
             "stop whoever listens there, or name another path in `unix` of [nbd]"
         }
+        ServeError::Control { source, .. } => match source.kind() {
+            ErrorKind::AddrInUse => {
+                "another gateway listens there: stop it, or name another path in `socket` of [control]"
+            }
+            ErrorKind::AlreadyExists => {
+                "move the file away, or name another path in `socket` of [control]"
+            }
+            _ => "name a path that can be had in `socket` of [control], or remove that table",
+        },
         ServeError::Tls(_) => "change `certificate`, `key` or `client_ca` of [nbd]",
         ServeError::State { .. } | ServeError::Reservations { .. } => {
             "the volume's data is not concerned: `state` of the volume names the file"

@@ -2,12 +2,14 @@
 
 use super::source::Source;
 use super::value::quote;
+use crate::config::gateway::MAX_SOCKET_PATH;
 use crate::exit::{Exit, Failure};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The configuration, as if it had been written to a file.
 pub(crate) fn source() -> Result<Source, Failure> {
-    let file = state_folder()?.join("weir").join("disk0.img");
+    let folder = state_folder()?.join("weir");
+    let file = folder.join("disk0.img");
     let Some(file) = file.to_str() else {
         let message = format!("the path `{}` is not UTF-8", file.display());
         return Err(Failure::new(
@@ -28,10 +30,25 @@ pub(crate) fn source() -> Result<Source, Failure> {
          \n\
          [[target]]\n\
          name = \"iqn.2026-11.io.weir:disk0\"\n\
-         luns = {{ 0 = \"disk0\" }}\n",
-        quote(file)
+         luns = {{ 0 = \"disk0\" }}\n{}",
+        quote(file),
+        socket_in(&folder)
+            .map(|socket| format!("\n[control]\nsocket = {}\n", quote(&socket)))
+            .unwrap_or_default()
     );
     Ok(Source::built_in(text))
+}
+
+/// Where the control socket is without a configuration, if there is a folder for it.
+pub(crate) fn socket() -> Option<String> {
+    socket_in(&state_folder().ok()?.join("weir"))
+}
+
+/// The control socket beside the disk; none if the system could not have it there. Who serves the disk has
+/// it for himself, so the place is free.
+fn socket_in(folder: &Path) -> Option<String> {
+    let socket = folder.join("control.sock").to_str()?.to_owned();
+    (socket.len() <= MAX_SOCKET_PATH).then_some(socket)
 }
 
 /// The folder for what a user's programs keep: `$XDG_STATE_HOME`, or `~/.local/state`. A relative

@@ -31,6 +31,8 @@ certificate = "server.crt"
 key = "server.key"
 client_ca = "clients.crt"
 max_connections = 5
+[control]
+socket = "control.sock"
 [discovery]
 accounts = ["bob"]
 mutual = "the gateway"

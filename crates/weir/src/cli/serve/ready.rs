@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use weir_flow::units::ByteCount;
 use weir_serve::config::{Config, Export, Target};
 use weir_serve::{NbdListener, Ready};
@@ -51,6 +51,7 @@ pub(super) fn event(config: &Config, ready: &Ready) -> Value {
         "event": "ready",
         "portals": portals,
         "nbd": nbd,
+        "control": control(ready).map(|socket| socket.display().to_string()),
         "driver": ready.driver,
         "targets": config.targets.iter().map(target).collect::<Vec<_>>(),
         "exports": config.nbd.exports.iter().filter_map(export).collect::<Vec<_>>(),
@@ -93,8 +94,17 @@ pub(super) fn welcome(config: &Config, ready: &Ready) -> String {
     if !ways.is_empty() {
         let _ = write!(text, "\nto connect\n{ways}");
     }
+    if let Some(socket) = control(ready) {
+        let _ = writeln!(text, "\nto see how it does\n  weir status --socket {}", socket.display());
+    }
     text.push_str("\nCtrl-C stops it; every volume is made durable first\n");
     text
+}
+
+/// The control socket, for whoever is in another folder.
+fn control(ready: &Ready) -> Option<PathBuf> {
+    let socket = ready.control.as_ref()?;
+    Some(std::path::absolute(socket).unwrap_or_else(|_| socket.clone()))
 }
 
 fn volume(text: &mut String, what: &str, config: &Config, ready: &Ready, index: usize) {

@@ -1,6 +1,7 @@
 //! The configuration of `weir serve`.
 
 mod account;
+pub(crate) mod control;
 mod discovery;
 mod files;
 mod guard;
@@ -17,6 +18,7 @@ mod tests;
 mod volume;
 
 pub(crate) use listen::address;
+pub(crate) use nbd::MAX_SOCKET_PATH;
 
 use super::names::{Names, Tenants};
 use super::schema::Schema;
@@ -37,6 +39,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &policy::POLICY,
         &contract::group::GROUP,
         &tenant::TENANT,
+        &control::CONTROL,
         &stop::STOP,
         &account::ACCOUNT,
         &backend::SERVED,
@@ -66,6 +69,7 @@ pub(crate) fn read(
     let targets = target::read(context, document, &names, &mut accounts);
     let nbd = nbd::read(context, document, source, &names, &mut listeners);
     let (targets, nbd) = (targets?, nbd?);
+    let control = control::read(context, document, source, &nbd);
     reach::something(context, document, &targets, &nbd);
     let volumes = volumes?;
     reach::volumes(context, document, &volumes, &targets, &nbd);
@@ -96,6 +100,7 @@ pub(crate) fn read(
         limits: limits?,
         paths: Settings::default(),
         iscsi: iscsi.limits,
+        control: control?,
         record: None,
         stop_within: stop_within?,
     })

@@ -3,7 +3,7 @@
 use super::files::plain;
 use super::guard;
 use super::listen::{Listeners, addresses, bounded};
-use crate::config::fault::{Code, Fault};
+use crate::config::fault::{Code, Fault, Span};
 use crate::config::names::Names;
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::source::Source;
@@ -11,7 +11,7 @@ use crate::config::tree::{Context, Document, Noted, Read, Table};
 use crate::config::units::shorten;
 use crate::config::value::{Value, type_name};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 use weir_serve::config::{Export, Nbd, Tls};
 
@@ -85,7 +85,7 @@ const MAX_EXPORTS: usize = 1_024;
 const MAX_NAME: usize = 4_096;
 
 /// Longest path of a Unix socket in bytes: what the system's address of one holds, less its end.
-const MAX_SOCKET_PATH: usize = 107;
+pub(crate) const MAX_SOCKET_PATH: usize = 107;
 
 /// Reads the table.
 pub(super) fn read(
@@ -136,13 +136,7 @@ fn sockets(context: &mut Context, source: &Source, texts: &[Read<String>]) -> Op
     let mut paths = Vec::new();
     for text in texts {
         let path = source.resolve(&text.value);
-        let length = path.as_os_str().len();
-        if length > MAX_SOCKET_PATH {
-            let message = format!("the path of this socket has {length} bytes");
-            let fault = Fault::new(Code::OutOfRange, message);
-            let fault = fault.at_some(text.span.as_ref(), "an item of `unix`");
-            context.faults.push(fault.help(format!("the system takes at most {MAX_SOCKET_PATH}")));
-        }
+        socket_path(context, &path, text.span.as_ref(), "an item of `unix`");
         if let Some(first) = known.get(&plain(&path)) {
             let message = format!("`{}` is listened on twice", path.display());
             let fault = Fault::new(Code::Duplicate, message)
@@ -155,6 +149,22 @@ fn sockets(context: &mut Context, source: &Source, texts: &[Read<String>]) -> Op
     }
     bounded(context, "unix", texts);
     (context.faults.len() == faults).then_some(paths)
+}
+
+/// Whether the system can have a socket at this path; a fault if not.
+pub(super) fn socket_path(
+    context: &mut Context,
+    path: &Path,
+    span: Option<&Span>,
+    label: &str,
+) -> bool {
+    let length = path.as_os_str().len();
+    if length > MAX_SOCKET_PATH {
+        let message = format!("the path of this socket has {length} bytes");
+        let fault = Fault::new(Code::OutOfRange, message).at_some(span, label);
+        context.faults.push(fault.help(format!("the system takes at most {MAX_SOCKET_PATH}")));
+    }
+    length <= MAX_SOCKET_PATH
 }
 
 fn exports(context: &mut Context, table: &Table<'_>, volumes: &Names) -> Option<Vec<Export>> {

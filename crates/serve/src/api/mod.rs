@@ -1,0 +1,29 @@
+//! What operators ask a gateway while it serves, and order it to do.
+//!
+//! A question comes by a signal or over the control socket. Both ways end in one place: the run of the
+//! pipeline ends for a look at it ([`Gateway::take_question`](crate::gateway::Gateway::take_question)),
+//! [`answer`](answer::answer) looks, and the run goes on. An order becomes an input of the pipeline like
+//! any other, so that a recording has it.
+
+pub(crate) mod answer;
+pub(crate) mod backends;
+mod protocol;
+pub(crate) mod socket;
+mod status;
+
+pub use protocol::{
+    Answer, CauseStatus, GatewayStatus, LINE_MAX, Line, OverdueRequest, Problem, Request,
+    RequestCounts, SessionStatus, StageStatus, Status, TargetStatus, TenantStatus, VERSION,
+    VolumeStatus,
+};
+
+use socket::{Asked, ClientId};
+
+/// What the run of the pipeline has ended for.
+#[derive(Debug)]
+pub(crate) enum Question {
+    /// The log is to tell how things are.
+    Summary,
+    /// A client of the control socket has asked for something.
+    Asked(ClientId, Asked),
+}

@@ -1,0 +1,305 @@
+//! What is said on the control socket: one line of JSON for each request, and one for its answer.
+//!
+//! `docs/control-socket.md` is the reference. To add a verb, add a variant to [`Request`] and what it is
+//! answered with to [`Answer`]; `answer.rs` does not compile until it knows it. A new field is no new
+//! version: readers pass over what they do not know. A field that goes, or means something else, is one.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+
+/// The version of the protocol, in every request and every answer.
+pub const VERSION: u32 = 1;
+
+/// The longest line of a request in bytes, without its end. A longer one is refused, and the connection
+/// is closed.
+pub const LINE_MAX: usize = 4_096;
+
+/// A request or an answer as it is written: with its version.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line<T> {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What is said.
+    #[serde(flatten)]
+    pub said: T,
+}
+
+impl<T: Serialize> Line<T> {
+    /// The line with its end.
+    pub fn of(said: T) -> String {
+        let line = Self { version: VERSION, said };
+        // Maps have texts for keys here, and numbers are finite: there is no other way to fail.
+        let mut text = serde_json::to_string(&line).expect("a line is plain data");
+        text.push('\n');
+        text
+    }
+}
+
+/// What may be asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", deny_unknown_fields)]
+pub enum Request {
+    /// How the gateway does. Answered with [`Answer::Status`].
+    #[serde(rename = "status")]
+    Status {},
+}
+
+impl Request {
+    /// What a line asks for.
+    pub(crate) fn parse(line: &[u8]) -> Result<Self, Refusal> {
+        let mut value: Value = serde_json::from_slice(line).map_err(Refusal::NotJson)?;
+        let version = value.as_object_mut().and_then(|fields| fields.remove("version"));
+        match version {
+            Some(version) if version == VERSION => {}
+            Some(version) => return Err(Refusal::Version(version)),
+            None => return Err(Refusal::NoVersion),
+        }
+        serde_json::from_value(value).map_err(Refusal::NotARequest)
+    }
+}
+
+/// What comes back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// How the gateway does.
+    Status(Box<Status>),
+    /// Nothing was done.
+    Error(Problem),
+}
+
+/// Why nothing was done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// For programs; `docs/control-socket.md` lists them.
+    pub code: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: String,
+}
+
+/// How a gateway does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The process.
+    pub gateway: GatewayStatus,
+    /// Requests since it started.
+    pub requests: RequestCounts,
+    /// What is in each of the seven stages now, in their order.
+    pub stages: Vec<StageStatus>,
+    /// What has been in one stage for too long, the oldest first; the first 100.
+    pub overdue: Vec<OverdueRequest>,
+    /// How many there are that `overdue` does not have.
+    pub overdue_left_out: u64,
+    /// Who is connected, those with most outstanding first; the first 100.
+    pub sessions: Vec<SessionStatus>,
+    /// How many there are that `sessions` does not have.
+    pub sessions_left_out: u64,
+    /// The volumes, in the order of the configuration.
+    pub volumes: Vec<VolumeStatus>,
+    /// The tenants with a contract that have asked for something, those first whose budget burned fastest
+    /// in the last hour; the first 100.
+    pub tenants: Vec<TenantStatus>,
+    /// How many there are that `tenants` does not have.
+    pub tenants_left_out: u64,
+}
+
+/// The process that serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatewayStatus {
+    /// Its release.
+    pub release: String,
+    /// Its process id.
+    pub pid: u32,
+    /// For how long it has served.
+    pub up_ns: u64,
+    /// Its disk driver.
+    pub driver: String,
+    /// It takes no new work: it was asked to stop, and finishes what is in flight.
+    pub stopping: bool,
+}
+
+/// Requests since the gateway started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestCounts {
+    /// Those that have ended.
+    pub completed: u64,
+    /// Those of them that ended with an error.
+    pub failed: u64,
+    /// Those that were turned away because a limit was reached.
+    pub refused: u64,
+    /// Those that have not ended.
+    pub outstanding: u64,
+}
+
+/// What is in one stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StageStatus {
+    /// Its name.
+    pub stage: String,
+    /// Requests, or pieces of large ones.
+    pub count: u64,
+    /// How long the one that came first has been there.
+    pub oldest_ns: u64,
+}
+
+/// A request, or a piece of one, that has been in one stage for too long.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverdueRequest {
+    /// The stage.
+    pub stage: String,
+    /// For how long.
+    pub age_ns: u64,
+    /// Whose it is.
+    pub tenant: String,
+    /// Its volume.
+    pub volume: String,
+    /// What it does.
+    pub op: String,
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// An iSCSI session or an NBD client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionStatus {
+    /// `iscsi` or `nbd`.
+    pub protocol: String,
+    /// Where it comes from.
+    pub peer: String,
+    /// The host's iSCSI name; NBD has none.
+    pub initiator: Option<String>,
+    /// The target, or the export; a discovery session has none.
+    pub target: Option<String>,
+    /// Commands that have no complete reply yet.
+    pub outstanding: u64,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+    /// The backend that it is on, as `path.list` names it.
+    pub backend: String,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// A flush has failed: what was acknowledged may be lost, and no flush succeeds until a restart.
+    pub lost: bool,
+}
+
+/// How a tenant fares.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TenantStatus {
+    /// Its name.
+    pub name: String,
+    /// Requests that ended.
+    pub requests: u64,
+    /// Those of them that missed what was promised.
+    pub late: u64,
+    /// Those that were turned away.
+    pub refused: u64,
+    /// Sum of the response times.
+    pub time_ns: u64,
+    /// What most of it was spent on.
+    pub causes: Vec<CauseStatus>,
+    /// How well each target of its contract was kept.
+    pub targets: Vec<TargetStatus>,
+}
+
+/// What requests waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CauseStatus {
+    /// The rule that held them.
+    pub rule: String,
+    /// For how long, in sum.
+    pub time_ns: u64,
+}
+
+/// How well one target of a contract was kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetStatus {
+    /// `read` or `write`.
+    pub direction: String,
+    /// Bytes of a request of this row.
+    pub size: u64,
+    /// The share of the contract up to which the row holds; `None` if it always does.
+    pub load: Option<f64>,
+    /// The share that was promised, 0 to 1.
+    pub quantile: f64,
+    /// The time that it was promised.
+    pub target_ns: u64,
+    /// Requests that the target is about, refused ones included.
+    pub count: u64,
+    /// Those that missed it.
+    pub missed: u64,
+    /// The time that the promised share took, within 1 %; `None` if it was never served.
+    pub measured_ns: Option<u64>,
+    /// Missed share over the share that may be missed: above 1 the promise is broken.
+    pub burn: f64,
+    /// The same, of the last five minutes.
+    pub burn_5min: f64,
+    /// The same, of the last hour.
+    pub burn_1h: f64,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Error)]
+pub(crate) enum Refusal {
+    /// The line is no JSON.
+    #[error("the request is not JSON: {0}")]
+    NotJson(serde_json::Error),
+    /// It has no version, or is no object.
+    #[error("the request is not an object with a `version`")]
+    NoVersion,
+    /// It has another one.
+    #[error("version {0} of the protocol is not known here")]
+    Version(Value),
+    /// A verb that is not known, or a field that is missing, too much or of another type.
+    #[error("this cannot be asked for: {0}")]
+    NotARequest(serde_json::Error),
+    /// The line goes on past [`LINE_MAX`].
+    #[error("the request has more than {LINE_MAX} bytes")]
+    TooLong,
+    /// The client has said all and the line had not ended.
+    #[error("the request ends without an end of line")]
+    Unfinished,
+}
+
+impl Refusal {
+    /// For programs.
+    const fn code(&self) -> &'static str {
+        match self {
+            Self::NotJson(_) => "not_json",
+            Self::NoVersion | Self::Version(_) => "version",
+            Self::NotARequest(_) => "not_a_request",
+            Self::TooLong => "too_long",
+            Self::Unfinished => "unfinished",
+        }
+    }
+
+    /// What to do.
+    fn help(&self) -> String {
+        match self {
+            Self::NotJson(_) | Self::Unfinished => {
+                "write one object on one line, such as {\"version\":1,\"do\":\"status\"}".to_owned()
+            }
+            Self::NoVersion | Self::Version(_) => format!("write \"version\":{VERSION}"),
+            Self::NotARequest(_) => "docs/control-socket.md lists what can be asked for".to_owned(),
+            Self::TooLong => "ask for one thing at a time".to_owned(),
+        }
+    }
+}
+
+impl From<&Refusal> for Answer {
+    fn from(refusal: &Refusal) -> Self {
+        let (code, message) = (refusal.code().to_owned(), refusal.to_string());
+        Self::Error(Problem { code, message, help: refusal.help() })
+    }
+}

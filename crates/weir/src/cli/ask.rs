@@ -1,0 +1,134 @@
+//! Asking a gateway that serves, over its control socket.
+
+use crate::config::builtin;
+use crate::config::gateway::control::SOCKET;
+use crate::exit::{Exit, Failure};
+use crate::output::print;
+use clap::Args;
+use serde_json::Value;
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_serve::api::{Answer, Line, Request, VERSION};
+
+/// Which gateway is asked, and how the answer is printed.
+#[derive(Debug, Args)]
+pub(super) struct Ask {
+    /// The gateway's control socket; without it `WEIR_SOCKET`, or where `weir serve` without a
+    /// configuration has it, or /run/weir/control.sock
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Print the gateway's answer, one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Ask {
+    /// Asks, and prints the answer: as it came, or what `text` makes of it.
+    pub(super) fn ask(
+        &self,
+        request: Request,
+        text: impl FnOnce(&Answer) -> Option<String>,
+    ) -> Result<Exit, Failure> {
+        let (stream, socket) = self.connect()?;
+        let line = exchange(stream, request).map_err(|error| silent(&socket, &error))?;
+        let answer = read(&line).map_err(|problem| {
+            let message = format!("{} answers in another way: {problem}", socket.display());
+            Failure::new(
+                Exit::Unexpected,
+                message,
+                "use the `weir` that the gateway was started with",
+            )
+        })?;
+        if self.json {
+            print(&line)?;
+        }
+        if let Answer::Error(problem) = answer {
+            return Err(Failure::new(Exit::Unexpected, problem.message, problem.help));
+        }
+        if !self.json {
+            let Some(text) = text(&answer) else {
+                let message = format!("{} answers another question", socket.display());
+                return Err(Failure::unexpected(message));
+            };
+            print(&text)?;
+        }
+        Ok(Exit::Success)
+    }
+
+    /// Connects to the first of the sockets on which somebody listens.
+    fn connect(&self) -> Result<(UnixStream, PathBuf), Failure> {
+        let mut failures: Vec<(PathBuf, io::Error)> = Vec::new();
+        for socket in self.sockets() {
+            match UnixStream::connect(&socket) {
+                Ok(stream) => return Ok((stream, socket)),
+                Err(error) => failures.push((socket, error)),
+            }
+        }
+        let told = failures.iter().map(|(socket, error)| match error.kind() {
+            ErrorKind::NotFound => format!("there is no socket {}", socket.display()),
+            ErrorKind::ConnectionRefused => format!("nobody listens on {}", socket.display()),
+            _ => format!("cannot connect to {}: {error}", socket.display()),
+        });
+        let message = told.collect::<Vec<_>>().join(", and ");
+        let denied = |(_, error): &(_, io::Error)| error.kind() == ErrorKind::PermissionDenied;
+        let help = if failures.iter().any(denied) {
+            "only the user that `weir serve` runs as may ask it, and root"
+        } else {
+            "start `weir serve` with a `[control]` table, or name its socket with `--socket`"
+        };
+        Err(Failure::new(Exit::Unavailable, message, help))
+    }
+
+    /// Where to look.
+    fn sockets(&self) -> Vec<PathBuf> {
+        let named = std::env::var_os("WEIR_SOCKET").filter(|name| !name.is_empty());
+        match self.socket.clone().or(named.map(PathBuf::from)) {
+            Some(socket) => vec![socket],
+            None => builtin::socket()
+                .into_iter()
+                .chain([SOCKET.to_owned()])
+                .map(PathBuf::from)
+                .collect(),
+        }
+    }
+}
+
+/// Sends the request and waits for the line that answers it.
+fn exchange(mut stream: UnixStream, request: Request) -> io::Result<String> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(Line::of(request).as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    if line.ends_with('\n') { Ok(line) } else { Err(ErrorKind::UnexpectedEof.into()) }
+}
+
+/// The answer of a line, if it is of the version that is known here.
+fn read(line: &str) -> Result<Answer, String> {
+    let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+    if value["version"] != VERSION {
+        return Err(format!("version {}, where {VERSION} is known", value["version"]));
+    }
+    let line: Line<Answer> = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    Ok(line.said)
+}
+
+fn silent(socket: &Path, error: &io::Error) -> Failure {
+    let socket = socket.display();
+    let message = match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            format!("{socket} does not answer within {} s", PATIENCE.as_secs())
+        }
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            format!("{socket} closes the connection without an answer")
+        }
+        _ => format!("cannot ask {socket}: {error}"),
+    };
+    let help = "see in its log whether the gateway is busy or about to stop, and try again";
+    Failure::new(Exit::Unavailable, message, help)
+}
+
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
