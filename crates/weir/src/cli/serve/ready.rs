@@ -246,7 +246,7 @@ mod tests {
         };
         let volumes = config.volumes.iter().map(volume).collect();
         let portals = portals.iter().map(|portal| portal.parse().unwrap()).collect();
-        (config, Ready { portals, nbd, driver: "threads", volumes })
+        (config, Ready { portals, nbd, control: None, driver: "threads", volumes })
     }
 
     /// Every listener and every export has a URL, with what a URL cannot hold encoded; a gateway
