@@ -36,11 +36,11 @@ use slotmap::{Key, KeyData};
 /// The first bytes of a recording; the last one is the version of the format.
 pub const MAGIC: &[u8; 8] = b"WEIRREC\x04";
 
-/// The longest entry in bytes, but for those that change the promises. A reader that holds this many
+/// The longest entry in bytes, but for those that change the promises or bring savings along. A reader that holds this many
 /// needs no more for any other.
 pub const MAX_ENTRY: usize = 128;
 
-/// The longest possible header, or entry that changes the promises, in bytes: a reader refuses to look
+/// The longest possible header, or entry that changes the promises or brings savings along, in bytes: a reader refuses to look
 /// further for its end.
 pub const MAX_HEADER: usize = 32 << 20;
 
@@ -269,6 +269,10 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             encode_choice(out, &govern.control);
             promises::encode(out, &govern.promises);
         }
+        Entry::Input(at, Input::Inherit(ref legacy)) => {
+            head(out, INHERIT, at);
+            promises::encode_legacy(out, legacy);
+        }
         Entry::Input(
             at,
             ref input @ (Input::PathDown(..)
@@ -317,6 +321,7 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
             }
             Input::Govern(Arc::new(Govern { control, promises }))
         }
+        INHERIT => Input::Inherit(Arc::new(promises::decode_legacy(&mut reader)?)),
         CAPPED => Input::Capped(VolumeId::new(reader.small()?), reader.cap()?),
         RESIZED => Input::Resized(VolumeId::new(reader.small()?), reader.number()?),
         DEADLINE => return Ok((Entry::Deadline(at), reader.at)),
@@ -337,6 +342,7 @@ const END: u8 = 7;
 const RESIZED: u8 = 8;
 const GOVERN: u8 = 9;
 const CAPPED: u8 = 10;
+const INHERIT: u8 = 16;
 
 fn number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

@@ -47,6 +47,9 @@ pub struct Config {
     /// The Unix socket on which operators ask the gateway and order it; only its own user may connect.
     /// `None`: they cannot.
     pub control: Option<PathBuf>,
+    /// The file that remembers over a restart what tenants have saved, and how much the devices were found
+    /// to take. `None`: both begin anew.
+    pub savings: Option<PathBuf>,
     /// Where to write a recording of the run, which `weir replay` can check.
     pub record: Option<PathBuf>,
     /// How long a graceful stop waits for what is in flight. The volumes are flushed in any case.

@@ -18,6 +18,7 @@ mod listen;
 mod recorder;
 mod reload;
 mod rooms;
+mod savings;
 mod seat;
 mod sessions;
 mod signals;
@@ -166,6 +167,9 @@ pub enum ServeError {
         /// Why not.
         source: io::Error,
     },
+    /// What control has kept from before cannot be read.
+    #[error("cannot read what tenants have saved: {0}")]
+    Savings(StateError),
     /// Something that every gateway needs was refused by the operating system.
     #[error("cannot {action}: {source}")]
     Setup {
@@ -235,7 +239,10 @@ pub fn serve(
     let kept = config.volumes.iter().zip(backings.iter());
     let kept = kept.map(|(volume, backing)| kept_of(volume, backing)).collect::<Result<_, _>>()?;
     let plan = pipeline_config(config, &backings);
-    let mut gateway = Gateway::new(config, backings.clone(), kept, reload)?;
+    let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
+    let saved = config.savings.as_ref().map(|path| savings::load(path, &names)).transpose();
+    let saved = saved.map_err(ServeError::Savings)?;
+    let mut gateway = Gateway::new(config, backings.clone(), kept, saved, reload)?;
     let mut recorder = match &config.record {
         None => None,
         Some(path) => Some(
@@ -270,6 +277,11 @@ pub fn serve(
         answer(&mut pipeline, &mut gateway, &behind, question);
     }
     let now = gateway.now();
+    if let Some((path, bytes)) = gateway.kept(&pipeline.legacy(now))
+        && let Err(problem) = state::save(&path, &bytes)
+    {
+        warn!(%problem, "what tenants have saved is lost");
+    }
     let left = pipeline.census(now).into_iter().filter(|census| census.count > 0);
     for Census { stage, count, oldest } in left {
         warn!(%stage, count, %oldest, "left behind");

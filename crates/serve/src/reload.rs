@@ -279,6 +279,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     });
     differs("the number of tenants", new.tenants.len() <= CONTRACTS_MAX);
     differs("[control]", old.control == new.control);
+    differs("[savings]", old.savings == new.savings);
     differs("`within` of [stop]", old.stop_within == new.stop_within);
     differs("[[backend]]", old.backends == new.backends);
     differs("the number of volumes, or their order,", {

@@ -137,11 +137,25 @@ impl State {
     }
 }
 
-/// What the state file at `path` says; `None` if there is no such file.
-///
-/// What an interrupted [`save`] has left behind is removed first. Blocks; for use before anything is
-/// served.
+/// What the state file at `path` says; `None` if there is no such file. Blocks; for use before anything
+/// is served.
 pub(crate) fn load(path: &Path) -> Result<Option<State>, StateError> {
+    let Some(bytes) = read(path, LENGTH_MAX)? else { return Ok(None) };
+    match decode(&bytes) {
+        Ok(state) => Ok(Some(state)),
+        Err(Problem::Damage(damage)) => {
+            Err(StateError::Damaged { path: path.to_path_buf(), damage })
+        }
+        Err(Problem::Newer(version)) => {
+            Err(StateError::Newer { path: path.to_path_buf(), version })
+        }
+    }
+}
+
+/// The contents of the file at `path`, which are at most so long; `None` if there is no such file.
+///
+/// What an interrupted [`save`] has left behind is removed first. Blocks.
+pub(crate) fn read(path: &Path, most: usize) -> Result<Option<Vec<u8>>, StateError> {
     let failed = |action| failed(path, action);
     let damaged = |damage| StateError::Damaged { path: path.to_path_buf(), damage };
     remove(&new_name(path)).map_err(failed("remove what an interrupted write has left"))?;
@@ -155,18 +169,12 @@ pub(crate) fn load(path: &Path) -> Result<Option<State>, StateError> {
     if !metadata.is_file() {
         return Err(damaged(StateDamage::NotFile));
     }
-    if metadata.len() > LENGTH_MAX as u64 {
+    if metadata.len() > most as u64 {
         return Err(damaged(StateDamage::Length(metadata.len())));
     }
     let mut bytes = Vec::new();
-    file.take(LENGTH_MAX as u64).read_to_end(&mut bytes).map_err(failed("read it"))?;
-    match decode(&bytes) {
-        Ok(state) => Ok(Some(state)),
-        Err(Problem::Damage(damage)) => Err(damaged(damage)),
-        Err(Problem::Newer(version)) => {
-            Err(StateError::Newer { path: path.to_path_buf(), version })
-        }
-    }
+    file.take(most as u64).read_to_end(&mut bytes).map_err(failed("read it"))?;
+    Ok(Some(bytes))
 }
 
 /// Makes `bytes` the contents of the file at `path`, durably, readable for its owner only.

@@ -338,6 +338,7 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
             | Input::Sent { .. }
             | Input::Resized(..)
             | Input::Capped(..)
+            | Input::Inherit(_)
             | Input::Govern(_) => Ok(()),
         }
     }

@@ -60,8 +60,8 @@ pub trait ControlPolicy {
     /// Does what is due at `now`.
     fn handle_deadline(&mut self, now: Instant);
 
-    /// What it leaves to the policy that follows it.
-    fn legacy(&mut self, _now: Instant) -> Legacy {
+    /// What it would leave to a policy that followed it now.
+    fn legacy(&self, _now: Instant) -> Legacy {
         Legacy::default()
     }
 

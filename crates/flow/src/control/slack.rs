@@ -229,7 +229,7 @@ impl ControlPolicy for Slack {
         self.inflight.insert(key, None);
     }
 
-    fn legacy(&mut self, now: Instant) -> Legacy {
+    fn legacy(&self, now: Instant) -> Legacy {
         self.leave(now)
     }
 

@@ -6,7 +6,7 @@ use crate::accept::hazard::{Claim, Hazards};
 use crate::accept::{self, RULE_CAP, RULE_OVERLAP, Volume};
 use crate::cache::{CachePolicy, Lookup};
 use crate::clock::{Duration, Instant};
-use crate::control::{ControlPolicy, Rows};
+use crate::control::{ControlPolicy, Legacy, Rows};
 use crate::dispatch::DispatchPolicy;
 use crate::error::IoError;
 use crate::event::{Completed, Event, Observer, StageName, StageTimes};
@@ -173,6 +173,11 @@ impl<O: Observer> Pipeline<O> {
     /// The observer, when the pipeline is done with.
     pub fn into_observer(self) -> O {
         self.observer
+    }
+
+    /// What the control policy would leave to one that followed it now. Changes nothing. O(tenants).
+    pub fn legacy(&self, now: Instant) -> Legacy {
+        self.control.legacy(now)
     }
 
     /// What is in each stage now. O(outstanding): for people who ask, not for the data path.
@@ -525,6 +530,7 @@ impl<O: Observer> Stage for Pipeline<O> {
                 self.caps.change(now, volume, cap);
             }
             Input::Govern(govern) => self.govern(now, &govern),
+            Input::Inherit(legacy) => self.control.inherit(now, &legacy),
         }
         self.drain(now);
     }

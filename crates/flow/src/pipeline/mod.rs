@@ -200,6 +200,8 @@ pub enum Input {
     /// Promises, or the policy that keeps them, have changed. What waits or is at a device goes over to
     /// the new policy, with what the one before it has [left](control::Legacy).
     Govern(Arc<Govern>),
+    /// What was left when the gateway stopped: the policy begins with it. The first input, if any.
+    Inherit(Arc<control::Legacy>),
 }
 
 /// What stage 3 is governed by.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::control::Legacy;
 use crate::control::{Contract, Promises};
 use crate::path::{Access, Failback, PathOrder, Settings};
 use crate::pipeline::Backend;
@@ -120,6 +121,13 @@ fn every_flipped_bit_is_noticed() {
     let entries = [
         Entry::Input(at(5), arrive),
         Entry::Deadline(at(900)),
+        Entry::Input(
+            at(900),
+            Input::Inherit(Arc::new(Legacy {
+                savings: alloc::vec![Duration::ZERO, Duration::from_secs(7)],
+                window: Some(40),
+            })),
+        ),
         Entry::Input(at(900), Input::Govern(Arc::new(govern()))),
         Entry::Input(at(901), Input::PathUp(BackendId::new(1), PathId::new(0))),
         Entry::End(Digest::resume(99, 3)),

@@ -16,6 +16,7 @@ pub(crate) fn answer(
 ) {
     let now = gateway.now();
     match question {
+        Question::Keep => gateway.keep(&pipeline.legacy(now)),
         Question::Summary => status::log(&status::status(pipeline, gateway, backends, now)),
         Question::Asked(client, asked) => {
             let answer = match asked {

@@ -24,6 +24,8 @@ use socket::{Asked, ClientId};
 pub(crate) enum Question {
     /// The log is to tell how things are.
     Summary,
+    /// What control would need after a restart is to be kept.
+    Keep,
     /// A client of the control socket has asked for something.
     Asked(ClientId, Asked),
 }

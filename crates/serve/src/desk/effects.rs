@@ -47,6 +47,11 @@ impl Desk {
             (Awaited::Reservations(index), Ok(saved)) => self.reserved(index, saved),
             (Awaited::Job(job), Ok(saved)) => self.job_saved(job, &saved),
             (Awaited::Exit(key), Ok(saved)) => self.left_failure(key, &saved),
+            (Awaited::Savings, Ok(saved)) => {
+                if let Err(problem) = saved {
+                    warn!(%problem, "what tenants have saved was not kept");
+                }
+            }
             (Awaited::Map(key), Err(Ok(runs))) => self.decide(key, Answer::Runs(runs)),
             (Awaited::Map(key), Err(Err(problem))) => {
                 if self.disk_errors.speaks() {

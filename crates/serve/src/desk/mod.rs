@@ -131,6 +131,8 @@ pub(crate) enum Awaited {
     Job(JobKey),
     /// A command that leaves the failure mode of a sanitize.
     Exit(TaskKey),
+    /// Nobody: what control would need after a restart is kept in any case.
+    Savings,
 }
 
 /// Something to be done with a connection other than the one whose turn it is.

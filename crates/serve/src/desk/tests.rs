@@ -91,6 +91,7 @@ impl Scene {
             paths: weir_flow::path::Settings::default(),
             iscsi: Iscsi::default(),
             control: None,
+            savings: None,
             record: None,
             stop_within: Duration::ZERO,
         };

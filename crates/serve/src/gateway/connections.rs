@@ -1,6 +1,7 @@
 //! What is done with connections: reading, writing, closing, and looking after the silent ones.
 
-use super::{Gateway, Stop};
+use super::{Gateway, KEEP_EVERY, Stop};
+use crate::api::Question;
 use crate::desk::Errand;
 use crate::listen::Verdict;
 use crate::listen::connection::{Connection, ConnectionId, Progress, Speech};
@@ -267,6 +268,10 @@ impl Gateway<'_> {
     pub(super) fn tick(&mut self) {
         self.next_tick = self.now + TICK;
         self.desk.ended = true;
+        if self.config.savings.is_some() && self.next_keep <= self.now {
+            self.next_keep = self.now + KEEP_EVERY;
+            self.questions.push_back(Question::Keep);
+        }
         // Listeners tell of new connections once; those that no descriptor was free for wait still.
         for listener in &mut self.listeners {
             listener.ready = true;

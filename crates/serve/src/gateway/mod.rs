@@ -9,10 +9,10 @@ mod connections;
 
 use crate::api::socket::{ClientId, Socket as ControlSocket};
 use crate::api::{Answer, Line, Question};
-use crate::chores::{Chores, Finished};
+use crate::chores::{Chore, Chores, Finished};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::desk::{Desk, Tally};
+use crate::desk::{Awaited, Desk, Tally};
 use crate::disk::backing::Backing;
 use crate::disk::threads::Threads;
 use crate::disk::uring::Uring;
@@ -25,7 +25,7 @@ use crate::signals::Signals;
 use crate::tenants::TenantNames;
 use crate::timer::Timer;
 use crate::unit::Kept;
-use crate::{NbdListener, ServeError};
+use crate::{NbdListener, ServeError, savings};
 use mio::event::Source;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -34,11 +34,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time;
 use tracing::{error, info, warn};
 use weir_flow::clock::{Duration, Instant};
+use weir_flow::control::Legacy;
 use weir_flow::event::Observer;
 use weir_flow::pipeline::{Action, Input, Pipeline};
 use weir_flow::stage::{Wake, World};
@@ -97,6 +99,8 @@ pub(crate) struct Gateway<'a> {
     /// Why the event loop stopped by itself.
     failure: Option<ServeError>,
     next_tick: Instant,
+    /// When to keep what control would need after a restart.
+    next_keep: Instant,
     sent: Vec<u32>,
 }
 
@@ -117,6 +121,7 @@ impl<'a> Gateway<'a> {
         config: &Config,
         backings: Rc<[Backing]>,
         kept: Vec<Kept>,
+        saved: Option<Legacy>,
         reload: Reload<'a>,
     ) -> Result<Self, ServeError> {
         let failed = |action| move |source| ServeError::Setup { action, source };
@@ -171,6 +176,7 @@ impl<'a> Gateway<'a> {
         let clock = Clock::start();
         let mut desk = Desk::new(config, backings, kept, helpers);
         desk.resume();
+        desk.inbox.extend(saved.map(|saved| Input::Inherit(Arc::new(saved))));
         Ok(Self {
             clock,
             now: clock.now(),
@@ -206,6 +212,7 @@ impl<'a> Gateway<'a> {
             announced: false,
             failure: None,
             next_tick: Instant::ZERO,
+            next_keep: Instant::ZERO + KEEP_EVERY,
             sent: Vec::new(),
         })
     }
@@ -268,6 +275,20 @@ impl<'a> Gateway<'a> {
             Some(Question::Asked(client, asked))
         };
         self.questions.pop_front().or_else(asked)
+    }
+
+    /// Where to keep what control would need after a restart, and as what; `None` if it is not wanted.
+    pub(crate) fn kept(&self, legacy: &Legacy) -> Option<(PathBuf, Vec<u8>)> {
+        let names = self.desk.tenant_names.borrow();
+        self.config.savings.clone().map(|path| (path, savings::encode(legacy, &names)))
+    }
+
+    /// Keeps what control would need after a restart.
+    pub(crate) fn keep(&mut self, legacy: &Legacy) {
+        if let Some((path, bytes)) = self.kept(legacy) {
+            let owner = self.desk.await_chore(Awaited::Savings);
+            self.desk.chores.submit(Chore::Save { owner, path, bytes });
+        }
     }
 
     /// Tells a client of the control socket.
@@ -547,6 +568,9 @@ const SUMMARY: Token = Token(5);
 const LISTENERS: usize = 16;
 /// Connections have the tokens from here on.
 const CONNECTIONS: usize = 1024;
+
+/// How often what control would need after a restart is kept: that much of it may be lost.
+pub(crate) const KEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// Events taken in at a time; more wait in the kernel.
 const EVENTS: usize = 256;

@@ -84,6 +84,9 @@ peak = 1.5
 limit = 5000
 weight = 3
 tier = "silver"
+[savings]
+file = "savings.state"
+
 [stop]
 within = "1.5s"
 [[backend]]

@@ -6,14 +6,17 @@ use super::lane::Lane;
 use crate::clock::{Duration, Instant};
 
 impl Slack {
-    pub(super) fn leave(&mut self, now: Instant) -> Legacy {
-        self.advance(now);
-        let Self { lanes, guarantees, window, .. } = self;
-        let saved = |lane: &mut Lane| {
-            lane.fill(guarantees.clock(lane.tier), 0);
-            lane.savings.as_ref().map_or(Duration::ZERO, |savings| savings.time())
+    /// Changes nothing: somebody may only have a look.
+    pub(super) fn leave(&self, now: Instant) -> Legacy {
+        let mut guarantees = self.guarantees.clone();
+        guarantees.advance(now);
+        let saved = |lane: &Lane| {
+            let Some(savings) = &lane.savings else { return Duration::ZERO };
+            let (mut savings, mut marker) = (savings.clone(), lane.marker.clone());
+            savings.save(marker.fill(guarantees.clock(lane.tier), 0));
+            savings.time()
         };
-        Legacy { savings: lanes.iter_mut().map(saved).collect(), window: window.learnt() }
+        Legacy { savings: self.lanes.iter().map(saved).collect(), window: self.window.learnt() }
     }
 
     pub(super) fn take_over(&mut self, now: Instant, legacy: &Legacy) {

@@ -89,6 +89,19 @@ fn bands_of_load_are_in_order() {
     only(&rows("load = 11.0,", ""), Code::OutOfRange, "11.0");
 }
 
+/// Savings are not kept where a volume keeps its bytes or its state.
+#[test]
+fn savings_have_a_file_of_their_own() {
+    let kept = |file: &str| with(&format!("[savings]\nfile = \"{file}\"\n"));
+    let config = gateway(&kept("kept")).unwrap().checked;
+    let volume = &config.volumes[0];
+    assert!(config.savings.is_some());
+    for file in [&volume.path, volume.state.as_ref().unwrap()] {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        only(&kept(&format!("./{name}")), Code::Duplicate, &format!("\"./{name}\""));
+    }
+}
+
 /// Rows for reads and rows for writes are ordered apart.
 #[test]
 fn operations_have_orders_of_their_own() {

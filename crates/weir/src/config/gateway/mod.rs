@@ -10,6 +10,7 @@ mod iscsi;
 mod listen;
 mod nbd;
 mod reach;
+mod savings;
 mod stop;
 mod target;
 mod tenant;
@@ -41,6 +42,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &tenant::TENANT,
         &control::CONTROL,
         &stop::STOP,
+        &savings::SAVINGS,
         &account::ACCOUNT,
         &backend::SERVED,
         &volume::VOLUME,
@@ -59,6 +61,7 @@ pub(crate) fn read(
     let limits = limits::read(context, document);
     let policies = policy::read(context, document);
     let stop_within = stop::read(context, document);
+    let savings = savings::read(context, document, source);
     let mut accounts = account::read(context, document, source);
     let discovery = discovery::read(context, document, &mut accounts);
     let mut tenants = Tenants::default();
@@ -72,6 +75,9 @@ pub(crate) fn read(
     let control = control::read(context, document, source, &nbd);
     reach::something(context, document, &targets, &nbd);
     let volumes = volumes?;
+    if let Ok(Some(path)) = &savings {
+        savings::apart(context, document, path, &volumes);
+    }
     reach::volumes(context, document, &volumes, &targets, &nbd);
     if discovery.is_some() {
         accounts.unused(context, document);
@@ -101,6 +107,7 @@ pub(crate) fn read(
         paths: Settings::default(),
         iscsi: iscsi.limits,
         control: control?,
+        savings: savings.ok()?,
         record: None,
         stop_within: stop_within?,
     })

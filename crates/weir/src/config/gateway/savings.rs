@@ -1,0 +1,53 @@
+//! `[savings]`: what control remembers over a restart.
+
+use super::files::plain;
+use crate::config::fault::{Code, Fault};
+use crate::config::schema::{Default, Key, Kind, Many, Section};
+use crate::config::source::Source;
+use crate::config::tree::{Context, Document, Noted};
+use std::path::{Path, PathBuf};
+use weir_serve::config::Volume;
+
+/// The table.
+pub(super) static SAVINGS: Section = Section {
+    name: "savings",
+    many: Many::Once,
+    effect: "what control remembers over a restart",
+    keys: &[Key {
+        name: "file",
+        kind: Kind::Text("a path; relative to this file"),
+        default: Default::Else("none: after a restart tenants begin without savings"),
+        effect: "keeps what tenants have saved (`credit`), and how much the devices were found to take; \
+                 written every minute and at a stop",
+    }],
+};
+
+/// Reads the table.
+pub(super) fn read(
+    context: &mut Context,
+    document: &Document<'_>,
+    source: &Source,
+) -> Result<Option<PathBuf>, Noted> {
+    let table = document.once(context, "savings");
+    let file = table.text(context, "file");
+    let file = table.optional("file", file)?;
+    Ok(file.map(|file| source.resolve(&file)))
+}
+
+/// The file is replaced: it must not be one that a volume keeps something in.
+pub(super) fn apart(
+    context: &mut Context,
+    document: &Document<'_>,
+    path: &Path,
+    volumes: &[Volume],
+) {
+    let taken = |volume: &&Volume| {
+        let files = [Some(&volume.path), volume.state.as_ref()];
+        files.into_iter().flatten().any(|file| plain(file) == plain(path))
+    };
+    let Some(volume) = volumes.iter().find(taken) else { return };
+    let message = format!("volume `{}` keeps something in `{}`", volume.name, path.display());
+    let span = document.once(context, "savings").value_span("file");
+    let fault = Fault::new(Code::Duplicate, message).at_some(span.as_ref(), "the value of `file`");
+    context.faults.push(fault.help("give the savings a file of their own"));
+}
