@@ -4,12 +4,12 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | least `average * (outstanding + 1)`; each response is an eighth of the new average, the first is all of it |
+//! | Model    | least `average * (outstanding + 1)`; each response is an eighth of the new average, the first is all of it, and before it the average is 1 ns |
 //! | Units    | nanoseconds, rounded down |
-//! | Ties     | the least recently chosen, so one that has not been measured before all that have; a reinstated path joins at the tail |
+//! | Ties     | the least recently chosen; a reinstated path joins at the tail |
 //! | Cost     | O(paths) per choice, O(1) per end; no allocation |
 //! | Source   | the average of RFC 6298 as balancers of web traffic use it; spec/path.md section 6 |
-//! | Not when | a path may stall: one slow answer stays its average, and it is hardly used again until the others are as slow |
+//! | Not when | a path may stall: one slow answer stays its average, and it is hardly used again until the others are as slow; one that has never answered takes almost all |
 
 use super::turns::Turns;
 use super::{Build, PathPolicy};
@@ -46,7 +46,7 @@ impl PathPolicy for Ewma {
     fn select(&mut self, _: Instant, _: u64) -> Option<PathId> {
         let path = self.turns.least(|path| {
             let way = self.ways[path.index()];
-            u128::from(way.average) * (u128::from(way.outstanding) + 1)
+            u128::from(way.average.max(1)) * (u128::from(way.outstanding) + 1)
         })?;
         self.ways[path.index()].outstanding += 1;
         Some(path)

@@ -92,10 +92,11 @@ impl Way {
 
     /// Whether an I/O of so many bytes, the `choice`-th of all, should find out how fast the path is.
     fn probe_is_due(&self, now: Instant, bytes: u64, choice: u64) -> bool {
+        if !self.outstanding.is_empty() || choice - self.last_choice <= PROBE_GAP {
+            return false;
+        }
         let idle = now.saturating_since(self.last_end).as_nanos() / PROBE_AFTER.as_nanos();
-        self.outstanding.is_empty()
-            && choice - self.last_choice > PROBE_GAP
-            && (1..=idle.saturating_mul(PROBE_BYTES)).contains(&bytes)
+        (1..=idle.saturating_mul(PROBE_BYTES)).contains(&bytes)
     }
 
     /// Takes an I/O off the list; false if it is not there, since its path has failed meanwhile.
@@ -142,10 +143,15 @@ impl Jsw {
         }
     }
 
-    /// The best speed for an I/O of so many bytes among the paths that work.
+    /// What a path without a speed of its own is taken to do: the best for an I/O of so many bytes among
+    /// the paths that work.
     fn best_known(&self, bytes: u64) -> Line {
-        let lines = self.turns.paths().iter().filter_map(|path| self.ways[path.index()].line);
-        lines.min_by_key(|line| line.time(1, bytes)).unwrap_or(Line::GUESS)
+        let lines = || self.turns.paths().iter().map(|path| self.ways[path.index()].line);
+        if lines().all(|line| line.is_some()) {
+            // Nobody will ask.
+            return Line::GUESS;
+        }
+        lines().flatten().min_by_key(|line| line.time(1, bytes)).unwrap_or(Line::GUESS)
     }
 }
 
@@ -346,6 +352,36 @@ mod tests {
         policy.end(at(now + 4), path, 48 << 10, at(now));
         assert_eq!(policy.ways[0].outstanding.len(), 1);
         assert_eq!(policy.learned(path), learned);
+    }
+
+    /// What is remembered is what is outstanding, on paths that work, and nothing once all has ended.
+    #[test]
+    fn memory_is_what_is_outstanding() {
+        let (mut policy, mut rng) = (Jsw::new(3), crate::rng::Rng::stream(1, "jsw"));
+        let mut on_way: Vec<(PathId, Instant)> = Vec::new();
+        for step in 0..5_000 {
+            let now = at(step / 3 * 1_000);
+            let path = PathId::new(rng.below(3) as u32);
+            match rng.below(20) {
+                0 => policy.fail(now, path),
+                1..4 => policy.reinstate(now, path),
+                4..12 if !on_way.is_empty() => {
+                    let index = rng.below(on_way.len() as u64) as usize;
+                    let (path, started) = on_way.swap_remove(index);
+                    policy.end(now, path, 4_096, started);
+                }
+                _ => on_way.extend(policy.select(now, 4_096).map(|path| (path, now))),
+            }
+            for (index, way) in policy.ways.iter().enumerate() {
+                let most = on_way.iter().filter(|(path, _)| path.index() == index).count();
+                assert!(way.outstanding.len() <= most, "step {step}: {policy:?}");
+                assert_eq!(way.bytes, 4_096 * way.outstanding.len() as u64, "step {step}");
+            }
+        }
+        for (path, started) in on_way {
+            policy.end(at(1 << 40), path, 4_096, started);
+        }
+        assert!(policy.ways.iter().all(|way| way.outstanding.is_empty()), "{policy:?}");
     }
 
     /// A path that has ended nothing is taken to be as fast as the best, and says that it knows nothing.

@@ -1,14 +1,19 @@
 //! Laws of [`PathPolicy`](weir_flow::path::PathPolicy).
 
 use crate::{SEEDS, STEPS, Source};
-use weir_flow::clock::Instant;
-use weir_flow::path::POLICIES;
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::path::{POLICIES, PathPolicy};
 use weir_flow::policy::Choice;
 use weir_flow::request::PathId;
 
-fn storm(name: &str, paths: u32, seed: u64) -> Vec<Option<PathId>> {
+/// A policy of the list with its defaults.
+fn selector(name: &str, paths: u32) -> Box<dyn PathPolicy> {
     let choice = Choice::named(POLICIES, name).expect("it is in the list");
-    let mut policy = (choice.policy().build)(choice.values(), paths);
+    (choice.policy().build)(choice.values(), paths)
+}
+
+fn storm(name: &str, paths: u32, seed: u64) -> Vec<Option<PathId>> {
+    let mut policy = selector(name, paths);
     let mut source = Source::new(seed, "path");
     let mut usable = vec![true; paths as usize];
     let mut on_way: Vec<(PathId, u64, Instant)> = Vec::new();
@@ -65,8 +70,7 @@ fn chooses_among_the_usable() {
 #[test]
 fn every_path_gets_work() {
     for policy in POLICIES {
-        let choice = Choice::named(POLICIES, policy.name).expect("it is in the list");
-        let mut selector = (choice.policy().build)(choice.values(), 4);
+        let mut selector = selector(policy.name, 4);
         let mut used = [0_u32; 4];
         for n in 0..400 {
             let now = Instant::from_nanos(n * 1_000_000);
@@ -83,10 +87,9 @@ fn every_path_gets_work() {
 #[test]
 fn redundant_news_changes_nothing() {
     for policy in POLICIES {
-        let choice = Choice::named(POLICIES, policy.name).expect("it is in the list");
         for seed in 0..SEEDS {
-            let mut told_once = (choice.policy().build)(choice.values(), 4);
-            let mut told_twice = (choice.policy().build)(choice.values(), 4);
+            let mut told_once = selector(policy.name, 4);
+            let mut told_twice = selector(policy.name, 4);
             let mut source = Source::new(seed, "path/twice");
             for _ in 0..STEPS {
                 let now = source.tick();
@@ -113,5 +116,80 @@ fn redundant_news_changes_nothing() {
                 }
             }
         }
+    }
+}
+
+/// I/Os per path after which every idle path must have been chosen.
+const PATIENCE: usize = 100;
+
+/// A selector that has seen every path at work, each a little slower than the one before, and then one
+/// of them fail under load and return; nothing is outstanding.
+fn seasoned(
+    name: &str,
+    paths: u32,
+    failed: PathId,
+    ends_first: bool,
+) -> (Box<dyn PathPolicy>, Instant) {
+    let mut policy = selector(name, paths);
+    let mut now = Instant::ZERO;
+    let mut on_way = Vec::new();
+    for _ in 0..50 {
+        for _ in 0..2 * paths {
+            on_way.push((policy.select(now, 16_384).expect("all paths work"), now));
+        }
+        on_way.sort_by_key(|&(path, _)| path);
+        for (path, started) in on_way.drain(..) {
+            now += Duration::from_micros(100 * (path.index() as u64 + 1));
+            policy.end(now, path, 16_384, started);
+        }
+    }
+    for _ in 0..4 * paths {
+        on_way.push((policy.select(now, 16_384).expect("all paths work"), now));
+    }
+    policy.fail(now, failed);
+    if !ends_first {
+        policy.reinstate(now, failed);
+    }
+    for (path, started) in on_way {
+        now += Duration::from_micros(100);
+        policy.end(now, path, 16_384, started);
+    }
+    policy.reinstate(now, failed);
+    (policy, now)
+}
+
+/// A path that has nothing to do is chosen sooner or later while others only get more, whatever it was
+/// like, and also when it has failed under load and its I/Os ended only after it was back.
+#[test]
+fn no_idle_path_is_locked_out() {
+    for policy in POLICIES {
+        for paths in [2, 3, 6, 8] {
+            for failed in (0..paths).map(PathId::new) {
+                for ends_first in [false, true] {
+                    let (mut selector, now) = seasoned(policy.name, paths, failed, ends_first);
+                    let mut used = vec![0_u32; paths as usize];
+                    for _ in 0..PATIENCE * paths as usize {
+                        let path = selector.select(now, 16_384).expect("all paths work");
+                        used[path.index()] += 1;
+                    }
+                    let name = policy.name;
+                    assert!(!used.contains(&0), "{name}: {used:?} after {failed:?} had failed");
+                }
+            }
+        }
+    }
+}
+
+/// Without a path there is no choice, and the first that returns is chosen at once.
+#[test]
+fn the_first_to_return_is_chosen() {
+    for policy in POLICIES {
+        let (mut selector, now) = seasoned(policy.name, 3, PathId::new(1), true);
+        for path in 0..3 {
+            selector.fail(now, PathId::new(path));
+        }
+        assert_eq!(selector.select(now, 4_096), None, "{}", policy.name);
+        selector.reinstate(now, PathId::new(2));
+        assert_eq!(selector.select(now, 4_096), Some(PathId::new(2)), "{}", policy.name);
     }
 }
