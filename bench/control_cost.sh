@@ -45,8 +45,8 @@ for word in $warm_up $requests $limit; do
         '' | *[!0-9]* | 0*) echo "control_cost.sh: \`$word\` is not a whole number above 0" >&2; exit 2 ;;
     esac
 done
-command -v valgrind >/dev/null || fail "not installed: valgrind; on Debian: apt-get install valgrind"
-command -v awk >/dev/null || fail "not installed: awk; on Debian: apt-get install mawk"
+# shellcheck source=bench/instructions.sh
+. "$here/instructions.sh"
 (cd "$root" && cargo build --quiet --release --locked -p weir-flow --example control_cost) ||
     fail "the driver does not build"
 program=$target_dir/release/examples/control_cost
@@ -55,30 +55,6 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/weir-control-cost.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-
-# instructions POLICY TENANTS REQUESTS: those of a whole run; nothing if it takes too long.
-instructions() {
-    local log=$work/$1.$2.$3 status=0
-    timeout "$limit" valgrind --tool=cachegrind --cache-sim=no --cachegrind-out-file=/dev/null \
-        "$program" "$@" >"$log" 2>&1 || status=$?
-    [ "$status" -ne 124 ] || return 0
-    [ "$status" -eq 0 ] || fail "$*: $(tail -n 3 "$log")"
-    sed -n 's/.*I *refs: *//p' "$log" | tr -d ,
-}
-
-# per_request POLICY TENANTS: what the requests after the warm-up cost, each; `-` if that takes too long.
-per_request() {
-    local short long
-    instructions "$1" "$2" "$warm_up" >"$work/short" &
-    instructions "$1" "$2" $((warm_up + requests)) >"$work/long" || exit 1
-    wait $! || exit 1
-    short=$(cat "$work/short") long=$(cat "$work/long")
-    if [ -n "$long" ] && [ -n "$short" ]; then
-        echo $(((long - short) / requests))
-    else
-        echo -
-    fi
-}
 
 echo "$(valgrind --version), $(rustc --version), $(uname -m)"
 echo "instructions per request, $requests requests after $warm_up; the first line is the driver's own"
@@ -91,7 +67,7 @@ for policy in open $policies; do
     printf '%-8s' "$policy"
     costs=''
     for n in $TENANTS; do
-        costs="$costs $(per_request "$policy" "$n")"
+        costs="$costs $(instructions_each "$warm_up" "$requests" "$program" "$policy" "$n")"
     done
     [ "$policy" != open ] || own=$costs
     verdict=$(awk -v costs="$costs" -v own="$own" -v policy="$policy" -v factor="$FACTOR" 'BEGIN {

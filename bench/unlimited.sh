@@ -45,8 +45,8 @@ for word in $seconds $repetitions $size; do
         '' | *[!0-9]* | 0*) echo "unlimited.sh: \`$word\` is not a whole number above 0" >&2; exit 2 ;;
     esac
 done
-command -v valgrind >/dev/null || fail "not installed: valgrind; on Debian: apt-get install valgrind"
-command -v awk >/dev/null || fail "not installed: awk; on Debian: apt-get install mawk"
+# shellcheck source=bench/instructions.sh
+. "$here/instructions.sh"
 (cd "$root" && cargo build --quiet --release --locked -p weir &&
     cargo build --quiet --release --locked -p weir-serve --example iscsi_load &&
     cargo build --quiet --release --locked -p weir-flow --example pipeline_cost) ||
@@ -67,14 +67,6 @@ clean_up() {
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-
-# instructions POLICY REQUESTS: those of a whole run.
-instructions() {
-    local log=$work/$1.$2.log
-    valgrind --tool=cachegrind --cache-sim=no --cachegrind-out-file=/dev/null \
-        "$examples/pipeline_cost" "$@" >"$log" 2>&1 || fail "$*: $(tail -n 3 "$log")"
-    sed -n 's/.*I *refs: *//p' "$log" | tr -d ,
-}
 
 # Sets pids and urls of a gateway under a policy.
 start() {
@@ -136,8 +128,7 @@ compare() {
 echo "weir $("$weir" --version | awk '{ print $2 }'), $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg)"
 echo
 for policy in open slack; do
-    short=$(instructions "$policy" 100000) long=$(instructions "$policy" 200000)
-    counted[$policy]=$(((long - short) / 100000))
+    counted[$policy]=$(instructions_each 100000 100000 "$examples/pipeline_cost" "$policy")
 done
 echo "pipeline, instructions per request: open ${counted[open]}, slack ${counted[slack]}," \
     "$((counted[slack] - counted[open])) more"

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Counts the instructions that choosing a path costs per I/O. See README.md beside this file.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+target_dir=${CARGO_TARGET_DIR:-$root/target}
+
+readonly PATHS='2 8 64'
+
+usage() {
+    cat <<'TEXT'
+usage: bench/path_cost.sh [options]
+  --policies LIST   (all of them)
+  --warm-up N       I/Os that are not counted (20000)
+  --ios N           I/Os that are (20000)
+exit status: 0 counted, 2 usage, 1 anything else
+TEXT
+}
+
+fail() {
+    echo "path_cost.sh: $*" >&2
+    exit 1
+}
+
+policies='jsw round-robin roung roung-job queue-length service-time historical-service-time ewma two-choices'
+warm_up=20000 ios=20000
+while [ $# -gt 0 ]; do
+    case $1 in
+        --help | -h) usage; exit 0 ;;
+    esac
+    [ $# -ge 2 ] || { usage >&2; exit 2; }
+    case $1 in
+        --policies) policies=$2 ;;
+        --warm-up) warm_up=$2 ;;
+        --ios) ios=$2 ;;
+        *) usage >&2; exit 2 ;;
+    esac
+    shift 2
+done
+for word in $warm_up $ios; do
+    case $word in
+        '' | *[!0-9]* | 0*) echo "path_cost.sh: \`$word\` is not a whole number above 0" >&2; exit 2 ;;
+    esac
+done
+# shellcheck source=bench/instructions.sh
+. "$here/instructions.sh"
+(cd "$root" && cargo build --quiet --release --locked -p weir-flow --example path_cost) ||
+    fail "the driver does not build"
+program=$target_dir/release/examples/path_cost
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/weir-path-cost.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+echo "$(valgrind --version), $(rustc --version), $(uname -m)"
+echo "instructions per I/O, $ios I/Os after $warm_up; the first line is the driver's own"
+echo
+printf '%-24s' policy
+for n in $PATHS; do printf ' %6s' "$n"; done
+echo
+declare -A own
+for policy in driver $policies; do
+    printf '%-24s' "$policy"
+    for n in $PATHS; do
+        cost=$(instructions_each "$warm_up" "$ios" "$program" "$policy" "$n")
+        printf ' %6s' $((cost - ${own[$n]:-0}))
+        [ "$policy" != driver ] || own[$n]=$cost
+    done
+    echo
+done
