@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use zerocopy::FromBytes;
+
 use crate::iscsi::digest::{self, DIGEST_LENGTH};
-use crate::iscsi::pdu::{HEADER_LENGTH, Itt};
+use crate::iscsi::pdu::{HEADER_LENGTH, Header, Itt};
 use crate::outbox::{INLINE_LENGTH, Outbox};
 
 /// Which digests the PDUs of a connection carry.
@@ -11,6 +13,77 @@ use crate::outbox::{INLINE_LENGTH, Outbox};
 pub(crate) struct Digests {
     pub(crate) header: bool,
     pub(crate) data: bool,
+}
+
+/// One whole PDU that was received.
+pub(crate) struct Pdu<'a> {
+    pub(crate) header: &'a Header,
+    /// The additional header segments.
+    pub(crate) segments: &'a [u8],
+    /// The data segment without padding.
+    pub(crate) data: &'a [u8],
+    /// How many bytes all of it took.
+    pub(crate) length: usize,
+}
+
+/// What stands at the front of received bytes.
+pub(crate) enum Front<'a> {
+    /// A part of a PDU; it takes so many bytes in total, as far as is known.
+    Needs(usize),
+    Whole(Pdu<'a>),
+}
+
+/// A PDU that cannot be taken.
+pub(crate) enum FrameFault<'a> {
+    /// The header does not match its digest.
+    HeaderDigest,
+    /// The data segment is longer than the limit.
+    SegmentTooLong(&'a Header),
+    /// The data does not match its digest.
+    DataDigest(&'a Header),
+}
+
+/// Finds the PDU at the front of `input`, whose data segment may have `limit` bytes.
+#[inline]
+pub(crate) fn front(
+    input: &[u8],
+    digests: Digests,
+    limit: u32,
+) -> Result<Front<'_>, FrameFault<'_>> {
+    let Ok((header, _)) = Header::ref_from_prefix(input) else {
+        return Ok(Front::Needs(HEADER_LENGTH));
+    };
+    let header_end = HEADER_LENGTH + header.ahs_length();
+    let data_start = header_end + if digests.header { DIGEST_LENGTH } else { 0 };
+    let Some(front) = input.get(..data_start) else {
+        return Ok(Front::Needs(data_start));
+    };
+    // RFC 7143 section 7.8: with a wrong header digest the lengths cannot be believed, so the next
+    // PDU cannot be found.
+    let (covered, header_digest) = front.split_at(header_end);
+    if digests.header && !digest::matches(covered, header_digest) {
+        return Err(FrameFault::HeaderDigest);
+    }
+
+    let length = header.data_length();
+    if length > limit as usize {
+        return Err(FrameFault::SegmentTooLong(header));
+    }
+    let data_end = data_start + length.next_multiple_of(4);
+    let has_digest = digests.data && length > 0;
+    let needed = data_end + if has_digest { DIGEST_LENGTH } else { 0 };
+    let Some(pdu) = input.get(..needed) else {
+        return Ok(Front::Needs(needed));
+    };
+    if has_digest && !digest::matches(&pdu[data_start..data_end], &pdu[data_end..]) {
+        return Err(FrameFault::DataDigest(header));
+    }
+    Ok(Front::Whole(Pdu {
+        header,
+        segments: &covered[HEADER_LENGTH..],
+        data: &pdu[data_start..data_start + length],
+        length: needed,
+    }))
 }
 
 /// The data segment of one PDU.

@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
-use zerocopy::FromBytes;
-
 use super::discovery::Exchange;
 use super::login::Login;
 use super::task::Tasks;
 use super::window::Window;
 use super::{Isid, Limits, Node, Parameters, PeerError, Received, RejectReason};
 use crate::iscsi::chap::CHALLENGE_LENGTH;
-use crate::iscsi::digest::{self, DIGEST_LENGTH};
-use crate::iscsi::framing::Digests;
+use crate::iscsi::framing::{self, Digests, FrameFault, Front};
 use crate::iscsi::keys::SEGMENT_LENGTH_DEFAULT;
-use crate::iscsi::pdu::{HEADER_LENGTH, Header, Itt, RESERVED_TAG};
+use crate::iscsi::pdu::{HEADER_LENGTH, Itt, RESERVED_TAG};
 use crate::outbox::Outbox;
 
 /// How far a connection has come.
@@ -118,51 +115,31 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
     }
 
     fn receive_pdu<'a>(&mut self, input: &'a [u8]) -> Result<Received<'a>, PeerError> {
-        let more = Ok(Received { consumed: 0, event: None });
-        let Ok((header, _)) = Header::ref_from_prefix(input) else {
-            self.needed = HEADER_LENGTH;
-            return more;
-        };
-        let header_end = HEADER_LENGTH + header.ahs_length();
-        let data_start = header_end + if self.digests.header { DIGEST_LENGTH } else { 0 };
-        self.needed = data_start;
-        let Some(front) = input.get(..data_start) else {
-            return more;
-        };
-        // RFC 7143 section 7.8: with a wrong header digest the lengths cannot be believed, so the
-        // next PDU cannot be found.
-        let (covered, header_digest) = front.split_at(header_end);
-        if self.digests.header && !digest::matches(covered, header_digest) {
-            return Err(PeerError::HeaderDigest);
-        }
-
-        let length = header.data_length();
         let limit = self.segment_length_limit();
-        if length > limit as usize {
-            return Err(PeerError::SegmentTooLong { length: length as u32, limit });
-        }
-        let data_end = data_start + length.next_multiple_of(4);
-        let has_digest = self.digests.data && length > 0;
-        self.needed = data_end + if has_digest { DIGEST_LENGTH } else { 0 };
-        let Some(pdu) = input.get(..self.needed) else {
-            return more;
+        let pdu = match framing::front(input, self.digests, limit) {
+            Ok(Front::Needs(needed)) => {
+                self.needed = needed;
+                return Ok(Received { consumed: 0, event: None });
+            }
+            Ok(Front::Whole(pdu)) => pdu,
+            Err(FrameFault::HeaderDigest) => return Err(PeerError::HeaderDigest),
+            Err(FrameFault::SegmentTooLong(header)) => {
+                let length = header.data_length() as u32;
+                return Err(PeerError::SegmentTooLong { length, limit });
+            }
+            Err(FrameFault::DataDigest(header)) => {
+                // RFC 7143 section 7.8: reject, then (at error recovery level 0) end the session.
+                self.reject(header, RejectReason::DataDigestError);
+                return Err(PeerError::DataDigest);
+            }
         };
-        let consumed = pdu.len();
         self.needed = HEADER_LENGTH;
-        if has_digest && !digest::matches(&pdu[data_start..data_end], &pdu[data_end..]) {
-            // RFC 7143 section 7.8: reject, then (at error recovery level 0) end the session.
-            self.reject(header, RejectReason::DataDigestError);
-            return Err(PeerError::DataDigest);
-        }
-
-        let segments = &covered[HEADER_LENGTH..];
-        let data = &pdu[data_start..data_start + length];
         let event = match self.phase {
-            Phase::Login => self.on_login(header, data),
-            Phase::FullFeature => self.on_full_feature(header, segments, data)?,
+            Phase::Login => self.on_login(pdu.header, pdu.data),
+            Phase::FullFeature => self.on_full_feature(pdu.header, pdu.segments, pdu.data)?,
             Phase::Deciding | Phase::LoggingOut | Phase::Closing => None,
         };
-        Ok(Received { consumed, event })
+        Ok(Received { consumed: pdu.length, event })
     }
 
     // RFC 7143 section 13.12: before the full feature phase nothing that was declared counts yet.
