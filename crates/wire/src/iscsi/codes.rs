@@ -19,9 +19,10 @@ pub enum Attribute {
 
 /// Task management functions, RFC 7143 section 11.5.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum TaskFunction {
     /// End one task.
-    AbortTask,
+    AbortTask = 1,
     /// End all tasks of this session on the logical unit.
     AbortTaskSet,
     /// Clear auto contingent allegiance.
@@ -37,6 +38,10 @@ pub enum TaskFunction {
 }
 
 impl TaskFunction {
+    pub(crate) const fn code(self) -> u8 {
+        self as u8
+    }
+
     pub(crate) const fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::AbortTask,
@@ -71,6 +76,22 @@ pub enum TmfResponse {
     AuthorizationFailed = 6,
     /// Refused.
     Rejected = 255,
+}
+
+impl TmfResponse {
+    pub(crate) const fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            0 => Self::Complete,
+            1 => Self::TaskDoesNotExist,
+            2 => Self::LunDoesNotExist,
+            3 => Self::TaskStillAllegiant,
+            4 => Self::ReassignNotSupported,
+            5 => Self::NotSupported,
+            6 => Self::AuthorizationFailed,
+            255 => Self::Rejected,
+            _ => return None,
+        })
+    }
 }
 
 /// Why an initiator logs out, RFC 7143 section 11.14.1.
@@ -144,4 +165,33 @@ pub enum LoginStatus {
     ServiceUnavailable = 0x0301,
     /// The target has no room for another session.
     OutOfResources = 0x0302,
+}
+
+impl LoginStatus {
+    /// What a status code means, as RFC 7143 calls it.
+    pub(crate) const fn words(code: u16) -> &'static str {
+        match code {
+            0x0000 => "success",
+            0x0101 => "target moved temporarily",
+            0x0102 => "target moved permanently",
+            0x0200 => "initiator error",
+            0x0201 => "authentication failure",
+            0x0202 => "authorization failure",
+            0x0203 => "not found",
+            0x0204 => "target removed",
+            0x0205 => "unsupported version",
+            0x0206 => "too many connections",
+            0x0207 => "missing parameter",
+            0x0208 => "can't include in session",
+            0x0209 => "session type not supported",
+            0x020a => "session does not exist",
+            0x020b => "invalid during login",
+            0x0300 => "target error",
+            0x0301 => "service unavailable",
+            0x0302 => "out of resources",
+            0x020c..=0x02ff => "some other initiator error",
+            0x0303..=0x03ff => "some other target error",
+            _ => "a status that does not exist",
+        }
+    }
 }

@@ -34,6 +34,7 @@ pub(crate) enum Front<'a> {
 }
 
 /// A PDU that cannot be taken.
+#[derive(Clone, Copy)]
 pub(crate) enum FrameFault<'a> {
     /// The header does not match its digest.
     HeaderDigest,

@@ -7,6 +7,7 @@ pub(crate) mod chap;
 pub(crate) mod codes;
 pub(crate) mod digest;
 pub(crate) mod framing;
+pub mod initiator;
 pub(crate) mod keys;
 pub mod pdu;
 pub(crate) mod serial;

@@ -21,10 +21,18 @@ const BINARY_LENGTH_MAX: usize = binary::text_length(1024);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MalformedText;
 
-/// Calls `each` with every key and value of `text`; stops at the first error.
+/// Every key and value of `text`, which has at most [`PAIRS_MAX`].
 pub(crate) fn pairs(text: &[u8]) -> Result<impl Iterator<Item = (&str, &str)>, MalformedText> {
+    pairs_up_to(text, PAIRS_MAX)
+}
+
+/// Every key and value of `text`, which has at most `most`.
+pub(crate) fn pairs_up_to(
+    text: &[u8],
+    most: usize,
+) -> Result<impl Iterator<Item = (&str, &str)>, MalformedText> {
     let split = || text.split(|&byte| byte == 0).filter(|pair| !pair.is_empty());
-    if split().count() > PAIRS_MAX {
+    if split().count() > most {
         return Err(MalformedText);
     }
     for pair in split() {

@@ -1,0 +1,32 @@
+//! What the shell asks of a session.
+
+use std::ops::Range;
+
+use crate::iscsi::codes::Attribute;
+
+/// A SCSI command to be sent.
+#[derive(Clone, Debug)]
+pub struct Command<P> {
+    /// Logical unit number, 0 to 16383.
+    pub lun: u64,
+    /// Command descriptor block, padded with zeros.
+    pub cdb: [u8; 16],
+    /// How the target may order it among others.
+    pub attribute: Attribute,
+    /// Its data.
+    pub data: Direction<P>,
+    /// The shell's own name for it, which comes back with every event about it.
+    pub tag: u64,
+}
+
+/// Which way the data of a command goes.
+#[derive(Clone, Debug)]
+pub enum Direction<P> {
+    /// There is none.
+    None,
+    /// To the initiator: as many bytes as are expected, below 2^32.
+    Read(u32),
+    /// To the target: the bytes in this range of the payload, fewer than 2^32. They must stay the
+    /// same until every clone of the payload is dropped.
+    Write(P, Range<usize>),
+}
