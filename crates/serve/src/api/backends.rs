@@ -1,7 +1,9 @@
 //! What backends and their paths are called.
 
+use super::protocol::Refusal;
 use crate::config::Config;
 use weir_flow::pipeline;
+use weir_flow::request::{BackendId, PathId};
 
 /// The backends of a gateway, by backend id. They do not change while it runs.
 #[derive(Debug)]
@@ -16,18 +18,28 @@ pub(crate) struct Backends {
 pub(crate) struct Named {
     /// Its name in the configuration.
     pub(crate) name: String,
+    /// Where each of its paths leads.
+    pub(crate) portals: Vec<String>,
 }
 
 impl Backends {
     /// Those of a configuration and the pipeline that was made of it.
     pub(crate) fn new(config: &Config, plan: &pipeline::Config) -> Self {
         let of_volumes: Vec<_> = plan.volumes.iter().map(|volume| volume.backend.index()).collect();
-        let mut all: Vec<_> = plan.backends.iter().map(|_| Named { name: String::new() }).collect();
+        let mut all: Vec<_> = plan
+            .backends
+            .iter()
+            .map(|backend| Named {
+                name: String::new(),
+                portals: vec!["file".to_owned(); backend.groups.len()],
+            })
+            .collect();
         for (&backend, volume) in of_volumes.iter().zip(&config.volumes) {
             all[backend].name.clone_from(&volume.name);
         }
         for (named, model) in all.iter_mut().zip(&config.backends) {
             named.name.clone_from(&model.name);
+            named.portals.fill("model".to_owned());
         }
         for index in 1..all.len() {
             // Devices and volumes may have the same names.
@@ -42,5 +54,29 @@ impl Backends {
     /// The one that a volume is on.
     pub(crate) fn of_volume(&self, volume: usize) -> &Named {
         &self.all[self.of_volumes[volume]]
+    }
+
+    /// The one of this number.
+    pub(crate) fn get(&self, backend: BackendId) -> &Named {
+        &self.all[backend.index()]
+    }
+
+    /// The one of this name.
+    pub(crate) fn find(&self, name: &str) -> Result<BackendId, Refusal> {
+        let found = self.all.iter().position(|backend| backend.name == name);
+        found.map(|index| BackendId::new(index as u32)).ok_or_else(|| Refusal::UnknownBackend {
+            name: name.to_owned(),
+            known: self.all.iter().map(|backend| backend.name.clone()).collect(),
+        })
+    }
+
+    /// The path of this number to a backend.
+    pub(crate) fn path(&self, backend: BackendId, path: u32) -> Result<PathId, Refusal> {
+        let Named { name, portals } = self.get(backend);
+        let count = portals.len() as u32;
+        if path < count {
+            return Ok(PathId::new(path));
+        }
+        Err(Refusal::UnknownPath { backend: name.clone(), path, count })
     }
 }

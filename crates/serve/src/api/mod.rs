@@ -12,12 +12,13 @@ pub(crate) mod socket;
 mod status;
 
 pub use protocol::{
-    Answer, CauseStatus, GatewayStatus, LINE_MAX, Line, OverdueRequest, Problem, Request,
-    RequestCounts, SessionStatus, StageStatus, Status, TargetStatus, TenantStatus, VERSION,
-    VolumeStatus,
+    Answer, CauseStatus, GatewayStatus, LINE_MAX, LearnedSpeed, Line, OverdueRequest, PathStatus,
+    Problem, Request, RequestCounts, SessionStatus, StageStatus, Status, TargetStatus,
+    TenantStatus, VERSION, VolumeStatus,
 };
 
 use socket::{Asked, ClientId};
+use weir_flow::request::BackendId;
 
 /// What the run of the pipeline has ended for.
 #[derive(Debug)]
@@ -28,4 +29,6 @@ pub(crate) enum Question {
     Keep,
     /// A client of the control socket has asked for something.
     Asked(ClientId, Asked),
+    /// A client of the control socket waits to hear what its order has made of a backend.
+    Ordered(ClientId, BackendId),
 }

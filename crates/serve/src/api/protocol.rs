@@ -43,6 +43,39 @@ pub enum Request {
     /// How the gateway does. Answered with [`Answer::Status`].
     #[serde(rename = "status")]
     Status {},
+    /// The paths to what is behind. Answered with [`Answer::Paths`].
+    #[serde(rename = "path.list")]
+    PathList {
+        /// Only those to this backend.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        backend: Option<String>,
+    },
+    /// Have a path carry nothing until it is enabled again. Answered with the backend's paths, as they are
+    /// then.
+    #[serde(rename = "path.disable")]
+    PathDisable {
+        /// The backend.
+        backend: String,
+        /// The path, from 0.
+        path: u32,
+        /// Even if no other path to the backend can be used.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
+    },
+    /// Have a path that was disabled carry something again. Answered with the backend's paths.
+    #[serde(rename = "path.enable")]
+    PathEnable {
+        /// The backend.
+        backend: String,
+        /// The path, from 0.
+        path: u32,
+    },
+    /// Go back to the best priority group with a path that can be used. Answered with the backend's paths.
+    #[serde(rename = "path.failback")]
+    PathFailback {
+        /// The backend.
+        backend: String,
+    },
 }
 
 impl Request {
@@ -65,6 +98,8 @@ impl Request {
 pub enum Answer {
     /// How the gateway does.
     Status(Box<Status>),
+    /// Paths, by backend and number.
+    Paths(Vec<PathStatus>),
     /// Nothing was done.
     Error(Problem),
 }
@@ -249,6 +284,46 @@ pub struct TargetStatus {
     pub burn_1h: f64,
 }
 
+/// A way to a backend.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathStatus {
+    /// The backend: an upstream, a modelled device, or the file of a volume under the volume's name.
+    pub backend: String,
+    /// Its number there, from 0.
+    pub path: u32,
+    /// Where it leads: a portal's address, `model` or `file`.
+    pub portal: String,
+    /// What it is used for now.
+    pub state: String,
+    /// For how long it has been so.
+    pub since_ns: u64,
+    /// What made it so.
+    pub why: String,
+    /// Its priority group: smaller is better.
+    pub group: u32,
+    /// What the target says of it (ALUA, SPC-4 5.15.2).
+    pub access: String,
+    /// I/Os on it now.
+    pub in_flight: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long the first of them has been on it.
+    pub oldest_ns: u64,
+    /// How fast the selector takes it to be, if it learns that.
+    pub learned: Option<LearnedSpeed>,
+    /// How often its state has changed.
+    pub changes: u64,
+}
+
+/// How long an I/O takes on a path while it is alone there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnedSpeed {
+    /// Whatever its size.
+    pub fixed_ns: u64,
+    /// Besides, for each MiB.
+    pub per_mib_ns: u64,
+}
+
 /// Why a request was refused.
 #[derive(Debug, Error)]
 pub(crate) enum Refusal {
@@ -270,6 +345,35 @@ pub(crate) enum Refusal {
     /// The client has said all and the line had not ended.
     #[error("the request ends without an end of line")]
     Unfinished,
+    /// No backend has this name.
+    #[error("there is no backend `{name}`")]
+    UnknownBackend {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// The backend has no such path.
+    #[error("backend `{backend}` has no path {path}")]
+    UnknownPath {
+        /// The backend.
+        backend: String,
+        /// The number.
+        path: u32,
+        /// How many it has.
+        count: u32,
+    },
+    /// It would leave no path that can be used.
+    #[error("path {path} is the last one to `{backend}` that can be used")]
+    LastPath {
+        /// The backend.
+        backend: String,
+        /// The number.
+        path: u32,
+    },
+    /// The gateway is about to leave.
+    #[error("the gateway is stopping")]
+    Stopping,
 }
 
 impl Refusal {
@@ -281,6 +385,10 @@ impl Refusal {
             Self::NotARequest(_) => "not_a_request",
             Self::TooLong => "too_long",
             Self::Unfinished => "unfinished",
+            Self::UnknownBackend { .. } => "unknown_backend",
+            Self::UnknownPath { .. } => "unknown_path",
+            Self::LastPath { .. } => "last_path",
+            Self::Stopping => "stopping",
         }
     }
 
@@ -293,6 +401,19 @@ impl Refusal {
             Self::NoVersion | Self::Version(_) => format!("write \"version\":{VERSION}"),
             Self::NotARequest(_) => "docs/control-socket.md lists what can be asked for".to_owned(),
             Self::TooLong => "ask for one thing at a time".to_owned(),
+            Self::UnknownBackend { known, .. } => {
+                let names: Vec<_> =
+                    known.iter().take(NAMES).map(|name| format!("`{name}`")).collect();
+                let more = if known.len() > NAMES { ", …" } else { "" };
+                format!("there is {}{more}", names.join(", "))
+            }
+            Self::UnknownPath { count: 1, .. } => "it has one, number 0".to_owned(),
+            Self::UnknownPath { count, .. } => format!("it has {count}, from 0 to {}", count - 1),
+            Self::LastPath { .. } => {
+                "what is written or read there would wait; to do it all the same, use force"
+                    .to_owned()
+            }
+            Self::Stopping => "nothing can be changed any more".to_owned(),
         }
     }
 }
@@ -303,3 +424,6 @@ impl From<&Refusal> for Answer {
         Self::Error(Problem { code, message, help: refusal.help() })
     }
 }
+
+/// Names of backends in a help text.
+const NAMES: usize = 10;

@@ -35,7 +35,9 @@ pub(crate) struct Socket {
     place: UnixPlace,
     /// The kernel may have clients that were not accepted yet: it tells of them once.
     ready: bool,
-    /// Nobody is accepted before that.
+    /// Has been accepted, and waits for a place.
+    waiting: Option<UnixStream>,
+    /// Nobody gets a place before that.
     next_accept: Instant,
     clients: Vec<Option<Client>>,
     serial: u64,
@@ -82,6 +84,7 @@ impl Socket {
         Ok(Self {
             place: UnixPlace::take(path, Access::Owner).map_err(failed)?,
             ready: true,
+            waiting: None,
             next_accept: Instant::ZERO,
             clients: (0..CLIENTS_MAX).map(|_| None).collect(),
             serial: 0,
@@ -114,32 +117,44 @@ impl Socket {
             let late = |client: &mut Client| client.leaves_by(PATIENCE).is_some_and(|at| at <= now);
             place.take_if(late);
         }
-        while self.ready && now >= self.next_accept {
-            let Some(index) = self.room(now) else { break };
+        while now >= self.next_accept {
+            // Only when somebody waits does anybody make room.
+            self.waiting = self.waiting.take().or_else(|| self.accept(now));
+            let Some(index) = self.waiting.is_some().then(|| self.room(now)).flatten() else {
+                break;
+            };
+            let Some(stream) = self.waiting.take() else { break };
+            self.serial += 1;
+            let id = ClientId { index, serial: self.serial };
+            let mut client = Client::new(id, stream, now);
+            let token = Token(FIRST_TOKEN + 1 + index);
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            if let Err(error) = registry.register(&mut client.stream, token, interest) {
+                warn!(%error, "cannot watch a client of the control socket: closed");
+                continue;
+            }
+            self.clients[index] = Some(client);
+            self.go_on(now, index);
+        }
+    }
+
+    /// The next client, if the kernel has one.
+    fn accept(&mut self, now: Instant) -> Option<UnixStream> {
+        while self.ready {
             match self.place.listener.accept() {
-                Ok((stream, _)) => {
-                    self.serial += 1;
-                    let id = ClientId { index, serial: self.serial };
-                    let mut client = Client::new(id, stream, now);
-                    let token = Token(FIRST_TOKEN + 1 + index);
-                    let interest = Interest::READABLE | Interest::WRITABLE;
-                    if let Err(error) = registry.register(&mut client.stream, token, interest) {
-                        warn!(%error, "cannot watch a client of the control socket: closed");
-                        continue;
-                    }
-                    self.clients[index] = Some(client);
-                    self.go_on(now, index);
-                }
+                Ok((stream, _)) => return Some(stream),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => self.ready = false,
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
                     _ => {
                         warn!(%error, "cannot accept on the control socket; again in a second");
                         self.next_accept = now + ACCEPT_AGAIN;
+                        return None;
                     }
                 },
             }
         }
+        None
     }
 
     /// A free place, if need be that of the client that has been idle for longest.
@@ -170,7 +185,7 @@ impl Socket {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let late = self.clients.iter().flatten().filter_map(|one| one.leaves_by(PATIENCE));
         let answer = (!self.questions.is_empty()).then_some(self.next_answer);
-        let accept = self.ready.then_some(self.next_accept);
+        let accept = (self.ready || self.waiting.is_some()).then_some(self.next_accept);
         late.chain(answer).chain(accept).min()
     }
 
@@ -299,7 +314,7 @@ impl Client {
 /// The first token of the socket: its own; those of its clients come behind.
 pub(crate) const FIRST_TOKEN: usize = 512;
 
-/// Clients at once. One more waits in the kernel until one has left.
+/// Clients at once. One more waits until one has left; further ones do so in the kernel.
 const CLIENTS_MAX: usize = 32;
 
 /// A client must ask within this time, and take the answer within this time.
@@ -313,3 +328,6 @@ const ANSWER_PAUSE: Duration = Duration::from_millis(2);
 
 /// When accepting is tried again after it has failed.
 const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

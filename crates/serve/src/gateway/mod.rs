@@ -93,6 +93,8 @@ pub(crate) struct Gateway<'a> {
     control: Option<ControlSocket>,
     /// What is to be answered at once.
     questions: VecDeque<Question>,
+    /// What operators have ordered.
+    orders: VecDeque<Input>,
     stop: Stop,
     /// Hosts have been told that the gateway leaves.
     announced: bool,
@@ -208,6 +210,7 @@ impl<'a> Gateway<'a> {
             summary_signals,
             control,
             questions: VecDeque::new(),
+            orders: VecDeque::new(),
             stop: Stop::No,
             announced: false,
             failure: None,
@@ -296,6 +299,12 @@ impl<'a> Gateway<'a> {
         if let Some(control) = &mut self.control {
             control.answer(self.now, client, Line::of(answer));
         }
+    }
+
+    /// Hands an order to the pipeline, and asks `after` when that has been done.
+    pub(crate) fn order(&mut self, order: Input, after: Question) {
+        self.orders.push_back(order);
+        self.questions.push_back(after);
     }
 
     /// Whether the run is to end for a look at the pipeline.
@@ -500,6 +509,10 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
         loop {
             if self.stop == Stop::Now {
                 return Wake::End;
+            }
+            if let Some(order) = self.orders.pop_front() {
+                self.handed = self.handed.max(self.now);
+                return Wake::Input(self.handed, order);
             }
             if self.has_question() {
                 return Wake::End;

@@ -3,6 +3,7 @@
 mod ask;
 mod config;
 mod explain;
+mod path;
 mod progress;
 mod replay;
 mod report;
@@ -38,6 +39,7 @@ pub(crate) struct Arguments {
 enum Command {
     Serve(serve::Serve),
     Status(status::Status),
+    Path(path::Path),
     Sim(sim::Sim),
     Replay(Box<replay::Replay>),
     Explain(explain::Explain),
@@ -76,6 +78,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
     match arguments.command {
         Command::Serve(command) => command.run(color),
         Command::Status(command) => command.run(),
+        Command::Path(command) => command.run(),
         Command::Sim(command) => command.run(color),
         Command::Replay(command) => command.run(),
         Command::Explain(command) => command.run(color),

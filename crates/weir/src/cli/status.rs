@@ -197,7 +197,7 @@ fn tenants(tenants: &[TenantStatus]) -> Table {
 }
 
 /// A length of time.
-fn time(nanos: u64) -> String {
+pub(super) fn time(nanos: u64) -> String {
     Duration::from_nanos(nanos).to_string()
 }
 
