@@ -427,3 +427,6 @@ impl From<&Refusal> for Answer {
 
 /// Names of backends in a help text.
 const NAMES: usize = 10;
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 pub(crate) mod chap;
 pub(crate) mod commands;
+pub(crate) mod control;
 pub(crate) mod initiator;
 pub(crate) mod nbd;
 pub(crate) mod pdu;
