@@ -30,7 +30,9 @@ fn json(text: &str) -> Value {
 #[test]
 fn help_and_usage() {
     let folder = folder("help");
-    for command in ["serve", "sim", "replay", "explain", "reproduce", "config", "trace"] {
+    for command in
+        ["serve", "status", "path", "sim", "replay", "explain", "reproduce", "config", "trace"]
+    {
         let output = run(&folder, &[command, "--help"]);
         assert_eq!((code(&output), err(&output)), (0, ""));
         assert!(out(&output).contains("Usage: weir "), "{command}");

@@ -202,7 +202,7 @@ fn hostile_clients_cost_nothing() {
     let mut endless = gateway.knock();
     let mut sent = 0;
     let refused = loop {
-        match endless.write(&[b'x'; 65_536]) {
+        match endless.write(&[b'x'; 8_192]) {
             Ok(count) => sent += count,
             Err(error) => break error,
         }

@@ -15,8 +15,7 @@ use weir_serve::api::{Answer, Line, Request, VERSION};
 /// Which gateway is asked, and how the answer is printed.
 #[derive(Debug, Args)]
 pub(super) struct Ask {
-    /// The gateway's control socket; without it `WEIR_SOCKET`, or where `weir serve` without a
-    /// configuration has it, or /run/weir/control.sock
+    /// The control socket; else `WEIR_SOCKET`, that of `weir serve` without CONFIG, /run/weir/control.sock
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print the gateway's answer, one JSON object

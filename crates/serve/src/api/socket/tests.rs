@@ -49,7 +49,7 @@ impl World {
     }
 
     fn pass(&mut self, time: Duration) {
-        self.now = self.now + time;
+        self.now += time;
         self.turn();
     }
 
@@ -81,7 +81,7 @@ impl World {
 /// What the client is told until the other side closes or is silent; whether it has closed.
 fn told(client: &mut Client) -> (String, bool) {
     client.set_nonblocking(true).unwrap();
-    let (mut text, mut bytes) = (String::new(), [0; 65_536]);
+    let (mut text, mut bytes) = (String::new(), [0; 4_096]);
     loop {
         match client.read(&mut bytes) {
             Ok(0) => return (text, true),

@@ -106,7 +106,7 @@ pub(crate) fn read(
         limits: limits?,
         paths: Settings::default(),
         iscsi: iscsi.limits,
-        control: control?,
+        control: control.ok()?,
         savings: savings.ok()?,
         record: None,
         stop_within: stop_within?,
