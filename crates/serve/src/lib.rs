@@ -262,10 +262,12 @@ pub fn serve(
     let (control, driver) = (config.control.clone(), gateway.driver_name());
     ready(&Ready { portals, nbd, control, driver, volumes });
 
-    let behind = Backends::new(config, &plan);
+    let behind = Rc::new(Backends::new(config, &plan));
     let names = config.volumes.iter().map(|volume| volume.name.clone()).collect();
-    let mut pipeline =
-        Pipeline::new(&plan, Watch::new(names, gateway.tenant_names(), &plan.promises));
+    let mut pipeline = Pipeline::new(
+        &plan,
+        Watch::new(names, behind.clone(), gateway.tenant_names(), &plan.promises),
+    );
     loop {
         match &mut recorder {
             None => run(&mut pipeline, &mut gateway),

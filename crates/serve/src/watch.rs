@@ -1,8 +1,10 @@
 //! Turns what the pipeline notices into log lines for operators.
 
 use crate::api::TenantStatus;
+use crate::api::backends::Backends;
 use crate::summary;
 use crate::tenants::TenantNames;
+use std::rc::Rc;
 use tracing::{debug, info, warn};
 use weir_flow::account::Accounts;
 use weir_flow::clock::Instant;
@@ -15,6 +17,7 @@ use weir_flow::request::TenantId;
 #[derive(Debug)]
 pub(crate) struct Watch {
     volumes: Vec<String>,
+    backends: Rc<Backends>,
     tenants: TenantNames,
     accounts: Accounts,
     /// Requests that have ended.
@@ -28,11 +31,16 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches over the volumes of these names, and the tenants, who are promised this.
-    pub(crate) fn new(volumes: Vec<String>, tenants: TenantNames, promises: &Promises) -> Self {
+    /// Watches over the volumes of these names, what is behind, and the tenants, who are promised this.
+    pub(crate) fn new(
+        volumes: Vec<String>,
+        backends: Rc<Backends>,
+        tenants: TenantNames,
+        promises: &Promises,
+    ) -> Self {
         let accounts = Accounts::new(promises);
         let (completed, failed, refused, refused_of) = (0, 0, 0, Vec::new());
-        Self { volumes, tenants, accounts, completed, failed, refused, refused_of }
+        Self { volumes, backends, tenants, accounts, completed, failed, refused, refused_of }
     }
 
     /// How the tenants with a contract fare, and how many more there are: see [`summary::tenants`].
@@ -84,11 +92,13 @@ impl Observer for Watch {
             }
             Event::Path(change) => {
                 let Change { backend, path, from, lasted, state, why } = change;
-                let (backend, path) = (backend.index(), path.index());
+                let named = self.backends.get(backend);
+                let (backend, path) = (&named.name, path.index());
+                let portal = &named.portals[path];
                 if state.is_usable() {
-                    info!(backend, path, %state, %why, %from, %lasted, "path");
+                    info!(backend, path, portal, %state, %why, %from, %lasted, "path");
                 } else {
-                    warn!(backend, path, %state, %why, %from, %lasted, "path");
+                    warn!(backend, path, portal, %state, %why, %from, %lasted, "path");
                 }
             }
             Event::Overdue { request, stage, age } => warn!(

@@ -123,6 +123,40 @@ fn paths_are_listed() {
     gateway.stop();
 }
 
+/// A path that is disabled gets nothing more until it is enabled: what comes waits, and the status says where.
+/// Each order is answered with what it has made of the path, is in the log, and is part of a recording.
+#[test]
+fn a_path_is_disabled_and_enabled() {
+    let folder = folder("control-orders");
+    let mut gateway = Gateway::start(&folder, &controlled(""), &["--record", "run.weirrec"]);
+    let mut host = gateway.session("host");
+    host.read(0, 512);
+    let order = |arguments: &[&str]| {
+        let mut paths = gateway.asked(arguments)["paths"].take();
+        let path = paths[0].take();
+        (path["state"].clone(), path["why"].clone(), path["changes"].as_u64().unwrap())
+    };
+    let operator = json!("by operator");
+    let disable = ["path", "disable", "disk", "0", "--force"];
+    assert_eq!(order(&disable), (json!("disabled"), operator.clone(), 1));
+    assert_eq!(order(&disable), (json!("disabled"), operator.clone(), 1), "twice is once");
+    gateway.logged(&["an operator's order", "backend=\"disk\"", "Disable"]);
+    gateway.logged(&["path", "backend=\"disk\"", "portal=\"file\"", "state=disabled"]);
+    let waiting = host.issue(read16(0, 512), Transfer::In(512));
+    host.execute(READY, Transfer::None).good();
+    let stages = gateway.asked(&["status"])["status"]["stages"].take();
+    assert_eq!((&stages[4]["stage"], &stages[4]["count"]), (&json!("path"), &json!(1)), "{stages}");
+    let (state, why, changes) = order(&["path", "enable", "disk", "0"]);
+    assert!(state != "disabled" && changes == 2, "{state}");
+    assert_eq!(why, operator);
+    assert_eq!(host.wait(waiting).good().len(), 512);
+    order(&["path", "failback", "disk"]);
+    host.read(0, 512);
+    gateway.stop();
+    let replay = weir(&folder, &["replay", "run.weirrec"]).output().unwrap();
+    assert_eq!(replay.status.code(), Some(0), "{}", String::from_utf8_lossy(&replay.stdout));
+}
+
 /// What cannot be done is refused with the reason and what to do, and nothing has changed.
 #[test]
 fn orders_that_cannot_be_are_refused() {

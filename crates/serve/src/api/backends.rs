@@ -26,21 +26,23 @@ impl Backends {
     /// Those of a configuration and the pipeline that was made of it.
     pub(crate) fn new(config: &Config, plan: &pipeline::Config) -> Self {
         let of_volumes: Vec<_> = plan.volumes.iter().map(|volume| volume.backend.index()).collect();
-        let mut all: Vec<_> = plan
-            .backends
-            .iter()
-            .map(|backend| Named {
-                name: String::new(),
-                portals: vec!["file".to_owned(); backend.groups.len()],
+        let portals = |backend: usize, portal: &str| {
+            vec![portal.to_owned(); plan.backends[backend].groups.len()]
+        };
+        let mut all: Vec<_> = (config.backends.iter().enumerate())
+            .map(|(index, model)| Named {
+                name: model.name.clone(),
+                portals: portals(index, "model"),
             })
             .collect();
         for (&backend, volume) in of_volumes.iter().zip(&config.volumes) {
-            all[backend].name.clone_from(&volume.name);
+            // Those of files come behind, in the order of their volumes.
+            if backend == all.len() {
+                all.push(Named { name: volume.name.clone(), portals: portals(backend, "file") });
+            }
         }
-        for (named, model) in all.iter_mut().zip(&config.backends) {
-            named.name.clone_from(&model.name);
-            named.portals.fill("model".to_owned());
-        }
+        let paths = plan.backends.iter().map(|backend| backend.groups.len());
+        assert!(paths.eq(all.iter().map(|named| named.portals.len())), "each path has a name");
         for index in 1..all.len() {
             // Devices and volumes may have the same names.
             let (before, rest) = all.split_at_mut(index);
