@@ -129,6 +129,8 @@ pub enum Why {
     Repaired,
     /// Enough probes in a row were answered as fast as on other paths.
     Probed,
+    /// Probes were not possible, or told nothing for sure, so it is simply tried.
+    Trial,
     /// It has changed its state too often in a minute and stays out until that is over.
     Flapping,
     /// It returned step by step, and nothing speaks against it any more.
@@ -153,6 +155,7 @@ impl Why {
             Self::Slow => "slow",
             Self::Repaired => "repaired",
             Self::Probed => "probed",
+            Self::Trial => "trial",
             Self::Flapping => "flapping",
             Self::Settled => "settled",
             Self::LastLeft => "last left",

@@ -42,7 +42,7 @@ pub struct Settings {
     /// reads ever is.
     pub read_retries: u32,
     /// A path that is so many times slower than the best of its group is ejected; from 2 to
-    /// [`FACTOR_MOST`].
+    /// [`SLOW_MOST`].
     pub slow_factor: u32,
     /// How long after its ejection, and after a good probe, a path gets a probe: a small read that
     /// was to be done anyway.
@@ -75,7 +75,7 @@ impl Default for Settings {
             probe_every: Duration::from_millis(200),
             probe_most: Duration::from_millis(3_200),
             good_probes: 4,
-            return_step: Duration::from_millis(50),
+            return_step: Duration::from_millis(25),
             changes_per_minute: 6,
         }
     }
@@ -106,9 +106,9 @@ impl Settings {
         }
         if factors.iter().any(|&factor| factor == 0 || factor > FACTOR_MOST)
             || self.slow_factor < 2
-            || self.slow_factor > FACTOR_MOST
+            || self.slow_factor > SLOW_MOST
         {
-            return Some("a factor of the paths is too small or above 1000");
+            return Some("a factor of the paths is too small or too large");
         }
         if self.overdue_least > self.overdue_most {
             return Some("the least time until a path is doubted is above the most");
@@ -137,6 +137,9 @@ pub const TIME_MOST: Duration = Duration::from_secs(24 * 3600);
 
 /// The largest factor.
 pub const FACTOR_MOST: u32 = 1_000;
+
+/// The largest factor by which a path has to be slower.
+pub const SLOW_MOST: u32 = 16;
 
 /// The largest number of times that a read is sent another way.
 pub const RETRIES_MOST: u32 = 16;

@@ -10,7 +10,7 @@ use crate::control::{ControlPolicy, Legacy, Rows};
 use crate::dispatch::DispatchPolicy;
 use crate::error::IoError;
 use crate::event::{Completed, Event, Observer, StageName, StageTimes};
-use crate::path::{self, Paths, RULE_NONE_LEFT};
+use crate::path::{self, Paths, RULE_LOST, RULE_NONE_LEFT, RULE_OVERDUE, Step};
 use crate::policy::Rule;
 use crate::request::{BackendId, LinkId, Op, Outcome, PathId, Request, RequestKey};
 use crate::stage::Stage;
@@ -73,7 +73,6 @@ struct InFlight {
     /// The row of its tenant's contract.
     row: Option<u8>,
     backend: BackendId,
-    path: PathId,
     /// Its place among those that came to control.
     order: u64,
     /// When control let it go.
@@ -98,7 +97,6 @@ impl InFlight {
             outcome: Ok(()),
             row,
             backend,
-            path: PathId::default(),
             order: 0,
             released: now,
             dispatched: now,
@@ -120,6 +118,12 @@ impl InFlight {
         let speaks = self.parent.is_some() || self.pieces_left <= 1;
         let Self { request, stage, .. } = self;
         (age >= limit && speaks).then_some(Overdue { request, stage: *stage, age })
+    }
+
+    /// Goes back from a device to the path stage, whose fault the time since it left that is.
+    fn come_back(&mut self, now: Instant, rule: Rule) {
+        self.stage = StageName::Path;
+        self.move_to(now, StageName::Path, rule);
     }
 }
 
@@ -333,6 +337,7 @@ impl<O: Observer> Pipeline<O> {
 
     /// Stages 3 and 4: moves whatever may move.
     fn drain(&mut self, now: Instant) {
+        self.follow(now);
         while let Some(key) = self.caps.release(now) {
             self.requests[key].move_to(now, StageName::Accept, RULE_CAP);
             self.line_up(now, key);
@@ -354,20 +359,39 @@ impl<O: Observer> Pipeline<O> {
             let entry = &mut self.requests[key];
             entry.move_to(now, StageName::Path, rule);
             entry.dispatched = now;
-            self.route(now, key);
+            let (backend, request) = (entry.backend, &entry.request);
+            let payload = request.payload();
+            self.paths.enter(now, key, backend, (payload, request.op == Op::Read));
+            self.follow(now);
         }
     }
 
-    /// Stages 5 and 6: gives the I/O to a path, or leaves it waiting for one.
-    fn route(&mut self, now: Instant, key: RequestKey) {
+    /// Stages 5 and 6: does what the path stage asks for.
+    fn follow(&mut self, now: Instant) {
+        while let Some(step) = self.paths.poll() {
+            match step {
+                Step::Go(key, path, rule) => self.go(now, key, path, rule),
+                Step::Abandon(key, backend, path) => {
+                    self.requests[key].come_back(now, RULE_OVERDUE);
+                    self.actions.push_back(Action::Abandon { key, backend, path });
+                }
+                Step::NoPath(key) => self.deliver(now, key, Err(IoError::NoPath), RULE_NONE_LEFT),
+                Step::Check(backend, path) => {
+                    self.actions.push_back(Action::Check { backend, path });
+                }
+                Step::Reset(backend, path) => {
+                    self.actions.push_back(Action::Reset { backend, path });
+                }
+                Step::Tell(change) => self.observer.event(now, Event::Path(change)),
+            }
+        }
+    }
+
+    /// Stage 6: the I/O starts on a path.
+    fn go(&mut self, now: Instant, key: RequestKey, path: PathId, rule: Rule) {
         let entry = &mut self.requests[key];
-        let Some(path) = self.paths.select(now, entry.backend, key, entry.request.payload()) else {
-            return;
-        };
-        entry.move_to(now, StageName::Store, RULE_NONE_LEFT);
-        entry.path = path;
-        let (request, parent) = (entry.request, entry.parent);
-        let (backend, path) = (entry.backend, entry.path);
+        entry.move_to(now, StageName::Store, rule);
+        let (request, parent, backend) = (entry.request, entry.parent, entry.backend);
         self.store.start(now, key, &request);
         let whole = parent.map_or(request.extent, |parent| self.requests[parent].request.extent);
         self.actions.push_back(Action::Store(StoreIo {
@@ -390,19 +414,17 @@ impl<O: Observer> Pipeline<O> {
             self.observer.event(now, Event::Stray);
             return;
         };
-        let way = (entry.backend, entry.path);
-        self.paths.end(now, way, entry.request.payload(), entry.entered);
         if outcome == Err(IoError::PathFailed) {
-            entry.move_to(now, StageName::Path, RULE_DEVICE);
-            self.path_down(now, way.0, way.1);
-            self.route(now, key);
+            entry.come_back(now, RULE_LOST);
+            self.paths.lost(now, key);
             return;
         }
+        self.paths.answered(now, key);
         match self.store.finish(now, key, &entry.request, outcome) {
             Verdict::Deliver(outcome) => self.deliver(now, key, outcome, RULE_DEVICE),
             Verdict::Retry => {
                 entry.move_to(now, StageName::Path, RULE_DEVICE);
-                self.route(now, key);
+                self.paths.again(now, key);
             }
         }
     }
@@ -412,6 +434,7 @@ impl<O: Observer> Pipeline<O> {
         let entry = &mut self.requests[key];
         entry.move_to(now, StageName::Transfer, rule);
         let InFlight { request, backend, released, dispatched, .. } = *entry;
+        self.paths.leave(key);
         self.dispatch.complete(now, key, &request, backend, now.since(dispatched));
         self.control.complete(now, key, &request, now.since(released));
         self.cache.complete(now, key, &request, outcome);
@@ -486,20 +509,6 @@ impl<O: Observer> Pipeline<O> {
         self.pump(now, request.link);
     }
 
-    fn path_down(&mut self, now: Instant, backend: BackendId, path: PathId) {
-        if let Some(change) = self.paths.fail(now, backend, path) {
-            self.observer.event(now, Event::Path(change));
-        }
-    }
-
-    fn path_up(&mut self, now: Instant, backend: BackendId, path: PathId) {
-        let Some((change, waiting)) = self.paths.reinstate(now, backend, path) else { return };
-        self.observer.event(now, Event::Path(change));
-        for (_, key) in waiting {
-            self.route(now, key);
-        }
-    }
-
     /// Reports what has been in one stage for too long.
     fn watch(&mut self, now: Instant) {
         self.watch = Some(now + self.limits.overdue);
@@ -520,10 +529,13 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::Arrive(request) => self.arrive(now, request),
             Input::Stored { key, outcome } => self.stored(now, key, outcome),
             Input::Sent { key } => self.sent(now, key),
-            Input::PathDown(backend, path) => self.path_down(now, backend, path),
-            Input::PathUp(backend, path) => self.path_up(now, backend, path),
-            Input::PathAccess(backend, path, access) => self.paths.access(backend, path, access),
-            Input::Checked(..) | Input::PathOrder(..) => {}
+            Input::PathDown(backend, path) => self.paths.down(now, backend, path),
+            Input::PathUp(backend, path) => self.paths.up(now, backend, path),
+            Input::PathAccess(backend, path, access) => {
+                self.paths.access(now, backend, path, access);
+            }
+            Input::Checked(backend, path) => self.paths.checked(now, backend, path),
+            Input::PathOrder(backend, order) => self.paths.order(now, backend, order),
             Input::Resized(volume, capacity) => self.volumes[volume.index()].capacity = capacity,
             Input::Capped(volume, cap) => {
                 assert_eq!(cap.fault(), None, "a cap is checked before it is used");
@@ -560,9 +572,7 @@ impl<O: Observer> Stage for Pipeline<O> {
         if due(self.dispatch.next_deadline()) {
             self.dispatch.handle_deadline(now);
         }
-        while let Some(key) = self.paths.give_up(now) {
-            self.deliver(now, key, Err(IoError::NoPath), RULE_NONE_LEFT);
-        }
+        self.paths.handle_deadline(now);
         if due(self.watch) {
             self.watch(now);
         }

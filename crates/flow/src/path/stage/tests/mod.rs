@@ -1,0 +1,380 @@
+//! The stage against paths that fail, are slow, are silent, and come back.
+
+mod rig;
+mod storm;
+
+use crate::clock::{Duration, Instant};
+use crate::path::{Access, Failback, POLICIES, PathOrder, Settings, State, Why};
+use crate::request::PathId;
+use alloc::vec;
+use alloc::vec::Vec;
+use rig::Rig;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn at(millis: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(millis)
+}
+
+/// A path that goes silent under load delays nobody for a second, be it reads or writes, whatever
+/// the selector; what is on it is known to be dead before a write goes the other way, and when it
+/// answers again it is used again.
+#[test]
+fn a_silent_path_stalls_nobody_for_a_second() {
+    for policy in POLICIES {
+        for (read_percent, slower) in [(0, 1), (100, 1), (50, 100)] {
+            let mut rig = Rig::with(policy.name, &[0, 0], Settings::default());
+            rig.read_percent = read_percent;
+            rig.fixed = rig.fixed * slower;
+            rig.hosts(8);
+            rig.run_until(at(2_000));
+            rig.fates[0].silent = true;
+            rig.run_until(at(6_000));
+            let stall = rig.longest_from(at(2_000));
+            assert!(stall < SECOND, "{}: {stall}", policy.name);
+            assert_eq!(rig.resets, 1, "{}", policy.name);
+            assert_eq!(rig.state(0), State::Failed, "{}", policy.name);
+            if read_percent == 100 {
+                assert!(stall < Duration::from_millis(600), "{}: {stall}", policy.name);
+            }
+            rig.fates[0].silent = false;
+            rig.run_until(at(8_000));
+            assert_eq!(rig.state(0), State::Active, "{}", policy.name);
+            rig.check_counts();
+        }
+    }
+}
+
+/// A path whose session is lost is left at once, and nothing is checked, reset or abandoned.
+#[test]
+fn a_lost_session_is_left_at_once() {
+    let mut rig = Rig::new(&[0, 0], Settings::default());
+    rig.hosts(8);
+    rig.run_until(at(1_000));
+    rig.cut(1);
+    rig.run_until(at(3_000));
+    assert!(rig.longest_from(at(1_000)) < Duration::from_millis(20));
+    assert_eq!((rig.resets, rig.abandoned), (0, 0));
+    assert_eq!(rig.state(1), State::Failed);
+}
+
+/// The only path may be silent for seconds before it is given up, for nobody could take over.
+#[test]
+fn the_last_path_is_given_time() {
+    let mut rig = Rig::new(&[0], Settings::default());
+    rig.hosts(4);
+    rig.run_until(at(1_000));
+    rig.fates[0].silent = true;
+    rig.run_until(at(5_000));
+    assert_eq!((rig.resets, rig.state(0)), (0, State::Active));
+    rig.run_until(at(7_000));
+    assert_eq!((rig.resets, rig.state(0)), (1, State::Failed));
+    rig.fates[0].silent = false;
+    rig.run_until(at(9_000));
+    assert!(rig.done.last().unwrap().1 > at(8_900), "it goes on");
+}
+
+/// When every path is silent at once it is the storage that stands still: no path is given up for
+/// another that is no better, and no read is sent twice.
+#[test]
+fn silent_storage_is_waited_for() {
+    let mut rig = Rig::new(&[0, 0, 0], Settings::default());
+    rig.hosts(9);
+    rig.run_until(at(1_000));
+    let silence = |rig: &mut Rig, silent| rig.fates.iter_mut().for_each(|f| f.silent = silent);
+    silence(&mut rig, true);
+    rig.run_until(at(4_000));
+    assert_eq!((rig.resets, rig.abandoned), (0, 0));
+}
+
+/// A path that becomes 10 or 20 times slower without an error loses its traffic within a second
+/// under every selector, comes back when it is as fast as before, and takes it up step by step.
+#[test]
+fn a_slow_path_leaves_and_returns() {
+    for policy in POLICIES {
+        for factor in [10, 20] {
+            let mut rig = Rig::with(policy.name, &[0, 0], Settings::default());
+            rig.hosts(8);
+            rig.run_until(at(3_000));
+            rig.fates[1].factor = factor;
+            rig.run_until(at(8_000));
+            let share = rig.share(1, at(4_000), at(8_000));
+            assert!(share <= 5, "{} {factor}: {share} %", policy.name);
+            rig.fates[1].factor = 1;
+            rig.run_until(at(16_000));
+            let share = rig.share(1, at(14_000), at(16_000));
+            assert!(share >= 20, "{} {factor}: {share} % after it is well again", policy.name);
+            let Some(back) = rig.became(at(8_000), 1, State::Returning) else {
+                // A selector that keeps the queue of a slow path as short as it is slow leaves
+                // the stage nothing to do.
+                continue;
+            };
+            for &(start, path, on_path) in &rig.starts {
+                if path == 1 && start >= back && start < back + Duration::from_millis(200) {
+                    let step = start.since(back).as_nanos() / 25_000_000;
+                    assert!(on_path <= 1 << step, "{on_path} at once in step {step}");
+                }
+            }
+            let spike = rig.longest_from(back);
+            assert!(spike < Duration::from_millis(20), "{} {factor}: {spike}", policy.name);
+        }
+    }
+}
+
+/// Round robin, which knows nothing of speed, is rid of a slow path within a second of traffic,
+/// and by ejection.
+#[test]
+fn slowness_is_noticed_within_a_second() {
+    for factor in [8, 10, 20, 100] {
+        for parallel in [1, 16] {
+            let mut rig = Rig::new(&[0, 0], Settings::default());
+            rig.fates.iter_mut().for_each(|fate| fate.servers = parallel);
+            rig.hosts(8);
+            rig.run_until(at(3_000));
+            rig.fates[0].factor = factor;
+            rig.run_until(at(4_500));
+            let ejected = rig.became(at(3_000), 0, State::Ejected);
+            let ejected = ejected.unwrap_or_else(|| panic!("{factor} times slower is overlooked"));
+            assert!(ejected < at(4_000), "{ejected:?}");
+            assert_eq!(rig.pipeline.observer().changes[0].1.why, Why::Slow);
+        }
+    }
+}
+
+/// A path that stays slow is left alone more and more: probes double their distance up to the most.
+#[test]
+fn probes_back_off() {
+    let mut rig = Rig::new(&[0, 0], Settings::default());
+    rig.read_percent = 100;
+    rig.hosts(4);
+    rig.run_until(at(1_000));
+    rig.fates[0].factor = 50;
+    rig.run_until(at(60_000));
+    let probes: Vec<_> = rig.starts.iter().filter(|s| s.1 == 0 && s.0 > at(20_000)).collect();
+    assert!((10..=13).contains(&probes.len()), "{} probes in 40 s", probes.len());
+    assert_eq!(rig.state(0), State::Ejected);
+    assert!(rig.longest_from(at(20_000)) < Duration::from_millis(110));
+}
+
+/// Where nobody reads, an ejected path is tried after half a minute.
+#[test]
+fn writers_get_a_path_back() {
+    let mut rig = Rig::new(&[0, 0], Settings::default());
+    rig.read_percent = 0;
+    rig.hosts(8);
+    rig.run_until(at(1_000));
+    rig.fates[0].factor = 20;
+    rig.run_until(at(3_000));
+    assert_eq!(rig.state(0), State::Ejected);
+    rig.fates[0].factor = 1;
+    rig.run_until(at(34_000));
+    assert_eq!(rig.state(0), State::Active);
+    let changes = &rig.pipeline.observer().changes;
+    assert!(changes.iter().any(|(_, change)| change.why == Why::Trial));
+}
+
+/// Bursts that hit all paths alike, with service times all over the place, eject nobody and give
+/// nobody up, whatever the selector.
+#[test]
+fn bursts_eject_nobody() {
+    for policy in POLICIES {
+        for (servers, sizes) in [(1, vec![4]), (8, vec![4, 64, 1_024])] {
+            let mut rig = Rig::with(policy.name, &[0, 0, 0], Settings::default());
+            rig.random = true;
+            rig.sizes = sizes;
+            rig.fates.iter_mut().for_each(|fate| fate.servers = servers);
+            for burst in 0..60 {
+                for _ in 0..rig.rng.below(1_000) {
+                    let after = rig.rng.below(5_000) + burst * 500_000;
+                    rig.arrives_in(Duration::from_micros(after));
+                }
+            }
+            for _ in 0..3_000 {
+                let after = rig.rng.below(30_000_000);
+                rig.arrives_in(Duration::from_micros(after));
+            }
+            rig.run_until(at(40_000));
+            let changes = &rig.pipeline.observer().changes;
+            assert!(changes.is_empty(), "{} {servers}: {:?}", policy.name, changes[0]);
+            assert!(rig.came.is_empty());
+            assert_eq!(rig.abandoned, 0, "{}", policy.name);
+        }
+    }
+}
+
+/// However slow, the last usable path is never ejected; and one that is ejected is taken back when
+/// there is no other.
+#[test]
+fn the_last_path_is_never_ejected() {
+    let mut rig = Rig::new(&[0, 0], Settings::default());
+    rig.hosts(8);
+    rig.run_until(at(1_000));
+    rig.fates[0].factor = 50;
+    rig.run_until(at(2_500));
+    assert_eq!(rig.state(0), State::Ejected);
+    rig.cut(1);
+    assert_eq!(rig.state(0), State::Active);
+    assert_eq!(rig.pipeline.paths(rig.now).next().unwrap().why, Why::LastLeft);
+    rig.run_until(at(10_000));
+    assert_eq!(rig.state(0), State::Active);
+    assert!(rig.done.last().unwrap().1 > at(9_800));
+    assert_eq!(rig.share(0, at(2_600), at(10_000)), 100);
+}
+
+/// A path that fails and comes back ten times a second changes between usable and not no more often
+/// than the bound in any minute, and stays out, saying why, until it may return.
+#[test]
+fn a_flapping_path_stays_out() {
+    let settings = Settings::default();
+    let mut rig = Rig::new(&[0, 0], settings);
+    rig.hosts(4);
+    for flap in 0..1_500 {
+        rig.run_until(at(flap * 100));
+        if flap % 2 == 0 { rig.cut(0) } else { rig.mend(0) }
+    }
+    let changes = &rig.pipeline.observer().changes;
+    let turns: Vec<Instant> = changes
+        .iter()
+        .filter(|(_, c)| c.path.index() == 0 && c.from.is_usable() != c.state.is_usable())
+        .map(|&(at, _)| at)
+        .collect();
+    assert!(turns.len() >= 12, "{}", turns.len());
+    for window in turns.windows(settings.changes_per_minute as usize + 1) {
+        assert!(window[window.len() - 1].since(window[0]) >= SECOND * 60, "{window:?}");
+    }
+    assert!(changes.iter().any(|(_, change)| change.why == Why::Flapping));
+    rig.run_for(SECOND * 61);
+    assert_eq!(rig.state(0), State::Active, "the minute is over");
+    // The last usable path is let in, however often it has changed.
+    for _ in 0..10 {
+        rig.cut(1);
+        rig.cut(0);
+        rig.run_for(Duration::from_millis(100));
+        rig.mend(0);
+        assert!(rig.state(0).is_usable());
+    }
+}
+
+/// Groups: the first with a usable path is used and kept, a better one is gone back to as the
+/// settings say or the operator asks, and not before it has fully returned.
+#[test]
+fn groups_fail_over_and_back() {
+    let after = Failback::After(SECOND * 5);
+    for failback in [Failback::Immediate, after, Failback::Manual] {
+        let mut rig = Rig::new(&[1, 0, 0, 1], Settings { failback, ..Settings::default() });
+        rig.hosts(4);
+        rig.run_until(at(1_000));
+        assert_eq!((rig.share(1, at(0), at(1_000)), rig.share(2, at(0), at(1_000))), (50, 49));
+        rig.cut(1);
+        rig.run_until(at(1_500));
+        assert_eq!(rig.share(2, at(1_010), at(1_500)), 100);
+        rig.cut(2);
+        rig.run_until(at(2_000));
+        assert_eq!([0, 3].map(|path| rig.state(path)), [State::Active; 2]);
+        rig.mend(1);
+        assert_eq!(rig.state(1), State::Waiting, "it has to return first");
+        rig.run_until(at(3_000));
+        let back = failback == Failback::Immediate;
+        assert_eq!(rig.state(1) == State::Active, back, "{failback:?}");
+        rig.run_until(at(8_000));
+        assert_eq!(rig.state(1) == State::Active, failback != Failback::Manual);
+        rig.order(PathOrder::Failback);
+        assert_eq!(rig.state(1), State::Active);
+        assert_eq!(rig.state(0), State::Waiting);
+        assert!(rig.longest_from(at(1_000)) < Duration::from_millis(50));
+    }
+}
+
+/// A path that the target does not serve gets nothing, and one that is not optimized gets something
+/// only while no optimized one of its group works.
+#[test]
+fn the_targets_wish_is_respected() {
+    let mut rig = Rig::new(&[0, 0, 0], Settings::default());
+    rig.access(1, Access::NonOptimized);
+    rig.access(2, Access::Standby);
+    rig.hosts(4);
+    rig.run_until(at(1_000));
+    assert_eq!(rig.share(0, at(0), at(1_000)), 100);
+    assert_eq!([1, 2].map(|path| rig.state(path)), [State::Waiting, State::Inaccessible]);
+    rig.access(0, Access::Unavailable);
+    rig.run_until(at(2_000));
+    assert_eq!(rig.share(1, at(1_000), at(2_000)), 100);
+    rig.access(1, Access::Transitioning);
+    rig.run_until(at(3_000));
+    assert_eq!(rig.starts.last().unwrap().0.max(at(2_000)), at(2_000));
+    rig.access(2, Access::Optimized);
+    rig.run_until(at(4_000));
+    assert_eq!(rig.share(2, at(3_000), at(4_000)), 100);
+    assert!(rig.starts.last().unwrap().0 > at(3_900));
+}
+
+/// A path that the operator switches off gets nothing more, what is on it ends there, and it takes
+/// part again when it is switched on.
+#[test]
+fn the_operator_has_his_way() {
+    let mut rig = Rig::new(&[0, 0], Settings::default());
+    rig.hosts(6);
+    rig.run_until(at(500));
+    rig.order(PathOrder::Disable(PathId::new(0)));
+    rig.run_until(at(1_000));
+    assert_eq!((rig.state(0), rig.share(0, at(500), at(1_000))), (State::Disabled, 0));
+    assert_eq!(rig.pipeline.observer().changes[0].1.why, Why::ByOperator);
+    rig.order(PathOrder::Disable(PathId::new(1)));
+    rig.run_until(at(2_000));
+    assert!(rig.given.is_empty(), "everybody waits");
+    rig.order(PathOrder::Enable(PathId::new(0)));
+    rig.run_until(at(3_000));
+    assert_eq!((rig.state(0), rig.share(0, at(2_000), at(3_000))), (State::Active, 100));
+}
+
+/// An I/O that is stuck on a path that answers checks: a read is sent another way, a bounded number
+/// of times; a write waits until the time-out gives the path up, and the path gets nothing else.
+#[test]
+fn a_stuck_io_does_not_hold_others() {
+    let mut rig = Rig::new(&[0, 0], Settings::default());
+    rig.hosts(8);
+    rig.run_until(at(1_000));
+    rig.fates[0].hung = true;
+    rig.run_until(at(20_000));
+    assert_eq!(rig.resets, 0);
+    assert!(rig.abandoned > 0);
+    assert_eq!(rig.share(0, at(2_000), at(20_000)), 0);
+    assert!(rig.given.values().all(|given| given.io.op.writes() || given.io.path.index() == 1));
+    rig.run_until(at(32_000));
+    assert_eq!(rig.resets, 1);
+    assert!(rig.came.values().all(|&came| came > at(31_000)), "what was stuck has ended");
+}
+
+/// Those whose path failed go before those who came later, in the order of their arrival, and when
+/// the only path returns they start at the pace of its return, in that order.
+#[test]
+fn the_hold_queue_keeps_the_order() {
+    let mut rig = Rig::new(&[0], Settings::default());
+    rig.fixed = Duration::from_millis(10);
+    for n in 0..6 {
+        rig.arrives_in(Duration::from_micros(n));
+    }
+    rig.run_until(at(5));
+    rig.cut(0);
+    for n in 0..6 {
+        rig.arrives_in(Duration::from_micros(n));
+    }
+    rig.run_until(at(1_000));
+    let before = rig.starts.len();
+    rig.mend(0);
+    let (mut order, mut seen) = (Vec::new(), before);
+    while order.len() < 12 {
+        rig.run_for(Duration::from_micros(100));
+        let mut new: Vec<_> = rig.given.values().filter(|g| g.at >= at(1_000)).collect();
+        new.sort_unstable_by_key(|given| given.io.tag);
+        for given in new {
+            if !order.contains(&given.io.tag.0) {
+                order.push(given.io.tag.0);
+            }
+        }
+        seen = seen.max(rig.starts.len());
+    }
+    assert_eq!(order, (1..=12).collect::<Vec<_>>());
+    assert_eq!(seen - before, 12);
+    assert!(rig.starts[before + 1].0 > rig.starts[before].0, "one, and then two");
+}
