@@ -16,7 +16,7 @@ use std::rc::Rc;
 pub(crate) struct Buffer {
     memory: NonNull<u8>,
     layout: Layout,
-    /// I/Os that the kernel is doing on this memory.
+    /// I/Os that the kernel, or a session with an upstream, is doing on this memory.
     in_kernel: Cell<u32>,
 }
 
@@ -60,6 +60,18 @@ impl Buffer {
         self.in_kernel.set(self.in_kernel.get() + 1);
         // SAFETY: the offset is within the allocation.
         unsafe { self.memory.as_ptr().add(offset) }
+    }
+
+    /// Copies bytes into a range that is lent, for whoever it was lent to.
+    pub(crate) fn fill(&self, offset: usize, bytes: &[u8]) {
+        assert!(self.in_kernel.get() > 0, "only what is lent is filled");
+        assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.len()));
+        // SAFETY: the range is within the allocation, and cannot be part of `bytes`, which are borrowed
+        // from elsewhere: while memory is lent, nobody gets a reference to it (asserted in `bytes`).
+        unsafe {
+            let to = self.memory.as_ptr().add(offset);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
     }
 
     /// Ends one lending.

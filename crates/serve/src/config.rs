@@ -1,5 +1,9 @@
 //! What a gateway is made from: checked types, made by the program's configuration reader.
 
+mod upstream;
+
+pub use upstream::{Portal, Upstream};
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use weir_flow::accept::Cap;
@@ -32,6 +36,8 @@ pub struct Config {
     pub promises: Promises,
     /// Modelled devices that volumes may be on.
     pub backends: Vec<Backend>,
+    /// Storage that somebody else runs, which volumes may be on.
+    pub upstreams: Vec<Upstream>,
     /// The volumes, by volume id.
     pub volumes: Vec<Volume>,
     /// The targets that hosts may log in to.
@@ -88,14 +94,10 @@ pub struct Volume {
     pub identity: Option<String>,
     /// Index of the tenant that its requests belong to, unless one claims the host by its name.
     pub tenant: usize,
-    /// A file or a block device. A missing file is made, sparse, of `size` bytes.
-    pub path: PathBuf,
-    /// Index of the modelled device whose time its I/Os take at least; `None`: only that of the file.
-    pub backend: Option<usize>,
+    /// What keeps its bytes.
+    pub store: Where,
     /// The most that it does, whoever asks; without a [`fault`](Cap::fault).
     pub cap: Cap,
-    /// Size in bytes, a multiple of the block size. `None`: that of the existing file or device.
-    pub size: Option<u64>,
     /// Logical block size: 512 or 4096.
     pub block_size: u32,
     /// What hosts are told of the blocks beneath, which they align to: 512 or 4096, and not less than
@@ -105,8 +107,6 @@ pub struct Volume {
     pub read_only: bool,
     /// Whether hosts may unmap blocks.
     pub thin: bool,
-    /// How the bytes are reached.
-    pub io: IoMode,
     /// Who sees it over iSCSI.
     pub initiators: Initiators,
     /// Hosts may lock and eject it.
@@ -114,11 +114,44 @@ pub struct Volume {
     /// Hosts may have all of its data destroyed by SANITIZE.
     pub sanitize: bool,
     /// WRITE ATOMIC is offered: such a write is kept whole over a loss of power by writing it to a
-    /// journal beside the state file first.
+    /// journal beside the state file first. Only for a file or a device: a journal here would not move
+    /// with storage that others run.
     pub atomic: bool,
     /// The file that remembers reservations and what else must survive a restart. `None` only for a
-    /// device without one: then APTPL, `sanitize` and `atomic` are refused.
+    /// device or an upstream without one: then APTPL, `sanitize` and `atomic` are refused.
     pub state: Option<PathBuf>,
+}
+
+impl Volume {
+    /// Its file or device, if it is on one.
+    pub const fn file(&self) -> Option<&FileStore> {
+        match &self.store {
+            Where::File(file) => Some(file),
+            Where::Upstream(_) => None,
+        }
+    }
+}
+
+/// What keeps the bytes of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// A file or a block device of this machine.
+    File(FileStore),
+    /// Index of an upstream, which no other volume is on. The size is that of its logical unit.
+    Upstream(usize),
+}
+
+/// A file or a block device of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileStore {
+    /// Where it is. A missing file is made, sparse, of `size` bytes.
+    pub path: PathBuf,
+    /// Index of the modelled device whose time its I/Os take at least; `None`: only that of the file.
+    pub backend: Option<usize>,
+    /// Size in bytes, a multiple of the block size. `None`: that of the existing file or device.
+    pub size: Option<u64>,
+    /// How the bytes are reached.
+    pub io: IoMode,
 }
 
 /// The NBD front end.

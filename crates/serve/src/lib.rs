@@ -17,12 +17,14 @@ mod jobs;
 mod listen;
 mod recorder;
 mod reload;
+mod remote;
 mod rooms;
 mod savings;
 mod seat;
 mod sessions;
 mod signals;
 mod state;
+mod store;
 mod summary;
 mod task;
 mod tenants;
@@ -32,19 +34,24 @@ mod watch;
 
 pub use disk::backing::OpenError;
 pub use listen::tls::TlsError;
+pub use remote::{Unreachable, UnreachablePath};
 pub use state::{StateDamage, StateError};
 
 use api::answer::answer;
 use api::backends::Backends;
-use config::Config;
+use clock::Clock;
+use config::{Config, Where};
 use disk::backing::Backing;
 use disk::journal;
 use gateway::Gateway;
+use mio::Poll;
 use recorder::{Recorded, Recorder};
+use remote::Remotes;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
+use store::Store;
 use thiserror::Error;
 use tracing::{info, warn};
 use unit::Kept;
@@ -84,14 +91,37 @@ pub enum NbdListener {
 pub struct ReadyVolume {
     /// Its name.
     pub name: String,
-    /// Its file or device.
-    pub path: PathBuf,
     /// Its size in bytes.
     pub capacity: u64,
-    /// Whether the page cache is passed by.
-    pub direct: bool,
-    /// Whether the file was made just now.
-    pub created: bool,
+    /// What keeps its bytes.
+    pub store: ReadyStore,
+}
+
+/// What keeps the bytes of a volume that is being served.
+#[derive(Clone, Debug)]
+pub enum ReadyStore {
+    /// A file or device of this machine.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// Whether the page cache is passed by.
+        direct: bool,
+        /// Whether the file was made just now.
+        created: bool,
+    },
+    /// A logical unit of somebody else's target.
+    Upstream {
+        /// Its name in the configuration.
+        name: String,
+        /// The target's iSCSI name.
+        target: String,
+        /// The logical unit number.
+        lun: u64,
+        /// How many paths there are to it.
+        paths: u32,
+        /// How many of them work.
+        ready: u32,
+    },
 }
 
 /// Why the gateway could not serve, or stopped serving.
@@ -100,6 +130,9 @@ pub enum ServeError {
     /// A volume cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// An upstream cannot be reached.
+    #[error(transparent)]
+    Upstream(#[from] Unreachable),
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -207,7 +240,11 @@ impl ServeError {
     pub const fn is_unavailable(&self) -> bool {
         matches!(
             self,
-            Self::Open(_) | Self::Listen { .. } | Self::ListenUnix { .. } | Self::Control { .. }
+            Self::Open(_)
+                | Self::Upstream(_)
+                | Self::Listen { .. }
+                | Self::ListenUnix { .. }
+                | Self::Control { .. }
         )
     }
 }
@@ -227,7 +264,9 @@ pub fn serve(
 ) -> Result<(), ServeError> {
     let connections =
         u64::from(config.iscsi.max_connections) + u64::from(config.nbd.max_connections);
-    let wanted = connections + OTHER_DESCRIPTORS + 3 * config.volumes.len() as u64;
+    let paths = config.upstreams.iter().map(|upstream| upstream.portals.len() as u64);
+    let wanted =
+        connections + OTHER_DESCRIPTORS + 3 * config.volumes.len() as u64 + 2 * paths.sum::<u64>();
     match descriptors::raise_descriptors(wanted) {
         Ok(limit) if limit < wanted => {
             warn!(limit, wanted, "fewer open files than connections are allowed (ulimit -n)");
@@ -235,14 +274,23 @@ pub fn serve(
         Ok(_) => {}
         Err(problem) => warn!(%problem, wanted, "cannot raise the limit of open files"),
     }
-    let backings = config.volumes.iter().map(Backing::open).collect::<Result<Rc<[_]>, _>>()?;
-    let kept = config.volumes.iter().zip(backings.iter());
-    let kept = kept.map(|(volume, backing)| kept_of(volume, backing)).collect::<Result<_, _>>()?;
-    let plan = pipeline_config(config, &backings);
+    let clock = Clock::start();
+    let mut poll = Poll::new().map_err(setup("make an event queue"))?;
+    let mut remotes = Remotes::new(
+        config,
+        poll.registry().try_clone().map_err(setup("watch connections to upstreams"))?,
+    );
+    remotes.connect(&mut poll, clock).map_err(setup("wait for events"))??;
+    let open = |volume| open(volume, &remotes);
+    let stores = config.volumes.iter().map(open).collect::<Result<Rc<[_]>, ServeError>>()?;
+    let kept = config.volumes.iter().zip(stores.iter());
+    let kept = kept.map(|(volume, store)| kept_of(volume, store)).collect::<Result<_, _>>()?;
+    let plan = pipeline_config(config, &stores);
     let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
     let saved = config.savings.as_ref().map(|path| savings::load(path, &names)).transpose();
     let saved = saved.map_err(ServeError::Savings)?;
-    let mut gateway = Gateway::new(config, backings.clone(), kept, saved, reload)?;
+    let behind = (remotes, stores.clone());
+    let mut gateway = Gateway::new(config, (poll, clock), behind, (kept, saved), reload)?;
     let mut recorder = match &config.record {
         None => None,
         Some(path) => Some(
@@ -254,7 +302,7 @@ pub fn serve(
         action: "read back the address of a listener",
         source,
     })?;
-    let volumes = config.volumes.iter().zip(backings.iter()).map(ready_volume).collect();
+    let volumes = config.volumes.iter().zip(stores.iter()).map(ready_volume).collect();
     let nbd = gateway.nbd().map_err(|source| ServeError::Setup {
         action: "read back the address of a listener",
         source,
@@ -290,10 +338,11 @@ pub fn serve(
     }
     let (tenants, left_out) = pipeline.observer_mut().tenants(now);
     summary::log(&tenants, left_out);
+    gateway.leave_upstreams();
     let (failure, lost) = (gateway.take_failure(), gateway.lost_volumes());
     // The driver lets go of the files first; it waits for what the kernel still has.
     drop(gateway);
-    let flushed = flush(config, &backings, &lost);
+    let flushed = flush(config, &stores, &lost);
     if let Some(recorder) = recorder {
         recorder.finish();
     }
@@ -309,8 +358,34 @@ pub fn serve(
     }
 }
 
+/// Opens what keeps the bytes of a volume.
+fn open(volume: &config::Volume, remotes: &Remotes) -> Result<Store, ServeError> {
+    let index = match &volume.store {
+        Where::File(file) => return Ok(Store::File(Backing::open(volume, file)?)),
+        Where::Upstream(index) => *index,
+    };
+    let unit = remotes.unit(index);
+    let (found, block_size) = (unit.block_size, volume.block_size);
+    let whole = unit.capacity.get().is_multiple_of(block_size.into());
+    if !block_size.is_multiple_of(found) || !whole {
+        return Err(ServeError::Open(OpenError::Blocks {
+            volume: volume.name.clone(),
+            upstream: unit.name.clone(),
+            blocks: unit.capacity.get() / u64::from(found),
+            found,
+            block_size,
+        }));
+    }
+    Ok(Store::Upstream(unit))
+}
+
+/// A failure of the operating system to do what every gateway needs.
+fn setup(action: &'static str) -> impl Fn(io::Error) -> ServeError {
+    move |source| ServeError::Setup { action, source }
+}
+
 /// What a volume has kept from before a restart.
-fn kept_of(volume: &config::Volume, backing: &Backing) -> Result<Kept, ServeError> {
+fn kept_of(volume: &config::Volume, store: &Store) -> Result<Kept, ServeError> {
     let Some(path) = &volume.state else { return Ok(Kept::default()) };
     let name = || volume.name.clone();
     let state = state::load(path).map_err(|source| ServeError::State { volume: name(), source })?;
@@ -328,10 +403,10 @@ fn kept_of(volume: &config::Volume, backing: &Backing) -> Result<Kept, ServeErro
     // A journal that atomic writes have left is finished even if there shall be no more of them: later
     // it would undo what was written since.
     let exists = !volume.read_only && path.exists();
-    if volume.atomic || exists {
+    if let Some(kept) = volume.file().filter(|_| volume.atomic || exists) {
         let failed = |source| ServeError::Journal { volume: name(), path: path.clone(), source };
         let (file, finished) =
-            journal::open(&path, &volume.path, backing.capacity).map_err(failed)?;
+            journal::open(&path, &kept.path, store.capacity()).map_err(failed)?;
         if finished {
             info!(volume = volume.name, "finished an atomic write that was interrupted");
         }
@@ -341,10 +416,10 @@ fn kept_of(volume: &config::Volume, backing: &Backing) -> Result<Kept, ServeErro
 }
 
 /// Makes every volume durable; the first failure, after all have been tried.
-fn flush(config: &Config, backings: &[Backing], lost: &[String]) -> Result<(), ServeError> {
+fn flush(config: &Config, stores: &[Store], lost: &[String]) -> Result<(), ServeError> {
     let mut result = Ok(());
-    for (volume, backing) in config.volumes.iter().zip(backings) {
-        let synced = match backing.sync() {
+    for (volume, store) in config.volumes.iter().zip(stores) {
+        let synced = match store.sync() {
             // The kernel tells of a failure once; an earlier flush was told of this one.
             _ if lost.contains(&volume.name) => Err(io::Error::other("an earlier flush failed")),
             _ if volume.read_only => Ok(()),
@@ -357,21 +432,30 @@ fn flush(config: &Config, backings: &[Backing], lost: &[String]) -> Result<(), S
     result
 }
 
-/// The data path of a gateway: the modelled devices are its first backends; every other volume is a backend
-/// of its own. Each has one path.
-fn pipeline_config(config: &Config, backings: &[Backing]) -> pipeline::Config {
+/// The data path of a gateway: the modelled devices are its first backends, with one path each; then come
+/// the upstreams, with a path for each portal; every other volume is a backend of its own with one path.
+fn pipeline_config(config: &Config, stores: &[Store]) -> pipeline::Config {
     let mut backends = vec![Backend::alike(1); config.backends.len()];
-    let volume = |(volume, backing): (&config::Volume, &Backing)| accept::Volume {
-        capacity: backing.capacity,
-        backend: BackendId::new(volume.backend.unwrap_or_else(|| {
-            backends.push(Backend::alike(1));
-            backends.len() - 1
-        }) as u32),
-        max_transfer: desk::PIECE,
-        cap: volume.cap,
+    backends.extend(config.upstreams.iter().map(|upstream| Backend {
+        groups: upstream.portals.iter().map(|portal| portal.group).collect(),
+    }));
+    let volume = |(volume, store): (&config::Volume, &Store)| {
+        let backend = match &volume.store {
+            Where::Upstream(index) => config.backends.len() + index,
+            Where::File(file) => file.backend.unwrap_or_else(|| {
+                backends.push(Backend::alike(1));
+                backends.len() - 1
+            }),
+        };
+        accept::Volume {
+            capacity: store.capacity(),
+            backend: BackendId::new(backend as u32),
+            max_transfer: store.max_transfer(),
+            cap: volume.cap,
+        }
     };
     pipeline::Config {
-        volumes: config.volumes.iter().zip(backings).map(volume).collect(),
+        volumes: config.volumes.iter().zip(stores).map(volume).collect(),
         backends,
         promises: config.promises.clone(),
         limits: config.limits,
@@ -383,21 +467,22 @@ fn pipeline_config(config: &Config, backings: &[Backing]) -> pipeline::Config {
 /// Open files besides connections and volumes: the ring, pollers, listeners, the log, a recording.
 const OTHER_DESCRIPTORS: u64 = 1_100;
 
-fn ready_volume((volume, backing): (&config::Volume, &Backing)) -> ReadyVolume {
-    let opened = ReadyVolume {
-        name: volume.name.clone(),
-        path: volume.path.clone(),
-        capacity: backing.capacity,
-        direct: backing.direct,
-        created: backing.created,
+fn ready_volume((volume, store): (&config::Volume, &Store)) -> ReadyVolume {
+    let (name, capacity) = (volume.name.clone(), store.capacity());
+    let size = weir_flow::units::ByteCount(capacity);
+    let store = match (store, &volume.store) {
+        (Store::File(backing), Where::File(file)) => {
+            let (file, direct, created) = (file.path.clone(), backing.direct, backing.created);
+            let io = if direct { "direct" } else { "buffered" };
+            info!(volume = name, file = %file.display(), %size, io, created, "volume");
+            ReadyStore::File { path: file, direct, created }
+        }
+        (Store::Upstream(unit), _) => {
+            let store::Unit { name: upstream, target, lun, paths, ready, .. } = unit.clone();
+            info!(volume = name, upstream, target, lun, %size, paths, ready, "volume");
+            ReadyStore::Upstream { name: upstream, target, lun, paths, ready }
+        }
+        (Store::File(_), Where::Upstream(_)) => unreachable!("opened as it is configured"),
     };
-    info!(
-        volume = opened.name,
-        file = %opened.path.display(),
-        size = %weir_flow::units::ByteCount(opened.capacity),
-        io = if opened.direct { "direct" } else { "buffered" },
-        created = opened.created,
-        "volume"
-    );
-    opened
+    ReadyVolume { name, capacity, store }
 }

@@ -14,10 +14,11 @@
 //!
 //! Tenants keep their ids, in whatever order they are: see [`keep_ids`].
 
-use crate::config::{Config, Target as TargetConfig, Volume as VolumeConfig};
+use crate::config::{Config, Target as TargetConfig, Volume as VolumeConfig, Where};
 use crate::desk::{Desk, Errand, PORTAL_GROUP};
 use crate::listen::connection::{Connection, Speech};
 use crate::seat::Seat;
+use crate::store::Store;
 use crate::tenants::{Claims, keep_ids};
 use crate::unit::Target;
 use std::sync::Arc;
@@ -78,7 +79,7 @@ impl Desk {
             .collect();
         let sizes: Vec<u64> = sizes.into_iter().collect::<Option<_>>()?;
         for (index, &size) in sizes.iter().enumerate() {
-            if let Err(problem) = self.backings[index].grow(size) {
+            if let Err(problem) = self.stores[index].grow(size) {
                 let (volume, wanted) = (&new.volumes[index].name, ByteCount(size));
                 error!(volume, %wanted, %problem, "cannot extend its file; nothing was changed");
                 return None;
@@ -118,10 +119,10 @@ impl Desk {
 
     /// The size that a volume shall have; `None` if it cannot.
     fn size(&self, index: usize, volume: &VolumeConfig) -> Option<u64> {
-        let (backing, now) = (&self.backings[index], self.capacity(index));
-        let size = match volume.size {
+        let (store, now) = (&self.stores[index], self.capacity(index));
+        let size = match volume.file().and_then(|file| file.size) {
             Some(size) => size,
-            None => match backing.measure() {
+            None => match store.measure() {
                 Ok(size) => size - size % u64::from(volume.block_size),
                 Err(problem) => {
                     error!(volume = volume.name, %problem, "cannot measure its file");
@@ -139,7 +140,7 @@ impl Desk {
             );
             return None;
         }
-        if let Err(problem) = backing.can_grow(size) {
+        if let Err(problem) = store.can_grow(size) {
             let wanted = ByteCount(size);
             error!(volume = volume.name, %wanted, %problem, "it cannot grow");
             return None;
@@ -151,6 +152,15 @@ impl Desk {
     fn capacity(&self, index: usize) -> u64 {
         let disk = self.volumes[index].unit.disk();
         disk.blocks * u64::from(disk.block_size)
+    }
+
+    /// The upstream of a volume has grown, and the volume with it.
+    pub(crate) fn grown(&mut self, index: usize, capacity: u64) {
+        if let Store::Upstream(unit) = &self.stores[index] {
+            unit.capacity.set(capacity);
+        }
+        let block = u64::from(self.volumes[index].block_size());
+        self.resize(index, capacity - capacity % block);
     }
 
     fn resize(&mut self, index: usize, size: u64) {
@@ -282,13 +292,18 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     differs("[savings]", old.savings == new.savings);
     differs("`within` of [stop]", old.stop_within == new.stop_within);
     differs("[[backend]]", old.backends == new.backends);
+    differs("[[upstream]]", old.upstreams == new.upstreams);
     differs("the number of volumes, or their order,", {
         let name = |volume: &VolumeConfig| volume.name.clone();
         old.volumes.iter().map(name).eq(new.volumes.iter().map(name))
     });
     for (one, other) in old.volumes.iter().zip(&new.volumes).filter(|(a, b)| a.name == b.name) {
-        let VolumeConfig { tenant, cap, size, initiators, .. } = other.clone();
-        let same = VolumeConfig { tenant, cap, size, initiators, ..one.clone() } == *other;
+        let VolumeConfig { tenant, cap, initiators, .. } = other.clone();
+        let mut one = VolumeConfig { tenant, cap, initiators, ..one.clone() };
+        if let (Where::File(one), Where::File(other)) = (&mut one.store, &other.store) {
+            one.size = other.size;
+        }
+        let same = one == *other;
         let what = "something else than the size, the cap, the initiators or the tenant";
         differs(&format!("{what} of volume `{}`", one.name), same);
     }

@@ -68,6 +68,9 @@ pub(crate) struct Task {
     pub(crate) rest: Extent,
     /// The first byte in which what was compared differs.
     pub(crate) differs: Option<u64>,
+    /// What was compared is the same: an update that begins again does not look again, since it may find
+    /// what it has written itself.
+    pub(crate) compared: bool,
     /// How far it has come.
     pub(crate) phase: Phase,
     /// What to answer, once that is decided by something else than its requests.
@@ -98,6 +101,7 @@ impl Task {
             step: Extent::default(),
             rest: Extent::default(),
             differs: None,
+            compared: false,
             phase: Phase::Gathering,
             answer: None,
             awaited_by: Vec::new(),

@@ -3,9 +3,9 @@
 use crate::buffer::LARGEST;
 use crate::config::{self, Initiators};
 use crate::desk::{PIECE, ZEROES_AT_ONCE};
-use crate::disk::backing::Backing;
 use crate::disk::journal;
 use crate::state::{Sanitize, State};
+use crate::store::Store;
 use crate::task::TaskKey;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -73,7 +73,7 @@ impl Volume {
     /// `node` tells this machine from others.
     pub(crate) fn new(
         volume: &config::Volume,
-        backing: &Backing,
+        store: &Store,
         kept: Kept,
         limits: &Limits,
         node: &str,
@@ -85,16 +85,15 @@ impl Volume {
         };
         let physical = volume.physical_block_size / volume.block_size;
         let disk = DiskInfo {
-            blocks: backing.capacity / block,
+            blocks: store.capacity() / block,
             block_size: volume.block_size,
             physical_block_exponent: physical.trailing_zeros() as u8,
             serial: format!("{id:016x}"),
             id,
             product: String::from("VOLUME"),
-            // Neither driver makes a write durable before it is asked to.
-            write_cache: true,
+            write_cache: store.has_cache(),
             read_only: volume.read_only,
-            thin: volume.thin && backing.holes,
+            thin: volume.thin && store.gives_back(),
             removable: volume.removable,
             sanitize: volume.sanitize,
             max_transfer_blocks: LARGEST as u32 / volume.block_size,

@@ -26,25 +26,28 @@ impl Backends {
     /// Those of a configuration and the pipeline that was made of it.
     pub(crate) fn new(config: &Config, plan: &pipeline::Config) -> Self {
         let of_volumes: Vec<_> = plan.volumes.iter().map(|volume| volume.backend.index()).collect();
-        let portals = |backend: usize, portal: &str| {
-            vec![portal.to_owned(); plan.backends[backend].groups.len()]
-        };
-        let mut all: Vec<_> = (config.backends.iter().enumerate())
-            .map(|(index, model)| Named {
-                name: model.name.clone(),
-                portals: portals(index, "model"),
+        let mut all: Vec<_> = plan
+            .backends
+            .iter()
+            .map(|backend| Named {
+                name: String::new(),
+                portals: vec!["file".to_owned(); backend.groups.len()],
             })
             .collect();
         for (&backend, volume) in of_volumes.iter().zip(&config.volumes) {
-            // Those of files come behind, in the order of their volumes.
-            if backend == all.len() {
-                all.push(Named { name: volume.name.clone(), portals: portals(backend, "file") });
-            }
+            all[backend].name.clone_from(&volume.name);
         }
-        let paths = plan.backends.iter().map(|backend| backend.groups.len());
-        assert!(paths.eq(all.iter().map(|named| named.portals.len())), "each path has a name");
+        for (named, model) in all.iter_mut().zip(&config.backends) {
+            named.name.clone_from(&model.name);
+            named.portals.fill("model".to_owned());
+        }
+        for (named, upstream) in all.iter_mut().skip(config.backends.len()).zip(&config.upstreams) {
+            named.name.clone_from(&upstream.name);
+            let portals = upstream.portals.iter().map(|portal| portal.address.to_string());
+            named.portals = portals.collect();
+        }
         for index in 1..all.len() {
-            // Devices and volumes may have the same names.
+            // Devices, upstreams and volumes may have the same names.
             let (before, rest) = all.split_at_mut(index);
             if before.iter().any(|named| named.name == rest[0].name) {
                 rest[0].name.insert_str(0, "volume:");

@@ -4,6 +4,7 @@ use super::{Awaited, Desk, Errand};
 use crate::chores::{Chore, Finished};
 use crate::listen::management::{Management, Waiter};
 use crate::state::StateError;
+use crate::store::Store;
 use crate::task::{Answer, Deed, Phase, TaskKey};
 use std::os::fd::AsRawFd;
 use tracing::{error, info, warn};
@@ -30,9 +31,13 @@ impl Desk {
             unreachable!("only a map is asked for")
         };
         let index = task.volume;
+        let Store::File(backing) = &self.stores[index] else {
+            // What an upstream has mapped is its own affair; as far as hosts see, all of it is.
+            self.decide(key, Answer::Runs(vec![(length, true)]));
+            return;
+        };
+        let (fd, block) = (backing.as_raw_fd(), self.volumes[index].block_size().into());
         let token = self.await_chore(Awaited::Map(key));
-        let (fd, block) =
-            (self.backings[index].as_raw_fd(), self.volumes[index].block_size().into());
         self.maps.submit(Chore::Map { token, fd, offset, length, block, max });
     }
 

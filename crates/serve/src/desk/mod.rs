@@ -18,7 +18,6 @@ use store::Update;
 use crate::buffer::{LARGEST, Pool};
 use crate::chores::Chores;
 use crate::config::Config;
-use crate::disk::backing::Backing;
 use crate::disk::modelled::Modelled;
 use crate::jobs::{Job, JobKey};
 use crate::listen::connection::{Connection, ConnectionId, Speech, Wire};
@@ -26,6 +25,7 @@ use crate::listen::management::Management;
 use crate::reload::node;
 use crate::rooms::Rooms;
 use crate::sessions::Sessions;
+use crate::store::Store;
 use crate::task::{ManagementKey, Phase, TaskKey, Tasks};
 use crate::tenants::{Claims, TenantNames};
 use crate::unit::{Kept, Target, Volume, identity};
@@ -60,7 +60,7 @@ pub(crate) struct Desk {
     /// The tenants that hosts are by their names.
     pub(crate) claims: Claims,
     pub(crate) tenant_names: TenantNames,
-    pub(crate) backings: Rc<[Backing]>,
+    pub(crate) stores: Rc<[Store]>,
     pub(crate) modelled: Modelled,
     pub(crate) pool: Pool,
     pub(crate) tasks: Tasks,
@@ -72,9 +72,9 @@ pub(crate) struct Desk {
     /// Who waits for which chore.
     pub(crate) awaited: BTreeMap<u64, Awaited>,
     pub(crate) last_chore: u64,
-    /// Updates at the driver, and how far they have come.
+    /// Updates at their stores, and how far they have come.
     updates: BTreeMap<RequestKey, Update>,
-    /// The driver was given something since this was looked at last.
+    /// A store was given something since this was looked at last.
     pub(crate) submitted: bool,
     /// Connections that wait for payload memory, in order.
     pub(crate) hungry: VecDeque<ConnectionId>,
@@ -161,7 +161,7 @@ pub(crate) enum Errand {
 impl Desk {
     pub(crate) fn new(
         config: &Config,
-        backings: Rc<[Backing]>,
+        stores: Rc<[Store]>,
         kept: Vec<Kept>,
         [chores, maps]: [Chores; 2],
     ) -> Self {
@@ -169,9 +169,9 @@ impl Desk {
         let volumes: Vec<Volume> = config
             .volumes
             .iter()
-            .zip(backings.iter().zip(kept))
-            .map(|(volume, (backing, kept))| {
-                Volume::new(volume, backing, kept, &config.limits, &node_name)
+            .zip(stores.iter().zip(kept))
+            .map(|(volume, (store, kept))| {
+                Volume::new(volume, store, kept, &config.limits, &node_name)
             })
             .collect();
         let targets: Vec<Target> = config.targets.iter().map(Target::new).collect();
@@ -197,7 +197,7 @@ impl Desk {
             volumes,
             claims: Claims::new(&config.tenants, &config.promises),
             tenant_names: TenantNames::new(names.into()),
-            backings,
+            stores,
             modelled: Modelled::new(config),
             pool: Pool::new(config.iscsi.buffer_bytes),
             tasks: Tasks::with_key(),

@@ -1,9 +1,10 @@
-//! What the pipeline wants done with files, and how it ended.
+//! What the pipeline wants done with stores, and how it ended.
 
 use super::{Desk, reply};
-use crate::disk::{Done, Driver, Io, Work, journal, tenant_error};
+use crate::disk::{Done, Ended, Io, Place, Stores, Work, journal, tenant_error};
+use crate::store::Store;
 use crate::task::{Task, TaskKey};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use tracing::{error, warn};
 use weir_flow::clock::Instant;
@@ -13,7 +14,7 @@ use weir_flow::request::{Op, Outcome, RequestKey};
 use weir_flow::units::Extent;
 use weir_wire::scsi::cdb::{Compare, MediaOp};
 
-/// An update at the driver.
+/// An update at its store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Update {
     io: StoreIo,
@@ -22,7 +23,7 @@ pub(crate) struct Update {
     failed: Option<IoError>,
 }
 
-/// What the driver does of an update.
+/// What the store does of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Read what is there.
@@ -42,11 +43,11 @@ enum Step {
 }
 
 impl Desk {
-    /// Performs a store action: what the pipeline wants done with a file.
-    pub(crate) fn store(&mut self, now: Instant, io: &StoreIo, driver: &mut dyn Driver) {
+    /// Performs a store action: what the pipeline wants done with a store.
+    pub(crate) fn store(&mut self, now: Instant, io: &StoreIo, stores: &mut dyn Stores) {
         self.modelled.start(now, io);
         if io.op == Op::Update {
-            self.update(io, driver);
+            self.update(io, stores);
             return;
         }
         let task = &self.tasks[TaskKey::of(io.tag)];
@@ -71,11 +72,11 @@ impl Desk {
         let promises = flushes || io.fua;
         let volume = &mut self.volumes[index];
         if promises && volume.lost {
-            self.ended_at_file(io.key, Err(IoError::Medium));
+            self.ended_at_store(io.key, Err(IoError::Medium));
             return;
         }
         if flushes {
-            self.flush(io.key, index, driver);
+            self.flush(io, stores);
             return;
         }
         let Extent { offset, length } = io.extent;
@@ -84,35 +85,61 @@ impl Desk {
             self.updates.insert(io.key, Update { io: *io, step: Step::Zero, failed: None });
         }
         let promise = (promises && !zeroes).then_some(index);
-        let fd = self.backings[index].as_raw_fd();
-        driver.submit(Io { key: io.key, fd, work, offset, length, promise });
+        let place = self.place(io);
+        stores.submit(place, Io { key: io.key, work, offset, length, promise });
     }
 
-    /// Makes what was written to a volume durable, one flush at a time: of two, the kernel may tell the
+    /// Where the bytes of an I/O are, by the way that the pipeline has chosen.
+    fn place(&self, io: &StoreIo) -> Place {
+        match &self.stores[io.volume.index()] {
+            Store::File(backing) => Place::File(backing.as_raw_fd()),
+            Store::Upstream(_) => Place::Path(io.backend, io.path),
+        }
+    }
+
+    /// Makes what was written to a volume durable. An upstream tells everybody of an error, so it is
+    /// asked each time, on the way that the pipeline has chosen.
+    fn flush(&mut self, io: &StoreIo, stores: &mut dyn Stores) {
+        let index = io.volume.index();
+        match &self.stores[index] {
+            Store::File(_) => self.flush_file(io.key, index, stores),
+            Store::Upstream(_) => {
+                let (place, promise) = (self.place(io), Some(index));
+                self.submitted = true;
+                let work = Work::Sync;
+                stores.submit(place, Io { key: io.key, work, offset: 0, length: 0, promise });
+            }
+        }
+    }
+
+    /// Makes what was written to a file durable, one flush at a time: of two, the kernel may tell the
     /// error of both to only one.
-    fn flush(&mut self, key: RequestKey, index: usize, driver: &mut dyn Driver) {
+    fn flush_file(&mut self, key: RequestKey, index: usize, stores: &mut dyn Stores) {
         let volume = &mut self.volumes[index];
         if std::mem::replace(&mut volume.flushing, true) {
             volume.flush_waits.push(key);
             return;
         }
-        let fd = self.backings[index].as_raw_fd();
-        let promise = Some(index);
+        let Store::File(backing) = &self.stores[index] else { unreachable!("asked of a file") };
+        let (place, promise) = (Place::File(backing.as_raw_fd()), Some(index));
         self.submitted = true;
-        driver.submit(Io { key, fd, work: Work::Sync, offset: 0, length: 0, promise });
+        stores.submit(place, Io { key, work: Work::Sync, offset: 0, length: 0, promise });
     }
 
     /// Begins an update: several I/Os of one request, which nothing comes between.
-    fn update(&mut self, io: &StoreIo, driver: &mut dyn Driver) {
+    fn update(&mut self, io: &StoreIo, stores: &mut dyn Stores) {
         let index = io.volume.index();
         let op = self.tasks[TaskKey::of(io.tag)].media().op;
         let promises = io.fua || matches!(op, MediaOp::WriteVerify(_) | MediaOp::WriteAtomic);
         if promises && self.volumes[index].lost {
-            self.ended_at_file(io.key, Err(IoError::Medium));
+            self.ended_at_store(io.key, Err(IoError::Medium));
             return;
         }
         match op {
-            MediaOp::WriteVerify(_) => self.step(io, Step::Write, None, driver),
+            MediaOp::WriteVerify(_) => self.step(io, Step::Write, None, stores),
+            MediaOp::CompareAndWrite if self.tasks[TaskKey::of(io.tag)].compared => {
+                self.step(io, Step::Write, None, stores);
+            }
             MediaOp::WriteAtomic => {
                 let volume = &mut self.volumes[index];
                 if std::mem::replace(&mut volume.journaling, true) {
@@ -126,21 +153,21 @@ impl Desk {
                 let data = task.data.as_ref().expect("a write has its data before it starts");
                 let length = io.extent.length as usize;
                 journal::record(record, io.extent.offset, &data.bytes()[..length]);
-                self.step(io, Step::Journal, None, driver);
+                self.step(io, Step::Journal, None, stores);
             }
-            _ => self.step(io, Step::Read, None, driver),
+            _ => self.step(io, Step::Read, None, stores),
         }
     }
 
-    /// Hands one I/O of an update to the driver.
-    fn step(&mut self, io: &StoreIo, step: Step, failed: Option<IoError>, driver: &mut dyn Driver) {
+    /// Hands one I/O of an update to the store.
+    fn step(&mut self, io: &StoreIo, step: Step, failed: Option<IoError>, stores: &mut dyn Stores) {
         let index = io.volume.index();
         let task = &self.tasks[TaskKey::of(io.tag)];
         let op = task.media().op;
         let medium = || task.medium.clone().expect("set aside when the command came");
         let data = || task.data.clone().expect("an update has its data before it starts");
         let Extent { mut offset, mut length } = io.extent;
-        let mut fd = self.backings[index].as_raw_fd();
+        let mut place = self.place(io);
         let work = match step {
             Step::Read | Step::Verify => Work::Read { buffer: medium(), at: 0 },
             Step::Write => match op {
@@ -155,11 +182,11 @@ impl Desk {
             Step::Zero => unreachable!("begun by the request itself"),
             Step::InPlace => Work::Write { buffer: data(), at: 0, durable: true },
             Step::Journal => {
-                (fd, offset, length) = (self.journal(index), 0, length + journal::HEADER as u64);
+                (place, offset, length) = (self.journal(index), 0, length + journal::HEADER as u64);
                 Work::Write { buffer: medium(), at: 0, durable: true }
             }
             Step::Clear => {
-                (fd, offset, length) = (self.journal(index), 0, journal::HEADER as u64);
+                (place, offset, length) = (self.journal(index), 0, journal::HEADER as u64);
                 Work::Write { buffer: medium(), at: 0, durable: true }
             }
         };
@@ -168,12 +195,13 @@ impl Desk {
         let promise = (durable && !matches!(step, Step::Journal | Step::Clear)).then_some(index);
         self.submitted = true;
         self.updates.insert(io.key, Update { io: *io, step, failed });
-        driver.submit(Io { key: io.key, fd, work, offset, length, promise });
+        stores.submit(place, Io { key: io.key, work, offset, length, promise });
     }
 
-    fn journal(&self, volume: usize) -> RawFd {
+    fn journal(&self, volume: usize) -> Place {
         let journal = self.volumes[volume].journal.as_ref();
-        journal.expect("atomic writes are offered where there is a journal").as_raw_fd()
+        let journal = journal.expect("atomic writes are offered where there is a journal");
+        Place::File(journal.as_raw_fd())
     }
 
     /// An I/O of an update has ended: does the next, or says how the update has ended.
@@ -181,7 +209,7 @@ impl Desk {
         &mut self,
         update: Update,
         outcome: Outcome,
-        driver: &mut dyn Driver,
+        stores: &mut dyn Stores,
     ) -> Option<Outcome> {
         let Update { io, step, failed } = update;
         let task = &mut self.tasks[TaskKey::of(io.tag)];
@@ -193,7 +221,7 @@ impl Desk {
                 if self.volumes[index].lost {
                     return Some(Err(IoError::Medium));
                 }
-                self.flush(io.key, index, driver);
+                self.flush(&io, stores);
                 return None;
             }
             (Step::InPlace, ..) | (Step::Journal, _, Err(_)) => {
@@ -211,7 +239,8 @@ impl Desk {
             (Step::Clear, ..) | (_, _, Err(_)) => None,
             (Step::Read, MediaOp::CompareAndWrite, _) => {
                 task.differs = first_difference(task, length);
-                task.differs.is_none().then_some(Step::Write)
+                task.compared = task.differs.is_none();
+                task.compared.then_some(Step::Write)
             }
             (Step::Read, ..) => {
                 or_into_medium(task, length);
@@ -226,17 +255,17 @@ impl Desk {
             (Step::Journal, ..) => Some(Step::InPlace),
         };
         if let Some(next) = next {
-            self.step(&io, next, failed, driver);
+            self.step(&io, next, failed, stores);
             return None;
         }
         if step == Step::Clear {
-            self.journaled(io.volume.index(), driver);
+            self.journaled(io.volume.index(), stores);
         }
         Some(failed.map_or(outcome, Err))
     }
 
-    /// The driver has ended an I/O.
-    pub(crate) fn stored(&mut self, done: Done, driver: &mut dyn Driver) {
+    /// The driver has ended an I/O on a file.
+    pub(crate) fn stored(&mut self, done: Done, stores: &mut dyn Stores) {
         let Done { key, result, flushed, promise } = done;
         let outcome = result.map_err(|problem| {
             if self.disk_errors.speaks() {
@@ -244,24 +273,29 @@ impl Desk {
             }
             tenant_error(&problem)
         });
+        self.ended(Ended { key, outcome, flushed, promise }, stores);
+    }
+
+    /// A store has ended an I/O.
+    pub(crate) fn ended(&mut self, ended: Ended, stores: &mut dyn Stores) {
+        let Ended { key, mut outcome, flushed, promise } = ended;
         self.note_loss(promise, flushed, outcome);
-        let mut outcome = outcome;
         if !self.updates.is_empty()
             && let Some(update) = self.updates.remove(&key)
         {
-            match self.advance(update, outcome, driver) {
+            match self.advance(update, outcome, stores) {
                 Some(end) => outcome = end,
                 None => return,
             }
         }
-        self.ended_at_file(key, outcome);
+        self.ended_at_store(key, outcome);
         if flushed && let Some(index) = promise {
-            self.flushed(index, outcome, driver);
+            self.flushed(index, outcome, stores);
         }
     }
 
-    /// A file has done with a request; the pipeline hears of it when a modelled device has, too.
-    fn ended_at_file(&mut self, key: RequestKey, outcome: Outcome) {
+    /// A store has done with a request; the pipeline hears of it when a modelled device has, too.
+    fn ended_at_store(&mut self, key: RequestKey, outcome: Outcome) {
         if let Some(outcome) = self.modelled.stored(key, outcome) {
             self.inbox.push_back(Input::Stored { key, outcome });
         }
@@ -290,36 +324,36 @@ impl Desk {
     }
 
     /// An atomic write is over; the next one may use the record.
-    fn journaled(&mut self, index: usize, driver: &mut dyn Driver) {
+    fn journaled(&mut self, index: usize, stores: &mut dyn Stores) {
         let volume = &mut self.volumes[index];
         volume.journaling = false;
         // One that is refused at once leaves the journal to the next.
         while !self.volumes[index].journaling
             && let Some(io) = self.volumes[index].journal_waits.pop_front()
         {
-            self.update(&io, driver);
+            self.update(&io, stores);
         }
     }
 
     /// A flush has ended: it was for all who shared it. Those who came meanwhile share the next.
-    fn flushed(&mut self, index: usize, outcome: Outcome, driver: &mut dyn Driver) {
+    fn flushed(&mut self, index: usize, outcome: Outcome, stores: &mut dyn Stores) {
         let volume = &mut self.volumes[index];
         let mut ended = std::mem::take(&mut volume.flush_shared);
         for key in ended.drain(..) {
-            self.ended_at_file(key, outcome);
+            self.ended_at_store(key, outcome);
         }
         let volume = &mut self.volumes[index];
         volume.flush_shared = ended;
         volume.flushing = false;
         if volume.lost {
             for key in std::mem::take(&mut volume.flush_waits) {
-                self.ended_at_file(key, Err(IoError::Medium));
+                self.ended_at_store(key, Err(IoError::Medium));
             }
             return;
         }
         let Some(key) = volume.flush_waits.pop() else { return };
         std::mem::swap(&mut volume.flush_waits, &mut volume.flush_shared);
-        self.flush(key, index, driver);
+        self.flush_file(key, index, stores);
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::config::{
-    Authentication, Initiators, IoMode, Iscsi, Nbd, Target as TargetConfig, Tenant,
-    Volume as VolumeConfig,
+    Authentication, FileStore, Initiators, IoMode, Iscsi, Nbd, Target as TargetConfig, Tenant,
+    Volume as VolumeConfig, Where,
 };
-use crate::disk::{Done, Driver, Io, Work};
+use crate::disk::backing::Backing;
+use crate::disk::{Done, Io, Place, Stores, Work};
 use crate::task::{Deed, End, Task};
 use std::io;
 use weir_flow::accept::Cap;
@@ -22,21 +23,9 @@ use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
 #[derive(Default)]
 struct Given(Vec<Io>);
 
-impl Driver for Given {
-    fn name(&self) -> &'static str {
-        "given"
-    }
-
-    fn submit(&mut self, io: Io) {
+impl Stores for Given {
+    fn submit(&mut self, _: Place, io: Io) {
         self.0.push(io);
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn reap(&mut self, _: &mut Vec<Done>) -> bool {
-        false
     }
 }
 
@@ -59,19 +48,22 @@ impl Scene {
             tenants: vec![Tenant { name: String::from("t"), initiators: None }],
             promises: Promises::default(),
             backends: Vec::new(),
+            upstreams: Vec::new(),
             volumes: vec![VolumeConfig {
                 name: String::from("v"),
                 identity: None,
                 tenant: 0,
-                path: path.clone(),
-                backend: None,
+                store: Where::File(FileStore {
+                    path: path.clone(),
+                    backend: None,
+                    size: Some(1 << 20),
+                    io: IoMode::Buffered,
+                }),
                 cap: Cap::default(),
-                size: Some(1 << 20),
                 block_size: 512,
                 physical_block_size: 4096,
                 read_only: false,
                 thin: true,
-                io: IoMode::Buffered,
                 initiators: Initiators::default(),
                 removable: false,
                 sanitize: false,
@@ -95,11 +87,13 @@ impl Scene {
             record: None,
             stop_within: Duration::ZERO,
         };
-        let backing = Backing::open(&config.volumes[0]).expect("a new file");
+        let volume = &config.volumes[0];
+        let backing = Backing::open(volume, volume.file().unwrap()).expect("a new file");
         // The open file lives on without its name.
         std::fs::remove_file(path).expect("it was just made");
         let chores = [(); 2].map(|()| Chores::new(|| {}).expect("a thread"));
-        let mut desk = Desk::new(&config, Rc::from([backing]), vec![Kept::default()], chores);
+        let mut desk =
+            Desk::new(&config, Rc::from([Store::File(backing)]), vec![Kept::default()], chores);
         let op = MediaOp::Synchronize { immediate: false };
         let data = desk.pool.take(512);
         let media = Media { op, lba: 0, blocks: 1, fua: true, dpo: false };

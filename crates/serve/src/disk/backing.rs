@@ -1,7 +1,7 @@
 //! Opening what is behind a volume: a file that is made on first use, or a block device.
 
 use crate::buffer::Pool;
-use crate::config::{IoMode, Volume};
+use crate::config::{FileStore, IoMode, Volume};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
@@ -108,6 +108,24 @@ pub enum OpenError {
         /// The volume's block size.
         block_size: u32,
     },
+    /// The blocks of an upstream are larger than those of the volume, or do not fill them.
+    #[error(
+        "volume `{volume}`: upstream `{upstream}` has {blocks} blocks of {found} bytes, which \
+         `block_size = {block_size}` does not fit; {}",
+        fitting(*.found)
+    )]
+    Blocks {
+        /// The volume.
+        volume: String,
+        /// The upstream.
+        upstream: String,
+        /// How many blocks it has.
+        blocks: u64,
+        /// Their size.
+        found: u32,
+        /// The volume's block size.
+        block_size: u32,
+    },
     /// Direct I/O was asked for by name.
     #[error(
         "volume `{volume}`: {} cannot do direct I/O in {block_size}-byte blocks; \
@@ -124,35 +142,43 @@ pub enum OpenError {
     },
 }
 
+/// What to write for blocks of an upstream of this size.
+fn fitting(found: u32) -> String {
+    match found {
+        512 | 4_096 => format!("set `block_size = {found}`"),
+        _ => String::from("volumes have blocks of 512 or 4096 bytes"),
+    }
+}
+
 impl Backing {
-    /// Opens, and makes or extends if need be, what is behind `volume`.
-    pub(crate) fn open(volume: &Volume) -> Result<Self, OpenError> {
+    /// Opens, and makes or extends if need be, the `store` of `volume`.
+    pub(crate) fn open(volume: &Volume, store: &FileStore) -> Result<Self, OpenError> {
         let failed = |action: &'static str| {
             move |source: io::Error| OpenError::Os {
                 volume: volume.name.clone(),
                 action,
-                path: volume.path.clone(),
+                path: store.path.clone(),
                 source,
             }
         };
-        let exists = volume.path.try_exists().map_err(failed("look for"))?;
-        if !exists && volume.size.is_none() {
+        let exists = store.path.try_exists().map_err(failed("look for"))?;
+        if !exists && store.size.is_none() {
             return Err(OpenError::NoSize {
                 volume: volume.name.clone(),
-                path: volume.path.clone(),
+                path: store.path.clone(),
             });
         }
         let device = exists
-            && fs::metadata(&volume.path).map_err(failed("look at"))?.file_type().is_block_device();
+            && fs::metadata(&store.path).map_err(failed("look at"))?.file_type().is_block_device();
         // On a block device O_EXCL keeps file systems and volume managers away, and is refused if
         // one of them has it.
         let exclusive = if device && !volume.read_only { libc::O_EXCL } else { 0 };
         let mut options = OpenOptions::new();
         options.read(true).write(!volume.read_only || !exists).create(!exists);
         options.custom_flags(exclusive);
-        let in_use = || OpenError::InUse { volume: volume.name.clone(), path: volume.path.clone() };
+        let in_use = || OpenError::InUse { volume: volume.name.clone(), path: store.path.clone() };
         let open = |options: &OpenOptions| {
-            let file = options.open(&volume.path).map_err(|source| match source.kind() {
+            let file = options.open(&store.path).map_err(|source| match source.kind() {
                 io::ErrorKind::ResourceBusy => in_use(),
                 _ => failed("open")(source),
             })?;
@@ -164,22 +190,22 @@ impl Backing {
         };
         let mut file: File = open(&options)?;
         let found = file.seek(SeekFrom::End(0)).map_err(failed("measure"))?;
-        let capacity = volume.size.unwrap_or(found);
+        let capacity = store.size.unwrap_or(found);
         let sizes = (ByteCount(found), ByteCount(capacity));
-        check_size(volume, device, sizes)?;
+        check_size(volume, store, device, sizes)?;
         if capacity > found {
             file.set_len(capacity).map_err(failed("extend"))?;
             file.sync_all().map_err(failed("extend"))?;
         }
         if !exists {
             // A new file is only durable together with its name.
-            let folder = volume.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = store.path.parent().filter(|folder| !folder.as_os_str().is_empty());
             File::open(folder.unwrap_or_else(|| Path::new(".")))
                 .and_then(|folder| folder.sync_all())
                 .map_err(failed("make durable"))?;
         }
         let mut direct = false;
-        if volume.io != IoMode::Buffered {
+        if store.io != IoMode::Buffered {
             // Before it is opened again: it is opened, and locked, by one at a time.
             drop(file);
             options.create(false).custom_flags(exclusive | libc::O_DIRECT);
@@ -189,10 +215,10 @@ impl Backing {
             direct = past_cache.is_some();
             file = match past_cache {
                 Some(file) => file,
-                None if volume.io == IoMode::Direct => {
+                None if store.io == IoMode::Direct => {
                     return Err(OpenError::NotDirect {
                         volume: volume.name.clone(),
-                        path: volume.path.clone(),
+                        path: store.path.clone(),
                         block_size: volume.block_size,
                     });
                 }
@@ -241,10 +267,11 @@ impl AsRawFd for Backing {
 
 fn check_size(
     volume: &Volume,
+    store: &FileStore,
     device: bool,
     (found, wanted): (ByteCount, ByteCount),
 ) -> Result<(), OpenError> {
-    let (name, path) = (volume.name.clone(), volume.path.clone());
+    let (name, path) = (volume.name.clone(), store.path.clone());
     let block_size = volume.block_size;
     if wanted.0 < found.0 {
         return Err(OpenError::Larger { volume: name, path, found, wanted });

@@ -16,18 +16,16 @@ use crate::buffer::Shared;
 use std::io;
 use std::os::fd::RawFd;
 use weir_flow::error::IoError;
-use weir_flow::request::RequestKey;
+use weir_flow::request::{BackendId, Outcome, PathId, RequestKey};
 
-/// One operation on one file.
+/// One operation on one store.
 #[derive(Debug)]
 pub(crate) struct Io {
     /// Comes back in [`Done`].
     pub(crate) key: RequestKey,
-    /// The open file. It outlives the operation: files are closed after the drivers.
-    pub(crate) fd: RawFd,
     /// What to do.
     pub(crate) work: Work,
-    /// First byte in the file.
+    /// First byte in the store.
     pub(crate) offset: u64,
     /// Number of bytes.
     pub(crate) length: u64,
@@ -35,7 +33,22 @@ pub(crate) struct Io {
     pub(crate) promise: Option<usize>,
 }
 
-/// What is to be done with a range of a file.
+/// Where an operation is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The open file. It outlives the operation: files are closed after the drivers.
+    File(RawFd),
+    /// A path to an upstream.
+    Path(BackendId, PathId),
+}
+
+/// Whoever takes operations and sees to it that each of them ends.
+pub(crate) trait Stores {
+    /// Takes an operation.
+    fn submit(&mut self, place: Place, io: Io);
+}
+
+/// What is to be done with a range of a store.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Fill the buffer from `at` on.
@@ -75,13 +88,26 @@ pub(crate) struct Done {
     pub(crate) promise: Option<usize>,
 }
 
-/// Does I/O without waiting for it.
+/// An operation that has ended, in the words of the data path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Which one.
+    pub(crate) key: RequestKey,
+    /// How it ended.
+    pub(crate) outcome: Outcome,
+    /// It was the one [`Work::Sync`] of a file that others may wait for.
+    pub(crate) flushed: bool,
+    /// As given.
+    pub(crate) promise: Option<usize>,
+}
+
+/// Does I/O on files without waiting for it.
 pub(crate) trait Driver {
     /// What operators call it.
     fn name(&self) -> &'static str;
 
-    /// Takes an operation. It may stay queued until [`flush`](Self::flush).
-    fn submit(&mut self, io: Io);
+    /// Takes an operation on an open file. It may stay queued until [`flush`](Self::flush).
+    fn submit(&mut self, fd: RawFd, io: Io);
 
     /// Hands everything queued to the kernel.
     fn flush(&mut self) -> io::Result<()>;

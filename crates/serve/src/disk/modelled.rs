@@ -42,7 +42,7 @@ impl Modelled {
         let devices = config.backends.iter().map(|one| one.model.build(SEED, &one.name));
         Self {
             devices: devices.collect(),
-            volumes: config.volumes.iter().map(|volume| volume.backend).collect(),
+            volumes: config.volumes.iter().map(|volume| volume.file()?.backend).collect(),
             armed: vec![None; config.backends.len()],
             wakes: BTreeSet::new(),
             ios: SecondaryMap::new(),

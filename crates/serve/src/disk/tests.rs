@@ -5,7 +5,7 @@ use super::threads::Threads;
 use super::uring::Uring;
 use super::{Done, Driver, Io, Work};
 use crate::buffer::{Pool, Shared};
-use crate::config::{Initiators, IoMode, Volume};
+use crate::config::{FileStore, Initiators, IoMode, Volume, Where};
 use slotmap::SlotMap;
 use std::fs;
 use std::io;
@@ -43,15 +43,17 @@ fn volume(path: &Path, size: Option<u64>) -> Volume {
         name: String::from("v"),
         identity: None,
         tenant: 0,
-        path: path.to_path_buf(),
-        backend: None,
+        store: Where::File(FileStore {
+            path: path.to_path_buf(),
+            backend: None,
+            size,
+            io: IoMode::Buffered,
+        }),
         cap: Cap::default(),
-        size,
         block_size: 512,
         physical_block_size: 4096,
         read_only: false,
         thin: true,
-        io: IoMode::Buffered,
         initiators: Initiators::default(),
         removable: false,
         sanitize: false,
@@ -60,11 +62,15 @@ fn volume(path: &Path, size: Option<u64>) -> Volume {
     }
 }
 
+fn open(volume: &Volume) -> Result<Backing, OpenError> {
+    Backing::open(volume, volume.file().expect("it is on a file"))
+}
+
 /// Does some operations at once and returns how each ended, in the order given.
-fn perform(driver: &mut dyn Driver, ios: Vec<Io>) -> Vec<io::Result<()>> {
+fn perform(driver: &mut dyn Driver, fd: &impl AsRawFd, ios: Vec<Io>) -> Vec<io::Result<()>> {
     let order: Vec<RequestKey> = ios.iter().map(|io| io.key).collect();
     for io in ios {
-        driver.submit(io);
+        driver.submit(fd.as_raw_fd(), io);
     }
     let mut done: Vec<Done> = Vec::new();
     while done.len() < order.len() {
@@ -87,22 +93,17 @@ fn filled(pool: &mut Pool, length: usize, byte: u8) -> Shared {
 
 /// Every operation that a driver knows, on one file.
 fn exercise(driver: &mut dyn Driver, path: &Path) {
-    let backing = Backing::open(&volume(path, Some(4 << 20))).expect("a new file");
+    let backing = open(&volume(path, Some(4 << 20))).expect("a new file");
     let mut keys = SlotMap::<RequestKey, ()>::with_key();
     let mut pool = Pool::new(64 << 20);
-    let mut io = |work, offset, length| Io {
-        key: keys.insert(()),
-        fd: backing.as_raw_fd(),
-        work,
-        offset,
-        length,
-        promise: None,
-    };
+    let mut io =
+        |work, offset, length| Io { key: keys.insert(()), work, offset, length, promise: None };
     let (a, b) = (filled(&mut pool, 2 << 20, 0xaa), filled(&mut pool, 8192, 0xbb));
     let write = |buffer: &Shared, at, durable| Work::Write { buffer: buffer.clone(), at, durable };
 
     let ends = perform(
         driver,
+        &backing,
         vec![
             io(write(&a, 0, false), 0, 1 << 20),
             io(write(&a, 1 << 20, true), 1 << 20, 1 << 20),
@@ -110,13 +111,21 @@ fn exercise(driver: &mut dyn Driver, path: &Path) {
         ],
     );
     assert!(ends.iter().all(Result::is_ok), "{ends:?}");
-    assert!(perform(driver, vec![io(Work::Sync, 0, 0)])[0].is_ok());
-    let ends = perform(driver, vec![io(Work::Discard, 4096, 8192), io(Work::Zero, 1 << 20, 512)]);
+    assert!(perform(driver, &backing, vec![io(Work::Sync, 0, 0)])[0].is_ok());
+    let ends = perform(
+        driver,
+        &backing,
+        vec![io(Work::Discard, 4096, 8192), io(Work::Zero, 1 << 20, 512)],
+    );
     assert!(ends.iter().all(Result::is_ok), "{ends:?}");
 
     let back = filled(&mut pool, 4 << 20, 0x11);
     let read = |at| Work::Read { buffer: back.clone(), at };
-    let ends = perform(driver, vec![io(read(0), 0, 2 << 20), io(read(2 << 20), 2 << 20, 2 << 20)]);
+    let ends = perform(
+        driver,
+        &backing,
+        vec![io(read(0), 0, 2 << 20), io(read(2 << 20), 2 << 20, 2 << 20)],
+    );
     assert!(ends.iter().all(Result::is_ok), "{ends:?}");
     let mut expected = vec![0; 4 << 20];
     expected[..2 << 20].fill(0xaa);
@@ -127,7 +136,7 @@ fn exercise(driver: &mut dyn Driver, path: &Path) {
 
     // Somebody cuts the file: a read past its end must fail, not return what the buffer held.
     fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1 << 20).unwrap();
-    let ends = perform(driver, vec![io(read(0), 0, 2 << 20)]);
+    let ends = perform(driver, &backing, vec![io(read(0), 0, 2 << 20)]);
     assert_eq!(ends[0].as_ref().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
 
     // Nothing is left lent.
@@ -165,19 +174,18 @@ fn threads_do_every_operation() {
 fn ring_takes_more_than_it_holds() {
     let folder = Folder::new("overflow");
     let Ok(mut ring) = Uring::new(4) else { return };
-    let backing = Backing::open(&volume(&folder.file("v"), Some(1 << 20))).unwrap();
+    let backing = open(&volume(&folder.file("v"), Some(1 << 20))).unwrap();
     let mut keys = SlotMap::<RequestKey, ()>::with_key();
     let mut pool = Pool::new(1 << 20);
     let buffer = filled(&mut pool, 4096, 7);
     let ios = (0..100).map(|n| Io {
         key: keys.insert(()),
-        fd: backing.as_raw_fd(),
         work: Work::Write { buffer: buffer.clone(), at: 0, durable: false },
         offset: n * 4096,
         length: 4096,
         promise: None,
     });
-    let ends = perform(&mut ring, ios.collect());
+    let ends = perform(&mut ring, &backing, ios.collect());
     assert!(ends.len() == 100 && ends.iter().all(Result::is_ok));
     assert!(fs::read(folder.file("v")).unwrap()[..100 * 4096].iter().all(|&byte| byte == 7));
 }
@@ -192,13 +200,12 @@ fn a_full_device_is_no_space() {
     let mut threads = Threads::new(1, || {}).unwrap();
     let io = Io {
         key: keys.insert(()),
-        fd: full.as_raw_fd(),
         work: Work::Write { buffer, at: 0, durable: false },
         offset: 0,
         length: 4096,
         promise: None,
     };
-    let ends = perform(&mut threads, vec![io]);
+    let ends = perform(&mut threads, &full, vec![io]);
     assert_eq!(super::tenant_error(ends[0].as_ref().unwrap_err()), IoError::NoSpace);
 }
 
@@ -208,24 +215,24 @@ fn a_full_device_is_no_space() {
 fn files_are_opened_with_care() {
     let folder = Folder::new("open");
     let path = folder.file("v");
-    let first = Backing::open(&volume(&path, Some(64 << 20))).expect("a new file");
+    let first = open(&volume(&path, Some(64 << 20))).expect("a new file");
     assert!(first.created && first.capacity == 64 << 20);
-    assert!(matches!(Backing::open(&volume(&path, None)), Err(OpenError::InUse { .. })));
+    assert!(matches!(open(&volume(&path, None)), Err(OpenError::InUse { .. })));
     drop(first);
-    let again = Backing::open(&volume(&path, None)).expect("it is there");
+    let again = open(&volume(&path, None)).expect("it is there");
     assert!(!again.created && again.capacity == 64 << 20);
     drop(again);
-    let larger = Backing::open(&volume(&path, Some(32 << 20)));
+    let larger = open(&volume(&path, Some(32 << 20)));
     assert!(matches!(larger, Err(OpenError::Larger { .. })), "{larger:?}");
-    let grown = Backing::open(&volume(&path, Some(65 << 20))).expect("files grow");
+    let grown = open(&volume(&path, Some(65 << 20))).expect("files grow");
     assert_eq!(grown.capacity, 65 << 20);
     assert_eq!(fs::metadata(&path).unwrap().len(), 65 << 20);
-    let missing = Backing::open(&volume(&folder.file("w"), None));
+    let missing = open(&volume(&folder.file("w"), None));
     assert!(matches!(missing, Err(OpenError::NoSize { .. })), "{missing:?}");
     fs::write(folder.file("odd"), [0; 700]).unwrap();
-    let odd = Backing::open(&volume(&folder.file("odd"), None));
+    let odd = open(&volume(&folder.file("odd"), None));
     assert!(matches!(odd, Err(OpenError::PartBlock { .. })), "{odd:?}");
-    let nowhere = Backing::open(&volume(&folder.file("no/such/folder"), Some(512)));
+    let nowhere = open(&volume(&folder.file("no/such/folder"), Some(512)));
     let message = nowhere.unwrap_err().to_string();
     assert!(message.starts_with("volume `v`: cannot open /"), "{message}");
 }

@@ -84,7 +84,7 @@ impl Driver for Threads {
         "threads"
     }
 
-    fn submit(&mut self, io: Io) {
+    fn submit(&mut self, fd: RawFd, io: Io) {
         let length = io.length as usize;
         let lend = |buffer: &Shared, at: usize| Lent(buffer.lend(at, length));
         let (call, buffer) = match io.work {
@@ -106,7 +106,7 @@ impl Driver for Threads {
         });
         let flushes = matches!(call, Call::Sync);
         self.flying[index] = Some(Flight { key: io.key, buffer, flushes, promise: io.promise });
-        let job = Job { index, fd: io.fd, call, offset: io.offset, length: io.length };
+        let job = Job { index, fd, call, offset: io.offset, length: io.length };
         let jobs = self.jobs.as_ref().expect("open until dropped");
         assert!(jobs.send(job).is_ok(), "workers live as long as the queue");
     }

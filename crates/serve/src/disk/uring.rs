@@ -161,7 +161,7 @@ impl Driver for Uring {
         "io_uring"
     }
 
-    fn submit(&mut self, io: Io) {
+    fn submit(&mut self, fd: RawFd, io: Io) {
         let step = match io.work {
             Work::Read { buffer, at } => Step::Read { buffer, at },
             Work::Write { buffer, at, durable } => Step::Write { buffer, at, durable },
@@ -173,7 +173,7 @@ impl Driver for Uring {
                 Step::Allocate { mode: libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE }
             }
         };
-        let Io { key, fd, offset, length, promise, .. } = io;
+        let Io { key, offset, length, promise, .. } = io;
         let index = self.place(Flight { key, fd, step, offset, length, promise });
         self.push(index);
     }

@@ -6,6 +6,8 @@
 
 mod accept;
 mod connections;
+mod signalled;
+mod upstreams;
 
 use crate::api::socket::{ClientId, Socket as ControlSocket};
 use crate::api::{Answer, Line, Question};
@@ -13,7 +15,6 @@ use crate::chores::{Chore, Chores, Finished};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::desk::{Awaited, Desk, Tally};
-use crate::disk::backing::Backing;
 use crate::disk::threads::Threads;
 use crate::disk::uring::Uring;
 use crate::disk::{Done, Driver};
@@ -21,7 +22,9 @@ use crate::listen::connection::{Connection, ConnectionId};
 use crate::listen::door::Door;
 use crate::listen::listener::{Listener, Protocol};
 use crate::listen::tls;
+use crate::remote::{FIRST_TOKEN, Remotes};
 use crate::signals::Signals;
+use crate::store::Store;
 use crate::tenants::TenantNames;
 use crate::timer::Timer;
 use crate::unit::Kept;
@@ -39,6 +42,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time;
 use tracing::{error, info, warn};
+use upstreams::Behind;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::Legacy;
 use weir_flow::event::Observer;
@@ -80,7 +84,7 @@ pub(crate) struct Gateway<'a> {
     dirty: Vec<usize>,
     /// The other of the two lists that take turns being `dirty`.
     spare_dirty: Vec<usize>,
-    driver: Box<dyn Driver>,
+    behind: Behind,
     done: Vec<Done>,
     finished: Vec<Finished>,
     /// Operations wait because the kernel had no room for them.
@@ -121,13 +125,12 @@ impl<'a> Gateway<'a> {
     /// Binds the listeners and starts the disk driver.
     pub(crate) fn new(
         config: &Config,
-        backings: Rc<[Backing]>,
-        kept: Vec<Kept>,
-        saved: Option<Legacy>,
+        (poll, clock): (Poll, Clock),
+        (remotes, stores): (Remotes, Rc<[Store]>),
+        (kept, saved): (Vec<Kept>, Option<Legacy>),
         reload: Reload<'a>,
     ) -> Result<Self, ServeError> {
         let failed = |action| move |source| ServeError::Setup { action, source };
-        let poll = Poll::new().map_err(failed("make an event queue"))?;
         let registry = poll.registry();
         let tls = config.nbd.tls.as_ref().map(tls::server_config).transpose()?;
         let mut listeners = Listener::all(config)?;
@@ -175,8 +178,7 @@ impl<'a> Gateway<'a> {
         if let Some(control) = &mut control {
             control.register(registry).map_err(failed("watch the control socket"))?;
         }
-        let clock = Clock::start();
-        let mut desk = Desk::new(config, backings, kept, helpers);
+        let mut desk = Desk::new(config, stores, kept, helpers);
         desk.resume();
         desk.inbox.extend(saved.map(|saved| Input::Inherit(Arc::new(saved))));
         Ok(Self {
@@ -200,7 +202,7 @@ impl<'a> Gateway<'a> {
             readable: VecDeque::new(),
             dirty: Vec::new(),
             spare_dirty: Vec::new(),
-            driver,
+            behind: Behind { driver, remotes },
             done: Vec::new(),
             finished: Vec::new(),
             unsubmitted: false,
@@ -243,7 +245,7 @@ impl<'a> Gateway<'a> {
 
     /// What operators call the disk driver.
     pub(crate) fn driver_name(&self) -> &'static str {
-        self.driver.name()
+        self.behind.driver.name()
     }
 
     /// The time now.
@@ -319,18 +321,20 @@ impl<'a> Gateway<'a> {
         // Operations that go on in steps are handed over again; what still waits then is waiting
         // for the kernel to make room.
         for _ in 0..DISK_STEPS {
-            if let Err(source) = self.driver.flush() {
+            if let Err(source) = self.behind.driver.flush() {
                 self.fail("use the disk driver", source);
                 return true;
             }
-            self.unsubmitted = self.driver.reap(&mut self.done);
+            self.unsubmitted = self.behind.driver.reap(&mut self.done);
             if !self.unsubmitted {
                 break;
             }
         }
         for done in self.done.drain(..) {
-            self.desk.stored(done, &mut *self.driver);
+            self.desk.stored(done, &mut self.behind);
         }
+        self.behind.remotes.write_all();
+        self.hear_remotes();
         self.desk.chores.reap(&mut self.finished);
         self.desk.maps.reap(&mut self.finished);
         for finished in self.finished.drain(..) {
@@ -377,20 +381,22 @@ impl<'a> Gateway<'a> {
         let room = self.unsubmitted.then(|| self.now + DISK_PAUSE);
         let accept =
             self.listeners.iter().any(|listener| listener.ready).then_some(self.next_accept);
-        if let Some(at) = [deadline, self.desk.modelled.next()].into_iter().flatten().min()
+        let due = [deadline, self.desk.modelled.next(), self.behind.remotes.next()];
+        if let Some(at) = due.into_iter().flatten().min()
             && let Err(source) = self.timer.wake_by(self.clock.now(), at)
         {
             self.fail("set a timer", source);
         }
         let control = self.control.as_ref().and_then(ControlSocket::deadline);
         let wake = [stop, tick, room, accept, control].into_iter().flatten().min();
-        let timeout = if self.readable.is_empty() {
+        let timeout = if self.readable.is_empty() && !self.behind.remotes.has_more() {
             wake.map(|at| at.saturating_since(self.clock.now()).as_nanos())
         } else {
             Some(0)
         };
         let result = self.poll.poll(&mut self.events, timeout.map(time::Duration::from_nanos));
         self.now = self.clock.now();
+        self.behind.remotes.now = self.now;
         if let Err(problem) = result {
             // The ring interrupts the wait when it has something; so do signals.
             if problem.kind() != io::ErrorKind::Interrupted {
@@ -407,6 +413,11 @@ impl<'a> Gateway<'a> {
                     self.questions.push_back(Question::Summary);
                 }
                 SUMMARY | DISK | WAKE | TIMER => {}
+                Token(token) if token >= FIRST_TOKEN => {
+                    let readable = event.is_readable() || event.is_read_closed();
+                    let number = token - FIRST_TOKEN;
+                    self.behind.remotes.event(number, readable, event.is_writable());
+                }
                 Token(token) if token >= CONNECTIONS => {
                     let index = token - CONNECTIONS;
                     if event.is_writable() {
@@ -429,6 +440,8 @@ impl<'a> Gateway<'a> {
             }
         }
         self.events = events;
+        self.behind.remotes.read_on();
+        self.behind.remotes.tick();
         for _ in 0..self.readable.len() {
             let index = self.readable.pop_front().expect("counted");
             if let Some(connection) = &mut self.connections[index] {
@@ -443,64 +456,6 @@ impl<'a> Gateway<'a> {
         if tick.is_some_and(|at| at <= self.now) {
             self.tick();
         }
-    }
-
-    fn signalled(&mut self) {
-        let count = self.stop_signals.take();
-        if count == 0 {
-            return;
-        }
-        match self.stop {
-            Stop::No if count == 1 => {
-                info!(
-                    outstanding = self.desk.outstanding(),
-                    "stopping: no new work; what is in flight is finished first"
-                );
-                self.stop = Stop::Draining(self.now + self.config.stop_within);
-                self.listeners.clear();
-                self.desk.drop_gathering();
-                self.desk.drop_jobs();
-            }
-            _ => {
-                warn!("second signal: leaving at once");
-                self.stop = Stop::Now;
-            }
-        }
-    }
-
-    /// Reads the configuration again and applies what can change live.
-    fn reload(&mut self) {
-        if self.reload_signals.take() == 0 || self.stop != Stop::No {
-            return;
-        }
-        info!("reading the configuration again");
-        self.desk.now = self.now;
-        if let Some(new) = (self.reload)()
-            && let Some(merged) = self.desk.reload(&self.config, new)
-        {
-            self.config = merged;
-            for connection in self.connections.iter_mut().flatten() {
-                self.desk.reseat(connection);
-            }
-        }
-        self.run_errands();
-    }
-
-    /// Whether everything in flight has ended and been told.
-    fn is_drained(&mut self) -> bool {
-        if self.desk.outstanding() > 0 {
-            return false;
-        }
-        if !std::mem::replace(&mut self.announced, true) {
-            for connection in self.connections.iter_mut().flatten() {
-                self.desk.take_leave(connection);
-            }
-            self.run_errands();
-            for index in std::mem::take(&mut self.dirty) {
-                self.write(index);
-            }
-        }
-        self.connections.iter_mut().flatten().all(|connection| connection.has_told_all())
     }
 }
 
@@ -554,18 +509,25 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
 
     fn perform(&mut self, now: Instant, action: Action) {
         match action {
-            Action::Store(io) => self.desk.store(now, &io, &mut *self.driver),
+            Action::Store(io) => self.desk.store(now, &io, &mut self.behind),
             Action::Transfer { key, tag, outcome } => {
                 self.desk.reply(&mut self.connections, key, tag, outcome);
             }
             Action::Refuse { tag } => self.desk.refuse(&mut self.connections, tag),
-            // Every store has one path, which is always there: nobody else could take over.
+            Action::Check { backend, path } if self.behind.remotes.has(backend) => {
+                self.behind.remotes.check(backend, path);
+            }
+            // A file has one path, which is always there: nobody else could take over.
             Action::Check { backend, path } => {
                 self.desk.inbox.push_back(Input::Checked(backend, path));
             }
-            Action::Abandon { .. } | Action::Reset { .. } => {
-                unreachable!("the only path of a store that answers is never left")
+            Action::Abandon { key, backend, path } => {
+                let stored =
+                    |input: &Input| matches!(input, Input::Stored { key: one, .. } if *one == key);
+                self.desk.inbox.retain(|input| !stored(input));
+                self.behind.remotes.abandon(backend, path, key);
             }
+            Action::Reset { backend, path } => self.behind.remotes.reset(backend, path),
         }
     }
 }

@@ -206,7 +206,7 @@ impl Connection {
             return match self.socket.read(spare) {
                 Ok(0) => Progress::Closed,
                 Ok(count) => {
-                    self.received.filled += count;
+                    self.received.arrived(count);
                     // A stream socket that gave less than was asked for is empty: epoll(7). Its end
                     // behind the bytes is told only once, so it is looked for.
                     let drained = count < room && !self.ends && !self.socket.has_buffered();
@@ -299,6 +299,11 @@ impl Received {
         &self.memory[self.start..self.filled]
     }
 
+    /// Notes that so many bytes have come into the room that [`spare`](Self::spare) gave.
+    pub(crate) const fn arrived(&mut self, count: usize) {
+        self.filled += count;
+    }
+
     /// Notes that the first `count` of them are dealt with.
     pub(crate) const fn consume(&mut self, count: usize) {
         self.start += count;
@@ -310,7 +315,7 @@ impl Received {
 
     /// Room for at least the rest of a message of `needed` bytes. Grows only for one that is larger
     /// than what there is, so a connection that never logs in stays small.
-    fn spare(&mut self, needed: usize, smallest: usize) -> &mut [u8] {
+    pub(crate) fn spare(&mut self, needed: usize, smallest: usize) -> &mut [u8] {
         let wanted = needed.max(smallest).next_power_of_two();
         if self.memory.len() < wanted {
             self.memory.resize(wanted, 0);

@@ -57,7 +57,9 @@ impl Serve {
         let config = self.adjust(loaded.checked);
         if source.is_built_in() {
             for volume in &config.volumes {
-                make_folder(&volume.path)?;
+                if let Some(file) = volume.file() {
+                    make_folder(&file.path)?;
+                }
             }
         }
         let ready = |ready: &Ready| {
@@ -148,6 +150,10 @@ fn failure(error: &ServeError) -> Failure {
             }
             _ => "name a path that can be had in `socket` of [control], or remove that table",
         },
+        ServeError::Upstream(_) => {
+            "see to the target or the network; `connect_within` of the upstream says how long it is \
+             waited for"
+        }
         ServeError::Tls(_) => "change `certificate`, `key` or `client_ca` of [nbd]",
         ServeError::State { .. } | ServeError::Reservations { .. } => {
             "the volume's data is not concerned: `state` of the volume names the file"

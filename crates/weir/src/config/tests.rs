@@ -370,10 +370,11 @@ fn a_gateway_is_what_its_file_says() {
     assert_eq!(config.stop_within.as_nanos(), 1_500_000_000);
     assert_eq!(config.policies.dispatch.values(), [7]);
     let volume = &config.volumes[0];
-    assert_eq!(volume.path, PathBuf::from(format!("{FOLDER}/disk0.img")));
-    assert_eq!((volume.size, volume.block_size), (Some(1 << 30), 4_096));
-    assert!(volume.read_only && !volume.thin && volume.io == IoMode::Buffered);
-    assert_eq!((volume.backend, config.volumes[1].backend), (Some(1), None));
+    let file = volume.file().unwrap();
+    assert_eq!(file.path, PathBuf::from(format!("{FOLDER}/disk0.img")));
+    assert_eq!((file.size, volume.block_size), (Some(1 << 30), 4_096));
+    assert!(volume.read_only && !volume.thin && file.io == IoMode::Buffered);
+    assert_eq!((file.backend, config.volumes[1].file().unwrap().backend), (Some(1), None));
     let flash = fixed::Config { service: Duration::from_micros(80), servers: 64 };
     assert_eq!(config.backends[1].model, Model::Fixed(flash));
     assert_eq!((config.backends[0].name.as_str(), config.backends[0].paths), ("array", 2));
@@ -395,7 +396,7 @@ fn defaults_agree_with_the_data_path() {
     assert_eq!(config.limits, Limits::default());
     assert_eq!(config.iscsi, Iscsi::default());
     assert_eq!(config.policies, Policies::default());
-    assert_eq!(config.volumes[0].size, None);
+    assert_eq!(config.volumes[0].file().unwrap().size, None);
     let promises = Promises { contracts: vec![None], groups: Vec::new() };
     assert_eq!((config.tenants.len(), config.promises), (1, promises));
 

@@ -6,6 +6,7 @@ pub(crate) mod control;
 pub(crate) mod initiator;
 pub(crate) mod nbd;
 pub(crate) mod pdu;
+pub(crate) mod proxy;
 pub(crate) mod recorded;
 pub(crate) mod witness;
 
@@ -83,6 +84,8 @@ pub(crate) struct Gateway {
     child: Child,
     pub(crate) folder: PathBuf,
     pub(crate) portal: SocketAddr,
+    /// All addresses that iSCSI hosts can connect to.
+    pub(crate) portals: Vec<SocketAddr>,
     /// Where NBD clients connect, as URLs.
     pub(crate) nbd: Vec<String>,
 }
@@ -113,7 +116,8 @@ impl Gateway {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         // From here on the child is ended by `drop`, should the ready line not come.
         let (folder, nowhere) = (folder.to_path_buf(), ([127, 0, 0, 1], 0).into());
-        let mut gateway = Self { child, folder, portal: nowhere, nbd: Vec::new() };
+        let mut gateway =
+            Self { child, folder, portal: nowhere, portals: Vec::new(), nbd: Vec::new() };
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             let mut line = String::new();
@@ -123,7 +127,9 @@ impl Gateway {
         let line = receiver.recv_timeout(Duration::from_secs(30)).unwrap_or_default();
         let ready: serde_json::Value = serde_json::from_str(&line)
             .unwrap_or_else(|_| panic!("no ready line, but {line:?}:\n{}", gateway.log()));
-        gateway.portal = ready["portals"][0].as_str().unwrap().parse().unwrap();
+        let portals = ready["portals"].as_array().unwrap().iter();
+        gateway.portals = portals.map(|one| one.as_str().unwrap().parse().unwrap()).collect();
+        gateway.portal = gateway.portals[0];
         let urls = ready["nbd"].as_array().unwrap().iter();
         gateway.nbd = urls.map(|url| url.as_str().unwrap().to_owned()).collect();
         gateway
@@ -216,6 +222,12 @@ impl Gateway {
         let (offset, expected) = witness.finish();
         self.stop();
         assert!(self.stored("disk.img", offset, expected.len()) == expected, "stored as written");
+    }
+
+    /// The same for one whose bytes somebody else keeps.
+    pub(crate) fn stop_upstream(mut self, witness: Witness) {
+        witness.finish();
+        self.stop();
     }
 
     /// Bytes of a volume's file.

@@ -6,21 +6,31 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use weir_flow::units::ByteCount;
 use weir_serve::config::{Config, Export, Target};
-use weir_serve::{NbdListener, Ready};
+use weir_serve::{NbdListener, Ready, ReadyStore};
 
 /// The ready event as one object.
 pub(super) fn event(config: &Config, ready: &Ready) -> Value {
     let portal = portal(config, ready);
     let volume = |index: usize| -> Option<Value> {
         let volume = ready.volumes.get(index)?;
-        Some(json!({
+        let mut entry = json!({
             "volume": volume.name,
-            "path": volume.path.display().to_string(),
             "bytes": volume.capacity,
-            "io": if volume.direct { "direct" } else { "buffered" },
             "read_only": config.volumes[index].read_only,
-            "created": volume.created,
-        }))
+        });
+        match &volume.store {
+            ReadyStore::File { path, direct, created } => {
+                entry["path"] = json!(path.display().to_string());
+                entry["io"] = json!(if *direct { "direct" } else { "buffered" });
+                entry["created"] = json!(created);
+            }
+            ReadyStore::Upstream { name, paths, ready, .. } => {
+                entry["upstream"] = json!(name);
+                entry["paths"] = json!(paths);
+                entry["paths_ready"] = json!(ready);
+            }
+        }
+        Some(entry)
     };
     let target = |target: &Target| {
         let lun = |&(lun, index): &(u16, usize)| {
@@ -109,16 +119,23 @@ fn control(ready: &Ready) -> Option<PathBuf> {
 
 fn volume(text: &mut String, what: &str, config: &Config, ready: &Ready, index: usize) {
     let Some(volume) = ready.volumes.get(index) else { return };
-    let _ = writeln!(
-        text,
-        "    {what}: {}, {}{}, {} I/O, in {}{}",
-        volume.name,
-        ByteCount(volume.capacity),
-        if config.volumes[index].read_only { ", read only" } else { "" },
-        if volume.direct { "direct" } else { "buffered" },
-        volume.path.display(),
-        if volume.created { " (made just now)" } else { "" },
-    );
+    let (name, size) = (&volume.name, ByteCount(volume.capacity));
+    let read_only = if config.volumes[index].read_only { ", read only" } else { "" };
+    let _ = match &volume.store {
+        ReadyStore::File { path, direct, created } => writeln!(
+            text,
+            "    {what}: {name}, {size}{read_only}, {} I/O, in {}{}",
+            if *direct { "direct" } else { "buffered" },
+            path.display(),
+            if *created { " (made just now)" } else { "" },
+        ),
+        ReadyStore::Upstream { name: upstream, target, lun, paths, ready } => writeln!(
+            text,
+            "    {what}: {name}, {size}{read_only}, on upstream {upstream}: LUN {lun} of {target}, \
+             {ready} of {paths} {}",
+            if *paths == 1 { "path" } else { "paths" },
+        ),
+    };
 }
 
 /// How to reach the first LUN that is served here.
@@ -239,10 +256,12 @@ mod tests {
         let config = config::gateway(&source).unwrap().checked;
         let volume = |volume: &weir_serve::config::Volume| ReadyVolume {
             name: volume.name.clone(),
-            path: volume.path.clone(),
             capacity: 1 << 20,
-            direct: true,
-            created: false,
+            store: ReadyStore::File {
+                path: volume.file().unwrap().path.clone(),
+                direct: true,
+                created: false,
+            },
         };
         let volumes = config.volumes.iter().map(volume).collect();
         let portals = portals.iter().map(|portal| portal.parse().unwrap()).collect();

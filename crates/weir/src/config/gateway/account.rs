@@ -236,6 +236,12 @@ impl Accounts {
         Some(Authentication { accounts, mutual: mutual? })
     }
 
+    /// The account of this name, which one side of a login to an upstream proves.
+    pub(super) fn proof(&mut self, context: &mut Context, name: &Read<String>) -> Option<Account> {
+        let index = self.find(context, name)?;
+        self.list.get(index)?.clone()
+    }
+
     fn find(&mut self, context: &mut Context, name: &Read<String>) -> Option<usize> {
         let index = self.names.find(context, name)?;
         self.used.insert(index);
@@ -277,8 +283,8 @@ impl Accounts {
                 let message = format!("nobody can log in with account `{}`", shorten(name));
                 let span = document.locate("account", index, &["name"]);
                 let fault = Fault::new(Code::Unused, message).at(span, "this account");
-                let help = "name it in `accounts` or `mutual` of a target or of `[discovery]`, or \
-                            remove it";
+                let help = "name it in `accounts` or `mutual` of a target or of `[discovery]`, in an \
+                            upstream, or remove it";
                 context.faults.push(fault.help(help));
             }
         }

@@ -101,7 +101,8 @@ pub(super) fn read(
     Some(Checked { listen: listen?, advertise: advertise?, limits })
 }
 
-fn policy(word: &Read<String>) -> DigestPolicy {
+/// What a word says of a digest.
+pub(super) fn policy(word: &Read<String>) -> DigestPolicy {
     match word.value.as_str() {
         "never" => DigestPolicy::Never,
         "required" => DigestPolicy::Required,

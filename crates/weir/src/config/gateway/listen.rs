@@ -56,6 +56,15 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     parse(text, super::iscsi::PORT)
 }
 
+/// An address of somebody else to connect to; the error says what to write.
+pub(super) fn remote(text: &str) -> Result<SocketAddr, String> {
+    let address = parse(text, super::iscsi::PORT)?;
+    if address.port() == 0 || address.ip().is_unspecified() {
+        return Err("write an address and a port that can be connected to".to_owned());
+    }
+    Ok(address)
+}
+
 fn parse(text: &str, port: u16) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         let bare = text.trim_start_matches('[').trim_end_matches(']');

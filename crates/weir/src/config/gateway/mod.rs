@@ -16,6 +16,7 @@ mod target;
 mod tenant;
 #[cfg(test)]
 mod tests;
+mod upstream;
 mod volume;
 
 pub(crate) use listen::address;
@@ -45,6 +46,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &savings::SAVINGS,
         &account::ACCOUNT,
         &backend::SERVED,
+        &upstream::UPSTREAM,
         &volume::VOLUME,
         &target::TARGET,
     ],
@@ -68,7 +70,10 @@ pub(crate) fn read(
     let kept = tenant::read(context, document, &mut tenants);
     let (mut backend_names, mut names) = (Names::new("backend"), Names::new("volume"));
     let backends = backend::read(context, document, &mut backend_names);
-    let volumes = volume::read(context, document, source, &backend_names, &mut names, &mut tenants);
+    let mut upstream_names = Names::new("upstream");
+    let upstreams = upstream::read(context, document, &mut upstream_names, &mut accounts);
+    let stores = (&backend_names, &upstream_names);
+    let volumes = volume::read(context, document, source, stores, &mut names, &mut tenants);
     let targets = target::read(context, document, &names, &mut accounts);
     let nbd = nbd::read(context, document, source, &names, &mut listeners);
     let (targets, nbd) = (targets?, nbd?);
@@ -79,6 +84,8 @@ pub(crate) fn read(
         savings::apart(context, document, path, &volumes);
     }
     reach::volumes(context, document, &volumes, &targets, &nbd);
+    let upstreams = upstreams?;
+    reach::upstreams(context, document, &upstreams, &volumes);
     if discovery.is_some() {
         accounts.unused(context, document);
     }
@@ -100,6 +107,7 @@ pub(crate) fn read(
         promises: contract::for_all(promises, tenants.len()),
         tenants,
         backends: backends?.into_iter().map(device).collect(),
+        upstreams,
         volumes,
         targets,
         policies,

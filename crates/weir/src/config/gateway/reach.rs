@@ -6,7 +6,7 @@ use crate::config::fault::{Code, Fault};
 use crate::config::tree::{Context, Document};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use weir_serve::config::{Nbd, Target, Volume};
+use weir_serve::config::{Nbd, Target, Upstream, Volume, Where};
 
 /// A gateway that offers nothing is a mistake.
 pub(super) fn something(
@@ -87,6 +87,23 @@ pub(super) fn volumes(
                 let help = "name an initiator in both lists, or remove the LUN";
                 context.faults.push(fault.help(help));
             }
+        }
+    }
+}
+
+/// Warns of upstreams that no volume is on.
+pub(super) fn upstreams(
+    context: &mut Context,
+    document: &Document<'_>,
+    upstreams: &[Upstream],
+    volumes: &[Volume],
+) {
+    for (index, upstream) in upstreams.iter().enumerate() {
+        if !volumes.iter().any(|volume| volume.store == Where::Upstream(index)) {
+            let message = format!("no volume is on upstream `{}`", upstream.name);
+            let span = document.locate("upstream", index, &["name"]);
+            let fault = Fault::new(Code::Unused, message).at(span, "this upstream");
+            context.faults.push(fault.help("name it in `upstream` of a volume, or remove it"));
         }
     }
 }

@@ -3,15 +3,16 @@
 use super::files::{Files, State, is_device};
 use super::initiators;
 use crate::config::cap;
-use crate::config::fault::{Code, Fault};
+use crate::config::fault::{Code, Fault, Span};
 use crate::config::names::{Names, Tenants};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::source::Source;
 use crate::config::tree::{Context, Document, Noted, Read, Table};
 use crate::config::units::SIZE;
 use crate::config::value::Value;
-use std::path::{Path, PathBuf};
-use weir_serve::config::{IoMode, Volume};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use weir_serve::config::{FileStore, IoMode, Volume, Where};
 
 /// The table.
 pub(super) static VOLUME: Section = Section {
@@ -28,8 +29,14 @@ pub(super) static VOLUME: Section = Section {
         Key {
             name: "file",
             kind: Kind::Text("a path; relative to this file"),
-            default: Default::Required,
+            default: Default::Else("none; then `upstream` is required"),
             effect: "the file or block device with its bytes; a missing file is made, sparse",
+        },
+        Key {
+            name: "upstream",
+            kind: Kind::Text("an upstream's name"),
+            default: Default::Else("none; then `file` is required"),
+            effect: "the storage with its bytes, which somebody else runs; its size is the volume's",
         },
         Key {
             name: "backend",
@@ -110,7 +117,9 @@ pub(super) static VOLUME: Section = Section {
         Key {
             name: "state",
             kind: Kind::Text("a path; relative to this file"),
-            default: Default::Else("`file` with `.state` appended; none for a block device"),
+            default: Default::Else(
+                "`file` with `.state` appended; none for a block device or an upstream",
+            ),
             effect: "the file that remembers reservations and what else must survive a restart",
         },
         cap::IOPS,
@@ -124,15 +133,19 @@ pub(super) fn read(
     context: &mut Context,
     document: &Document<'_>,
     source: &Source,
-    backends: &Names,
+    stores: (&Names, &Names),
     names: &mut Names,
     tenants: &mut Tenants,
 ) -> Option<Vec<Volume>> {
     let mut files = Files::default();
+    let mut upstreams = BTreeMap::new();
     let tables = document.many(context, "volume");
     let volumes: Vec<_> = tables
         .iter()
-        .map(|table| one(context, table, source, backends, names, tenants, &mut files))
+        .map(|table| {
+            let store = store(context, table, source, stores, (&mut files, &mut upstreams));
+            one(context, table, source, store, names, tenants, &mut files)
+        })
         .collect();
     files.check(context);
     volumes.into_iter().collect()
@@ -142,7 +155,7 @@ fn one(
     context: &mut Context,
     table: &Table<'_>,
     source: &Source,
-    backends: &Names,
+    store: Stored,
     names: &mut Names,
     tenants: &mut Tenants,
     files: &mut Files,
@@ -151,16 +164,6 @@ fn one(
     if let Some(name) = &name {
         names.define(context, name, table.index());
     }
-    let file = table.text(context, "file");
-    let path = file.as_ref().map(|file| source.resolve(&file.value));
-    let first = match (&file, &path) {
-        (Some(file), Some(path)) => files.volume(context, file, path),
-        _ => false,
-    };
-    let backend = match table.text(context, "backend") {
-        Some(name) => backends.find(context, &name).map(Some),
-        None => (!table.has("backend")).then_some(None),
-    };
     let identity = table.text(context, "identity");
     let size = table.number(context, "size");
     let tenant = match (&name, table.has("tenant")) {
@@ -187,11 +190,15 @@ fn one(
     }
     let read_only = table.flag(context, "read_only");
     let thin = table.flag(context, "thin");
-    let io = table.text(context, "io").map(|io| match io.value.as_str() {
-        "direct" => IoMode::Direct,
-        "buffered" => IoMode::Buffered,
-        _ => IoMode::Auto,
-    });
+    let io = match store {
+        Stored::File { .. } => table.text(context, "io").map(|io| match io.value.as_str() {
+            "direct" => IoMode::Direct,
+            "buffered" => IoMode::Buffered,
+            _ => IoMode::Auto,
+        }),
+        // It is said to be out of place there, and there is none to show.
+        Stored::Upstream(..) => Some(IoMode::Auto),
+    };
     if let (Some(size), Some(block)) = (&size, &block_size)
         && !size.value.is_multiple_of(block.value)
     {
@@ -219,24 +226,36 @@ fn one(
             context.faults.push(fault.help(format!("remove `{key}` or `read_only`")));
         }
     }
+    if let (Stored::Upstream(_, span), Some(atomic)) = (&store, &atomic)
+        && atomic.value
+    {
+        let message = "`atomic` is for a volume in a file or on a device";
+        let fault = Fault::new(Code::Conflict, message)
+            .at_some(atomic.span.as_ref(), "needs a journal here")
+            .see(span.as_ref(), "its bytes are there, without the journal");
+        context.faults.push(fault.help("remove `atomic`"));
+    }
     let promises = [("sanitize", sanitize.as_ref()), ("atomic", atomic.as_ref())];
-    let kept = Kept { file: file.as_ref(), path: path.as_deref(), first };
-    let state = state(context, table, source, &kept, promises, files);
+    let state = state(context, table, source, &store, promises, files);
     let cap = cap::read(context, table);
     let size = table.optional("size", size).ok()?;
+    let io = io?;
+    let store = match store {
+        Stored::Upstream(index, _) => Where::Upstream(index?),
+        Stored::File { file: _, path, backend, .. } => {
+            Where::File(FileStore { path: path?, backend: backend?, size, io })
+        }
+    };
     let identity = table.optional("identity", identity).ok()?;
     Some(Volume {
         name: name?.value,
         identity,
         tenant: tenant?,
-        path: path?,
-        backend: backend?,
-        size,
+        store,
         block_size: block_size?.value as u32,
         physical_block_size: physical?.value as u32,
         read_only: read_only?.value,
         thin: thin?.value,
-        io: io?,
         initiators: initiators?,
         removable: removable?.value,
         sanitize: sanitize?.value,
@@ -246,13 +265,69 @@ fn one(
     })
 }
 
-/// Where a volume's bytes are.
-struct Kept<'a> {
-    file: Option<&'a Read<String>>,
-    path: Option<&'a Path>,
-    /// No volume before it has the same file.
-    first: bool,
+/// Where a volume's bytes are; what has a fault is not there.
+enum Stored {
+    File {
+        file: Option<Read<String>>,
+        path: Option<PathBuf>,
+        /// No volume before it has the same file.
+        first: bool,
+        backend: Option<Option<usize>>,
+    },
+    /// An upstream, and where it is named.
+    Upstream(Option<usize>, Option<Span>),
 }
+
+fn store(
+    context: &mut Context,
+    table: &Table<'_>,
+    source: &Source,
+    (backends, upstreams): (&Names, &Names),
+    (files, taken): (&mut Files, &mut BTreeMap<usize, Option<Span>>),
+) -> Stored {
+    let file = table.text(context, "file");
+    let upstream = table.text(context, "upstream");
+    let backend = match table.text(context, "backend") {
+        Some(name) => backends.find(context, &name).map(Some),
+        None => (!table.has("backend")).then_some(None),
+    };
+    if let Some(span) = table.value_span("upstream") {
+        for key in FILE_KEYS {
+            if let Some(written) = table.value_span(key) {
+                let message = format!("`{key}` is for a volume in a file or on a device");
+                let fault = Fault::new(Code::Conflict, message)
+                    .at(written, "this value")
+                    .see(Some(&span), "its bytes are there");
+                context.faults.push(fault.help(format!("remove `{key}`, or `upstream`")));
+            }
+        }
+        let index = upstream.and_then(|name| upstreams.find(context, &name));
+        let first = index.and_then(|index| taken.insert(index, Some(span.clone())));
+        if let Some(first) = first {
+            let fault = Fault::new(Code::Duplicate, "two volumes are on one upstream")
+                .at(span.clone(), "the second")
+                .see(first.as_ref(), "the first");
+            let help = "give each volume an upstream of its own; they would overwrite each other";
+            context.faults.push(fault.help(help));
+        }
+        return Stored::Upstream(index, Some(span));
+    }
+    if !table.has("file") {
+        let message = "`[[volume]]` has neither `file` nor `upstream`";
+        let fault = Fault::new(Code::MissingKey, message).at(table.span(), "this table");
+        let help = "add `file = \"…\"`: the file or block device with its bytes; or `upstream`";
+        context.faults.push(fault.help(help));
+    }
+    let path = file.as_ref().map(|file| source.resolve(&file.value));
+    let first = match (&file, &path) {
+        (Some(file), Some(path)) => files.volume(context, file, path),
+        _ => false,
+    };
+    Stored::File { file, path, first, backend }
+}
+
+/// The keys that only a volume in a file or on a device has.
+const FILE_KEYS: [&str; 4] = ["file", "backend", "size", "io"];
 
 /// The state file that is written, or the one beside the volume's file. A device has none of its
 /// own accord: what is beside it does not survive a restart of the machine. `promises` are the keys
@@ -261,7 +336,7 @@ fn state(
     context: &mut Context,
     table: &Table<'_>,
     source: &Source,
-    kept: &Kept<'_>,
+    store: &Stored,
     promises: [(&str, Option<&Read<bool>>); 2],
     files: &mut Files,
 ) -> Result<Option<PathBuf>, Noted> {
@@ -273,22 +348,32 @@ fn state(
     if table.has("state") {
         return Err(Noted);
     }
-    let (file, bytes) = (kept.file.ok_or(Noted)?, kept.path.ok_or(Noted)?);
-    if !is_device(bytes) {
+    let (place, beside) = match store {
+        Stored::File { file, path, first, .. } => {
+            let (file, path) = (file.as_ref().ok_or(Noted)?, path.as_ref().ok_or(Noted)?);
+            (&file.span, (!is_device(path)).then_some((file, *first)))
+        }
+        Stored::Upstream(_, span) => (span, None),
+    };
+    if let Some((file, first)) = beside {
         let beside = format!("{}.state", file.value);
         let path = source.resolve(&beside);
         table.note(context, "state", Value::Text(beside), None);
-        if kept.first {
+        if first {
             files.state(&path, State { span: file.span.clone(), written: false });
         }
         return Ok(Some(path));
     }
     for (key, flag) in promises {
         if let Some(flag) = flag.filter(|flag| flag.value) {
-            let message = format!("`{key}` on a block device needs a `state`");
+            let on = match store {
+                Stored::File { .. } => "a block device",
+                Stored::Upstream(..) => "an upstream",
+            };
+            let message = format!("`{key}` on {on} needs a `state`");
             let fault = Fault::new(Code::MissingKey, message)
                 .at_some(flag.span.as_ref(), "must survive a restart")
-                .see(file.span.as_ref(), "nothing can be kept beside a device");
+                .see(place.as_ref(), "nothing can be kept beside it");
             let help = "add `state = \"…\"`: a file that remembers what must survive a restart";
             context.faults.push(fault.help(help));
         }

@@ -1,0 +1,65 @@
+//! What operators ask for by signals.
+
+use super::{Gateway, Stop};
+use tracing::{info, warn};
+
+impl Gateway<'_> {
+    /// Somebody asks the gateway to leave.
+    pub(super) fn signalled(&mut self) {
+        let count = self.stop_signals.take();
+        if count == 0 {
+            return;
+        }
+        match self.stop {
+            Stop::No if count == 1 => {
+                info!(
+                    outstanding = self.desk.outstanding(),
+                    "stopping: no new work; what is in flight is finished first"
+                );
+                self.stop = Stop::Draining(self.now + self.config.stop_within);
+                self.listeners.clear();
+                self.desk.drop_gathering();
+                self.desk.drop_jobs();
+            }
+            _ => {
+                warn!("second signal: leaving at once");
+                self.stop = Stop::Now;
+            }
+        }
+    }
+
+    /// Reads the configuration again and applies what can change live.
+    pub(super) fn reload(&mut self) {
+        if self.reload_signals.take() == 0 || self.stop != Stop::No {
+            return;
+        }
+        info!("reading the configuration again");
+        self.desk.now = self.now;
+        if let Some(new) = (self.reload)()
+            && let Some(merged) = self.desk.reload(&self.config, new)
+        {
+            self.config = merged;
+            for connection in self.connections.iter_mut().flatten() {
+                self.desk.reseat(connection);
+            }
+        }
+        self.run_errands();
+    }
+
+    /// Whether everything in flight has ended and been told.
+    pub(super) fn is_drained(&mut self) -> bool {
+        if self.desk.outstanding() > 0 {
+            return false;
+        }
+        if !std::mem::replace(&mut self.announced, true) {
+            for connection in self.connections.iter_mut().flatten() {
+                self.desk.take_leave(connection);
+            }
+            self.run_errands();
+            for index in std::mem::take(&mut self.dirty) {
+                self.write(index);
+            }
+        }
+        self.connections.iter_mut().flatten().all(|connection| connection.has_told_all())
+    }
+}

@@ -1,0 +1,294 @@
+//! What is asked of a target, and what follows from its answers.
+
+use super::super::flight::{Data, Flight};
+use super::super::probe::Probe;
+use super::super::sense::{Heard, News, Verdict, judge};
+use super::{Around, Asked, Loss, PATH_FAILED, Session, Stage, Told, ended, key_of};
+use crate::disk::Io;
+use slotmap::Key;
+use tracing::warn;
+use weir_flow::clock::Duration;
+use weir_flow::error::IoError;
+use weir_flow::request::{Outcome, RequestKey};
+use weir_wire::iscsi::initiator::{Attribute, Command, Direction, TaskFunction};
+
+impl Session {
+    /// A command has ended.
+    pub(super) fn done(
+        &mut self,
+        tag: u64,
+        status: u8,
+        heard: Heard,
+        around: &mut Around<'_>,
+    ) -> Result<(), Loss> {
+        match self.asked.remove(key_of(tag)) {
+            Some(Asked::Io { flight, .. }) => self.flown(flight, status, heard, around),
+            Some(Asked::Question { answer, .. }) => {
+                let Stage::Probing(probe) = &mut self.stage else { return Ok(()) };
+                probe.answered(status, heard, &answer).map_err(Loss::Unfit)?;
+                if probe.question().is_some() {
+                    self.ask();
+                } else if let Stage::Probing(probe) =
+                    std::mem::replace(&mut self.stage, Stage::Ready)
+                {
+                    let facts = Box::new(probe.into_facts());
+                    self.facts = Some(facts.clone());
+                    around.told.push(Told::Looked(facts));
+                }
+                Ok(())
+            }
+            Some(Asked::Refresh { mut probe, answer, .. }) => {
+                probe.answered(status, heard, &answer).map_err(Loss::Unfit)?;
+                match probe.question() {
+                    Some(_) => self.ask_again(probe),
+                    None => around.told.push(Told::Refreshed(Box::new(probe.into_facts()))),
+                }
+                Ok(())
+            }
+            Some(Asked::Flush) => {
+                match judge(status, heard, true) {
+                    Verdict::Again(_) => self.last_flush(around),
+                    Verdict::Good => around.told.push(Told::Flushed(Ok(()))),
+                    _ => {
+                        warn!(upstream = around.who, %heard, "the last flush failed");
+                        around.told.push(Told::Flushed(Err(IoError::Medium)));
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A command of an operation has ended.
+    fn flown(
+        &mut self,
+        mut flight: Flight,
+        status: u8,
+        heard: Heard,
+        around: &mut Around<'_>,
+    ) -> Result<(), Loss> {
+        let verdict = judge(status, heard, flight.changes());
+        let outcome = match verdict {
+            Verdict::Good => {
+                if !flight.is_whole() {
+                    let came = flight.came;
+                    around.told.push(Told::Ended(ended(flight, PATH_FAILED)));
+                    return Err(Loss::Short { came });
+                }
+                flight.advance();
+                self.start(flight, around);
+                return Ok(());
+            }
+            Verdict::Again(news) => {
+                self.refresh |= news != News::Nothing;
+                flight.put_off += 1;
+                if flight.put_off <= PUT_OFF_MAX {
+                    self.start(flight, around);
+                    self.ask_anew();
+                    return Ok(());
+                }
+                PATH_FAILED
+            }
+            Verdict::Later => {
+                flight.put_off += 1;
+                if flight.put_off <= PUT_OFF_MAX {
+                    let wait = PUT_OFF_FIRST * (1 << flight.put_off.min(PUT_OFF_DOUBLINGS));
+                    self.later.push((around.now + wait, flight));
+                    return Ok(());
+                }
+                PATH_FAILED
+            }
+            Verdict::Failed(error) => {
+                let terms = around.terms.as_mut().filter(|_| error == IoError::Unsupported);
+                if terms.is_some_and(|terms| flight.reword(terms)) {
+                    self.start(flight, around);
+                    return Ok(());
+                }
+                if around.errors.speaks() {
+                    let errors_total = around.errors.total();
+                    let who = around.who;
+                    warn!(upstream = who, status, %heard, errors_total, "the unit reports an error");
+                }
+                Err(error)
+            }
+            Verdict::NotHere(access) => {
+                around.told.push(Told::Access(access));
+                PATH_FAILED
+            }
+            Verdict::Lost => {
+                self.end(flight, PATH_FAILED, around.told);
+                return Err(Loss::Gone(heard));
+            }
+        };
+        self.end(flight, outcome, around.told);
+        Ok(())
+    }
+
+    /// An operation has ended; its buffer is free when nothing of it waits to be sent.
+    pub(super) fn end(&mut self, flight: Flight, outcome: Outcome, told: &mut Vec<Told>) {
+        if flight.is_sent() {
+            told.push(Told::Ended(ended(flight, outcome)));
+        } else {
+            self.leaving.push((flight, outcome));
+        }
+    }
+
+    /// Takes an operation.
+    pub(in crate::remote) fn submit(&mut self, io: Io, around: &mut Around<'_>) {
+        let flight = Flight::new(io);
+        if self.waiting.is_empty() {
+            self.start(flight, around);
+        } else {
+            self.waiting.push_back(flight);
+        }
+    }
+
+    /// Sends the next command of an operation, or tells that it has ended.
+    fn start(&mut self, mut flight: Flight, around: &mut Around<'_>) {
+        let terms = around.terms.as_ref().expect("operations come when the unit is known");
+        if self.wire.room() == 0 {
+            self.waiting.push_back(flight);
+            return;
+        }
+        let Some(order) = flight.next(terms) else {
+            self.end(flight, Ok(()), around.told);
+            return;
+        };
+        let data = match order.data {
+            Data::None => Direction::None,
+            Data::Read(length) => Direction::Read(length),
+            Data::Write(payload, range) => {
+                flight.sends(payload.clone());
+                Direction::Write(payload, range)
+            }
+        };
+        let lun = self.lun;
+        let wire = &mut self.wire;
+        self.asked.insert_with_key(|key| {
+            let tag = key.data().as_ffi();
+            let command = Command { lun, cdb: order.cdb, attribute: Attribute::Simple, data, tag };
+            Asked::Io { flight, itt: wire.command(command) }
+        });
+        self.dirty = true;
+    }
+
+    /// Sends what has waited for room, and what was put off and is due.
+    pub(in crate::remote) fn start_waiting(&mut self, around: &mut Around<'_>) {
+        let mut index = 0;
+        while index < self.later.len() {
+            if self.later[index].0 <= around.now {
+                let (_, flight) = self.later.swap_remove(index);
+                self.start(flight, around);
+            } else {
+                index += 1;
+            }
+        }
+        while self.wire.room() > 0
+            && let Some(flight) = self.waiting.pop_front()
+        {
+            self.start(flight, around);
+        }
+    }
+
+    /// Sends the next question about the unit.
+    pub(super) fn ask(&mut self) {
+        let Stage::Probing(probe) = &self.stage else { return };
+        let Some(question) = probe.question() else { return };
+        let asked = Asked::Question { answer: Vec::new(), room: question.room };
+        self.send(asked, question.of_unit, question.cdb, question.room);
+    }
+
+    /// Asks again what may have changed, as far as there is room.
+    fn ask_anew(&mut self) {
+        let Some(facts) = self.facts.as_ref().filter(|_| self.refresh) else { return };
+        if self.wire.room() > 0 {
+            self.refresh = false;
+            let probe = Box::new(Probe::again(self.lun, facts));
+            self.ask_again(probe);
+        }
+    }
+
+    /// Has it asked again what may have changed.
+    pub(in crate::remote) fn look_again(&mut self) {
+        self.refresh = true;
+        self.ask_anew();
+    }
+
+    fn ask_again(&mut self, probe: Box<Probe>) {
+        let Some(question) = probe.question() else { return };
+        let room = question.room;
+        let asked = Asked::Refresh { probe, answer: Vec::new(), room };
+        self.send(asked, question.of_unit, question.cdb, room);
+    }
+
+    fn send(&mut self, asked: Asked, of_unit: bool, cdb: [u8; 16], room: u32) {
+        let tag = self.asked.insert(asked).data().as_ffi();
+        let lun = if of_unit { self.lun } else { 0 };
+        let data = if room == 0 { Direction::None } else { Direction::Read(room) };
+        self.wire.command(Command { lun, cdb, attribute: Attribute::Simple, data, tag });
+        self.dirty = true;
+    }
+
+    /// Asks for a sign of life, unless one is being waited for.
+    pub(in crate::remote) fn check(&mut self) {
+        if self.asked.values().any(|asked| matches!(asked, Asked::Sign)) {
+            return;
+        }
+        let tag = self.asked.insert(Asked::Sign).data().as_ffi();
+        self.wire.ping(tag);
+        self.dirty = true;
+    }
+
+    /// Has the unit reset, so that nothing is under way any more.
+    pub(in crate::remote) fn reset_unit(&mut self) {
+        if self.asked.values().any(|asked| matches!(asked, Asked::Reset)) {
+            return;
+        }
+        let tag = self.asked.insert(Asked::Reset).data().as_ffi();
+        let lun = self.lun;
+        self.wire.manage(TaskFunction::LogicalUnitReset, lun, None, tag);
+        self.dirty = true;
+    }
+
+    /// Makes all that was written durable, for the last time.
+    pub(in crate::remote) fn last_flush(&mut self, around: &Around<'_>) {
+        let Some(terms) = &*around.terms else { return };
+        let cdb = terms.synchronize();
+        self.send(Asked::Flush, true, cdb, 0);
+    }
+
+    /// Says goodbye.
+    pub(in crate::remote) fn log_out(&mut self) {
+        self.stage = Stage::LoggingOut;
+        self.wire.logout();
+        self.dirty = true;
+    }
+
+    /// Forgets an operation, which is a read. Its buffer is not touched any more.
+    pub(in crate::remote) fn abandon(&mut self, key: RequestKey) {
+        let of = |flight: &Flight| flight.io.key == key;
+        let found = self.asked.iter().find_map(|(tag, asked)| match asked {
+            Asked::Io { flight, itt, .. } if of(flight) => Some((tag, *itt)),
+            _ => None,
+        });
+        if let Some((tag, itt)) = found {
+            self.wire.forget(itt);
+            if let Some(Asked::Io { flight, .. }) = self.asked.remove(tag) {
+                flight.land();
+            }
+        } else if let Some(index) = self.waiting.iter().position(of) {
+            self.waiting.remove(index).map(Flight::land);
+        } else if let Some(index) = self.later.iter().position(|(_, flight)| of(flight)) {
+            self.later.swap_remove(index).1.land();
+        }
+    }
+}
+
+/// How often a command is sent again that the target has put off, before it goes another way: half a
+/// minute, at the rate below.
+const PUT_OFF_MAX: u32 = 64;
+
+/// How long a command waits that was put off: twice as long each time, up to so many times.
+const PUT_OFF_FIRST: Duration = Duration::from_millis(4);
+const PUT_OFF_DOUBLINGS: u32 = 7;

@@ -1,0 +1,111 @@
+//! A portal that can be made to fail: it passes bytes between hosts and a target, as long as it is let.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex};
+
+/// How the portal fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Everything passes.
+    Open,
+    /// Connections are closed as soon as they come.
+    Cut,
+    /// Connections are taken, and nothing passes.
+    Silent,
+    /// The connection is closed when so many bytes have come from the target.
+    Until(usize),
+}
+
+/// A portal in front of another.
+#[derive(Clone, Debug)]
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    fate: Fate,
+    streams: Vec<TcpStream>,
+}
+
+impl Proxy {
+    /// Begins to pass bytes to and from `target`.
+    pub(crate) fn start(target: SocketAddr, fate: Fate) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Mutex::new(State { fate, streams: Vec::new() });
+        let shared = Arc::new(Shared { state, changed: Condvar::new() });
+        let accepting = shared.clone();
+        // It ends with the process of the test.
+        std::thread::spawn(move || {
+            for host in listener.incoming().map_while(Result::ok) {
+                accepting.accept(&host, target);
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Has it fare so from now on. `Cut` closes what is open.
+    pub(crate) fn be(&self, fate: Fate) {
+        let mut state = self.shared.state.lock().unwrap();
+        state.fate = fate;
+        if fate == Fate::Cut {
+            for stream in state.streams.drain(..) {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+        self.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn accept(self: &Arc<Self>, host: &TcpStream, target: SocketAddr) {
+        let mut state = self.state.lock().unwrap();
+        if state.fate == Fate::Cut {
+            return;
+        }
+        let Ok(target) = TcpStream::connect(target) else { return };
+        for stream in [host, &target] {
+            stream.set_nodelay(true).unwrap();
+            state.streams.push(stream.try_clone().unwrap());
+        }
+        drop(state);
+        for (from, to, counts) in [(host, &target, false), (&target, host, true)] {
+            let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+            let shared = self.clone();
+            std::thread::spawn(move || shared.pass(from, to, counts));
+        }
+    }
+
+    fn pass(&self, mut from: TcpStream, mut to: TcpStream, counts: bool) {
+        let (mut bytes, mut passed) = ([0; 16 << 10], 0);
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            let state = self.state.lock().unwrap();
+            let state = self.changed.wait_while(state, |state| state.fate == Fate::Silent).unwrap();
+            let room = match state.fate {
+                Fate::Until(most) if counts => most - passed,
+                _ => count,
+            };
+            drop(state);
+            passed += count.min(room);
+            if to.write_all(&bytes[..count.min(room)]).is_err()
+                || room <= count && counts && {
+                    matches!(self.state.lock().unwrap().fate, Fate::Until(_))
+                }
+            {
+                break;
+            }
+        }
+        for stream in [from, to] {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
