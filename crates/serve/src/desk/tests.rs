@@ -6,7 +6,7 @@ use crate::config::{
     Volume as VolumeConfig, Where,
 };
 use crate::disk::backing::Backing;
-use crate::disk::{Done, Io, Place, Stores, Work};
+use crate::disk::{Done, Ended, Io, Place, Stores, Work};
 use crate::task::{Deed, End, Task};
 use std::io;
 use weir_flow::accept::Cap;
@@ -224,6 +224,25 @@ fn a_full_disk_is_not_a_lost_one() {
     scene.ask(Op::Write);
     scene.end(failure(libc::EIO));
     assert!(scene.desk.volumes[0].lost);
+}
+
+/// An update that goes another way after its comparison writes without comparing again: what it would
+/// find may be its own.
+#[test]
+fn an_update_on_another_path_does_not_compare_again() {
+    let mut scene = Scene::new("again");
+    scene.becomes(MediaOp::CompareAndWrite, &[[1; 512], [2; 512]].concat(), &[1; 512]);
+    scene.ask(Op::Update);
+    scene.end(Ok(()));
+    assert_eq!(scene.given(), "write the second half");
+    let Io { key, work, promise, .. } = scene.driver.0.remove(0);
+    drop(work);
+    let outcome = Err(IoError::PathFailed);
+    scene.desk.ended(Ended { key, outcome, flushed: false, promise }, &mut scene.driver);
+    assert_eq!(scene.told(), [(key, outcome)]);
+    assert!(!scene.desk.volumes[0].lost, "nothing is lost with a path");
+    scene.ask(Op::Update);
+    assert_eq!(scene.given(), "write the second half");
 }
 
 /// Zeroes that were asked for with FUA are flushed before they are acknowledged, and a flush that

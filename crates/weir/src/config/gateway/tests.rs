@@ -4,7 +4,7 @@ use crate::config::{gateway, render};
 use std::fmt::Write as _;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use weir_serve::config::{Config, DigestPolicy, Export, Nbd, Redirect, Secret};
+use weir_serve::config::{Config, DigestPolicy, Export, Nbd, Redirect, Secret, Where};
 
 /// A volume, a target and two accounts that are in use, with more keys in each.
 struct Parts {
@@ -129,6 +129,75 @@ fn faults_of_authentication() {
     let long = format!("[[account]]\nname = \"{}\"\nsecret = \"long enough!\"\n", "x".repeat(256));
     let long = format!("{long}{}", NONE.source().text);
     check(&at("weir.toml", &long), Code::OutOfRange, &format!("\"{}\"", "x".repeat(256)));
+}
+
+/// A gateway with one volume on an upstream, with these tables.
+fn on_upstream(upstream: &str, volume: &str) -> Source {
+    let accounts = "[[account]]\nname = \"alice\"\nsecret = \"alice's secret\"\n\
+                    [[account]]\nname = \"twin\"\nsecret = \"alice's secret\"\n";
+    let accounts = if upstream.contains("account") { accounts } else { "" };
+    at(
+        "nowhere/weir.toml",
+        &format!(
+            "{accounts}[[upstream]]\nname = \"a\"\ntarget = \"iqn.2026-11.org.example:a\"\n{upstream}\n\
+             [[volume]]\nname = \"d\"\nupstream = \"a\"\n{volume}\n\
+             [[target]]\nname = \"iqn.2026-11.org.example:d\"\nluns = {{ 0 = \"d\" }}\n"
+        ),
+    )
+}
+
+/// Upstreams: portals in both forms with their groups, and what may not be said of them or of the volumes
+/// on them.
+#[test]
+fn faults_of_upstreams() {
+    let portals = "portals = [\"192.0.2.1:3260\", { address = \"[2001:db8::1]:860\", group = 3 }]";
+    let config = good(&on_upstream(&format!("lun = 7\n{portals}"), ""));
+    let upstream = &config.upstreams[0];
+    assert_eq!((upstream.lun, upstream.commands), (7, 128));
+    let [one, other] = upstream.portals[..] else { panic!("two portals") };
+    assert_eq!((one.address.to_string(), one.group), ("192.0.2.1:3260".to_owned(), 0));
+    assert_eq!((other.address.to_string(), other.group), ("[2001:db8::1]:860".to_owned(), 3));
+    assert_eq!(config.volumes[0].store, Where::Upstream(0));
+    assert_eq!(config.volumes[0].state, None);
+    for (upstream, code, text) in [
+        ("", Code::MissingKey, "[[upstream]]"),
+        ("portals = []", Code::BadValue, "[]"),
+        ("portals = [3]", Code::WrongType, "3"),
+        ("portals = \"192.0.2.1\"", Code::BadValue, "\"192.0.2.1\""),
+        ("portals = \"0.0.0.0:3260\"", Code::BadValue, "\"0.0.0.0:3260\""),
+        ("portals = \"192.0.2.1:0\"", Code::BadValue, "\"192.0.2.1:0\""),
+        ("portals = [\"192.0.2.1:1\", \"192.0.2.1:1\"]", Code::Duplicate, "\"192.0.2.1:1\""),
+        ("portals = [{ group = 1 }]", Code::MissingKey, "{ group = 1 }"),
+        ("portals = [{ address = \"192.0.2.1:1\", group = 256 }]", Code::BadValue, "256"),
+        ("portals = [{ address = \"192.0.2.1:1\", grup = 2 }]", Code::UnknownKey, "grup"),
+        ("portals = \"192.0.2.1:1\"\nlun = 16384", Code::OutOfRange, "16384"),
+        ("portals = \"192.0.2.1:1\"\naccount = \"bob\"", Code::Dangling, "\"bob\""),
+        ("portals = \"192.0.2.1:1\"\nmutual = \"alice\"", Code::Conflict, "\"alice\""),
+        (
+            "portals = \"192.0.2.1:1\"\naccount = \"alice\"\nmutual = \"twin\"",
+            Code::Conflict,
+            "\"twin\"",
+        ),
+        ("portals = \"192.0.2.1:1\"\ninitiator_name = \"me\"", Code::BadValue, "\"me\""),
+    ] {
+        check(&on_upstream(upstream, ""), code, text);
+    }
+    for (volume, code, text) in [
+        ("file = \"d\"", Code::Conflict, "\"d\""),
+        ("size = \"1GiB\"", Code::Conflict, "\"1GiB\""),
+        ("io = \"direct\"", Code::Conflict, "\"direct\""),
+        ("atomic = true\nstate = \"s\"", Code::Conflict, "true"),
+        ("sanitize = true", Code::MissingKey, "true"),
+        ("[[volume]]\nname = \"e\"\nupstream = \"a\"", Code::Duplicate, "\"a\""),
+        ("[[volume]]\nname = \"e\"\nupstream = \"b\"", Code::Dangling, "\"b\""),
+        ("[[volume]]\nname = \"e\"", Code::MissingKey, "[[volume]]"),
+    ] {
+        check(&on_upstream(portals, volume), code, text);
+    }
+    let unused = "portals = \"192.0.2.1:1\"\n[[upstream]]\nname = \"b\"\n\
+                  target = \"iqn.2026-11.org.example:b\"\nportals = \"192.0.2.2:1\"";
+    let warned = warnings(&on_upstream(unused, ""));
+    assert_eq!(warned, ["no volume is on upstream `b`"]);
 }
 
 /// Targets and volumes: who sees them, where they send hosts, what they promise.
