@@ -242,7 +242,8 @@ fn hostile_clients_cost_nothing() {
         }
         assert!(sent <= 64 << 20, "nobody reads on for ever");
     };
-    assert_eq!(refused.kind(), ErrorKind::BrokenPipe);
+    let kinds = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
+    assert!(kinds.contains(&refused.kind()), "{refused}");
     assert_eq!(hear(&endless)["error"]["code"], "too_long");
     // More clients than there are places; each says more than the kernel takes, and reads nothing.
     let deaf: Vec<UnixStream> = (0..40)
