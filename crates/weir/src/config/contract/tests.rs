@@ -96,7 +96,7 @@ fn savings_have_a_file_of_their_own() {
     let config = gateway(&kept("kept")).unwrap().checked;
     let volume = &config.volumes[0];
     assert!(config.savings.is_some());
-    for file in [&volume.path, volume.state.as_ref().unwrap()] {
+    for file in [&volume.file().unwrap().path, volume.state.as_ref().unwrap()] {
         let name = file.file_name().unwrap().to_str().unwrap();
         only(&kept(&format!("./{name}")), Code::Duplicate, &format!("\"./{name}\""));
     }

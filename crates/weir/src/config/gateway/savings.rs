@@ -42,7 +42,7 @@ pub(super) fn apart(
     volumes: &[Volume],
 ) {
     let taken = |volume: &&Volume| {
-        let files = [Some(&volume.path), volume.state.as_ref()];
+        let files = [volume.file().map(|file| &file.path), volume.state.as_ref()];
         files.into_iter().flatten().any(|file| plain(file) == plain(path))
     };
     let Some(volume) = volumes.iter().find(taken) else { return };

@@ -243,7 +243,7 @@ fn one(
     let store = match store {
         Stored::Upstream(index, _) => Where::Upstream(index?),
         Stored::File { file: _, path, backend, .. } => {
-            Where::File(FileStore { path: path?, backend: backend?, size, io })
+            Where::File(FileStore { path: path?, backend: backend.ok()?, size, io })
         }
     };
     let identity = table.optional("identity", identity).ok()?;
@@ -272,7 +272,8 @@ enum Stored {
         path: Option<PathBuf>,
         /// No volume before it has the same file.
         first: bool,
-        backend: Option<Option<usize>>,
+        /// No backend is meant, or this one.
+        backend: Result<Option<usize>, Noted>,
     },
     /// An upstream, and where it is named.
     Upstream(Option<usize>, Option<Span>),
@@ -288,8 +289,9 @@ fn store(
     let file = table.text(context, "file");
     let upstream = table.text(context, "upstream");
     let backend = match table.text(context, "backend") {
-        Some(name) => backends.find(context, &name).map(Some),
-        None => (!table.has("backend")).then_some(None),
+        Some(name) => backends.find(context, &name).map(Some).ok_or(Noted),
+        None if table.has("backend") => Err(Noted),
+        None => Ok(None),
     };
     if let Some(span) = table.value_span("upstream") {
         for key in FILE_KEYS {
