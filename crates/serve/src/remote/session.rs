@@ -122,6 +122,9 @@ pub(super) enum Loss {
     /// The unit cannot be used any more.
     #[error("the unit is not there any more: {0}")]
     Gone(Heard),
+    /// It does nothing but put off what it is asked for.
+    #[error("the target has put off one command too often")]
+    PutOff,
     /// Data that was told to be complete was not.
     #[error("the target says that all is read, and has sent {came} bytes of it")]
     Short {

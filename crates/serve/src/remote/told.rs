@@ -52,10 +52,6 @@ impl Remotes {
         let path = &mut self.paths[index];
         info!(upstream = path.who, %access, "path is ready");
         (path.ready_since, path.failure) = (now, None);
-        let (id, known) = (path.id, std::mem::replace(&mut path.told_up, true));
-        if !known {
-            self.input(Input::PathUp(self.backend(upstream), id));
-        }
         self.accessible(index, access);
         Ok(())
     }
@@ -99,6 +95,12 @@ impl Remotes {
         }
         (path.access, path.look_at) = (access, now + LOOK_EVERY);
         let (upstream, id) = (path.upstream, path.id);
+        if !access.is_accessible() {
+            // What was refused there is told as the path's failure, so that it is to be told repaired.
+            self.tell_down(index);
+        } else if path.is_ready() && !std::mem::replace(&mut path.told_up, true) {
+            self.input(Input::PathUp(self.backend(upstream), id));
+        }
         self.input(Input::PathAccess(self.backend(upstream), id, access));
     }
 

@@ -88,7 +88,8 @@ impl Session {
                     self.ask_anew();
                     return Ok(());
                 }
-                PATH_FAILED
+                self.end(flight, PATH_FAILED, around.told);
+                return Err(Loss::PutOff);
             }
             Verdict::Later => {
                 flight.put_off += 1;
@@ -97,7 +98,8 @@ impl Session {
                     self.later.push((around.now + wait, flight));
                     return Ok(());
                 }
-                PATH_FAILED
+                self.end(flight, PATH_FAILED, around.told);
+                return Err(Loss::PutOff);
             }
             Verdict::Failed(error) => {
                 let terms = around.terms.as_mut().filter(|_| error == IoError::Unsupported);
