@@ -239,7 +239,10 @@ pub struct TraceDevice {
     pub volume: VolumeId,
 }
 
-/// Something that happens to a path. The first change of a path takes it down, the next one brings
+/// The largest factor by which a path is slower.
+pub const MAX_FACTOR: u32 = 1_000_000;
+
+/// Something that happens to a path. The first change of a path is to its worse, the next one brings
 /// it back, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathFault {
@@ -262,6 +265,14 @@ pub enum PathChange {
         /// Time until an I/O on the dead path is given up: the transport's time-out.
         detect: Duration,
     },
+    /// It goes on working, and every answer on it takes so many times longer.
+    Slow {
+        /// From 2 to [`MAX_FACTOR`].
+        factor: u32,
+    },
+    /// It falls silent without an error: I/Os are done, and nobody hears of it until it is up again
+    /// or the pipeline gives it up.
+    Stall,
     /// It works again, and the pipeline is told at once.
     Up,
 }

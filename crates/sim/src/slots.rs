@@ -32,9 +32,14 @@ impl<T> Slots<T> {
         self.places[index as usize].take().expect("the place is taken")
     }
 
+    /// What is in a place, if anything is.
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        self.places[index as usize].as_ref()
+    }
+
     /// Everything that is held, in order of index.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.places.iter_mut().flatten()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..).zip(&self.places).filter_map(|(index, place)| Some((index, place.as_ref()?)))
     }
 
     pub(crate) const fn is_empty(&self) -> bool {

@@ -56,7 +56,7 @@ fn help_and_usage() {
 fn plans_repeat() {
     let folder = folder("plans");
     let mut digests = Vec::new();
-    for name in ["first.toml", "noisy-neighbour.toml", "failover.toml"] {
+    for name in ["first.toml", "noisy-neighbour.toml", "failover.toml", "gray-failure.toml"] {
         let path = plan(name);
         let once = run(&folder, &["sim", &path, "--json"]);
         assert_eq!((code(&once), err(&once)), (0, ""), "{name}");
@@ -71,7 +71,7 @@ fn plans_repeat() {
         digests.push(digest);
     }
     digests.dedup();
-    assert_eq!(digests.len(), 3);
+    assert_eq!(digests.len(), 4);
 }
 
 /// The text of a run has a line for each target of a contract, and one for each tenant with the rules that

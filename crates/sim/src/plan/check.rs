@@ -1,8 +1,8 @@
 //! What a plan must fulfil beyond its types.
 
 use super::{
-    Access, Arrivals, End, MAX_DEPTH, MAX_PARTS, MAX_TENANTS, Model, PathChange, Plan, Trace,
-    Workload,
+    Access, Arrivals, End, MAX_DEPTH, MAX_FACTOR, MAX_PARTS, MAX_TENANTS, Model, PathChange, Plan,
+    Trace, Workload,
 };
 use crate::workload::rate;
 use std::collections::{BTreeMap, BTreeSet};
@@ -252,12 +252,17 @@ impl Plan {
             let backend =
                 backend.ok_or_else(|| error(at("backend"), "there is no such backend"))?;
             require(fault.path < backend.paths, at("path"), "the backend has no such path")?;
-            let is_down = matches!(fault.change, PathChange::Down { .. });
+            let is_down = fault.change != PathChange::Up;
             let was_down = down.insert((fault.backend, fault.path), is_down).unwrap_or(false);
-            let message = if is_down { "the path is down already" } else { "the path is not down" };
+            let message = if is_down { "the path is not well already" } else { "the path is well" };
             require(is_down != was_down, at("change"), message)?;
-            if let PathChange::Down { detect } = fault.change {
-                time(at("detect"), detect)?;
+            match fault.change {
+                PathChange::Down { detect } => time(at("detect"), detect)?,
+                PathChange::Slow { factor } => {
+                    let range = format!("must be from 2 to {MAX_FACTOR}");
+                    require((2..=MAX_FACTOR).contains(&factor), at("factor"), range)?;
+                }
+                PathChange::Stall | PathChange::Up => {}
             }
         }
         Ok(())
@@ -379,6 +384,11 @@ mod tests {
             (&|p| p.traces.push(trace(&[1, 1])), "traces[0].devices"),
             (&|p| p.path_faults.push(down(0, PathChange::Up)), "path_faults[0].change"),
             (&|p| p.path_faults.push(down(9, PathChange::Up)), "path_faults[0].path"),
+            (
+                &|p| p.path_faults.push(down(0, PathChange::Slow { factor: 1 })),
+                "path_faults[0].factor",
+            ),
+            (&|p| p.paths.slow_factor = 1, "paths"),
         ];
         let good = testing::plan();
         assert_eq!(good.check(), Ok(()));

@@ -1,14 +1,14 @@
 //! The devices behind and the paths to them.
 
 use super::FAR;
-use crate::plan::Plan;
+use crate::plan::{PathChange, Plan};
 use crate::slots::Slots;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::{Input, StoreIo};
-use weir_flow::request::{BackendId, PathId, RequestKey};
+use weir_flow::request::{BackendId, Outcome, PathId, RequestKey};
 use weir_model::device::{Device, DeviceIo};
 
 /// All devices with their paths, and what is outstanding on them.
@@ -22,32 +22,45 @@ pub(super) struct Backends {
     ios: Slots<Io>,
     scheduled: u64,
     lost: u64,
-    /// I/Os that will be given up: when, and on which path they are.
-    losing: BTreeMap<RequestKey, (Instant, (BackendId, u32))>,
 }
 
 struct Backend {
     device: Box<dyn Device>,
     /// The earliest wake that is scheduled.
     armed: Option<Instant>,
-    /// For each path that is down, how long an I/O on it takes to be given up.
-    down: Vec<Option<Duration>>,
+    /// How each path is.
+    paths: Vec<PathChange>,
 }
 
-/// An I/O at a device.
+/// An I/O that is at a device, or that the pipeline waits for.
 struct Io {
     key: RequestKey,
     backend: BackendId,
     path: u32,
-    /// The pipeline does not hear of its end at the device.
-    lost: bool,
+    started: Instant,
+    /// The device has not done with it.
+    at_device: bool,
+    /// What the pipeline will be told of it; `None`: nothing any more.
+    awaited: Option<Awaited>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Awaited {
+    /// How the device ends it.
+    End,
+    /// This, when the path speaks again.
+    Withheld(Outcome),
+    /// What the notice of this number says.
+    Notice(u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Notice {
     /// An I/O is given up.
-    GivenUp(RequestKey, BackendId, u32),
-    /// A path that had been up again before its failure was noticed is found to work.
+    GivenUp(u32),
+    /// An answer has come over a slow path; the code of the error, if it is one.
+    Answer(u32, Option<u8>),
+    /// A path that the pipeline takes for dead is found to work.
     Works(BackendId, u32),
     /// A check is answered.
     Checked(BackendId, u32),
@@ -59,7 +72,7 @@ impl Backends {
         let backend = |backend: &crate::plan::Backend| Backend {
             device: backend.model.build(plan.seed, &backend.name),
             armed: None,
-            down: vec![None; backend.paths as usize],
+            paths: vec![PathChange::Up; backend.paths as usize],
         };
         Self {
             all: plan.backends.iter().map(backend).collect(),
@@ -68,7 +81,6 @@ impl Backends {
             ios: Slots::new(),
             scheduled: 0,
             lost: 0,
-            losing: BTreeMap::new(),
         }
     }
 
@@ -87,11 +99,15 @@ impl Backends {
     /// Gives an I/O to its device, or to a dead path.
     pub(super) fn start(&mut self, now: Instant, io: &StoreIo) {
         let (backend, path) = (io.backend, io.path.index() as u32);
-        if let Some(detect) = self.all[backend.index()].down[path as usize] {
-            self.lose(now + detect, io.key, backend, path);
+        let change = self.path(backend, path);
+        let at_device = !matches!(change, PathChange::Down { .. });
+        let awaited = Some(Awaited::End);
+        let (key, started) = (io.key, now);
+        let id = self.ios.insert(Io { key, backend, path, started, at_device, awaited });
+        if let PathChange::Down { detect } = change {
+            self.give_up(now + detect, id);
             return;
         }
-        let id = self.ios.insert(Io { key: io.key, backend, path, lost: false });
         let io = DeviceIo { id: u64::from(id), op: io.op, extent: io.extent };
         self.all[backend.index()].device.start(now, io);
         self.arm(now, backend.index());
@@ -100,8 +116,8 @@ impl Backends {
     /// What happens here at `now`, if it concerns the pipeline.
     pub(super) fn happen(&mut self, now: Instant) -> Option<Input> {
         if self.notices.peek().is_some_and(|Reverse(notice)| notice.0 <= now) {
-            let Reverse((_, _, notice)) = self.notices.pop()?;
-            return self.tell(now, notice);
+            let Reverse((_, number, notice)) = self.notices.pop()?;
+            return self.tell(now, number, notice);
         }
         let Reverse((at, _, index)) = self.wakes.pop()?;
         let backend = &mut self.all[index as usize];
@@ -109,86 +125,139 @@ impl Backends {
         let finished = backend.device.finished(now);
         self.arm(now, index as usize);
         let (id, outcome) = finished?;
-        let io = self.ios.remove(id as u32);
-        (!io.lost).then_some(Input::Stored { key: io.key, outcome })
+        self.ended(now, id as u32, outcome)
     }
 
-    /// A path stops working; what is on it is given up after `detect`.
-    pub(super) fn take_down(
+    /// A device has done with an I/O: its path says so, later, or not.
+    fn ended(&mut self, now: Instant, id: u32, outcome: Outcome) -> Option<Input> {
+        let io = self.ios.get_mut(id);
+        io.at_device = false;
+        let Io { key, backend, path, started, awaited, .. } = *io;
+        if awaited != Some(Awaited::End) {
+            self.drop_if_done(id);
+            return None;
+        }
+        match self.path(backend, path) {
+            PathChange::Slow { factor } => {
+                let at = started + now.since(started) * u64::from(factor);
+                let notice = Notice::Answer(id, outcome.err().map(IoError::code));
+                let number = self.notice(at, notice);
+                self.ios.get_mut(id).awaited = Some(Awaited::Notice(number));
+                None
+            }
+            PathChange::Stall => {
+                self.ios.get_mut(id).awaited = Some(Awaited::Withheld(outcome));
+                None
+            }
+            PathChange::Up | PathChange::Down { .. } => {
+                self.ios.remove(id);
+                Some(Input::Stored { key, outcome })
+            }
+        }
+    }
+
+    /// A path is different from now on. True if it works again.
+    pub(super) fn change(
         &mut self,
         now: Instant,
         backend: BackendId,
         path: u32,
-        detect: Duration,
-    ) {
-        self.all[backend.index()].down[path as usize] = Some(detect);
-        let mut keys = Vec::new();
-        for io in self.ios.iter_mut() {
-            if io.backend == backend && io.path == path && !io.lost {
-                io.lost = true;
-                keys.push(io.key);
+        change: PathChange,
+    ) -> bool {
+        self.all[backend.index()].paths[path as usize] = change;
+        match change {
+            PathChange::Down { detect } => self.give_up_all(now + detect, backend, path),
+            PathChange::Up => {
+                for (id, outcome) in self.withheld(backend, path) {
+                    let notice = Notice::Answer(id, outcome.err().map(IoError::code));
+                    let number = self.notice(now, notice);
+                    self.ios.get_mut(id).awaited = Some(Awaited::Notice(number));
+                }
             }
+            PathChange::Slow { .. } | PathChange::Stall => {}
         }
-        for key in keys {
-            self.lose(now + detect, key, backend, path);
-        }
+        change == PathChange::Up
     }
 
     /// Answers whether anybody is at the other end of a path; if nobody is, with silence.
     pub(super) fn check(&mut self, now: Instant, backend: BackendId, path: PathId) {
-        self.notice(now + CHECK, Notice::Checked(backend, path.index() as u32));
+        let path = path.index() as u32;
+        let factor = match self.path(backend, path) {
+            PathChange::Slow { factor } => u64::from(factor),
+            PathChange::Up | PathChange::Down { .. } | PathChange::Stall => 1,
+        };
+        self.notice(now + CHECK * factor, Notice::Checked(backend, path));
     }
 
-    /// Forgets an I/O: the pipeline will send it another way.
+    /// Forgets an I/O: the pipeline sends it another way.
     pub(super) fn abandon(&mut self, key: RequestKey) {
-        self.losing.remove(&key);
-        for io in self.ios.iter_mut() {
-            io.lost |= io.key == key;
-        }
+        let found = self.ios.iter().find(|(_, io)| io.key == key && io.awaited.is_some());
+        let (id, _) = found.expect("what is abandoned is outstanding");
+        self.ios.get_mut(id).awaited = None;
+        self.drop_if_done(id);
     }
 
-    /// Ends what is on a path at once.
+    /// Ends what is on a path at once, and gets it back if it works.
     pub(super) fn reset(&mut self, now: Instant, backend: BackendId, path: PathId) {
         let path = path.index() as u32;
-        let mut keys: Vec<_> = self.losing.iter().map(|(&key, &(at, _))| (at, key)).collect();
-        keys.retain(|&(at, key)| self.losing[&key].1 == (backend, path) && at > now);
-        keys.sort_unstable();
-        for (_, key) in keys {
-            self.lose(now, key, backend, path);
-        }
-        let down = self.all[backend.index()].down[path as usize];
-        self.take_down(now, backend, path, Duration::ZERO);
-        self.all[backend.index()].down[path as usize] = down;
-        if down.is_none() {
+        self.give_up_all(now, backend, path);
+        if self.is_up(backend, path) {
             self.notice(now + RECONNECT, Notice::Works(backend, path));
         }
     }
 
-    /// An I/O will be given up at `at`.
-    fn lose(&mut self, at: Instant, key: RequestKey, backend: BackendId, path: u32) {
-        self.losing.insert(key, (at, (backend, path)));
-        self.notice(at, Notice::GivenUp(key, backend, path));
+    /// What is on a path is given up at `at`, in the order in which it began.
+    fn give_up_all(&mut self, at: Instant, backend: BackendId, path: u32) {
+        let here = |(_, io): &(u32, &Io)| io.backend == backend && io.path == path;
+        let on_path = self.ios.iter().filter(here).filter(|(_, io)| io.awaited.is_some());
+        let mut on_path: Vec<_> = on_path.map(|(id, io)| (io.started, io.key, id)).collect();
+        on_path.sort_unstable();
+        for (_, _, id) in on_path {
+            self.give_up(at, id);
+        }
     }
 
-    /// A path works again.
-    pub(super) fn bring_up(&mut self, backend: BackendId, path: u32) {
-        self.all[backend.index()].down[path as usize] = None;
+    fn give_up(&mut self, at: Instant, id: u32) {
+        let number = self.notice(at, Notice::GivenUp(id));
+        self.ios.get_mut(id).awaited = Some(Awaited::Notice(number));
     }
 
-    fn tell(&mut self, now: Instant, notice: Notice) -> Option<Input> {
+    fn withheld(&self, backend: BackendId, path: u32) -> Vec<(u32, Outcome)> {
+        let here = self.ios.iter().filter(|(_, io)| io.backend == backend && io.path == path);
+        let mut withheld: Vec<_> = here
+            .filter_map(|(id, io)| match io.awaited {
+                Some(Awaited::Withheld(outcome)) => Some((io.started, io.key, id, outcome)),
+                _ => None,
+            })
+            .collect();
+        withheld.sort_unstable_by_key(|&(started, key, ..)| (started, key));
+        withheld.into_iter().map(|(_, _, id, outcome)| (id, outcome)).collect()
+    }
+
+    fn tell(&mut self, now: Instant, number: u64, notice: Notice) -> Option<Input> {
         match notice {
-            Notice::GivenUp(key, backend, path) => {
-                // It has been given up before, or somebody else has the key by now.
-                let due = self.losing.get(&key).is_some_and(|&(at, _)| at <= now);
-                if !due {
-                    return None;
-                }
-                self.losing.remove(&key);
+            Notice::GivenUp(id) => {
+                let (key, backend, path) = self.due(id, number)?;
                 self.lost += 1;
-                if self.all[backend.index()].down[path as usize].is_none() {
+                if self.path(backend, path) == PathChange::Up {
+                    // It had been up again before its failure was noticed.
                     self.notice(now, Notice::Works(backend, path));
                 }
                 Some(Input::Stored { key, outcome: Err(IoError::PathFailed) })
+            }
+            Notice::Answer(id, code) => {
+                let Io { backend, path, .. } = *self.ios.get(id)?;
+                let error = code.and_then(IoError::from_code);
+                let outcome = error.map_or(Ok(()), Err);
+                if self.path(backend, path) == PathChange::Stall {
+                    let io = self.ios.get_mut(id);
+                    if io.awaited == Some(Awaited::Notice(number)) {
+                        io.awaited = Some(Awaited::Withheld(outcome));
+                    }
+                    return None;
+                }
+                let (key, ..) = self.due(id, number)?;
+                Some(Input::Stored { key, outcome })
             }
             Notice::Works(backend, path) if self.is_up(backend, path) => {
                 Some(Input::PathUp(backend, PathId::new(path)))
@@ -200,13 +269,36 @@ impl Backends {
         }
     }
 
-    fn is_up(&self, backend: BackendId, path: u32) -> bool {
-        self.all[backend.index()].down[path as usize].is_none()
+    /// The I/O of a notice, if the pipeline still waits for that.
+    fn due(&mut self, id: u32, number: u64) -> Option<(RequestKey, BackendId, u32)> {
+        let io = self.ios.get(id).filter(|io| io.awaited == Some(Awaited::Notice(number)))?;
+        let Io { key, backend, path, .. } = *io;
+        self.ios.get_mut(id).awaited = None;
+        self.drop_if_done(id);
+        Some((key, backend, path))
     }
 
-    fn notice(&mut self, at: Instant, notice: Notice) {
+    /// Frees the place of an I/O that nobody has anything to do with.
+    fn drop_if_done(&mut self, id: u32) {
+        let io = self.ios.get_mut(id);
+        if !io.at_device && io.awaited.is_none() {
+            self.ios.remove(id);
+        }
+    }
+
+    fn path(&self, backend: BackendId, path: u32) -> PathChange {
+        self.all[backend.index()].paths[path as usize]
+    }
+
+    /// Whether somebody answers on the path.
+    fn is_up(&self, backend: BackendId, path: u32) -> bool {
+        matches!(self.path(backend, path), PathChange::Up | PathChange::Slow { .. })
+    }
+
+    fn notice(&mut self, at: Instant, notice: Notice) -> u64 {
         self.scheduled += 1;
         self.notices.push(Reverse((at, self.scheduled, notice)));
+        self.scheduled
     }
 
     /// Schedules the next wake of a device, if none as early is.

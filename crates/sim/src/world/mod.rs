@@ -18,7 +18,7 @@ mod journal;
 
 pub(crate) use journal::Journal;
 
-use crate::plan::{End, HostLink, PathChange, PathFault, Plan, REFUSED_BACKOFF};
+use crate::plan::{End, HostLink, PathFault, Plan, REFUSED_BACKOFF};
 use crate::run::{Progress, RunError};
 use crate::slots::Slots;
 use crate::source::Source;
@@ -256,16 +256,8 @@ impl<'a> World<'a> {
         match kind {
             Kind::Fault => {
                 let PathFault { backend, path, change, .. } = self.faults.pop()?;
-                match change {
-                    PathChange::Down { detect } => {
-                        self.backends.take_down(self.now, backend, path, detect);
-                        None
-                    }
-                    PathChange::Up => {
-                        self.backends.bring_up(backend, path);
-                        Some(Input::PathUp(backend, PathId::new(path)))
-                    }
-                }
+                let up = self.backends.change(self.now, backend, path, change);
+                up.then_some(Input::PathUp(backend, PathId::new(path)))
             }
             Kind::Backend => self.backends.happen(self.now),
             Kind::Reply => {

@@ -12,6 +12,7 @@ pub(crate) mod fault;
 pub(crate) mod gateway;
 mod limits;
 pub(crate) mod names;
+mod path;
 pub(crate) mod plan;
 pub(crate) mod policy;
 mod redact;

@@ -26,8 +26,7 @@ use super::names::{Names, Tenants};
 use super::schema::Schema;
 use super::source::Source;
 use super::tree::{Context, Document};
-use super::{backend, contract, limits, policy};
-use weir_flow::path::Settings;
+use super::{backend, contract, limits, path, policy};
 use weir_serve::config::{Backend, Config, Tenant};
 
 /// All keys of the file.
@@ -38,6 +37,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &nbd::NBD,
         &discovery::DISCOVERY,
         &limits::LIMITS,
+        &path::PATH,
         &policy::POLICY,
         &contract::group::GROUP,
         &tenant::TENANT,
@@ -61,6 +61,7 @@ pub(crate) fn read(
     let mut listeners = Vec::new();
     let iscsi = iscsi::read(context, document, &mut listeners);
     let limits = limits::read(context, document);
+    let paths = path::read(context, document);
     let policies = policy::read(context, document);
     let stop_within = stop::read(context, document);
     let savings = savings::read(context, document, source);
@@ -112,7 +113,7 @@ pub(crate) fn read(
         targets,
         policies,
         limits: limits?,
-        paths: Settings::default(),
+        paths: paths?,
         iscsi: iscsi.limits,
         control: control.ok()?,
         savings: savings.ok()?,

@@ -7,7 +7,7 @@ use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Table};
 use weir_flow::clock::Duration;
 use weir_flow::request::BackendId;
-use weir_sim::plan::{MAX_PARTS, PathChange, PathFault};
+use weir_sim::plan::{MAX_FACTOR, MAX_PARTS, PathChange, PathFault};
 
 /// The table.
 pub(super) static FAULT: Section = Section {
@@ -35,15 +35,21 @@ pub(super) static FAULT: Section = Section {
         },
         Key {
             name: "change",
-            kind: Kind::Word(&["down", "up"]),
+            kind: Kind::Word(&["down", "slow", "stall", "up"]),
             default: Default::Required,
-            effect: "the path stops working, or works again",
+            effect: "the path stops working, is slow, is silent without an error, or works again",
         },
         Key {
             name: "detect",
             kind: Kind::Time(0, MAX_TIME),
             default: Default::Else("needed for `down`"),
             effect: "down: time until an I/O on the dead path is given up",
+        },
+        Key {
+            name: "factor",
+            kind: Kind::Count(2, MAX_FACTOR as u64),
+            default: Default::Else("needed for `slow`"),
+            effect: "slow: every answer takes so many times longer",
         },
     ],
 };
@@ -66,17 +72,31 @@ fn one(context: &mut Context, table: &Table<'_>, backends: &Names) -> Option<Pat
     let change = table.text(context, "change").map(|change| change.value);
     let detect = table.number(context, "detect");
     let detect = table.optional("detect", detect).ok();
-    let change = match (change?.as_str(), detect?) {
-        ("up", _) => {
-            only_with(context, table, &["detect"], "change", "up");
-            PathChange::Up
+    let factor = table.number(context, "factor");
+    let factor = table.optional("factor", factor).ok();
+    let change = change?;
+    let others: &[&str] = match &*change {
+        "down" => &["factor"],
+        "slow" => &["detect"],
+        _ => &["detect", "factor"],
+    };
+    only_with(context, table, others, "change", &change);
+    let mut missing = |message: &str, help: &str| {
+        let fault = Fault::new(Code::MissingKey, message).at(table.span(), "this table");
+        context.faults.push(fault.help(help));
+        None
+    };
+    let change = match (&*change, detect?, factor?) {
+        ("up", ..) => PathChange::Up,
+        ("stall", ..) => PathChange::Stall,
+        ("down", Some(detect), _) => PathChange::Down { detect: Duration::from_nanos(detect) },
+        ("down", None, _) => {
+            let help = "add `detect = \"1s\"`, the transport's time-out";
+            return missing("a path that goes down needs a `detect`", help);
         }
-        (_, Some(detect)) => PathChange::Down { detect: Duration::from_nanos(detect) },
-        (_, None) => {
-            let fault = Fault::new(Code::MissingKey, "a path that goes down needs a `detect`");
-            let fault = fault.at(table.span(), "this table");
-            context.faults.push(fault.help("add `detect = \"1s\"`, the transport's time-out"));
-            return None;
+        (_, _, Some(factor)) => PathChange::Slow { factor: factor as u32 },
+        (_, _, None) => {
+            return missing("a path that is slow needs a `factor`", "add `factor = 20`");
         }
     };
     Some(PathFault {

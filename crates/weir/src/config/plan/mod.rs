@@ -17,8 +17,7 @@ use super::schema::{Default, Key, Kind, Many, Schema, Section};
 use super::source::Source;
 use super::tree::{Context, Document, Table};
 use super::value::Value;
-use super::{backend, contract, limits, only_with, policy};
-use weir_flow::path::Settings;
+use super::{backend, contract, limits, only_with, path, policy};
 use weir_flow::request::{LinkId, VolumeId};
 use weir_sim::plan::{Backend, Plan, PlanError};
 
@@ -39,6 +38,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &contract::group::GROUP,
         &tenant::TENANT,
         &limits::LIMITS,
+        &path::PATH,
     ],
 };
 
@@ -108,6 +108,7 @@ pub(crate) fn read(
         contract::unused(context, document, &tenants, promises, policies, |_| false);
     }
     let limits = limits::read(context, document);
+    let paths = path::read(context, document);
     if context.faults.iter().any(|fault| !fault.code.is_warning()) {
         return None;
     }
@@ -124,7 +125,7 @@ pub(crate) fn read(
         path_faults: path_faults?,
         policies: policies?,
         limits: limits?,
-        paths: Settings::default(),
+        paths: paths?,
     };
     if let Err(error) = plan.check() {
         context.faults.push(unfit(document, &error));
