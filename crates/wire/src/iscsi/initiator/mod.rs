@@ -25,6 +25,9 @@ mod settings;
 mod tasks;
 mod transfer;
 
+#[cfg(test)]
+mod tests;
+
 pub use super::account::{Account, Secret};
 pub use super::codes::{Attribute, Isid, LoginStatus, TaskFunction, TmfResponse};
 pub use super::keys::{DigestPolicy, Parameters};
