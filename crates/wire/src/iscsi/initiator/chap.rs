@@ -7,8 +7,10 @@ use super::settings::Chap;
 use crate::iscsi::chap::{Algorithm, CHALLENGE_LENGTH, CHALLENGE_MAX, Keys};
 use crate::iscsi::{binary, text};
 
-/// The algorithms that are offered, the better one first.
-const ALGORITHMS: &str = "7,5";
+/// The algorithms that are offered. MD5 comes first, because targets take the first that they know, and
+/// the number of SHA-256 means SHA-1 to some that are older than its registration. Nothing is lost:
+/// who can change what a target answers can choose MD5 from any list.
+const ALGORITHMS: &str = "5,7";
 
 /// How far the authentication has come.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -79,7 +79,14 @@ pub(super) fn take(
     match key {
         "HeaderDigest" | "DataDigest" => {
             let is_header = key == "HeaderDigest";
-            let policy = if is_header { settings.header_digest } else { settings.data_digest };
+            let (key, policy) = if is_header {
+                ("HeaderDigest", settings.header_digest)
+            } else {
+                ("DataDigest", settings.data_digest)
+            };
+            if policy == DigestPolicy::Required && value == "None" {
+                return Err(Fault::DigestRefused { key });
+            }
             if digests(policy).split(',').all(|offer| offer != value) {
                 return Err(illegal());
             }

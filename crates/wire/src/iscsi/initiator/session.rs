@@ -183,6 +183,11 @@ impl<P: AsRef<[u8]> + Clone> Initiator<P> {
         self.phase == Phase::Over
     }
 
+    /// What the session was made with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// What was negotiated.
     pub const fn parameters(&self) -> &Parameters {
         &self.parameters

@@ -38,7 +38,7 @@ fn challenged(settings: Settings, number: &str) -> (Alone, Result<Vec<Said>, Fau
     assert!(first[0].text().iter().any(|key| key.starts_with("AuthMethod=CHAP")));
     alone.login(0x00, &["AuthMethod=CHAP", "TargetPortalGroupTag=1"]).unwrap();
     let sent = alone.sent();
-    assert_eq!(sent[0].text(), ["CHAP_A=7,5"]);
+    assert_eq!(sent[0].text(), ["CHAP_A=5,7"]);
     assert_eq!(sent[0].header.flags, 0, "the challenge is waited for");
     let result = alone.login(0x00, &[number, "CHAP_I=64", &challenge()]);
     (alone, result)

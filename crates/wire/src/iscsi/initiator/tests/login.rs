@@ -151,10 +151,11 @@ fn answers_must_fit_the_offers() {
         strict.header_digest = DigestPolicy::Required;
         strict.data_digest = DigestPolicy::Required;
         let other = if key == "HeaderDigest" { "DataDigest" } else { "HeaderDigest" };
-        let fault = operational(strict)
-            .login(0x87, &[&format!("{other}=CRC32C"), &format!("{key}=Reject")])
-            .unwrap_err();
-        assert_eq!(fault, Fault::DigestRefused { key });
+        for answer in ["Reject", "None"] {
+            let keys = [&*format!("{other}=CRC32C"), &*format!("{key}={answer}")];
+            let fault = operational(strict.clone()).login(0x87, &keys).unwrap_err();
+            assert_eq!(fault, Fault::DigestRefused { key });
+        }
     }
 }
 
