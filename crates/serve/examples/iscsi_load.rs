@@ -1,9 +1,8 @@
 //! Loads an iSCSI logical unit with random reads or writes and reports what it took.
 //!
 //! One thread, one event loop: each session keeps `--depth` commands outstanding and answers every
-//! batch of replies with one write. It is an initiator of its own, so that it shares no mistake with
-//! `weir-wire`, and a cheap one, so that the server is what is measured. It works with any target
-//! that asks for no authentication.
+//! batch of replies with one write. It is a cheap initiator, that of `weir-wire`, so that the server is
+//! what is measured.
 //!
 //! `--verify` and `--write` destroy what is on the logical unit.
 
@@ -11,10 +10,10 @@
 mod arguments;
 #[path = "iscsi_load/histogram.rs"]
 mod histogram;
+#[path = "iscsi_load/link.rs"]
+mod link;
 #[path = "iscsi_load/login.rs"]
 mod login;
-#[path = "iscsi_load/pdu.rs"]
-mod pdu;
 #[path = "iscsi_load/process.rs"]
 mod process;
 #[path = "iscsi_load/session.rs"]
@@ -81,12 +80,12 @@ impl Load {
         let mut sessions = Vec::new();
         let mut disk = None;
         for index in 0..arguments.sessions {
-            let login = login::login(&arguments.url, index)?;
-            let first = *disk.get_or_insert(login.disk);
-            if first != login.disk {
+            let (link, size) = login::login(arguments, index)?;
+            let first = *disk.get_or_insert(size);
+            if first != size {
                 return Err(String::from("two sessions see logical units of different size"));
             }
-            let mut session = Session::new(login, arguments.depth)?;
+            let mut session = Session::new(link, arguments.url.lun, arguments.depth)?;
             poll.registry()
                 .register(
                     session.socket(),

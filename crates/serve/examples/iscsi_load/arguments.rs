@@ -1,5 +1,7 @@
 //! The command line.
 
+use weir_wire::iscsi::initiator::{Account, Secret};
+
 /// How the program is called.
 pub(crate) const USAGE: &str = "\
 usage: iscsi_load --url HOST:PORT/TARGET/LUN [options]
@@ -10,6 +12,11 @@ usage: iscsi_load --url HOST:PORT/TARGET/LUN [options]
   --write           write instead of reading; destroys the contents
   --verify          fill the unit first and check what is read; destroys the contents
   --seed N          where to read and write (1)
+  --digests         CRC32C over headers and data
+  --user NAME:SECRET
+                    prove who is there by CHAP
+  --target-user NAME:SECRET
+                    and have the target do so
   --server-pid PID  also report the CPU time of this process per I/O";
 
 /// A logical unit and how to reach it.
@@ -37,6 +44,12 @@ pub(crate) struct Arguments {
     pub(crate) write: bool,
     pub(crate) verify: bool,
     pub(crate) seed: u64,
+    /// CRC32C over headers and data.
+    pub(crate) digests: bool,
+    /// By what the initiator proves itself.
+    pub(crate) user: Option<Account>,
+    /// By what the target must.
+    pub(crate) target_user: Option<Account>,
     /// The process whose CPU time is reported.
     pub(crate) server: Option<u32>,
 }
@@ -47,6 +60,7 @@ impl Arguments {
         let mut url = None;
         let (mut depth, mut sessions, mut seconds, mut block) = (1, 1, 3, 4096);
         let (mut write, mut verify, mut seed, mut server) = (false, false, 1, None);
+        let (mut digests, mut user, mut target_user) = (false, None, None);
         while let Some(word) = words.next() {
             let mut number = |least, most| number(&word, words.next(), least, most);
             match word.as_str() {
@@ -57,13 +71,32 @@ impl Arguments {
                 "--seed" => seed = number(0, u64::MAX)?,
                 "--server-pid" => server = Some(number(1, u64::from(u32::MAX))? as u32),
                 "--url" => url = Some(Url::parse(&words.next().unwrap_or_default())?),
+                "--user" => user = Some(account(&word, words.next())?),
+                "--target-user" => target_user = Some(account(&word, words.next())?),
+                "--digests" => digests = true,
                 "--write" => write = true,
                 "--verify" => verify = true,
                 _ => return Err(format!("unknown argument `{word}`\n{USAGE}")),
             }
         }
         let url = url.ok_or_else(|| format!("--url is missing\n{USAGE}"))?;
-        Ok(Self { url, depth, sessions, seconds, block, write, verify, seed, server })
+        if target_user.is_some() && user.is_none() {
+            return Err(format!("--target-user needs --user\n{USAGE}"));
+        }
+        Ok(Self {
+            url,
+            depth,
+            sessions,
+            seconds,
+            block,
+            write,
+            verify,
+            seed,
+            digests,
+            user,
+            target_user,
+            server,
+        })
     }
 }
 
@@ -76,6 +109,15 @@ impl Url {
         let lun = lun.parse().map_err(|_| format!("LUN `{lun}` is not a number from 0 to 255"))?;
         Ok(Self { portal: portal.to_owned(), target: target.to_owned(), lun })
     }
+}
+
+fn account(name: &str, value: Option<String>) -> Result<Account, String> {
+    let value = value.unwrap_or_default();
+    let parts = value.split_once(':');
+    let account = parts.and_then(|(name, secret)| {
+        Some(Account { name: name.to_owned(), secret: Secret::new(secret)? })
+    });
+    account.ok_or_else(|| format!("{name} is not NAME:SECRET with a secret of 12 to 255 bytes"))
 }
 
 fn number(name: &str, value: Option<String>, least: u64, most: u64) -> Result<u64, String> {

@@ -2,6 +2,7 @@
 
 use crate::histogram::Histogram;
 use crate::login::Disk;
+use std::rc::Rc;
 
 /// In which order blocks are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,10 +77,26 @@ impl Work {
     }
 }
 
-/// Appends the pattern for `length` bytes at `offset`: every eight bytes say where they belong, so
-/// that a block in the wrong place is noticed. Both are multiples of eight.
-pub(crate) fn append_pattern(to: &mut Vec<u8>, offset: u64, length: usize) {
-    to.extend((offset..offset + length as u64).step_by(8).flat_map(|at| word(at).to_le_bytes()));
+/// The data of a write.
+pub(crate) type Block = Rc<[u8]>;
+
+/// The pattern for `length` bytes at `offset`: every eight bytes say where they belong, so that a block
+/// in the wrong place is noticed. Both are multiples of eight.
+pub(crate) fn pattern(offset: u64, length: usize) -> Block {
+    let mut block = vec![0; length];
+    for (word_of, at) in block.as_chunks_mut::<8>().0.iter_mut().zip((offset..).step_by(8)) {
+        *word_of = word(at).to_le_bytes();
+    }
+    block.into()
+}
+
+/// READ(16) or WRITE(16): SBC-4, 5.16 and 5.46.
+pub(crate) fn read_write_16(write: bool, lba: u64, blocks: u32) -> [u8; 16] {
+    let mut cdb = [0; 16];
+    cdb[0] = if write { 0x8a } else { 0x88 };
+    cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+    cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+    cdb
 }
 
 /// The offset of the first byte that is not the pattern at `offset`, if any.
