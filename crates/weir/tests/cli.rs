@@ -273,6 +273,10 @@ fn serve_needs_no_configuration() {
     assert_eq!(gateway.ready["nbd"], serde_json::json!([]));
     assert_eq!(gateway.ready["exports"], serde_json::json!([]));
     assert!(folder.join("state/weir/disk0.img").is_file());
+    // It is found without being told where it is.
+    let status = run(&folder, &["status"]);
+    assert_eq!((code(&status), err(&status)), (0, ""));
+    assert!(out(&status).contains("\n  disk0   1 GiB  disk0\n"), "{}", out(&status));
     assert_eq!(gateway.stop(), 0);
 }
 

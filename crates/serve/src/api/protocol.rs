@@ -409,10 +409,7 @@ impl Refusal {
             }
             Self::UnknownPath { count: 1, .. } => "it has one, number 0".to_owned(),
             Self::UnknownPath { count, .. } => format!("it has {count}, from 0 to {}", count - 1),
-            Self::LastPath { .. } => {
-                "what is written or read there would wait; to do it all the same, use force"
-                    .to_owned()
-            }
+            Self::LastPath { .. } => "requests would wait; --force does it all the same".to_owned(),
             Self::Stopping => "nothing can be changed any more".to_owned(),
         }
     }

@@ -15,7 +15,11 @@ pub(crate) fn folder(test: &str) -> PathBuf {
 pub(crate) fn weir(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.current_dir(folder).env("XDG_STATE_HOME", folder.join("state"));
-    command.env_remove("WEIR_CONFIG").env_remove("WEIR_LOG").env_remove("NO_COLOR");
+    command
+        .env_remove("WEIR_CONFIG")
+        .env_remove("WEIR_LOG")
+        .env_remove("WEIR_SOCKET")
+        .env_remove("NO_COLOR");
     command
 }
 
