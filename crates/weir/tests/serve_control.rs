@@ -6,7 +6,7 @@ mod gateway;
 use gateway::commands::READY;
 use gateway::control::{controlled, hear, say, start};
 use gateway::initiator::{Transfer, read16};
-use gateway::{Gateway, eventually, folder, weir};
+use gateway::{Gateway, ONE_DISK, eventually, folder, weir};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -155,6 +155,51 @@ fn a_path_is_disabled_and_enabled() {
     gateway.stop();
     let replay = weir(&folder, &["replay", "run.weirrec"]).output().unwrap();
     assert_eq!(replay.status.code(), Some(0), "{}", String::from_utf8_lossy(&replay.stdout));
+}
+
+/// Orders move the traffic of a live upstream from one portal to the other and back while a host works: a
+/// path that is disabled leaves the work to the next group, which alone cannot be disabled without force, and
+/// one that is enabled gets it back.
+#[test]
+fn orders_move_the_traffic_of_an_upstream() {
+    let behind = Gateway::start(&folder("control-behind"), ONE_DISK, &["--listen", "127.0.0.1:0"]);
+    let (first, second) = (behind.portals[0], behind.portals[1]);
+    let config = format!(
+        "[control]\nsocket = \"c.sock\"\n\
+         [[upstream]]\nname = \"array\"\ntarget = \"iqn.2026-11.org.example:disk\"\n\
+         portals = [\"{first}\", {{ address = \"{second}\", group = 1 }}]\n\
+         [[volume]]\nname = \"front\"\nupstream = \"array\"\n\
+         [[target]]\nname = \"iqn.2026-11.org.example:disk\"\nluns = {{ 0 = \"front\" }}\n"
+    );
+    let front = Gateway::start(&folder("control-front"), &config, &[]);
+    let witness = front.witness();
+    let states = |arguments: &[&str]| {
+        let paths = front.asked(arguments)["paths"].take();
+        let of = |path: usize, key: &str| paths[path][key].as_str().unwrap().to_owned();
+        assert_eq!((of(0, "portal"), of(1, "portal")), (first.to_string(), second.to_string()));
+        assert_eq!((&paths[0]["group"], &paths[1]["group"]), (&json!(0), &json!(1)));
+        [of(0, "state"), of(1, "state")]
+    };
+    let until = |wanted: [&str; 2]| {
+        eventually("change of the paths", || (states(&["path", "list"]) == wanted).then_some(()));
+    };
+    until(["active", "waiting"]);
+    for round in 0..2 {
+        assert_eq!(states(&["path", "disable", "array", "0"])[0], "disabled");
+        until(["disabled", "active"]);
+        let told = front.refused(&["path", "disable", "array", "1"]);
+        assert!(told.contains("path 1 is the last one to `array`"), "{told}");
+        // What is switched off already is not the last one.
+        assert_eq!(states(&["path", "disable", "array", "0"])[0], "disabled");
+        if round == 1 {
+            assert_eq!(states(&["path", "disable", "array", "1", "--force"]), ["disabled"; 2]);
+        }
+        assert_ne!(states(&["path", "enable", "array", "0"])[0], "disabled");
+        states(&["path", "enable", "array", "1"]);
+        states(&["path", "failback", "array"]);
+        until(["active", "waiting"]);
+    }
+    front.stop_upstream(witness);
 }
 
 /// What cannot be done is refused with the reason and what to do, and nothing has changed.
@@ -414,7 +459,7 @@ fn a_stopping_gateway_is_asked() {
 #[test]
 fn no_table_no_socket() {
     let folder = folder("control-none");
-    let mut gateway = Gateway::start(&folder, gateway::ONE_DISK, &[]);
+    let mut gateway = Gateway::start(&folder, ONE_DISK, &[]);
     gateway.refuse_reload(&controlled(""), &["[control] differs"]);
     assert!(!gateway.control().exists());
     gateway.stop();

@@ -50,7 +50,8 @@ impl Backends {
             // Devices, upstreams and volumes may have the same names.
             let (before, rest) = all.split_at_mut(index);
             if before.iter().any(|named| named.name == rest[0].name) {
-                rest[0].name.insert_str(0, "volume:");
+                let is_volume = index >= config.backends.len() + config.upstreams.len();
+                rest[0].name.insert_str(0, if is_volume { "volume:" } else { "upstream:" });
             }
         }
         Self { all, of_volumes }
