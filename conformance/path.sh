@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# An upstream volume over two paths to tgtd, which lead through proxies that are killed, frozen and
+# slowed down under the load of other people's clients and of a verifier. The cases are in path/cases.py.
+#
+#     path.sh [--hold SECONDS] [CASE...]     killed slow frozen gone flaps; without CASE all of them
+#
+# SECONDS is how long `gone` takes all paths away; 60 if it is not given.
+# Status 4: nothing failed, but a figure of `slow` is not what is wanted, and the machine may be why.
+set -euo pipefail
+. "$(dirname "$0")/gateway.sh"
+. "$(dirname "$0")/path/tgtd.sh"
+need tgtd tgtadm fio qemu-io python3
+HOLD=60
+if [ "${1:-}" = --hold ]; then HOLD=$2; shift 2; fi
+cases=("$@")
+if [ ${#cases[@]} = 0 ]; then cases=(killed slow frozen gone flaps); fi
+PROXY_PID=
+trap 'tgtd_stop; if [ -n "$PROXY_PID" ]; then kill "$PROXY_PID" 2>/dev/null || true; fi; cleanup' EXIT
+
+status=0
+for case in "${cases[@]}"; do
+  echo "--- $case"
+  rm -f "$WORK"/proxy.socket "$WORK"/disk.img "$WORK"/tgt.ctl*
+  truncate -s 256M "$WORK/disk.img"
+  tgtd_start "$WORK/disk.img"
+  python3 "$ROOT/conformance/path/proxy.py" "$WORK/proxy.socket" "${TGT_PORTALS[@]}" >"$WORK/ports" &
+  PROXY_PID=$!
+  for _ in $(seq 100); do if [ -s "$WORK/ports" ]; then break; fi; sleep 0.05; done
+  read -r first second <"$WORK/ports"
+  cat >"$WORK/weir.toml" <<TOML
+[iscsi]
+listen = ["127.0.0.1:0"]
+[nbd]
+listen = ["127.0.0.1:0"]
+exports = { disk = "disk" }
+[control]
+socket = "$WORK/control.socket"
+[[upstream]]
+name = "array"
+target = "$TGT_NAME"
+lun = 1
+portals = ["127.0.0.1:$first", "127.0.0.1:$second"]
+[[volume]]
+name = "disk"
+upstream = "array"
+[[target]]
+name = "$TARGET"
+luns = { 0 = "disk" }
+TOML
+  : >"$WORK/log"
+  serve
+  address=${NBD[0]#*://} address=${address%%/*}
+  verdict=0
+  timeout 400 python3 "$ROOT/conformance/path/cases.py" --proxy "$WORK/proxy.socket" --nbd "$address" --file "$WORK/disk.img" \
+    --weir "$WEIR" --control "$WORK/control.socket" --hold "$HOLD" "$case" || verdict=$?
+  case $verdict in
+    0) ;;
+    4) status=4 ;;
+    *) fail "$case" ;;
+  esac
+  stop
+  kill "$PROXY_PID"
+  wait "$PROXY_PID" 2>/dev/null || true
+  PROXY_PID=
+  tgtd_stop
+done
+exit $status

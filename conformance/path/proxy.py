@@ -1,0 +1,277 @@
+#!/usr/bin/env python3
+"""TCP proxies that can be made slow, frozen or dead while they run: the paths to a target.
+
+    proxy.py SOCKET HOST:PORT [HOST:PORT...]
+
+Listens on a free port of the loopback address for each HOST:PORT and prints the ports on one line. Orders
+come over the Unix socket SOCKET, one a line, and each is answered with one line of JSON:
+
+    line PATH RATE DELAY   bytes per second (0: no limit) and seconds of delay, each way
+    freeze PATH            takes connections and bytes, passes none on and keeps what came
+    kill PATH              resets its connections, forgets what they carried, refuses new ones
+    up PATH                works again; a frozen path delivers what it has kept, late as it is
+    counts                 for each path: connections so far and now, bytes so far each way
+    timeline               for each path: [tenth, up in, up out, down in, down out] for every tenth of
+                           a second of CLOCK_MONOTONIC in which bytes came in or went out
+
+`Up` is from the client to the target. A frozen path delivers even what a client sent that has long given
+the connection up: that is what a switch does that comes back to life.
+"""
+
+import collections
+import json
+import selectors
+import socket
+import struct
+import sys
+import time
+
+# Bytes that one direction of a connection may keep; more is left to the sender's socket.
+KEPT_MAX = 32 << 20
+# What is read at once, and what is passed on at once where the rate is limited, in bytes.
+READ, PIECE = 256 << 10, 4 << 10
+# A limited direction that was idle may catch up this much, in seconds.
+SLACK = 0.005
+UP, DOWN = 0, 1
+
+
+def reset(one):
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    except OSError:
+        pass
+    one.close()
+
+
+class Flow:
+    """One direction of a connection: what came from `source` and is due at `sink`."""
+
+    def __init__(self, way, source, sink):
+        self.way, self.source, self.sink = way, source, sink
+        self.kept, self.bytes, self.ended, self.blocked = collections.deque(), 0, False, False
+
+
+class Path:
+    def __init__(self, to):
+        host, port = to.rsplit(":", 1)
+        self.to, self.rate, self.delay, self.state = (host, int(port)), 0, 0.0, "up"
+        self.free = [0.0, 0.0]
+        self.pairs, self.connections, self.timeline = [], 0, {}
+        # Never listens: the port stays ours while nobody does.
+        self.holder = socket.socket()
+        self.holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.holder.bind(("127.0.0.1", 0))
+        self.port, self.listener = self.holder.getsockname()[1], None
+
+    def count(self, slot, bytes_):
+        tenth = int(time.monotonic() * 10)
+        self.timeline.setdefault(tenth, [0, 0, 0, 0])[slot] += bytes_
+
+
+class Proxy:
+    def __init__(self, control, targets):
+        self.selector = selectors.DefaultSelector()
+        self.paths = [Path(to) for to in targets]
+        self.control = socket.socket(socket.AF_UNIX)
+        self.control.bind(control)
+        self.control.listen()
+        self.control.setblocking(False)
+        self.selector.register(self.control, selectors.EVENT_READ, ("control", None))
+        for path in self.paths:
+            self.listen(path)
+
+    def listen(self, path):
+        path.listener = socket.socket()
+        path.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        path.listener.bind(("127.0.0.1", path.port))
+        path.listener.listen(64)
+        path.listener.setblocking(False)
+        self.selector.register(path.listener, selectors.EVENT_READ, ("listener", path))
+
+    def run(self):
+        while True:
+            now = time.monotonic()
+            wake = None
+            for path in self.paths:
+                for pair in list(path.pairs):
+                    due = self.pump(path, pair, now)
+                    if due is not None:
+                        wake = due if wake is None else min(wake, due)
+            timeout = None if wake is None else max(0.0, wake - time.monotonic())
+            for key, _ in self.selector.select(timeout):
+                kind, what = key.data
+                getattr(self, "on_" + kind)(key.fileobj, what)
+
+    # --- connections
+
+    def on_listener(self, listener, path):
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return
+        path.connections += 1
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        pair = {"client": client, "target": None, "mask": {}}
+        pair["flows"] = [Flow(UP, client, None), Flow(DOWN, None, client)]
+        path.pairs.append(pair)
+        if path.state == "up":
+            self.connect(path, pair)
+
+    def connect(self, path, pair):
+        try:
+            target = socket.create_connection(path.to, timeout=5)
+        except OSError:
+            self.drop(path, pair)
+            return
+        target.setblocking(False)
+        target.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        pair["target"] = target
+        pair["flows"][UP].sink = pair["flows"][DOWN].source = target
+
+    def drop(self, path, pair, close=reset):
+        if pair in path.pairs:
+            path.pairs.remove(pair)
+            for one in (pair["client"], pair["target"]):
+                if one is not None:
+                    if pair["mask"].get(one):
+                        self.selector.unregister(one)
+                    close(one)
+
+    def want(self, path, pair):
+        """Tells the selector what this pair waits for."""
+        for one in (pair["client"], pair["target"]):
+            if one is None:
+                continue
+            mask = 0
+            for flow in pair["flows"]:
+                if flow.source is one and not flow.ended and flow.bytes < KEPT_MAX:
+                    mask |= selectors.EVENT_READ
+                if flow.sink is one and flow.blocked:
+                    mask |= selectors.EVENT_WRITE
+            known = pair["mask"].get(one, 0)
+            if mask == known:
+                continue
+            pair["mask"][one] = mask
+            if not known:
+                self.selector.register(one, mask, ("pair", (path, pair)))
+            elif mask:
+                self.selector.modify(one, mask, ("pair", (path, pair)))
+            else:
+                self.selector.unregister(one)
+
+    def on_pair(self, one, what):
+        path, pair = what
+        for flow in pair["flows"]:
+            if flow.sink is one:
+                flow.blocked = False
+            if flow.source is one and not flow.ended and flow.bytes < KEPT_MAX:
+                self.read(path, flow)
+
+    def read(self, path, flow):
+        try:
+            data = flow.source.recv(READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            flow.ended = True
+            return
+        path.count(2 * flow.way, len(data))
+        flow.kept.append((time.monotonic() + path.delay, memoryview(data)))
+        flow.bytes += len(data)
+
+    def pump(self, path, pair, now):
+        """Passes on what is due; returns when there is more to do, if time alone brings it."""
+        if path.state != "up":
+            self.want(path, pair)
+            return None
+        if pair["target"] is None:
+            self.connect(path, pair)
+        wake = None
+        for flow in pair["flows"]:
+            try:
+                due = self.forward(path, flow, now)
+            except OSError:
+                self.drop(path, pair)
+                return None
+            if due is not None:
+                wake = due if wake is None else min(wake, due)
+            if flow.ended and not flow.kept:
+                # Half-closed connections are of no use to anybody here. What was passed on must arrive.
+                self.drop(path, pair, socket.socket.close)
+                return None
+        self.want(path, pair)
+        return wake
+
+    def forward(self, path, flow, now):
+        while flow.kept and not flow.blocked:
+            due, data = flow.kept[0]
+            if path.rate:
+                due = max(due, path.free[flow.way])
+            if due > now:
+                return due
+            piece = data[:PIECE] if path.rate else data
+            try:
+                sent = flow.sink.send(piece)
+            except BlockingIOError:
+                flow.blocked = True
+                return None
+            path.count(2 * flow.way + 1, sent)
+            flow.bytes -= sent
+            if path.rate:
+                path.free[flow.way] = max(path.free[flow.way], now - SLACK) + sent / path.rate
+            if sent == len(data):
+                flow.kept.popleft()
+            else:
+                flow.kept[0] = (flow.kept[0][0], data[sent:])
+        return None
+
+    # --- orders
+
+    def on_control(self, control, _):
+        one, _ = control.accept()
+        self.selector.register(one, selectors.EVENT_READ, ("order", None))
+
+    def on_order(self, one, _):
+        line = one.recv(4096)
+        if not line:
+            self.selector.unregister(one)
+            one.close()
+            return
+        for order in line.decode().splitlines():
+            one.sendall(json.dumps(self.obey(order.split())).encode() + b"\n")
+
+    def obey(self, words):
+        if words == ["counts"]:
+            return [{"connections": path.connections, "open": len(path.pairs), "state": path.state,
+                     "up": sum(row[1] for row in path.timeline.values()),
+                     "down": sum(row[3] for row in path.timeline.values())} for path in self.paths]
+        if words == ["timeline"]:
+            return [[[tenth, *row] for tenth, row in sorted(path.timeline.items())] for path in self.paths]
+        path = self.paths[int(words[1])]
+        if words[0] == "line":
+            path.rate, path.delay = float(words[2]), float(words[3])
+        elif words[0] == "kill":
+            path.state = "dead"
+            if path.listener:
+                self.selector.unregister(path.listener)
+                path.listener.close()
+                path.listener = None
+            for pair in list(path.pairs):
+                self.drop(path, pair)
+        else:
+            path.state = {"up": "up", "freeze": "frozen"}[words[0]]
+            if path.listener is None:
+                self.listen(path)
+        return time.monotonic()
+
+
+def main():
+    proxy = Proxy(sys.argv[1], sys.argv[2:])
+    print(*(path.port for path in proxy.paths), flush=True)
+    proxy.run()
+
+
+main()
