@@ -1,0 +1,248 @@
+#!/usr/bin/env bash
+# Weir as the initiator of other people's targets, and of targets that break the protocol.
+#
+#     upstream.sh [peers|hostile]     both without an argument
+#
+# peers:   tgtd, istgt and Weir itself, with digests and CHAP both ways; a wrong secret is refused.
+# hostile: see path/hostile.py; and a gateway that does not start because its only portal is hostile.
+set -euo pipefail
+. "$(dirname "$0")/gateway.sh"
+. "$(dirname "$0")/path/tgtd.sh"
+need tgtd tgtadm istgt fio qemu-io qemu-img python3
+SECRET=secretsecret12
+MUTUAL=mutualmutual12
+PROCESSES=()
+end_all() {
+  tgtd_stop
+  local one
+  for one in "${PROCESSES[@]}"; do kill -9 "$one" 2>/dev/null || true; done
+  PROCESSES=()
+}
+trap 'end_all; cleanup' EXIT
+
+# configure TARGET LUN PORTAL LINES: an upstream volume `disk`; LINES are the upstream's
+configure() {
+  cat >"$WORK/weir.toml" <<TOML
+[iscsi]
+listen = ["127.0.0.1:0"]
+[nbd]
+listen = ["127.0.0.1:0"]
+exports = { disk = "disk" }
+[[account]]
+name = "alice"
+secret = "${ALICE:-$SECRET}"
+[[account]]
+name = "tgtside"
+secret = "${TGTSIDE:-$MUTUAL}"
+[[upstream]]
+name = "peer"
+target = "$1"
+lun = $2
+portals = ["$3"]
+connect_within = "3s"
+$4
+[[volume]]
+name = "disk"
+upstream = "peer"
+[[target]]
+name = "$TARGET"
+luns = { 0 = "disk" }
+TOML
+}
+
+# verified WHAT FILE: what NBD and iSCSI clients write is read back, and is in the target's own file
+verified() {
+  local what=$1 file=$2 out
+  serve
+  URI=${NBD[0]}
+  out=$(cd "$WORK" && timeout 120 fio --name=v --ioengine=nbd "--uri=$URI" --rw=randwrite --bsrange=4k-256k --blockalign=4k \
+    --size=32m --iodepth=32 --verify=crc32c --verify_fatal=1 --do_verify=1 2>&1) || fail "fio over $what: $out"
+  grep -q 'err= 0' <<<"$out" || fail "fio over $what: $out"
+  expect 'read 4194304/4194304' qemu-io -f raw -t none -c 'write -P 7 32M 4M' -c 'write -f -P 8 33M 64k' -c 'write -z 34M 64k' \
+    -c 'discard 35M 64k' -c flush -c 'read -P 8 33M 64k' -c 'read -P 0 34M 64k' -c 'read -P 7 32M 512k' -c 'read 32M 4M' \
+    "iscsi://$PORTAL/$TARGET/0"
+  timeout 60 qemu-img convert -f raw -O raw "$URI" "$WORK/copy.img"
+  cmp "$WORK/copy.img" "$file" || fail "$what: the target's file differs from what the gateway reads"
+  stop
+  echo "ok   $what"
+}
+
+# refused PATTERN: the gateway must not start, and must say why
+refused() {
+  chmod go= "$WORK/weir.toml"
+  refuse "$1" timeout 20 "$WEIR" serve "$WORK/weir.toml"
+}
+
+peers() {
+  echo '--- tgtd'
+  truncate -s 64M "$WORK/disk.img"
+  tgtd_start "$WORK/disk.img"
+  configure "$TGT_NAME" 1 "${TGT_PORTALS[0]}" ''
+  verified 'tgtd, as it is' "$WORK/disk.img"
+  tgt --mode account --op new --user alice --password "$SECRET"
+  tgt --mode account --op bind --tid 1 --user alice
+  tgt --mode account --op new --user tgtside --password "$MUTUAL"
+  tgt --mode account --op bind --tid 1 --user tgtside --outgoing
+  tgt --mode target --op update --tid 1 --name HeaderDigest --value CRC32C
+  tgt --mode target --op update --tid 1 --name DataDigest --value CRC32C
+  configure "$TGT_NAME" 1 "${TGT_PORTALS[0]}" "$both"
+  verified 'tgtd, CHAP both ways, CRC32C over headers and data' "$WORK/disk.img"
+  wrong_secrets "$TGT_NAME" 1 "${TGT_PORTALS[0]}"
+  end_all
+
+  echo '--- istgt'
+  istgt_start
+  configure "$ISTGT_NAME:disk1" 0 "$ISTGT_PORTAL" "$both"
+  verified 'istgt, CHAP both ways, CRC32C over headers and data' "$WORK/istgt/disk.img"
+  wrong_secrets "$ISTGT_NAME:disk1" 0 "$ISTGT_PORTAL"
+  end_all
+
+  echo '--- Weir'
+  cat >"$WORK/behind.toml" <<TOML
+[iscsi]
+listen = ["127.0.0.1:0"]
+header_digest = "required"
+data_digest = "required"
+[[account]]
+name = "alice"
+secret = "$SECRET"
+[[account]]
+name = "tgtside"
+secret = "$MUTUAL"
+[[volume]]
+name = "disk"
+file = "$WORK/behind.img"
+size = "64MiB"
+[[target]]
+name = "$TARGET.behind"
+luns = { 0 = "disk" }
+accounts = ["alice"]
+mutual = "tgtside"
+TOML
+  chmod go= "$WORK/behind.toml"
+  : >"$WORK/behind"
+  "$WEIR" serve "$WORK/behind.toml" --json >"$WORK/behind" 2>"$WORK/behind.log" &
+  PROCESSES+=($!)
+  for _ in $(seq 200); do if [ -s "$WORK/behind" ]; then break; fi; sleep 0.05; done
+  local portal
+  portal=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["portals"][0])' "$WORK/behind")
+  configure "$TARGET.behind" 0 "$portal" "$both"
+  verified 'Weir, CHAP both ways, CRC32C over headers and data' "$WORK/behind.img"
+  wrong_secrets "$TARGET.behind" 0 "$portal"
+  end_all
+}
+both='account = "alice"
+mutual = "tgtside"
+header_digest = "required"
+data_digest = "required"'
+
+wrong_secrets() { # wrong_secrets TARGET LUN PORTAL
+  ALICE=wrongwrongwrong configure "$1" "$2" "$3" "$both"
+  refused 'peer.*([Aa]uthentication|0201|refused)'
+  TGTSIDE=wrongwrongwrong configure "$1" "$2" "$3" "$both"
+  refused 'peer.*([Aa]uthentication|prove|CHAP)'
+}
+
+# istgt has to be told its port.
+ISTGT_NAME=iqn.2026-11.org.example
+istgt_start() {
+  local port control
+  mkdir -p "$WORK/istgt"
+  truncate -s 64M "$WORK/istgt/disk.img"
+  read -r port control < <(python3 -c '
+import socket
+sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+print(*(one.getsockname()[1] for one in sockets))')
+  cat >"$WORK/istgt/auth.conf" <<CONF
+[AuthGroup1]
+  Auth "alice" "$SECRET" "tgtside" "$MUTUAL"
+CONF
+  chmod 600 "$WORK/istgt/auth.conf"
+  cat >"$WORK/istgt/istgt.conf" <<CONF
+[Global]
+  NodeBase "$ISTGT_NAME"
+  PidFile $WORK/istgt/istgt.pid
+  AuthFile $WORK/istgt/auth.conf
+  MediaDirectory $WORK/istgt
+  LogFacility "local7"
+  Timeout 30
+  NopInInterval 20
+  DiscoveryAuthMethod Auto
+  MaxSessions 16
+  MaxConnections 4
+  MaxR2T 32
+  MaxOutstandingR2T 16
+  DefaultTime2Wait 2
+  DefaultTime2Retain 60
+  FirstBurstLength 262144
+  MaxBurstLength 1048576
+  MaxRecvDataSegmentLength 262144
+  InitialR2T Yes
+  ImmediateData Yes
+  DataPDUInOrder Yes
+  DataSequenceInOrder Yes
+  ErrorRecoveryLevel 0
+[UnitControl]
+  AuthMethod None
+  AuthGroup None
+  Portal UC1 127.0.0.1:$control
+  Netmask 127.0.0.1
+[PortalGroup1]
+  Portal DA1 127.0.0.1:$port
+[InitiatorGroup1]
+  InitiatorName "ALL"
+  Netmask 127.0.0.0/8
+[LogicalUnit1]
+  TargetName disk1
+  Mapping PortalGroup1 InitiatorGroup1
+  AuthMethod CHAP Mutual
+  AuthGroup AuthGroup1
+  UseDigest Header Data
+  UnitType Disk
+  LUN0 Storage $WORK/istgt/disk.img 64MB
+CONF
+  istgt -D -c "$WORK/istgt/istgt.conf" -p "$WORK/istgt/istgt.pid" >"$WORK/istgt.log" 2>&1 &
+  PROCESSES+=($!)
+  ISTGT_PORTAL=127.0.0.1:$port
+  for _ in $(seq 100); do
+    if (exec 9<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then return; fi
+    sleep 0.1
+  done
+  fail "istgt did not start: $(tail -3 "$WORK/istgt.log")"
+}
+
+hostile() {
+  echo '--- hostile portals'
+  coproc FAKE { exec python3 "$ROOT/conformance/path/hostile_target.py"; }
+  PROCESSES+=("$FAKE_PID")
+  local ports port fault
+  exec 5<&"${FAKE[0]}" 6>&"${FAKE[1]}"
+  read -r ports <&5
+  {
+    printf '[iscsi]\nlisten = ["127.0.0.1:0"]\n'
+    python3 "$ROOT/conformance/path/hostile.py" config "$ports" "$WORK/local.img"
+    printf '[[target]]\nname = "%s"\nluns = { 0 = "local" }\n' "$TARGET"
+  } >"$WORK/weir.toml"
+  : >"$WORK/log"
+  serve
+  local address=${NBD[0]#*://}
+  timeout 120 python3 "$ROOT/conformance/path/hostile.py" run --nbd "${address%%/*}" --pid "$PID" --log "$WORK/log" --orders 6 --answers 5 ||
+    fail 'hostile portals'
+  stop
+  for fault in close:0 close:2 mute:1 L:denied L:never L:moved-here C:data-more C:capacity-huge C:block-3; do
+    port=$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])[sys.argv[2]][1])' "$ports" "$fault")
+    configure iqn.2026-11.org.example:hostile 1 "127.0.0.1:$port" ''
+    refused 'peer'
+  done
+  exec 5<&- 6>&-
+  end_all
+}
+
+case ${1:-both} in
+  peers | hostile) "$1" ;;
+  both)
+    peers
+    hostile
+    ;;
+  *) fail "peers or hostile, not $1" ;;
+esac
