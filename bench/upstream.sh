@@ -1,0 +1,166 @@
+#!/usr/bin/env bash
+# What it costs to have Weir in front of somebody else's target. See README.md beside this file.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+target_dir=${CARGO_TARGET_DIR:-$root/target}
+
+usage() {
+    cat <<'TEXT'
+usage: bench/upstream.sh [options]
+  --seconds S       length of each measurement (2)
+  --repetitions R   measurements of each way in each cell (10)
+  --size MIB        size of the file (256)
+  --ops OPS         which operations, a list of: read write ("read write")
+  --depths LIST     commands outstanding ("1 32")
+  --dir DIR         where the file goes ($TMPDIR or /tmp)
+exit status: 0 measured, 2 usage, 1 anything else
+TEXT
+}
+
+fail() {
+    echo "upstream.sh: $*" >&2
+    exit 1
+}
+
+seconds=2 repetitions=10 size=256 ops='read write' depths='1 32' dir=${TMPDIR:-/tmp}
+while [ $# -gt 0 ]; do
+    case $1 in
+        --help | -h) usage; exit 0 ;;
+    esac
+    [ $# -ge 2 ] || { usage >&2; exit 2; }
+    case $1 in
+        --seconds) seconds=$2 ;;
+        --repetitions) repetitions=$2 ;;
+        --size) size=$2 ;;
+        --ops) ops=$2 ;;
+        --depths) depths=$2 ;;
+        --dir) dir=$2 ;;
+        *) usage >&2; exit 2 ;;
+    esac
+    shift 2
+done
+for word in $seconds $repetitions $size $depths; do
+    case $word in
+        '' | *[!0-9]* | 0*) echo "upstream.sh: \`$word\` is not a whole number above 0" >&2; exit 2 ;;
+    esac
+done
+for word in $ops; do
+    case $word in
+        read | write) ;;
+        *) echo "upstream.sh: \`$word\` is not an operation" >&2; exit 2 ;;
+    esac
+done
+command -v awk >/dev/null || fail "not installed: awk; on Debian: apt-get install mawk"
+(cd "$root" && cargo build --quiet --release --locked -p weir &&
+    cargo build --quiet --release --locked -p weir-serve --example iscsi_load) || fail "the programs do not build"
+weir=$target_dir/release/weir
+load=$target_dir/release/examples/iscsi_load
+
+WORK=$(mktemp -d "$dir/weir-upstream.XXXXXX")
+. "$root/conformance/path/tgtd.sh"
+command -v tgtd >/dev/null && command -v tgtadm >/dev/null || fail "not installed: tgt; on Debian: apt-get install tgt"
+weir_pid=''
+clean_up() {
+    if [ -n "$weir_pid" ]; then
+        kill -TERM "$weir_pid" 2>/dev/null || true
+        wait "$weir_pid" 2>/dev/null || true
+    fi
+    tgtd_stop
+    rm -rf "$WORK"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+start_weir() {
+    local name=iqn.2026-11.org.example:weir port=''
+    cat >"$WORK/weir.toml" <<TEXT
+[iscsi]
+listen = ["127.0.0.1:0"]
+
+[[upstream]]
+name = "array"
+target = "$TGT_NAME"
+lun = 1
+portals = ["${TGT_PORTALS[0]}"]
+
+[[volume]]
+name = "disk0"
+upstream = "array"
+
+[[target]]
+name = "$name"
+luns = { 0 = "disk0" }
+TEXT
+    "$weir" serve "$WORK/weir.toml" --json >"$WORK/weir.out" 2>"$WORK/weir.log" &
+    weir_pid=$!
+    for _ in $(seq 100); do
+        port=$(sed -n '/"event":"ready"/s/.*"portals":\["127\.0\.0\.1:\([0-9]*\)".*/\1/p' "$WORK/weir.out")
+        [ -z "$port" ] || break
+        kill -0 "$weir_pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    [ -n "$port" ] || fail "weir does not start: $(tail -n 5 "$WORK/weir.log")"
+    weir_url=127.0.0.1:$port/$name/0
+}
+
+# The number under a key of a line of JSON without nesting.
+field() { sed -n "s/.*\"$2\":\([0-9.]*\).*/\1/p" <<<"$1"; }
+
+# measure WAY OP DEPTH SEED: appends "IOPS MEAN P50 P99 CPU" to the file of the cell; CPU is Weir's.
+measure() {
+    local url=${TGT_PORTALS[1]}/$TGT_NAME/1 line
+    [ "$1" = direct ] || url=$weir_url
+    set -- "$1" "$2" "$3" "$4" --url "$url" --depth "$3" --seconds "$seconds" --seed "$4" --server-pid "$weir_pid"
+    [ "$2" = read ] || set -- "$@" --write
+    line=$("$load" "${@:5}") || fail "$1, $2 at depth $3: the load failed: $line"
+    echo "$(field "$line" iops) $(field "$line" mean_us) $(field "$line" p50_us) $(field "$line" p99_us)" \
+        "$(field "$line" server_cpu_us_per_io)" >>"$WORK/$2.$3.$1"
+    [ "$2" = read ] || sync "$WORK/disk.img"
+}
+
+# Median of the lines of standard input.
+median() {
+    sort -g | awk '{ v[NR] = $1 } END { print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+}
+
+# of CELL WAY COLUMN: its median
+of() { awk -v c="$3" '{ print $c }' "$WORK/$1.$2" | median; }
+
+# pairs CELL COLUMN EXPRESSION: the median over neighbouring measurements of what `w` through Weir and `d`
+# directly make
+pairs() {
+    paste -d' ' "$WORK/$1.weir" "$WORK/$1.direct" |
+        awk -v c="$2" "{ n = NF / 2; w = \$c; d = \$(n + c); print $3 }" | median
+}
+
+head -c "${size}M" /dev/urandom >"$WORK/disk.img"
+tgtd_start "$WORK/disk.img"
+start_weir
+echo "weir $("$weir" --version | awk '{ print $2 }'), tgtd $(tgtd --version 2>/dev/null), $(nproc) cores," \
+    "load $(cut -d' ' -f1-3 /proc/loadavg)"
+echo "random 4 KiB on $size MiB in the page cache, one session, one path, $repetitions x $seconds s each, in turn"
+echo
+printf '%-5s %5s | %9s %9s %6s | %8s %8s %9s | %8s %8s | %8s\n' op depth direct/s weir/s ratio \
+    p50-us p50-us 'added-us' p99-us p99-us cpu-us
+printf '%-5s %5s | %9s %9s %6s | %8s %8s %9s | %8s %8s | %8s\n' '' '' '' '' '' direct weir '(mean)' direct weir weir
+for op in $ops; do
+    for depth in $depths; do
+        cat "$WORK/disk.img" >/dev/null
+        for repetition in $(seq "$repetitions"); do
+            # Whoever comes second meets what the first left: take turns at that too.
+            order='direct weir'
+            [ $((repetition % 2)) -eq 1 ] || order='weir direct'
+            for way in $order; do
+                measure "$way" "$op" "$depth" "$repetition"
+            done
+        done
+        cell=$op.$depth
+        printf '%-5s %5s | %9.0f %9.0f %6.2f | %8.1f %8.1f %9.1f | %8.1f %8.1f | %8.2f\n' "$op" "$depth" \
+            "$(of "$cell" direct 1)" "$(of "$cell" weir 1)" "$(pairs "$cell" 1 'w / d')" \
+            "$(of "$cell" direct 3)" "$(of "$cell" weir 3)" "$(pairs "$cell" 2 'w - d')" \
+            "$(of "$cell" direct 4)" "$(of "$cell" weir 4)" "$(of "$cell" weir 5)"
+    done
+done
