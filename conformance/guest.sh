@@ -9,7 +9,7 @@ need python3
 GUEST=$(cd "$1" && pwd)
 shift
 parts=("$@")
-if [ ${#parts[@]} = 0 ]; then parts=(ext4 multipath restart reservations commands chap); fi
+if [ ${#parts[@]} = 0 ]; then parts=(ext4 multipath restart reservations commands chap lio); fi
 export GUEST_DIR=${GUEST_DIR:-/var/tmp/weir-guest}
 [ -f "$GUEST_DIR/root.img" ] || bash "$GUEST/build.sh" >"$WORK/build.log" 2>&1 ||
   { tail -20 "$WORK/build.log"; exit 1; }
@@ -21,7 +21,7 @@ COMPLAINTS+='|corrupt|bug:|warning:'
 declare -A TOLERATED=([reservations]='reservation conflict|critical nexus error, dev sd')
 # Longest run of one part and of all, in seconds.
 PART_SECONDS=150
-ALL_SECONDS=420
+ALL_SECONDS=540
 
 # The guest sees the host's loopback as 10.0.2.2, so that is what discovery must advertise: the ports
 # have to be known before the start.
@@ -68,8 +68,18 @@ coproc CONTROLLER { exec python3 "$ROOT/conformance/guest/controller.py" "$WEIR"
 controller=$CONTROLLER_PID
 read -r control <&"${CONTROLLER[0]}" || fail "the gateway did not start"
 
+# What a part fetches: the guest's script has room for text only.
+mkdir "$WORK/files"
+strip -o "$WORK/files/weir" "$WEIR"
+cp "$ROOT"/conformance/path/{proxy,nbd,cases}.py "$WORK/files/"
+python3 -u -m http.server 0 --bind 127.0.0.1 --directory "$WORK/files" >"$WORK/served" 2>/dev/null &
+server=$!
+trap 'kill "$server" 2>/dev/null || true; cleanup' EXIT
+for _ in $(seq 100); do if [ -s "$WORK/served" ]; then break; fi; sleep 0.05; done
+read -r _ _ _ _ _ files _ <"$WORK/served" || fail "nobody serves the files"
+
 {
-  echo "export HOST=$HOST PORT=$PORT PORT2=$PORT2 CONTROL=$control PREFIX=$TARGET"
+  echo "export HOST=$HOST PORT=$PORT PORT2=$PORT2 CONTROL=$control FILES=$files PREFIX=$TARGET"
   for part in common "${parts[@]}"; do
     echo "cat >/tmp/$part.part <<'END OF PART'"
     cat "$ROOT/conformance/guest/$part.sh"

@@ -168,6 +168,23 @@ async def one_path(options, proxy, fault):
     return max(load.longest(), longest_fio) < STALL_MAX
 
 
+async def plain(options, proxy):
+    """Each path is lost in each way, where nobody else's clients are, and no time says anything."""
+    load = Load(options)
+    await load.verifier(SINGLE, 2 * MIB, 1, 1)
+    await load.verifier(MANY, 2 * MIB, 8, 2, 0.01)
+    for fault in ("kill", "freeze"):
+        for path in (0, 1):
+            await load.sleep(2)
+            proxy(fault, path)
+            await load.sleep(3)
+            proxy("up", path)
+            await load.in_use(proxy, path)
+    total = await load.finish()
+    print(f"{total} verified requests, no error; longest {load.longest():.1f} s")
+    return True
+
+
 async def slow(options, proxy):
     for path in (0, 1):
         proxy("line", path, RATE, DELAY)
@@ -296,7 +313,7 @@ async def flaps(options, proxy):
 CASES = {
     "killed": lambda options, proxy: one_path(options, proxy, "kill"),
     "frozen": lambda options, proxy: one_path(options, proxy, "freeze"),
-    "slow": slow, "gone": gone, "flaps": flaps,
+    "plain": plain, "slow": slow, "gone": gone, "flaps": flaps,
 }
 
 

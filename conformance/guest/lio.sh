@@ -1,0 +1,81 @@
+# The target of the Linux kernel as upstream: two portal groups, so that a lost session is not
+# reinstated through the other path; then one of them in standby (ALUA). The gateway runs in here.
+fetch() { python3 -c 'import shutil, sys, urllib.request as u
+shutil.copyfileobj(u.urlopen(sys.argv[1]), open(sys.argv[2], "wb"))' "http://$HOST:$FILES/$1" "/tmp/lio/$1"; }
+mkdir -p /tmp/lio /etc/target
+for file in weir proxy.py nbd.py cases.py; do fetch "$file"; done
+chmod +x /tmp/lio/weir
+cd /tmp/lio
+
+for module in configfs target_core_mod target_core_file iscsi_target_mod; do modprobe "$module"; done
+mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
+kernel=/sys/kernel/config/target
+truncate -s 64M disk.img
+disk=$kernel/core/fileio_0/disk
+mkdir -p "$disk"
+echo "fd_dev_name=/tmp/lio/disk.img,fd_dev_size=$((64 << 20)),fd_buffered_io=1" >"$disk/control"
+echo 1 >"$disk/enable"
+target=iqn.2026-11.org.example:lio
+for group in 1 2; do
+  mkdir -p "$kernel/iscsi/$target/tpgt_$group/np/127.0.0.1:326$group" "$kernel/iscsi/$target/tpgt_$group/lun/lun_0"
+  portal_group=$kernel/iscsi/$target/tpgt_$group
+  ln -s "$disk" "$portal_group/lun/lun_0/disk"
+  for setting in authentication=0 generate_node_acls=1 demo_mode_write_protect=0; do
+    echo "${setting#*=}" >"$portal_group/attrib/${setting%=*}"
+  done
+  mkdir "$disk/alua/group$group"
+  echo $group >"$disk/alua/group$group/tg_pt_gp_id"
+  echo 3 >"$disk/alua/group$group/alua_access_type"
+  echo "group$group" >"$portal_group/lun/lun_0/alua_tg_pt_gp"
+  echo 1 >"$portal_group/enable"
+done
+
+python3 proxy.py /tmp/lio/proxy.socket 127.0.0.1:3261 127.0.0.1:3262 >ports &
+proxy=$!
+until_works test -s ports
+read -r first second <ports
+cat >weir.toml <<TOML
+[iscsi]
+listen = ["127.0.0.1:0"]
+[nbd]
+listen = ["127.0.0.1:0"]
+exports = { disk = "disk" }
+[control]
+socket = "/tmp/lio/control.socket"
+[[upstream]]
+name = "lio"
+target = "$target"
+lun = 0
+portals = ["127.0.0.1:$first", "127.0.0.1:$second"]
+[[volume]]
+name = "disk"
+upstream = "lio"
+[[target]]
+name = "$PREFIX.lio"
+luns = { 0 = "disk" }
+TOML
+chmod 600 weir.toml
+./weir serve weir.toml --json >ready 2>log &
+weir=$!
+until_works test -s ready || { cat log; exit 1; }
+address=$(python3 -c 'import json; print(json.load(open("ready"))["nbd"][0].split("/")[2])')
+python3 cases.py --proxy proxy.socket --nbd "$address" --file disk.img --weir ./weir --control control.socket plain ||
+  { tail -20 log; exit 1; }
+
+# alua GROUP STATE: 0 active/optimized, 2 standby
+alua() { echo "$2" >"$disk/alua/group$1/alua_access_state"; }
+# carried PATH: bytes that have gone up that way so far
+carried() { python3 -c 'import cases, sys; print(cases.Proxy("proxy.socket")("counts")[int(sys.argv[1])]["up"])' "$1"; }
+alua 2 2
+until_works sh -c "./weir path --socket control.socket list | grep -qi standby"
+before=$(carried 1)
+fio --name=v --ioengine=nbd "--uri=nbd://$address/disk" --rw=randwrite --bs=4k --offset=16m --size=4m --iodepth=8 \
+  --verify=crc32c --verify_fatal=1 --do_verify=1 | grep -E 'IOPS|err='
+[ $(($(carried 1) - before)) -lt 200000 ] || { echo "a path in standby was used"; exit 1; }
+alua 2 0
+until_works sh -c "! ./weir path --socket control.socket list | grep -qi standby"
+echo "ok   a path in standby carries no requests, and does once it is optimized"
+kill "$weir"
+wait "$weir"
+kill "$proxy"
+if grep -q panicked log; then tail -5 log; exit 1; fi
