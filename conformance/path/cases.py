@@ -145,14 +145,14 @@ class Load:
         return time.monotonic() - start
 
 
-async def one_path(options, proxy, fault):
-    """One path after the other is lost and comes back."""
+async def one_path(options, proxy, *faults):
+    """One path after the other is lost, each in its way, and comes back."""
     load = Load(options)
     single = await load.verifier(SINGLE, 2 * MIB, 1, 1)
     await load.verifier(MANY, 2 * MIB, 16, 2, 0.01)
     fio, qemu = load.start(load.fio(16)), load.start(load.qemu_io(14))
     returned = []
-    for path in (0, 1):
+    for path, fault in enumerate(faults):
         await load.sleep(2.5)
         proxy(fault, path)
         await load.sleep(3)
@@ -173,7 +173,7 @@ async def plain(options, proxy):
     load = Load(options)
     await load.verifier(SINGLE, 2 * MIB, 1, 1)
     await load.verifier(MANY, 2 * MIB, 8, 2, 0.01)
-    for fault in ("kill", "freeze"):
+    for fault in ("kill", "freeze", "mute"):
         for path in (0, 1):
             await load.sleep(2)
             proxy(fault, path)
@@ -286,7 +286,7 @@ async def flaps(options, proxy):
         await load.verifier(MANY + 8 * MIB * number, 2 * MIB, 8, number + 2, 0.005)
     # Deep in one megabyte: most requests wait for one before.
     await load.verifier(QEMU, MIB, 32, 6)
-    kinds = {"kill": 0, "freeze": 0, "slow": 0}
+    kinds = {"kill": 0, "freeze": 0, "mute": 0, "slow": 0}
     for _ in range(FLAPS):
         kind = chance.choice(list(kinds))
         kinds[kind] += 1
@@ -311,8 +311,8 @@ async def flaps(options, proxy):
 
 
 CASES = {
-    "killed": lambda options, proxy: one_path(options, proxy, "kill"),
-    "frozen": lambda options, proxy: one_path(options, proxy, "freeze"),
+    "killed": lambda options, proxy: one_path(options, proxy, "kill", "kill"),
+    "frozen": lambda options, proxy: one_path(options, proxy, "freeze", "mute"),
     "plain": plain, "slow": slow, "gone": gone, "flaps": flaps,
 }
 

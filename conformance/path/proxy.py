@@ -8,6 +8,7 @@ come over the Unix socket SOCKET, one a line, and each is answered with one line
 
     line PATH RATE DELAY   bytes per second (0: no limit) and seconds of delay, each way
     freeze PATH            takes connections and bytes, passes none on and keeps what came
+    mute PATH              the same for what comes from the target alone: it does what nobody hears of
     kill PATH              resets its connections, forgets what they carried, refuses new ones
     up PATH                works again; a frozen path delivers what it has kept, late as it is
     counts                 for each path: connections so far and now, bytes so far each way
@@ -115,7 +116,7 @@ class Proxy:
         pair = {"client": client, "target": None, "mask": {}}
         pair["flows"] = [Flow(UP, client, None), Flow(DOWN, None, client)]
         path.pairs.append(pair)
-        if path.state == "up":
+        if path.state in ("up", "mute"):
             self.connect(path, pair)
 
     def connect(self, path, pair):
@@ -184,13 +185,15 @@ class Proxy:
 
     def pump(self, path, pair, now):
         """Passes on what is due; returns when there is more to do, if time alone brings it."""
-        if path.state != "up":
+        if path.state not in ("up", "mute"):
             self.want(path, pair)
             return None
         if pair["target"] is None:
             self.connect(path, pair)
         wake = None
         for flow in pair["flows"]:
+            if flow.way == DOWN and path.state == "mute":
+                continue
             try:
                 due = self.forward(path, flow, now)
             except OSError:
@@ -262,7 +265,7 @@ class Proxy:
             for pair in list(path.pairs):
                 self.drop(path, pair)
         else:
-            path.state = {"up": "up", "freeze": "frozen"}[words[0]]
+            path.state = {"up": "up", "freeze": "frozen", "mute": "mute"}[words[0]]
             if path.listener is None:
                 self.listen(path)
         return time.monotonic()
