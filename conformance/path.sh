@@ -15,6 +15,7 @@ if [ "${1:-}" = --hold ]; then HOLD=$2; shift 2; fi
 cases=("$@")
 if [ ${#cases[@]} = 0 ]; then cases=(killed slow frozen gone flaps); fi
 PROXY_PID=
+export PYTHONDONTWRITEBYTECODE=1
 trap 'tgtd_stop; if [ -n "$PROXY_PID" ]; then kill "$PROXY_PID" 2>/dev/null || true; fi; cleanup' EXIT
 
 status=0
@@ -35,6 +36,8 @@ listen = ["127.0.0.1:0"]
 exports = { disk = "disk" }
 [control]
 socket = "$WORK/control.socket"
+[limits]
+overdue = "3s"
 [[upstream]]
 name = "array"
 target = "$TGT_NAME"

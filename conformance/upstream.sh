@@ -12,6 +12,7 @@ need tgtd tgtadm istgt fio qemu-io qemu-img python3
 SECRET=secretsecret12
 MUTUAL=mutualmutual12
 PROCESSES=()
+export PYTHONDONTWRITEBYTECODE=1
 end_all() {
   tgtd_stop
   local one

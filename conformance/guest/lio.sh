@@ -67,13 +67,13 @@ alua() { echo "$2" >"$disk/alua/group$1/alua_access_state"; }
 # carried PATH: bytes that have gone up that way so far
 carried() { python3 -c 'import cases, sys; print(cases.Proxy("proxy.socket")("counts")[int(sys.argv[1])]["up"])' "$1"; }
 alua 2 2
-until_works sh -c "./weir path --socket control.socket list | grep -qi standby"
+until_works sh -c "./weir path list --socket control.socket | grep -qi standby"
 before=$(carried 1)
 fio --name=v --ioengine=nbd "--uri=nbd://$address/disk" --rw=randwrite --bs=4k --offset=16m --size=4m --iodepth=8 \
   --verify=crc32c --verify_fatal=1 --do_verify=1 | grep -E 'IOPS|err='
 [ $(($(carried 1) - before)) -lt 200000 ] || { echo "a path in standby was used"; exit 1; }
 alua 2 0
-until_works sh -c "! ./weir path --socket control.socket list | grep -qi standby"
+until_works sh -c "! ./weir path list --socket control.socket | grep -qi standby"
 echo "ok   a path in standby carries no requests, and does once it is optimized"
 kill "$weir"
 wait "$weir"

@@ -247,9 +247,7 @@ async def gone(options, proxy):
     await load.sleep(options.hold - 1.5)
     if before != [len(one.done) for one in load.verifiers]:
         raise Broken("a request ended although there is no path")
-    named = await status(options)
-    waiting = sum(one.outstanding for one in load.verifiers)
-    print(f"{waiting} verified requests wait; weir path list: {named}")
+    await all_wait(options, sum(one.outstanding for one in load.verifiers))
     await load.sleep(0.5)
     proxy("up", 1)
     back = time.monotonic()
@@ -267,15 +265,35 @@ async def gone(options, proxy):
     return resumed < RESUME_MAX
 
 
-async def status(options):
-    """What the operator is told: both paths failed, and requests that wait."""
+async def ask(options, *question):
+    """The answer of the gateway's control socket."""
     process = await asyncio.create_subprocess_exec(
-        options.weir, "path", "--socket", options.control, "list", "--json",
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
-    said, _ = await asyncio.wait_for(process.communicate(), 10)
+        options.weir, *question, "--json", "--socket", options.control,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+    said, complaint = await asyncio.wait_for(process.communicate(), 10)
     if process.returncode:
-        raise Broken(f"weir path list: {said.decode()}")
-    return said.decode().strip()
+        raise Broken(f"weir {' '.join(question)}: {complaint.decode()}")
+    return json.loads(said)
+
+
+async def all_wait(options, waiting):
+    """The operator is told that no path works, and of the requests that wait."""
+    paths = (await ask(options, "path", "list"))["paths"]
+    paths = [path for path in paths if path["backend"] == "array"]
+    if [path["state"] for path in paths] != ["failed", "failed"]:
+        raise Broken(f"weir path list says of two dead paths: {paths}")
+    status = (await ask(options, "status"))["status"]
+    stages = {stage["stage"]: stage for stage in status["stages"] if stage["count"]}
+    oldest = max(stage["oldest_ns"] for stage in stages.values()) / 1e9
+    named = [one for one in status["overdue"] if one["volume"] == "disk"]
+    if sum(stage["count"] for stage in stages.values()) < waiting or oldest < options.hold - 2 or not named:
+        raise Broken(f"weir status does not name {waiting} requests that wait: {stages}, {status['overdue']}")
+    counts = ", ".join(f"{stage['count']} in {name}" for name, stage in stages.items())
+    print(f"{waiting} verified requests wait; weir path list: {' and '.join(path['why'] for path in paths)} for "
+          f"{min(path['since_ns'] for path in paths) / 1e9:.1f} s; weir status: "
+          f"{counts}, the oldest for {oldest:.1f} s, "
+          f"{len(named) + status['overdue_left_out']} overdue by name, the first a {named[0]['op']} of "
+          f"{named[0]['length']} bytes at {named[0]['offset']}")
 
 
 async def flaps(options, proxy):
