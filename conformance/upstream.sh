@@ -16,7 +16,10 @@ export PYTHONDONTWRITEBYTECODE=1
 end_all() {
   tgtd_stop
   local one
-  for one in "${PROCESSES[@]}"; do kill -9 "$one" 2>/dev/null || true; done
+  for one in "${PROCESSES[@]}"; do
+    kill -9 "$one" 2>/dev/null || true
+    wait "$one" 2>/dev/null || true
+  done
   PROCESSES=()
 }
 trap 'end_all; cleanup' EXIT
@@ -55,7 +58,7 @@ TOML
 verified() {
   local what=$1 file=$2 out
   serve
-  URI=${NBD[0]}
+  URI=${NBD[0]%/}/disk
   out=$(cd "$WORK" && timeout 120 fio --name=v --ioengine=nbd "--uri=$URI" --rw=randwrite --bsrange=4k-256k --blockalign=4k \
     --size=32m --iodepth=32 --verify=crc32c --verify_fatal=1 --do_verify=1 2>&1) || fail "fio over $what: $out"
   grep -q 'err= 0' <<<"$out" || fail "fio over $what: $out"
@@ -214,11 +217,11 @@ CONF
 
 hostile() {
   echo '--- hostile portals'
-  coproc FAKE { exec python3 "$ROOT/conformance/path/hostile_target.py"; }
-  PROCESSES+=("$FAKE_PID")
+  python3 "$ROOT/conformance/path/hostile_target.py" "$WORK/hostile.socket" >"$WORK/ports" &
+  PROCESSES+=($!)
   local ports port fault
-  exec 5<&"${FAKE[0]}" 6>&"${FAKE[1]}"
-  read -r ports <&5
+  for _ in $(seq 100); do if [ -s "$WORK/ports" ]; then break; fi; sleep 0.05; done
+  ports=$(cat "$WORK/ports")
   {
     printf '[iscsi]\nlisten = ["127.0.0.1:0"]\n'
     python3 "$ROOT/conformance/path/hostile.py" config "$ports" "$WORK/local.img"
@@ -227,7 +230,7 @@ hostile() {
   : >"$WORK/log"
   serve
   local address=${NBD[0]#*://}
-  timeout 120 python3 "$ROOT/conformance/path/hostile.py" run --nbd "${address%%/*}" --pid "$PID" --log "$WORK/log" --orders 6 --answers 5 ||
+  timeout 120 python3 "$ROOT/conformance/path/hostile.py" run --nbd "${address%%/*}" --pid "$PID" --log "$WORK/log" --control "$WORK/hostile.socket" ||
     fail 'hostile portals'
   stop
   for fault in close:0 close:2 mute:1 L:denied L:never L:moved-here C:data-more C:capacity-huge C:block-3; do
@@ -235,7 +238,6 @@ hostile() {
     configure iqn.2026-11.org.example:hostile 1 "127.0.0.1:$port" ''
     refused 'peer'
   done
-  exec 5<&- 6>&-
   end_all
 }
 

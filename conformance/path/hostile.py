@@ -2,7 +2,7 @@
 """A gateway whose upstreams have one portal that works and one that breaks the protocol.
 
     hostile.py config PORTS FILE > TOML     the volumes, for what hostile_target.py has printed
-    hostile.py run --nbd HOST:PORT --pid PID --log LOG --orders FD --answers FD
+    hostile.py run --nbd HOST:PORT --pid PID --log LOG --control SOCKET
 
 `run` works on all volumes, on one of a local file more than on the others, and compares what it
 reads. Then the portals that work are gone for a while and come back. Nothing may be lost, every bad portal
@@ -15,6 +15,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import sys
 import time
 
@@ -67,11 +68,12 @@ class Gateway:
 
 async def run(options):
     gateway = Gateway(options.pid)
-    orders, answers = os.fdopen(options.orders, "w"), os.fdopen(options.answers)
+    control = socket.socket(socket.AF_UNIX)
+    control.connect(options.control)
+    answers = control.makefile()
 
     def order(what):
-        orders.write(what + "\n")
-        orders.flush()
+        control.sendall(f"{what}\n".encode())
         return json.loads(answers.readline())
 
     host, port = options.nbd.rsplit(":", 1)
@@ -85,9 +87,6 @@ async def run(options):
     async def watch(seconds):
         nonlocal peak
         for _ in range(int(seconds * 5)):
-            for fault, task in zip(verifiers, tasks):
-                if task.done() and task.exception():
-                    raise Broken(f"{fault}: {task.exception()}")
             peak = max(peak, gateway.resident())
             await asyncio.sleep(0.2)
 
@@ -104,10 +103,10 @@ async def run(options):
     cpu, end = gateway.cpu() - cpu, time.monotonic()
     until.set()
     _, late = await asyncio.wait(tasks, timeout=20)
-    if late:
-        stuck = [fault for fault, task in zip(verifiers, tasks) if task in late]
-        raise Broken(f"requests do not end although a portal works: {', '.join(stuck)}")
-    await watch(0.4)
+    wrong = [f"{fault}: {task.exception()}" for fault, task in zip(verifiers, tasks) if task.done() and task.exception()]
+    wrong += [f"{fault}: requests do not end although a portal works" for fault, task in zip(verifiers, tasks) if task in late]
+    if wrong:
+        raise Broken("; ".join(wrong))
     counts = order("counts")
     busiest = max(counts, key=counts.get)
     local = verifiers["local"]
@@ -144,7 +143,7 @@ def main():
         print(configuration(sys.argv[2], sys.argv[3]))
         return
     parser = argparse.ArgumentParser()
-    for name, kind in (("nbd", str), ("pid", int), ("log", str), ("orders", int), ("answers", int)):
+    for name, kind in (("nbd", str), ("pid", int), ("log", str), ("control", str)):
         parser.add_argument("--" + name, type=kind, required=True)
     try:
         asyncio.run(run(parser.parse_args(sys.argv[2:])))

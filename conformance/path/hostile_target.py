@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """iSCSI targets that break the protocol, each in a way of its own.
 
-    hostile_target.py
+    hostile_target.py SOCKET
 
 Each has two portals on free ports of the loopback address: one where it works, and one where it works
 until the fault is due: at an answer in login (L:...), at an answer to a SCSI command (C:...), at one to a
 read or write of the medium (M:...), or when so many PDUs have come (close:N, cut:N, mute:N). LUN 1 is a unit
 of a MiB in memory. Numbers are those of RFC 7143.
 
-Prints one line of JSON, {fault: [good port, bad port]}. Then answers each line on standard input: `off` lets
+Prints one line of JSON, {fault: [good port, bad port]}. Answers each line on the Unix socket SOCKET: `off` lets
 nobody use the good portals any more, `on` does again, anything else gives {fault: connections so far}.
 """
 
@@ -23,7 +23,8 @@ NOP_OUT, COMMAND, TASK, LOGIN, TEXT, DATA_OUT, LOGOUT = 0, 1, 2, 3, 4, 5, 6
 NOP_IN, RESPONSE, TASK_DONE, LOGIN_DONE, TEXT_DONE, DATA_IN, LOGOUT_DONE = 0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26
 R2T, ASYNC, REJECT = 0x31, 0x32, 0x3F
 NONE = 0xFFFFFFFF
-ENDLESS = 1 << 30  # bytes or PDUs that nobody should take
+ENDLESS = 1 << 30  # bytes that nobody should take
+PORTION = 8 << 10  # of those, in one go
 
 # What a target answers to the keys that are negotiated; the others are echoed or not understood.
 KEYS = {
@@ -57,14 +58,15 @@ LOGIN_FAULTS = ["L:never", "L:continue", "L:stage", "L:back", "L:version", "L:en
 COMMAND_FAULTS = [
     "C:data-unknown", "C:data-offset", "C:data-more", "C:data-endless", "C:data-sn", "C:r2t-for-read", "C:r2t-range",
     "C:r2t-endless", "C:nop-flood", "C:nop-silent", "C:sense", "C:twice", "C:reject", "C:drop", "C:text", "C:login", "C:mute",
-    "C:busy", "C:full", "C:attention", "C:conflict", "C:status", "C:residual", "C:less", "C:closed-window",
-    "C:nothing", "C:endless", "C:capacity-0", "C:capacity-huge", "C:block-0", "C:block-3", "C:tape", "C:other-unit",
+    "C:busy", "C:full", "C:attention", "C:status", "C:residual", "C:less", "C:closed-window", "C:nothing", "C:endless",
+    # A read or write would be refused so, and there is nothing wrong with that; or the unit is not looked at again.
+    "C:conflict", "C:capacity-0", "C:capacity-huge", "C:block-0", "C:block-3", "C:tape", "C:other-unit",
 ]
 READS, WRITES = (0x08, 0x28, 0x88), (0x0A, 0x2A, 0x8A)
 FAULTS = ([f"close:{number}" for number in range(12)] + [f"cut:{number}" for number in range(1, 6)]
           + [f"mute:{number}" for number in range(1, 6)] + [f"{stage}:{bent}" for stage in "LC" for bent in BENT]
           + list(STATUSES) + list(TEXTS) + LOGIN_FAULTS + COMMAND_FAULTS
-          + ["M:" + fault for fault in BENT] + ["M" + fault[1:] for fault in COMMAND_FAULTS[:COMMAND_FAULTS.index("C:capacity-0")]])
+          + ["M:" + fault for fault in BENT] + ["M" + fault[1:] for fault in COMMAND_FAULTS[:COMMAND_FAULTS.index("C:conflict")]])
 
 
 class Target:
@@ -79,6 +81,7 @@ class Target:
 class Session:
     def __init__(self, target, fault, port, reader, writer):
         self.target, self.fault, self.port, self.reader, self.writer = target, fault, port, reader, writer
+        self.later = []  # PDUs that came while data was awaited
         self.received, self.stat, self.expected, self.window, self.tag = 0, 1, 1, 64, 0
         kind, _, number = fault.partition(":")
         self.kind = kind
@@ -106,10 +109,7 @@ class Session:
         if (self.kind, self.due) == ("close", 0):
             return
         while True:
-            header = await self.reader.readexactly(48)
-            length = int.from_bytes(header[5:8], "big")
-            data = await self.reader.readexactly(header[4] * 4 + length + -length % 4)
-            data = data[header[4] * 4:][:length]
+            header, data = self.later.pop(0) if self.later else await self.pdu()
             self.received += 1
             if self.kind == "close" and self.received >= self.due:
                 return
@@ -121,8 +121,18 @@ class Session:
             await {LOGIN: self.login, COMMAND: self.command, NOP_OUT: self.nop, TASK: self.task,
                    LOGOUT: self.logout, DATA_OUT: self.nothing}.get(opcode, self.nothing)(header, data)
 
+    async def pdu(self):
+        header = await self.reader.readexactly(48)
+        length = int.from_bytes(header[5:8], "big")
+        data = await self.reader.readexactly(header[4] * 4 + length + -length % 4)
+        return header, data[header[4] * 4:][:length]
+
     async def nothing(self, header, data):
         pass
+
+    async def hear_nothing(self):
+        while await self.reader.read(65536):
+            pass
 
     async def nop(self, header, data):
         if self.tag != NONE:
@@ -181,19 +191,23 @@ class Session:
         if self.kind == "L" and self.bent:
             answer, text = self.bent(answer, text)
             await self.put(answer, text)
-            await self.flood(b"z" * 65536)
+            await self.flood(b"z" * PORTION)
         if fault == "L:endless":
             await self.flood(answer + text + bytes(-len(text) % 4))
         if fault == "L:drip":
             for byte in answer + text:
                 self.writer.write(bytes([byte]))
+                await self.writer.drain()
                 await asyncio.sleep(0.5)
         await self.put(answer, text)
 
     async def flood(self, piece):
+        """Sends it again and again, at a pace that leaves the other targets here some time."""
+        piece *= max(1, PORTION // len(piece))
         for _ in range(ENDLESS // len(piece)):
             self.writer.write(piece)
             await self.writer.drain()
+            await asyncio.sleep(0.001)
 
     # --- commands
 
@@ -227,7 +241,7 @@ class Session:
     async def send(self, header, data=b""):
         if self.armed and self.bent:
             await self.put(*self.bent(header, data))
-            await self.flood(b"z" * 65536)
+            await self.flood(b"z" * PORTION)
         await self.put(header, data)
         if self.armed and self.fault[2:] == "twice":
             await self.put(header, data)
@@ -238,11 +252,11 @@ class Session:
             length = min(65536, expected - at)
             await self.put(self.header(R2T, 0x80, 0, self.tag, struct.pack(">III", number, at, length), transfer=7, status=False))
             while length:
-                header = await self.reader.readexactly(48)
-                size = int.from_bytes(header[5:8], "big")
-                piece = await self.reader.readexactly(size + -size % 4)
+                header, piece = await self.pdu()
                 if header[0] & 0x3F == DATA_OUT:
-                    data, length, at = data + piece[:size], length - size, at + size
+                    data, length, at = data + piece, length - len(piece), at + len(piece)
+                else:
+                    self.later.append((header, piece))
             number += 1
         return data
 
@@ -279,10 +293,11 @@ class Session:
             ping = self.header(NOP_IN, 0x80, 0, NONE, transfer=9, status=False)
             if fault == "nop-silent":
                 await self.flood(ping)  # and reads none of the answers
-            for _ in range(ENDLESS // 48):
-                await self.put(ping)
-                if self.reader._buffer:  # what is read is thrown away
-                    self.reader._buffer.clear()
+            answers = asyncio.ensure_future(self.hear_nothing())
+            try:
+                await self.flood(ping)
+            finally:
+                answers.cancel()
         elif fault == "r2t-for-read" and expected:
             await self.put(self.header(R2T, 0x80, 0, self.tag, struct.pack(">III", 0, 0, expected), transfer=7, status=False))
         elif not expected:
@@ -296,17 +311,17 @@ class Session:
         elif fault == "data-sn":
             await self.put(self.header(DATA_IN, 0x81, 4, self.tag, struct.pack(">III", 77, 0, expected - 4)), b"aaaa")
         elif fault == "data-endless":
-            for number in range(ENDLESS):
-                await self.put(self.header(DATA_IN, 0, 4, self.tag, struct.pack(">III", number, 0, 0), status=False), b"aaaa")
+            await self.flood(self.header(DATA_IN, 0, 4, self.tag, struct.pack(">III", 0, 0, 0), status=False) + b"aaaa")
         elif fault == "r2t-range":
             await self.put(self.header(R2T, 0x80, 0, self.tag, struct.pack(">III", 0, 0x7FFFF000, 65536), transfer=7, status=False))
         elif fault == "r2t-endless":
-            for number in range(ENDLESS):
-                await self.put(self.header(R2T, 0x80, 0, self.tag, struct.pack(">III", number, 0, 512), transfer=7, status=False))
+            await self.flood(self.header(R2T, 0x80, 0, self.tag, struct.pack(">III", 0, 0, 512), transfer=7, status=False))
         elif fault == "residual":
             await self.put(self.header(DATA_IN, 0x87, 4, self.tag, struct.pack(">III", 0, 0, 0xFFFFFFFF)), b"aaaa")
         elif fault == "less":
             await self.put(self.header(DATA_IN, 0x81, 4, self.tag, struct.pack(">III", 0, 0, 0)), b"aaaa")
+        elif cdb[0] in WRITES:
+            return False  # a target that says it has written what it has not is none to find out
         elif fault == "nothing":
             await self.put(self.header(RESPONSE, 0x80, 0, self.tag, transfer=0))
         elif fault == "endless":
@@ -376,19 +391,22 @@ async def main():
         server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 20)
         target.ports.append(server.sockets[0].getsockname()[1])
 
+    async def obey(reader, writer):
+        nonlocal on
+        while order := (await reader.readline()).decode().strip():
+            if order in ("on", "off"):
+                on = order == "on"
+            for target in targets:
+                for one in [] if on else list(target.open):
+                    one.transport.abort()
+            writer.write(json.dumps({target.fault: target.connections for target in targets}).encode() + b"\n")
+
     for target in targets:
         await listen(target, "none")
         await listen(target, target.fault)
+    server = await asyncio.start_unix_server(obey, sys.argv[1])
     print(json.dumps({target.fault: target.ports for target in targets}), flush=True)
-    loop = asyncio.get_running_loop()
-    while order := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
-        if order in ("on", "off"):
-            on = order == "on"
-            for target in targets:
-                for writer in list(target.open):
-                    if not on:
-                        writer.transport.abort()
-        print(json.dumps({target.fault: target.connections for target in targets}), flush=True)
+    await server.serve_forever()
 
 
 if __name__ == "__main__":
