@@ -191,7 +191,7 @@ async def slow(options, proxy):
     for attempt in range(1, ATTEMPTS + 1):
         load = Load(options)
         # Requests of all sizes from 4 to 256 KiB come in clumps; here the clumps shall be the gateway's.
-        steady = await load.verifier(MANY, 32 * MIB, 16, attempt, 0.018)
+        steady = await load.verifier(64 * MIB * attempt, 32 * MIB, 16, attempt, 0.018)
         steady.extent = lambda steady=steady: (steady.random.randrange(steady.blocks // 4) * 4, 4)
         await load.sleep(2)
         begin = time.monotonic()
