@@ -414,9 +414,7 @@ impl<'a> Gateway<'a> {
                 }
                 SUMMARY | DISK | WAKE | TIMER => {}
                 Token(token) if token >= FIRST_TOKEN => {
-                    let readable = event.is_readable() || event.is_read_closed();
-                    let number = token - FIRST_TOKEN;
-                    self.behind.remotes.event(number, readable, event.is_writable());
+                    self.behind.remotes.event(token - FIRST_TOKEN, event);
                 }
                 Token(token) if token >= CONNECTIONS => {
                     let index = token - CONNECTIONS;

@@ -30,6 +30,7 @@ use crate::disk::{Ended, Io, Work};
 use crate::store::Unit;
 use crate::unit::identity;
 use flight::Terms;
+use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use path::{GOOD_AFTER, LOOK_EVERY, Link, Path};
@@ -223,10 +224,18 @@ impl Remotes {
     }
 
     /// Something has happened at the socket with this number.
-    pub(crate) fn event(&mut self, number: usize, readable: bool, writable: bool) {
+    pub(crate) fn event(&mut self, number: usize, event: &Event) {
+        let (readable, writable) =
+            (event.is_readable() || event.is_read_closed(), event.is_writable());
         let (index, helps) = (number / 2, number % 2 == 1);
         if index >= self.paths.len() {
             return;
+        }
+        let fence = &mut self.paths[index].fence;
+        if helps && let Some((session, _)) = &mut fence.helper {
+            session.ends |= event.is_read_closed();
+        } else if !helps && let Some(session) = self.paths[index].session() {
+            session.ends |= event.is_read_closed();
         }
         if helps {
             self.helper_event(index, readable, writable);

@@ -48,6 +48,9 @@ pub(super) struct Session {
     pub(super) dirty: bool,
     /// There may be more to read.
     pub(super) queued: bool,
+    /// The target will send nothing more: what has come is read up to the end, of which the kernel tells
+    /// only once.
+    pub(super) ends: bool,
 }
 
 /// How far a session has come.
@@ -200,6 +203,7 @@ impl Session {
             refresh: false,
             dirty: true,
             queued: false,
+            ends: false,
         }
     }
 
@@ -316,7 +320,7 @@ impl Session {
         }
         self.start_waiting(around);
         self.dirty |= !self.wire.outbox().is_empty();
-        Ok(count == room)
+        Ok(count == room || self.ends)
     }
 
     const fn when(&self) -> &'static str {

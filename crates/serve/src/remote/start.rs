@@ -133,11 +133,7 @@ impl Remotes {
         self.now = clock.now();
         for event in &*events {
             if let Some(number) = event.token().0.checked_sub(FIRST_TOKEN) {
-                self.event(
-                    number,
-                    event.is_readable() || event.is_read_closed(),
-                    event.is_writable(),
-                );
+                self.event(number, event);
             }
         }
         self.read_on();

@@ -11,6 +11,8 @@ pub(crate) enum Fate {
     Open,
     /// Connections are closed as soon as they come.
     Cut,
+    /// The same for hosts; the target hears nothing of it and keeps what it has.
+    Lost,
     /// Connections are taken, and nothing passes.
     Silent,
     /// The connection is closed when so many bytes have come from the target.
@@ -33,7 +35,8 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     fate: Fate,
-    streams: Vec<TcpStream>,
+    hosts: Vec<TcpStream>,
+    targets: Vec<TcpStream>,
 }
 
 impl Proxy {
@@ -41,7 +44,7 @@ impl Proxy {
     pub(crate) fn start(target: SocketAddr, fate: Fate) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Mutex::new(State { fate, streams: Vec::new() });
+        let state = Mutex::new(State { fate, hosts: Vec::new(), targets: Vec::new() });
         let shared = Arc::new(Shared { state, changed: Condvar::new() });
         let accepting = shared.clone();
         // It ends with the process of the test.
@@ -53,14 +56,19 @@ impl Proxy {
         Self { address, shared }
     }
 
-    /// Has it fare so from now on. `Cut` closes what is open.
+    /// Has it fare so from now on. `Cut` and `Lost` close what is open.
     pub(crate) fn be(&self, fate: Fate) {
         let mut state = self.shared.state.lock().unwrap();
         state.fate = fate;
-        if fate == Fate::Cut {
-            for stream in state.streams.drain(..) {
-                let _ = stream.shutdown(Shutdown::Both);
-            }
+        let State { hosts, targets, .. } = &mut *state;
+        let closed = match fate {
+            Fate::Cut => hosts.drain(..).chain(targets.drain(..)).collect(),
+            // Those to the target stay open, since nobody drops them.
+            Fate::Lost => std::mem::take(hosts),
+            Fate::Open | Fate::Silent | Fate::Until(_) => Vec::new(),
+        };
+        for stream in closed {
+            let _ = stream.shutdown(Shutdown::Both);
         }
         self.shared.changed.notify_all();
     }
@@ -69,14 +77,15 @@ impl Proxy {
 impl Shared {
     fn accept(self: &Arc<Self>, host: &TcpStream, target: SocketAddr) {
         let mut state = self.state.lock().unwrap();
-        if state.fate == Fate::Cut {
+        if matches!(state.fate, Fate::Cut | Fate::Lost) {
             return;
         }
         let Ok(target) = TcpStream::connect(target) else { return };
         for stream in [host, &target] {
             stream.set_nodelay(true).unwrap();
-            state.streams.push(stream.try_clone().unwrap());
         }
+        state.hosts.push(host.try_clone().unwrap());
+        state.targets.push(target.try_clone().unwrap());
         drop(state);
         for (from, to, counts) in [(host, &target, false), (&target, host, true)] {
             let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
@@ -90,22 +99,21 @@ impl Shared {
         while let Ok(count @ 1..) = from.read(&mut bytes) {
             let state = self.state.lock().unwrap();
             let state = self.changed.wait_while(state, |state| state.fate == Fate::Silent).unwrap();
-            let room = match state.fate {
-                Fate::Until(most) if counts => most - passed,
-                _ => count,
+            let left = match state.fate {
+                Fate::Until(most) if counts => Some(most - passed),
+                _ => None,
             };
             drop(state);
-            passed += count.min(room);
-            if to.write_all(&bytes[..count.min(room)]).is_err()
-                || room <= count && counts && {
-                    matches!(self.state.lock().unwrap().fate, Fate::Until(_))
-                }
-            {
+            let count = left.map_or(count, |left| count.min(left));
+            passed += count;
+            if to.write_all(&bytes[..count]).is_err() || left == Some(count) {
                 break;
             }
         }
-        for stream in [from, to] {
-            let _ = stream.shutdown(Shutdown::Both);
+        if self.state.lock().unwrap().fate != Fate::Lost {
+            for stream in [from, to] {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
         }
     }
 }
