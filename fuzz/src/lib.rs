@@ -1,5 +1,7 @@
 //! What the fuzz targets run. The functions live beside the test that replays the corpora.
 
+#[path = "../../crates/wire/tests/corpora/iscsi_initiator.rs"]
+mod iscsi_initiator_target;
 #[path = "../../crates/wire/tests/corpora/iscsi_login.rs"]
 mod iscsi_login_target;
 #[path = "../../crates/wire/tests/corpora/iscsi_pdu.rs"]
@@ -24,6 +26,11 @@ mod shell;
 /// Logins and text keys.
 pub fn iscsi_login(input: &[u8]) {
     iscsi_login_target::run(input);
+}
+
+/// The initiator, and what a target answers.
+pub fn iscsi_initiator(input: &[u8]) {
+    iscsi_initiator_target::run(input);
 }
 
 /// The full feature phase.

@@ -78,16 +78,23 @@ impl Work {
 }
 
 /// The data of a write.
-pub(crate) type Block = Rc<[u8]>;
+#[derive(Clone, Debug)]
+pub(crate) struct Block(Rc<Vec<u8>>);
+
+impl AsRef<[u8]> for Block {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
 
 /// The pattern for `length` bytes at `offset`: every eight bytes say where they belong, so that a block
 /// in the wrong place is noticed. Both are multiples of eight.
 pub(crate) fn pattern(offset: u64, length: usize) -> Block {
-    let mut block = vec![0; length];
-    for (word_of, at) in block.as_chunks_mut::<8>().0.iter_mut().zip((offset..).step_by(8)) {
-        *word_of = word(at).to_le_bytes();
+    let mut block = Vec::with_capacity(length);
+    for at in (offset..offset + length as u64).step_by(8) {
+        block.extend_from_slice(&word(at).to_le_bytes());
     }
-    block.into()
+    Block(Rc::new(block))
 }
 
 /// READ(16) or WRITE(16): SBC-4, 5.16 and 5.46.

@@ -1,6 +1,7 @@
 //! Replays the inputs that fuzzing has found worth keeping, in `fuzz/corpus/`. The functions that
 //! look at an input are shared with the fuzz targets, which include these files.
 
+mod iscsi_initiator;
 mod iscsi_login;
 mod iscsi_pdu;
 mod nbd;
@@ -33,6 +34,13 @@ fn replay(corpus: &str, least: usize, run: fn(&[u8])) {
 #[test]
 fn sessions_keep_their_promises() {
     replay("iscsi_pdu", 20, iscsi_pdu::run);
+}
+
+/// Whatever a target answers and however it is cut, an initiator hands out only data that is in order
+/// and belongs to a command, ends each command once, and logs in to nobody who owes it a proof.
+#[test]
+fn initiators_keep_their_promises() {
+    replay("iscsi_initiator", 20, iscsi_initiator::run);
 }
 
 /// Whatever a login looks like, it ends in a session, a refusal or a closed connection, and nobody
