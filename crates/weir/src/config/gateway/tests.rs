@@ -135,7 +135,8 @@ fn faults_of_authentication() {
 fn on_upstream(upstream: &str, volume: &str) -> Source {
     let accounts = "[[account]]\nname = \"alice\"\nsecret = \"alice's secret\"\n\
                     [[account]]\nname = \"twin\"\nsecret = \"alice's secret\"\n";
-    let accounts = if upstream.contains("account") { accounts } else { "" };
+    let named = upstream.contains("account") || upstream.contains("mutual");
+    let accounts = if named { accounts } else { "" };
     at(
         "nowhere/weir.toml",
         &format!(
