@@ -52,10 +52,7 @@ impl<P: AsRef<[u8]> + Clone> Initiator<P> {
         if has_status {
             self.numbers.status(pdu, common.stat_sn.get())?;
         }
-        // Some targets count the logout, which is immediate. No command follows it.
-        if kind != opcode::LOGOUT_RESPONSE {
-            self.numbers.hear(pdu, common.exp_cmd_sn.get(), common.max_cmd_sn.get())?;
-        }
+        self.numbers.hear(common.exp_cmd_sn.get(), common.max_cmd_sn.get());
         match kind {
             opcode::DATA_IN => self.on_data_in(transmute_ref!(header), data),
             opcode::SCSI_RESPONSE => self.on_response(common, data),

@@ -172,7 +172,7 @@ impl<P: AsRef<[u8]> + Clone> Initiator<P> {
             return Err(Fault::OtherIsid);
         }
         self.numbers.status(RESPONSE, response.stat_sn.get())?;
-        self.numbers.hear(RESPONSE, response.exp_cmd_sn.get(), response.max_cmd_sn.get())?;
+        self.numbers.hear(response.exp_cmd_sn.get(), response.max_cmd_sn.get());
 
         let (stage, next) = (self.login.stage, next_stage(self.login.stage));
         let flags = response.flags;
