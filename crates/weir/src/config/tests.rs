@@ -95,6 +95,12 @@ backend = "array"
 path = 1
 change = "down"
 detect = "1s"
+[[fault]]
+at = "1s"
+backend = "array"
+path = 0
+change = "slow"
+factor = 20
 [[expect]]
 tenant = "t"
 mean = "1s"
@@ -113,6 +119,23 @@ dispatch = "fifo"
 path = "round-robin"
 store = "direct"
 transfer = "fifo"
+[path]
+failback = "after"
+failback_after = "10s"
+check_every = "2s"
+overdue_factor = 8
+overdue_least = "100ms"
+overdue_most = "400ms"
+dead = "300ms"
+dead_last = "5s"
+io_timeout = "30s"
+read_retries = 2
+slow_factor = 6
+probe_every = "200ms"
+probe_most = "3200ms"
+good_probes = 4
+return_step = "25ms"
+changes_per_minute = 6
 [limits]
 requests = 4096
 bytes = "256MiB"
@@ -372,6 +395,10 @@ fn each_fault_is_noticed() {
         ("[limits]\nbytes = \"1MiB\"", Code::OutOfRange, "\"1MiB\""),
         ("[limits]\nno_path = 30", Code::BadUnit, "30"),
         ("[limits]\nno_path = true", Code::WrongType, "true"),
+        ("[path]\nslow_factor = 1", Code::OutOfRange, "1"),
+        ("[path]\nfailback = \"later\"", Code::BadValue, "\"later\""),
+        ("[path]\nfailback = \"after\"", Code::MissingKey, "[path]"),
+        ("[path]\ndead = \"6s\"", Code::Conflict, "[path]"),
         ("[stop]\nwithin = \"30 sec\"", Code::BadUnit, "\"30 sec\""),
         ("[stopp]", Code::UnknownKey, "stopp"),
         ("[policy]\ndispatch = \"fife\"", Code::Dangling, "\"fife\""),
