@@ -79,7 +79,9 @@ pub(super) const fn judge(status: u8, sense: Heard, writes: bool) -> Verdict {
         BUSY | TASK_SET_FULL | ACA_ACTIVE | TASK_ABORTED => Verdict::Later,
         RESERVATION_CONFLICT if writes => Verdict::Failed(IoError::WriteProtected),
         CHECK_CONDITION => judge_sense(sense),
-        _ => Verdict::Failed(IoError::Medium),
+        RESERVATION_CONFLICT => Verdict::Failed(IoError::Medium),
+        // No target has a reason to answer so (SAM-5, 5.3.1): this one cannot be relied on.
+        _ => Verdict::Lost,
     }
 }
 
@@ -151,5 +153,16 @@ mod tests {
         assert_eq!(check(6, 0x2a, 9), Verdict::Again(News::Capacity));
         assert_eq!(check(0xb, 0x47, 3), Verdict::Later);
         assert_eq!(judge(TASK_SET_FULL, Heard::default(), false), Verdict::Later);
+    }
+
+    /// Whoever answers with a status that there is not is not asked again; a reservation is one on
+    /// every path.
+    #[test]
+    fn an_unknown_status_is_an_error_of_the_path() {
+        assert_eq!(judge(0x77, Heard::default(), true), Verdict::Lost);
+        assert_eq!(judge(0x77, Heard::default(), false), Verdict::Lost);
+        let conflict = |writes| judge(RESERVATION_CONFLICT, Heard::default(), writes);
+        assert_eq!(conflict(true), Verdict::Failed(IoError::WriteProtected));
+        assert_eq!(conflict(false), Verdict::Failed(IoError::Medium));
     }
 }
