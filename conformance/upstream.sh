@@ -140,11 +140,12 @@ mutual = "tgtside"
 header_digest = "required"
 data_digest = "required"'
 
+# A target may turn away who has guessed too often: the wrong secret of the gateway comes last.
 wrong_secrets() { # wrong_secrets TARGET LUN PORTAL
-  ALICE=wrongwrongwrong configure "$1" "$2" "$3" "$both"
-  refused 'peer.*([Aa]uthentication|0201|refused)'
   TGTSIDE=wrongwrongwrong configure "$1" "$2" "$3" "$both"
   refused 'peer.*([Aa]uthentication|prove|CHAP)'
+  ALICE=wrongwrongwrong configure "$1" "$2" "$3" "$both"
+  refused 'peer.*([Aa]uthentication|0201|refused)'
 }
 
 # istgt has to be told its port.
