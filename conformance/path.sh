@@ -40,6 +40,7 @@ exports = { disk = "disk" }
 socket = "$WORK/control.socket"
 [limits]
 overdue = "3s"
+no_path = "10m"
 [[upstream]]
 name = "array"
 target = "$TGT_NAME"
