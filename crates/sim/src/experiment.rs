@@ -1,12 +1,14 @@
 //! The experiments of `weir reproduce`: what was published, run again, with a verdict on every claim.
 //!
 //! * [`control`]: the control policies on the nine intervals of the token-bucket paper;
+//! * [`path`]: the path selectors on the workloads of the `RounG` paper, and on paths that go bad;
 //! * [`claim`]: a claim and what became of it.
 
 pub mod claim;
 mod contestant;
 pub mod control;
 mod cores;
+pub mod path;
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 //! * [`mod@run`]: a plan through the pipeline;
 //! * [`replay`]: a recording of `weir serve` through the pipeline, compared by digest;
 //! * [`explain`]: what held requests, in a recording or a plan;
-//! * [`experiment`]: the control policies on the nine intervals of the token-bucket paper;
+//! * [`experiment`]: what was published about control policies and path selectors, run again;
 //! * [`trace`]: block traces, as sources of requests and to be described.
 
 mod account;
