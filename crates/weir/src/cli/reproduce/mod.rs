@@ -2,24 +2,33 @@
 
 mod control;
 mod page;
+mod path;
 mod text;
 
 use super::progress::Progress;
+use super::sim::trace_failure;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json};
 use crate::table::Table;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use weir_sim::experiment::claim::Claim;
+use weir_sim::experiment::path::Trace;
 use weir_sim::experiment::{self, Settings};
 
 /// Run published experiments and compare what was claimed with what is measured
 ///
 /// `control` is the evaluation of the token-bucket paper: two sets of tenants in nine intervals, under
 /// TA0 to TA3, their rivals and TA4, with constant and with Poisson arrivals, and twelve scenarios
-/// that stress them. Without a name every experiment is run. Equal seeds give equal figures.
+/// that stress them.
+///
+/// `path` is the path selectors: the workloads of the paper that `roung` is from, in the arrival regimes
+/// in which its claims hold and in those in which they do not; general workloads; paths of different speeds; paths
+/// that become slow, stall or fail; and traces, if a folder of them is given.
+///
+/// Without a name every experiment is run. Equal seeds give equal figures.
 ///
 /// Where a claim that must hold does not, the exit code is 4.
 #[derive(Debug, Args)]
@@ -28,12 +37,16 @@ pub(super) struct Reproduce {
     /// The experiments
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(NAMES))]
     names: Vec<String>,
-    /// Runs per figure, of which the mean is taken; 2 or 3 without this, and with 1 chance has a say
+    /// Runs per figure, of which the mean is taken, and with 1 chance has a say; without this 2 or 3 for
+    /// `control`, and for `path` 100 for the paper's workloads and 10 for the others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: Option<u32>,
     /// The first seed; further runs take those that follow
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 53))]
     seed: u64,
+    /// `path`: the traces (`*.csv`, `*.csv.zst`) in this folder too
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     /// Also write a page for a browser, with everything in one file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -43,7 +56,7 @@ pub(super) struct Reproduce {
 }
 
 /// The experiments that there are.
-const NAMES: [&str; 1] = ["control"];
+const NAMES: [&str; 2] = ["control", "path"];
 
 /// What an experiment found, ready to be shown.
 struct Chapter {
@@ -66,10 +79,15 @@ struct Part {
 impl Reproduce {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let wanted = |name: &&str| self.names.is_empty() || self.names.iter().any(|n| n == name);
+        if self.traces.is_some() && !wanted(&"path") {
+            let message = "`--traces` is for the experiment `path`, which is not among the names";
+            return Err(Failure::new(Exit::Usage, message, "add `path`, or leave out `--traces`"));
+        }
+        let traces = self.traces.as_deref().map_or_else(|| Ok(Vec::new()), traces)?;
         let mut chapters = Vec::new();
         for name in NAMES.into_iter().filter(wanted) {
-            let chapter = self.chapter(name).map_err(|e| Failure::unexpected(e.to_string()))?;
-            chapters.push(chapter);
+            let chapter = self.chapter(name, &traces);
+            chapters.push(chapter.map_err(|error| Failure::unexpected(error.to_string()))?);
         }
         if let Some(path) = &self.report {
             std::fs::write(path, page::page(&chapters)).map_err(|error| {
@@ -87,12 +105,41 @@ impl Reproduce {
     }
 
     /// Runs an experiment.
-    fn chapter(&self, name: &'static str) -> serde_json::Result<Chapter> {
+    fn chapter(&self, name: &'static str, traces: &[Trace]) -> serde_json::Result<Chapter> {
         let bar = Progress::new();
         let settings = Settings { seed: self.seed, seeds: self.seeds };
         let progress = |share| bar.show(Some(share), name.to_owned());
-        control::chapter(name, experiment::control::study::run(settings, &progress))
+        if name == "control" {
+            control::chapter(name, experiment::control::study::run(settings, &progress))
+        } else {
+            path::chapter(name, experiment::path::study::run(settings, traces, &progress))
+        }
     }
+}
+
+/// Reads the traces of a folder, in the order of their names.
+fn traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
+    let failure = |error: std::io::Error| {
+        let message = format!("cannot read the folder `{}`: {error}", folder.display());
+        Failure::new(Exit::Invalid, message, "name a folder of traces")
+    };
+    let mut files = Vec::new();
+    for entry in folder.read_dir().map_err(failure)? {
+        let path = entry.map_err(failure)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let stem = name.strip_suffix(".zst").unwrap_or(&name).strip_suffix(".csv");
+        if let Some(stem) = stem {
+            files.push((stem.to_owned(), path));
+        }
+    }
+    if files.is_empty() {
+        let message = format!("`{}` has no file `*.csv` or `*.csv.zst`", folder.display());
+        return Err(Failure::new(Exit::Invalid, message, "name a folder of traces"));
+    }
+    files.sort();
+    let read = |(name, path): &(String, PathBuf)| Trace::read(name, path);
+    let traces: Result<_, _> = files.iter().map(read).collect();
+    traces.map_err(|error| trace_failure(&error))
 }
 
 /// Everything as one JSON object.

@@ -35,7 +35,7 @@ pub(super) fn page(chapters: &[Chapter]) -> String {
     page
 }
 
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -67,9 +67,10 @@ const HEAD: &str = "<!doctype html>
 body { font: 14px sans-serif; margin: 2em; max-width: 110em }
 table { border-collapse: collapse; margin: .5em 0 } th, td { padding: .1em .7em; text-align: left }
 th { border-bottom: 1px solid } tr:nth-child(even) { background: #f4f4f4 } .n { text-align: right }
+td:nth-child(-n+4) { white-space: nowrap }
 figure { display: inline-block; margin: .5em } svg { font: 11px sans-serif } .t { font-weight: bold }
 .good { fill: #4a90c2 } .bad { fill: #c8553d } .on { fill: #ddd }
 polyline { fill: none; stroke-width: .8 } .flight { stroke: #2a6fa8 } .time { stroke: #c8553d }
-.phase { stroke: #2a6fa8; stroke-width: .3 }
+.grid { stroke: #ddd; stroke-width: .5 } .phase { stroke: #2a6fa8; stroke-width: .3 }
 </style></head><body>
 ";

@@ -58,6 +58,115 @@ fn chapter(claims: Vec<Claim>) -> Chapter {
     control::chapter("control", study).unwrap()
 }
 
+/// A study of the path selectors with a row or two of everything.
+fn paths() -> Chapter {
+    use weir_sim::experiment::path::Sample;
+    use weir_sim::experiment::path::study::{
+        Course, FaultRow, OutageRow, PrintedRow, ResponseRow, RuleRow, SpreadRow, Study,
+        ThresholdRow,
+    };
+    let spread = |selector, imbalance| SpreadRow {
+        situation: "A",
+        arrivals: "closed, 16",
+        selector,
+        runs: 4,
+        served_s: [125.25, 375.0],
+        files: [5_000.0, 5_000.0],
+        end_s: 250.0,
+        speed_up: 1.5,
+        imbalance,
+        as_round_robin: 0,
+    };
+    let rule =
+        |rule, used| RuleRow { paths: 8, rule, runs: 4, closed_s: 2.77, mean_ms: 53.2, used };
+    let response = |workload: &str, selector, paths| ResponseRow {
+        workload: workload.to_owned(),
+        paths,
+        load: 0.8,
+        selector,
+        runs: 4,
+        mean_ms: 0.42,
+        mean_from_to_ms: (0.4, 0.5),
+        p99_ms: 123.4,
+    };
+    let study = Study {
+        seed: 3,
+        claims: vec![claim(true, true)],
+        printed: vec![PrintedRow {
+            block: "RR, A",
+            figure: "mean, s",
+            printed: 251.01,
+            repaired: 251.01,
+            measured: 250.18,
+            means: Some((151.0, 251.0)),
+        }],
+        spreads: vec![spread("rr", 3.0), spread("roung", 1.002), spread("roung-job", 9_999.0)],
+        loads: vec![spread("rr", 3.0), spread("roung-job", 1.046)],
+        rules: vec![rule("literal", 4), rule("roung", 8)],
+        thresholds: vec![ThresholdRow { threshold: 6, runs: 4, end_s: [277.0, 257.0, 253.0] }],
+        responses: vec![response("fixed", "jsw", "2"), response("pareto", "jsw", "4")],
+        speeds: vec![response("fixed", "rr", "10:1")],
+        faults: vec![FaultRow {
+            fault: "stall",
+            sizes: "fixed",
+            selector: "jsw",
+            runs: 4,
+            mean_ms: 0.28,
+            p99_ms: 1.3,
+            p999_ms: 2.7,
+            long: 1.25,
+            long_most: 2,
+            after_ms: 0.19,
+            after_share: 0.37,
+        }],
+        outages: vec![OutageRow {
+            selector: "jsw",
+            holds: true,
+            runs: 4,
+            done: 80_000,
+            failed: 0,
+            lost: 0,
+            retried: 17,
+            longest_ms: 201.7,
+            second_group: 1.0,
+        }],
+        traces: vec![response("a<b", "rr", "1:1")],
+        courses: vec![Course {
+            fault: "stall",
+            sizes: "fixed",
+            selector: "jsw",
+            trouble: (1.0, 3.0),
+            samples: [0.5, 3.5]
+                .map(|seconds| Sample { seconds, mean_ms: 0.2, longest_ms: 2_000.0 })
+                .to_vec(),
+        }],
+    };
+    path::chapter("path", study).unwrap()
+}
+
+/// Every table of the path study is there with its figures, and a table that is empty is not.
+#[test]
+fn the_path_study_says_all() {
+    let text = text::text(&[paths()]);
+    for part in [
+        "RR, A  mean, s   251.01    251.01    250.18                   151.000   251.000",
+        "Situation A, 10,000 files, means of 4 runs",
+        "closed, 16  125.2/375.0  250.0  125.2/375.0  250.0    1.50      1.002  125.2/375.0  250.0    1.50      total",
+        "A          closed, 16   375.0",
+        "8      2.77; 53.200 (4)  2.77; 53.200",
+        "6          277.0  257.0  253.0",
+        "selector    fixed, 0.8  pareto 4 paths, 0.8",
+        "jsw       0.42/123             0.42/123",
+        "fixed 10:1, 0.8",
+        "a<b 1:1, 0.8",
+        "jsw          0.28     1.3       2.7          1.2              2           0.19         0.37",
+        "jsw       wait            80000",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("A path is 20 times slower"), "{text}");
+}
+
 /// Only a claim that must hold and does not is a failure; its exit code is that of an expectation.
 #[test]
 fn only_required_claims_decide() {
@@ -116,11 +225,13 @@ fn the_text_says_all() {
 /// The page is whole by itself: it names nothing outside, and what is text stays text.
 #[test]
 fn the_page_stands_alone() {
-    let page = page::page(&[chapter(vec![claim(false, false)])]);
+    let page = page::page(&[chapter(vec![claim(false, false)]), paths()]);
     for outside in ["http", "src=", "href", "url(", "@import"] {
         assert!(!page.contains(outside), "{outside}");
     }
-    for part in ["less &lt; more", "a &amp; b", "<polyline", "class=on", "Interval 7: requests/s"] {
+    for part in
+        ["less &lt; more", "a &amp; b", "<polyline", "class=on", "a&lt;b", "Interval 7: requests/s"]
+    {
         assert!(page.contains(part), "{part}");
     }
     for (open, close) in [("<table", "</table>"), ("<svg", "</svg>"), ("<details", "</details>")] {
