@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
-use weir_flow::accept::{Cap, Volume};
+use weir_flow::accept::{Cap, Layout, Volume};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::{POLICIES, Promises};
 use weir_flow::path::Settings;
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     };
     let volume = Volume {
         capacity: CAPACITY,
-        backend: BackendId::new(0),
+        layout: Layout::One(BackendId::new(0)),
         max_transfer: 1 << 20,
         cap: Cap::default(),
     };

@@ -24,9 +24,9 @@ impl Digest {
                 self.word(1);
                 self.key(io.key);
                 self.word(io.tag.0);
-                for index in [io.volume.index(), io.backend.index(), io.path.index()] {
-                    self.word(index as u64);
-                }
+                self.word(io.volume.index() as u64 | u64::from(io.part) << 32);
+                self.word(io.backend.index() as u64);
+                self.word(io.path.index() as u64);
                 self.word(u64::from(io.op.code()) | u64::from(io.fua) << 8);
                 self.word(io.extent.offset);
                 self.word(io.extent.length);

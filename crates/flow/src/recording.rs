@@ -17,7 +17,7 @@
 mod paths;
 mod promises;
 
-use crate::accept::{Cap, Volume};
+use crate::accept::{Cap, Layout, PARTS_MAX, Part, Volume};
 use crate::clock::{Duration, Instant};
 use crate::digest::Digest;
 use crate::error::IoError;
@@ -34,7 +34,7 @@ use core::num::NonZeroU32;
 use slotmap::{Key, KeyData};
 
 /// The first bytes of a recording; the last one is the version of the format.
-pub const MAGIC: &[u8; 8] = b"WEIRREC\x04";
+pub const MAGIC: &[u8; 8] = b"WEIRREC\x05";
 
 /// The longest entry in bytes, but for those that change the promises or bring savings along. A reader that holds this many
 /// needs no more for any other.
@@ -160,7 +160,7 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
     number(out, volumes.len() as u64);
     for volume in volumes {
         number(out, volume.capacity);
-        number(out, volume.backend.index() as u64);
+        encode_layout(out, &volume.layout);
         number(out, volume.max_transfer);
         encode_cap(out, volume.cap);
     }
@@ -196,7 +196,7 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
     for _ in 0..reader.number()? {
         volumes.push(Volume {
             capacity: reader.number()?,
-            backend: BackendId::new(reader.small()?),
+            layout: reader.layout()?,
             max_transfer: reader.number()?,
             cap: reader.cap()?,
         });
@@ -352,6 +352,37 @@ fn number(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+fn encode_layout(out: &mut Vec<u8>, layout: &Layout) {
+    let head = |out: &mut Vec<u8>, kind: u8| {
+        out.push(kind);
+        number(out, layout.parts() as u64);
+    };
+    match layout {
+        Layout::One(backend) => {
+            out.push(ONE);
+            number(out, backend.index() as u64);
+        }
+        Layout::Concat(parts) => {
+            head(out, CONCAT);
+            for Part { backend, length } in parts {
+                number(out, backend.index() as u64);
+                number(out, *length);
+            }
+        }
+        Layout::Stripe { backends, chunk } => {
+            head(out, STRIPE);
+            for backend in backends {
+                number(out, backend.index() as u64);
+            }
+            number(out, *chunk);
+        }
+    }
+}
+
+const ONE: u8 = 0;
+const CONCAT: u8 = 1;
+const STRIPE: u8 = 2;
+
 /// Neither rate can be zero: zero is none.
 fn encode_cap(out: &mut Vec<u8>, cap: Cap) {
     number(out, cap.iops.map_or(0, |iops| iops.get().into()));
@@ -417,6 +448,32 @@ impl<'a> Reader<'a> {
 
     fn key(&mut self) -> Result<RequestKey, FormatError> {
         Ok(KeyData::from_ffi(self.number()?).into())
+    }
+
+    fn backend(&mut self) -> Result<BackendId, FormatError> {
+        self.small().map(BackendId::new)
+    }
+
+    fn layout(&mut self) -> Result<Layout, FormatError> {
+        let kind = self.byte()?;
+        if kind == ONE {
+            return Ok(Layout::One(self.backend()?));
+        }
+        let count = self.number()?;
+        if count > PARTS_MAX as u64 {
+            return Err(FormatError::Damaged);
+        }
+        match kind {
+            CONCAT => {
+                let mut part = || Ok(Part { backend: self.backend()?, length: self.number()? });
+                Ok(Layout::Concat((0..count).map(|_| part()).collect::<Result<_, _>>()?))
+            }
+            STRIPE => {
+                let backends = (0..count).map(|_| self.backend()).collect::<Result<_, _>>()?;
+                Ok(Layout::Stripe { backends, chunk: self.number()? })
+            }
+            _ => Err(FormatError::Damaged),
+        }
     }
 
     fn cap(&mut self) -> Result<Cap, FormatError> {

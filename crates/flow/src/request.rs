@@ -37,7 +37,7 @@ dense_id! {
     TenantId
 }
 dense_id! {
-    /// A logical volume: an address space with a capacity and a backend.
+    /// A logical volume: an address space with a capacity, on one backend or several.
     VolumeId
 }
 dense_id! {
@@ -74,7 +74,7 @@ pub enum Op {
     /// Read the medium and return nothing.
     Verify,
     /// Read, decide and write, with nothing in between: compare and write, write and verify, a write
-    /// that is whole or not at all. Never cut.
+    /// that is whole or not at all. Never cut: where it would have to be, it is refused.
     Update,
 }
 

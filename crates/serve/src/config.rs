@@ -94,8 +94,11 @@ pub struct Volume {
     pub identity: Option<String>,
     /// Index of the tenant that its requests belong to, unless one claims the host by its name.
     pub tenant: usize,
-    /// What keeps its bytes.
-    pub store: Where,
+    /// What keeps its bytes: 1 to [`PARTS_MAX`](weir_flow::accept::PARTS_MAX) stores, none of which another
+    /// volume is on.
+    pub stores: Vec<Where>,
+    /// How its bytes are laid out over several of them.
+    pub layout: Layout,
     /// The most that it does, whoever asks; without a [`fault`](Cap::fault).
     pub cap: Cap,
     /// Logical block size: 512 or 4096.
@@ -114,41 +117,88 @@ pub struct Volume {
     /// Hosts may have all of its data destroyed by SANITIZE.
     pub sanitize: bool,
     /// WRITE ATOMIC is offered: such a write is kept whole over a loss of power by writing it to a
-    /// journal beside the state file first. Only for a file or a device: a journal here would not move
+    /// journal beside the state file first. Only for one file or device: a journal here would not move
     /// with storage that others run.
     pub atomic: bool,
     /// The file that remembers reservations and what else must survive a restart. `None` only for a
-    /// device or an upstream without one: then APTPL, `sanitize` and `atomic` are refused.
+    /// device, an upstream or several stores without one: then APTPL, `sanitize` and `atomic` are refused.
     pub state: Option<PathBuf>,
 }
 
 impl Volume {
-    /// Its file or device, if it is on one.
+    /// Its file or device, if it is on nothing else.
     pub const fn file(&self) -> Option<&FileStore> {
-        match &self.store {
-            Where::File(file) => Some(file),
-            Where::Upstream(_) => None,
+        match self.stores.as_slice() {
+            [Where::File(file)] => Some(file),
+            _ => None,
         }
+    }
+
+    /// Its files and devices.
+    pub fn files(&self) -> impl Iterator<Item = &FileStore> {
+        self.stores.iter().filter_map(Where::file)
+    }
+
+    /// Whether it is on this upstream, if only with a part.
+    pub fn is_on(&self, upstream: usize) -> bool {
+        let on =
+            |store: &Where| matches!(store, Where::Upstream { index, .. } if *index == upstream);
+        self.stores.iter().any(on)
     }
 }
 
-/// What keeps the bytes of a volume.
+/// How the bytes of a volume are laid out over its stores. It must stay the same for as long as the volume
+/// has data, and so must the order of the stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// One store after the other. All but the last have a size, so that where the next one begins does not
+    /// depend on what is found.
+    Concat,
+    /// In turns, over 2 stores or more; of each, as many whole chunks are used as the smallest has.
+    Stripe {
+        /// Bytes in one turn: a power of two from [`CHUNK_MIN`](weir_flow::accept::CHUNK_MIN) to
+        /// [`CHUNK_MAX`](weir_flow::accept::CHUNK_MAX).
+        chunk: u64,
+    },
+}
+
+/// A store: what keeps the bytes of a volume, or a part of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Where {
     /// A file or a block device of this machine.
     File(FileStore),
-    /// Index of an upstream, which no other volume is on. The size is that of its logical unit.
-    Upstream(usize),
+    /// Storage that somebody else runs, which no other store is on.
+    Upstream {
+        /// Index of the upstream.
+        index: usize,
+        /// How many bytes of its logical unit are used, a multiple of the block size; only for one of
+        /// several stores. `None`: all.
+        size: Option<u64>,
+    },
+}
+
+impl Where {
+    /// The file or device, if it is one.
+    pub const fn file(&self) -> Option<&FileStore> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Upstream { .. } => None,
+        }
+    }
 }
 
 /// A file or a block device of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileStore {
+    /// What operators call it: unique among the stores of volumes that have several, and the volume's name
+    /// for its only one.
+    pub name: String,
     /// Where it is. A missing file is made, sparse, of `size` bytes.
     pub path: PathBuf,
     /// Index of the modelled device whose time its I/Os take at least; `None`: only that of the file.
     pub backend: Option<usize>,
-    /// Size in bytes, a multiple of the block size. `None`: that of the existing file or device.
+    /// Size in bytes, a multiple of the block size. `None`: that of the existing file or device. If it has
+    /// more, that is refused for the only store of a volume, and left unused for one of several.
     pub size: Option<u64>,
     /// How the bytes are reached.
     pub io: IoMode,

@@ -14,6 +14,7 @@ mod desk;
 mod disk;
 mod gateway;
 mod jobs;
+mod layout;
 mod listen;
 mod recorder;
 mod reload;
@@ -41,7 +42,6 @@ use api::answer::answer;
 use api::backends::Backends;
 use clock::Clock;
 use config::{Config, Where};
-use disk::backing::Backing;
 use disk::journal;
 use gateway::Gateway;
 use mio::Poll;
@@ -56,9 +56,7 @@ use thiserror::Error;
 use tracing::{info, warn};
 use unit::Kept;
 use watch::Watch;
-use weir_flow::accept;
-use weir_flow::pipeline::{self, Backend, Census, Pipeline};
-use weir_flow::request::BackendId;
+use weir_flow::pipeline::{Census, Pipeline};
 use weir_flow::stage::run;
 use weir_wire::scsi::reservation::Reservations;
 
@@ -93,8 +91,8 @@ pub struct ReadyVolume {
     pub name: String,
     /// Its size in bytes.
     pub capacity: u64,
-    /// What keeps its bytes.
-    pub store: ReadyStore,
+    /// What keeps its bytes, in order.
+    pub stores: Vec<ReadyStore>,
 }
 
 /// What keeps the bytes of a volume that is being served.
@@ -265,8 +263,8 @@ pub fn serve(
     let connections =
         u64::from(config.iscsi.max_connections) + u64::from(config.nbd.max_connections);
     let paths = config.upstreams.iter().map(|upstream| upstream.portals.len() as u64);
-    let wanted =
-        connections + OTHER_DESCRIPTORS + 3 * config.volumes.len() as u64 + 2 * paths.sum::<u64>();
+    let stores = config.volumes.iter().map(|volume| 2 + volume.stores.len() as u64);
+    let wanted = connections + OTHER_DESCRIPTORS + stores.sum::<u64>() + 2 * paths.sum::<u64>();
     match descriptors::raise_descriptors(wanted) {
         Ok(limit) if limit < wanted => {
             warn!(limit, wanted, "fewer open files than connections are allowed (ulimit -n)");
@@ -281,11 +279,11 @@ pub fn serve(
         poll.registry().try_clone().map_err(setup("watch connections to upstreams"))?,
     );
     remotes.connect(&mut poll, clock).map_err(setup("wait for events"))??;
-    let open = |volume| open(volume, &remotes);
-    let stores = config.volumes.iter().map(open).collect::<Result<Rc<[_]>, ServeError>>()?;
-    let kept = config.volumes.iter().zip(stores.iter());
-    let kept = kept.map(|(volume, store)| kept_of(volume, store)).collect::<Result<_, _>>()?;
-    let plan = pipeline_config(config, &stores);
+    let stores: Rc<[Store]> = layout::open(config, &remotes)?.into();
+    let kept = layout::ranges(&config.volumes);
+    let kept = kept.map(|(volume, range)| kept_of(volume, &stores[range]));
+    let kept = kept.collect::<Result<_, _>>()?;
+    let plan = layout::plan(config, &stores);
     let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
     let saved = config.savings.as_ref().map(|path| savings::load(path, &names)).transpose();
     let saved = saved.map_err(ServeError::Savings)?;
@@ -302,7 +300,8 @@ pub fn serve(
         action: "read back the address of a listener",
         source,
     })?;
-    let volumes = config.volumes.iter().zip(stores.iter()).map(ready_volume).collect();
+    let volumes = layout::ranges(&config.volumes);
+    let volumes = volumes.map(|(volume, range)| ready_volume(volume, &stores[range])).collect();
     let nbd = gateway.nbd().map_err(|source| ServeError::Setup {
         action: "read back the address of a listener",
         source,
@@ -358,34 +357,13 @@ pub fn serve(
     }
 }
 
-/// Opens what keeps the bytes of a volume.
-fn open(volume: &config::Volume, remotes: &Remotes) -> Result<Store, ServeError> {
-    let index = match &volume.store {
-        Where::File(file) => return Ok(Store::File(Backing::open(volume, file)?)),
-        Where::Upstream(index) => *index,
-    };
-    let unit = remotes.unit(index);
-    let (found, block_size) = (unit.block_size, volume.block_size);
-    let whole = unit.capacity.get().is_multiple_of(block_size.into());
-    if !block_size.is_multiple_of(found) || !whole {
-        return Err(ServeError::Open(OpenError::Blocks {
-            volume: volume.name.clone(),
-            upstream: unit.name.clone(),
-            blocks: unit.capacity.get() / u64::from(found),
-            found,
-            block_size,
-        }));
-    }
-    Ok(Store::Upstream(unit))
-}
-
 /// A failure of the operating system to do what every gateway needs.
 fn setup(action: &'static str) -> impl Fn(io::Error) -> ServeError {
     move |source| ServeError::Setup { action, source }
 }
 
 /// What a volume has kept from before a restart.
-fn kept_of(volume: &config::Volume, store: &Store) -> Result<Kept, ServeError> {
+fn kept_of(volume: &config::Volume, stores: &[Store]) -> Result<Kept, ServeError> {
     let Some(path) = &volume.state else { return Ok(Kept::default()) };
     let name = || volume.name.clone();
     let state = state::load(path).map_err(|source| ServeError::State { volume: name(), source })?;
@@ -406,7 +384,7 @@ fn kept_of(volume: &config::Volume, store: &Store) -> Result<Kept, ServeError> {
     if let Some(kept) = volume.file().filter(|_| volume.atomic || exists) {
         let failed = |source| ServeError::Journal { volume: name(), path: path.clone(), source };
         let (file, finished) =
-            journal::open(&path, &kept.path, store.capacity()).map_err(failed)?;
+            journal::open(&path, &kept.path, stores[0].capacity()).map_err(failed)?;
         if finished {
             info!(volume = volume.name, "finished an atomic write that was interrupted");
         }
@@ -418,8 +396,10 @@ fn kept_of(volume: &config::Volume, store: &Store) -> Result<Kept, ServeError> {
 /// Makes every volume durable; the first failure, after all have been tried.
 fn flush(config: &Config, stores: &[Store], lost: &[String]) -> Result<(), ServeError> {
     let mut result = Ok(());
-    for (volume, store) in config.volumes.iter().zip(stores) {
-        let synced = match store.sync() {
+    let volumes = layout::ranges(&config.volumes);
+    let every = volumes.flat_map(|(volume, range)| range.map(move |index| (volume, index)));
+    for (volume, index) in every {
+        let synced = match stores[index].sync() {
             // The kernel tells of a failure once; an earlier flush was told of this one.
             _ if lost.contains(&volume.name) => Err(io::Error::other("an earlier flush failed")),
             _ if volume.read_only => Ok(()),
@@ -432,45 +412,13 @@ fn flush(config: &Config, stores: &[Store], lost: &[String]) -> Result<(), Serve
     result
 }
 
-/// The data path of a gateway: the modelled devices are its first backends, with one path each; then come
-/// the upstreams, with a path for each portal; every other volume is a backend of its own with one path.
-fn pipeline_config(config: &Config, stores: &[Store]) -> pipeline::Config {
-    let mut backends = vec![Backend::alike(1); config.backends.len()];
-    backends.extend(config.upstreams.iter().map(|upstream| Backend {
-        groups: upstream.portals.iter().map(|portal| portal.group).collect(),
-    }));
-    let volume = |(volume, store): (&config::Volume, &Store)| {
-        let backend = match &volume.store {
-            Where::Upstream(index) => config.backends.len() + index,
-            Where::File(file) => file.backend.unwrap_or_else(|| {
-                backends.push(Backend::alike(1));
-                backends.len() - 1
-            }),
-        };
-        accept::Volume {
-            capacity: store.capacity(),
-            backend: BackendId::new(backend as u32),
-            max_transfer: store.max_transfer(),
-            cap: volume.cap,
-        }
-    };
-    pipeline::Config {
-        volumes: config.volumes.iter().zip(stores).map(volume).collect(),
-        backends,
-        promises: config.promises.clone(),
-        limits: config.limits,
-        paths: config.paths,
-        policies: config.policies.clone(),
-    }
-}
-
 /// Open files besides connections and volumes: the ring, pollers, listeners, the log, a recording.
 const OTHER_DESCRIPTORS: u64 = 1_100;
 
-fn ready_volume((volume, store): (&config::Volume, &Store)) -> ReadyVolume {
-    let (name, capacity) = (volume.name.clone(), store.capacity());
+fn ready_volume(volume: &config::Volume, stores: &[Store]) -> ReadyVolume {
+    let (name, capacity) = (volume.name.clone(), layout::capacity(volume, stores));
     let size = weir_flow::units::ByteCount(capacity);
-    let store = match (store, &volume.store) {
+    let ready_store = |(place, store): (&Where, &Store)| match (store, place) {
         (Store::File(backing), Where::File(file)) => {
             let (file, direct, created) = (file.path.clone(), backing.direct, backing.created);
             let io = if direct { "direct" } else { "buffered" };
@@ -482,7 +430,9 @@ fn ready_volume((volume, store): (&config::Volume, &Store)) -> ReadyVolume {
             info!(volume = name, upstream, target, lun, %size, paths, ready, "volume");
             ReadyStore::Upstream { name: upstream, target, lun, paths, ready }
         }
-        (Store::File(_), Where::Upstream(_)) => unreachable!("opened as it is configured"),
+        (Store::File(_), Where::Upstream { .. }) => unreachable!("opened as it is configured"),
     };
-    ReadyVolume { name, capacity, store }
+    let ready = volume.stores.iter().zip(stores).map(ready_store).collect();
+    layout::log_unused(volume, stores);
+    ReadyVolume { name, capacity, stores: ready }
 }

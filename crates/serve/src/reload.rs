@@ -3,7 +3,7 @@
 //! | changes live | how hosts learn of it |
 //! |---|---|
 //! | the cap of a volume | not at all; it holds for what waits as well |
-//! | size of a volume, upwards | CAPACITY DATA HAS CHANGED; NBD clients are not told, but may use it |
+//! | size of a volume on one store, upwards | CAPACITY DATA HAS CHANGED; NBD clients are not told, but may use it |
 //! | targets, their LUNs, who may see them | REPORTED LUNS DATA HAS CHANGED; whoever may not stay is asked to log out |
 //! | contracts, groups and the control policy | not at all: requests that wait are handed over, and wait by the new rules |
 //! | tenants, the hosts that they claim, the tenants of volumes | not at all: what arrives from then on is theirs |
@@ -79,7 +79,8 @@ impl Desk {
             .collect();
         let sizes: Vec<u64> = sizes.into_iter().collect::<Option<_>>()?;
         for (index, &size) in sizes.iter().enumerate() {
-            if let Err(problem) = self.stores[index].grow(size) {
+            let only = self.only_store(index);
+            if let Some(Err(problem)) = only.map(|store| store.grow(size)) {
                 let (volume, wanted) = (&new.volumes[index].name, ByteCount(size));
                 error!(volume, %wanted, %problem, "cannot extend its file; nothing was changed");
                 return None;
@@ -119,7 +120,9 @@ impl Desk {
 
     /// The size that a volume shall have; `None` if it cannot.
     fn size(&self, index: usize, volume: &VolumeConfig) -> Option<u64> {
-        let (store, now) = (&self.stores[index], self.capacity(index));
+        let now = self.capacity(index);
+        // Where the bytes of several stores are depends on their sizes, which a restart looks at.
+        let Some(store) = self.only_store(index) else { return Some(now) };
         let size = match volume.file().and_then(|file| file.size) {
             Some(size) => size,
             None => match store.measure() {
@@ -148,17 +151,28 @@ impl Desk {
         Some(size)
     }
 
+    /// The store of a volume that is on one alone.
+    fn only_store(&self, index: usize) -> Option<&Store> {
+        match &self.stores[self.volumes[index].stores.clone()] {
+            [store] => Some(store),
+            _ => None,
+        }
+    }
+
     /// Bytes of a volume.
     fn capacity(&self, index: usize) -> u64 {
         let disk = self.volumes[index].unit.disk();
         disk.blocks * u64::from(disk.block_size)
     }
 
-    /// The upstream of a volume has grown, and the volume with it.
+    /// An upstream of a volume has grown, and the volume with it if it is on nothing else.
     pub(crate) fn grown(&mut self, index: usize, capacity: u64) {
-        if let Store::Upstream(unit) = &self.stores[index] {
-            unit.capacity.set(capacity);
-        }
+        let Some(Store::Upstream(unit)) = self.only_store(index) else {
+            let (volume, size) = (&self.volumes[index].name, ByteCount(capacity));
+            info!(volume, %size, "one of its upstreams has grown; a restart looks at that");
+            return;
+        };
+        unit.capacity.set(capacity);
         let block = u64::from(self.volumes[index].block_size());
         self.resize(index, capacity - capacity % block);
     }
@@ -300,7 +314,8 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     for (one, other) in old.volumes.iter().zip(&new.volumes).filter(|(a, b)| a.name == b.name) {
         let VolumeConfig { tenant, cap, initiators, .. } = other.clone();
         let mut one = VolumeConfig { tenant, cap, initiators, ..one.clone() };
-        if let (Where::File(one), Where::File(other)) = (&mut one.store, &other.store) {
+        if let ([Where::File(one)], [Where::File(other)]) = (&mut one.stores[..], &other.stores[..])
+        {
             one.size = other.size;
         }
         let same = one == *other;

@@ -4,11 +4,13 @@ use crate::buffer::LARGEST;
 use crate::config::{self, Initiators};
 use crate::desk::{PIECE, ZEROES_AT_ONCE};
 use crate::disk::journal;
+use crate::layout;
 use crate::state::{Sanitize, State};
 use crate::store::Store;
 use crate::task::TaskKey;
 use std::collections::VecDeque;
 use std::fs::File;
+use std::ops::Range;
 use std::path::PathBuf;
 use weir_flow::pipeline::{Limits, StoreIo};
 use weir_flow::request::{RequestKey, TenantId};
@@ -61,39 +63,49 @@ pub(crate) struct Volume {
     /// A flush, or a write that was to be durable, has failed: what was acknowledged may be lost,
     /// and nothing may promise otherwise again.
     pub(crate) lost: bool,
+    /// Its stores, in the row of all.
+    pub(crate) stores: Range<usize>,
+}
+
+/// The flushes of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Flushes {
+    /// Index of the volume that the store is of.
+    pub(crate) volume: usize,
     /// A flush is at the driver.
-    pub(crate) flushing: bool,
+    pub(crate) under_way: bool,
     /// Flushes that came while one was at the driver.
-    pub(crate) flush_waits: Vec<RequestKey>,
+    pub(crate) waits: Vec<RequestKey>,
     /// Flushes that the one at the driver is for, besides its own.
-    pub(crate) flush_shared: Vec<RequestKey>,
+    pub(crate) shared: Vec<RequestKey>,
 }
 
 impl Volume {
-    /// `node` tells this machine from others.
+    /// `stores` are those of all volumes; `node` tells this machine from others.
     pub(crate) fn new(
-        volume: &config::Volume,
-        store: &Store,
+        (volume, range): (&config::Volume, Range<usize>),
+        stores: &[Store],
         kept: Kept,
         limits: &Limits,
         node: &str,
     ) -> Self {
         let block = u64::from(volume.block_size);
+        let stores = &stores[range.clone()];
         let id = match &volume.identity {
             Some(identity) => identity_of(&[identity]),
             None => identity_of(&[node, &volume.name]),
         };
         let physical = volume.physical_block_size / volume.block_size;
         let disk = DiskInfo {
-            blocks: store.capacity() / block,
+            blocks: layout::capacity(volume, stores) / block,
             block_size: volume.block_size,
             physical_block_exponent: physical.trailing_zeros() as u8,
             serial: format!("{id:016x}"),
             id,
             product: String::from("VOLUME"),
-            write_cache: store.has_cache(),
+            write_cache: stores.iter().any(Store::has_cache),
             read_only: volume.read_only,
-            thin: volume.thin && store.gives_back(),
+            thin: volume.thin && stores.iter().all(Store::gives_back),
             removable: volume.removable,
             sanitize: volume.sanitize,
             max_transfer_blocks: LARGEST as u32 / volume.block_size,
@@ -102,6 +114,8 @@ impl Volume {
             max_unmap_descriptors: UNMAP_DESCRIPTORS.min(limits.max_requests),
             unmap_granularity_blocks: physical,
             max_write_same_blocks: ZEROES_AT_ONCE.min(limits.max_bytes) / block,
+            // One block is on one store, whatever the layout; more might not be.
+            max_compare_and_write_blocks: if stores.len() == 1 { u8::MAX } else { 1 },
             max_atomic_blocks: match kept.journal {
                 Some(_) => journal::ATOMIC_MAX as u32 / volume.block_size,
                 None => 0,
@@ -123,9 +137,7 @@ impl Volume {
             journaling: false,
             journal_waits: VecDeque::new(),
             lost: false,
-            flushing: false,
-            flush_waits: Vec::new(),
-            flush_shared: Vec::new(),
+            stores: range,
         }
     }
 

@@ -69,7 +69,7 @@ pub fn record(
 fn config(plan: &Plan) -> Config {
     let volume = |volume: &crate::plan::Volume| accept::Volume {
         capacity: volume.size,
-        backend: volume.backend,
+        layout: accept::Layout::One(volume.backend),
         max_transfer: volume.max_transfer,
         cap: volume.cap,
     };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::accept::{Cap, Volume};
+use crate::accept::{Cap, Layout, Volume};
 use crate::clock::Duration;
 use crate::control::{Ops, Row, Target};
 use crate::event::StageTimes;
@@ -112,7 +112,7 @@ fn load_moves_a_tenant_to_another_row() {
     let bands = with(&[low.clone(), high.clone()]);
     let volume = Volume {
         capacity: 1 << 20,
-        backend: BackendId::new(0),
+        layout: Layout::One(BackendId::new(0)),
         max_transfer: 16 << 10,
         cap: Cap::default(),
     };
@@ -206,7 +206,8 @@ fn the_ledger_is_exact_in_a_storm() {
         let mut rng = Rng::stream(seed, "storm");
         let backend = BackendId::new(0);
         let cap = Cap::default();
-        let volume = Volume { capacity: 1 << 20, backend, max_transfer: 16 << 10, cap };
+        let volume =
+            Volume { capacity: 1 << 20, layout: Layout::One(backend), max_transfer: 16 << 10, cap };
         let contracts = promises(&[Some(Contract::new(1_000_000, 4_096, MILLI)), None]);
         let mut policies = Policies::default();
         policies.dispatch.set("depth", 1 + rng.below(8)).unwrap();

@@ -3,7 +3,7 @@
 use super::{Action, Census, Config, Govern, Input, Limits, Overdue, StoreIo};
 use crate::accept::cap::Caps;
 use crate::accept::hazard::{Claim, Hazards};
-use crate::accept::{self, RULE_CAP, RULE_OVERLAP, Volume};
+use crate::accept::{self, Piece, RULE_CAP, RULE_OVERLAP, Volume};
 use crate::cache::{CachePolicy, Lookup};
 use crate::clock::{Duration, Instant};
 use crate::control::{ControlPolicy, Legacy, Rows};
@@ -16,6 +16,7 @@ use crate::request::{BackendId, LinkId, Op, Outcome, PathId, Request, RequestKey
 use crate::stage::Stage;
 use crate::store::{RULE_DEVICE, StorePolicy, Verdict};
 use crate::transfer::Links;
+use crate::units::Extent;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -35,6 +36,8 @@ pub struct Pipeline<O = ()> {
     hazards: Hazards,
     /// Requests whose last blocker has ended and that have not begun yet.
     unblocked: VecDeque<RequestKey>,
+    /// The pieces of the request that begins now.
+    pieces: Vec<Piece>,
     cache: Box<dyn CachePolicy>,
     /// What tenants are promised for which request.
     rows: Rows,
@@ -73,6 +76,8 @@ struct InFlight {
     /// The row of its tenant's contract.
     row: Option<u8>,
     backend: BackendId,
+    /// The part of its volume, and its first byte there.
+    place: (u32, u64),
     /// Its place among those that came to control.
     order: u64,
     /// When control let it go.
@@ -84,7 +89,7 @@ struct InFlight {
 }
 
 impl InFlight {
-    fn new(request: Request, row: Option<u8>, now: Instant, backend: BackendId) -> Self {
+    fn new(request: Request, row: Option<u8>, now: Instant) -> Self {
         Self {
             request,
             arrived: now,
@@ -96,12 +101,18 @@ impl InFlight {
             pieces_left: 0,
             outcome: Ok(()),
             row,
-            backend,
+            backend: BackendId::default(),
+            place: (0, 0),
             order: 0,
             released: now,
             dispatched: now,
             sending: None,
         }
+    }
+
+    /// Notes where it is to be done.
+    const fn put(&mut self, piece: &Piece) {
+        (self.backend, self.place) = (piece.backend, (piece.part, piece.at));
     }
 
     /// Charges the time since it entered its stage to `rule` and moves it on.
@@ -142,6 +153,7 @@ impl<O: Observer> Pipeline<O> {
             caps: Caps::new(volumes),
             hazards: Hazards::new(volumes.len()),
             unblocked: VecDeque::new(),
+            pieces: Vec::new(),
             cache: (policies.cache.policy().build)(policies.cache.values()),
             rows: Rows::new(promises),
             control: (policies.control.policy().build)(policies.control.values(), promises),
@@ -218,10 +230,9 @@ impl<O: Observer> Pipeline<O> {
         }
         self.observer.event(now, Event::Arrived(&request));
         self.watch.get_or_insert(now + self.limits.overdue);
-        let volume = self.volumes[request.volume.index()];
-        let key = self.requests.insert(InFlight::new(request, row, now, volume.backend));
-        if !volume.holds(&request) {
-            self.reply(now, key, Err(IoError::OutOfRange));
+        let key = self.requests.insert(InFlight::new(request, row, now));
+        if let Some(error) = self.volumes[request.volume.index()].refuses(&request) {
+            self.reply(now, key, Err(error));
             return;
         }
         if self.caps.enter(now, key, &request) {
@@ -264,29 +275,30 @@ impl<O: Observer> Pipeline<O> {
         self.begin(now, key);
     }
 
-    /// Nothing earlier is in the way any more: cuts the request if it is large.
+    /// Nothing earlier is in the way any more: cuts the request if it is large or on several parts.
     fn begin(&mut self, now: Instant, key: RequestKey) {
         let entry = &mut self.requests[key];
         entry.move_to(now, StageName::Cache, RULE_OVERLAP);
-        let volume = self.volumes[entry.request.volume.index()];
-        entry.pieces_left = volume.pieces(&entry.request);
-        let (request, row, arrived, times, pieces) =
-            (entry.request, entry.row, entry.arrived, entry.times, entry.pieces_left);
-        if pieces == 1 {
+        let mut pieces = core::mem::take(&mut self.pieces);
+        self.volumes[entry.request.volume.index()].cut(&entry.request, &mut pieces);
+        entry.pieces_left = pieces.len() as u64;
+        let InFlight { request, row, arrived, times, .. } = *entry;
+        if let [whole] = &pieces[..] {
+            entry.put(whole);
             self.look_up(now, key);
-            return;
+        } else {
+            entry.stage = StageName::Accept;
+            for piece in &pieces {
+                let request = Request { extent: piece.extent, ..request };
+                let stage = StageName::Cache;
+                let part = InFlight::new(request, row, now);
+                let mut part = InFlight { parent: Some(key), arrived, times, stage, ..part };
+                part.put(piece);
+                let part = self.requests.insert(part);
+                self.look_up(now, part);
+            }
         }
-        entry.stage = StageName::Accept;
-        for index in 0..pieces {
-            let extent = volume.piece(request.extent, index);
-            let mut piece = InFlight::new(Request { extent, ..request }, row, now, volume.backend);
-            piece.parent = Some(key);
-            piece.arrived = arrived;
-            piece.times = times;
-            piece.stage = StageName::Cache;
-            let piece = self.requests.insert(piece);
-            self.look_up(now, piece);
-        }
+        self.pieces = pieces;
     }
 
     /// Stage 2: ends a hit here, hands everything else to control.
@@ -391,17 +403,18 @@ impl<O: Observer> Pipeline<O> {
     fn go(&mut self, now: Instant, key: RequestKey, path: PathId, rule: Rule) {
         let entry = &mut self.requests[key];
         entry.move_to(now, StageName::Store, rule);
-        let (request, parent, backend) = (entry.request, entry.parent, entry.backend);
+        let InFlight { request, parent, backend, place: (part, at), .. } = *entry;
         self.store.start(now, key, &request);
         let whole = parent.map_or(request.extent, |parent| self.requests[parent].request.extent);
         self.actions.push_back(Action::Store(StoreIo {
             key,
             tag: request.tag,
             volume: request.volume,
+            part,
             backend,
             path,
             op: request.op,
-            extent: request.extent,
+            extent: Extent::new(at, request.extent.length),
             offset_in_request: request.extent.offset - whole.offset,
             fua: request.fua && request.op != Op::Flush,
         }));

@@ -61,8 +61,9 @@ impl Config {
         if backends.iter().any(|backend| backend.groups.is_empty()) {
             return Some("a backend has no path");
         }
-        if volumes.iter().any(|volume| volume.backend.index() >= backends.len()) {
-            return Some("a volume is on a backend that is not there");
+        let laid = |volume: &Volume| volume.layout.fault(volume.capacity, backends.len());
+        if let Some(fault) = volumes.iter().find_map(laid) {
+            return Some(fault);
         }
         if volumes.iter().any(|volume| volume.max_transfer < TRANSFER_MIN) {
             return Some("a volume's largest transfer is below 512 bytes");
@@ -100,7 +101,7 @@ pub const TIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 pub struct Limits {
     /// Requests outstanding at once. One more is refused, which the protocol reports as a full task
     /// set. Every queue inside the pipeline is bounded by it, and by the pieces of split requests:
-    /// `max_bytes` over the volumes' largest transfer. At most [`REQUESTS_MAX`].
+    /// `max_bytes` over the volumes' largest transfer or chunk, whichever is smaller. At most [`REQUESTS_MAX`].
     pub max_requests: u32,
     /// Payload bytes of all outstanding requests. A request that would go past it is refused.
     pub max_bytes: u64,
@@ -271,15 +272,17 @@ pub struct StoreIo {
     pub tag: Tag,
     /// The volume that is addressed.
     pub volume: VolumeId,
+    /// The part of the volume: 0 if it is on one backend.
+    pub part: u32,
     /// The device behind it.
     pub backend: BackendId,
     /// The way to the device.
     pub path: PathId,
     /// What to do.
     pub op: Op,
-    /// With which bytes.
+    /// With which bytes of the part.
     pub extent: Extent,
-    /// Where the piece's bytes are within the request's payload.
+    /// Where the piece's bytes are within the request's payload; of no meaning if it has none.
     pub offset_in_request: u64,
     /// A write must be durable before the answer.
     pub fua: bool,

@@ -1,7 +1,7 @@
 //! The pipeline against small worlds of its own.
 
 use super::*;
-use crate::accept;
+use crate::accept::{self, Layout};
 use crate::clock::Instant;
 use crate::control::{Contract, Notice};
 use crate::error::IoError;
@@ -16,6 +16,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use core::cell::RefCell;
 use std::thread_local;
+
+mod layout;
 
 /// Remembers what it saw.
 #[derive(Default)]
@@ -51,7 +53,7 @@ fn config() -> Config {
     Config {
         volumes: vec![Volume {
             capacity: 1 << 20,
-            backend: BackendId::new(0),
+            layout: Layout::One(BackendId::new(0)),
             max_transfer: 16 << 10,
             cap: Cap::default(),
         }],

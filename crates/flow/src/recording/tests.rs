@@ -1,4 +1,5 @@
 use super::*;
+use crate::accept::Layout;
 use crate::control::Legacy;
 use crate::control::{Contract, Promises};
 use crate::path::{Access, Failback, PathOrder, Settings};
@@ -11,13 +12,17 @@ fn config() -> Config {
     policies.dispatch.set("depth", 7).unwrap();
     let volume = Volume {
         capacity: 1 << 40,
-        backend: BackendId::new(1),
+        layout: Layout::One(BackendId::new(1)),
         max_transfer: u64::MAX,
         cap: cap(),
     };
     let contract = Contract::new(3_500, 4_096, Duration::from_millis(41));
     Config {
-        volumes: alloc::vec![volume],
+        volumes: alloc::vec![
+            volume.clone(),
+            Volume { capacity: 1_024, layout: concat(), ..volume.clone() },
+            Volume { layout: stripe(4_096), ..volume },
+        ],
         backends: alloc::vec![Backend::alike(1), Backend { groups: alloc::vec![1, 0] }],
         promises: Promises { contracts: alloc::vec![Some(contract), None], groups: Vec::new() },
         limits: Limits::default(),
@@ -27,6 +32,15 @@ fn config() -> Config {
         },
         policies,
     }
+}
+
+fn concat() -> Layout {
+    let part = |backend| Part { backend: BackendId::new(backend), length: 512 << backend };
+    Layout::Concat(alloc::vec![part(1), part(0)])
+}
+
+fn stripe(chunk: u64) -> Layout {
+    Layout::Stripe { backends: alloc::vec![BackendId::new(1), BackendId::new(0)], chunk }
 }
 
 fn cap() -> Cap {
@@ -89,6 +103,19 @@ fn an_impossible_contract_is_damage() {
     let mut bytes = Vec::new();
     encode_header(&mut bytes, &config);
     assert_eq!(decode_header(&bytes).unwrap_err(), FormatError::Damaged);
+}
+
+/// A layout that no pipeline takes is damage, too, and so is one that is longer than any.
+#[test]
+fn an_impossible_layout_is_damage() {
+    let many = Layout::Concat(alloc::vec![Part { backend: BackendId::new(0), length: 1 }; 65]);
+    for layout in [stripe(4_097), many] {
+        let mut config = config();
+        config.volumes[2] = Volume { capacity: 1, layout, ..config.volumes[2].clone() };
+        let mut bytes = Vec::new();
+        encode_header(&mut bytes, &config);
+        assert_eq!(decode_header(&bytes).unwrap_err(), FormatError::Damaged);
+    }
 }
 
 /// A cap past what a pipeline takes is damage, too, where a run begins and where it changes.

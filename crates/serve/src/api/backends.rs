@@ -1,7 +1,8 @@
 //! What backends and their paths are called.
 
 use super::protocol::Refusal;
-use crate::config::Config;
+use crate::config::{Config, Where};
+use weir_flow::accept;
 use weir_flow::pipeline;
 use weir_flow::request::{BackendId, PathId};
 
@@ -10,7 +11,7 @@ use weir_flow::request::{BackendId, PathId};
 pub(crate) struct Backends {
     all: Vec<Named>,
     /// By volume.
-    of_volumes: Vec<usize>,
+    of_volumes: Vec<Vec<usize>>,
 }
 
 /// A backend.
@@ -25,7 +26,11 @@ pub(crate) struct Named {
 impl Backends {
     /// Those of a configuration and the pipeline that was made of it.
     pub(crate) fn new(config: &Config, plan: &pipeline::Config) -> Self {
-        let of_volumes: Vec<_> = plan.volumes.iter().map(|volume| volume.backend.index()).collect();
+        let of_volume = |volume: &accept::Volume| {
+            let parts = 0..volume.layout.parts();
+            parts.map(|part| volume.layout.backend(part).index()).collect()
+        };
+        let of_volumes: Vec<Vec<usize>> = plan.volumes.iter().map(of_volume).collect();
         let mut all: Vec<_> = plan
             .backends
             .iter()
@@ -34,8 +39,14 @@ impl Backends {
                 portals: vec!["file".to_owned(); backend.groups.len()],
             })
             .collect();
-        for (&backend, volume) in of_volumes.iter().zip(&config.volumes) {
-            all[backend].name.clone_from(&volume.name);
+        let mut prefixes = vec!["upstream:"; all.len()];
+        for (backends, volume) in of_volumes.iter().zip(&config.volumes) {
+            for (&backend, store) in backends.iter().zip(&volume.stores) {
+                if let Where::File(file) = store {
+                    all[backend].name.clone_from(&file.name);
+                    prefixes[backend] = if backends.len() > 1 { "store:" } else { "volume:" };
+                }
+            }
         }
         for (named, model) in all.iter_mut().zip(&config.backends) {
             named.name.clone_from(&model.name);
@@ -46,20 +57,21 @@ impl Backends {
             let portals = upstream.portals.iter().map(|portal| portal.address.to_string());
             named.portals = portals.collect();
         }
-        for index in 1..all.len() {
-            // Devices, upstreams and volumes may have the same names.
+        for (index, prefix) in prefixes.into_iter().enumerate().skip(1) {
+            // Devices, upstreams, volumes and stores may have the same names.
             let (before, rest) = all.split_at_mut(index);
             if before.iter().any(|named| named.name == rest[0].name) {
-                let is_volume = index >= config.backends.len() + config.upstreams.len();
-                rest[0].name.insert_str(0, if is_volume { "volume:" } else { "upstream:" });
+                rest[0].name.insert_str(0, prefix);
             }
         }
         Self { all, of_volumes }
     }
 
-    /// The one that a volume is on.
-    pub(crate) fn of_volume(&self, volume: usize) -> &Named {
-        &self.all[self.of_volumes[volume]]
+    /// The names of those that a volume is on, in order.
+    pub(crate) fn of_volume(&self, volume: usize) -> String {
+        let names: Vec<_> =
+            self.of_volumes[volume].iter().map(|&index| self.all[index].name.as_str()).collect();
+        names.join(", ")
     }
 
     /// The one of this number.

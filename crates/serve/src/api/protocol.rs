@@ -221,7 +221,8 @@ pub struct VolumeStatus {
     pub name: String,
     /// Its size.
     pub bytes: u64,
-    /// The backend that it is on, as `path.list` names it.
+    /// The backend that it is on, as `path.list` names it; if there are several, all of them in order, with
+    /// `, ` in between.
     pub backend: String,
     /// Writes are refused.
     pub read_only: bool,
@@ -287,7 +288,8 @@ pub struct TargetStatus {
 /// A way to a backend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathStatus {
-    /// The backend: an upstream, a modelled device, or the file of a volume under the volume's name.
+    /// The backend: an upstream, a modelled device, or the file of a volume under the name of the volume, or of
+    /// the store if the volume has several.
     pub backend: String,
     /// Its number there, from 0.
     pub path: u32,

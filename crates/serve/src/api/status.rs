@@ -34,7 +34,7 @@ pub(crate) fn status(
         VolumeStatus {
             name: volume.name.clone(),
             bytes: disk.blocks * u64::from(disk.block_size),
-            backend: backends.of_volume(index).name.clone(),
+            backend: backends.of_volume(index),
             read_only: disk.read_only,
             lost: volume.lost,
         }

@@ -31,8 +31,10 @@ impl Desk {
             unreachable!("only a map is asked for")
         };
         let index = task.volume;
-        let Store::File(backing) = &self.stores[index] else {
-            // What an upstream has mapped is its own affair; as far as hosts see, all of it is.
+        let stores = &self.stores[self.volumes[index].stores.clone()];
+        let [Store::File(backing)] = stores else {
+            // What an upstream has mapped is its own affair; as far as hosts see, all of it is, and all of
+            // what is on several stores.
             self.decide(key, Answer::Runs(vec![(length, true)]));
             return;
         };

@@ -20,6 +20,7 @@ use crate::chores::Chores;
 use crate::config::Config;
 use crate::disk::modelled::Modelled;
 use crate::jobs::{Job, JobKey};
+use crate::layout;
 use crate::listen::connection::{Connection, ConnectionId, Speech, Wire};
 use crate::listen::management::Management;
 use crate::reload::node;
@@ -28,7 +29,7 @@ use crate::sessions::Sessions;
 use crate::store::Store;
 use crate::task::{ManagementKey, Phase, TaskKey, Tasks};
 use crate::tenants::{Claims, TenantNames};
-use crate::unit::{Kept, Target, Volume, identity};
+use crate::unit::{Flushes, Kept, Target, Volume, identity};
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -60,7 +61,10 @@ pub(crate) struct Desk {
     /// The tenants that hosts are by their names.
     pub(crate) claims: Claims,
     pub(crate) tenant_names: TenantNames,
+    /// The stores of all volumes, in one row.
     pub(crate) stores: Rc<[Store]>,
+    /// The flushes of each of them.
+    flushes: Vec<Flushes>,
     pub(crate) modelled: Modelled,
     pub(crate) pool: Pool,
     pub(crate) tasks: Tasks,
@@ -166,14 +170,14 @@ impl Desk {
         [chores, maps]: [Chores; 2],
     ) -> Self {
         let node_name = identity();
-        let volumes: Vec<Volume> = config
-            .volumes
-            .iter()
-            .zip(stores.iter().zip(kept))
-            .map(|(volume, (store, kept))| {
-                Volume::new(volume, store, kept, &config.limits, &node_name)
-            })
+        let volumes: Vec<Volume> = layout::ranges(&config.volumes)
+            .zip(kept)
+            .map(|(volume, kept)| Volume::new(volume, &stores, kept, &config.limits, &node_name))
             .collect();
+        let flushes = |(index, volume): (usize, &Volume)| {
+            volume.stores.clone().map(move |_| Flushes { volume: index, ..Flushes::default() })
+        };
+        let flushes = volumes.iter().enumerate().flat_map(flushes).collect();
         let targets: Vec<Target> = config.targets.iter().map(Target::new).collect();
         let mut sessions = Sessions::default();
         sessions.name_targets(targets.iter().map(|target| target.name.clone()));
@@ -198,6 +202,7 @@ impl Desk {
             claims: Claims::new(&config.tenants, &config.promises),
             tenant_names: TenantNames::new(names.into()),
             stores,
+            flushes,
             modelled: Modelled::new(config),
             pool: Pool::new(config.iscsi.buffer_bytes),
             tasks: Tasks::with_key(),

@@ -45,7 +45,7 @@ enum Step {
 impl Desk {
     /// Performs a store action: what the pipeline wants done with a store.
     pub(crate) fn store(&mut self, now: Instant, io: &StoreIo, stores: &mut dyn Stores) {
-        self.modelled.start(now, io);
+        self.modelled.start(now, io, self.store_of(io));
         if io.op == Op::Update {
             self.update(io, stores);
             return;
@@ -84,27 +84,32 @@ impl Desk {
         if zeroes && io.fua {
             self.updates.insert(io.key, Update { io: *io, step: Step::Zero, failed: None });
         }
-        let promise = (promises && !zeroes).then_some(index);
+        let promise = (promises && !zeroes).then(|| self.store_of(io));
         let place = self.place(io);
         stores.submit(place, Io { key: io.key, work, offset, length, promise });
     }
 
+    /// The store of an I/O, in the row of all.
+    fn store_of(&self, io: &StoreIo) -> usize {
+        self.volumes[io.volume.index()].stores.start + io.part as usize
+    }
+
     /// Where the bytes of an I/O are, by the way that the pipeline has chosen.
     fn place(&self, io: &StoreIo) -> Place {
-        match &self.stores[io.volume.index()] {
+        match &self.stores[self.store_of(io)] {
             Store::File(backing) => Place::File(backing.as_raw_fd()),
             Store::Upstream(_) => Place::Path(io.backend, io.path),
         }
     }
 
-    /// Makes what was written to a volume durable. An upstream tells everybody of an error, so it is
+    /// Makes what was written to a store durable. An upstream tells everybody of an error, so it is
     /// asked each time, on the way that the pipeline has chosen.
     fn flush(&mut self, io: &StoreIo, stores: &mut dyn Stores) {
-        let index = io.volume.index();
-        match &self.stores[index] {
-            Store::File(_) => self.flush_file(io.key, index, stores),
+        let store = self.store_of(io);
+        match &self.stores[store] {
+            Store::File(_) => self.flush_file(io.key, store, stores),
             Store::Upstream(_) => {
-                let (place, promise) = (self.place(io), Some(index));
+                let (place, promise) = (self.place(io), Some(store));
                 self.submitted = true;
                 let work = Work::Sync;
                 stores.submit(place, Io { key: io.key, work, offset: 0, length: 0, promise });
@@ -114,14 +119,14 @@ impl Desk {
 
     /// Makes what was written to a file durable, one flush at a time: of two, the kernel may tell the
     /// error of both to only one.
-    fn flush_file(&mut self, key: RequestKey, index: usize, stores: &mut dyn Stores) {
-        let volume = &mut self.volumes[index];
-        if std::mem::replace(&mut volume.flushing, true) {
-            volume.flush_waits.push(key);
+    fn flush_file(&mut self, key: RequestKey, store: usize, stores: &mut dyn Stores) {
+        let flushes = &mut self.flushes[store];
+        if std::mem::replace(&mut flushes.under_way, true) {
+            flushes.waits.push(key);
             return;
         }
-        let Store::File(backing) = &self.stores[index] else { unreachable!("asked of a file") };
-        let (place, promise) = (Place::File(backing.as_raw_fd()), Some(index));
+        let Store::File(backing) = &self.stores[store] else { unreachable!("asked of a file") };
+        let (place, promise) = (Place::File(backing.as_raw_fd()), Some(store));
         self.submitted = true;
         stores.submit(place, Io { key, work: Work::Sync, offset: 0, length: 0, promise });
     }
@@ -192,7 +197,8 @@ impl Desk {
         };
         // The journal is another file: what it loses, the volume has not promised.
         let durable = matches!(work, Work::Write { durable: true, .. });
-        let promise = (durable && !matches!(step, Step::Journal | Step::Clear)).then_some(index);
+        let promised = durable && !matches!(step, Step::Journal | Step::Clear);
+        let promise = promised.then(|| self.store_of(io));
         self.submitted = true;
         self.updates.insert(io.key, Update { io: *io, step, failed });
         stores.submit(place, Io { key: io.key, work, offset, length, promise });
@@ -289,8 +295,8 @@ impl Desk {
             }
         }
         self.ended_at_store(key, outcome);
-        if flushed && let Some(index) = promise {
-            self.flushed(index, outcome, stores);
+        if flushed && let Some(store) = promise {
+            self.flushed(store, outcome, stores);
         }
     }
 
@@ -303,10 +309,10 @@ impl Desk {
 
     /// Notes that a volume may have lost what it acknowledged.
     fn note_loss(&mut self, promise: Option<usize>, flushed: bool, outcome: Outcome) {
-        let Some(index) = promise else { return };
+        let Some(store) = promise else { return };
         // A write that found no space, or may not write, has lost nothing but itself.
         if outcome == Err(IoError::Medium) || flushed && outcome.is_err() {
-            self.lose(index);
+            self.lose(self.flushes[store].volume);
         }
     }
 
@@ -336,24 +342,23 @@ impl Desk {
     }
 
     /// A flush has ended: it was for all who shared it. Those who came meanwhile share the next.
-    fn flushed(&mut self, index: usize, outcome: Outcome, stores: &mut dyn Stores) {
-        let volume = &mut self.volumes[index];
-        let mut ended = std::mem::take(&mut volume.flush_shared);
+    fn flushed(&mut self, store: usize, outcome: Outcome, stores: &mut dyn Stores) {
+        let mut ended = std::mem::take(&mut self.flushes[store].shared);
         for key in ended.drain(..) {
             self.ended_at_store(key, outcome);
         }
-        let volume = &mut self.volumes[index];
-        volume.flush_shared = ended;
-        volume.flushing = false;
-        if volume.lost {
-            for key in std::mem::take(&mut volume.flush_waits) {
+        let flushes = &mut self.flushes[store];
+        flushes.shared = ended;
+        flushes.under_way = false;
+        if self.volumes[flushes.volume].lost {
+            for key in std::mem::take(&mut flushes.waits) {
                 self.ended_at_store(key, Err(IoError::Medium));
             }
             return;
         }
-        let Some(key) = volume.flush_waits.pop() else { return };
-        std::mem::swap(&mut volume.flush_waits, &mut volume.flush_shared);
-        self.flush_file(key, index, stores);
+        let Some(key) = flushes.waits.pop() else { return };
+        std::mem::swap(&mut flushes.waits, &mut flushes.shared);
+        self.flush_file(key, store, stores);
     }
 }
 

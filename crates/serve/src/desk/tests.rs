@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::config::{
-    Authentication, FileStore, Initiators, IoMode, Iscsi, Nbd, Target as TargetConfig, Tenant,
-    Volume as VolumeConfig, Where,
+    Authentication, FileStore, Initiators, IoMode, Iscsi, Layout, Nbd, Target as TargetConfig,
+    Tenant, Volume as VolumeConfig, Where,
 };
 use crate::disk::backing::Backing;
 use crate::disk::{Done, Ended, Io, Place, Stores, Work};
@@ -38,7 +38,21 @@ struct Scene {
 
 impl Scene {
     fn new(name: &str) -> Self {
+        Self::on(1, name)
+    }
+
+    /// With a volume on so many stores.
+    fn on(stores: usize, name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("weir-desk-{name}-{}", std::process::id()));
+        let place = |part: usize| {
+            Where::File(FileStore {
+                name: String::from("s"),
+                path: path.with_extension(part.to_string()),
+                backend: None,
+                size: Some(1 << 20),
+                io: IoMode::Buffered,
+            })
+        };
         let config = Config {
             listen: Vec::new(),
             advertise: Vec::new(),
@@ -53,12 +67,8 @@ impl Scene {
                 name: String::from("v"),
                 identity: None,
                 tenant: 0,
-                store: Where::File(FileStore {
-                    path: path.clone(),
-                    backend: None,
-                    size: Some(1 << 20),
-                    io: IoMode::Buffered,
-                }),
+                stores: (0..stores).map(place).collect(),
+                layout: Layout::Concat,
                 cap: Cap::default(),
                 block_size: 512,
                 physical_block_size: 4096,
@@ -88,12 +98,15 @@ impl Scene {
             stop_within: Duration::ZERO,
         };
         let volume = &config.volumes[0];
-        let backing = Backing::open(volume, volume.file().unwrap()).expect("a new file");
-        // The open file lives on without its name.
-        std::fs::remove_file(path).expect("it was just made");
+        let open = |file: &FileStore| {
+            let backing = Backing::open(volume, file).expect("a new file");
+            // The open file lives on without its name.
+            std::fs::remove_file(&file.path).expect("it was just made");
+            Store::File(backing)
+        };
+        let stores: Rc<[Store]> = volume.files().map(open).collect();
         let chores = [(); 2].map(|()| Chores::new(|| {}).expect("a thread"));
-        let mut desk =
-            Desk::new(&config, Rc::from([Store::File(backing)]), vec![Kept::default()], chores);
+        let mut desk = Desk::new(&config, stores, vec![Kept::default()], chores);
         let op = MediaOp::Synchronize { immediate: false };
         let data = desk.pool.take(512);
         let media = Media { op, lba: 0, blocks: 1, fua: true, dpo: false };
@@ -137,11 +150,17 @@ impl Scene {
 
     /// The pipeline asks for a flush, for zeroes or a write with FUA, or for an update.
     fn ask(&mut self, op: Op) -> RequestKey {
+        self.ask_part(op, 0)
+    }
+
+    /// The same of a part of the volume.
+    fn ask_part(&mut self, op: Op, part: u32) -> RequestKey {
         let key = self.keys.insert(());
         let io = StoreIo {
             key,
             tag: self.task.tag(),
             volume: VolumeId::new(0),
+            part,
             backend: BackendId::new(0),
             path: PathId::new(0),
             op,
@@ -194,6 +213,27 @@ fn flushes_are_shared() {
     let again = scene.ask(Op::Flush);
     scene.end(Ok(()));
     assert_eq!(scene.told(), [(again, Ok(()))]);
+}
+
+/// Flushes of two parts of a volume do not wait for each other, and each part's own are shared; when one
+/// part has lost something, so has the volume.
+#[test]
+fn each_part_has_its_flushes() {
+    let mut scene = Scene::on(2, "parts");
+    let [one, other, late] = [0, 1, 1].map(|part| scene.ask_part(Op::Flush, part));
+    let promised = |scene: &Scene| scene.driver.0.iter().map(|io| io.promise).collect::<Vec<_>>();
+    assert_eq!(promised(&scene), [Some(0), Some(1)]);
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(one, Ok(()))]);
+    assert_eq!(promised(&scene), [Some(1)], "the late one waits for its own part");
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(other, Ok(()))]);
+    assert_eq!(promised(&scene), [Some(1)]);
+    scene.end(failure(libc::EIO));
+    assert_eq!(scene.told(), [(late, Err(IoError::Medium))]);
+    let flush = scene.ask_part(Op::Flush, 0);
+    assert_eq!(scene.told(), [(flush, Err(IoError::Medium))]);
+    assert!(scene.driver.0.is_empty() && scene.desk.volumes[0].lost);
 }
 
 /// After a flush has failed, whatever waited for one and whatever asks later is told of a failure,

@@ -126,6 +126,41 @@ pub enum OpenError {
         /// The volume's block size.
         block_size: u32,
     },
+    /// An upstream has less than is to be used of it.
+    #[error(
+        "volume `{volume}`: upstream `{upstream}` has {found}, but `size` of its store is {wanted}"
+    )]
+    SmallUnit {
+        /// The volume.
+        volume: String,
+        /// The upstream.
+        upstream: String,
+        /// Its size.
+        found: ByteCount,
+        /// The configured size.
+        wanted: ByteCount,
+    },
+    /// A store of a stripe has no room for one turn.
+    #[error(
+        "volume `{volume}`: its store `{store}` is smaller than one chunk of {chunk}; make the store \
+         larger, or `chunk` smaller before there is data"
+    )]
+    NoChunk {
+        /// The volume.
+        volume: String,
+        /// The store, or its upstream.
+        store: String,
+        /// Bytes of a chunk.
+        chunk: ByteCount,
+    },
+    /// All stores together are more than a volume can have.
+    #[error(
+        "volume `{volume}`: its stores have more than 8 EiB together; use fewer, or smaller ones"
+    )]
+    TooLarge {
+        /// The volume.
+        volume: String,
+    },
     /// Direct I/O was asked for by name.
     #[error(
         "volume `{volume}`: {} cannot do direct I/O in {block_size}-byte blocks; \
@@ -225,7 +260,7 @@ impl Backing {
                 None => open(options.custom_flags(exclusive))?,
             };
         }
-        let holes = volume.read_only || device || can_make_holes(&file, capacity);
+        let holes = volume.read_only || device || can_make_holes(&file, capacity.max(found));
         Ok(Self { file, capacity, direct, created: !exists, holes })
     }
 
@@ -273,7 +308,8 @@ fn check_size(
 ) -> Result<(), OpenError> {
     let (name, path) = (volume.name.clone(), store.path.clone());
     let block_size = volume.block_size;
-    if wanted.0 < found.0 {
+    // One of several stores may have more than is used: where the next one begins is written down.
+    if wanted.0 < found.0 && volume.stores.len() == 1 {
         return Err(OpenError::Larger { volume: name, path, found, wanted });
     }
     if wanted.0 > found.0 && device {
@@ -302,12 +338,12 @@ fn lock(file: &File) -> Result<(), TryLockError> {
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// Asks the file system by a hole behind the end of the file, which changes nothing.
+/// Asks the file system by a hole behind the `end` of the file, which changes nothing.
 #[expect(unsafe_code, reason = "the standard library has no call for holes")]
-fn can_make_holes(file: &File, capacity: u64) -> bool {
+fn can_make_holes(file: &File, end: u64) -> bool {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     // SAFETY: a plain system call on an open file.
-    let result = unsafe { libc::fallocate(file.as_raw_fd(), mode, capacity.cast_signed(), 4096) };
+    let result = unsafe { libc::fallocate(file.as_raw_fd(), mode, end.cast_signed(), 4096) };
     result == 0
 }
 

@@ -29,7 +29,8 @@ pub(crate) struct Io {
     pub(crate) offset: u64,
     /// Number of bytes.
     pub(crate) length: u64,
-    /// The volume whose durability its end vouches for, if it does. Comes back in [`Done`].
+    /// The store, in the row of all, whose durability its end vouches for, if it does. Comes back in
+    /// [`Done`].
     pub(crate) promise: Option<usize>,
 }
 

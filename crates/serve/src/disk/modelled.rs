@@ -16,8 +16,8 @@ use weir_model::device::{Device, DeviceIo};
 /// All modelled devices, and what they have.
 pub(crate) struct Modelled {
     devices: Vec<Box<dyn Device>>,
-    /// The device of each volume.
-    volumes: Vec<Option<usize>>,
+    /// The device of each store.
+    stores: Vec<Option<usize>>,
     /// When each device wants to be asked, if it does.
     armed: Vec<Option<Instant>>,
     wakes: BTreeSet<(Instant, usize)>,
@@ -39,19 +39,20 @@ enum Left {
 impl Modelled {
     /// Idle devices.
     pub(crate) fn new(config: &Config) -> Self {
+        let stores = config.volumes.iter().flat_map(|volume| &volume.stores);
         let devices = config.backends.iter().map(|one| one.model.build(SEED, &one.name));
         Self {
             devices: devices.collect(),
-            volumes: config.volumes.iter().map(|volume| volume.file()?.backend).collect(),
+            stores: stores.map(|store| store.file()?.backend).collect(),
             armed: vec![None; config.backends.len()],
             wakes: BTreeSet::new(),
             ios: SecondaryMap::new(),
         }
     }
 
-    /// Gives an I/O to the model of its volume, if that has one.
-    pub(crate) fn start(&mut self, now: Instant, io: &StoreIo) {
-        let Some(index) = self.volumes[io.volume.index()] else { return };
+    /// Gives an I/O to the model of its store, if that has one.
+    pub(crate) fn start(&mut self, now: Instant, io: &StoreIo, store: usize) {
+        let Some(index) = self.stores[store] else { return };
         let id = io.key.data().as_ffi();
         self.devices[index].start(now, DeviceIo { id, op: io.op, extent: io.extent });
         self.ios.insert(io.key, Left::Both);

@@ -5,7 +5,7 @@ use super::threads::Threads;
 use super::uring::Uring;
 use super::{Done, Driver, Io, Work};
 use crate::buffer::{Pool, Shared};
-use crate::config::{FileStore, Initiators, IoMode, Volume, Where};
+use crate::config::{FileStore, Initiators, IoMode, Layout, Volume, Where};
 use slotmap::SlotMap;
 use std::fs;
 use std::io;
@@ -43,12 +43,14 @@ fn volume(path: &Path, size: Option<u64>) -> Volume {
         name: String::from("v"),
         identity: None,
         tenant: 0,
-        store: Where::File(FileStore {
+        stores: vec![Where::File(FileStore {
+            name: String::from("v"),
             path: path.to_path_buf(),
             backend: None,
             size,
             io: IoMode::Buffered,
-        }),
+        })],
+        layout: Layout::Concat,
         cap: Cap::default(),
         block_size: 512,
         physical_block_size: 4096,

@@ -24,7 +24,7 @@ mod told;
 
 pub use start::{Unreachable, UnreachablePath};
 
-use crate::config::{self, Config, Where};
+use crate::config::{self, Config};
 use crate::desk::Tally;
 use crate::disk::{Ended, Io, Work};
 use crate::store::Unit;
@@ -432,7 +432,7 @@ fn fold(parts: &[&str]) -> u64 {
 
 /// The volume that is on an upstream.
 pub(crate) fn volume_on(config: &Config, upstream: usize) -> Option<usize> {
-    config.volumes.iter().position(|volume| volume.store == Where::Upstream(upstream))
+    config.volumes.iter().position(|volume| volume.is_on(upstream))
 }
 
 /// Sockets of paths have the tokens from here on, two for each path.

@@ -2,7 +2,7 @@ use super::*;
 use crate::plan::{Arrivals, SizeWeight};
 use crate::results::Results;
 use crate::testing;
-use weir_flow::accept::Cap;
+use weir_flow::accept::{Cap, Layout};
 use weir_flow::control::Promises;
 use weir_flow::error::IoError;
 use weir_flow::path::{Access, Settings};
@@ -30,7 +30,7 @@ fn recorded() -> (Results, Vec<u8>) {
 fn config() -> Config {
     let volume = Volume {
         capacity: 1 << 40,
-        backend: BackendId::new(0),
+        layout: Layout::One(BackendId::new(0)),
         max_transfer: u64::MAX,
         cap: Cap::default(),
     };

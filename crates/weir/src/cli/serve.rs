@@ -57,7 +57,7 @@ impl Serve {
         let config = self.adjust(loaded.checked);
         if source.is_built_in() {
             for volume in &config.volumes {
-                if let Some(file) = volume.file() {
+                for file in volume.files() {
                     make_folder(&file.path)?;
                 }
             }

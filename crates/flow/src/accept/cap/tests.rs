@@ -1,6 +1,7 @@
 //! Caps against the clock and against a model.
 
 use super::*;
+use crate::accept::Layout;
 use crate::request::{BackendId, Op};
 use crate::testing;
 use crate::units::Extent;
@@ -15,7 +16,7 @@ fn cap(iops: u32, bandwidth: u64, burst: Duration) -> Cap {
 fn caps(caps: &[Cap]) -> Caps {
     let volume = |&cap: &Cap| Volume {
         capacity: 1 << 40,
-        backend: BackendId::new(0),
+        layout: Layout::One(BackendId::new(0)),
         max_transfer: u64::MAX,
         cap,
     };

@@ -12,23 +12,24 @@ fn at(micros: u64) -> Instant {
     Instant::ZERO + Duration::from_micros(micros)
 }
 
-/// A device of 100 us that serves one at a time, with two volumes on it, and a volume without one.
+/// A device of 100 us that serves one at a time, with two stores on it, and a store without one.
 fn modelled() -> Modelled {
     let config = fixed::Config { service: Duration::from_micros(100), servers: 1 };
     Modelled {
         devices: vec![weir_model::Model::Fixed(config).build(SEED, "device")],
-        volumes: vec![Some(0), Some(0), None],
+        stores: vec![Some(0), Some(0), None],
         armed: vec![None],
         wakes: BTreeSet::new(),
         ios: SecondaryMap::new(),
     }
 }
 
-fn io(key: RequestKey, volume: u32) -> StoreIo {
+fn io(key: RequestKey) -> StoreIo {
     StoreIo {
         key,
         tag: Tag(0),
-        volume: VolumeId::new(volume),
+        volume: VolumeId::new(0),
+        part: 0,
         backend: BackendId::new(0),
         path: PathId::new(0),
         op: Op::Read,
@@ -51,15 +52,15 @@ fn the_model_says_when() {
     let mut keys = SlotMap::with_key();
     let [a, b, c] = [(); 3].map(|()| keys.insert(()));
     let mut modelled = modelled();
-    modelled.start(at(7), &io(a, 0));
-    modelled.start(at(8), &io(b, 1));
+    modelled.start(at(7), &io(a), 0);
+    modelled.start(at(8), &io(b), 1);
     assert_eq!(modelled.next(), Some(at(107)));
     for key in [a, b] {
         assert_eq!(modelled.stored(key, Ok(())), None, "the model is not done");
     }
     assert!(due(&mut modelled, at(106)).is_empty());
     assert_eq!(modelled.due(at(190)), Some((at(107), Input::Stored { key: a, outcome: Ok(()) })));
-    modelled.start(at(107), &io(c, 0));
+    modelled.start(at(107), &io(c), 0);
     assert_eq!(modelled.stored(c, Err(IoError::Medium)), None);
     let failed = Input::Stored { key: c, outcome: Err(IoError::Medium) };
     let ended = due(&mut modelled, at(400));
@@ -73,8 +74,8 @@ fn the_file_says_when_it_is_slower() {
     let mut keys = SlotMap::with_key();
     let [a, b] = [(); 2].map(|()| keys.insert(()));
     let mut modelled = modelled();
-    modelled.start(at(0), &io(a, 0));
-    modelled.start(at(0), &io(b, 2));
+    modelled.start(at(0), &io(a), 0);
+    modelled.start(at(0), &io(b), 2);
     assert_eq!(modelled.stored(b, Ok(())), Some(Ok(())));
     assert!(due(&mut modelled, at(500)).is_empty());
     assert_eq!(modelled.stored(a, Err(IoError::NoSpace)), Some(Err(IoError::NoSpace)));

@@ -7,7 +7,7 @@
 use super::score::{Course, Sample, Scores, TenantFigures, Window};
 use crate::workload::intervals::{self, ArrivalModel, Draws};
 use std::collections::VecDeque;
-use weir_flow::accept::{Cap, Volume};
+use weir_flow::accept::{Cap, Layout, Volume};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::{Build, Contract, Promises};
 use weir_flow::path::Settings;
@@ -115,7 +115,7 @@ pub(super) fn play(script: &Script, policy: &Choice<Build>) -> Measured {
     let config = Config {
         volumes: vec![Volume {
             capacity: ROOM_BYTES,
-            backend: BackendId::new(0),
+            layout: Layout::One(BackendId::new(0)),
             max_transfer: u64::MAX,
             cap: Cap::default(),
         }],

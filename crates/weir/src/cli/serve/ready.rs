@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use weir_flow::units::ByteCount;
-use weir_serve::config::{Config, Export, Target};
+use weir_serve::config::{Config, Export, Layout, Target};
 use weir_serve::{NbdListener, Ready, ReadyStore};
 
 /// The ready event as one object.
@@ -18,16 +18,22 @@ pub(super) fn event(config: &Config, ready: &Ready) -> Value {
             "bytes": volume.capacity,
             "read_only": config.volumes[index].read_only,
         });
-        match &volume.store {
-            ReadyStore::File { path, direct, created } => {
-                entry["path"] = json!(path.display().to_string());
-                entry["io"] = json!(if *direct { "direct" } else { "buffered" });
-                entry["created"] = json!(created);
-            }
-            ReadyStore::Upstream { name, paths, ready, .. } => {
-                entry["upstream"] = json!(name);
-                entry["paths"] = json!(paths);
-                entry["paths_ready"] = json!(ready);
+        match &volume.stores[..] {
+            [only] => tell_store(&mut entry, only),
+            several => {
+                let tell = |store| {
+                    let mut entry = json!({});
+                    tell_store(&mut entry, store);
+                    entry
+                };
+                entry["stores"] = several.iter().map(tell).collect();
+                match config.volumes[index].layout {
+                    Layout::Concat => entry["layout"] = json!("concat"),
+                    Layout::Stripe { chunk } => {
+                        entry["layout"] = json!("stripe");
+                        entry["chunk"] = json!(chunk);
+                    }
+                }
             }
         }
         Some(entry)
@@ -66,6 +72,22 @@ pub(super) fn event(config: &Config, ready: &Ready) -> Value {
         "targets": config.targets.iter().map(target).collect::<Vec<_>>(),
         "exports": config.nbd.exports.iter().filter_map(export).collect::<Vec<_>>(),
     })
+}
+
+/// Tells where a volume, or a part of it, is.
+fn tell_store(entry: &mut Value, store: &ReadyStore) {
+    match store {
+        ReadyStore::File { path, direct, created } => {
+            entry["path"] = json!(path.display().to_string());
+            entry["io"] = json!(if *direct { "direct" } else { "buffered" });
+            entry["created"] = json!(created);
+        }
+        ReadyStore::Upstream { name, paths, ready, .. } => {
+            entry["upstream"] = json!(name);
+            entry["paths"] = json!(paths);
+            entry["paths_ready"] = json!(ready);
+        }
+    }
 }
 
 /// The same for people, and how to connect.
@@ -121,21 +143,37 @@ fn volume(text: &mut String, what: &str, config: &Config, ready: &Ready, index: 
     let Some(volume) = ready.volumes.get(index) else { return };
     let (name, size) = (&volume.name, ByteCount(volume.capacity));
     let read_only = if config.volumes[index].read_only { ", read only" } else { "" };
-    let _ = match &volume.store {
-        ReadyStore::File { path, direct, created } => writeln!(
-            text,
-            "    {what}: {name}, {size}{read_only}, {} I/O, in {}{}",
+    let _ = match &volume.stores[..] {
+        [only] => writeln!(text, "    {what}: {name}, {size}{read_only}, {}", store(only)),
+        several => {
+            let layout = match config.volumes[index].layout {
+                Layout::Concat => String::from("one after the other"),
+                Layout::Stripe { chunk } => format!("in turns of {}", ByteCount(chunk)),
+            };
+            let _ = writeln!(
+                text,
+                "    {what}: {name}, {size}{read_only}, on {} stores, {layout}",
+                several.len()
+            );
+            several.iter().try_for_each(|one| writeln!(text, "      {}", store(one)))
+        }
+    };
+}
+
+/// Where a volume, or a part of it, is.
+fn store(store: &ReadyStore) -> String {
+    match store {
+        ReadyStore::File { path, direct, created } => format!(
+            "{} I/O, in {}{}",
             if *direct { "direct" } else { "buffered" },
             path.display(),
             if *created { " (made just now)" } else { "" },
         ),
-        ReadyStore::Upstream { name: upstream, target, lun, paths, ready } => writeln!(
-            text,
-            "    {what}: {name}, {size}{read_only}, on upstream {upstream}: LUN {lun} of {target}, \
-             {ready} of {paths} {}",
+        ReadyStore::Upstream { name, target, lun, paths, ready } => format!(
+            "on upstream {name}: LUN {lun} of {target}, {ready} of {paths} {}",
             if *paths == 1 { "path" } else { "paths" },
         ),
-    };
+    }
 }
 
 /// How to reach the first LUN that is served here.
@@ -257,11 +295,11 @@ mod tests {
         let volume = |volume: &weir_serve::config::Volume| ReadyVolume {
             name: volume.name.clone(),
             capacity: 1 << 20,
-            store: ReadyStore::File {
+            stores: vec![ReadyStore::File {
                 path: volume.file().unwrap().path.clone(),
                 direct: true,
                 created: false,
-            },
+            }],
         };
         let volumes = config.volumes.iter().map(volume).collect();
         let portals = portals.iter().map(|portal| portal.parse().unwrap()).collect();

@@ -23,21 +23,24 @@ pub(super) struct State {
 }
 
 impl Files {
-    /// Notes a volume's file, or a fault if another volume has it: both would destroy each other's
-    /// data. True if it is the first.
+    /// Notes the file of a volume or a store, or a fault if another one has it: both would destroy each
+    /// other's data. True if it is the first.
     pub(super) fn volume(
         &mut self,
         context: &mut Context,
         file: &Read<String>,
         path: &Path,
+        what: &str,
     ) -> bool {
         let plain = plain(path);
         if let Some(first) = self.volumes.get(&plain) {
-            let message = format!("two volumes keep their bytes in `{}`", plain.display());
+            let message = format!("two {what}s keep their bytes in `{}`", plain.display());
             let fault = Fault::new(Code::Duplicate, message)
                 .at_some(file.span.as_ref(), "the second")
                 .see(first.as_ref(), "the first")
-                .help("give each volume a file of its own; they would overwrite each other");
+                .help(format!(
+                    "give each {what} a file of its own; they would overwrite each other"
+                ));
             context.faults.push(fault);
             return false;
         }

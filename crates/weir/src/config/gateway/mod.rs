@@ -12,6 +12,7 @@ mod nbd;
 mod reach;
 mod savings;
 mod stop;
+mod store;
 mod target;
 mod tenant;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use super::schema::Schema;
 use super::source::Source;
 use super::tree::{Context, Document};
 use super::{backend, contract, limits, path, policy};
+use std::collections::BTreeMap;
 use weir_serve::config::{Backend, Config, Tenant};
 
 /// All keys of the file.
@@ -47,6 +49,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &account::ACCOUNT,
         &backend::SERVED,
         &upstream::UPSTREAM,
+        &store::STORE,
         &volume::VOLUME,
         &target::TARGET,
     ],
@@ -73,8 +76,14 @@ pub(crate) fn read(
     let backends = backend::read(context, document, &mut backend_names);
     let mut upstream_names = Names::new("upstream");
     let upstreams = upstream::read(context, document, &mut upstream_names, &mut accounts);
-    let stores = (&backend_names, &upstream_names);
-    let volumes = volume::read(context, document, source, stores, &mut names, &mut tenants);
+    let known = store::Known {
+        source,
+        backends: &backend_names,
+        upstreams: &upstream_names,
+        files: files::Files::default(),
+        taken: BTreeMap::new(),
+    };
+    let volumes = volume::read(context, document, known, &mut names, &mut tenants);
     let targets = target::read(context, document, &names, &mut accounts);
     let nbd = nbd::read(context, document, source, &names, &mut listeners);
     let (targets, nbd) = (targets?, nbd?);

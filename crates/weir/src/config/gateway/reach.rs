@@ -6,7 +6,7 @@ use crate::config::fault::{Code, Fault};
 use crate::config::tree::{Context, Document};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use weir_serve::config::{Nbd, Target, Upstream, Volume, Where};
+use weir_serve::config::{Nbd, Target, Upstream, Volume};
 
 /// A gateway that offers nothing is a mistake.
 pub(super) fn something(
@@ -99,11 +99,13 @@ pub(super) fn upstreams(
     volumes: &[Volume],
 ) {
     for (index, upstream) in upstreams.iter().enumerate() {
-        if !volumes.iter().any(|volume| volume.store == Where::Upstream(index)) {
+        if !volumes.iter().any(|volume| volume.is_on(index)) {
             let message = format!("no volume is on upstream `{}`", upstream.name);
             let span = document.locate("upstream", index, &["name"]);
             let fault = Fault::new(Code::Unused, message).at(span, "this upstream");
-            context.faults.push(fault.help("name it in `upstream` of a volume, or remove it"));
+            context
+                .faults
+                .push(fault.help("name it in `upstream` of a volume or store, or remove it"));
         }
     }
 }

@@ -42,8 +42,8 @@ pub(super) fn apart(
     volumes: &[Volume],
 ) {
     let taken = |volume: &&Volume| {
-        let files = [volume.file().map(|file| &file.path), volume.state.as_ref()];
-        files.into_iter().flatten().any(|file| plain(file) == plain(path))
+        let mut files = volume.files().map(|file| &file.path).chain(&volume.state);
+        files.any(|file| plain(file) == plain(path))
     };
     let Some(volume) = volumes.iter().find(taken) else { return };
     let message = format!("volume `{}` keeps something in `{}`", volume.name, path.display());

@@ -6,6 +6,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use weir_serve::config::{Config, DigestPolicy, Export, Nbd, Redirect, Secret, Where};
 
+mod stores;
+
 /// A volume, a target and two accounts that are in use, with more keys in each.
 struct Parts {
     top: &'static str,
@@ -158,7 +160,7 @@ fn faults_of_upstreams() {
     let [one, other] = upstream.portals[..] else { panic!("two portals") };
     assert_eq!((one.address.to_string(), one.group), ("192.0.2.1:3260".to_owned(), 0));
     assert_eq!((other.address.to_string(), other.group), ("[2001:db8::1]:860".to_owned(), 3));
-    assert_eq!(config.volumes[0].store, Where::Upstream(0));
+    assert_eq!(config.volumes[0].stores, [Where::Upstream { index: 0, size: None }]);
     assert_eq!(config.volumes[0].state, None);
     for (upstream, code, text) in [
         ("", Code::MissingKey, "[[upstream]]"),

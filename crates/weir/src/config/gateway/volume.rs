@@ -1,24 +1,24 @@
 //! `[[volume]]`: an address space that hosts see, and where its bytes are.
 
-use super::files::{Files, State, is_device};
+use super::files::{State, is_device};
 use super::initiators;
+use super::store::{Known, Place, Several, Stores};
 use crate::config::cap;
-use crate::config::fault::{Code, Fault, Span};
+use crate::config::fault::{Code, Fault};
 use crate::config::names::{Names, Tenants};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
-use crate::config::source::Source;
 use crate::config::tree::{Context, Document, Noted, Read, Table};
 use crate::config::units::SIZE;
 use crate::config::value::Value;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use weir_serve::config::{FileStore, IoMode, Volume, Where};
+use weir_flow::accept::{CHUNK_MAX, CHUNK_MIN};
+use weir_serve::config::{Layout, Volume};
 
 /// The table.
 pub(super) static VOLUME: Section = Section {
     name: "volume",
     many: Many::Times(1, 1_024),
-    effect: "a disk that hosts see, kept in a file or a block device",
+    effect: "a disk that hosts see, kept in a file, on a block device, on an upstream, or on several of them",
     keys: &[
         Key {
             name: "name",
@@ -29,14 +29,35 @@ pub(super) static VOLUME: Section = Section {
         Key {
             name: "file",
             kind: Kind::Text("a path; relative to this file"),
-            default: Default::Else("none; then `upstream` is required"),
+            default: Default::Else("none; then `upstream` or `stores` is required"),
             effect: "the file or block device with its bytes; a missing file is made, sparse",
         },
         Key {
             name: "upstream",
             kind: Kind::Text("an upstream's name"),
-            default: Default::Else("none; then `file` is required"),
+            default: Default::Else("none; then `file` or `stores` is required"),
             effect: "the storage with its bytes, which somebody else runs; its size is the volume's",
+        },
+        Key {
+            name: "stores",
+            kind: Kind::Texts("names of `[[store]]` tables, in order"),
+            default: Default::Else("none; then `file` or `upstream` is required"),
+            effect: "the stores that its bytes are on. Stores can be added at the end of a `concat` volume, \
+                     whose last one has a size; else they and their order stay as long as there is data",
+        },
+        Key {
+            name: "layout",
+            kind: Kind::Word(&["concat", "stripe"]),
+            default: Default::Else("`concat` for one of `stores`; needed for several"),
+            effect: "one store after the other (concat), or chunks of all in turns (stripe), of which as \
+                     many are used as the smallest store has. An ORWRITE or WRITE AND VERIFY that would \
+                     be on two stores is refused; COMPARE AND WRITE takes one block",
+        },
+        Key {
+            name: "chunk",
+            kind: Kind::Size(CHUNK_MIN, CHUNK_MAX),
+            default: Default::Else("64KiB for a stripe"),
+            effect: "bytes in one turn of a stripe, a power of two; stays as long as there is data",
         },
         Key {
             name: "backend",
@@ -87,13 +108,7 @@ pub(super) static VOLUME: Section = Section {
             default: Default::Is("true"),
             effect: "let hosts give blocks back (UNMAP)",
         },
-        Key {
-            name: "io",
-            kind: Kind::Word(&["auto", "direct", "buffered"]),
-            default: Default::Is("auto"),
-            effect: "past the page cache (direct), through it (buffered), or direct where the file \
-                     system can (auto)",
-        },
+        IO,
         initiators::key("who sees it over iSCSI, in every target that offers it"),
         Key {
             name: "removable",
@@ -118,7 +133,7 @@ pub(super) static VOLUME: Section = Section {
             name: "state",
             kind: Kind::Text("a path; relative to this file"),
             default: Default::Else(
-                "`file` with `.state` appended; none for a block device or an upstream",
+                "`file` with `.state` appended; none for a block device, an upstream or several stores",
             ),
             effect: "the file that remembers reservations and what else must survive a restart",
         },
@@ -128,37 +143,44 @@ pub(super) static VOLUME: Section = Section {
     ],
 };
 
+/// How a file is read and written.
+pub(super) const IO: Key = Key {
+    name: "io",
+    kind: Kind::Word(&["auto", "direct", "buffered"]),
+    default: Default::Is("auto"),
+    effect: "past the page cache (direct), through it (buffered), or direct where the file system can \
+             (auto)",
+};
+
 /// Reads the tables, in order.
 pub(super) fn read(
     context: &mut Context,
     document: &Document<'_>,
-    source: &Source,
-    stores: (&Names, &Names),
+    mut known: Known<'_>,
     names: &mut Names,
     tenants: &mut Tenants,
 ) -> Option<Vec<Volume>> {
-    let mut files = Files::default();
-    let mut upstreams = BTreeMap::new();
+    let mut stores = Stores::read(context, document, &mut known);
     let tables = document.many(context, "volume");
     let volumes: Vec<_> = tables
         .iter()
         .map(|table| {
-            let store = store(context, table, source, stores, (&mut files, &mut upstreams));
-            one(context, table, source, store, names, tenants, &mut files)
+            let kept = kept(context, table, &mut stores, &mut known);
+            one(context, table, kept, names, tenants, &mut known)
         })
         .collect();
-    files.check(context);
+    stores.unused(context);
+    known.files.check(context);
     volumes.into_iter().collect()
 }
 
 fn one(
     context: &mut Context,
     table: &Table<'_>,
-    source: &Source,
-    store: Stored,
+    kept: Stored,
     names: &mut Names,
     tenants: &mut Tenants,
-    files: &mut Files,
+    known: &mut Known<'_>,
 ) -> Option<Volume> {
     let name = table.text(context, "name");
     if let Some(name) = &name {
@@ -190,25 +212,22 @@ fn one(
     }
     let read_only = table.flag(context, "read_only");
     let thin = table.flag(context, "thin");
-    let io = match store {
-        Stored::File { .. } => table.text(context, "io").map(|io| match io.value.as_str() {
-            "direct" => IoMode::Direct,
-            "buffered" => IoMode::Buffered,
-            _ => IoMode::Auto,
-        }),
-        // It is said to be out of place there, and there is none to show.
-        Stored::Upstream(..) => Some(IoMode::Auto),
+    let sizes = match &kept {
+        Stored::Several(several) => &several.sizes[..],
+        Stored::One(_) => size.as_slice(),
     };
-    if let (Some(size), Some(block)) = (&size, &block_size)
-        && !size.value.is_multiple_of(block.value)
-    {
-        let message = format!("the size is not a multiple of the block size, {}", block.value);
-        let below = size.value - size.value % block.value;
-        let fault = Fault::new(Code::Conflict, message)
-            .at_some(size.span.as_ref(), "this size")
-            .see(block.span.as_ref(), "this block size")
-            .help(format!("write `{}`, or another size", SIZE.show(below.max(block.value))));
-        context.faults.push(fault);
+    for size in sizes {
+        if let Some(block) = &block_size
+            && !size.value.is_multiple_of(block.value)
+        {
+            let message = format!("the size is not a multiple of the block size, {}", block.value);
+            let below = size.value - size.value % block.value;
+            let fault = Fault::new(Code::Conflict, message)
+                .at_some(size.span.as_ref(), "this size")
+                .see(block.span.as_ref(), "this block size")
+                .help(format!("write `{}`, or another size", SIZE.show(below.max(block.value))));
+            context.faults.push(fault);
+        }
     }
     let initiators = initiators::read(context, table);
     let removable = table.flag(context, "removable");
@@ -226,32 +245,34 @@ fn one(
             context.faults.push(fault.help(format!("remove `{key}` or `read_only`")));
         }
     }
-    if let (Stored::Upstream(_, span), Some(atomic)) = (&store, &atomic)
+    let elsewhere = match &kept {
+        Stored::One(Place::Upstream(_, span)) | Stored::Several(Several { span, .. }) => Some(span),
+        Stored::One(Place::File { .. }) => None,
+    };
+    if let (Some(span), Some(atomic)) = (elsewhere, &atomic)
         && atomic.value
     {
-        let message = "`atomic` is for a volume in a file or on a device";
+        let message = "`atomic` is for a volume in one file or on one device";
         let fault = Fault::new(Code::Conflict, message)
             .at_some(atomic.span.as_ref(), "needs a journal here")
-            .see(span.as_ref(), "its bytes are there, without the journal");
+            .see(Some(span), "its bytes are there, without the journal");
         context.faults.push(fault.help("remove `atomic`"));
     }
     let promises = [("sanitize", sanitize.as_ref()), ("atomic", atomic.as_ref())];
-    let state = state(context, table, source, &store, promises, files);
+    let state = state(context, table, &kept, promises, known);
     let cap = cap::read(context, table);
     let size = table.optional("size", size).ok()?;
-    let io = io?;
-    let store = match store {
-        Stored::Upstream(index, _) => Where::Upstream(index?),
-        Stored::File { file: _, path, backend, .. } => {
-            Where::File(FileStore { path: path?, backend: backend.ok()?, size, io })
-        }
+    let (stores, layout) = match kept {
+        Stored::One(place) => (vec![place.store(&name.as_ref()?.value, size)?], Layout::Concat),
+        Stored::Several(several) => several.laid?,
     };
     let identity = table.optional("identity", identity).ok()?;
     Some(Volume {
         name: name?.value,
         identity,
         tenant: tenant?,
-        store,
+        stores,
+        layout,
         block_size: block_size?.value as u32,
         physical_block_size: physical?.value as u32,
         read_only: read_only?.value,
@@ -265,67 +286,30 @@ fn one(
     })
 }
 
-/// Where a volume's bytes are; what has a fault is not there.
+/// Where a volume's bytes are.
 enum Stored {
-    File {
-        file: Option<Read<String>>,
-        path: Option<PathBuf>,
-        /// No volume before it has the same file.
-        first: bool,
-        /// No backend is meant, or this one.
-        backend: Result<Option<usize>, Noted>,
-    },
-    /// An upstream, and where it is named.
-    Upstream(Option<usize>, Option<Span>),
+    /// In one place.
+    One(Place),
+    /// On what `stores` names.
+    Several(Several),
 }
 
-fn store(
+fn kept(
     context: &mut Context,
     table: &Table<'_>,
-    source: &Source,
-    (backends, upstreams): (&Names, &Names),
-    (files, taken): (&mut Files, &mut BTreeMap<usize, Option<Span>>),
+    stores: &mut Stores,
+    known: &mut Known<'_>,
 ) -> Stored {
-    let file = table.text(context, "file");
-    let upstream = table.text(context, "upstream");
-    let backend = match table.text(context, "backend") {
-        Some(name) => backends.find(context, &name).map(Some).ok_or(Noted),
-        None if table.has("backend") => Err(Noted),
-        None => Ok(None),
-    };
-    if let Some(span) = table.value_span("upstream") {
-        for key in FILE_KEYS {
-            if let Some(written) = table.value_span(key) {
-                let message = format!("`{key}` is for a volume in a file or on a device");
-                let fault = Fault::new(Code::Conflict, message)
-                    .at(written, "this value")
-                    .see(Some(&span), "its bytes are there");
-                context.faults.push(fault.help(format!("remove `{key}`, or `upstream`")));
-            }
-        }
-        let index = upstream.and_then(|name| upstreams.find(context, &name));
-        let first = index.and_then(|index| taken.insert(index, Some(span.clone())));
-        if let Some(first) = first {
-            let fault = Fault::new(Code::Duplicate, "two volumes are on one upstream")
-                .at(span.clone(), "the second")
-                .see(first.as_ref(), "the first");
-            let help = "give each volume an upstream of its own; they would overwrite each other";
-            context.faults.push(fault.help(help));
-        }
-        return Stored::Upstream(index, Some(span));
+    if let Some(several) = stores.of_volume(context, table) {
+        return Stored::Several(several);
     }
-    if !table.has("file") {
-        let message = "`[[volume]]` has neither `file` nor `upstream`";
+    if !table.has("file") && !table.has("upstream") {
+        let message = "`[[volume]]` has neither `file` nor `upstream` nor `stores`";
         let fault = Fault::new(Code::MissingKey, message).at(table.span(), "this table");
-        let help = "add `file = \"…\"`: the file or block device with its bytes; or `upstream`";
+        let help = "add `file = \"…\"`: the file or block device with its bytes; or `upstream` or `stores`";
         context.faults.push(fault.help(help));
     }
-    let path = file.as_ref().map(|file| source.resolve(&file.value));
-    let first = match (&file, &path) {
-        (Some(file), Some(path)) => files.volume(context, file, path),
-        _ => false,
-    };
-    Stored::File { file, path, first, backend }
+    Stored::One(Place::read(context, table, "volume", &FILE_KEYS, known))
 }
 
 /// The keys that only a volume in a file or on a device has.
@@ -337,45 +321,44 @@ const FILE_KEYS: [&str; 4] = ["file", "backend", "size", "io"];
 fn state(
     context: &mut Context,
     table: &Table<'_>,
-    source: &Source,
-    store: &Stored,
+    kept: &Stored,
     promises: [(&str, Option<&Read<bool>>); 2],
-    files: &mut Files,
+    known: &mut Known<'_>,
 ) -> Result<Option<PathBuf>, Noted> {
     if let Some(state) = table.text(context, "state") {
-        let path = source.resolve(&state.value);
-        files.state(&path, State { span: state.span, written: true });
+        let path = known.source.resolve(&state.value);
+        known.files.state(&path, State { span: state.span, written: true });
         return Ok(Some(path));
     }
     if table.has("state") {
         return Err(Noted);
     }
-    let (place, beside) = match store {
-        Stored::File { file, path, first, .. } => {
+    let (on, place, beside) = match kept {
+        Stored::One(Place::File { file, path, first, .. }) => {
             let (file, path) = (file.as_ref().ok_or(Noted)?, path.as_ref().ok_or(Noted)?);
-            (&file.span, (!is_device(path)).then_some((file, *first)))
+            let beside = (!is_device(path)).then_some((file, *first));
+            ("a block device", file.span.as_ref(), beside)
         }
-        Stored::Upstream(_, span) => (span, None),
+        Stored::One(Place::Upstream(_, span)) => ("an upstream", Some(span), None),
+        Stored::Several(Several { span, .. }) => {
+            ("a volume that names its `stores`", Some(span), None)
+        }
     };
     if let Some((file, first)) = beside {
         let beside = format!("{}.state", file.value);
-        let path = source.resolve(&beside);
+        let path = known.source.resolve(&beside);
         table.note(context, "state", Value::Text(beside), None);
         if first {
-            files.state(&path, State { span: file.span.clone(), written: false });
+            known.files.state(&path, State { span: file.span.clone(), written: false });
         }
         return Ok(Some(path));
     }
     for (key, flag) in promises {
         if let Some(flag) = flag.filter(|flag| flag.value) {
-            let on = match store {
-                Stored::File { .. } => "a block device",
-                Stored::Upstream(..) => "an upstream",
-            };
             let message = format!("`{key}` on {on} needs a `state`");
             let fault = Fault::new(Code::MissingKey, message)
                 .at_some(flag.span.as_ref(), "must survive a restart")
-                .see(place.as_ref(), "nothing can be kept beside it");
+                .see(place, "nothing can be kept beside it");
             let help = "add `state = \"…\"`: a file that remembers what must survive a restart";
             context.faults.push(fault.help(help));
         }

@@ -1,7 +1,7 @@
 //! A small world: paths with a speed of their own, that can fail, be slow or be silent, and hosts that
 //! ask. It watches over what must hold whatever happens.
 
-use crate::accept::{Cap, Volume};
+use crate::accept::{Cap, Layout, Volume};
 use crate::clock::{Duration, Instant};
 use crate::control::Promises;
 use crate::error::IoError;
@@ -117,7 +117,7 @@ impl Rig {
         let config = Config {
             volumes: vec![Volume {
                 capacity,
-                backend: BACKEND,
+                layout: Layout::One(BACKEND),
                 max_transfer: u64::MAX,
                 cap: Cap::default(),
             }],
