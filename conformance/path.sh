@@ -40,7 +40,7 @@ exports = { disk = "disk" }
 socket = "$WORK/control.socket"
 [limits]
 overdue = "3s"
-no_path = "10m"
+no_path = "10min"
 [[upstream]]
 name = "array"
 target = "$TGT_NAME"
