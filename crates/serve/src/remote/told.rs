@@ -95,13 +95,18 @@ impl Remotes {
         }
         (path.access, path.look_at) = (access, now + LOOK_EVERY);
         let (upstream, id) = (path.upstream, path.id);
+        let up = access.is_accessible()
+            && path.is_ready()
+            && !std::mem::replace(&mut path.told_up, true);
         if !access.is_accessible() {
             // What was refused there is told as the path's failure, so that it is to be told repaired.
             self.tell_down(index);
-        } else if path.is_ready() && !std::mem::replace(&mut path.told_up, true) {
+        }
+        // Before the repair: a path that is repaired and may not yet be used would change twice.
+        self.input(Input::PathAccess(self.backend(upstream), id, access));
+        if up {
             self.input(Input::PathUp(self.backend(upstream), id));
         }
-        self.input(Input::PathAccess(self.backend(upstream), id, access));
     }
 
     /// The target asks to be left: nothing new is begun on the path, and what is under way ends.
