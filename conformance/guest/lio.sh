@@ -42,6 +42,9 @@ listen = ["127.0.0.1:0"]
 exports = { disk = "disk" }
 [control]
 socket = "/tmp/lio/control.socket"
+[path]
+# Each reset of the unit ends all sessions, and here are many in a minute.
+changes_per_minute = 64
 [[upstream]]
 name = "lio"
 target = "$target"
@@ -66,14 +69,29 @@ python3 cases.py --proxy proxy.socket --nbd "$address" --file disk.img --weir ./
 alua() { echo "$2" >"$disk/alua/group$1/alua_access_state"; }
 # carried PATH: bytes that have gone up that way so far
 carried() { python3 -c 'import cases, sys; print(cases.Proxy("proxy.socket")("counts")[int(sys.argv[1])]["up"])' "$1"; }
+# A target tells of it when it is sent something the next time.
+work() { # work SECONDS
+  fio --name=v --ioengine=nbd "--uri=nbd://$address/disk" --rw=randwrite --bs=4k --offset=16m --size=4m --iodepth=8 \
+    --time_based --runtime="$1" --verify=crc32c --verify_fatal=1 --verify_backlog=64 | grep -E 'IOPS|err='
+}
+work 8 &
+worker=$!
 alua 2 2
 until_works sh -c "./weir path list --socket control.socket | grep -qi standby"
+sleep 0.5
 before=$(carried 1)
-fio --name=v --ioengine=nbd "--uri=nbd://$address/disk" --rw=randwrite --bs=4k --offset=16m --size=4m --iodepth=8 \
-  --verify=crc32c --verify_fatal=1 --do_verify=1 | grep -E 'IOPS|err='
-[ $(($(carried 1) - before)) -lt 200000 ] || { echo "a path in standby was used"; exit 1; }
+wait "$worker"
+[ $(($(carried 1) - before)) -lt 50000 ] || { echo "a path in standby was used"; exit 1; }
 alua 2 0
 until_works sh -c "! ./weir path list --socket control.socket | grep -qi standby"
+before=$(carried 1)
+work 4
+[ $(($(carried 1) - before)) -gt 200000 ] || {
+  echo "a path that is optimized again was not used:"
+  ./weir path list --socket control.socket
+  tail -20 log
+  exit 1
+}
 echo "ok   a path in standby carries no requests, and does once it is optimized"
 kill "$weir"
 wait "$weir"

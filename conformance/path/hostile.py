@@ -26,6 +26,8 @@ from nbd import BLOCK, Broken, Client, Verifier
 SETTLE, WORK, WITHOUT, AGAIN = 4, 8, 5, 4
 # Resident memory may grow by this much after the gateway has settled, in KiB.
 GROWTH_MAX = 32 << 10
+# A request may have gone to a portal that answers checks and nothing else: it is given up after 30 s.
+PATIENCE = 45
 # The longest request to the local volume, in seconds.
 LOCAL_MAX = 1.0
 # A portal is tried again later and later: no more connections than this, without its good neighbour's.
@@ -102,7 +104,7 @@ async def run(options):
     await watch(AGAIN)
     cpu, end = gateway.cpu() - cpu, time.monotonic()
     until.set()
-    _, late = await asyncio.wait(tasks, timeout=20)
+    _, late = await asyncio.wait(tasks, timeout=PATIENCE)
     wrong = [f"{fault}: {task.exception()}" for fault, task in zip(verifiers, tasks) if task.done() and task.exception()]
     wrong += [f"{fault}: requests do not end although a portal works" for fault, task in zip(verifiers, tasks) if task in late]
     if wrong:
