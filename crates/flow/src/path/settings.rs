@@ -149,3 +149,33 @@ pub const CHANGES_MOST: u32 = 64;
 
 /// Steps of a return: with the last one, a path may have 128 I/Os at once; after it, any number.
 pub const RETURN_STEPS: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The defaults are good; each value out of its range, and each pair in the wrong order, is not.
+    #[test]
+    fn what_contradicts_itself_is_noticed() {
+        let good = Settings::default();
+        assert_eq!(good.fault(), None);
+        let zero = Duration::ZERO;
+        for bad in [
+            Settings { check_every: zero, ..good },
+            Settings { io_timeout: Duration::MAX, ..good },
+            Settings { failback: Failback::After(zero), ..good },
+            Settings { overdue_factor: 0, ..good },
+            Settings { slow_factor: 1, ..good },
+            Settings { slow_factor: SLOW_MOST + 1, ..good },
+            Settings { good_probes: FACTOR_MOST + 1, ..good },
+            Settings { overdue_least: good.dead_last, ..good },
+            Settings { dead: good.io_timeout, ..good },
+            Settings { probe_every: good.io_timeout, ..good },
+            Settings { read_retries: RETRIES_MOST + 1, ..good },
+            Settings { changes_per_minute: 1, ..good },
+            Settings { changes_per_minute: CHANGES_MOST + 1, ..good },
+        ] {
+            assert!(bad.fault().is_some(), "{bad:?}");
+        }
+    }
+}

@@ -58,6 +58,21 @@ fn a_lost_session_is_left_at_once() {
     assert_eq!(rig.state(1), State::Failed);
 }
 
+/// What died with the old session of a path says nothing of the new one, however late it is known.
+#[test]
+fn late_deaths_do_not_fail_a_new_session() {
+    let mut rig = Rig::new(&[0, 0], Settings::default());
+    rig.hosts(8);
+    rig.run_until(at(1_000));
+    assert!(rig.given.values().any(|given| given.io.path == PathId::new(0)));
+    rig.cut(0);
+    rig.mend(0);
+    rig.run_until(at(2_000));
+    let changes = &rig.pipeline.observer().changes;
+    let failed = changes.iter().filter(|(_, change)| change.state == State::Failed);
+    assert_eq!((failed.count(), rig.state(0)), (1, State::Active));
+}
+
 /// The only path may be silent for seconds before it is given up, for nobody could take over.
 #[test]
 fn the_last_path_is_given_time() {
