@@ -20,7 +20,8 @@ const CLAIMS: &[(&str, Align)] = &[
 pub(super) fn text(chapters: &[Chapter]) -> String {
     let mut text = String::new();
     for Chapter { name, seed, claims, parts, .. } in chapters {
-        let _ = writeln!(text, "Experiment {name}: claims");
+        let space = if text.is_empty() { "" } else { "\n" };
+        let _ = writeln!(text, "{space}Experiment {name}: claims");
         text.push_str(&table(claims).render("  "));
         text.push_str("\nWhat is behind them\n");
         for claim in claims.iter().filter(|claim| !claim.note.is_empty()) {
@@ -38,7 +39,7 @@ pub(super) fn text(chapters: &[Chapter]) -> String {
         let all = claims.len();
         let _ = writeln!(
             text,
-            "\n{kept} of {all} claims hold, {broken} that must hold do not; seed {seed}\n"
+            "\n{kept} of {all} claims hold, {broken} that must hold do not; seed {seed}"
         );
     }
     text
