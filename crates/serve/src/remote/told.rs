@@ -38,8 +38,10 @@ impl Remotes {
 
     /// A new session has looked at the unit: it is of use if that is the one that it should be.
     fn looked(&mut self, index: usize, facts: Facts) -> Result<(), Loss> {
+        // Before anything is refused: a session that is of no use was not good since the last that was.
+        self.paths[index].ready_since = self.now;
         self.compare(index, &facts)?;
-        let (now, access) = (self.now, facts.access);
+        let access = facts.access;
         let upstream = self.paths[index].upstream;
         let terms = &mut self.upstreams[upstream].terms;
         let who = &self.paths[index].who;
@@ -51,7 +53,7 @@ impl Remotes {
         }
         let path = &mut self.paths[index];
         info!(upstream = path.who, %access, "path is ready");
-        (path.ready_since, path.failure) = (now, None);
+        path.failure = None;
         self.accessible(index, access);
         Ok(())
     }
