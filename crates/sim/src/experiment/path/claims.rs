@@ -244,7 +244,7 @@ fn general(rows: &[ResponseRow]) -> [Claim; 4] {
         };
         workloads(rows).find(is).expect("it was run")
     };
-    let (fixed, tail) = (cell("fixed", 0.8), cell("pareto", 0.8));
+    let (fixed, tail, near) = (cell("fixed", 0.8), cell("pareto", 0.8), cell("pareto", 0.95));
     let loses = response(rows, fixed, "roung").p99_ms / fixed.p99_ms;
     let wins = response(rows, tail, "roung").mean_ms / tail.mean_ms;
     let pairs: Vec<bool> = workloads(rows)
@@ -284,7 +284,12 @@ fn general(rows: &[ResponseRow]) -> [Claim; 4] {
         Claim::new("G-linux", "all", "poisson", "ql, st and hst beat RounG on every workload")
             .measured(beaten as f64, "of 21 comparisons of means")
             .judged("21", beaten == pairs.len())
-            .required(true),
+            .required(true)
+            .note(format!(
+                "near capacity runs differ much: at load 0.95 round robin's mean is {:.2} to {:.2} ms from run to \
+                 run, and published is one of 1.98 ms",
+                near.mean_from_to_ms.0, near.mean_from_to_ms.1
+            )),
         Claim::new(
             "G-jsw",
             "all",
