@@ -16,8 +16,19 @@ use std::rc::Rc;
 pub(crate) struct Buffer {
     memory: NonNull<u8>,
     layout: Layout,
-    /// I/Os that the kernel, or a session with an upstream, is doing on this memory.
-    in_kernel: Cell<u32>,
+    /// I/Os by which the kernel, or a session with an upstream, may be changing this memory.
+    filled: Cell<u32>,
+    /// I/Os by which the kernel may be reading it.
+    read: Cell<u32>,
+}
+
+/// What the kernel does with memory that is lent to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It changes it.
+    Fill,
+    /// It reads it, as others may meanwhile: the pieces of one write may go to several stores.
+    Read,
 }
 
 /// A shared buffer.
@@ -30,7 +41,7 @@ impl Buffer {
         let Some(memory) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
             handle_alloc_error(layout)
         };
-        Self { memory, layout, in_kernel: Cell::new(0) }
+        Self { memory, layout, filled: Cell::new(0), read: Cell::new(0) }
     }
 
     /// How many bytes it holds.
@@ -38,9 +49,9 @@ impl Buffer {
         self.layout.size()
     }
 
-    /// The bytes. Panics while the kernel has them.
+    /// The bytes. Panics while the kernel may be changing them.
     pub(crate) fn bytes(&self) -> &[u8] {
-        assert!(self.in_kernel.get() == 0, "the kernel has this buffer");
+        assert!(self.filled.get() == 0, "the kernel has this buffer");
         // SAFETY: the memory is live and initialised for `len` bytes. The kernel does not write to
         // it (asserted), and Rust code writes only through `&mut self`.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.len()) }
@@ -48,23 +59,24 @@ impl Buffer {
 
     /// The bytes, to be filled. Panics while the kernel has them.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        assert!(self.in_kernel.get() == 0, "the kernel has this buffer");
+        assert!(!self.is_lent(), "the kernel has this buffer");
         // SAFETY: as in `bytes`, and `&mut self` is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), self.len()) }
     }
 
     /// Lends a range to the kernel until [`take_back`](Self::take_back). The driver that asks keeps
     /// a reference to the buffer as long.
-    pub(crate) fn lend(&self, offset: usize, length: usize) -> *mut u8 {
+    pub(crate) fn lend(&self, offset: usize, length: usize, what_for: Use) -> *mut u8 {
         assert!(offset.checked_add(length).is_some_and(|end| end <= self.len()));
-        self.in_kernel.set(self.in_kernel.get() + 1);
+        let count = self.lendings(what_for);
+        count.set(count.get() + 1);
         // SAFETY: the offset is within the allocation.
         unsafe { self.memory.as_ptr().add(offset) }
     }
 
     /// Copies bytes into a range that is lent, for whoever it was lent to.
     pub(crate) fn fill(&self, offset: usize, bytes: &[u8]) {
-        assert!(self.in_kernel.get() > 0, "only what is lent is filled");
+        assert!(self.filled.get() > 0, "only what is lent is filled");
         assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.len()));
         // SAFETY: the range is within the allocation, and cannot be part of `bytes`, which are borrowed
         // from elsewhere: while memory is lent, nobody gets a reference to it (asserted in `bytes`).
@@ -75,14 +87,26 @@ impl Buffer {
     }
 
     /// Ends one lending.
-    pub(crate) fn take_back(&self) {
-        self.in_kernel.set(self.in_kernel.get().checked_sub(1).expect("it was lent"));
+    pub(crate) fn take_back(&self, what_for: Use) {
+        let count = self.lendings(what_for);
+        count.set(count.get().checked_sub(1).expect("it was lent"));
+    }
+
+    const fn lendings(&self, what_for: Use) -> &Cell<u32> {
+        match what_for {
+            Use::Fill => &self.filled,
+            Use::Read => &self.read,
+        }
+    }
+
+    const fn is_lent(&self) -> bool {
+        self.filled.get() > 0 || self.read.get() > 0
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        assert!(self.in_kernel.get() == 0, "the kernel has this buffer");
+        assert!(!self.is_lent(), "the kernel has this buffer");
         // SAFETY: allocated in `new` with this layout, and nobody refers to it any more.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) }
     }
@@ -184,7 +208,25 @@ mod tests {
     #[should_panic(expected = "the kernel has this buffer")]
     fn lent_bytes_are_out_of_reach() {
         let buffer = std::mem::ManuallyDrop::new(Buffer::new(4096));
-        buffer.lend(0, 512);
+        buffer.lend(0, 512, Use::Fill);
         let _ = buffer.bytes();
+    }
+
+    /// Bytes that the kernel reads can be read by others, until the end as well as after it.
+    #[test]
+    fn lent_bytes_can_be_read_meanwhile() {
+        let buffer = Buffer::new(4096);
+        buffer.lend(0, 512, Use::Read);
+        assert_eq!(buffer.bytes()[..512], [0; 512]);
+        buffer.take_back(Use::Read);
+    }
+
+    /// Bytes that the kernel reads cannot be changed.
+    #[test]
+    #[should_panic(expected = "the kernel has this buffer")]
+    fn bytes_that_are_read_stay() {
+        let mut buffer = std::mem::ManuallyDrop::new(Buffer::new(4096));
+        buffer.lend(0, 512, Use::Read);
+        let _ = buffer.bytes_mut();
     }
 }

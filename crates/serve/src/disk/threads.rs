@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "worker threads read and write lent memory by address")]
 
 use super::{Done, Driver, Io, Work, ZEROES, cut_short, no_holes};
-use crate::buffer::Shared;
+use crate::buffer::{Shared, Use};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
@@ -26,7 +26,7 @@ pub(crate) struct Threads {
 /// A job that has not been reaped.
 struct Flight {
     key: RequestKey,
-    buffer: Option<Shared>,
+    buffer: Option<(Shared, Use)>,
     flushes: bool,
     promise: Option<usize>,
 }
@@ -86,11 +86,13 @@ impl Driver for Threads {
 
     fn submit(&mut self, fd: RawFd, io: Io) {
         let length = io.length as usize;
-        let lend = |buffer: &Shared, at: usize| Lent(buffer.lend(at, length));
+        let lend = |buffer: &Shared, at: usize, what_for| Lent(buffer.lend(at, length, what_for));
         let (call, buffer) = match io.work {
-            Work::Read { buffer, at } => (Call::Read(lend(&buffer, at)), Some(buffer)),
+            Work::Read { buffer, at } => {
+                (Call::Read(lend(&buffer, at, Use::Fill)), Some((buffer, Use::Fill)))
+            }
             Work::Write { buffer, at, durable } => {
-                (Call::Write(lend(&buffer, at), durable), Some(buffer))
+                (Call::Write(lend(&buffer, at, Use::Read), durable), Some((buffer, Use::Read)))
             }
             Work::Sync => (Call::Sync, None),
             Work::Discard => {
@@ -122,8 +124,8 @@ impl Driver for Threads {
         for (index, code) in self.batch.drain(..) {
             let flight = self.flying[index].take().expect("a job ends once");
             self.free.push(index);
-            if let Some(buffer) = flight.buffer {
-                buffer.take_back();
+            if let Some((buffer, what_for)) = flight.buffer {
+                buffer.take_back(what_for);
             }
             let result = match code {
                 0 => Ok(()),

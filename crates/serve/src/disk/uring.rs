@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "submission entries carry raw addresses")]
 
 use super::{Done, Driver, Io, Work, ZEROES, cut_short, no_holes};
-use crate::buffer::{Pool, Shared};
+use crate::buffer::{Pool, Shared, Use};
 use io_uring::{IoUring, opcode, squeue, types};
 use std::collections::VecDeque;
 use std::io;
@@ -126,11 +126,11 @@ impl Flight {
         let length = u32::try_from(self.length).unwrap_or(u32::MAX);
         match &mut self.step {
             Step::Read { buffer, at } => {
-                let memory = buffer.lend(*at, length as usize);
+                let memory = buffer.lend(*at, length as usize, Use::Fill);
                 opcode::Read::new(fd, memory, length).offset(self.offset).build()
             }
             Step::Write { buffer, at, durable } => {
-                let memory = buffer.lend(*at, length as usize);
+                let memory = buffer.lend(*at, length as usize, Use::Read);
                 let flags = if *durable { libc::RWF_DSYNC } else { 0 };
                 opcode::Write::new(fd, memory, length).offset(self.offset).rw_flags(flags).build()
             }
@@ -140,7 +140,7 @@ impl Flight {
             }
             Step::WriteZeroes { piece } => {
                 *piece = length.min(ZEROES as u32);
-                let memory = zeroes.lend(0, *piece as usize);
+                let memory = zeroes.lend(0, *piece as usize, Use::Read);
                 opcode::Write::new(fd, memory, *piece).offset(self.offset).build()
             }
         }
@@ -149,8 +149,9 @@ impl Flight {
     /// Takes back what `entry` lent.
     fn take_back(&self, zeroes: &Shared) {
         match &self.step {
-            Step::Read { buffer, .. } | Step::Write { buffer, .. } => buffer.take_back(),
-            Step::WriteZeroes { .. } => zeroes.take_back(),
+            Step::Read { buffer, .. } => buffer.take_back(Use::Fill),
+            Step::Write { buffer, .. } => buffer.take_back(Use::Read),
+            Step::WriteZeroes { .. } => zeroes.take_back(Use::Read),
             Step::Sync | Step::Allocate { .. } => {}
         }
     }

@@ -6,6 +6,7 @@
 use super::cdb::{self, Cdb, Form};
 use super::payload::Payload;
 use super::probe::Facts;
+use crate::buffer::Use;
 use crate::disk::{Io, Work};
 use std::ops::Range;
 
@@ -99,7 +100,7 @@ impl Flight {
     /// Takes an operation. Its buffer is nobody else's until it is given back.
     pub(super) fn new(io: Io) -> Self {
         if let Work::Read { buffer, at } = &io.work {
-            buffer.lend(*at, io.length as usize);
+            buffer.lend(*at, io.length as usize, Use::Fill);
         }
         let kind = Kind::Synchronize;
         Self { io, done: 0, flushes: false, kind, piece: 0, came: 0, put_off: 0, sent: Vec::new() }
@@ -108,7 +109,7 @@ impl Flight {
     /// Gives the buffer back.
     pub(super) fn land(self) -> Io {
         if let Work::Read { buffer, .. } = &self.io.work {
-            buffer.take_back();
+            buffer.take_back(Use::Fill);
         }
         self.io
     }
