@@ -59,7 +59,7 @@ name = "alua"
 target = "$target"
 lun = 0
 initiator_name = "iqn.2026-11.org.example:asymmetric"
-portals = ["127.0.0.1:3261", "127.0.0.1:$other"]
+portals = ["127.0.0.1:$first", "127.0.0.1:$other"]
 [[volume]]
 name = "asymmetric"
 upstream = "alua"
