@@ -274,7 +274,11 @@ impl Rig {
         let on_path = self.given.iter().filter(|(_, given)| given.io.path.index() == path);
         let mut dead: Vec<_> = on_path.map(|(&key, given)| (given.serial, key)).collect();
         dead.sort_unstable();
-        for (serial, key) in dead {
+        for (_, key) in dead {
+            // No other end of it counts any more.
+            self.serial += 1;
+            let serial = self.serial;
+            self.given.get_mut(&key).expect("it is on the path").serial = serial;
             self.happens(Duration::from_millis(1), Happens::Dead(key, serial));
         }
     }
