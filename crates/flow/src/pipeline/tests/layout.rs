@@ -23,13 +23,16 @@ fn joined() -> Pipeline<Seen> {
     on_two(Layout::Concat(backends().into_iter().map(part).collect()))
 }
 
-/// Part, backend, offset there, length, offset in the payload.
+/// Part, backend, offset there, length, offset in the payload, in the order of the last: which backend is
+/// served first is up to dispatch.
 fn places(ios: &[StoreIo]) -> Vec<(u32, usize, u64, u64, u64)> {
     let place = |io: &StoreIo| {
         let Extent { offset, length } = io.extent;
         (io.part, io.backend.index(), offset, length, io.offset_in_request)
     };
-    ios.iter().map(place).collect()
+    let mut places: Vec<_> = ios.iter().map(place).collect();
+    places.sort_by_key(|&(.., offset)| offset);
+    places
 }
 
 /// What is to be done is told with the part and the bytes there, and where these are in the payload.
