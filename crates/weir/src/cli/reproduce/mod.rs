@@ -37,8 +37,7 @@ pub(super) struct Reproduce {
     /// The experiments
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(NAMES))]
     names: Vec<String>,
-    /// Runs per figure, of which the mean is taken, and with 1 chance has a say; without this 2 or 3 for
-    /// `control`, and for `path` 100 for the paper's workloads and 10 for the others
+    /// Runs per figure; without this 2 or 3, in `path` 10 or 100; with 1 chance has a say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: Option<u32>,
     /// The first seed; further runs take those that follow
