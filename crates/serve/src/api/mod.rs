@@ -1,8 +1,8 @@
 //! What operators ask a gateway while it serves, and order it to do.
 //!
 //! A question comes by a signal or over the control socket. Both ways end in one place: the run of the
-//! pipeline ends for a look at it ([`Gateway::take_question`](crate::gateway::Gateway::take_question)),
-//! [`answer`](answer::answer) looks, and the run goes on. An order becomes an input of the pipeline like
+//! pipeline ends for a look at it (`Gateway::take_question`),
+//! `answer` looks, and the run goes on. An order becomes an input of the pipeline like
 //! any other, so that a recording has it.
 
 pub(crate) mod answer;
