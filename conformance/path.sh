@@ -23,7 +23,7 @@ trap 'tgtd_stop; if [ -n "$PROXY_PID" ]; then kill "$PROXY_PID" 2>/dev/null || t
 run() {
   local case=$1 verdict=0 first second address
   echo "--- $case"
-  rm -f "$WORK"/proxy.socket "$WORK"/disk.img "$WORK"/tgt.ctl*
+  rm -f "$WORK"/proxy.socket "$WORK"/ports "$WORK"/disk.img "$WORK"/tgt.ctl*
   truncate -s 256M "$WORK/disk.img"
   tgtd_start "$WORK/disk.img"
   python3 "$ROOT/conformance/path/proxy.py" "$WORK/proxy.socket" "${TGT_PORTALS[@]}" >"$WORK/ports" &

@@ -237,7 +237,8 @@ hostile() {
   for fault in close:0 close:2 mute:1 L:denied L:never L:moved-here C:data-more C:capacity-huge C:block-3; do
     port=$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])[sys.argv[2]][1])' "$ports" "$fault")
     configure iqn.2026-11.org.example:hostile 1 "127.0.0.1:$port" ''
-    refused 'peer'
+    refused "peer.* works within" >/dev/null
+    echo "ok   no gateway without another portal than $fault"
   done
   end_all
 }

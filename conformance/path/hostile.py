@@ -24,8 +24,8 @@ from nbd import BLOCK, Broken, Client, Verifier
 
 # Length of the parts, in seconds: to settle down, to work with one good portal each, without it, with it again.
 SETTLE, WORK, WITHOUT, AGAIN = 4, 8, 5, 4
-# Resident memory may grow by this much after the gateway has settled, in KiB.
-GROWTH_MAX = 32 << 10
+# Resident memory may grow by this much after the gateway has settled, in KiB: 256 for each path.
+GROWTH_MAX = 256 * 2 * len(hostile_target.FAULTS)
 # A request may have gone to a portal that answers checks and nothing else: it is given up after 30 s.
 PATIENCE = 45
 # The longest request to the local volume, in seconds.
