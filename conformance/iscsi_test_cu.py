@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Runs libiscsi's iscsi-test-cu against units of several shapes and compares with a list.
 
-    iscsi_test_cu.py LIST SHAPE=URL[,URL2] [SHAPE=URL[,URL2]...]
+    iscsi_test_cu.py [--matrix] LIST SHAPE=URL[,URL2] [SHAPE=URL[,URL2]...]
     iscsi_test_cu.py --continuous FAMILY=URL[,URL2] [FAMILY=URL[,URL2]...]
 
 The first form runs every suite of the family ALL in a process of its own, so that one failure cannot
-spoil the tests after it, on every shape, and prints a matrix of what did not pass everywhere. The
-second runs whole families, each in one process over one connection; nothing may fail.
+spoil the tests after it, on every shape; --matrix prints what did not pass everywhere. The second runs whole families, each in one process over one connection; nothing may fail.
 
 The tool counts a test that it skipped as passed. Here a test is
 
@@ -35,7 +34,7 @@ FAMILY_SECONDS = 240
 # Suites of different units that run at once. Most of their time is spent waiting.
 WORKERS = 4
 # Tests that are only run on one shape: a sanitize must go on for longer than five seconds.
-ONLY = {"Sanitize.Reset": "large"}
+ONLY = {"Sanitize.Reset": "slow"}
 ONLY_SECONDS = 200
 # PASS on the first shape, at the least.
 LEAST = 201
@@ -146,7 +145,7 @@ def tally(results):
     return ", ".join(f"{sum(one == kind for one in results.values())} {kind}" for kind in RESULTS)
 
 
-def shapes_form(list_path, arguments):
+def shapes_form(list_path, arguments, matrix):
     shapes = dict(argument.split("=", 1) for argument in arguments)
     lines, suites = known(list_path), listing()
     wanted = {name for tests in suites.values() for name in tests}
@@ -177,11 +176,12 @@ def shapes_form(list_path, arguments):
         list(pool.map(whole, shapes))
     first = next(iter(shapes))
     names = list(shapes)
-    print(f"{'':42}" + " ".join(f"{shape:9}" for shape in names))
-    for name in sorted(wanted):
-        row = [results[shape].get(name, "-") for shape in names]
-        if set(row) != {"PASS"}:
-            print(f"{name:42}" + " ".join(f"{result:9}" for result in row))
+    if matrix:
+        print(f"{'':42}" + " ".join(f"{shape:9}" for shape in names))
+        for name in sorted(wanted):
+            row = [results[shape].get(name, "-") for shape in names]
+            if set(row) != {"PASS"}:
+                print(f"{name:42}" + " ".join(f"{result:9}" for result in row))
     for shape in names:
         here = {name for name, of in ONLY.items() if of == shape}
         missing = (here or wanted - (ONLY.keys() if shape == "sanitize" else set())) - set(results[shape])
@@ -214,7 +214,8 @@ def main():
     if sys.argv[1] == "--continuous":
         problems = continuous_form(sys.argv[2:])
     else:
-        problems = shapes_form(sys.argv[1], sys.argv[2:])
+        matrix = sys.argv[1] == "--matrix"
+        problems = shapes_form(sys.argv[1 + matrix], sys.argv[2 + matrix:], matrix)
     if problems:
         sys.exit("\n".join(problems))
 
