@@ -2,9 +2,8 @@
 # Compares Weir with tgtd on one file in one run. See README.md beside this file.
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(dirname "$here")
-target_dir=${CARGO_TARGET_DIR:-$root/target}
+# shellcheck source=bench/options.sh
+. "$(dirname "${BASH_SOURCE[0]}")/options.sh"
 
 # What Weir has to reach at TARGET_DEPTH in every cell, as a multiple of tgtd.
 readonly TARGET_DEPTH=32 TARGET_IOPS=1.5 TARGET_CPU=0.6667
@@ -28,46 +27,12 @@ exit status: 0 the targets hold, 4 they do not, 2 usage, 1 anything else
 TEXT
 }
 
-fail() {
-    echo "compare.sh: $*" >&2
-    exit 1
-}
-
 seconds=3 repetitions=3 size=256 dir=${TMPDIR:-/tmp} direct_writes=no json='' weir='' load=''
-modes='buffered direct' ops='read write' depths='1 32' session_counts='1 4'
-while [ $# -gt 0 ]; do
-    case $1 in
-        --direct-writes) direct_writes=yes; shift; continue ;;
-        --help | -h) usage; exit 0 ;;
-    esac
-    [ $# -ge 2 ] || { usage >&2; exit 2; }
-    case $1 in
-        --seconds) seconds=$2 ;;
-        --repetitions) repetitions=$2 ;;
-        --size) size=$2 ;;
-        --dir) dir=$2 ;;
-        --io) modes=$2 ;;
-        --ops) ops=$2 ;;
-        --depths) depths=$2 ;;
-        --sessions) session_counts=$2 ;;
-        --json) json=$2 ;;
-        --weir) weir=$2 ;;
-        --load) load=$2 ;;
-        *) usage >&2; exit 2 ;;
-    esac
-    shift 2
-done
-for word in $seconds $repetitions $size $depths $session_counts; do
-    case $word in
-        '' | *[!0-9]* | 0*) echo "compare.sh: \`$word\` is not a whole number above 0" >&2; exit 2 ;;
-    esac
-done
-for word in $modes $ops; do
-    case $word in
-        buffered | direct | read | write) ;;
-        *) echo "compare.sh: \`$word\` is neither a mode nor an operation" >&2; exit 2 ;;
-    esac
-done
+io='buffered direct' ops='read write' depths='1 32' sessions='1 4'
+options 'seconds repetitions size depths sessions' 'dir io ops json weir load' direct_writes "$@"
+only "$io" 'a mode' buffered direct
+only "$ops" 'an operation' read write
+modes=$io session_counts=$sessions
 
 # --- what is needed ---------------------------------------------------------------------------
 

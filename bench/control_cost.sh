@@ -2,9 +2,8 @@
 # Counts the instructions that control costs per request. See README.md beside this file.
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(dirname "$here")
-target_dir=${CARGO_TARGET_DIR:-$root/target}
+# shellcheck source=bench/options.sh
+. "$(dirname "${BASH_SOURCE[0]}")/options.sh"
 
 # The cost for the last of TENANTS may be this many times that for the one before.
 readonly TENANTS='1 1000 100000' FACTOR=2
@@ -20,31 +19,8 @@ exit status: 0 no policy grows with the tenants, 4 one does, 2 usage, 1 anything
 TEXT
 }
 
-fail() {
-    echo "control_cost.sh: $*" >&2
-    exit 1
-}
-
 policies='ta1 ta2 ta3 edf facade sfq mclock slack' warm_up=150000 requests=100000 limit=30
-while [ $# -gt 0 ]; do
-    case $1 in
-        --help | -h) usage; exit 0 ;;
-    esac
-    [ $# -ge 2 ] || { usage >&2; exit 2; }
-    case $1 in
-        --policies) policies=$2 ;;
-        --warm-up) warm_up=$2 ;;
-        --requests) requests=$2 ;;
-        --limit) limit=$2 ;;
-        *) usage >&2; exit 2 ;;
-    esac
-    shift 2
-done
-for word in $warm_up $requests $limit; do
-    case $word in
-        '' | *[!0-9]* | 0*) echo "control_cost.sh: \`$word\` is not a whole number above 0" >&2; exit 2 ;;
-    esac
-done
+options 'warm_up requests limit' policies '' "$@"
 # shellcheck source=bench/instructions.sh
 . "$here/instructions.sh"
 (cd "$root" && cargo build --quiet --release --locked -p weir-flow --example control_cost) ||

@@ -2,9 +2,8 @@
 # Counts the instructions that choosing a path costs per I/O. See README.md beside this file.
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(dirname "$here")
-target_dir=${CARGO_TARGET_DIR:-$root/target}
+# shellcheck source=bench/options.sh
+. "$(dirname "${BASH_SOURCE[0]}")/options.sh"
 
 readonly PATHS='2 8 64'
 
@@ -18,31 +17,9 @@ exit status: 0 counted, 2 usage, 1 anything else
 TEXT
 }
 
-fail() {
-    echo "path_cost.sh: $*" >&2
-    exit 1
-}
-
 policies='jsw round-robin roung roung-job queue-length service-time historical-service-time ewma two-choices'
 warm_up=20000 ios=20000
-while [ $# -gt 0 ]; do
-    case $1 in
-        --help | -h) usage; exit 0 ;;
-    esac
-    [ $# -ge 2 ] || { usage >&2; exit 2; }
-    case $1 in
-        --policies) policies=$2 ;;
-        --warm-up) warm_up=$2 ;;
-        --ios) ios=$2 ;;
-        *) usage >&2; exit 2 ;;
-    esac
-    shift 2
-done
-for word in $warm_up $ios; do
-    case $word in
-        '' | *[!0-9]* | 0*) echo "path_cost.sh: \`$word\` is not a whole number above 0" >&2; exit 2 ;;
-    esac
-done
+options 'warm_up ios' policies '' "$@"
 # shellcheck source=bench/instructions.sh
 . "$here/instructions.sh"
 (cd "$root" && cargo build --quiet --release --locked -p weir-flow --example path_cost) ||

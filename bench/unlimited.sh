@@ -2,9 +2,8 @@
 # What the default control policy costs where nobody is promised anything. See README.md beside this file.
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(dirname "$here")
-target_dir=${CARGO_TARGET_DIR:-$root/target}
+# shellcheck source=bench/options.sh
+. "$(dirname "${BASH_SOURCE[0]}")/options.sh"
 
 # What `slack` may lose against `open`, in percent.
 readonly LOSS=1
@@ -20,31 +19,8 @@ exit status: 0 `slack` loses less than 1 %, 4 it does not, 2 usage, 1 anything e
 TEXT
 }
 
-fail() {
-    echo "unlimited.sh: $*" >&2
-    exit 1
-}
-
 seconds=2 repetitions=10 size=64 dir=${TMPDIR:-/tmp}
-while [ $# -gt 0 ]; do
-    case $1 in
-        --help | -h) usage; exit 0 ;;
-    esac
-    [ $# -ge 2 ] || { usage >&2; exit 2; }
-    case $1 in
-        --seconds) seconds=$2 ;;
-        --repetitions) repetitions=$2 ;;
-        --size) size=$2 ;;
-        --dir) dir=$2 ;;
-        *) usage >&2; exit 2 ;;
-    esac
-    shift 2
-done
-for word in $seconds $repetitions $size; do
-    case $word in
-        '' | *[!0-9]* | 0*) echo "unlimited.sh: \`$word\` is not a whole number above 0" >&2; exit 2 ;;
-    esac
-done
+options 'seconds repetitions size' dir '' "$@"
 # shellcheck source=bench/instructions.sh
 . "$here/instructions.sh"
 (cd "$root" && cargo build --quiet --release --locked -p weir &&

@@ -2,9 +2,8 @@
 # What it costs to have Weir in front of somebody else's target. See README.md beside this file.
 set -euo pipefail
 
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(dirname "$here")
-target_dir=${CARGO_TARGET_DIR:-$root/target}
+# shellcheck source=bench/options.sh
+. "$(dirname "${BASH_SOURCE[0]}")/options.sh"
 
 usage() {
     cat <<'TEXT'
@@ -19,39 +18,9 @@ exit status: 0 measured, 2 usage, 1 anything else
 TEXT
 }
 
-fail() {
-    echo "upstream.sh: $*" >&2
-    exit 1
-}
-
 seconds=2 repetitions=10 size=256 ops='read write' depths='1 32' dir=${TMPDIR:-/tmp}
-while [ $# -gt 0 ]; do
-    case $1 in
-        --help | -h) usage; exit 0 ;;
-    esac
-    [ $# -ge 2 ] || { usage >&2; exit 2; }
-    case $1 in
-        --seconds) seconds=$2 ;;
-        --repetitions) repetitions=$2 ;;
-        --size) size=$2 ;;
-        --ops) ops=$2 ;;
-        --depths) depths=$2 ;;
-        --dir) dir=$2 ;;
-        *) usage >&2; exit 2 ;;
-    esac
-    shift 2
-done
-for word in $seconds $repetitions $size $depths; do
-    case $word in
-        '' | *[!0-9]* | 0*) echo "upstream.sh: \`$word\` is not a whole number above 0" >&2; exit 2 ;;
-    esac
-done
-for word in $ops; do
-    case $word in
-        read | write) ;;
-        *) echo "upstream.sh: \`$word\` is not an operation" >&2; exit 2 ;;
-    esac
-done
+options 'seconds repetitions size depths' 'ops dir' '' "$@"
+only "$ops" 'an operation' read write
 command -v awk >/dev/null || fail "not installed: awk; on Debian: apt-get install mawk"
 (cd "$root" && cargo build --quiet --release --locked -p weir &&
     cargo build --quiet --release --locked -p weir-serve --example iscsi_load) || fail "the programs do not build"

@@ -5,7 +5,8 @@
     iscsi_test_cu.py --continuous FAMILY=URL[,URL2] [FAMILY=URL[,URL2]...]
 
 The first form runs every suite of the family ALL in a process of its own, so that one failure cannot
-spoil the tests after it, on every shape; --matrix prints what did not pass everywhere. The second runs whole families, each in one process over one connection; nothing may fail.
+spoil the tests after it, on every shape; --matrix prints what did not pass everywhere. The second
+runs whole families, each in one process over one connection; nothing may fail.
 
 The tool counts a test that it skipped as passed. Here a test is
 

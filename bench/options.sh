@@ -1,0 +1,54 @@
+# The options of the scripts beside this one, which source it. They have `usage`, and a variable of the same name
+# with its default for each option, `-` being `_`.
+# shellcheck shell=bash
+# shellcheck disable=SC2034 # what is set here is theirs
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+target_dir=${CARGO_TARGET_DIR:-$root/target}
+
+fail() {
+    echo "${0##*/}: $*" >&2
+    exit 1
+}
+
+misused() {
+    echo "${0##*/}: $*" >&2
+    exit 2
+}
+
+# options NUMBERS TEXTS FLAGS ARGUMENT...: sets the variables by the arguments. NUMBERS are names of lists of whole
+# numbers above 0, TEXTS of whatever has one word or more, FLAGS of what is `yes` if it is there.
+options() {
+    local numbers=$1 texts=$2 flags=$3 name word
+    shift 3
+    while [ $# -gt 0 ]; do
+        case $1 in --help | -h) usage; exit 0 ;; esac
+        name=${1#--}
+        name=${name//-/_}
+        if [[ $1 == --* && " $flags " == *" $name "* ]]; then
+            printf -v "$name" yes
+            shift
+        elif [[ $1 == --* && " $numbers $texts " == *" $name "* && -n ${2:-} ]]; then
+            printf -v "$name" %s "$2"
+            shift 2
+        else
+            usage >&2
+            exit 2
+        fi
+    done
+    for name in $numbers; do
+        for word in ${!name}; do
+            case $word in *[!0-9]* | 0*) misused "\`$word\` is not a whole number above 0" ;; esac
+        done
+    done
+}
+
+# only LIST WHAT WORD...: the words of a list are among these
+only() {
+    local list=$1 what=$2 word
+    shift 2
+    for word in $list; do
+        [[ " $* " == *" $word "* ]] || misused "\`$word\` is not $what"
+    done
+}
