@@ -34,6 +34,11 @@ impl Bucket {
         let rho = rate.div_ceil(tau);
         let step = if rate.is_multiple_of(tau) { gcd(rho, TOKEN) } else { 1 };
         let depth = (rate * 3 / (tau * 2)).max(rho + TOKEN - step);
+        Self::holding(depth, rate, tau)
+    }
+
+    /// A full bucket of this depth in milli-tokens, which gets `rate` of them per second.
+    pub(super) const fn holding(depth: u64, rate: u64, tau: u64) -> Self {
         Self { tokens: depth, depth, rate, tau, carry: 0, done: 0 }
     }
 
