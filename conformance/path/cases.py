@@ -23,9 +23,9 @@ from nbd import BLOCK, Broken, Client, Verifier
 STALL_MAX = 1.0
 # A path that works again is used again within this time, and so are all, in seconds.
 RETURN_MAX = 10.0
-# Requests begin to end this long after the first path is back, in seconds: a path that is gone for long
-# is tried again every 5 s by default.
-RESUME_MAX = 7.0
+# Requests begin to end this long after the first path is back, in seconds: while none works each is tried
+# every second.
+RESUME_MAX = 2.0
 # `slow`: bytes per second and seconds of delay, each way, of a path that is well; it becomes SLOWER
 # times slower in both. What is left on it after LEAVE_MAX may be LEFT of its steady share.
 RATE, DELAY, SLOWER, LEAVE_MAX, LEFT = 20e6, 0.0005, 20, 1.0, 0.1

@@ -26,8 +26,11 @@ from nbd import BLOCK, Broken, Client, Verifier
 SETTLE, WORK, WITHOUT, AGAIN = 4, 8, 5, 4
 # Resident memory may grow by this much after the gateway has settled, in KiB: 256 for each path.
 GROWTH_MAX = 256 * 2 * len(hostile_target.FAULTS)
-# A request may have gone to a portal that answers checks and nothing else: it is given up after 30 s.
+# A request may have been begun at a portal that answers checks and nothing else: it is given up after 30 s.
 PATIENCE = 45
+# Portals that put off whatever they are asked for, and how long that may hold up a request while the other
+# portal works, in seconds.
+PUT_OFF, PUT_OFF_MAX = ("M:busy", "M:full", "M:closed-window"), 2.0
 # The longest request to the local volume, in seconds.
 LOCAL_MAX = 1.0
 # A portal is tried again later and later: no more connections than this, without its good neighbour's.
@@ -97,6 +100,7 @@ async def run(options):
     settled = peak = gateway.resident()
     cpu, begin = gateway.cpu(), time.monotonic()
     await watch(WORK)
+    off = time.monotonic()
     order("off")
     await watch(WITHOUT)
     waiting = sum(1 for one in verifiers.values() if one.outstanding)
@@ -117,6 +121,9 @@ async def run(options):
           f"{waiting} volumes had to wait while the good portals were gone")
     print(f"resident {settled >> 10} MiB, at most {peak >> 10} MiB; {cpu / (end - begin) * 100:.0f} % of a processor; most "
           f"connections {counts[busiest]} ({busiest})")
+    held = {fault: max(min(end, off) - sent for sent, end in verifiers[fault].done if sent < off) for fault in PUT_OFF}
+    print("longest request that was put off, while the good portal worked: "
+          + ", ".join(f"{seconds:.2f} s ({fault})" for fault, seconds in held.items()))
     print(f"longest request {local.longest(begin) * 1000:.0f} ms on the local volume, "
           f"{verifiers[worst].longest(begin):.1f} s on an upstream's ({worst}), {WITHOUT} s of it without a good portal")
     if peak - settled > GROWTH_MAX:
@@ -125,6 +132,8 @@ async def run(options):
         raise Broken(f"{counts[busiest]} connections to {busiest}: it is tried too often")
     if local.longest(begin) > LOCAL_MAX:
         raise Broken("the local volume's requests waited for the hostile portals")
+    if max(held.values()) > PUT_OFF_MAX:
+        raise Broken("requests waited for a portal that puts them off")
     named(open(options.log).read(), order("counts"))
 
 

@@ -11,6 +11,7 @@ come over the Unix socket SOCKET, one a line, and each is answered with one line
     mute PATH              the same for what comes from the target alone: it does what nobody hears of
     kill PATH              resets its connections, forgets what they carried, refuses new ones
     up PATH                works again; a frozen path delivers what it has kept, late as it is
+    to PATH HOST:PORT      new connections lead there
     counts                 for each path: connections so far and now, bytes so far each way
     timeline               for each path: [tenth, up in, up out, down in, down out] for every tenth of
                            a second of CLOCK_MONOTONIC in which bytes came in or went out
@@ -256,6 +257,9 @@ class Proxy:
         path = self.paths[int(words[1])]
         if words[0] == "line":
             path.rate, path.delay = float(words[2]), float(words[3])
+        elif words[0] == "to":
+            host, port = words[2].rsplit(":", 1)
+            path.to = (host, int(port))
         elif words[0] == "kill":
             path.state = "dead"
             if path.listener:

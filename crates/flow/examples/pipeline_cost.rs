@@ -78,7 +78,11 @@ impl World<Pipeline> for Loop {
                 self.send(tag.0);
             }
             Action::Refuse { .. } => unreachable!("so few are never too many"),
-            Action::Check { .. } | Action::Abandon { .. } | Action::Reset { .. } => {
+            Action::Cache(work) => unreachable!("nothing is near: {work:?}"),
+            Action::Check { .. }
+            | Action::Abandon { .. }
+            | Action::Recall { .. }
+            | Action::Reset { .. } => {
                 unreachable!("the device is never silent")
             }
         }
@@ -113,6 +117,7 @@ fn main() -> ExitCode {
         promises: Promises::default(),
         limits: Limits::default(),
         paths: Settings::default(),
+        cache: weir_flow::cache::Settings::default(),
         policies: Policies { control, ..Policies::default() },
     };
     let mut world = Loop {

@@ -1,9 +1,11 @@
 //! One number for a whole run: equal digests mean equal streams of actions.
 
+use crate::cache::Work;
+use crate::cache::near::{Copied, Kept, LogWrite};
 use crate::clock::Instant;
 use crate::pipeline::Action;
 use crate::request::{Outcome, RequestKey};
-use crate::rng::mix;
+use crate::rng::{FNV_OFFSET, fnv1a, mix};
 use core::fmt;
 use slotmap::Key;
 
@@ -38,6 +40,7 @@ impl Digest {
                 self.word(tag.0);
                 self.word(outcome_code(*outcome));
             }
+            Action::Cache(work) => self.cache(work),
             Action::Refuse { tag } => {
                 self.word(3);
                 self.word(tag.0);
@@ -47,8 +50,8 @@ impl Digest {
                 self.word(backend.index() as u64);
                 self.word(path.index() as u64);
             }
-            Action::Abandon { key, backend, path } => {
-                self.word(6);
+            Action::Abandon { key, backend, path } | Action::Recall { key, backend, path } => {
+                self.word(if matches!(action, Action::Abandon { .. }) { 6 } else { 7 });
                 self.key(*key);
                 self.word(backend.index() as u64);
                 self.word(path.index() as u64);
@@ -69,6 +72,55 @@ impl Digest {
     /// The digest that had reached this state, as a recording stores it.
     pub const fn resume(state: u64, actions: u64) -> Self {
         Self { state, actions }
+    }
+
+    fn cache(&mut self, work: &Work) {
+        match work {
+            Work::Copy(Copied { tag, offset, frame, at, length, keep }) => {
+                self.words(&[7, tag.0, *offset, frame.index() as u64, u64::from(*keep)]);
+                self.words(&[u64::from(*at), u64::from(*length)]);
+            }
+            Work::Zero { tag, offset, length } => self.words(&[8, tag.0, *offset, *length]),
+            Work::Fetch { fetch, volume, span, tag, offset } => {
+                self.words(&[9, fetch.data().as_ffi(), volume.index() as u64, tag.0, *offset]);
+                self.words(&[span.at, span.length, span.record, span.bytes, span.sums]);
+            }
+            Work::Carry { volume, from, tag, offset, length } => {
+                self.words(&[14, volume.index() as u64, tag.0, *offset, *length]);
+                self.kept(*from);
+            }
+            Work::Reserve { job, volume, bytes, reads } => {
+                let reads = u64::from(*reads);
+                self.words(&[10, job.data().as_ffi(), volume.index() as u64, *bytes, reads]);
+            }
+            Work::Release(tag) => self.words(&[11, tag.0]),
+            Work::Log { volume, write } => {
+                let LogWrite { write, from } = &**write;
+                self.words(&[12, volume.index() as u64, write.io.0, write.at, write.bytes]);
+                self.words(&[fnv1a(FNV_OFFSET, &write.head), write.sums_at.into()]);
+                for (part, &from) in write.payload.iter().zip(from) {
+                    self.word(part.length);
+                    self.kept(from);
+                }
+            }
+            Work::Sync { volume, io } => self.words(&[13, volume.index() as u64, io.0]),
+            Work::Unkeep { volume, io } => self.words(&[15, volume.index() as u64, io.0]),
+            Work::Abandon(volume) => self.words(&[16, volume.index() as u64]),
+            Work::Closed(volume) => self.words(&[17, volume.index() as u64]),
+        }
+    }
+
+    fn kept(&mut self, kept: Kept) {
+        match kept {
+            Kept::Payload(tag, offset) => self.words(&[0, tag.0, offset]),
+            Kept::Batch(io, offset) => self.words(&[1, io.0, offset]),
+        }
+    }
+
+    fn words(&mut self, words: &[u64]) {
+        for &word in words {
+            self.word(word);
+        }
     }
 
     fn key(&mut self, key: RequestKey) {

@@ -22,6 +22,8 @@ pub enum IoError {
     WriteProtected,
     /// The device cannot do this operation.
     Unsupported,
+    /// There was no room for it within the configured time; nothing was done, and it may come again.
+    Busy,
 }
 
 /// A SCSI sense key with its additional sense code and qualifier (SPC-4, 4.5).
@@ -48,7 +50,10 @@ impl IoError {
     /// | `OutOfRange` | ILLEGAL REQUEST, logical block address out of range (5/21/00) | EINVAL |
     /// | `WriteProtected` | DATA PROTECT, write protected (7/27/00) | EPERM |
     /// | `Unsupported` | ILLEGAL REQUEST, invalid field in CDB (5/24/00) | ENOTSUP |
-    pub const fn sense(self, writes: bool) -> SenseTriple {
+    /// | `Busy` | no sense data: status BUSY | none: the gateway tries again |
+    ///
+    /// `None` for what is told by the status alone.
+    pub const fn sense(self, writes: bool) -> Option<SenseTriple> {
         let (key, asc, ascq) = match self {
             Self::Medium if writes => (0x3, 0x0c, 0x00),
             Self::Medium => (0x3, 0x11, 0x00),
@@ -57,8 +62,9 @@ impl IoError {
             Self::OutOfRange => (0x5, 0x21, 0x00),
             Self::WriteProtected => (0x7, 0x27, 0x00),
             Self::Unsupported => (0x5, 0x24, 0x00),
+            Self::Busy => return None,
         };
-        SenseTriple { key, asc, ascq }
+        Some(SenseTriple { key, asc, ascq })
     }
 
     /// A small stable number for recordings and digests.
@@ -71,6 +77,7 @@ impl IoError {
             Self::OutOfRange => 5,
             Self::WriteProtected => 6,
             Self::Unsupported => 7,
+            Self::Busy => 8,
         }
     }
 
@@ -84,6 +91,7 @@ impl IoError {
             5 => Self::OutOfRange,
             6 => Self::WriteProtected,
             7 => Self::Unsupported,
+            8 => Self::Busy,
             _ => return None,
         })
     }
@@ -99,6 +107,7 @@ impl fmt::Display for IoError {
             Self::OutOfRange => "the range ends past the end of the volume",
             Self::WriteProtected => "the volume refuses writes",
             Self::Unsupported => "the device cannot do this operation",
+            Self::Busy => "there was no room for it in time",
         })
     }
 }
@@ -112,10 +121,10 @@ mod tests {
     /// The stable numbers survive the way there and back, and zero stays free for success.
     #[test]
     fn codes_round_trip() {
-        for code in 1..=7 {
+        for code in 1..=8 {
             assert_eq!(IoError::from_code(code).map(IoError::code), Some(code));
         }
         assert_eq!(IoError::from_code(0), None);
-        assert_eq!(IoError::from_code(8), None);
+        assert_eq!(IoError::from_code(9), None);
     }
 }

@@ -1,10 +1,11 @@
 //! What observers see: where each request spent its time, and what went wrong on the way.
 
+use crate::cache::writeback::Notice as CacheNotice;
 use crate::clock::{Duration, Instant};
 use crate::control::{Notice, Promises};
 use crate::path::Change;
 use crate::policy::Rule;
-use crate::request::{Outcome, Request};
+use crate::request::{Outcome, Request, VolumeId};
 use core::fmt;
 
 /// A stage of the pipeline, in the order in which a request meets them.
@@ -121,6 +122,8 @@ pub enum Event<'a> {
     },
     /// The control policy has something to tell.
     Control(Notice),
+    /// A volume's log has something to tell.
+    Cache(VolumeId, CacheNotice),
     /// Other promises hold from now on, or another policy keeps them.
     Governed(&'a Promises),
     /// A completion came for something that is not outstanding.

@@ -14,6 +14,7 @@
 //! A recording without its end is one whose writer was killed: it can be replayed up to there, but
 //! not compared.
 
+mod near;
 mod paths;
 mod promises;
 
@@ -23,7 +24,9 @@ use crate::digest::Digest;
 use crate::error::IoError;
 use crate::pipeline::{Config, Govern, Input, Limits, Policies};
 use crate::policy::{Choice, Policy};
-use crate::request::{BackendId, LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
+use crate::request::{
+    BackendId, LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId,
+};
 use crate::rng::{FNV_OFFSET as CHECKSUM_START, fnv1a};
 use crate::units::{Bandwidth, Extent};
 use crate::{cache, control, dispatch, path, store, transfer};
@@ -34,13 +37,13 @@ use core::num::NonZeroU32;
 use slotmap::{Key, KeyData};
 
 /// The first bytes of a recording; the last one is the version of the format.
-pub const MAGIC: &[u8; 8] = b"WEIRREC\x05";
+pub const MAGIC: &[u8; 8] = b"WEIRREC\x06";
 
-/// The longest entry in bytes, but for those that change the promises or bring savings along. A reader that holds this many
+/// The longest entry in bytes, but for those that change the promises or bring along what was kept. A reader that holds this many
 /// needs no more for any other.
 pub const MAX_ENTRY: usize = 128;
 
-/// The longest possible header, or entry that changes the promises or brings savings along, in bytes: a reader refuses to look
+/// The longest possible header, or entry that changes the promises or brings along what was kept, in bytes: a reader refuses to look
 /// further for its end.
 pub const MAX_HEADER: usize = 32 << 20;
 
@@ -156,7 +159,7 @@ impl Decoder {
 /// Writes the header.
 fn encode_header(out: &mut Vec<u8>, config: &Config) {
     out.extend_from_slice(MAGIC);
-    let Config { volumes, backends, promises, limits, paths, policies } = config;
+    let Config { volumes, backends, promises, limits, paths, cache, policies } = config;
     number(out, volumes.len() as u64);
     for volume in volumes {
         number(out, volume.capacity);
@@ -165,6 +168,7 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
         encode_cap(out, volume.cap);
     }
     paths::encode(out, backends, paths);
+    near::encode(out, cache);
     promises::encode(out, promises);
     number(out, u64::from(limits.max_requests));
     number(out, limits.max_bytes);
@@ -173,8 +177,9 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
     number(out, limits.link_window);
     number(out, limits.no_path.as_nanos());
     number(out, limits.overdue.as_nanos());
-    let Policies { cache, control, dispatch, path, store, transfer } = policies;
+    let Policies { cache, prefetch, control, dispatch, path, store, transfer } = policies;
     encode_choice(out, cache);
+    encode_choice(out, prefetch);
     encode_choice(out, control);
     encode_choice(out, dispatch);
     encode_choice(out, path);
@@ -202,6 +207,7 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
         });
     }
     let (backends, paths) = paths::decode(&mut reader)?;
+    let near = near::decode(&mut reader)?;
     let promises = promises::decode(&mut reader)?;
     let limits = Limits {
         max_requests: reader.small()?,
@@ -213,14 +219,15 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
         overdue: Duration::from_nanos(reader.number()?),
     };
     let policies = Policies {
-        cache: reader.choice(cache::POLICIES)?,
+        cache: reader.choice(cache::evict::POLICIES)?,
+        prefetch: reader.choice(cache::prefetch::POLICIES)?,
         control: reader.choice(control::POLICIES)?,
         dispatch: reader.choice(dispatch::POLICIES)?,
         path: reader.choice(path::POLICIES)?,
         store: reader.choice(store::POLICIES)?,
         transfer: reader.choice(transfer::POLICIES)?,
     };
-    let config = Config { volumes, backends, promises, limits, paths, policies };
+    let config = Config { volumes, backends, promises, limits, paths, cache: near, policies };
     match config.fault() {
         None => Ok((config, reader.at)),
         Some(_) => Err(FormatError::Damaged),
@@ -248,7 +255,7 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
         Entry::Input(at, Input::Stored { key, outcome }) => {
             head(out, STORED, at);
             number(out, key.data().as_ffi());
-            out.push(outcome.err().map_or(0, IoError::code));
+            encode_outcome(out, outcome);
         }
         Entry::Input(at, Input::Sent { key }) => {
             head(out, SENT, at);
@@ -281,6 +288,9 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             | Input::Checked(..)
             | Input::PathOrder(..)),
         ) => paths::encode_input(out, input, |out, kind| head(out, kind, at)),
+        Entry::Input(at, Input::Cache(ref done)) => {
+            near::encode_done(out, done, |out, kind| head(out, kind, at));
+        }
         Entry::Deadline(at) => head(out, DEADLINE, at),
         Entry::End(digest) => {
             out.push(END);
@@ -306,11 +316,7 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
         ARRIVE => Input::Arrive(reader.request()?),
         STORED => {
             let key = reader.key()?;
-            let outcome = match reader.byte()? {
-                0 => Ok(()),
-                code => Err(IoError::from_code(code).ok_or(FormatError::Damaged)?),
-            };
-            Input::Stored { key, outcome }
+            Input::Stored { key, outcome: reader.outcome()? }
         }
         SENT => Input::Sent { key: reader.key()? },
         GOVERN => {
@@ -325,7 +331,10 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
         CAPPED => Input::Capped(VolumeId::new(reader.small()?), reader.cap()?),
         RESIZED => Input::Resized(VolumeId::new(reader.small()?), reader.number()?),
         DEADLINE => return Ok((Entry::Deadline(at), reader.at)),
-        kind => paths::decode_input(&mut reader, kind)?.ok_or(FormatError::Damaged)?,
+        kind => match near::decode_done(&mut reader, kind)? {
+            Some(done) => Input::Cache(done),
+            None => paths::decode_input(&mut reader, kind)?.ok_or(FormatError::Damaged)?,
+        },
     };
     Ok((Entry::Input(at, input), reader.at))
 }
@@ -336,7 +345,7 @@ const CHECKSUM_LENGTH: usize = 8;
 const ARRIVE: u8 = 1;
 const STORED: u8 = 2;
 const SENT: u8 = 3;
-// 4, 5 and 11 to 15 are in `paths`.
+// 4, 5 and 11 to 15 are in `paths`, 17 to 25 in `near`.
 const DEADLINE: u8 = 6;
 const END: u8 = 7;
 const RESIZED: u8 = 8;
@@ -382,6 +391,10 @@ fn encode_layout(out: &mut Vec<u8>, layout: &Layout) {
 const ONE: u8 = 0;
 const CONCAT: u8 = 1;
 const STRIPE: u8 = 2;
+
+fn encode_outcome(out: &mut Vec<u8>, outcome: Outcome) {
+    out.push(outcome.err().map_or(0, IoError::code));
+}
 
 /// Neither rate can be zero: zero is none.
 fn encode_cap(out: &mut Vec<u8>, cap: Cap) {
@@ -448,6 +461,13 @@ impl<'a> Reader<'a> {
 
     fn key(&mut self) -> Result<RequestKey, FormatError> {
         Ok(KeyData::from_ffi(self.number()?).into())
+    }
+
+    fn outcome(&mut self) -> Result<Outcome, FormatError> {
+        Ok(match self.byte()? {
+            0 => Ok(()),
+            code => Err(IoError::from_code(code).ok_or(FormatError::Damaged)?),
+        })
     }
 
     fn backend(&mut self) -> Result<BackendId, FormatError> {

@@ -7,6 +7,8 @@ pub use upstream::{Portal, Upstream};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use weir_flow::accept::Cap;
+use weir_flow::cache;
+pub use weir_flow::cache::writeback::Sync;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
 use weir_flow::path;
@@ -48,6 +50,9 @@ pub struct Config {
     pub limits: Limits,
     /// How paths are judged.
     pub paths: path::Settings,
+    /// The memory for what was read, which all volumes share; its owners and the logs are found when volumes
+    /// are opened.
+    pub cache: cache::Settings,
     /// The limits towards hosts.
     pub iscsi: Iscsi,
     /// The Unix socket on which operators ask the gateway and order it; only its own user may connect.
@@ -80,8 +85,6 @@ pub struct Backend {
     pub name: String,
     /// How long it takes.
     pub model: Model,
-    /// Number of ways to it, at least 1, all of which take no time.
-    pub paths: u32,
 }
 
 /// Where a volume's bytes are, and how hosts see them.
@@ -99,6 +102,8 @@ pub struct Volume {
     pub stores: Vec<Where>,
     /// How its bytes are laid out over several of them.
     pub layout: Layout,
+    /// Where its writes are safe before they are there.
+    pub log: Option<Log>,
     /// The most that it does, whoever asks; without a [`fault`](Cap::fault).
     pub cap: Cap,
     /// Logical block size: 512 or 4096.
@@ -145,6 +150,32 @@ impl Volume {
             |store: &Where| matches!(store, Where::Upstream { index, .. } if *index == upstream);
         self.stores.iter().any(on)
     }
+}
+
+/// Where a volume's writes are safe before they are on its stores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The file or block device, which nothing else is on. A missing file is made, of `size` bytes.
+    pub path: PathBuf,
+    /// Size in bytes. `None`: that of the existing file or device, 1 GiB for a new one.
+    pub size: Option<u64>,
+    /// How it is written.
+    pub io: IoMode,
+    /// When a write is answered.
+    pub ack: Ack,
+    /// What a flush waits for.
+    pub sync: Sync,
+}
+
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ack {
+    /// When the stores have it. What is in the log goes to them first.
+    Through,
+    /// When it is durable in the log.
+    Log,
+    /// When it is in memory: a disk with a volatile cache, durable after a flush.
+    Ram,
 }
 
 /// How the bytes of a volume are laid out over its stores. It must stay the same for as long as the volume

@@ -169,6 +169,7 @@ pub(crate) fn plan(config: &Config, stores: &[Store]) -> pipeline::Config {
         promises: config.promises.clone(),
         limits: config.limits,
         paths: config.paths,
+        cache: crate::near::settings(config, stores),
         policies: config.policies.clone(),
     }
 }

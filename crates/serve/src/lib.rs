@@ -16,6 +16,7 @@ mod gateway;
 mod jobs;
 mod layout;
 mod listen;
+mod near;
 mod recorder;
 mod reload;
 mod remote;
@@ -35,6 +36,7 @@ mod watch;
 
 pub use disk::backing::OpenError;
 pub use listen::tls::TlsError;
+pub use near::log::LogError;
 pub use remote::{Unreachable, UnreachablePath};
 pub use state::{StateDamage, StateError};
 
@@ -190,6 +192,9 @@ pub enum ServeError {
         /// Why not.
         source: io::Error,
     },
+    /// A volume's log cannot be used.
+    #[error(transparent)]
+    Log(#[from] LogError),
     /// A recording cannot be written.
     #[error("cannot write the recording {}: {source}", .path.display())]
     Record {
@@ -230,20 +235,22 @@ pub enum ServeError {
 impl ServeError {
     /// Whether what a volume has kept is damaged, so that a person must look at it.
     pub const fn is_damage(&self) -> bool {
-        matches!(self, Self::Reservations { .. })
+        matches!(self, Self::Log(error) if error.is_damage())
+            || matches!(self, Self::Reservations { .. })
             || matches!(self, Self::State { source, .. } if source.is_damage())
     }
 
     /// Whether an address or a device is unavailable, which trying again later may cure.
     pub const fn is_unavailable(&self) -> bool {
-        matches!(
-            self,
-            Self::Open(_)
-                | Self::Upstream(_)
-                | Self::Listen { .. }
-                | Self::ListenUnix { .. }
-                | Self::Control { .. }
-        )
+        matches!(self, Self::Log(error) if !error.is_damage())
+            || matches!(
+                self,
+                Self::Open(_)
+                    | Self::Upstream(_)
+                    | Self::Listen { .. }
+                    | Self::ListenUnix { .. }
+                    | Self::Control { .. }
+            )
     }
 }
 
@@ -274,10 +281,9 @@ pub fn serve(
     }
     let clock = Clock::start();
     let mut poll = Poll::new().map_err(setup("make an event queue"))?;
-    let mut remotes = Remotes::new(
-        config,
-        poll.registry().try_clone().map_err(setup("watch connections to upstreams"))?,
-    );
+    let registry = poll.registry().try_clone();
+    let registry = registry.map_err(setup("watch connections to upstreams"))?;
+    let mut remotes = Remotes::new(&config.upstreams, config.backends.len(), registry);
     remotes.connect(&mut poll, clock).map_err(setup("wait for events"))??;
     let stores: Rc<[Store]> = layout::open(config, &remotes)?.into();
     let kept = layout::ranges(&config.volumes);
@@ -287,8 +293,10 @@ pub fn serve(
     let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
     let saved = config.savings.as_ref().map(|path| savings::load(path, &names)).transpose();
     let saved = saved.map_err(ServeError::Savings)?;
+    let near = near::open(config, &plan.cache)?;
     let behind = (remotes, stores.clone());
-    let mut gateway = Gateway::new(config, (poll, clock), behind, (kept, saved), reload)?;
+    let kept = (kept, saved, near);
+    let mut gateway = Gateway::new(config, (poll, clock), behind, kept, reload)?;
     let mut recorder = match &config.record {
         None => None,
         Some(path) => Some(
@@ -315,6 +323,7 @@ pub fn serve(
         &plan,
         Watch::new(names, behind.clone(), gateway.tenant_names(), &plan.promises),
     );
+    pipeline.set_key(getrandom::u64().unwrap_or_default());
     loop {
         match &mut recorder {
             None => run(&mut pipeline, &mut gateway),

@@ -297,6 +297,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     differs("[nbd]", old.nbd == new.nbd);
     differs("[limits]", old.limits == new.limits);
     differs("[path]", old.paths == new.paths);
+    differs("[cache]", old.cache == new.cache);
     differs("another policy than `control` of [policy]", {
         let control = old.policies.control.clone();
         old.policies == Policies { control, ..new.policies.clone() }

@@ -91,10 +91,7 @@ impl Volume {
     ) -> Self {
         let block = u64::from(volume.block_size);
         let stores = &stores[range.clone()];
-        let id = match &volume.identity {
-            Some(identity) => identity_of(&[identity]),
-            None => identity_of(&[node, &volume.name]),
-        };
+        let id = id_of(volume, node);
         let physical = volume.physical_block_size / volume.block_size;
         let disk = DiskInfo {
             blocks: layout::capacity(volume, stores) / block,
@@ -103,7 +100,9 @@ impl Volume {
             serial: format!("{id:016x}"),
             id,
             product: String::from("VOLUME"),
-            write_cache: stores.iter().any(Store::has_cache),
+            // A host that is told of no cache sends no flushes, which order write-back.
+            write_cache: volume.log.as_ref().is_some_and(|log| log.ack != config::Ack::Through)
+                || stores.iter().any(Store::has_cache),
             read_only: volume.read_only,
             thin: volume.thin && stores.iter().all(Store::gives_back),
             removable: volume.removable,
@@ -175,6 +174,23 @@ pub(crate) fn identity() -> String {
     let read = |path| std::fs::read_to_string(path).ok().filter(|text| !text.trim().is_empty());
     let text = read("/etc/machine-id").or_else(|| read("/proc/sys/kernel/hostname"));
     text.unwrap_or_default().trim().to_owned()
+}
+
+/// The worldwide number of a volume.
+fn id_of(volume: &config::Volume, node: &str) -> u64 {
+    match &volume.identity {
+        Some(identity) => identity_of(&[identity]),
+        None => identity_of(&[node, &volume.name]),
+    }
+}
+
+/// The name of a volume for its log, which no other volume has.
+pub(crate) fn volume_id(volume: &config::Volume, node: &str) -> [u8; 16] {
+    let id = id_of(volume, node);
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&id.to_be_bytes());
+    bytes[8..].copy_from_slice(&mix(id).to_be_bytes());
+    bytes
 }
 
 /// A worldwide number made of texts.

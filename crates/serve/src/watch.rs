@@ -5,8 +5,9 @@ use crate::api::backends::Backends;
 use crate::summary;
 use crate::tenants::TenantNames;
 use std::rc::Rc;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 use weir_flow::account::Accounts;
+use weir_flow::cache::writeback::{Blocked, Notice as LogNotice};
 use weir_flow::clock::Instant;
 use weir_flow::control::{Notice, Promises};
 use weir_flow::event::{Event, Observer};
@@ -59,6 +60,7 @@ impl Observer for Watch {
         self.accounts.event(now, event);
         match event {
             Event::Arrived(_) | Event::Governed(_) => {}
+            Event::Cache(volume, notice) => log_notice(&self.volumes[volume.index()], notice),
             Event::Completed(completed) => {
                 self.completed += 1;
                 if let Err(error) = completed.outcome {
@@ -128,5 +130,50 @@ impl Observer for Watch {
             }
             Event::Stray => warn!("a completion came for nothing that is outstanding"),
         }
+    }
+}
+
+/// Tells of what a volume's log has noticed.
+fn log_notice(volume: &str, notice: LogNotice) {
+    match notice {
+        LogNotice::LogFault(error) => {
+            warn!(volume, %error, "the log could not be written: what was in it is written elsewhere");
+        }
+        LogNotice::LogFailed(error) => error!(
+            volume,
+            %error,
+            "the log has failed: everything in it goes to the volume's own storage, and so do new writes"
+        ),
+        LogNotice::Away(error) => {
+            warn!(volume, %error, "write-back waits: the volume's own storage does not answer");
+        }
+        LogNotice::Back(away) => info!(volume, %away, "write-back goes on"),
+        LogNotice::Blocked(Blocked { seq, extent, cause }) => error!(
+            volume,
+            seq,
+            offset = extent.offset,
+            length = extent.length,
+            %cause,
+            "write-back has stopped, and nothing is dropped: mend the storage, then `weir volume retry`"
+        ),
+        LogNotice::Unblocked => info!(volume, "write-back is tried again"),
+        LogNotice::Full(true) => {
+            warn!(
+                volume,
+                "the log is full: writes wait until the volume's own storage has taken some"
+            );
+        }
+        LogNotice::Full(false) => info!(volume, "the log has room again"),
+        LogNotice::Relaxed(true) => {
+            info!(volume, "every host that writes flushes: epochs order write-back");
+        }
+        LogNotice::Relaxed(false) => {
+            info!(
+                volume,
+                "a host that writes has not flushed yet: write-back keeps exactly its order"
+            );
+        }
+        LogNotice::Through(why) => warn!(volume, %why, "writes go past the log from here on"),
+        LogNotice::Resumed => info!(volume, "writes go to the log"),
     }
 }

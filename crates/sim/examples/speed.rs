@@ -60,6 +60,7 @@ fn plan(requests: u64) -> Plan {
         policies: Policies::default(),
         limits: Limits::default(),
         paths: Settings::default(),
+        cache: weir_flow::cache::Settings::default(),
     }
 }
 

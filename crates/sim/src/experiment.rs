@@ -2,12 +2,14 @@
 //!
 //! * [`control`]: the control policies on the nine intervals of the token-bucket paper;
 //! * [`path`]: the path selectors on the workloads of the `RounG` paper, and on paths that go bad;
+//! * [`intermediate`]: a target between client and storage, with a buffer, prefetch and early
+//!   acknowledgement;
 //! * [`claim`]: a claim and what became of it.
 
 pub mod claim;
 mod contestant;
 pub mod control;
-mod cores;
+pub mod intermediate;
 pub mod path;
 
 /// How much is run.

@@ -8,6 +8,7 @@ pub use check::PlanError;
 use crate::trace::Format;
 use std::path::PathBuf;
 use weir_flow::accept::Cap;
+use weir_flow::cache;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
 use weir_flow::path;
@@ -46,6 +47,8 @@ pub struct Plan {
     pub limits: Limits,
     /// How paths are judged.
     pub paths: path::Settings,
+    /// What is kept near; what is done for it on nobody's account is a tenant of its own.
+    pub cache: cache::Settings,
 }
 
 /// Most tenants of a plan: each may cost a few megabytes of histograms.

@@ -15,6 +15,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::rc::Rc;
 use weir_flow::accept::Volume;
+use weir_flow::cache::Done;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::Promises;
 use weir_flow::digest::Digest;
@@ -96,6 +97,9 @@ pub enum ReplayError {
 
 /// Most of each kind of thing that a recording may name: links, tenants, paths together.
 const MAX_INDEX: usize = 65_536;
+
+/// Most lines of a cache: 16 GiB at 4 KiB each, whose bookkeeping takes a fifth of a GiB.
+const MAX_LINES: u32 = 1 << 22;
 
 /// Most pieces of requests outstanding at once.
 const MAX_PIECES: u64 = 1 << 20;
@@ -215,6 +219,7 @@ impl<R: Read> Window<R> {
         let excess = [
             (config.volumes.len() > MAX_INDEX, "volumes"),
             (paths > MAX_INDEX as u64, "paths"),
+            (config.cache.lines() > MAX_LINES, "lines in the cache"),
             (limits.max_bytes > MAX_BYTES, "outstanding bytes"),
             (limits.link_window > MAX_BYTES, "bytes in a link's window"),
             (limits.no_path > MAX_TIME || limits.overdue > MAX_TIME, "time in a limit"),
@@ -302,6 +307,23 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
         }
     }
 
+    /// Whether its cache may be told so.
+    fn check_done(&self, done: &Done) -> Result<(), String> {
+        let volume = match *done {
+            Done::Fetched { .. } | Done::Reserved { .. } | Done::Gone(_) => return Ok(()),
+            Done::Logged { volume, .. }
+            | Done::Recovered(volume, _)
+            | Done::Drain(volume, _)
+            | Done::Retry(volume)
+            | Done::Abandoned(volume, _)
+            | Done::Close(volume) => volume,
+        };
+        match self.config.cache.logs.get(volume.index()) {
+            Some(Some(_)) if volume.index() < self.config.volumes.len() => Ok(()),
+            _ => Err(format!("there is no volume {} with a log", volume.index())),
+        }
+    }
+
     /// Whether the pipeline of this configuration may see the input.
     fn check(&self, input: &Input) -> Result<(), String> {
         match *input {
@@ -334,6 +356,7 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
             {
                 Err(format!("there is no volume {}", volume.index()))
             }
+            Input::Cache(ref done) => self.check_done(done),
             Input::Stored { .. }
             | Input::Sent { .. }
             | Input::Resized(..)
@@ -403,6 +426,7 @@ impl Observer for Counts {
             Event::Path(_)
             | Event::Overdue { .. }
             | Event::Control(_)
+            | Event::Cache(..)
             | Event::Governed(_)
             | Event::Stray => {}
         }

@@ -8,9 +8,11 @@ use crate::trace;
 use crate::world::{Journal, World};
 use std::io::{self, Write};
 use weir_flow::accept;
+use weir_flow::cache;
 use weir_flow::clock::Instant;
 use weir_flow::event::Observer;
 use weir_flow::pipeline::{Backend, Config, Pipeline};
+use weir_flow::request::TenantId;
 use weir_flow::stage;
 
 /// How far a run is. Told every 65 536 events, so that a caller who prints it needs no clock.
@@ -79,6 +81,10 @@ fn config(plan: &Plan) -> Config {
         promises: plan.promises.clone(),
         limits: plan.limits,
         paths: plan.paths,
+        cache: cache::Settings {
+            owners: vec![TenantId::new(plan.tenants.len() as u32); plan.volumes.len()],
+            ..plan.cache.clone()
+        },
         policies: plan.policies.clone(),
     }
 }

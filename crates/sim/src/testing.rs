@@ -56,5 +56,6 @@ pub(crate) fn plan() -> Plan {
         policies: Policies::default(),
         limits: Limits::default(),
         paths: Settings::default(),
+        cache: weir_flow::cache::Settings::default(),
     }
 }

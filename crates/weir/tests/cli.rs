@@ -30,9 +30,18 @@ fn json(text: &str) -> Value {
 #[test]
 fn help_and_usage() {
     let folder = folder("help");
-    for command in
-        ["serve", "status", "path", "sim", "replay", "explain", "reproduce", "config", "trace"]
-    {
+    for command in [
+        "serve",
+        "status",
+        "path",
+        "sim",
+        "replay",
+        "explain",
+        "reproduce",
+        "crash",
+        "config",
+        "trace",
+    ] {
         let output = run(&folder, &[command, "--help"]);
         assert_eq!((code(&output), err(&output)), (0, ""));
         assert!(out(&output).contains("Usage: weir "), "{command}");
@@ -226,6 +235,46 @@ fn a_trace_is_replayed() {
     assert!(!out(&array).contains(report["results"]["digest"].as_str().unwrap()));
 }
 
+/// What buffers would miss of a trace is a table and an object with every policy and size; what cannot be
+/// asked is refused, with what may be.
+#[test]
+fn a_trace_says_what_buffers_miss() {
+    let folder = folder("misses");
+    // Ten lines again and again, and between them lines that never come back.
+    let mut text = String::from("time_ns,op,dev,offset,size\n");
+    for i in 0..2_000_u64 {
+        let place = if i % 2 == 0 { i / 2 % 10 } else { 1_000 + i };
+        writeln!(text, "{i},R,0,{},4096", place * 4_096).unwrap();
+    }
+    std::fs::write(folder.join("t.csv"), text).unwrap();
+    let command = ["trace", "misses", "t.csv", "--size", "64KiB", "--size", "1GiB"];
+    let report = json(out(&run(&folder, &[&command[..], &["--json"]].concat())));
+    let results = report["results"].as_array().unwrap();
+    let names: Vec<&str> =
+        results.iter().map(|result| result["policy"].as_str().unwrap()).collect();
+    assert_eq!(names[..7], ["s3-fifo", "fifo", "lru", "clock", "sieve", "arc", "w-tinylfu"]);
+    assert_eq!((results.len(), &report["lines"]), (14, &Value::from(1_010)));
+    let misses: Vec<u64> =
+        results.iter().map(|result| result["misses"].as_u64().unwrap()).collect();
+    assert_eq!(misses[1..3], [2_000, 2_000], "in order of coming and of use nothing stays");
+    assert!(misses[0] < 1_100 && misses[6] < 1_100, "{misses:?}");
+    assert_eq!(misses[7..], [1_010; 7]);
+    let one = run(&folder, &["trace", "misses", "t.csv", "--policy", "lru"]);
+    assert!(out(&one).contains("     50   50.50\n"), "{}", out(&one));
+    for (wrong, says) in [
+        (&["--line", "5000"][..], "power of two"),
+        (&["--size", "1KiB"], "holds no line"),
+        (&["--size", "big"], "is not a size"),
+        (&["--policy", "mru"], "w-tinylfu"),
+    ] {
+        let output = run(&folder, &[&["trace", "misses", "t.csv"], wrong].concat());
+        assert_eq!((code(&output), out(&output)), (2, ""), "{wrong:?}");
+        assert!(err(&output).contains(says), "{}", err(&output));
+    }
+    let output = run(&folder, &["trace", "misses", "none.csv"]);
+    assert_eq!(code(&output), 3, "{}", err(&output));
+}
+
 /// A gateway that was started by a test and is ended with it.
 struct Gateway {
     child: Child,
@@ -310,6 +359,7 @@ fn recordings_are_replayed() {
         promises: Promises::default(),
         limits: Limits::default(),
         paths: Settings::default(),
+        cache: weir_flow::cache::Settings::default(),
         policies: Policies::default(),
     };
     let mut other = Vec::new();

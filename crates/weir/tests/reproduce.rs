@@ -10,7 +10,11 @@ fn unknown_experiments_are_refused() {
     let folder = folder("reproduce-unknown");
     let output = run(&folder, &["reproduce", "everything"]);
     assert_eq!((code(&output), out(&output)), (2, ""));
-    assert!(err(&output).contains("possible values: control, path"), "{}", err(&output));
+    assert!(
+        err(&output).contains("possible values: control, path, intermediate"),
+        "{}",
+        err(&output)
+    );
 }
 
 /// Traces that cannot be had, and traces for an experiment that takes none, are refused before anything
@@ -32,4 +36,22 @@ fn traces_that_cannot_be_used_are_refused() {
         assert_eq!((code(&output), out(&output)), (exit, ""), "{traces}");
         assert!(err(&output).contains(told), "{}", err(&output));
     }
+}
+
+/// The study of the intermediate target succeeds, and its JSON object has the published gains of writes.
+#[test]
+fn the_intermediate_target_is_reproduced() {
+    let folder = folder("reproduce-intermediate");
+    let report = ["--report", "page.html"];
+    let output = run(&folder, &[&["reproduce", "intermediate", "--json"], &report[..]].concat());
+    assert_eq!((code(&output), err(&output)), (0, ""));
+    let found: serde_json::Value = serde_json::from_str(out(&output)).unwrap();
+    let claims = found["experiments"][0]["claims"].as_array().unwrap();
+    let writes = claims.iter().filter(|claim| claim["id"] == "W");
+    let writes: Vec<_> = writes.map(|claim| claim["measured"].as_f64().unwrap()).collect();
+    assert_eq!(writes.len(), 3);
+    for (measured, published) in writes.into_iter().zip([25.993, 40.612, 59.070]) {
+        assert!((measured - published).abs() < 0.01, "{measured} {published}");
+    }
+    assert!(std::fs::read_to_string(folder.join("page.html")).unwrap().ends_with("</html>\n"));
 }

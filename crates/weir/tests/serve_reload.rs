@@ -97,6 +97,8 @@ fn a_faulty_configuration_changes_nothing() {
     gateway.refuse_reload("[[volume", &["weir.toml:1:", "ERROR"]);
     let restart = format!("[stop]\nwithin = \"7s\"\n{}", sized("80MiB"));
     gateway.refuse_reload(&restart, &["needs a restart", "`within` of [stop]"]);
+    let restart = format!("[cache]\nsize = \"1MiB\"\n{}", sized("80MiB"));
+    gateway.refuse_reload(&restart, &["needs a restart", "[cache]"]);
     std::fs::remove_file(gateway.folder.join("weir.toml")).unwrap();
     gateway.signal("HUP");
     gateway.logged(&["cannot read", "weir.toml"]);

@@ -74,6 +74,15 @@ struct Place {
 }
 
 impl Layout {
+    /// Whether a part is on this backend.
+    pub(crate) fn is_on(&self, backend: BackendId) -> bool {
+        match self {
+            Self::One(one) => *one == backend,
+            Self::Concat(parts) => parts.iter().any(|part| part.backend == backend),
+            Self::Stripe { backends, .. } => backends.contains(&backend),
+        }
+    }
+
     /// What is wrong with it for a volume of `capacity` bytes and so many backends.
     pub(crate) fn fault(&self, capacity: u64, backends: usize) -> Option<&'static str> {
         let parts = self.parts();

@@ -141,6 +141,7 @@ impl Observer for Accounts {
             | Event::Path(_)
             | Event::Overdue { .. }
             | Event::Control(_)
+            | Event::Cache(..)
             | Event::Stray => {}
         }
     }
@@ -165,7 +166,11 @@ const fn place(row: usize, direction: Direction) -> usize {
 /// Whether an error is the storage's, or the way's to it, and not the mistake of whoever asked.
 const fn is_ours(error: IoError) -> bool {
     match error {
-        IoError::Medium | IoError::PathFailed | IoError::NoPath | IoError::NoSpace => true,
+        IoError::Medium
+        | IoError::PathFailed
+        | IoError::NoPath
+        | IoError::NoSpace
+        | IoError::Busy => true,
         IoError::OutOfRange | IoError::WriteProtected | IoError::Unsupported => false,
     }
 }

@@ -122,6 +122,7 @@ fn load_moves_a_tenant_to_another_row() {
         promises: bands.clone(),
         limits: Limits { tenant_requests: 1, ..Limits::default() },
         paths: crate::path::Settings::default(),
+        cache: crate::cache::Settings::default(),
         policies: Policies::default(),
     };
     let mut pipeline = Pipeline::new(&config, Accounts::new(&bands));
@@ -220,6 +221,7 @@ fn the_ledger_is_exact_in_a_storm() {
             promises: contracts.clone(),
             limits,
             paths: crate::path::Settings::default(),
+            cache: crate::cache::Settings::default(),
             policies: policies.clone(),
         };
         let observer = (Accounts::new(&contracts), Sums::default());

@@ -1,34 +1,20 @@
 //! Stage 2, cache: is it near?
 //!
-//! A hit goes straight to transfer; everything else goes on to shared storage.
+//! A read that is near is answered from here; a write of a volume with a log is answered when it is safe in
+//! the log, and goes to shared storage later. Everything else goes on.
+//!
+//! | part | what it decides |
+//! |---|---|
+//! | [`lines`] | which sectors are in which memory frame, and who waits for a fetch of them |
+//! | [`evict`] | which line leaves for another |
+//! | [`prefetch`] | what to fetch before it is asked for |
+//! | [`writeback`] | when a write is safe, and in which order it goes to shared storage |
+//! | [`near`] | what all of this means for a request |
 
-mod off;
+pub mod evict;
+pub mod lines;
+pub mod near;
+pub mod prefetch;
+pub mod writeback;
 
-use crate::clock::Instant;
-use crate::policy::Policy;
-use crate::request::{Outcome, Request, RequestKey};
-use alloc::boxed::Box;
-
-/// Decides which requests need not go to shared storage.
-pub trait CachePolicy {
-    /// Looks a request up on its way in.
-    fn look_up(&mut self, now: Instant, key: RequestKey, request: &Request) -> Lookup;
-
-    /// Learns how a request that was passed on ended.
-    fn complete(&mut self, now: Instant, key: RequestKey, request: &Request, outcome: Outcome);
-}
-
-/// The answer to a look-up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lookup {
-    /// The request has ended well here.
-    Hit,
-    /// The request must go to shared storage.
-    Pass,
-}
-
-/// Builds a cache policy from checked parameter values.
-pub type Build = fn(&[u64]) -> Box<dyn CachePolicy>;
-
-/// Every cache policy; the first is the default.
-pub static POLICIES: &[Policy<Build>] = &[off::POLICY];
+pub use near::{Done, JobKey, Settings, Work};

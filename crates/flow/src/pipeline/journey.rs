@@ -1,18 +1,19 @@
 //! How a request travels: one function per step, in the order of the steps.
 
+use super::in_flight::InFlight;
 use super::{Action, Census, Config, Govern, Input, Limits, Overdue, StoreIo};
 use crate::accept::cap::Caps;
-use crate::accept::hazard::{Claim, Hazards};
+use crate::accept::hazard::Hazards;
 use crate::accept::{self, Piece, RULE_CAP, RULE_OVERLAP, Volume};
-use crate::cache::{CachePolicy, Lookup};
+use crate::cache::near::{Near, RULE_NEAR};
 use crate::clock::{Duration, Instant};
 use crate::control::{ControlPolicy, Legacy, Rows};
 use crate::dispatch::DispatchPolicy;
 use crate::error::IoError;
-use crate::event::{Completed, Event, Observer, StageName, StageTimes};
+use crate::event::{Completed, Event, Observer, StageName};
 use crate::path::{self, Paths, RULE_LOST, RULE_NONE_LEFT, RULE_OVERDUE, Step};
 use crate::policy::Rule;
-use crate::request::{BackendId, LinkId, Op, Outcome, PathId, Request, RequestKey};
+use crate::request::{LinkId, Op, Outcome, PathId, Request, RequestKey};
 use crate::stage::Stage;
 use crate::store::{RULE_DEVICE, StorePolicy, Verdict};
 use crate::transfer::Links;
@@ -25,8 +26,8 @@ use slotmap::SlotMap;
 /// The data path. See the [module](super) for its inputs and outputs.
 pub struct Pipeline<O = ()> {
     limits: Limits,
-    volumes: Vec<Volume>,
-    requests: SlotMap<RequestKey, InFlight>,
+    pub(super) volumes: Vec<Volume>,
+    pub(super) requests: SlotMap<RequestKey, InFlight>,
     /// Requests outstanding, without the pieces of split ones.
     outstanding: u32,
     bytes: u64,
@@ -38,7 +39,7 @@ pub struct Pipeline<O = ()> {
     unblocked: VecDeque<RequestKey>,
     /// The pieces of the request that begins now.
     pieces: Vec<Piece>,
-    cache: Box<dyn CachePolicy>,
+    pub(super) near: Near,
     /// What tenants are promised for which request.
     rows: Rows,
     control: Box<dyn ControlPolicy>,
@@ -50,8 +51,8 @@ pub struct Pipeline<O = ()> {
     links: Links,
     /// When to look for overdue requests next, while any is outstanding.
     watch: Option<Instant>,
-    actions: VecDeque<Action>,
-    observer: O,
+    pub(super) actions: VecDeque<Action>,
+    pub(super) observer: O,
 }
 
 /// What a tenant has outstanding.
@@ -61,88 +62,11 @@ struct Share {
     bytes: u64,
 }
 
-/// A request, or one piece of a split one, and where it is.
-#[derive(Debug)]
-struct InFlight {
-    request: Request,
-    arrived: Instant,
-    stage: StageName,
-    entered: Instant,
-    times: StageTimes,
-    claim: Option<Claim>,
-    parent: Option<RequestKey>,
-    pieces_left: u64,
-    outcome: Outcome,
-    /// The row of its tenant's contract.
-    row: Option<u8>,
-    backend: BackendId,
-    /// The part of its volume, and its first byte there.
-    place: (u32, u64),
-    /// Its place among those that came to control.
-    order: u64,
-    /// When control let it go.
-    released: Instant,
-    /// When dispatch sent it.
-    dispatched: Instant,
-    /// The rule under which its reply is being sent; `None` until then.
-    sending: Option<Rule>,
-}
-
-impl InFlight {
-    fn new(request: Request, row: Option<u8>, now: Instant) -> Self {
-        Self {
-            request,
-            arrived: now,
-            stage: StageName::Accept,
-            entered: now,
-            times: StageTimes::default(),
-            claim: None,
-            parent: None,
-            pieces_left: 0,
-            outcome: Ok(()),
-            row,
-            backend: BackendId::default(),
-            place: (0, 0),
-            order: 0,
-            released: now,
-            dispatched: now,
-            sending: None,
-        }
-    }
-
-    /// Notes where it is to be done.
-    const fn put(&mut self, piece: &Piece) {
-        (self.backend, self.place) = (piece.backend, (piece.part, piece.at));
-    }
-
-    /// Charges the time since it entered its stage to `rule` and moves it on.
-    fn move_to(&mut self, now: Instant, stage: StageName, rule: Rule) {
-        self.times.charge(self.stage, now.since(self.entered), rule);
-        self.stage = stage;
-        self.entered = now;
-    }
-
-    /// What to say of it if it has been in its stage for `limit` or longer.
-    fn overdue(&self, now: Instant, limit: Duration) -> Option<Overdue<'_>> {
-        let age = now.saturating_since(self.entered);
-        // A split request waits for its pieces, which speak for themselves.
-        let speaks = self.parent.is_some() || self.pieces_left <= 1;
-        let Self { request, stage, .. } = self;
-        (age >= limit && speaks).then_some(Overdue { request, stage: *stage, age })
-    }
-
-    /// Goes back from a device to the path stage, whose fault the time since it left that is.
-    fn come_back(&mut self, now: Instant, rule: Rule) {
-        self.stage = StageName::Path;
-        self.move_to(now, StageName::Path, rule);
-    }
-}
-
 impl<O: Observer> Pipeline<O> {
     /// An empty pipeline. Panics if the configuration has a [`fault`](Config::fault).
     pub fn new(config: &Config, observer: O) -> Self {
         assert_eq!(config.fault(), None, "a configuration is checked before it is used");
-        let Config { volumes, backends, promises, limits, paths, policies } = config;
+        let Config { volumes, backends, promises, limits, paths, cache, policies } = config;
         Self {
             limits: *limits,
             volumes: volumes.clone(),
@@ -154,7 +78,7 @@ impl<O: Observer> Pipeline<O> {
             hazards: Hazards::new(volumes.len()),
             unblocked: VecDeque::new(),
             pieces: Vec::new(),
-            cache: (policies.cache.policy().build)(policies.cache.values()),
+            near: Near::new(cache, &policies.cache, &policies.prefetch, volumes.len()),
             rows: Rows::new(promises),
             control: (policies.control.policy().build)(policies.control.values(), promises),
             ordered: 0,
@@ -275,44 +199,49 @@ impl<O: Observer> Pipeline<O> {
         self.begin(now, key);
     }
 
-    /// Nothing earlier is in the way any more: cuts the request if it is large or on several parts.
+    /// Nothing earlier is in the way any more: is it near?
     fn begin(&mut self, now: Instant, key: RequestKey) {
         let entry = &mut self.requests[key];
         entry.move_to(now, StageName::Cache, RULE_OVERLAP);
+        let request = entry.request;
+        let end = self.volumes[request.volume.index()].capacity;
+        if self.near.arrive(now, key, &request, end) {
+            self.pass(now, key, RULE_NEAR);
+        }
+    }
+
+    /// Stage 2 lets it go on to shared storage: cuts it if it is large or on several parts.
+    pub(super) fn pass(&mut self, now: Instant, key: RequestKey, rule: Rule) {
+        let entry = &mut self.requests[key];
+        entry.move_to(now, StageName::Control, rule);
         let mut pieces = core::mem::take(&mut self.pieces);
         self.volumes[entry.request.volume.index()].cut(&entry.request, &mut pieces);
         entry.pieces_left = pieces.len() as u64;
         let InFlight { request, row, arrived, times, .. } = *entry;
         if let [whole] = &pieces[..] {
             entry.put(whole);
-            self.look_up(now, key);
+            self.enter_control(now, key);
         } else {
             entry.stage = StageName::Accept;
             for piece in &pieces {
                 let request = Request { extent: piece.extent, ..request };
-                let stage = StageName::Cache;
+                let stage = StageName::Control;
                 let part = InFlight::new(request, row, now);
                 let mut part = InFlight { parent: Some(key), arrived, times, stage, ..part };
                 part.put(piece);
                 let part = self.requests.insert(part);
-                self.look_up(now, part);
+                self.enter_control(now, part);
             }
         }
         self.pieces = pieces;
     }
 
-    /// Stage 2: ends a hit here, hands everything else to control.
-    fn look_up(&mut self, now: Instant, key: RequestKey) {
+    /// Stage 3: takes its place among those that wait.
+    fn enter_control(&mut self, now: Instant, key: RequestKey) {
         let entry = &mut self.requests[key];
-        match self.cache.look_up(now, key, &entry.request) {
-            Lookup::Hit => self.ended(now, key, Ok(())),
-            Lookup::Pass => {
-                entry.stage = StageName::Control;
-                self.ordered += 1;
-                entry.order = self.ordered;
-                self.control.arrive(now, key, &entry.request, entry.row);
-            }
-        }
+        self.ordered += 1;
+        entry.order = self.ordered;
+        self.control.arrive(now, key, &entry.request, entry.row);
     }
 
     /// Puts another control policy in place of the one in force. O(outstanding).
@@ -358,6 +287,10 @@ impl<O: Observer> Pipeline<O> {
             while let Some(key) = self.unblocked.pop_front() {
                 self.begin(now, key);
             }
+            self.nearby(now);
+            if !self.unblocked.is_empty() {
+                continue;
+            }
             while let Some((key, rule)) = self.control.poll(now) {
                 let entry = &mut self.requests[key];
                 entry.move_to(now, StageName::Dispatch, rule);
@@ -388,12 +321,7 @@ impl<O: Observer> Pipeline<O> {
                     self.actions.push_back(Action::Abandon { key, backend, path });
                 }
                 Step::NoPath(key) => self.deliver(now, key, Err(IoError::NoPath), RULE_NONE_LEFT),
-                Step::Check(backend, path) => {
-                    self.actions.push_back(Action::Check { backend, path });
-                }
-                Step::Reset(backend, path) => {
-                    self.actions.push_back(Action::Reset { backend, path });
-                }
+                Step::Ask(action) => self.actions.push_back(action),
                 Step::Tell(change) => self.observer.event(now, Event::Path(change)),
             }
         }
@@ -450,14 +378,13 @@ impl<O: Observer> Pipeline<O> {
         self.paths.leave(key);
         self.dispatch.complete(now, key, &request, backend, now.since(dispatched));
         self.control.complete(now, key, &request, now.since(released));
-        self.cache.complete(now, key, &request, outcome);
         self.ended(now, key, outcome);
     }
 
-    /// Joins a piece to its whole, or replies.
+    /// Joins a piece to its whole, which comes back to the cache.
     fn ended(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
         let Some(parent_key) = self.requests[key].parent else {
-            self.reply(now, key, outcome);
+            self.back(now, key, outcome);
             return;
         };
         let piece = self.requests.remove(key).expect("a piece ends once");
@@ -469,12 +396,12 @@ impl<O: Observer> Pipeline<O> {
             parent.times = piece.times;
             parent.entered = now;
             let outcome = parent.outcome;
-            self.reply(now, parent_key, outcome);
+            self.back(now, parent_key, outcome);
         }
     }
 
     /// Stage 7: the bytes are free for others; the reply waits for its link.
-    fn reply(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
+    pub(super) fn reply(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
         let entry = &mut self.requests[key];
         entry.outcome = outcome;
         entry.move_to(now, StageName::Transfer, RULE_OVERLAP);
@@ -543,19 +470,26 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::Stored { key, outcome } => self.stored(now, key, outcome),
             Input::Sent { key } => self.sent(now, key),
             Input::PathDown(backend, path) => self.paths.down(now, backend, path),
-            Input::PathUp(backend, path) => self.paths.up(now, backend, path),
+            Input::PathUp(backend, path) => {
+                self.came_up(now, backend);
+                self.paths.up(now, backend, path);
+            }
             Input::PathAccess(backend, path, access) => {
                 self.paths.access(now, backend, path, access);
             }
             Input::Checked(backend, path) => self.paths.checked(now, backend, path),
             Input::PathOrder(backend, order) => self.paths.order(now, backend, order),
-            Input::Resized(volume, capacity) => self.volumes[volume.index()].capacity = capacity,
+            Input::Resized(volume, capacity) => {
+                self.volumes[volume.index()].capacity = capacity;
+                self.near.resized(volume);
+            }
             Input::Capped(volume, cap) => {
                 assert_eq!(cap.fault(), None, "a cap is checked before it is used");
                 self.caps.change(now, volume, cap);
             }
             Input::Govern(govern) => self.govern(now, &govern),
             Input::Inherit(legacy) => self.control.inherit(now, &legacy),
+            Input::Cache(done) => self.near.done(now, done),
         }
         self.drain(now);
     }
@@ -567,6 +501,7 @@ impl<O: Observer> Stage for Pipeline<O> {
     fn next_deadline(&self) -> Option<Instant> {
         [
             self.caps.next_deadline(),
+            self.near.next_deadline(),
             self.control.next_deadline(),
             self.dispatch.next_deadline(),
             self.paths.next_deadline(),
@@ -579,6 +514,7 @@ impl<O: Observer> Stage for Pipeline<O> {
 
     fn handle_deadline(&mut self, now: Instant) {
         let due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
+        self.near.handle_deadline(now);
         if due(self.control.next_deadline()) {
             self.control.handle_deadline(now);
         }

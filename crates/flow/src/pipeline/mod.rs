@@ -3,7 +3,9 @@
 //! [`Pipeline`] is the whole data path as one [`Stage`](crate::stage::Stage). Both worlds drive it through
 //! [`run`](crate::stage::run); what they do not share is who performs the [`Action`]s.
 
+mod in_flight;
 mod journey;
+mod nearby;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +36,8 @@ pub struct Config {
     pub limits: Limits,
     /// How paths are judged.
     pub paths: path::Settings,
+    /// What is kept near.
+    pub cache: cache::Settings,
     /// One policy per stage.
     pub policies: Policies,
 }
@@ -56,7 +60,7 @@ impl Backend {
 impl Config {
     /// What contradicts itself here, in words for whoever made it; `None` if a pipeline can be made.
     pub fn fault(&self) -> Option<&'static str> {
-        let Self { volumes, backends, promises, limits, paths, .. } = self;
+        let Self { volumes, backends, promises, limits, paths, cache, .. } = self;
         let times = [limits.no_path, limits.overdue];
         if backends.iter().any(|backend| backend.groups.is_empty()) {
             return Some("a backend has no path");
@@ -80,7 +84,7 @@ impl Config {
         if times.iter().any(|&time| time < TIME_MIN || time > TIME_MAX) {
             return Some("a time limit is below a millisecond or above a year");
         }
-        promises.fault().or_else(|| paths.fault())
+        promises.fault().or_else(|| paths.fault()).or_else(|| cache.fault())
     }
 }
 
@@ -129,7 +133,7 @@ impl Default for Limits {
             tenant_requests: 4_096,
             tenant_bytes: 64 << 20,
             link_window: 4 << 20,
-            no_path: Duration::from_secs(30),
+            no_path: Duration::from_secs(600),
             overdue: Duration::from_secs(10),
         }
     }
@@ -138,8 +142,10 @@ impl Default for Limits {
 /// The policy of each stage that has a choice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policies {
-    /// Stage 2.
-    pub cache: Choice<cache::Build>,
+    /// Stage 2: which line leaves the read buffer.
+    pub cache: Choice<cache::evict::Build>,
+    /// Stage 2: what is fetched ahead.
+    pub prefetch: Choice<cache::prefetch::Build>,
     /// Stage 3.
     pub control: Choice<control::Build>,
     /// Stage 4.
@@ -155,7 +161,8 @@ pub struct Policies {
 impl Default for Policies {
     fn default() -> Self {
         Self {
-            cache: Choice::default_of(cache::POLICIES),
+            cache: Choice::default_of(cache::evict::POLICIES),
+            prefetch: Choice::default_of(cache::prefetch::POLICIES),
             control: Choice::default_of(control::POLICIES),
             dispatch: Choice::default_of(dispatch::POLICIES),
             path: Choice::default_of(path::POLICIES),
@@ -203,6 +210,8 @@ pub enum Input {
     Govern(Arc<Govern>),
     /// What was left when the gateway stopped: the policy begins with it. The first input, if any.
     Inherit(Arc<control::Legacy>),
+    /// Something has happened near.
+    Cache(cache::Done),
 }
 
 /// What stage 3 is governed by.
@@ -215,7 +224,7 @@ pub struct Govern {
 }
 
 /// What the world is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Do this I/O, and answer with [`Input::Stored`].
     Store(StoreIo),
@@ -247,6 +256,17 @@ pub enum Action {
         /// The path that it is on.
         path: PathId,
     },
+    /// This I/O is on its path for much longer than others take elsewhere. If the target has put it off, or
+    /// takes nothing at all, give the path up as for [`Action::Reset`], and tell so by
+    /// [`Input::PathDown`]; if it may have begun it, do nothing. Asked again while it is so.
+    Recall {
+        /// Which one.
+        key: RequestKey,
+        /// The device behind it.
+        backend: BackendId,
+        /// The path that it is on.
+        path: PathId,
+    },
     /// The path is given up: end its session so that what is on it is known to be dead, answer each
     /// of its [`Action::Store`]s with [`PathFailed`](crate::error::IoError::PathFailed), and go on
     /// trying to get it back, which is told by [`Input::PathUp`].
@@ -256,6 +276,8 @@ pub enum Action {
         /// The path.
         path: PathId,
     },
+    /// Do this near.
+    Cache(cache::Work),
     /// Tell the host that the task set is full. Nothing else will be heard of this request.
     Refuse {
         /// The caller's name for the request.

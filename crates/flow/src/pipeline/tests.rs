@@ -18,6 +18,7 @@ use core::cell::RefCell;
 use std::thread_local;
 
 mod layout;
+mod paths;
 
 /// Remembers what it saw.
 #[derive(Default)]
@@ -44,6 +45,7 @@ impl Observer for Seen {
             }
             Event::Control(notice) => self.notices.push(notice),
             Event::Governed(_) => self.governed += 1,
+            Event::Cache(..) => {}
             Event::Stray => self.strays += 1,
         }
     }
@@ -61,6 +63,7 @@ fn config() -> Config {
         promises: Promises::default(),
         limits: Limits::default(),
         paths: path::Settings::default(),
+        cache: crate::cache::Settings::default(),
         policies: Policies::default(),
     }
 }
@@ -210,50 +213,6 @@ fn a_range_outside_the_volume_is_refused() {
     let actions = step(&mut pipeline, 0, Input::Arrive(request(1, Op::Write, 1 << 20, 512)));
     assert!(ios(&actions).is_empty());
     assert_eq!(replies(&actions)[0].2, Err(IoError::OutOfRange));
-}
-
-/// A failing path is left for the other one; when both are gone the request waits, and goes on when
-/// one comes back. Nothing is lost and each change of a path is told once.
-#[test]
-fn requests_survive_their_paths() {
-    let mut pipeline = Pipeline::new(&config(), Seen::default());
-    let io = ios(&step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 512))))[0];
-    let lost = Input::Stored { key: io.key, outcome: Err(IoError::PathFailed) };
-    let again = ios(&step(&mut pipeline, 5, lost))[0];
-    assert_ne!(again.path, io.path);
-    let lost = Input::Stored { key: again.key, outcome: Err(IoError::PathFailed) };
-    assert!(step(&mut pipeline, 9, lost).is_empty());
-    step(&mut pipeline, 10, Input::PathDown(BackendId::new(0), io.path));
-    let back = ios(&step(&mut pipeline, 20, Input::PathUp(BackendId::new(0), io.path)))[0];
-    assert_eq!(back.path, io.path);
-    let actions = step(&mut pipeline, 30, Input::Stored { key: back.key, outcome: Ok(()) });
-    step(&mut pipeline, 30, Input::Sent { key: replies(&actions)[0].0 });
-    let seen = pipeline.observer();
-    assert_eq!(seen.paths.iter().map(|p| p.0).collect::<Vec<_>>(), [false, false, true]);
-    let times = seen.completed[0].2;
-    assert_eq!(times.spent(StageName::Path), Duration::from_nanos(20));
-    assert_eq!(times.spent(StageName::Store), Duration::from_nanos(10));
-    assert_eq!(times.rule(StageName::Path), Some(crate::path::RULE_NONE_LEFT));
-}
-
-/// Waiting for a path has an end.
-#[test]
-fn patience_for_a_path_ends() {
-    let mut pipeline = Pipeline::new(&config(), Seen::default());
-    for path in 0..2 {
-        step(&mut pipeline, 0, Input::PathDown(BackendId::new(0), PathId::new(path)));
-    }
-    assert!(step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 512))).is_empty());
-    let limits = Limits::default();
-    let mut now = Instant::ZERO;
-    while now < Instant::ZERO + limits.no_path {
-        now = pipeline.next_deadline().expect("somebody waits");
-        pipeline.handle_deadline(now);
-    }
-    let actions: Vec<_> = core::iter::from_fn(|| pipeline.poll(now)).collect();
-    assert_eq!(replies(&actions)[0].2, Err(IoError::NoPath));
-    assert_eq!(now, Instant::ZERO + limits.no_path);
-    assert_eq!(pipeline.observer().overdue[0].1, StageName::Path);
 }
 
 /// One request more than the limit, in number or in bytes, is refused and forgotten.

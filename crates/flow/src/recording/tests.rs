@@ -1,5 +1,6 @@
 use super::*;
 use crate::accept::Layout;
+use crate::cache::writeback;
 use crate::control::Legacy;
 use crate::control::{Contract, Promises};
 use crate::path::{Access, Failback, PathOrder, Settings};
@@ -30,7 +31,37 @@ fn config() -> Config {
             failback: Failback::After(Duration::from_millis(7)),
             ..Settings::default()
         },
+        cache: crate::cache::Settings {
+            size: 1 << 20,
+            line: 8_192,
+            owners: alloc::vec![TenantId::new(1)],
+            logs: alloc::vec![None, Some(log())],
+        },
         policies,
+    }
+}
+
+/// Settings of a log, none of them the default.
+fn log() -> writeback::Settings {
+    writeback::Settings {
+        volume: [7; 16],
+        block: 4_096,
+        owner: 9,
+        mode: writeback::Mode::Ram,
+        sync: writeback::Sync::Upstream,
+        order: writeback::Order::Strict,
+        capacity: 2 << 30,
+        segment: 32 << 20,
+        batch_bytes: 512 << 10,
+        batch_records: 64,
+        epoch_bytes: 1 << 20,
+        epoch_age: Duration::from_millis(10),
+        dirty_age: Duration::from_millis(20),
+        depth: 3,
+        merge: 64 << 10,
+        hold: Duration::from_millis(30),
+        upstream_flush: false,
+        earn: false,
     }
 }
 

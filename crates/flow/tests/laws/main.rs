@@ -4,7 +4,8 @@
 //! without another line. The driver is a seeded stream of operations and a model that knows what is
 //! waiting and what is outstanding.
 
-mod cache;
+mod cache_evict;
+mod cache_prefetch;
 mod control;
 mod dispatch;
 mod path;

@@ -1,16 +1,17 @@
 //! What each question is answered with.
 
 use super::backends::Backends;
-use super::protocol::{Answer, LearnedSpeed, PathStatus, Refusal, Request};
+use super::protocol::{Answer, LearnedSpeed, Leaving, PathStatus, Refusal, Request};
 use super::socket::ClientId;
 use super::{Question, status};
 use crate::gateway::Gateway;
 use crate::watch::Watch;
 use tracing::info;
+use weir_flow::cache::Done;
 use weir_flow::clock::Instant;
 use weir_flow::path::{PathOrder, View};
 use weir_flow::pipeline::{Input, Pipeline};
-use weir_flow::request::{BackendId, PathId};
+use weir_flow::request::{BackendId, PathId, VolumeId};
 
 /// Answers a question.
 pub(crate) fn answer(
@@ -35,6 +36,11 @@ pub(crate) fn answer(
         Question::Ordered(client, backend) => {
             let paths = paths(pipeline, backends, Some(backend), now);
             gateway.tell(client, Answer::Paths(paths));
+        }
+        Question::Told(client, volume) => {
+            let volumes = status::volumes(pipeline, gateway, backends, now);
+            let volume = volumes.into_iter().nth(volume.index());
+            gateway.tell(client, Answer::Volumes(volume.into_iter().collect()));
         }
     }
 }
@@ -74,8 +80,61 @@ impl Desk<'_, '_> {
             Request::PathFailback { backend } => {
                 self.order(client, backends.find(&backend)?, PathOrder::Failback)?;
             }
+            Request::VolumeList { volume } => {
+                let mut volumes = status::volumes(pipeline, gateway, backends, now);
+                if let Some(name) = volume {
+                    let index = self.volume(name)?.index();
+                    volumes = volumes.into_iter().skip(index).take(1).collect();
+                }
+                return Ok(Some(Answer::Volumes(volumes)));
+            }
+            Request::VolumeDrain { volume } => {
+                self.tell_log(client, volume, |volume| Done::Drain(volume, true))?;
+            }
+            Request::VolumeResume { volume } => {
+                self.tell_log(client, volume, |volume| Done::Drain(volume, false))?;
+            }
+            Request::VolumeRetry { volume } => self.tell_log(client, volume, Done::Retry)?,
+            Request::Stop {} => {
+                let volumes = status::volumes(pipeline, gateway, backends, now);
+                let dirty =
+                    volumes.iter().filter_map(|volume| Some(volume.log.as_ref()?.dirty_bytes));
+                let dirty_bytes = dirty.sum();
+                info!("an operator's order: stop");
+                self.gateway.leave();
+                return Ok(Some(Answer::Stopping(Leaving { dirty_bytes })));
+            }
         }
         Ok(None)
+    }
+
+    fn volume(&self, name: String) -> Result<VolumeId, Refusal> {
+        let volumes = &self.gateway.desk().volumes;
+        if let Some(index) = volumes.iter().position(|volume| volume.name == name) {
+            return Ok(VolumeId::new(index as u32));
+        }
+        let known = volumes.iter().map(|volume| volume.name.clone()).collect();
+        Err(Refusal::UnknownVolume { name, known })
+    }
+
+    /// Hands an order about a volume's log over, which is answered when the log has heard of it.
+    fn tell_log(
+        &mut self,
+        client: ClientId,
+        name: String,
+        order: impl FnOnce(VolumeId) -> Done,
+    ) -> Result<(), Refusal> {
+        let volume = self.volume(name.clone())?;
+        if self.pipeline.near().log(volume).is_none() {
+            return Err(Refusal::NoLog { volume: name });
+        }
+        if self.gateway.is_stopping() {
+            return Err(Refusal::Stopping);
+        }
+        let order = order(volume);
+        info!(volume = name, ?order, "an operator's order");
+        self.gateway.order(Input::Cache(order), Question::Told(client, volume));
+        Ok(())
     }
 
     fn place(&self, backend: &str, path: u32) -> Result<(BackendId, PathId), Refusal> {

@@ -74,6 +74,11 @@ impl Backends {
         names.join(", ")
     }
 
+    /// Those that a volume is on.
+    pub(crate) fn under(&self, volume: usize) -> impl Iterator<Item = BackendId> {
+        self.of_volumes[volume].iter().map(|&index| BackendId::new(index as u32))
+    }
+
     /// The one of this number.
     pub(crate) fn get(&self, backend: BackendId) -> &Named {
         &self.all[backend.index()]

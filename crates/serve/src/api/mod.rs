@@ -12,13 +12,13 @@ pub(crate) mod socket;
 mod status;
 
 pub use protocol::{
-    Answer, CauseStatus, GatewayStatus, LINE_MAX, LearnedSpeed, Line, OverdueRequest, PathStatus,
-    Problem, Request, RequestCounts, SessionStatus, StageStatus, Status, TargetStatus,
-    TenantStatus, VERSION, VolumeStatus,
+    Answer, CauseStatus, GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus,
+    OverdueRequest, PathStatus, Problem, Request, RequestCounts, SessionStatus, StageStatus,
+    Status, TargetStatus, TenantStatus, VERSION, VolumeStatus,
 };
 
 use socket::{Asked, ClientId};
-use weir_flow::request::BackendId;
+use weir_flow::request::{BackendId, VolumeId};
 
 /// What the run of the pipeline has ended for.
 #[derive(Debug)]
@@ -31,4 +31,6 @@ pub(crate) enum Question {
     Asked(ClientId, Asked),
     /// A client of the control socket waits to hear what its order has made of a backend.
     Ordered(ClientId, BackendId),
+    /// A client of the control socket waits to hear what its order has made of a volume.
+    Told(ClientId, VolumeId),
 }

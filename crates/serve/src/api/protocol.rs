@@ -76,6 +76,36 @@ pub enum Request {
         /// The backend.
         backend: String,
     },
+    /// The volumes. Answered with [`Answer::Volumes`].
+    #[serde(rename = "volume.list")]
+    VolumeList {
+        /// Only this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        volume: Option<String>,
+    },
+    /// Have everything in a volume's log written to its storage, and nothing kept there from then on.
+    /// Answered with the volume, as it is then; it is drained when its log says `through`.
+    #[serde(rename = "volume.drain")]
+    VolumeDrain {
+        /// The volume.
+        volume: String,
+    },
+    /// Have writes to a drained volume go to its log again. Answered with the volume.
+    #[serde(rename = "volume.resume")]
+    VolumeResume {
+        /// The volume.
+        volume: String,
+    },
+    /// Have write-back of a volume go on where its storage has refused something. Answered with the
+    /// volume.
+    #[serde(rename = "volume.retry")]
+    VolumeRetry {
+        /// The volume.
+        volume: String,
+    },
+    /// Have the gateway leave as at SIGTERM. Answered with [`Answer::Stopping`].
+    #[serde(rename = "stop")]
+    Stop {},
 }
 
 impl Request {
@@ -100,8 +130,19 @@ pub enum Answer {
     Status(Box<Status>),
     /// Paths, by backend and number.
     Paths(Vec<PathStatus>),
+    /// Volumes, in the order of the configuration.
+    Volumes(Vec<VolumeStatus>),
+    /// The gateway takes no new work, and leaves when what is in flight has ended.
+    Stopping(Leaving),
     /// Nothing was done.
     Error(Problem),
+}
+
+/// What a gateway leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leaving {
+    /// Bytes in logs that are not on the volumes' own storage; they go there after the next start.
+    pub dirty_bytes: u64,
 }
 
 /// Why nothing was done.
@@ -215,7 +256,7 @@ pub struct SessionStatus {
 }
 
 /// A volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VolumeStatus {
     /// Its name.
     pub name: String,
@@ -228,6 +269,52 @@ pub struct VolumeStatus {
     pub read_only: bool,
     /// A flush has failed: what was acknowledged may be lost, and no flush succeeds until a restart.
     pub lost: bool,
+    /// Its log, if it has one.
+    #[serde(default)]
+    pub log: Option<LogStatus>,
+}
+
+/// The log of a volume.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogStatus {
+    /// What is done with a write: `log`, `ram`, `draining`, `emptying`, `through`, `resuming`.
+    pub phase: String,
+    /// Why it is not `log` or `ram`; empty if it is.
+    pub why: String,
+    /// Writes go to storage in exactly their order: some host that writes has not flushed yet.
+    pub strict: bool,
+    /// Bytes that are not on the volume's own storage.
+    pub dirty_bytes: u64,
+    /// How long the oldest of them has been in the log.
+    pub oldest_dirty_ns: u64,
+    /// How full the log is, 0 to 1.
+    pub fill: f64,
+    /// The last record; all up to `durable` are durable here, all up to `applied` are on storage.
+    pub last: u64,
+    /// See `last`.
+    pub durable: u64,
+    /// See `last`.
+    pub applied: u64,
+    /// Bytes of log that write-back frees in a second; 0 if that is not known.
+    pub drain_rate: u64,
+    /// When everything would be on storage at this rate, if that is known.
+    pub eta_ns: Option<u64>,
+    /// `up`, `away` or `blocked`.
+    pub storage: String,
+    /// What it said, if it is not `up`.
+    pub storage_why: String,
+    /// For how long it has been so, if it is not `up`.
+    pub storage_ns: u64,
+    /// Writes that wait for room.
+    pub waiting: u64,
+    /// How long the first of them has waited.
+    pub oldest_waiting_ns: u64,
+    /// The rule that holds it; empty if none does.
+    pub rule: String,
+    /// Failed writes and flushes of the log itself.
+    pub faults: u64,
+    /// Writes that were answered BUSY.
+    pub busy: u64,
 }
 
 /// How a tenant fares.
@@ -373,6 +460,20 @@ pub(crate) enum Refusal {
         /// The number.
         path: u32,
     },
+    /// No volume has this name.
+    #[error("there is no volume `{name}`")]
+    UnknownVolume {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// The volume has no log.
+    #[error("volume `{volume}` has no log")]
+    NoLog {
+        /// The volume.
+        volume: String,
+    },
     /// The gateway is about to leave.
     #[error("the gateway is stopping")]
     Stopping,
@@ -390,6 +491,8 @@ impl Refusal {
             Self::UnknownBackend { .. } => "unknown_backend",
             Self::UnknownPath { .. } => "unknown_path",
             Self::LastPath { .. } => "last_path",
+            Self::UnknownVolume { .. } => "unknown_volume",
+            Self::NoLog { .. } => "no_log",
             Self::Stopping => "stopping",
         }
     }
@@ -403,7 +506,11 @@ impl Refusal {
             Self::NoVersion | Self::Version(_) => format!("write \"version\":{VERSION}"),
             Self::NotARequest(_) => "docs/control-socket.md lists what can be asked for".to_owned(),
             Self::TooLong => "ask for one thing at a time".to_owned(),
-            Self::UnknownBackend { known, .. } => {
+            Self::NoLog { .. } => {
+                "its own storage has everything; `log` of its [[volume]] would give it one"
+                    .to_owned()
+            }
+            Self::UnknownBackend { known, .. } | Self::UnknownVolume { known, .. } => {
                 let names: Vec<_> =
                     known.iter().take(NAMES).map(|name| format!("`{name}`")).collect();
                 let more = if known.len() > NAMES { ", …" } else { "" };
@@ -424,7 +531,7 @@ impl From<&Refusal> for Answer {
     }
 }
 
-/// Names of backends in a help text.
+/// Names of backends or volumes in a help text.
 const NAMES: usize = 10;
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use super::backends::Backends;
 use super::protocol::{
-    GatewayStatus, OverdueRequest, RequestCounts, SessionStatus, StageStatus, Status, VolumeStatus,
+    GatewayStatus, LogStatus, OverdueRequest, RequestCounts, SessionStatus, StageStatus, Status,
+    VolumeStatus,
 };
 use crate::gateway::Gateway;
 use crate::listen::connection::{Connection, Speech};
@@ -10,8 +11,11 @@ use crate::summary;
 use crate::watch::Watch;
 use std::cmp::Reverse;
 use tracing::info;
+use weir_flow::cache::writeback::{Blocked, Log, Mode, Phase, Upstream};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::pipeline::{Overdue, Pipeline};
+use weir_flow::request::VolumeId;
+use weir_flow::units::Extent;
 
 /// What there is to tell at `now`. O(outstanding + connections + tenants).
 pub(crate) fn status(
@@ -20,6 +24,7 @@ pub(crate) fn status(
     backends: &Backends,
     now: Instant,
 ) -> Status {
+    let volumes = volumes(pipeline, gateway, backends, now);
     let (overdue, overdue_left_out) = overdue(pipeline, gateway, now);
     let (sessions, sessions_left_out) = sessions(gateway);
     let stages = pipeline.census(now).into_iter().map(|census| StageStatus {
@@ -28,17 +33,6 @@ pub(crate) fn status(
         oldest_ns: census.oldest.as_nanos(),
     });
     let stages = stages.collect();
-    let volumes = gateway.desk().volumes.iter().enumerate();
-    let volumes = volumes.map(|(index, volume)| {
-        let disk = volume.unit.disk();
-        VolumeStatus {
-            name: volume.name.clone(),
-            bytes: disk.blocks * u64::from(disk.block_size),
-            backend: backends.of_volume(index),
-            read_only: disk.read_only,
-            lost: volume.lost,
-        }
-    });
     let Watch { completed, failed, refused, .. } = *pipeline.observer();
     let outstanding = pipeline.outstanding().into();
     let (tenants, tenants_left_out) = pipeline.observer_mut().tenants(now);
@@ -56,9 +50,102 @@ pub(crate) fn status(
         overdue_left_out,
         sessions,
         sessions_left_out,
-        volumes: volumes.collect(),
+        volumes,
         tenants,
         tenants_left_out,
+    }
+}
+
+/// The volumes, in the order of the configuration.
+pub(super) fn volumes(
+    pipeline: &Pipeline<Watch>,
+    gateway: &Gateway<'_>,
+    backends: &Backends,
+    now: Instant,
+) -> Vec<VolumeStatus> {
+    let volumes = gateway.desk().volumes.iter().enumerate();
+    let volumes = volumes.map(|(index, volume)| {
+        let disk = volume.unit.disk();
+        let log = pipeline.near().log(VolumeId::new(index as u32));
+        VolumeStatus {
+            name: volume.name.clone(),
+            bytes: disk.blocks * u64::from(disk.block_size),
+            backend: backends.of_volume(index),
+            read_only: disk.read_only,
+            lost: volume.lost,
+            log: log.map(|log| {
+                let mut status = log_status(log, now);
+                if let Some((backend, age)) = cut_off(pipeline, backends, index, now)
+                    && status.storage == "up"
+                {
+                    "away".clone_into(&mut status.storage);
+                    status.storage_why = format!("no path to `{backend}` works");
+                    status.storage_ns = age.as_nanos();
+                }
+                status
+            }),
+        }
+    });
+    volumes.collect()
+}
+
+/// The backend of a volume to which no path works, if there is one, and for how long. Write-back waits there, in
+/// the path stage, as requests of hosts do.
+fn cut_off(
+    pipeline: &Pipeline<Watch>,
+    backends: &Backends,
+    volume: usize,
+    now: Instant,
+) -> Option<(String, Duration)> {
+    let mut under = backends.under(volume);
+    under.find_map(|backend| {
+        let paths = || pipeline.paths(now).filter(|view| view.backend == backend);
+        let since = paths().map(|view| view.since).max()?;
+        let none = !paths().any(|view| view.state.is_usable());
+        none.then(|| (backends.get(backend).name.clone(), now.saturating_since(since)))
+    })
+}
+
+fn log_status(log: &Log, now: Instant) -> LogStatus {
+    let status = log.status(now);
+    let (phase, why) = match status.phase {
+        Phase::Log if log.mode() == Mode::Ram => ("ram", None),
+        Phase::Log => ("log", None),
+        Phase::Draining(why) => ("draining", Some(why)),
+        Phase::Emptying(why) => ("emptying", Some(why)),
+        Phase::Through(why) => ("through", Some(why)),
+        Phase::Resuming => ("resuming", None),
+    };
+    let (storage, storage_why, age) = match status.upstream {
+        Upstream::Up => ("up", String::new(), Duration::ZERO),
+        Upstream::Away { age, attempts, error } => {
+            ("away", format!("{error}; tried {attempts} times"), age)
+        }
+        Upstream::Blocked { at: Blocked { seq, extent, cause }, age } => {
+            let Extent { offset, length } = extent;
+            ("blocked", format!("record {seq}, {length} bytes at {offset}: {cause}"), age)
+        }
+    };
+    LogStatus {
+        phase: phase.to_owned(),
+        why: why.map_or_else(String::new, |why| why.to_string()),
+        strict: status.strict,
+        dirty_bytes: status.dirty_bytes,
+        oldest_dirty_ns: status.oldest_dirty.map_or(0, Duration::as_nanos),
+        fill: f64::from(status.fill) / 1e3,
+        last: status.last,
+        durable: status.durable,
+        applied: status.applied,
+        drain_rate: status.drain_rate,
+        eta_ns: status.eta.map(Duration::as_nanos),
+        storage: storage.to_owned(),
+        storage_why,
+        storage_ns: age.as_nanos(),
+        waiting: status.waiting.count,
+        oldest_waiting_ns: status.waiting.oldest.as_nanos(),
+        rule: status.waiting.rule.map_or_else(String::new, |rule| rule.0.to_owned()),
+        faults: status.faults,
+        busy: status.busy,
     }
 }
 

@@ -31,7 +31,8 @@ pub struct Upstream {
     pub connect_within: Duration,
     /// A connection must be made, logged in and looked at by then, or it is tried again.
     pub login_within: Duration,
-    /// The longest wait between two tries of a path that does not work.
+    /// The longest wait between two tries of a path that does not work, while another does; else it is a
+    /// second at most, or 78 ms for each path if that is more.
     pub retry_at_most: Duration,
 }
 

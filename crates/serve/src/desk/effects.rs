@@ -8,6 +8,9 @@ use crate::store::Store;
 use crate::task::{Answer, Deed, Phase, TaskKey};
 use std::os::fd::AsRawFd;
 use tracing::{error, info, warn};
+use weir_flow::cache::Done;
+use weir_flow::error::IoError;
+use weir_flow::pipeline::Input;
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::nexus::{Effects, Nexus, Refusal};
 use weir_wire::scsi::reservation::Change;
@@ -32,8 +35,9 @@ impl Desk {
         };
         let index = task.volume;
         let stores = &self.stores[self.volumes[index].stores.clone()];
-        let [Store::File(backing)] = stores else {
-            // What an upstream has mapped is its own affair; as far as hosts see, all of it is, and all of
+        let logged = self.near.has_log(index);
+        let ([Store::File(backing)], false) = (stores, logged) else {
+            // What is written may be in the log, of which its store knows nothing yet. What an upstream has mapped is its own affair; as far as hosts see, all of it is, and all of
             // what is on several stores.
             self.decide(key, Answer::Runs(vec![(length, true)]));
             return;
@@ -54,6 +58,13 @@ impl Desk {
             (Awaited::Reservations(index), Ok(saved)) => self.reserved(index, saved),
             (Awaited::Job(job), Ok(saved)) => self.job_saved(job, &saved),
             (Awaited::Exit(key), Ok(saved)) => self.left_failure(key, &saved),
+            (Awaited::Void(volume), Ok(saved)) => {
+                if let Err(problem) = &saved {
+                    error!(%problem, "cannot remember that a log has failed: nothing is written");
+                }
+                let outcome = saved.map_err(|_| IoError::Medium);
+                self.inbox.push_back(Input::Cache(Done::Abandoned(volume, outcome)));
+            }
             (Awaited::Savings, Ok(saved)) => {
                 if let Err(problem) = saved {
                     warn!(%problem, "what tenants have saved was not kept");

@@ -5,12 +5,14 @@
 //! in what it has read and sends what the desk has put into a connection's outbox.
 
 mod effects;
+mod near;
 mod reply;
 mod start;
 mod store;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use near::Near;
 pub(crate) use reply::put_data;
 pub(crate) use start::{Held, Refusal, ZEROES_AT_ONCE};
 use store::Update;
@@ -34,9 +36,10 @@ use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_flow::cache::Done::Gone;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::pipeline::Input;
-use weir_flow::request::{RequestKey, TenantId};
+use weir_flow::request::{LinkId, RequestKey, TenantId, VolumeId};
 use weir_wire::iscsi::target::{Itt, Limits, Node};
 use weir_wire::nbd;
 use weir_wire::scsi::Sense;
@@ -66,6 +69,8 @@ pub(crate) struct Desk {
     /// The flushes of each of them.
     flushes: Vec<Flushes>,
     pub(crate) modelled: Modelled,
+    /// What is near.
+    pub(crate) near: Near,
     pub(crate) pool: Pool,
     pub(crate) tasks: Tasks,
     pub(crate) managing: SlotMap<ManagementKey, Management>,
@@ -135,6 +140,8 @@ pub(crate) enum Awaited {
     Job(JobKey),
     /// A command that leaves the failure mode of a sanitize.
     Exit(TaskKey),
+    /// A log that has failed, and is remembered as such.
+    Void(VolumeId),
     /// Nobody: what control would need after a restart is kept in any case.
     Savings,
 }
@@ -167,6 +174,7 @@ impl Desk {
         config: &Config,
         stores: Rc<[Store]>,
         kept: Vec<Kept>,
+        near: Near,
         [chores, maps]: [Chores; 2],
     ) -> Self {
         let node_name = identity();
@@ -204,6 +212,7 @@ impl Desk {
             stores,
             flushes,
             modelled: Modelled::new(config),
+            near,
             pool: Pool::new(config.iscsi.buffer_bytes),
             tasks: Tasks::with_key(),
             managing: SlotMap::with_key(),
@@ -267,9 +276,9 @@ impl Desk {
         claim.unwrap_or(self.volumes[volume].tenant)
     }
 
-    /// Commands that are under way.
+    /// Commands that are under way. What the cache does on its own account goes on after a restart.
     pub(crate) fn outstanding(&self) -> usize {
-        self.tasks.len()
+        self.tasks.len() - self.near.own()
     }
 
     /// Forgets the commands whose data has not come: nothing of them was promised or done.
@@ -360,6 +369,10 @@ impl Desk {
             for seen in &seat.units {
                 self.volumes[seen.volume].unit.nexus_lost(&seat.nexus);
             }
+        }
+        if self.near.logged().next().is_some() {
+            let link = LinkId::new(id.index as u32);
+            self.inbox.push_back(Input::Cache(Gone(link)));
         }
         self.held.remove(&id.serial);
         self.hungry.retain(|&hungry| hungry != id);

@@ -31,7 +31,8 @@ impl Desk {
             Err(error) => End::Failed(error),
         };
         let task = TaskKey::of(tag);
-        if self.count_down(task, end) && !self.go_on(task, self.link(task)) {
+        let over = self.count_down(task, end) && !self.go_on(task, self.link(task));
+        if over && !self.comes_again(connections, task) {
             self.answer(connections, task, Some(key));
         } else {
             self.inbox.push_back(Input::Sent { key });
@@ -41,20 +42,28 @@ impl Desk {
     /// Performs a refuse action.
     pub(crate) fn refuse(&mut self, connections: &mut [Option<Box<Connection>>], tag: Tag) {
         let key = TaskKey::of(tag);
-        if self.count_down(key, End::Full) {
-            let place = self.tasks[key].connection.and_then(|id| connections.get(id.index));
-            match place {
-                // NBD cannot say that a client should come again: it is done again here.
-                Some(Some(connection)) if matches!(connection.speech, Speech::Nbd(_)) => {
-                    let task = &mut self.tasks[key];
-                    // What was refused is still to be done.
-                    let (step, rest) = (std::mem::take(&mut task.step), task.rest);
-                    task.rest = Extent::new(rest.offset - step.length, step.length + rest.length);
-                    self.again.push_back(key);
-                }
-                _ => self.answer(connections, key, None),
-            }
+        if self.count_down(key, End::Full) && !self.comes_again(connections, key) {
+            self.answer(connections, key, None);
         }
+    }
+
+    /// Sets a command that found no room aside to be done again, if it is that of an NBD client: NBD
+    /// cannot say that a client should come again. True if it is.
+    fn comes_again(&mut self, connections: &[Option<Box<Connection>>], key: TaskKey) -> bool {
+        let Some(task) = self.tasks.get_mut(key) else { return false };
+        let full = matches!(
+            task.phase,
+            Phase::Flowing { left: 0, end: End::Full | End::Failed(IoError::Busy) }
+        );
+        let place = task.connection.and_then(|id| connections.get(id.index)?.as_deref());
+        let nbd = place.is_some_and(|connection| matches!(connection.speech, Speech::Nbd(_)));
+        if full && nbd {
+            // What was refused is still to be done.
+            let (step, rest) = (std::mem::take(&mut task.step), task.rest);
+            task.rest = Extent::new(rest.offset - step.length, step.length + rest.length);
+            self.again.push_back(key);
+        }
+        full && nbd
     }
 
     /// One request of a command has ended; true if it was the last.
@@ -148,7 +157,10 @@ impl Desk {
         let moved = (media.data_out_length(block) + media.data_in_length(block)) as u32;
         match end {
             End::Full => wire.respond(itt, ScsiStatus::TaskSetFull, None, 0),
-            End::Failed(error) => check(wire, sense_of(error, &media), 0),
+            End::Failed(error) => match error.sense(media.is_write()) {
+                Some(triple) => check(wire, sense_of(triple), 0),
+                None => wire.respond(itt, ScsiStatus::Busy, None, 0),
+            },
             End::Good => {
                 let differs = task.differs.or_else(|| match (media.op, &task.medium) {
                     (MediaOp::Verify(compare), Some(medium)) => {
@@ -186,8 +198,7 @@ pub(crate) fn put_data(wire: &mut Wire, itt: Itt, bytes: &[u8]) {
 }
 
 /// The sense data for a failed command.
-fn sense_of(error: IoError, media: &Media) -> Sense {
-    let SenseTriple { key, asc, ascq } = error.sense(media.is_write());
+fn sense_of(SenseTriple { key, asc, ascq }: SenseTriple) -> Sense {
     let key = match key {
         0x3 => SenseKey::MediumError,
         0x4 => SenseKey::HardwareError,

@@ -1,12 +1,13 @@
 //! What the pipeline wants done with stores, and how it ended.
 
 use super::{Desk, reply};
-use crate::disk::{Done, Ended, Io, Place, Stores, Work, journal, tenant_error};
+use crate::disk::{Done, Ended, Io, Place, Stores, Whose, Work, journal, tenant_error};
 use crate::store::Store;
 use crate::task::{Task, TaskKey};
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use tracing::{error, warn};
+use weir_flow::cache::Done::Logged;
 use weir_flow::clock::Instant;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::{Input, StoreIo};
@@ -86,7 +87,7 @@ impl Desk {
         }
         let promise = (promises && !zeroes).then(|| self.store_of(io));
         let place = self.place(io);
-        stores.submit(place, Io { key: io.key, work, offset, length, promise });
+        stores.submit(place, Io { whose: Whose::Request(io.key), work, offset, length, promise });
     }
 
     /// The store of an I/O, in the row of all.
@@ -112,7 +113,10 @@ impl Desk {
                 let (place, promise) = (self.place(io), Some(store));
                 self.submitted = true;
                 let work = Work::Sync;
-                stores.submit(place, Io { key: io.key, work, offset: 0, length: 0, promise });
+                stores.submit(
+                    place,
+                    Io { whose: Whose::Request(io.key), work, offset: 0, length: 0, promise },
+                );
             }
         }
     }
@@ -128,7 +132,10 @@ impl Desk {
         let Store::File(backing) = &self.stores[store] else { unreachable!("asked of a file") };
         let (place, promise) = (Place::File(backing.as_raw_fd()), Some(store));
         self.submitted = true;
-        stores.submit(place, Io { key, work: Work::Sync, offset: 0, length: 0, promise });
+        stores.submit(
+            place,
+            Io { whose: Whose::Request(key), work: Work::Sync, offset: 0, length: 0, promise },
+        );
     }
 
     /// Begins an update: several I/Os of one request, which nothing comes between.
@@ -201,7 +208,7 @@ impl Desk {
         let promise = promised.then(|| self.store_of(io));
         self.submitted = true;
         self.updates.insert(io.key, Update { io: *io, step, failed });
-        stores.submit(place, Io { key: io.key, work, offset, length, promise });
+        stores.submit(place, Io { whose: Whose::Request(io.key), work, offset, length, promise });
     }
 
     fn journal(&self, volume: usize) -> Place {
@@ -272,14 +279,22 @@ impl Desk {
 
     /// The driver has ended an I/O on a file.
     pub(crate) fn stored(&mut self, done: Done, stores: &mut dyn Stores) {
-        let Done { key, result, flushed, promise } = done;
+        let Done { whose, result, flushed, promise } = done;
         let outcome = result.map_err(|problem| {
             if self.disk_errors.speaks() {
                 warn!(%problem, errors_total = self.disk_errors.total(), "disk I/O failed");
             }
             tenant_error(&problem)
         });
-        self.ended(Ended { key, outcome, flushed, promise }, stores);
+        match whose {
+            Whose::Request(key) => {
+                self.ended(Ended { key, outcome, flushed, promise }, stores);
+            }
+            Whose::Fetch(fetch) => self.fetched(fetch, outcome),
+            Whose::Log(volume, io) => {
+                self.inbox.push_back(Input::Cache(Logged { volume, io, outcome }));
+            }
+        }
     }
 
     /// A store has ended an I/O.

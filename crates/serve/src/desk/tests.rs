@@ -69,6 +69,7 @@ impl Scene {
                 tenant: 0,
                 stores: (0..stores).map(place).collect(),
                 layout: Layout::Concat,
+                log: None,
                 cap: Cap::default(),
                 block_size: 512,
                 physical_block_size: 4096,
@@ -91,6 +92,7 @@ impl Scene {
             policies: Policies::default(),
             limits: PipelineLimits::default(),
             paths: weir_flow::path::Settings::default(),
+            cache: weir_flow::cache::Settings::default(),
             iscsi: Iscsi::default(),
             control: None,
             savings: None,
@@ -106,7 +108,8 @@ impl Scene {
         };
         let stores: Rc<[Store]> = volume.files().map(open).collect();
         let chores = [(); 2].map(|()| Chores::new(|| {}).expect("a thread"));
-        let mut desk = Desk::new(&config, stores, vec![Kept::default()], chores);
+        let near = Near::new(&config.cache, vec![None]);
+        let mut desk = Desk::new(&config, stores, vec![Kept::default()], near, chores);
         let op = MediaOp::Synchronize { immediate: false };
         let data = desk.pool.take(512);
         let media = Media { op, lba: 0, blocks: 1, fua: true, dpo: false };
@@ -174,8 +177,8 @@ impl Scene {
 
     /// The driver ends what it was given first.
     fn end(&mut self, result: io::Result<()>) {
-        let Io { key, work, promise, .. } = self.driver.0.remove(0);
-        let done = Done { key, result, flushed: matches!(work, Work::Sync), promise };
+        let Io { whose, work, promise, .. } = self.driver.0.remove(0);
+        let done = Done { whose, result, flushed: matches!(work, Work::Sync), promise };
         // Drivers let go of buffers before they say so.
         drop(work);
         self.desk.stored(done, &mut self.driver);
@@ -275,9 +278,9 @@ fn an_update_on_another_path_does_not_compare_again() {
     scene.ask(Op::Update);
     scene.end(Ok(()));
     assert_eq!(scene.given(), "write the second half");
-    let Io { key, work, promise, .. } = scene.driver.0.remove(0);
+    let Io { whose, work, promise, .. } = scene.driver.0.remove(0);
     drop(work);
-    let outcome = Err(IoError::PathFailed);
+    let (key, outcome) = (whose.request(), Err(IoError::PathFailed));
     scene.desk.ended(Ended { key, outcome, flushed: false, promise }, &mut scene.driver);
     assert_eq!(scene.told(), [(key, outcome)]);
     assert!(!scene.desk.volumes[0].lost, "nothing is lost with a path");

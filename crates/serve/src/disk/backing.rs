@@ -324,7 +324,7 @@ fn check_size(
 /// Locks a file against other gateways. A gateway that was killed keeps its lock until the kernel has
 /// ended its last I/O, which its successor waits for.
 #[expect(clippy::disallowed_methods, reason = "at start, before anything is served")]
-fn lock(file: &File) -> Result<(), TryLockError> {
+pub(crate) fn lock(file: &File) -> Result<(), TryLockError> {
     for _ in 0..LOCK_TRIES {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),

@@ -15,14 +15,16 @@ pub(crate) mod uring;
 use crate::buffer::Shared;
 use std::io;
 use std::os::fd::RawFd;
+use weir_flow::cache::near::FetchKey;
+use weir_flow::cache::writeback::LocalId;
 use weir_flow::error::IoError;
-use weir_flow::request::{BackendId, Outcome, PathId, RequestKey};
+use weir_flow::request::{BackendId, Outcome, PathId, RequestKey, VolumeId};
 
 /// One operation on one store.
 #[derive(Debug)]
 pub(crate) struct Io {
     /// Comes back in [`Done`].
-    pub(crate) key: RequestKey,
+    pub(crate) whose: Whose,
     /// What to do.
     pub(crate) work: Work,
     /// First byte in the store.
@@ -32,6 +34,27 @@ pub(crate) struct Io {
     /// The store, in the row of all, whose durability its end vouches for, if it does. Comes back in
     /// [`Done`].
     pub(crate) promise: Option<usize>,
+}
+
+/// What an operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// A request at its store.
+    Request(RequestKey),
+    /// A read from a log.
+    Fetch(FetchKey),
+    /// A write to a log, or its flush.
+    Log(VolumeId, LocalId),
+}
+
+impl Whose {
+    /// The request at its store. Panics if it is for something else, which no upstream is asked for.
+    pub(crate) fn request(self) -> RequestKey {
+        match self {
+            Self::Request(key) => key,
+            Self::Fetch(_) | Self::Log(..) => unreachable!("logs are files: {self:?}"),
+        }
+    }
 }
 
 /// Where an operation is to be done.
@@ -80,7 +103,7 @@ pub(crate) enum Work {
 #[derive(Debug)]
 pub(crate) struct Done {
     /// Which one.
-    pub(crate) key: RequestKey,
+    pub(crate) whose: Whose,
     /// How it ended; the error that the operating system gave.
     pub(crate) result: io::Result<()>,
     /// It was a [`Work::Sync`].

@@ -1,5 +1,6 @@
 //! Both drivers, and the opening of files, against a real file system.
 
+use super::Whose;
 use super::backing::{Backing, OpenError};
 use super::threads::Threads;
 use super::uring::Uring;
@@ -51,6 +52,7 @@ fn volume(path: &Path, size: Option<u64>) -> Volume {
             io: IoMode::Buffered,
         })],
         layout: Layout::Concat,
+        log: None,
         cap: Cap::default(),
         block_size: 512,
         physical_block_size: 4096,
@@ -70,7 +72,7 @@ fn open(volume: &Volume) -> Result<Backing, OpenError> {
 
 /// Does some operations at once and returns how each ended, in the order given.
 fn perform(driver: &mut dyn Driver, fd: &impl AsRawFd, ios: Vec<Io>) -> Vec<io::Result<()>> {
-    let order: Vec<RequestKey> = ios.iter().map(|io| io.key).collect();
+    let order: Vec<Whose> = ios.iter().map(|io| io.whose).collect();
     for io in ios {
         driver.submit(fd.as_raw_fd(), io);
     }
@@ -80,8 +82,8 @@ fn perform(driver: &mut dyn Driver, fd: &impl AsRawFd, ios: Vec<Io>) -> Vec<io::
         driver.reap(&mut done);
         std::thread::yield_now();
     }
-    let mut take = |key| {
-        let index = done.iter().position(|done| done.key == key).expect("each ends once");
+    let mut take = |whose| {
+        let index = done.iter().position(|done| done.whose == whose).expect("each ends once");
         done.swap_remove(index).result
     };
     order.into_iter().map(&mut take).collect()
@@ -98,8 +100,13 @@ fn exercise(driver: &mut dyn Driver, path: &Path) {
     let backing = open(&volume(path, Some(4 << 20))).expect("a new file");
     let mut keys = SlotMap::<RequestKey, ()>::with_key();
     let mut pool = Pool::new(64 << 20);
-    let mut io =
-        |work, offset, length| Io { key: keys.insert(()), work, offset, length, promise: None };
+    let mut io = |work, offset, length| Io {
+        whose: Whose::Request(keys.insert(())),
+        work,
+        offset,
+        length,
+        promise: None,
+    };
     let (a, b) = (filled(&mut pool, 2 << 20, 0xaa), filled(&mut pool, 8192, 0xbb));
     let write = |buffer: &Shared, at, durable| Work::Write { buffer: buffer.clone(), at, durable };
 
@@ -181,7 +188,7 @@ fn ring_takes_more_than_it_holds() {
     let mut pool = Pool::new(1 << 20);
     let buffer = filled(&mut pool, 4096, 7);
     let ios = (0..100).map(|n| Io {
-        key: keys.insert(()),
+        whose: Whose::Request(keys.insert(())),
         work: Work::Write { buffer: buffer.clone(), at: 0, durable: false },
         offset: n * 4096,
         length: 4096,
@@ -201,7 +208,7 @@ fn a_full_device_is_no_space() {
     let mut keys = SlotMap::<RequestKey, ()>::with_key();
     let mut threads = Threads::new(1, || {}).unwrap();
     let io = Io {
-        key: keys.insert(()),
+        whose: Whose::Request(keys.insert(())),
         work: Work::Write { buffer, at: 0, durable: false },
         offset: 0,
         length: 4096,

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "worker threads read and write lent memory by address")]
 
-use super::{Done, Driver, Io, Work, ZEROES, cut_short, no_holes};
+use super::{Done, Driver, Io, Whose, Work, ZEROES, cut_short, no_holes};
 use crate::buffer::{Shared, Use};
 use std::collections::VecDeque;
 use std::io;
@@ -10,7 +10,6 @@ use std::os::fd::RawFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use weir_flow::request::RequestKey;
 
 /// Worker threads and what they work on.
 pub(crate) struct Threads {
@@ -25,7 +24,7 @@ pub(crate) struct Threads {
 
 /// A job that has not been reaped.
 struct Flight {
-    key: RequestKey,
+    whose: Whose,
     buffer: Option<(Shared, Use)>,
     flushes: bool,
     promise: Option<usize>,
@@ -107,7 +106,7 @@ impl Driver for Threads {
             self.flying.len() - 1
         });
         let flushes = matches!(call, Call::Sync);
-        self.flying[index] = Some(Flight { key: io.key, buffer, flushes, promise: io.promise });
+        self.flying[index] = Some(Flight { whose: io.whose, buffer, flushes, promise: io.promise });
         let job = Job { index, fd, call, offset: io.offset, length: io.length };
         let jobs = self.jobs.as_ref().expect("open until dropped");
         assert!(jobs.send(job).is_ok(), "workers live as long as the queue");
@@ -132,8 +131,8 @@ impl Driver for Threads {
                 CUT_SHORT => Err(cut_short()),
                 code => Err(io::Error::from_raw_os_error(code)),
             };
-            let Flight { key, flushes: flushed, promise, .. } = flight;
-            done.push(Done { key, result, flushed, promise });
+            let Flight { whose, flushes: flushed, promise, .. } = flight;
+            done.push(Done { whose, result, flushed, promise });
         }
         false
     }

@@ -4,13 +4,12 @@
 
 #![expect(unsafe_code, reason = "submission entries carry raw addresses")]
 
-use super::{Done, Driver, Io, Work, ZEROES, cut_short, no_holes};
+use super::{Done, Driver, Io, Whose, Work, ZEROES, cut_short, no_holes};
 use crate::buffer::{Pool, Shared, Use};
 use io_uring::{IoUring, opcode, squeue, types};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use weir_flow::request::RequestKey;
 
 /// A ring and what is on it.
 pub(crate) struct Uring {
@@ -25,7 +24,7 @@ pub(crate) struct Uring {
 
 /// An operation and how much of it is still to be done.
 struct Flight {
-    key: RequestKey,
+    whose: Whose,
     fd: RawFd,
     step: Step,
     offset: u64,
@@ -174,8 +173,8 @@ impl Driver for Uring {
                 Step::Allocate { mode: libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE }
             }
         };
-        let Io { key, offset, length, promise, .. } = io;
-        let index = self.place(Flight { key, fd, step, offset, length, promise });
+        let Io { whose, offset, length, promise, .. } = io;
+        let index = self.place(Flight { whose, fd, step, offset, length, promise });
         self.push(index);
     }
 
@@ -216,8 +215,8 @@ impl Driver for Uring {
                     let flight = self.flying[index].take().expect("it flew until now");
                     self.free.push(index);
                     let flushed = matches!(flight.step, Step::Sync);
-                    let Flight { key, promise, .. } = flight;
-                    done.push(Done { key, result, flushed, promise });
+                    let Flight { whose, promise, .. } = flight;
+                    done.push(Done { whose, result, flushed, promise });
                 }
                 None => self.push(index),
             }

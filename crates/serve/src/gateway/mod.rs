@@ -22,6 +22,7 @@ use crate::listen::connection::{Connection, ConnectionId};
 use crate::listen::door::Door;
 use crate::listen::listener::{Listener, Protocol};
 use crate::listen::tls;
+use crate::near::Opened;
 use crate::remote::{FIRST_TOKEN, Remotes};
 use crate::signals::Signals;
 use crate::store::Store;
@@ -127,7 +128,7 @@ impl<'a> Gateway<'a> {
         config: &Config,
         (poll, clock): (Poll, Clock),
         (remotes, stores): (Remotes, Rc<[Store]>),
-        (kept, saved): (Vec<Kept>, Option<Legacy>),
+        (kept, saved, near): (Vec<Kept>, Option<Legacy>, Opened),
         reload: Reload<'a>,
     ) -> Result<Self, ServeError> {
         let failed = |action| move |source| ServeError::Setup { action, source };
@@ -178,9 +179,11 @@ impl<'a> Gateway<'a> {
         if let Some(control) = &mut control {
             control.register(registry).map_err(failed("watch the control socket"))?;
         }
-        let mut desk = Desk::new(config, stores, kept, helpers);
-        desk.resume();
+        let Opened { near, found } = near;
+        let mut desk = Desk::new(config, stores, kept, near, helpers);
         desk.inbox.extend(saved.map(|saved| Input::Inherit(Arc::new(saved))));
+        desk.inbox.extend(found.into_iter().map(Input::Cache));
+        desk.resume();
         Ok(Self {
             clock,
             now: clock.now(),
@@ -491,6 +494,9 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
                 if self.is_drained() {
                     return Wake::End;
                 }
+                if !self.desk.inbox.is_empty() {
+                    continue;
+                }
                 if until <= self.now {
                     warn!(outstanding = self.desk.outstanding(), "stopping without the rest");
                     self.stop = Stop::Now;
@@ -508,6 +514,7 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
     fn perform(&mut self, now: Instant, action: Action) {
         match action {
             Action::Store(io) => self.desk.store(now, &io, &mut self.behind),
+            Action::Cache(work) => self.desk.nearby(work, &mut self.behind),
             Action::Transfer { key, tag, outcome } => {
                 self.desk.reply(&mut self.connections, key, tag, outcome);
             }
@@ -524,6 +531,9 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
                     |input: &Input| matches!(input, Input::Stored { key: one, .. } if *one == key);
                 self.desk.inbox.retain(|input| !stored(input));
                 self.behind.remotes.abandon(backend, path, key);
+            }
+            Action::Recall { key, backend, path } => {
+                self.behind.remotes.recall(backend, path, key);
             }
             Action::Reset { backend, path } => self.behind.remotes.reset(backend, path),
         }

@@ -11,21 +11,27 @@ impl Gateway<'_> {
             return;
         }
         match self.stop {
-            Stop::No if count == 1 => {
-                info!(
-                    outstanding = self.desk.outstanding(),
-                    "stopping: no new work; what is in flight is finished first"
-                );
-                self.stop = Stop::Draining(self.now + self.config.stop_within);
-                self.listeners.clear();
-                self.desk.drop_gathering();
-                self.desk.drop_jobs();
-            }
+            Stop::No if count == 1 => self.leave(),
             _ => {
                 warn!("second signal: leaving at once");
                 self.stop = Stop::Now;
             }
         }
+    }
+
+    /// Takes no new work; what is in flight is finished.
+    pub(crate) fn leave(&mut self) {
+        if self.stop != Stop::No {
+            return;
+        }
+        info!(
+            outstanding = self.desk.outstanding(),
+            "stopping: no new work; what is in flight is finished first"
+        );
+        self.stop = Stop::Draining(self.now + self.config.stop_within);
+        self.listeners.clear();
+        self.desk.drop_gathering();
+        self.desk.drop_jobs();
     }
 
     /// Reads the configuration again and applies what can change live.
@@ -48,7 +54,7 @@ impl Gateway<'_> {
 
     /// Whether everything in flight has ended and been told.
     pub(super) fn is_drained(&mut self) -> bool {
-        if self.desk.outstanding() > 0 {
+        if self.desk.outstanding() > 0 || !self.desk.close_logs() {
             return false;
         }
         if !std::mem::replace(&mut self.announced, true) {

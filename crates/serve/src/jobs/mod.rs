@@ -104,12 +104,12 @@ impl Desk {
         self.finish(key);
         let result = match end {
             End::Good => Ok(()),
-            End::Failed(error) => Err(error),
-            End::Full => {
+            End::Full | End::Failed(IoError::Busy) => {
                 self.put_back(job, buffer);
                 self.stall(job);
                 return;
             }
+            End::Failed(error) => Err(error),
         };
         self.put_back(job, buffer);
         match &mut self.jobs[job] {

@@ -257,6 +257,8 @@ const fn number_of(error: IoError) -> Error {
         IoError::OutOfRange => Error::Einval,
         IoError::WriteProtected => Error::Eperm,
         IoError::Unsupported => Error::Enotsup,
+        // Only a client that is gone is told: what found no room is tried again.
+        IoError::Busy => Error::Enomem,
     }
 }
 

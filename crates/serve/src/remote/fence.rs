@@ -144,10 +144,24 @@ impl Remotes {
             over = self.paths[other].who,
             "no portal of the same group confirms that the old session is dead: the unit is reset"
         );
-        self.with(other, |session, _| {
-            session.reset_unit();
-            Ok(())
-        });
+        let since = self.with(other, |session, around| Ok(session.reset_unit(around.now)));
+        if since.flatten().is_some_and(|since| since + RESET_EVERY <= self.now) {
+            self.not_reset(other, "no answer");
+        }
+    }
+
+    /// What a path was asked for did not happen: said once for its upstream, as it does not end by itself.
+    pub(super) fn not_reset(&mut self, index: usize, answer: &str) {
+        let path = &self.paths[index];
+        let said = std::mem::replace(&mut self.upstreams[path.upstream].not_reset, true);
+        if !said {
+            warn!(
+                upstream = path.who,
+                answer,
+                "the target does not reset the unit: writes of a lost session wait until its own portal \
+                 lets the gateway in again"
+            );
+        }
     }
 
     /// The unit was reset: nothing that any session had under way is any more.
@@ -167,3 +181,51 @@ impl Remotes {
 
 /// How many sessions on other portals are tried before the unit is reset all the same.
 const HELPERS_MAX: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::super::session::Stage;
+    use super::super::testing::{logged, remotes};
+    use super::*;
+    use weir_wire::iscsi::initiator::TmfResponse;
+
+    const LINE: &str = "the target does not reset the unit: writes of a lost session wait";
+
+    fn lines(logged: &[String], answer: &str) -> usize {
+        logged.iter().filter(|line| line.contains(LINE) && line.contains(answer)).count()
+    }
+
+    /// A target that refuses to reset its unit is told of once, with what follows from it.
+    #[test]
+    fn a_refused_reset_is_told() {
+        let (_portal, mut remotes) = remotes(2);
+        let logged = logged(|| {
+            for _ in 0..3 {
+                remotes.take(1, Told::NotReset(TmfResponse::NotSupported)).expect("it goes on");
+            }
+        });
+        assert_eq!(lines(&logged, "answer=\"NotSupported\""), 1, "{logged:?}");
+    }
+
+    /// So is one that does not answer before the unit would be reset again.
+    #[test]
+    fn an_unanswered_reset_is_told() {
+        let (_portal, mut remotes) = remotes(2);
+        remotes.begin(1);
+        remotes.paths[1].session().expect("it was begun").stage = Stage::Ready;
+        let asked = logged(|| {
+            remotes.reset_unit(0);
+            remotes.now += HELP_EVERY;
+            // Another path's writes may ask for the same.
+            remotes.reset_unit(0);
+        });
+        assert_eq!(lines(&asked, ""), 0, "{asked:?}");
+        let late = logged(|| {
+            for _ in 0..2 {
+                remotes.now += RESET_EVERY;
+                remotes.reset_unit(0);
+            }
+        });
+        assert_eq!(lines(&late, "no answer"), 1, "{late:?}");
+    }
+}

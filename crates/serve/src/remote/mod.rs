@@ -17,9 +17,12 @@ mod flight;
 mod path;
 mod payload;
 mod probe;
+mod retry;
 mod sense;
 mod session;
 mod start;
+#[cfg(test)]
+mod testing;
 mod told;
 
 pub use start::{Unreachable, UnreachablePath};
@@ -88,6 +91,8 @@ struct Upstream {
     errors: Tally,
     /// Something was written that may not be durable.
     written: bool,
+    /// It was said that its unit cannot be reset.
+    not_reset: bool,
     /// How far its last flush has come.
     farewell: Farewell,
 }
@@ -101,8 +106,13 @@ enum Farewell {
 }
 
 impl Remotes {
-    /// The upstreams of a configuration; nothing is connected yet.
-    pub(crate) fn new(config: &Config, registry: Registry) -> Self {
+    /// These upstreams; nothing is connected yet. To the data path they are the backends from
+    /// `first_backend` on.
+    pub(crate) fn new(
+        upstreams: &[config::Upstream],
+        first_backend: usize,
+        registry: Registry,
+    ) -> Self {
         let node = identity();
         let mut paths = Vec::new();
         let upstream = |(index, upstream): (usize, &config::Upstream)| {
@@ -119,10 +129,11 @@ impl Remotes {
                 terms: None,
                 errors: Tally::default(),
                 written: false,
+                not_reset: false,
                 farewell: Farewell::Wanted,
             }
         };
-        let upstreams = config.upstreams.iter().enumerate().map(upstream).collect();
+        let upstreams = upstreams.iter().enumerate().map(upstream).collect();
         let mut seed = [0; 8];
         // Without random numbers all gateways come back at the same time, which is only unkind.
         let _ = getrandom::fill(&mut seed);
@@ -130,7 +141,7 @@ impl Remotes {
             registry,
             upstreams,
             paths,
-            first_backend: config.backends.len(),
+            first_backend,
             happened: Vec::new(),
             told: Vec::new(),
             dirty: Vec::new(),
@@ -188,7 +199,8 @@ impl Remotes {
             });
         } else {
             // The data path has not heard yet that it is down.
-            let Io { key, promise, .. } = io;
+            let Io { whose, promise, .. } = io;
+            let key = whose.request();
             self.end(Ended { key, outcome: PATH_FAILED, flushed: false, promise });
         }
     }
@@ -212,6 +224,15 @@ impl Remotes {
         let index = self.index(backend, path);
         if let Some(session) = self.paths[index].session() {
             session.abandon(key);
+        }
+    }
+
+    /// Gives a path up if its target has put this operation off, or takes none.
+    pub(crate) fn recall(&mut self, backend: BackendId, path: PathId, key: RequestKey) {
+        let index = self.index(backend, path);
+        let session = self.paths[index].session();
+        if session.is_some_and(|session| session.is_ready() && session.has_put_off(key)) {
+            self.lose(index, &Loss::PutOff);
         }
     }
 
@@ -329,9 +350,10 @@ impl Remotes {
             self.paths[index].link = Link::Down(now + GOOD_AFTER);
             return;
         }
+        let by = now + self.connection_within(self.paths[index].upstream);
         let path = &mut self.paths[index];
+        path.began = now;
         let address = path.redirect.take().unwrap_or(path.portal);
-        let by = now + self.upstreams[path.upstream].config.login_within;
         match self.open(index, address, Token(FIRST_TOKEN + 2 * index)) {
             Ok(session) => {
                 self.paths[index].link = Link::Up(session, by);

@@ -22,6 +22,8 @@ pub(super) struct Path {
     /// new one ends the one before at the target (RFC 7143, 6.3.5).
     pub(super) isid: Isid,
     pub(super) link: Link,
+    /// When the last try began.
+    pub(super) began: Instant,
     /// Where the target has sent it for the next try.
     pub(super) redirect: Option<SocketAddr>,
     /// Tries that have failed in a row.
@@ -101,6 +103,7 @@ impl Path {
             who,
             isid,
             link: Link::Down(Instant::ZERO),
+            began: Instant::ZERO,
             redirect: None,
             // Only who had a good session is tried again at once.
             tries: 1,
@@ -154,11 +157,11 @@ impl Path {
     }
 
     /// How long to wait before the next try: not at all after a session that was good for a while, then
-    /// twice as long each time, with chance, so that many gateways do not come at once.
+    /// twice as long each time up to a bound, with chance, so that many gateways do not come at once.
     pub(super) fn wait(&self, at_most: Duration, chance: &mut Rng) -> Duration {
         let Some(doublings) = self.tries.checked_sub(1) else { return Duration::ZERO };
         let wait = RETRY_FIRST.as_nanos() << doublings.min(20);
-        let wait = wait.min(at_most.as_nanos());
+        let wait = wait.min(at_most.as_nanos() / 5 * 4);
         Duration::from_nanos(wait - wait / 4 + chance.below(wait / 2 + 1)).min(at_most)
     }
 }
@@ -201,6 +204,8 @@ mod tests {
         assert!((150_000_000..170_000_000).contains(least), "{least}");
         assert!((230_000_000..=250_000_000).contains(longest), "{longest}");
         path.tries = u32::MAX;
-        assert!((0..100).all(|_| path.wait(most, &mut chance) <= most));
+        let waits: Vec<_> = (0..100).map(|_| path.wait(most, &mut chance)).collect();
+        assert!(waits.iter().all(|&wait| wait * 2 > most && wait <= most));
+        assert!(waits.iter().filter(|&&wait| wait * 10 > most * 9).count() < 50, "no crowd");
     }
 }

@@ -75,12 +75,14 @@ enum Asked {
     Refresh { probe: Box<Probe>, answer: Vec<u8>, room: u32 },
     Flush,
     Sign,
-    Reset,
+    Reset { since: Instant },
 }
 
 /// What a session tells.
 #[derive(Debug)]
 pub(super) enum Told {
+    /// The connection is made, and the login begins.
+    Connected,
     /// The target has let it in, on a portal of this group: an older session of the same name is over.
     LoggedIn(Option<u16>),
     /// The unit was looked at.
@@ -95,6 +97,8 @@ pub(super) enum Told {
     Sign,
     /// The unit was reset: nothing that was under way is any more.
     Reset,
+    /// The unit was not reset, since the target will not.
+    NotReset(TmfResponse),
     /// The last flush has ended.
     Flushed(Result<(), IoError>),
     /// The target asks to be left.
@@ -126,7 +130,7 @@ pub(super) enum Loss {
     #[error("the unit is not there any more: {0}")]
     Gone(Heard),
     /// It does nothing but put off what it is asked for.
-    #[error("the target has put off one command too often")]
+    #[error("the target puts off what it is asked for")]
     PutOff,
     /// Data that was told to be complete was not.
     #[error("the target says that all is read, and has sent {came} bytes of it")]
@@ -181,7 +185,7 @@ enum Came {
     Done { tag: u64, status: Option<u8>, heard: Heard },
     Aborted(u64),
     Pong(u64),
-    Managed(u64, bool),
+    Managed(u64, TmfResponse),
     Leave,
     LoggedOut,
 }
@@ -217,6 +221,11 @@ impl Session {
         }
     }
 
+    /// Whether the connection is being made.
+    pub(super) const fn is_connecting(&self) -> bool {
+        matches!(self.stage, Stage::Connecting)
+    }
+
     /// Whether operations are taken.
     pub(super) const fn is_ready(&self) -> bool {
         matches!(self.stage, Stage::Ready)
@@ -245,6 +254,7 @@ impl Session {
             }
             self.stream.set_nodelay(true).map_err(Loss::Broken)?;
             self.stage = Stage::Login;
+            around.told.push(Told::Connected);
         }
         self.write(around)
     }
@@ -358,9 +368,7 @@ impl Session {
                 Came::Done { tag, status, heard: Heard::parse(sense) }
             }
             Some(Event::Pong { tag }) => Came::Pong(tag),
-            Some(Event::Managed { tag, response }) => {
-                Came::Managed(tag, response == TmfResponse::Complete)
-            }
+            Some(Event::Managed { tag, response }) => Came::Managed(tag, response),
             Some(Event::Aborted { tag, .. }) => Came::Aborted(tag),
             None
             | Some(
@@ -401,9 +409,12 @@ impl Session {
                 }
                 Ok(())
             }
-            Came::Managed(tag, complete) => {
-                if self.asked.remove(key_of(tag)).is_some() && complete {
-                    around.told.push(Told::Reset);
+            Came::Managed(tag, response) => {
+                if self.asked.remove(key_of(tag)).is_some() {
+                    around.told.push(match response {
+                        TmfResponse::Complete => Told::Reset,
+                        _ => Told::NotReset(response),
+                    });
                 }
                 Ok(())
             }
@@ -445,8 +456,8 @@ impl Session {
 
 /// How an operation has ended.
 pub(super) fn ended(flight: Flight, outcome: Outcome) -> Ended {
-    let Io { key, promise, .. } = flight.land();
-    Ended { key, outcome, flushed: false, promise }
+    let Io { whose, promise, .. } = flight.land();
+    Ended { key: whose.request(), outcome, flushed: false, promise }
 }
 
 fn key_of(tag: u64) -> TagKey {
@@ -461,3 +472,6 @@ const SLICES: usize = 64;
 
 /// Receive buffer, in bytes: the largest PDU and a good deal more.
 const RECEIVE: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use super::path::{GOOD_AFTER, LOOK_EVERY, Link};
 use super::probe::Facts;
 use super::session::{self, Loss, PATH_FAILED, Told};
 use super::{Farewell, Happened, Remotes};
-use tracing::{info, warn};
+use tracing::info;
 use weir_flow::path::Access;
 use weir_flow::pipeline::Input;
 use weir_flow::units::ByteCount;
@@ -17,6 +17,7 @@ impl Remotes {
         let backend = self.backend(upstream);
         match told {
             Told::Ended(ended) => self.end(ended),
+            Told::Connected => self.connected(index),
             Told::LoggedIn(group) => {
                 self.paths[index].group = group;
                 self.confirm(index);
@@ -30,6 +31,7 @@ impl Remotes {
             Told::Access(access) => self.accessible(index, access),
             Told::Sign => self.input(Input::Checked(backend, id)),
             Told::Reset => self.unit_was_reset(upstream),
+            Told::NotReset(response) => self.not_reset(index, &format!("{response:?}")),
             Told::Flushed(result) => self.upstreams[upstream].farewell = Farewell::Done(result),
             Told::Leave => self.leave(index),
         }
@@ -138,11 +140,12 @@ impl Remotes {
     }
 
     /// Tells the data path that a path does not work, if that is news.
-    fn tell_down(&mut self, index: usize) {
+    pub(super) fn tell_down(&mut self, index: usize) {
         let path = &mut self.paths[index];
         if std::mem::replace(&mut path.told_up, false) {
             let (upstream, id) = (path.upstream, path.id);
             self.input(Input::PathDown(self.backend(upstream), id));
+            self.hurry(upstream);
         }
     }
 
@@ -181,24 +184,5 @@ impl Remotes {
         }
         self.paths[index].fence.hold(remains.unknown, now);
         self.failed(index, loss);
-    }
-
-    /// Notes why a path does not work, and when it is tried again.
-    pub(super) fn failed(&mut self, index: usize, loss: &Loss) {
-        let now = self.now;
-        let path = &mut self.paths[index];
-        let at_most = self.upstreams[path.upstream].config.retry_at_most;
-        let text = loss.to_string();
-        if !self.closing && (path.failures.speaks() || path.failure.as_ref() != Some(&text)) {
-            let failures_total = path.failures.total();
-            warn!(upstream = path.who, reason = text, failures_total, "path lost");
-        }
-        path.failure = Some(text);
-        if let Loss::Redirected(address) = loss {
-            path.redirect = address.parse().ok();
-        }
-        let wait = path.wait(at_most, &mut self.chance);
-        path.tries = path.tries.saturating_add(1);
-        path.link = Link::Down(now + wait);
     }
 }

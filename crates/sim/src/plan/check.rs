@@ -124,6 +124,9 @@ impl Plan {
             let message = format!("would cut a request into more than {MAX_PIECES} pieces");
             require(pieces <= MAX_PIECES, at("max_transfer"), message)?;
         }
+        if let Some(fault) = self.cache.fault() {
+            return Err(error("cache", fault));
+        }
         if let Some(fault) = self.paths.fault() {
             return Err(error("paths", fault));
         }

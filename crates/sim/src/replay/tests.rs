@@ -40,6 +40,7 @@ fn config() -> Config {
         promises: Promises::default(),
         limits: Limits::default(),
         paths: Settings::default(),
+        cache: weir_flow::cache::Settings::default(),
         policies: Policies::default(),
     }
 }

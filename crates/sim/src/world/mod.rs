@@ -4,17 +4,19 @@
 //! scheduled:
 //!
 //! 1. deadlines of the pipeline;
-//! 2. changes of paths;
-//! 3. I/Os given up on dead paths, then completions of devices (devices that complete several at
+//! 2. what is near, which takes no time;
+//! 3. changes of paths;
+//! 4. I/Os given up on dead paths, then completions of devices (devices that complete several at
 //!    one time take turns);
-//! 4. replies that have left;
-//! 5. arrivals.
+//! 5. replies that have left;
+//! 6. arrivals.
 //!
 //! Each open source has one request waiting to come, each closed one its depth; the rest of what
 //! is held here is what the pipeline has outstanding. Nothing grows with time.
 
 mod backends;
 mod journal;
+mod near;
 
 pub(crate) use journal::Journal;
 
@@ -24,6 +26,7 @@ use crate::slots::Slots;
 use crate::source::Source;
 use crate::trace;
 use backends::Backends;
+use near::Near;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use weir_flow::clock::{Duration, Instant};
@@ -63,6 +66,7 @@ pub(crate) struct World<'a> {
     delays: Vec<Duration>,
     replies: BinaryHeap<Reverse<(Instant, u64, RequestKey)>>,
     backends: Backends,
+    near: Near,
     /// Sorted by time, latest first.
     faults: Vec<PathFault>,
     /// Numbers what is scheduled, to keep the order among equal times.
@@ -94,6 +98,7 @@ struct Arrival {
 /// What happens next.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
+    Near,
     Fault,
     Backend,
     Reply,
@@ -136,6 +141,7 @@ impl<'a> World<'a> {
             delays: plan.links.iter().map(|HostLink { config, .. }| config.delay).collect(),
             replies: BinaryHeap::new(),
             backends: Backends::new(plan),
+            near: Near::default(),
             faults,
             scheduled: 0,
             arrived: 0,
@@ -215,6 +221,7 @@ impl<'a> World<'a> {
                 first = (at, kind);
             }
         };
+        offer(if self.near.is_idle() { FAR } else { self.now }, Kind::Near);
         offer(self.faults.last().map_or(FAR, |fault| Instant::ZERO + fault.at), Kind::Fault);
         offer(self.backends.next(), Kind::Backend);
         offer(self.replies.peek().map_or(FAR, |Reverse(reply)| reply.0), Kind::Reply);
@@ -254,6 +261,7 @@ impl<'a> World<'a> {
     /// Lets the next event of a kind happen; some are none of the pipeline's business.
     fn happen(&mut self, kind: Kind) -> Option<Input> {
         match kind {
+            Kind::Near => self.near.happen(),
             Kind::Fault => {
                 let PathFault { backend, path, change, .. } = self.faults.pop()?;
                 let up = self.backends.change(self.now, backend, path, change);
@@ -359,10 +367,13 @@ impl<S: Stage<Input = Input, Output = Action>> StageWorld<S> for World<'_> {
         self.digest.action(now, &action);
         match action {
             Action::Store(io) => self.backends.start(now, &io),
+            Action::Cache(work) => self.near.perform(work),
             Action::Transfer { key, tag, outcome } => self.reply(now, key, tag, outcome),
             Action::Refuse { tag } => self.refused(now, tag),
             Action::Check { backend, path } => self.backends.check(now, backend, path),
             Action::Abandon { key, .. } => self.backends.abandon(key),
+            // Modelled devices begin what they are given.
+            Action::Recall { .. } => {}
             Action::Reset { backend, path } => self.backends.reset(now, backend, path),
         }
     }

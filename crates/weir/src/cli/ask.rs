@@ -30,6 +30,33 @@ impl Ask {
         request: Request,
         text: impl FnOnce(&Answer) -> Option<String>,
     ) -> Result<Exit, Failure> {
+        let (line, answer) = self.exchange(request)?;
+        if self.json {
+            print(&line)?;
+        }
+        if let Answer::Error(problem) = answer {
+            return Err(Failure::new(Exit::Unexpected, problem.message, problem.help));
+        }
+        if !self.json {
+            let Some(text) = text(&answer) else {
+                return Err(Failure::unexpected("the gateway answers another question".to_owned()));
+            };
+            print(&text)?;
+        }
+        Ok(Exit::Success)
+    }
+
+    /// Asks, and prints nothing.
+    pub(super) fn question(&self, request: Request) -> Result<Answer, Failure> {
+        match self.exchange(request)?.1 {
+            Answer::Error(problem) => {
+                Err(Failure::new(Exit::Unexpected, problem.message, problem.help))
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    fn exchange(&self, request: Request) -> Result<(String, Answer), Failure> {
         let (stream, socket) = self.connect()?;
         let line = exchange(stream, request).map_err(|error| silent(&socket, &error))?;
         let answer = read(&line).map_err(|problem| {
@@ -40,20 +67,7 @@ impl Ask {
                 "use the `weir` that the gateway was started with",
             )
         })?;
-        if self.json {
-            print(&line)?;
-        }
-        if let Answer::Error(problem) = answer {
-            return Err(Failure::new(Exit::Unexpected, problem.message, problem.help));
-        }
-        if !self.json {
-            let Some(text) = text(&answer) else {
-                let message = format!("{} answers another question", socket.display());
-                return Err(Failure::unexpected(message));
-            };
-            print(&text)?;
-        }
-        Ok(Exit::Success)
+        Ok((line, answer))
     }
 
     /// Connects to the first of the sockets on which somebody listens.

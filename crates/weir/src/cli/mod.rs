@@ -2,6 +2,7 @@
 
 mod ask;
 mod config;
+mod crash;
 mod explain;
 mod path;
 mod progress;
@@ -11,7 +12,9 @@ mod reproduce;
 mod serve;
 mod sim;
 mod status;
+mod stop;
 mod trace;
+mod volume;
 
 use crate::exit::{Exit, Failure};
 use crate::output::Color;
@@ -40,10 +43,13 @@ enum Command {
     Serve(serve::Serve),
     Status(status::Status),
     Path(path::Path),
+    Volume(volume::Volume),
+    Stop(stop::Stop),
     Sim(sim::Sim),
     Replay(Box<replay::Replay>),
     Explain(explain::Explain),
     Reproduce(reproduce::Reproduce),
+    Crash(crash::Crash),
     Config(config::Config),
     Trace(trace::Trace),
 }
@@ -64,7 +70,7 @@ Exit codes:
   1  something unexpected failed, or a gateway refused an order
   2  the command line cannot be understood
   3  a configuration, plan or trace cannot be used as it is
-  4  an expectation of a plan, or a claim that must hold, was not met
+  4  an expectation of a plan, a claim that must hold, or a law of crashes was not met
   5  a replayed recording gave other actions than the recorded ones
   6  a recording or log is damaged
   7  an address, a device or a gateway cannot be had
@@ -79,10 +85,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Serve(command) => command.run(color),
         Command::Status(command) => command.run(),
         Command::Path(command) => command.run(),
+        Command::Volume(command) => command.run(),
+        Command::Stop(command) => command.run(),
         Command::Sim(command) => command.run(color),
         Command::Replay(command) => command.run(),
         Command::Explain(command) => command.run(color),
         Command::Reproduce(command) => command.run(),
+        Command::Crash(command) => command.run(),
         Command::Config(command) => command.run(color),
         Command::Trace(command) => command.run(),
     }

@@ -5,7 +5,7 @@ use super::sim::simulate;
 use super::{report, trace};
 use crate::config::policy;
 use crate::config::source::reason;
-use crate::config::units::TIME;
+use crate::config::units::{SIZE, TIME};
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json};
 use clap::Args;
@@ -45,10 +45,16 @@ pub(super) struct Replay {
     /// The device behind: `array-m1`, `array-m2`, or `fixed:SERVICE[,servers=N]`, as `fixed:100us,servers=8`
     #[arg(long, value_name = "MODEL", value_parser = device)]
     device: Option<Model>,
-    /// Policy of a stage, as in `--dispatch fifo,depth=32`
+    /// Memory for what was read, as in `64MiB`
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    cache_size: Option<u64>,
+    /// What leaves that memory, as in `--cache lru`
     #[arg(long, value_name = "POLICY", value_parser = cache_policy)]
-    cache: Option<Choice<cache::Build>>,
-    /// The same for the control stage
+    cache: Option<Choice<cache::evict::Build>>,
+    /// What is read into it before it is asked for
+    #[arg(long, value_name = "POLICY", value_parser = prefetch_policy)]
+    prefetch: Option<Choice<cache::prefetch::Build>>,
+    /// Policy of the control stage, as in `--control ta1`
     #[arg(long, value_name = "POLICY", value_parser = control_policy)]
     control: Option<Choice<control::Build>>,
     /// The same for the dispatch stage
@@ -129,7 +135,9 @@ impl Replay {
     fn trace_option(&self) -> Option<&'static str> {
         let given = [
             ("--device", self.device.is_some()),
+            ("--cache-size", self.cache_size.is_some()),
             ("--cache", self.cache.is_some()),
+            ("--prefetch", self.prefetch.is_some()),
             ("--control", self.control.is_some()),
             ("--dispatch", self.dispatch.is_some()),
             ("--path", self.path.is_some()),
@@ -191,6 +199,10 @@ impl Replay {
             policies: Policies::default(),
             limits: Limits::default(),
             paths: Settings::default(),
+            cache: cache::Settings {
+                size: self.cache_size.unwrap_or(0),
+                ..cache::Settings::default()
+            },
         };
         let (mut devices, mut others) = (Vec::new(), None);
         if info.devices.len() > MAX_TENANTS {
@@ -219,6 +231,7 @@ impl Replay {
         let default = Policies::default();
         plan.policies = Policies {
             cache: self.cache.unwrap_or(default.cache),
+            prefetch: self.prefetch.unwrap_or(default.prefetch),
             control: self.control.unwrap_or(default.control),
             dispatch: self.dispatch.unwrap_or(default.dispatch),
             path: self.path.unwrap_or(default.path),
@@ -307,6 +320,10 @@ fn device(text: &str) -> Result<Model, String> {
     }
 }
 
+fn size(text: &str) -> Result<u64, String> {
+    SIZE.parse(text).map_err(|bad| format!("{}; {}", bad.message, bad.help))
+}
+
 fn speed(text: &str) -> Result<u64, String> {
     let factor: f64 = text.parse().map_err(|_| "write a number such as 2 or 0.5".to_owned())?;
     if !(0.001..=1e9).contains(&factor) {
@@ -315,8 +332,12 @@ fn speed(text: &str) -> Result<u64, String> {
     Ok((factor * 1e3).round() as u64)
 }
 
-fn cache_policy(text: &str) -> Result<Choice<cache::Build>, String> {
-    policy::parse(cache::POLICIES, text)
+fn prefetch_policy(text: &str) -> Result<Choice<cache::prefetch::Build>, String> {
+    policy::parse(cache::prefetch::POLICIES, text)
+}
+
+fn cache_policy(text: &str) -> Result<Choice<cache::evict::Build>, String> {
+    policy::parse(cache::evict::POLICIES, text)
 }
 
 fn control_policy(text: &str) -> Result<Choice<control::Build>, String> {

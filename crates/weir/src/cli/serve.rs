@@ -161,6 +161,7 @@ fn failure(error: &ServeError) -> Failure {
         ServeError::Journal { .. } => {
             "the journal stands beside the volume's `state` file; set `atomic = false` to do without"
         }
+        ServeError::Log(_) => "nothing was changed, and nothing is served before this is decided",
         _ if error.is_unavailable() => "change the volume in the configuration, or its file",
         _ => return Failure::unexpected(error.to_string()),
     };

@@ -1,5 +1,7 @@
 //! `weir trace`: what is in a trace.
 
+mod misses;
+
 use super::progress::Progress;
 use super::replay::is_recording;
 use super::sim::trace_failure;
@@ -12,7 +14,7 @@ use std::path::{Path, PathBuf};
 use weir_flow::units::ByteCount;
 use weir_sim::trace::{self, Format, Info};
 
-/// Look at traces of block I/O
+/// Look at traces of block I/O: what is in them, and what a buffer would make of them
 #[derive(Debug, Args)]
 pub(super) struct Trace {
     #[command(subcommand)]
@@ -36,11 +38,15 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    Misses(misses::Misses),
 }
 
 impl Trace {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let Command::Info { file, format, json } = self.command;
+        let (file, format, json) = match self.command {
+            Command::Info { file, format, json } => (file, format, json),
+            Command::Misses(command) => return command.run(),
+        };
         let info = info(&file, format)?;
         if json {
             let mut value = serde_json::to_value(&info)
@@ -65,14 +71,20 @@ pub(super) fn format(name: &str) -> Result<Format, String> {
 
 /// Reads a whole trace with a progress line.
 pub(super) fn info(file: &Path, format: Option<Format>) -> Result<Info, Failure> {
-    if is_recording(file)? {
-        let message = format!("`{}` is a recording of `weir serve`, not a trace", file.display());
-        return Err(Failure::new(Exit::Invalid, message, "replay it: weir replay FILE"));
-    }
+    refuse_recording(file)?;
     let bar = Progress::new();
     let info = trace::info(file, format, |requests| bar.show(None, format!("{requests} requests")));
     drop(bar);
     info.map_err(|error| trace_failure(&error))
+}
+
+/// What `weir serve --record` wrote is no trace.
+fn refuse_recording(file: &Path) -> Result<(), Failure> {
+    if is_recording(file)? {
+        let message = format!("`{}` is a recording of `weir serve`, not a trace", file.display());
+        return Err(Failure::new(Exit::Invalid, message, "replay it: weir replay FILE"));
+    }
+    Ok(())
 }
 
 fn text(file: &Path, info: &Info) -> String {

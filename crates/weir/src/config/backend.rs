@@ -1,4 +1,5 @@
-//! `[[backend]]`: a device model, and the paths to it. Plans and gateways have the same table.
+//! `[[backend]]`: a device model, and in plans the paths to it. Otherwise plans and gateways have the same
+//! table.
 
 use super::names::Names;
 use super::only_with;
@@ -22,9 +23,11 @@ pub(crate) static SERVED: Section = Section {
     name: "backend",
     many: Many::Times(0, MAX_PARTS),
     effect: "a modelled device: volumes on it take its time, in real time, on top of keeping their bytes",
-    keys: KEYS,
+    keys: SERVED_KEYS,
 };
 
+/// The keys of a plan's table; a gateway's has all but the last. There no path to a modelled device would
+/// ever fail.
 const KEYS: &[Key] = &[
     Key {
         name: "name",
@@ -38,12 +41,6 @@ const KEYS: &[Key] = &[
         default: Default::Is("array-m1"),
         effect: "the device: disks behind buses and links with random service times, or with seeks and \
                      rotation, or a constant service time",
-    },
-    Key {
-        name: "paths",
-        kind: Kind::Count(1, MAX_PARTS as u64),
-        default: Default::Is("1"),
-        effect: "number of ways to the device",
     },
     Key {
         name: "service",
@@ -112,7 +109,18 @@ const KEYS: &[Key] = &[
         default: Default::Else("100MB/s"),
         effect: "array-*: rate of each link to the array",
     },
+    Key {
+        name: "paths",
+        kind: Kind::Count(1, MAX_PARTS as u64),
+        default: Default::Is("1"),
+        effect: "number of ways to the device",
+    },
 ];
+
+const SERVED_KEYS: &[Key] = match KEYS {
+    [keys @ .., _paths] => keys,
+    [] => &[],
+};
 
 /// The keys that only one model has.
 const FIXED: &[&str] = &["service", "servers"];
@@ -127,7 +135,7 @@ pub(crate) struct Backend {
     pub(crate) name: String,
     /// How long it takes.
     pub(crate) model: Model,
-    /// Number of ways to it.
+    /// Number of ways to it; 1 in a gateway.
     pub(crate) paths: u32,
 }
 
@@ -148,7 +156,11 @@ fn one(context: &mut Context, table: &Table<'_>, names: &mut Names) -> Option<Ba
         names.define(context, name, table.index());
     }
     let model = table.text(context, "model");
-    let paths = table.number(context, "paths");
+    let paths = if table.knows("paths") {
+        table.number(context, "paths").map(|paths| paths.value as u32)
+    } else {
+        Some(1)
+    };
     let model = model?.value;
     let mut without = |keys| only_with(context, table, keys, "model", &model);
     let model = match &*model {
@@ -165,7 +177,7 @@ fn one(context: &mut Context, table: &Table<'_>, names: &mut Names) -> Option<Ba
             array_model(context, table).map(Model::Array)
         }
     };
-    Some(Backend { name: name?.value, model: model?, paths: paths?.value as u32 })
+    Some(Backend { name: name?.value, model: model?, paths: paths? })
 }
 
 fn fixed_model(context: &mut Context, table: &Table<'_>) -> Option<fixed::Config> {

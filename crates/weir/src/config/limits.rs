@@ -52,8 +52,9 @@ pub(crate) static LIMITS: Section = Section {
         Key {
             name: "no_path",
             kind: Kind::Time(SECOND / 1_000, 86_400 * SECOND),
-            default: Default::Is("30s"),
-            effect: "how long a request waits for a path before it fails",
+            default: Default::Is("10min"),
+            effect: "how long a request waits for a path before it fails; hosts have timers of their own, \
+                     and may give up sooner",
         },
         Key {
             name: "overdue",

@@ -6,7 +6,8 @@
 
 pub(crate) mod backend;
 pub(crate) mod builtin;
-pub(crate) mod cap;
+pub(crate) mod cache;
+mod cap;
 mod contract;
 pub(crate) mod fault;
 pub(crate) mod gateway;

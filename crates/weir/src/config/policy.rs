@@ -17,7 +17,8 @@ pub(crate) static POLICY: Section = Section {
     many: Many::Once,
     effect: "the policy of each stage",
     keys: &[
-        stage("cache", "which requests need not go to shared storage"),
+        stage("cache", "what leaves the memory for what was read"),
+        stage("prefetch", "what is read before it is asked for"),
         stage("control", "when a request may go to shared storage"),
         stage("dispatch", "which request goes to a backend next"),
         stage("path", "which way to a backend it takes"),
@@ -37,7 +38,8 @@ const fn stage(name: &'static str, effect: &'static str) -> Key {
 /// Reads the table.
 pub(crate) fn read(context: &mut Context, document: &Document<'_>) -> Option<Policies> {
     let table = document.once(context, "policy");
-    let cache = choose(context, &table, "cache", cache::POLICIES);
+    let cache = choose(context, &table, "cache", cache::evict::POLICIES);
+    let prefetch = choose(context, &table, "prefetch", cache::prefetch::POLICIES);
     let control = choose(context, &table, "control", control::POLICIES);
     let dispatch = choose(context, &table, "dispatch", dispatch::POLICIES);
     let path = choose(context, &table, "path", path::POLICIES);
@@ -45,6 +47,7 @@ pub(crate) fn read(context: &mut Context, document: &Document<'_>) -> Option<Pol
     let transfer = choose(context, &table, "transfer", transfer::POLICIES);
     Some(Policies {
         cache: cache?,
+        prefetch: prefetch?,
         control: control?,
         dispatch: dispatch?,
         path: path?,

@@ -116,7 +116,8 @@ fn policies() -> Vec<Listed> {
         }));
     }
     let mut all = Vec::new();
-    stage("cache", cache::POLICIES, &mut all);
+    stage("cache", cache::evict::POLICIES, &mut all);
+    stage("prefetch", cache::prefetch::POLICIES, &mut all);
     stage("control", control::POLICIES, &mut all);
     stage("dispatch", dispatch::POLICIES, &mut all);
     stage("path", path::POLICIES, &mut all);

@@ -188,6 +188,11 @@ impl<'a> Table<'a> {
         self.index
     }
 
+    /// Whether tables of this kind have such a key.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.section.key(name).is_some()
+    }
+
     /// Whether the key is in the file.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.entry(name).is_some()

@@ -8,6 +8,7 @@ use super::way::{Check, Finding, Health};
 use super::{Core, FAR, Step, Ways};
 use crate::clock::{Duration, Instant};
 use crate::path::{Settings, Why};
+use crate::pipeline::Action;
 use crate::request::{PathId, RequestKey};
 
 impl Ways {
@@ -90,7 +91,8 @@ impl Ways {
             let idle = self.is_asked(path) && way.heard + settings.check_every <= now;
             if overdue || idle {
                 self.paths[path].check = Some(Check { at: now, overdue });
-                core.steps.push_back(Step::Check(self.id, PathId::new(path as u32)));
+                let (backend, path) = (self.id, PathId::new(path as u32));
+                core.steps.push_back(Step::Ask(Action::Check { backend, path }));
             }
             return;
         };
@@ -114,13 +116,15 @@ impl Ways {
     /// Nobody is there: what is on the path has to be known dead before it goes another way.
     fn give_up(&mut self, core: &mut Core, path: usize) {
         self.take_down(path, Why::NoAnswer);
-        core.steps.push_back(Step::Reset(self.id, PathId::new(path as u32)));
+        let (backend, path) = (self.id, PathId::new(path as u32));
+        core.steps.push_back(Step::Ask(Action::Reset { backend, path }));
     }
 
     /// Finds an I/O that is stuck on a path that answers otherwise.
     fn compare(&mut self, core: &mut Core, now: Instant, path: usize) {
         let settings = core.settings;
-        let Some(head) = core.head(&self.paths[path]).copied() else { return };
+        let Some((key, _)) = self.paths[path].ends else { return };
+        let head = core.ios[key];
         let age = now.since(head.since);
         let after = self.stuck_after(&settings, path, head.bytes);
         if self.paths.len() == 1 || age < after {
@@ -138,6 +142,10 @@ impl Ways {
             self.give_up(core, path);
         } else {
             self.abandon(core, now, path, |since| since + after <= now);
+            if self.paths[path].ends.is_some_and(|(first, _)| first == key) {
+                let (backend, path) = (self.id, PathId::new(path as u32));
+                core.steps.push_back(Step::Ask(Action::Recall { key, backend, path }));
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use super::{
     Why,
 };
 use crate::clock::{Duration, Instant};
-use crate::pipeline::Backend;
+use crate::pipeline::{Action, Backend};
 use crate::policy::{Choice, Rule};
 use crate::request::{BackendId, PathId, RequestKey};
 use alloc::boxed::Box;
@@ -49,7 +49,7 @@ struct Core {
 }
 
 /// What is to be done next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The I/O starts on this path; the rule had held it until now.
     Go(RequestKey, PathId, Rule),
@@ -57,10 +57,8 @@ pub(crate) enum Step {
     Abandon(RequestKey, BackendId, PathId),
     /// No path was there for too long.
     NoPath(RequestKey),
-    /// Ask whether anybody is there.
-    Check(BackendId, PathId),
-    /// Give the path up.
-    Reset(BackendId, PathId),
+    /// Ask the world: whether anybody is there, to recall an I/O, to give the path up.
+    Ask(Action),
     /// Tell observers.
     Tell(Change),
 }

@@ -20,7 +20,18 @@ fn the_page_is_exact() {
         let answer: Line<Answer> = serde_json::from_str(answered).unwrap();
         assert_eq!(Line::of(answer.said).trim_end(), *answered);
     }
-    let verbs = ["status", "path.list", "path.disable", "path.enable", "path.failback"];
+    let verbs = [
+        "status",
+        "path.list",
+        "path.disable",
+        "path.enable",
+        "path.failback",
+        "volume.list",
+        "volume.drain",
+        "volume.resume",
+        "volume.retry",
+        "stop",
+    ];
     for verb in verbs {
         let verb = format!("\"do\":\"{verb}\"");
         assert!(examples.iter().any(|(asked, _)| asked.contains(&verb)), "{verb} has an example");
@@ -45,13 +56,14 @@ fn refusals_are_documented() {
         Refusal::TooLong,
         Refusal::Unfinished,
         Refusal::UnknownPath { backend, path: 7, count: 2 },
+        Refusal::UnknownVolume { name: String::new(), known: Vec::new() },
         Refusal::Stopping,
     ] {
         let Answer::Error(problem) = (&refusal).into() else { panic!("{refusal:?}") };
         assert!(page.contains(&format!("| `{}` | ", problem.code)), "{problem:?}");
         assert!(!problem.message.is_empty() && !problem.help.is_empty(), "{problem:?}");
     }
-    for refusal in [last, unknown] {
+    for refusal in [last, unknown, Refusal::NoLog { volume: "v0".to_owned() }] {
         let line = Line::of(Answer::from(&refusal));
         assert!(page.contains(&line), "{line}");
     }

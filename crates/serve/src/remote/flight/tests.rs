@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::buffer::Pool;
+use crate::disk::Whose;
 use slotmap::SlotMap;
 use weir_flow::request::RequestKey;
 
@@ -13,7 +14,7 @@ fn terms(change: impl FnOnce(&mut Facts)) -> Terms {
 
 fn flight(work: Work, offset: u64, length: u64) -> Flight {
     let key = SlotMap::<RequestKey, ()>::with_key().insert(());
-    Flight::new(Io { key, work, offset, length, promise: None })
+    Flight::new(Io { whose: Whose::Request(key), work, offset, length, promise: None })
 }
 
 /// Operation code, flags, address, blocks and data of each command of an operation.

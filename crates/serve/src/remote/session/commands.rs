@@ -4,10 +4,10 @@ use super::super::flight::{Data, Flight};
 use super::super::probe::Probe;
 use super::super::sense::{Heard, News, Verdict, judge};
 use super::{Around, Asked, Loss, PATH_FAILED, Session, Stage, Told, ended, key_of};
-use crate::disk::Io;
+use crate::disk::{Io, Whose};
 use slotmap::Key;
 use tracing::warn;
-use weir_flow::clock::Duration;
+use weir_flow::clock::{Duration, Instant};
 use weir_flow::error::IoError;
 use weir_flow::request::{Outcome, RequestKey};
 use weir_wire::iscsi::initiator::{Attribute, Command, Direction, TaskFunction};
@@ -242,15 +242,20 @@ impl Session {
         self.dirty = true;
     }
 
-    /// Has the unit reset, so that nothing is under way any more.
-    pub(in crate::remote) fn reset_unit(&mut self) {
-        if self.asked.values().any(|asked| matches!(asked, Asked::Reset)) {
-            return;
+    /// Has the unit reset, so that nothing is under way any more; or since when that is not answered.
+    pub(in crate::remote) fn reset_unit(&mut self, now: Instant) -> Option<Instant> {
+        let waits = |asked: &Asked| match asked {
+            Asked::Reset { since } => Some(*since),
+            _ => None,
+        };
+        if let Some(since) = self.asked.values().find_map(waits) {
+            return Some(since);
         }
-        let tag = self.asked.insert(Asked::Reset).data().as_ffi();
+        let tag = self.asked.insert(Asked::Reset { since: now }).data().as_ffi();
         let lun = self.lun;
         self.wire.manage(TaskFunction::LogicalUnitReset, lun, None, tag);
         self.dirty = true;
+        None
     }
 
     /// Makes all that was written durable, for the last time.
@@ -267,9 +272,16 @@ impl Session {
         self.dirty = true;
     }
 
+    /// Whether the target has put an operation off, or has begun none and takes none.
+    pub(in crate::remote) fn has_put_off(&self, key: RequestKey) -> bool {
+        let of = |flight: &Flight| flight.io.whose == Whose::Request(key);
+        let begun = self.asked.values().any(|asked| matches!(asked, Asked::Io { .. }));
+        self.later.iter().any(|(_, flight)| of(flight)) || !begun && self.waiting.iter().any(of)
+    }
+
     /// Forgets an operation, which is a read. Its buffer is not touched any more.
     pub(in crate::remote) fn abandon(&mut self, key: RequestKey) {
-        let of = |flight: &Flight| flight.io.key == key;
+        let of = |flight: &Flight| flight.io.whose == Whose::Request(key);
         let found = self.asked.iter().find_map(|(tag, asked)| match asked {
             Asked::Io { flight, itt, .. } if of(flight) => Some((tag, *itt)),
             _ => None,

@@ -190,6 +190,7 @@ impl Observer for Scores {
             | Event::Refused(..)
             | Event::Path(_)
             | Event::Overdue { .. }
+            | Event::Cache(..)
             | Event::Governed(_)
             | Event::Stray => {}
         }

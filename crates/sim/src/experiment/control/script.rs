@@ -133,6 +133,7 @@ pub(super) fn play(script: &Script, policy: &Choice<Build>) -> Measured {
             ..Limits::default()
         },
         paths: Settings::default(),
+        cache: weir_flow::cache::Settings::default(),
         policies,
     };
     let promised: Vec<_> = contracts.iter().map(|contract| contract.rows[0].response()).collect();
@@ -370,7 +371,11 @@ impl<S: Stage<Input = Input, Output = Action>> World<S> for Scripted<'_> {
                 self.sent.push_back((key, self.come[tag.0 as usize].tenant));
             }
             Action::Refuse { .. } => panic!("the pipeline has room for all of a script"),
-            Action::Check { .. } | Action::Abandon { .. } | Action::Reset { .. } => {}
+            Action::Check { .. }
+            | Action::Abandon { .. }
+            | Action::Recall { .. }
+            | Action::Reset { .. }
+            | Action::Cache(_) => {}
         }
     }
 }

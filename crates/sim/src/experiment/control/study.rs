@@ -1,14 +1,15 @@
 //! The whole of `weir reproduce control`: every run that a claim needs, on all cores.
 
+use super::super::Settings;
 use super::super::claim::Claim;
 use super::super::contestant::Contestant;
-use super::super::{Settings, cores};
 use super::claims;
 use super::contestants::{self, INTERVALS, SCENARIOS, STATED};
 use super::scenarios::{self, Scenario, scenario};
 use super::score::{Course, TenantFigures};
 use super::script::{Measured, Script, play};
 use super::{ArrivalModel, Set, interval, two};
+use crate::cores;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use weir_flow::control::{Build, POLICIES};

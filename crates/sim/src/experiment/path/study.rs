@@ -1,9 +1,10 @@
 //! The whole of `weir reproduce path`: every run that a claim needs, on all cores.
 
+use super::super::Settings;
 use super::super::claim::Claim;
-use super::super::{Settings, cores};
 use super::score::Outcome;
 use super::{Case, Sample, Trace, claims, tables};
+use crate::cores;
 use serde::Serialize;
 
 /// What was found. Selectors are called as in spec/path-results.md: `rr1000` keeps a path for 1000 I/Os,

@@ -1,6 +1,7 @@
 //! `weir reproduce`: published experiments, with what was claimed and what is measured.
 
 mod control;
+mod intermediate;
 mod page;
 mod path;
 mod text;
@@ -28,6 +29,10 @@ use weir_sim::experiment::{self, Settings};
 /// in which its claims hold and in those in which they do not; general workloads; paths of different speeds; paths
 /// that become slow, stall or fail; and traces, if a folder of them is given.
 ///
+/// `intermediate` is a target between a client and far storage, with a buffer, prefetch and early
+/// acknowledgement: both figures of its paper by both readings of its parameters, the hit ratios as buffer
+/// and prefetch produce them, and what the paper leaves out.
+///
 /// Without a name every experiment is run. Equal seeds give equal figures.
 ///
 /// Where a claim that must hold does not, the exit code is 4.
@@ -37,7 +42,7 @@ pub(super) struct Reproduce {
     /// The experiments
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(NAMES))]
     names: Vec<String>,
-    /// Runs per figure; without this 2 or 3, in `path` 10 or 100; with 1 chance has a say
+    /// Runs per figure; without this 2 or 3, in `path` 10 or 100, in `intermediate` 20; with 1 chance has a say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: Option<u32>,
     /// The first seed; further runs take those that follow
@@ -55,7 +60,7 @@ pub(super) struct Reproduce {
 }
 
 /// The experiments that there are.
-const NAMES: [&str; 2] = ["control", "path"];
+const NAMES: [&str; 3] = ["control", "path", "intermediate"];
 
 /// What an experiment found, ready to be shown.
 struct Chapter {
@@ -108,10 +113,17 @@ impl Reproduce {
         let bar = Progress::new();
         let settings = Settings { seed: self.seed, seeds: self.seeds };
         let progress = |share| bar.show(Some(share), name.to_owned());
-        if name == "control" {
-            control::chapter(name, experiment::control::study::run(settings, &progress))
-        } else {
-            path::chapter(name, experiment::path::study::run(settings, traces, &progress))
+        match name {
+            "control" => {
+                control::chapter(name, experiment::control::study::run(settings, &progress))
+            }
+            "path" => {
+                path::chapter(name, experiment::path::study::run(settings, traces, &progress))
+            }
+            _ => {
+                let study = experiment::intermediate::study::run(settings, &progress);
+                intermediate::chapter(name, study)
+            }
         }
     }
 }

@@ -144,6 +144,34 @@ fn paths() -> Chapter {
     path::chapter("path", study).unwrap()
 }
 
+/// The study of the intermediate target, whole: it takes less than a second.
+fn middle() -> Chapter {
+    let settings = Settings { seed: 3, seeds: Some(10) };
+    let study = experiment::intermediate::study::run(settings, &|_| ());
+    intermediate::chapter("intermediate", study).unwrap()
+}
+
+/// The study of the intermediate target says what was published and what came out, and shows both figures.
+#[test]
+fn the_intermediate_study_says_all() {
+    let chapter = middle();
+    assert_eq!(exit(std::slice::from_ref(&chapter)), Exit::Success);
+    let text = text::text(std::slice::from_ref(&chapter));
+    for part in [
+        "W            1:9          one by one     holds          +59 %",
+        "R-printed    video        one by one     does not hold  +30 %",
+        "     64          6602  8318 +25.99   9283 +40.61  10501 +59.07",
+        "     64         18142  30.82/29.80  27.40/25.64  17.12/14.62",
+        "1:9         197.3                     9229  6051",
+        "    1         12.8          25.5     50.0         50.0",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let page = page::page(&[chapter]);
+    assert_eq!(page.matches("<polyline").count(), 3 * (4 + 3 + 3) + 4 + 3);
+    assert_eq!(page.matches("</svg>").count(), 3 * 3 + 2);
+}
+
 /// Every table of the path study is there with its figures, and a table that is empty is not.
 #[test]
 fn the_path_study_says_all() {
@@ -225,7 +253,7 @@ fn the_text_says_all() {
 /// The page is whole by itself: it names nothing outside, and what is text stays text.
 #[test]
 fn the_page_stands_alone() {
-    let page = page::page(&[chapter(vec![claim(false, false)]), paths()]);
+    let page = page::page(&[chapter(vec![claim(false, false)]), paths(), middle()]);
     for outside in ["http", "src=", "href", "url(", "@import"] {
         assert!(!page.contains(outside), "{outside}");
     }

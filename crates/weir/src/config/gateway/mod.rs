@@ -8,6 +8,7 @@ mod guard;
 mod initiators;
 mod iscsi;
 mod listen;
+mod log;
 mod nbd;
 mod reach;
 mod savings;
@@ -27,7 +28,7 @@ use super::names::{Names, Tenants};
 use super::schema::Schema;
 use super::source::Source;
 use super::tree::{Context, Document};
-use super::{backend, contract, limits, path, policy};
+use super::{backend, cache, contract, limits, path, policy};
 use std::collections::BTreeMap;
 use weir_serve::config::{Backend, Config, Tenant};
 
@@ -40,6 +41,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &discovery::DISCOVERY,
         &limits::LIMITS,
         &path::PATH,
+        &cache::CACHE,
         &policy::POLICY,
         &contract::group::GROUP,
         &tenant::TENANT,
@@ -65,6 +67,7 @@ pub(crate) fn read(
     let iscsi = iscsi::read(context, document, &mut listeners);
     let limits = limits::read(context, document);
     let paths = path::read(context, document);
+    let cache = cache::read(context, document);
     let policies = policy::read(context, document);
     let stop_within = stop::read(context, document);
     let savings = savings::read(context, document, source);
@@ -89,13 +92,14 @@ pub(crate) fn read(
     let (targets, nbd) = (targets?, nbd?);
     let control = control::read(context, document, source, &nbd);
     reach::something(context, document, &targets, &nbd);
-    let volumes = volumes?;
+    let mut volumes = volumes?;
     if let Ok(Some(path)) = &savings {
         savings::apart(context, document, path, &volumes);
     }
     reach::volumes(context, document, &volumes, &targets, &nbd);
     let upstreams = upstreams?;
     reach::upstreams(context, document, &upstreams, &volumes);
+    let upstreams = upstream::in_use(upstreams, &mut volumes);
     if discovery.is_some() {
         accounts.unused(context, document);
     }
@@ -123,6 +127,7 @@ pub(crate) fn read(
         policies,
         limits: limits?,
         paths: paths?,
+        cache: cache?,
         iscsi: iscsi.limits,
         control: control.ok()?,
         savings: savings.ok()?,
@@ -133,6 +138,6 @@ pub(crate) fn read(
 
 /// A backend as the gateway has it.
 fn device(backend: backend::Backend) -> Backend {
-    let backend::Backend { name, model, paths } = backend;
-    Backend { name, model, paths }
+    let backend::Backend { name, model, paths: _ } = backend;
+    Backend { name, model }
 }

@@ -91,7 +91,7 @@ pub(super) fn volumes(
     }
 }
 
-/// Warns of upstreams that no volume is on.
+/// Warns of upstreams that no volume is on, which are not connected.
 pub(super) fn upstreams(
     context: &mut Context,
     document: &Document<'_>,
@@ -100,7 +100,8 @@ pub(super) fn upstreams(
 ) {
     for (index, upstream) in upstreams.iter().enumerate() {
         if !volumes.iter().any(|volume| volume.is_on(index)) {
-            let message = format!("no volume is on upstream `{}`", upstream.name);
+            let message =
+                format!("no volume is on upstream `{}`: it is not connected", upstream.name);
             let span = document.locate("upstream", index, &["name"]);
             let fault = Fault::new(Code::Unused, message).at(span, "this upstream");
             context

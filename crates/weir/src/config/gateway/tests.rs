@@ -80,6 +80,14 @@ fn warnings(source: &Source) -> Vec<String> {
     loaded.warnings.into_iter().map(|fault| fault.message).collect()
 }
 
+/// A modelled device of a gateway has one way to it: nobody may believe to have more.
+#[test]
+fn modelled_devices_have_no_paths() {
+    good(&top("[[backend]]\nname = \"m\"\nmodel = \"array-m1\"").source());
+    let two = top("[[backend]]\nname = \"m\"\nmodel = \"array-m1\"\npaths = 2").source();
+    check(&two, Code::UnknownKey, "paths");
+}
+
 /// What initiators must prove, in every place where it can be wrong.
 #[test]
 fn faults_of_authentication() {
@@ -197,10 +205,26 @@ fn faults_of_upstreams() {
     ] {
         check(&on_upstream(portals, volume), code, text);
     }
-    let unused = "portals = \"192.0.2.1:1\"\n[[upstream]]\nname = \"b\"\n\
-                  target = \"iqn.2026-11.org.example:b\"\nportals = \"192.0.2.2:1\"";
-    let warned = warnings(&on_upstream(unused, ""));
-    assert_eq!(warned, ["no volume is on upstream `b`"]);
+}
+
+/// An upstream that no volume is on is told, and is not connected; volumes are on theirs all the same.
+#[test]
+fn unused_upstreams_are_not_connected() {
+    let upstream = |name: &str| {
+        format!(
+            "portals = \"192.0.2.1:1\"\n[[upstream]]\nname = \"{name}\"\n\
+             target = \"iqn.2026-11.org.example:{name}\"\n"
+        )
+    };
+    let three = format!("{}{}portals = \"192.0.2.2:1\"", upstream("b"), upstream("c"));
+    let source = on_upstream(&three, "[[volume]]\nname = \"e\"\nupstream = \"c\"");
+    let warned = warnings(&source);
+    assert_eq!(warned[1..], ["no volume is on upstream `b`: it is not connected"]);
+    let config = good(&source);
+    let names: Vec<_> = config.upstreams.iter().map(|upstream| upstream.name.as_str()).collect();
+    assert_eq!(names, ["a", "c"]);
+    let on = |volume: usize, upstream: usize| config.volumes[volume].is_on(upstream);
+    assert!(on(0, 0) && !on(0, 1) && on(1, 1) && !on(1, 0));
 }
 
 /// Targets and volumes: who sees them, where they send hosts, what they promise.

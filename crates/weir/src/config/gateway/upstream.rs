@@ -11,13 +11,13 @@ use crate::config::value::{Value, type_name};
 use std::net::SocketAddr;
 use toml::de::DeValue;
 use weir_flow::clock::Duration;
-use weir_serve::config::{Account, Portal, Upstream};
+use weir_serve::config::{Account, Portal, Upstream, Volume, Where};
 
 /// The table.
 pub(super) static UPSTREAM: Section = Section {
     name: "upstream",
     many: Many::Times(0, 1_024),
-    effect: "a logical unit of somebody else's iSCSI target, which a volume may be on",
+    effect: "a logical unit of somebody else's iSCSI target, which a volume may be on; connected if one is",
     keys: &[
         Key {
             name: "name",
@@ -87,7 +87,7 @@ pub(super) static UPSTREAM: Section = Section {
             kind: Kind::Time(100_000_000, 3_600 * 1_000_000_000),
             default: Default::Is("5s"),
             effect: "the longest wait between two tries of a path that does not work; the first are \
-                     sooner",
+                     sooner, and while no path works it is a second at most",
         },
     ],
 };
@@ -120,6 +120,20 @@ pub(super) fn read(
     let upstreams: Vec<_> =
         tables.iter().map(|table| one(context, table, names, accounts)).collect();
     upstreams.into_iter().collect()
+}
+
+/// Those that a volume is on, which the volumes now name by their new places: others are not connected, and
+/// cannot keep the gateway from its start.
+pub(super) fn in_use(upstreams: Vec<Upstream>, volumes: &mut [Volume]) -> Vec<Upstream> {
+    let is_used = |index: &usize| volumes.iter().any(|volume| volume.is_on(*index));
+    let used: Vec<usize> = (0..upstreams.len()).filter(is_used).collect();
+    for store in volumes.iter_mut().flat_map(|volume| &mut volume.stores) {
+        if let Where::Upstream { index, .. } = store {
+            *index = used.binary_search(index).expect("a volume is on it");
+        }
+    }
+    let upstreams = upstreams.into_iter().enumerate();
+    upstreams.filter(|(index, _)| used.contains(index)).map(|(_, upstream)| upstream).collect()
 }
 
 fn one(

@@ -2,6 +2,7 @@
 
 use super::files::{State, is_device};
 use super::initiators;
+use super::log;
 use super::store::{Known, Place, Several, Stores};
 use crate::config::cap;
 use crate::config::fault::{Code, Fault};
@@ -137,6 +138,11 @@ pub(super) static VOLUME: Section = Section {
             ),
             effect: "the file that remembers reservations and what else must survive a restart",
         },
+        log::LOG,
+        log::ACK,
+        log::LOG_SIZE,
+        log::LOG_IO,
+        log::SYNC,
         cap::IOPS,
         cap::BANDWIDTH,
         cap::BURST,
@@ -260,6 +266,7 @@ fn one(
     }
     let promises = [("sanitize", sanitize.as_ref()), ("atomic", atomic.as_ref())];
     let state = state(context, table, &kept, promises, known);
+    let log = log::read(context, table, [read_only.as_ref(), sanitize.as_ref()], known);
     let cap = cap::read(context, table);
     let size = table.optional("size", size).ok()?;
     let (stores, layout) = match kept {
@@ -273,6 +280,7 @@ fn one(
         tenant: tenant?,
         stores,
         layout,
+        log: log.ok()?,
         block_size: block_size?.value as u32,
         physical_block_size: physical?.value as u32,
         read_only: read_only?.value,

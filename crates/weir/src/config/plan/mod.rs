@@ -17,7 +17,7 @@ use super::schema::{Default, Key, Kind, Many, Schema, Section};
 use super::source::Source;
 use super::tree::{Context, Document, Table};
 use super::value::Value;
-use super::{backend, contract, limits, only_with, path, policy};
+use super::{backend, cache, contract, limits, only_with, path, policy};
 use weir_flow::request::{LinkId, VolumeId};
 use weir_sim::plan::{Backend, Plan, PlanError};
 
@@ -39,6 +39,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &tenant::TENANT,
         &limits::LIMITS,
         &path::PATH,
+        &cache::CACHE,
     ],
 };
 
@@ -109,6 +110,7 @@ pub(crate) fn read(
     }
     let limits = limits::read(context, document);
     let paths = path::read(context, document);
+    let cache = cache::read(context, document);
     if context.faults.iter().any(|fault| !fault.code.is_warning()) {
         return None;
     }
@@ -126,6 +128,7 @@ pub(crate) fn read(
         policies: policies?,
         limits: limits?,
         paths: paths?,
+        cache: cache?,
     };
     if let Err(error) = plan.check() {
         context.faults.push(unfit(document, &error));

@@ -360,6 +360,31 @@ fn a_stuck_io_does_not_hold_others() {
     assert!(rig.came.values().all(|&came| came > at(31_000)), "what was stuck has ended");
 }
 
+/// A target that puts off whatever it is asked for on one path holds nobody for two seconds, be it a single
+/// write, and the path stays out after some tries. Where every path does so nobody gains by moving: none
+/// changes more often than the flap bound allows, and when they do as they are asked again all goes on.
+#[test]
+fn what_is_put_off_goes_another_way() {
+    for hosts in [1, 8] {
+        let mut rig = Rig::new(&[0, 0], Settings::default());
+        rig.read_percent = 0;
+        rig.hosts(hosts);
+        rig.run_until(at(1_000));
+        (rig.fates[0].hung, rig.fates[0].busy) = (true, true);
+        rig.run_until(at(20_000));
+        let stall = rig.longest_from(at(1_000));
+        assert!(stall < SECOND * 2, "{hosts}: {stall}");
+        assert_eq!((rig.resets, rig.state(0)), (0, State::Failed));
+        rig.fates[1] = rig.fates[0];
+        rig.run_until(at(60_000));
+        let changes = rig.pipeline.observer().changes.len();
+        assert!(changes < 40, "{hosts}: {changes}");
+        rig.fates.fill(rig::Fate::WELL);
+        rig.run_until(at(62_000));
+        assert!(rig.came.values().all(|&came| came > at(61_000)), "{hosts}: all goes on");
+    }
+}
+
 /// Those whose path failed go before those who came later, in the order of their arrival, and when
 /// the only path returns they start at the pace of its return, in that order.
 #[test]

@@ -48,10 +48,17 @@ pub(super) struct Fate {
     pub(super) silent: bool,
     /// Checks are answered and I/Os are not.
     pub(super) hung: bool,
+    /// What hangs was not begun.
+    pub(super) busy: bool,
     /// I/Os take so many times longer.
     pub(super) factor: u64,
     /// It does this many I/Os at once.
     pub(super) servers: usize,
+}
+
+impl Fate {
+    pub(super) const WELL: Self =
+        Self { up: true, silent: false, hung: false, busy: false, factor: 1, servers: 1 };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +108,7 @@ pub(super) struct Rig {
     /// When I/Os started on paths.
     pub(super) starts: Vec<(Instant, usize, u32)>,
     pub(super) resets: u32,
+    pub(super) recalls: u32,
     pub(super) abandoned: u32,
 }
 
@@ -125,16 +133,16 @@ impl Rig {
             promises: Promises::default(),
             limits: Limits { max_bytes: 1 << 40, tenant_bytes: 1 << 40, ..Limits::default() },
             paths: settings,
+            cache: crate::cache::Settings::default(),
             policies,
         };
-        let fate = Fate { up: true, silent: false, hung: false, factor: 1, servers: 1 };
         Self {
             pipeline: Pipeline::new(&config, Seen::default()),
             now: Instant::ZERO,
             events: BTreeMap::new(),
             serial: 0,
             rng: Rng::stream(7, "rig"),
-            fates: vec![fate; groups.len()],
+            fates: vec![Fate::WELL; groups.len()],
             free: vec![Vec::new(); groups.len()],
             fixed: Duration::from_micros(200),
             per_kib: Duration::from_micros(1),
@@ -149,6 +157,7 @@ impl Rig {
             loops: false,
             starts: Vec::new(),
             resets: 0,
+            recalls: 0,
             abandoned: 0,
         }
     }
@@ -297,6 +306,7 @@ impl Rig {
                     }
                 }
                 Action::Refuse { tag } => panic!("{tag:?} is one too many"),
+                Action::Cache(work) => panic!("nothing is near here: {work:?}"),
                 Action::Check { path, .. } => {
                     self.happens(Duration::from_micros(100), Happens::Answers(path.index()));
                 }
@@ -304,6 +314,16 @@ impl Rig {
                     let given = self.given.remove(&key).expect("what is abandoned is there");
                     assert_eq!((given.io.op, given.io.path), (Op::Read, path));
                     self.abandoned += 1;
+                }
+                Action::Recall { key, path, .. } => {
+                    let given = self.given.get(&key).expect("what is recalled is there");
+                    assert_eq!(given.io.path, path);
+                    self.recalls += 1;
+                    if self.fates[path.index()].busy {
+                        self.cut(path.index() as u32);
+                        self.fates[path.index()].up = true;
+                        self.happens(Duration::from_millis(100), Happens::Works(path.index()));
+                    }
                 }
                 Action::Reset { path, .. } => {
                     self.resets += 1;

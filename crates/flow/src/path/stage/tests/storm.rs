@@ -1,6 +1,6 @@
 //! Everything at once, at random.
 
-use super::rig::Rig;
+use super::rig::{Fate, Rig};
 use crate::clock::Duration;
 use crate::path::{Access, POLICIES, PathOrder, Settings};
 use crate::request::PathId;
@@ -34,15 +34,17 @@ fn nothing_is_lost_or_done_twice() {
                 10 => rig.order(PathOrder::Disable(PathId::new(path))),
                 11 => rig.order(PathOrder::Enable(PathId::new(path))),
                 12 => rig.order(PathOrder::Failback),
-                _ => rig.fates[path as usize].hung ^= true,
+                _ => {
+                    rig.fates[path as usize].hung ^= true;
+                    rig.fates[path as usize].busy = rng.below(2) == 0;
+                }
             }
             rig.check_counts();
             rig.run_for(Duration::from_micros(rng.below(60_000)));
             rig.check_counts();
         }
         for path in 0..groups.len() as u32 {
-            rig.fates[path as usize] =
-                super::rig::Fate { up: true, silent: false, hung: false, factor: 1, servers: 1 };
+            rig.fates[path as usize] = Fate::WELL;
             rig.mend(path);
             rig.access(path, Access::Optimized);
             rig.order(PathOrder::Enable(PathId::new(path)));

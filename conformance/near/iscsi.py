@@ -1,0 +1,202 @@
+"""libiscsi by ctypes: sessions with many commands outstanding, all served by one loop."""
+
+import ctypes
+import select
+import time
+
+BLOCK = 512
+GOOD, CHECK_CONDITION, BUSY, TASK_SET_FULL = 0, 2, 8, 0x28
+# What libiscsi says of commands that a lost session has left without an answer: cancelled, error, timeout.
+LOST = (0x0F000000, 0x0F000001, 0x0F000002)
+NORMAL_SESSION = 2
+# More reads than it takes to have what a connection brought before its end.
+READS_MAX = 10_000
+# Nobody who has something outstanding may hear nothing for this long, in seconds.
+SILENCE_MAX = 120
+
+DONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class Broken(Exception):
+    """The volume did not keep its word; the text says how."""
+
+
+class Refused(Exception):
+    """No session; the text says why."""
+
+
+class Vector(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+class Unmap(ctypes.Structure):
+    _fields_ = [("lba", ctypes.c_uint64), ("blocks", ctypes.c_uint32)]
+
+
+def library():
+    try:
+        lib = ctypes.CDLL("libiscsi.so.7")
+    except OSError as error:
+        raise SystemExit(f"libiscsi.so.7 is missing: on Debian, apt-get install libiscsi7 ({error})") from error
+    pointer, number, u64, u32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_uint32
+    signatures = {
+        "iscsi_create_context": (pointer, [ctypes.c_char_p]),
+        "iscsi_destroy_context": (number, [pointer]),
+        "iscsi_set_targetname": (number, [pointer, ctypes.c_char_p]),
+        "iscsi_set_session_type": (number, [pointer, number]),
+        "iscsi_set_noautoreconnect": (None, [pointer, number]),
+        "iscsi_set_timeout": (number, [pointer, number]),
+        "iscsi_full_connect_sync": (number, [pointer, ctypes.c_char_p, number]),
+        "iscsi_get_error": (ctypes.c_char_p, [pointer]),
+        "iscsi_get_fd": (number, [pointer]),
+        "iscsi_which_events": (number, [pointer]),
+        "iscsi_service": (number, [pointer, number]),
+        "iscsi_logout_sync": (number, [pointer]),
+        "scsi_free_scsi_task": (None, [pointer]),
+        "iscsi_read16_iov_task": (pointer, [pointer, number, u64, u32] + [number] * 6 + [DONE, pointer, pointer, number]),
+        "iscsi_write16_task": (pointer, [pointer, number, u64, ctypes.c_char_p, u32] + [number] * 6 + [DONE, pointer]),
+        "iscsi_writesame16_task": (pointer, [pointer, number, u64, ctypes.c_char_p, u32, u32] + [number] * 4 + [DONE, pointer]),
+        "iscsi_unmap_task": (pointer, [pointer, number, number, number, pointer, number, DONE, pointer]),
+        "iscsi_synchronizecache16_task": (pointer, [pointer, number, u64, u32, number, number, DONE, pointer]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(lib, name)
+        function.restype, function.argtypes = result, arguments
+    return lib
+
+
+LIB = library()
+
+
+class Session:
+    """One session with one unit, which ends when its connection does.
+
+    Every command takes `done(status, data)`, called from `serve`: `data` is what a read has brought, and
+    a status of LOST says that nobody knows whether the command was done.
+    """
+
+    def __init__(self, url, initiator):
+        portal, target, lun = url.removeprefix("iscsi://").split("/")
+        self.lun, self.waiting, self.number, self.raised = int(lun), {}, 0, None
+        # `lost` comes first: libiscsi would cancel what is begun while it cancels, and never end.
+        self.open, self.lost = True, False
+        self.context = LIB.iscsi_create_context(initiator.encode())
+        LIB.iscsi_set_targetname(self.context, target.encode())
+        LIB.iscsi_set_session_type(self.context, NORMAL_SESSION)
+        LIB.iscsi_set_noautoreconnect(self.context, 1)
+        LIB.iscsi_set_timeout(self.context, 60)
+        self.done = DONE(self.ended)
+        if LIB.iscsi_full_connect_sync(self.context, portal.encode(), self.lun):
+            why = self.why()
+            LIB.iscsi_destroy_context(self.context)
+            raise Refused(f"{url}: {why}")
+        LIB.iscsi_set_timeout(self.context, 0)
+
+    def why(self):
+        return (LIB.iscsi_get_error(self.context) or b"").decode(errors="replace").strip()
+
+    def ended(self, _, status, task, number):
+        done, _, buffer = self.waiting.pop(number)
+        self.lost |= status in LOST
+        if task:
+            LIB.scsi_free_scsi_task(task)
+        try:
+            done(status, buffer)
+        except BaseException as error:  # It cannot pass through libiscsi.
+            self.raised = self.raised or error
+
+    def begin(self, done, keep, buffer=None):
+        self.number += 1
+        self.waiting[self.number] = (done, keep, buffer)
+        return self.done, self.number
+
+    def sent(self, task):
+        if not task:
+            raise Broken(f"libiscsi takes no command: {self.why()}")
+
+    def read(self, lba, blocks, done, fua=False):
+        buffer = ctypes.create_string_buffer(blocks * BLOCK)
+        vector = Vector(ctypes.addressof(buffer), blocks * BLOCK)
+        about = self.begin(done, vector, buffer)
+        self.sent(LIB.iscsi_read16_iov_task(
+            self.context, self.lun, lba, blocks * BLOCK, BLOCK, 0, 0, int(fua), 0, 0, *about, ctypes.addressof(vector), 1))
+
+    def write(self, lba, data, done, fua=False):
+        about = self.begin(done, data)
+        self.sent(LIB.iscsi_write16_task(
+            self.context, self.lun, lba, data, len(data), BLOCK, 0, 0, int(fua), 0, 0, *about))
+
+    def write_same(self, lba, blocks, data, done):
+        about = self.begin(done, data)
+        self.sent(LIB.iscsi_writesame16_task(self.context, self.lun, lba, data, len(data), blocks, 0, 0, 0, 0, *about))
+
+    def unmap(self, lba, blocks, done):
+        one = Unmap(lba, blocks)
+        about = self.begin(done, one)
+        self.sent(LIB.iscsi_unmap_task(self.context, self.lun, 0, 0, ctypes.addressof(one), 1, *about))
+
+    def flush(self, done):
+        self.sent(LIB.iscsi_synchronizecache16_task(self.context, self.lun, 0, 0, 0, 0, *self.begin(done, None)))
+
+    def fd(self):
+        return LIB.iscsi_get_fd(self.context)
+
+    def service(self, events):
+        """What the socket has to say; afterwards the session may be lost."""
+        lost = False
+        if events & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
+            # An end that has come does not undo the answers before it: libiscsi would not read them.
+            for _ in range(READS_MAX):
+                if lost or self.fd() < 0 or not self.waiting:
+                    break
+                lost = LIB.iscsi_service(self.context, select.POLLIN) != 0
+            lost = True
+        else:
+            lost = LIB.iscsi_service(self.context, events) != 0 or self.fd() < 0
+        if self.raised:
+            raise self.raised
+        if lost or self.lost:
+            self.close()
+
+    def close(self):
+        """Whatever has no answer ends as lost."""
+        if self.open:
+            self.open, self.lost = False, True
+            LIB.iscsi_destroy_context(self.context)
+            for number in list(self.waiting):
+                done, _, buffer = self.waiting.pop(number)
+                done(LOST[0], buffer)
+
+    def leave(self):
+        if self.open:
+            LIB.iscsi_logout_sync(self.context)
+            self.close()
+
+
+def serve(sessions, until, seconds=None, tick=None):
+    """Serves sessions until `until()` holds, all are lost, or the time is over; whether `until` holds.
+
+    `tick()` is called now and then, and says when at the latest again, in seconds from now.
+    """
+    end = None if seconds is None else time.monotonic() + seconds
+    heard = time.monotonic()
+    while not until():
+        now = time.monotonic()
+        left = 1.0 if end is None else end - now
+        living = [one for one in sessions if one.open]
+        if left <= 0 or not living:
+            return False
+        wait = min(left, 1.0, tick() if tick else 1.0)
+        poll, by_fd = select.poll(), {}
+        for one in living:
+            by_fd[one.fd()] = one
+            poll.register(one.fd(), LIB.iscsi_which_events(one.context))
+        ready = poll.poll(max(0.0, wait) * 1000)
+        for fd, events in ready:
+            by_fd[fd].service(events)
+        if ready or not any(one.waiting for one in living):
+            heard = time.monotonic()
+        elif now - heard > SILENCE_MAX:
+            waiting = sum(len(one.waiting) for one in living)
+            raise Broken(f"{waiting} commands have had no answer for {SILENCE_MAX} s")
+    return True

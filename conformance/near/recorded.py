@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""A disk whose writes and flushes are recorded, so that its power can be cut at any of them.
+
+QEMU's blklogwrites writes the format of the kernel's dm-log-writes; its disk is a file here, by FUSE.
+
+    recorded.py SEED POINT BASE RECORD OUT [FROM]    OUT is the disk when its power is cut after POINT entries
+
+What a cut may take is what no flush has covered: each such write is there, or is lost, or is there in part, any
+subset of its 512-byte sectors. With FROM it takes flushed ones behind that entry as well, which no disk may do.
+"""
+
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+SECTOR = 512
+MAGIC = 0x6A736677736872
+FLUSH, FUA, DISCARD = 1, 2, 4
+SECONDS = 20
+
+
+class Entry:
+    """One write, discard or flush; `at` is where its data is in the record."""
+
+    __slots__ = ("first", "count", "flags", "at")
+
+    def __init__(self, first, count, flags, at):
+        self.first, self.count, self.flags, self.at = first, count, flags, at
+
+
+def entries(path):
+    found = []
+    with open(path, "rb") as file:
+        head = file.read(28)
+        if not head:  # Nothing has been written.
+            return found
+        magic, version, number, sector = struct.unpack("<QQQI", head)
+        if (magic, version, sector) != (MAGIC, 1, SECTOR):
+            raise SystemExit(f"{path} is no record of writes in sectors of {SECTOR} bytes")
+        at = SECTOR
+        for _ in range(number):
+            file.seek(at)
+            first, count, flags, _ = struct.unpack("<QQQQ", file.read(32))
+            at += SECTOR
+            found.append(Entry(first, count, flags, at))
+            if not flags & DISCARD:
+                at += count * SECTOR
+    return found
+
+
+def cut(base, record, out, point, seed, unfair_from=None):
+    """Makes `out`; returns how many writes are there, lost, and there in part, of those that a cut may take."""
+    chance, recorded = random.Random(seed), entries(record)[:point]
+    flushed = max((i for i, one in enumerate(recorded) if one.flags & FLUSH), default=-1)
+    safe = flushed if unfair_from is None else unfair_from - 1
+    copy(base, out)
+    fates = [0, 0, 0]
+    with open(record, "rb") as source, open(out, "r+b") as image:
+        for index, one in enumerate(recorded):
+            if not one.count:
+                continue
+            fate = 0
+            if index > safe and (unfair_from is not None or not one.flags & FUA):
+                fate = chance.randrange(3)
+                fates[fate] += 1
+            if fate == 1:
+                continue
+            source.seek(one.at)
+            data = bytes(one.count * SECTOR) if one.flags & DISCARD else source.read(one.count * SECTOR)
+            if fate == 0:
+                image.seek(one.first * SECTOR)
+                image.write(data)
+                continue
+            for sector in range(one.count):
+                if chance.random() < 0.5:
+                    image.seek((one.first + sector) * SECTOR)
+                    image.write(data[sector * SECTOR:(sector + 1) * SECTOR])
+    return fates
+
+
+def copy(one, other):
+    """What nobody has written takes no room."""
+    subprocess.run(["cp", "--sparse=always", one, other], check=True)
+
+
+class Disk:
+    """`base` as the file `place`, while its writes go to `record`.
+
+    For buffered I/O: QEMU 7.2 mixes up the data of writes that come by FUSE at the same time, and through the page
+    cache they come one after the other.
+    """
+
+    def __init__(self, base, record, place):
+        self.base, self.record, self.place, self.process = base, record, place, None
+
+    def start(self):
+        # What is written goes there as well; the base stays what it was.
+        copy(self.base, self.base + ".now")
+        open(self.record, "wb").close()
+        open(self.place, "ab").close()
+        size = os.path.getsize(self.base)
+        self.process = subprocess.Popen(
+            ["qemu-storage-daemon", "--blockdev", f"driver=file,node-name=file,filename={self.base}.now",
+             "--blockdev", f"driver=file,node-name=record,filename={self.record}",
+             "--blockdev", f"driver=blklogwrites,node-name=disk,file=file,log=record,log-sector-size={SECTOR},"
+             "log-super-update-interval=1",
+             "--export", f"type=fuse,id=export,node-name=disk,mountpoint={self.place},writable=on"],
+            stdin=subprocess.DEVNULL)
+        # The file below it is empty.
+        for _ in range(SECONDS * 100):
+            if os.path.getsize(self.place) == size:
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.01)
+        raise SystemExit(f"qemu-storage-daemon does not export {self.base}")
+
+    def stop(self):
+        if self.process:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(SECONDS)
+            self.process = None
+
+    def cut_power(self, seed, point):
+        """After so many entries. Nobody uses it any more; what is left is the base of the next start."""
+        self.stop()
+        after = self.base + ".cut"
+        fates = cut(self.base, self.record, after, point, seed)
+        os.replace(after, self.base)
+        return fates
+
+
+def main():
+    seed, point, base, record, out = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:6]
+    there, lost, torn = cut(base, record, out, point, seed, int(sys.argv[6]) if sys.argv[6:] else None)
+    print(f"{there} writes are there, {lost} are lost, {torn} are there in part")
+
+
+if __name__ == "__main__":
+    main()

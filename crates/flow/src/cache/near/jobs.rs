@@ -1,0 +1,257 @@
+//! What the cache does on its own account: fetches ahead of readers, and write-back.
+
+use super::{Begin, FetchKey, JobKey, Near, Step, Work};
+use crate::cache::lines::{FillId, Judged};
+use crate::cache::prefetch::{Ended, Wish, WishId};
+use crate::cache::writeback::{JobId, Part, Piece, Source};
+use crate::clock::Instant;
+use crate::request::{Op, Outcome, RequestKey, Tag, VolumeId};
+use crate::units::Extent;
+use alloc::vec::Vec;
+
+/// Something that the cache does on its own account.
+pub(super) enum Job {
+    /// Fetches ahead of a reader.
+    Ahead(Ahead),
+    /// Does a part of write-back.
+    Home(Home),
+}
+
+/// A fetch ahead of a reader.
+pub(super) struct Ahead {
+    volume: VolumeId,
+    extent: Extent,
+    wish: WishId,
+    fill: FillId,
+    tag: Option<Tag>,
+    began: Instant,
+}
+
+/// A part of write-back.
+pub(super) struct Home {
+    volume: VolumeId,
+    /// The log's name for it.
+    job: JobId,
+    /// Where its bytes come from.
+    pieces: Vec<Piece>,
+    /// Pieces that have not been read yet.
+    left: u32,
+    gathered: Outcome,
+    /// What is to be done with storage, if that is known.
+    end: Option<(Op, Extent)>,
+    tag: Option<Tag>,
+}
+
+/// Whom a read from a log is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fetching {
+    /// A request of a host.
+    Overlay(RequestKey),
+    /// A part of write-back.
+    Gather(JobKey),
+}
+
+impl Near {
+    /// Fetches what the prefetcher wants.
+    pub(super) fn look_ahead(&mut self, now: Instant) {
+        while let Some(Wish { id, volume, extent }) = self.prefetch.poll() {
+            let lacking =
+                self.lines.lacking(volume, extent).and_then(|lacking| within(lacking, extent));
+            let Some(extent) = lacking else {
+                self.prefetch.ended(now, id, Ended::NotNeeded);
+                continue;
+            };
+            let fill = self.lines.begin(volume, extent, true);
+            self.exclude_dirty(volume, fill, extent);
+            let job = Job::Ahead(Ahead { volume, extent, wish: id, fill, tag: None, began: now });
+            let job = self.jobs.insert(job);
+            self.work(Work::Reserve { job, volume, bytes: extent.length, reads: true });
+        }
+    }
+
+    /// What the log has newer of a fetch is not installed.
+    fn exclude_dirty(&mut self, volume: VolumeId, fill: FillId, extent: Extent) {
+        let Some(log) = &self.volumes[volume.index()].log else { return };
+        let mut dirty = core::mem::take(&mut self.dirty);
+        dirty.clear();
+        log.look_up(extent, &mut dirty);
+        for part in &dirty {
+            self.lines.exclude(fill, part.extent);
+        }
+        self.dirty = dirty;
+    }
+
+    /// Tells the prefetcher what became of what it wished for.
+    pub(super) fn judge(&mut self) {
+        while let Some(Judged { volume, used, wasted }) = self.lines.take_judged() {
+            self.prefetch.judge(volume, used, wasted);
+        }
+    }
+
+    /// Begins a part of write-back: sets memory aside for it.
+    pub(super) fn begin_job(&mut self, job: Job, volume: VolumeId, bytes: u64) {
+        let job = self.jobs.insert(job);
+        self.work(Work::Reserve { job, volume, bytes, reads: false });
+    }
+
+    /// A job has its memory.
+    pub(super) fn reserved(&mut self, now: Instant, key: JobKey, reserved: Tag) {
+        match self.jobs.get_mut(key) {
+            None => {}
+            Some(Job::Ahead(ahead)) => {
+                (ahead.tag, ahead.began) = (Some(reserved), now);
+                let (volume, extent) = (ahead.volume, ahead.extent);
+                let begin = Begin { job: key, tag: reserved, volume, op: Op::Read, extent };
+                self.steps.push_back(Step::Begin(begin));
+            }
+            Some(Job::Home(home)) => {
+                home.tag = Some(reserved);
+                let volume = home.volume;
+                if let Some((op, extent)) = home.end {
+                    let begin = Begin { job: key, tag: reserved, volume, op, extent };
+                    self.steps.push_back(Step::Begin(begin));
+                    return;
+                }
+                self.gather_now(now, key, reserved);
+            }
+        }
+    }
+
+    /// A log wants bytes brought together; if the job has its memory, that is filled again.
+    pub(super) fn gather(
+        &mut self,
+        now: Instant,
+        of: (VolumeId, JobId),
+        bytes: u64,
+        pieces: Vec<Piece>,
+    ) {
+        let (volume, job) = of;
+        let Some(key) = self.home(volume, job) else {
+            let home =
+                Home { volume, job, pieces, left: 0, gathered: Ok(()), end: None, tag: None };
+            self.begin_job(Job::Home(home), volume, bytes);
+            return;
+        };
+        let Job::Home(home) = &mut self.jobs[key] else { unreachable!("found as such") };
+        home.pieces = pieces;
+        if let Some(tag) = home.tag {
+            self.gather_now(now, key, tag);
+        }
+    }
+
+    /// Fills the memory of a part of write-back.
+    fn gather_now(&mut self, now: Instant, key: JobKey, tag: Tag) {
+        let Job::Home(home) = &mut self.jobs[key] else { unreachable!("only write-back gathers") };
+        let volume = home.volume;
+        let pieces = core::mem::take(&mut home.pieces);
+        let mut left = 0;
+        for Piece { offset, source } in pieces {
+            match source {
+                Source::Log(span) => {
+                    let fetch = self.fetches.insert(Fetching::Gather(key));
+                    self.work(Work::Fetch { fetch, volume, span, tag, offset });
+                    left += 1;
+                }
+                Source::Memory(Part { from, length }) => {
+                    let from = self.kept(from);
+                    self.work(Work::Carry { volume, from, tag, offset, length });
+                }
+                Source::Zeroes(length) => self.work(Work::Zero { tag, offset, length }),
+            }
+        }
+        let Job::Home(home) = &mut self.jobs[key] else { unreachable!("as before") };
+        (home.left, home.gathered) = (left, Ok(()));
+        if left == 0 {
+            self.gathered(now, key);
+        }
+    }
+
+    /// The memory of a part of write-back is filled, or cannot be.
+    fn gathered(&mut self, now: Instant, key: JobKey) {
+        let Job::Home(home) = &self.jobs[key] else { unreachable!("only write-back gathers") };
+        let (job, outcome) = (home.job, home.gathered);
+        self.with(now, home.volume, |log| log.gathered(now, job, outcome));
+    }
+
+    /// A read from a log has ended.
+    pub(super) fn fetched(&mut self, now: Instant, fetch: FetchKey, outcome: Outcome) {
+        match self.fetches.remove(fetch) {
+            None => {}
+            Some(Fetching::Overlay(key)) => self.overlaid(now, key, outcome),
+            Some(Fetching::Gather(key)) => {
+                let Job::Home(home) = &mut self.jobs[key] else {
+                    unreachable!("only write-back gathers")
+                };
+                home.left -= 1;
+                home.gathered = home.gathered.and(outcome);
+                if home.left > 0 {
+                    return;
+                }
+                self.gathered(now, key);
+            }
+        }
+    }
+
+    /// A log wants something done with storage.
+    pub(super) fn upstream(&mut self, volume: VolumeId, job: JobId, op: Op, extent: Extent) {
+        let Some(key) = self.home(volume, job) else {
+            let (pieces, end) = (Vec::new(), Some((op, extent)));
+            let home = Home { volume, job, pieces, left: 0, gathered: Ok(()), end, tag: None };
+            self.begin_job(Job::Home(home), volume, 0);
+            return;
+        };
+        let Job::Home(home) = &mut self.jobs[key] else { unreachable!("found as such") };
+        home.end = Some((op, extent));
+        if let Some(tag) = home.tag {
+            self.steps.push_back(Step::Begin(Begin { job: key, tag, volume, op, extent }));
+        }
+    }
+
+    /// A request of the cache's own has ended at storage.
+    pub(crate) fn job_ended(&mut self, now: Instant, key: JobKey, outcome: Outcome) {
+        match &self.jobs[key] {
+            Job::Ahead(ahead) => {
+                let &Ahead { wish, fill, tag, began, .. } = ahead;
+                self.jobs.remove(key);
+                let tag = tag.expect("it was begun with one");
+                self.copies.clear();
+                self.lines.end(fill, outcome.is_ok(), &mut self.copies);
+                self.copy(tag, true);
+                self.work(Work::Release(tag));
+                self.judge();
+                let took = now.since(began);
+                let how = outcome.map_or(Ended::Failed, |()| Ended::Fetched(took));
+                self.prefetch.ended(now, wish, how);
+                self.wake(now, fill);
+                self.look_ahead(now);
+            }
+            Job::Home(home) => {
+                let job = home.job;
+                self.with(now, home.volume, |log| log.applied(now, job, outcome));
+            }
+        }
+    }
+
+    /// A log has done with a part of write-back.
+    pub(super) fn job_over(&mut self, volume: VolumeId, job: JobId) {
+        let Some(key) = self.home(volume, job) else { return };
+        if let Some(Job::Home(Home { tag: Some(tag), .. })) = self.jobs.remove(key) {
+            self.work(Work::Release(tag));
+        }
+    }
+
+    /// The part of write-back that a log calls so. O(jobs), which are few.
+    fn home(&self, of: VolumeId, id: JobId) -> Option<JobKey> {
+        let mut jobs = self.jobs.iter();
+        let found =
+            |job: &Job| matches!(job, Job::Home(home) if home.volume == of && home.job == id);
+        jobs.find(|(_, job)| found(job)).map(|(key, _)| key)
+    }
+}
+
+/// The part of an extent that lies in another.
+fn within(extent: Extent, limits: Extent) -> Option<Extent> {
+    let start = extent.offset.max(limits.offset);
+    let end = extent.end()?.min(limits.end()?);
+    (start < end).then(|| Extent::new(start, end - start))
+}

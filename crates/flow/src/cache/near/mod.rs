@@ -1,0 +1,381 @@
+//! What is near, and what that means for a request: the read buffer, the logs and the prefetcher joined.
+//!
+//! | request | without a log, or a log that takes nothing | with a log |
+//! |---|---|---|
+//! | read | from frames if all of it is there; otherwise from storage, once for all who wait | as well, and what the log has is laid over what storage says |
+//! | write, zero, unmap | goes on to storage | into the log; answered as its mode says |
+//! | flush | goes on | answered by the log |
+//! | verify, update | goes on | when everything before it is on storage; durable there |
+//!
+//! Two rules keep a line from going back in time. What a request has written is taken out of the frames and out
+//! of every fetch that is under way when the request has ended; before that nobody reads it, since requests for
+//! the same bytes keep their order. And a fetch never installs a sector that the log has newer.
+//!
+//! Cost: a request that passes costs two look-ups; a hit one copy per line.
+
+mod jobs;
+mod reads;
+#[cfg(test)]
+mod tests;
+mod work;
+mod writes;
+
+pub use work::{Copied, Done, FetchKey, JobKey, Kept, LogWrite, Work};
+
+use super::evict;
+use super::lines::{Copy, FillId, LARGEST_LINE, Lines, SECTOR};
+use super::prefetch::{self, Prefetch, Room};
+use super::writeback::{self, Dirty, Log, Pin};
+use crate::clock::Instant;
+use crate::policy::{Choice, Rule};
+use crate::request::{LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId};
+use crate::units::Extent;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use jobs::{Fetching, Job};
+use slotmap::{SecondaryMap, SlotMap};
+
+/// Waits for bytes that somebody else is fetching.
+pub const RULE_FILL: Rule = Rule("cache/fill");
+
+/// Waits for bytes that are in the log only.
+pub const RULE_LOG: Rule = Rule("cache/log");
+
+/// Waits until everything before it is on shared storage.
+pub const RULE_DRAIN: Rule = Rule("cache/drain");
+
+/// Was near.
+pub const RULE_NEAR: Rule = Rule("cache/near");
+
+/// How much is kept near.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Bytes of memory for what was read; 0 keeps nothing.
+    pub size: u64,
+    /// Bytes of a line, which is what is kept or let go as a whole: a power of two from 512 to 32 KiB.
+    pub line: u32,
+    /// For whom the cache does what it does on its own account, by [`VolumeId`]: whoever writes pays for the
+    /// write-back.
+    pub owners: Vec<TenantId>,
+    /// The log of each volume that has one, by [`VolumeId`]; may be shorter than there are volumes.
+    pub logs: Vec<Option<writeback::Settings>>,
+}
+
+/// The largest memory for what was read: 1 TiB.
+pub const SIZE_MAX: u64 = 1 << 40;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { size: 0, line: 4096, owners: Vec::new(), logs: Vec::new() }
+    }
+}
+
+impl Settings {
+    /// What contradicts itself here, in words for whoever made it.
+    pub fn fault(&self) -> Option<&'static str> {
+        if !self.line.is_power_of_two() || !(SECTOR as u32..=LARGEST_LINE).contains(&self.line) {
+            return Some("a cache line is not a power of two from 512 bytes to 32 KiB");
+        }
+        if self.size > SIZE_MAX {
+            return Some("the cache is larger than 1 TiB");
+        }
+        self.logs.iter().flatten().find_map(writeback::Settings::fault)
+    }
+
+    /// How many lines fit.
+    pub fn lines(&self) -> u32 {
+        u32::try_from(self.size / u64::from(self.line)).unwrap_or(u32::MAX)
+    }
+}
+
+/// What is to happen next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The request goes on to shared storage; `durable` makes it force unit access.
+    Pass {
+        /// Which one.
+        key: RequestKey,
+        /// What held it here.
+        rule: Rule,
+        /// Whether it must be durable before it is answered.
+        durable: bool,
+    },
+    /// The request is over.
+    End(RequestKey, Outcome, Rule),
+    /// A request of the cache's own begins.
+    Begin(Begin),
+    /// The world is to do something.
+    Work(Work),
+    /// There is something to tell.
+    Tell(VolumeId, writeback::Notice),
+}
+
+/// A request of the cache's own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begin {
+    pub(crate) job: JobKey,
+    pub(crate) tag: Tag,
+    pub(crate) volume: VolumeId,
+    pub(crate) op: Op,
+    pub(crate) extent: Extent,
+}
+
+/// Stage 2 of a pipeline.
+pub struct Near {
+    /// There are no frames: nothing that was read is kept, and nothing is read ahead.
+    no_lines: bool,
+    lines: Lines,
+    prefetch: Box<dyn Prefetch>,
+    volumes: Vec<Place>,
+    /// The requests that it has a part in.
+    held: SecondaryMap<RequestKey, Held>,
+    /// Who waits for which fetch, in the order in which they came.
+    waiting: Vec<(FillId, RequestKey)>,
+    /// Reads of what a log has taken but not written yet, in the order in which they came.
+    uncommitted: Vec<RequestKey>,
+    jobs: SlotMap<JobKey, Job>,
+    fetches: SlotMap<FetchKey, Fetching>,
+    steps: VecDeque<Step>,
+    copies: Vec<Copy>,
+    dirty: Vec<Dirty>,
+}
+
+/// What is known of a volume.
+struct Place {
+    owner: TenantId,
+    settings: Option<writeback::Settings>,
+    log: Option<Log>,
+    /// Reads of hosts that are on their way to storage.
+    away: u32,
+}
+
+/// A request that the cache has a part in.
+struct Held {
+    request: Request,
+    state: State,
+}
+
+/// What a request does at the cache.
+enum State {
+    /// A read waits for a fetch, or for a log to have written what it reads.
+    Waits,
+    /// A read is on its way to storage.
+    Away(Away),
+    /// Storage has answered a read; parts are still being read from the log.
+    Overlaid { left: u32, outcome: Outcome, pin: Pin },
+    /// The log has it.
+    Logged,
+    /// It waits until everything before it is on storage.
+    Drains,
+    /// It is on its way to storage, and may change what is there.
+    Direct,
+    /// The same, and the log is to hear of its end.
+    Through,
+}
+
+/// A read on its way to storage.
+struct Away {
+    /// Its answer goes into frames.
+    fill: Option<FillId>,
+    /// What the log has newer, and the hold on that.
+    overlay: Vec<Dirty>,
+    pin: Option<Pin>,
+}
+
+impl Near {
+    pub(crate) fn new(
+        settings: &Settings,
+        evict: &Choice<evict::Build>,
+        prefetch: &Choice<prefetch::Build>,
+        volumes: usize,
+    ) -> Self {
+        let room = Room { line: settings.line, lines: settings.lines() };
+        let place = |index: usize| Place {
+            owner: settings.owners.get(index).copied().unwrap_or_default(),
+            settings: settings.logs.get(index).copied().flatten(),
+            log: None,
+            away: 0,
+        };
+        Self {
+            no_lines: room.lines == 0,
+            lines: Lines::new(room.lines, room.line, evict),
+            prefetch: (prefetch.policy().build)(prefetch.values(), room),
+            volumes: (0..volumes).map(place).collect(),
+            held: SecondaryMap::new(),
+            waiting: Vec::new(),
+            uncommitted: Vec::new(),
+            jobs: SlotMap::with_key(),
+            fetches: SlotMap::with_key(),
+            steps: VecDeque::new(),
+            copies: Vec::new(),
+            dirty: Vec::new(),
+        }
+    }
+
+    pub(crate) fn set_key(&mut self, key: u64) {
+        self.lines.set_key(key);
+    }
+
+    /// For whom it does something with a volume on its own account.
+    pub(crate) fn owner(&self, volume: VolumeId) -> TenantId {
+        self.volumes[volume.index()].owner
+    }
+
+    /// What is in the frames, and how well that goes.
+    pub const fn lines(&self) -> &Lines {
+        &self.lines
+    }
+
+    /// What is fetched ahead, and how well that goes.
+    pub fn prefetch(&self) -> &dyn Prefetch {
+        &*self.prefetch
+    }
+
+    /// The log of a volume, if it has one and it was opened.
+    pub fn log(&self, volume: VolumeId) -> Option<&Log> {
+        self.volumes[volume.index()].log.as_ref()
+    }
+
+    /// Whether the cache has no part in what happens to a volume.
+    fn is_off(&self, volume: VolumeId) -> bool {
+        self.no_lines && self.volumes[volume.index()].settings.is_none()
+    }
+
+    /// A request has come, of a volume with so many bytes. True if it goes on to storage and the cache has no
+    /// part in it.
+    pub(crate) fn arrive(
+        &mut self,
+        now: Instant,
+        key: RequestKey,
+        request: &Request,
+        end: u64,
+    ) -> bool {
+        if self.is_off(request.volume) {
+            return true;
+        }
+        match request.op {
+            Op::Read => self.read(now, key, request, Some(end)),
+            Op::Write | Op::Discard | Op::WriteZeroes | Op::Flush => self.change(now, key, request),
+            Op::Verify | Op::Update => self.settle(now, key, request),
+        }
+        false
+    }
+
+    /// Whether the cache wants to know that a request has come back from storage.
+    pub(crate) fn holds(&self, key: RequestKey) -> bool {
+        self.held.contains_key(key)
+    }
+
+    /// Storage has ended a request that was passed on.
+    pub(crate) fn passed(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
+        let Held { request, state } = self.held.remove(key).expect("asked before");
+        match state {
+            State::Away(away) => self.came_back(now, key, request, away, outcome),
+            State::Direct => {
+                self.forget(&request);
+                if outcome.is_ok() {
+                    self.keep(&request);
+                }
+                self.end(key, outcome, RULE_NEAR);
+            }
+            State::Through => {
+                self.forget(&request);
+                if outcome.is_ok() {
+                    self.keep(&request);
+                }
+                self.end(key, outcome, RULE_NEAR);
+                self.with(now, request.volume, |log| log.passed(now, key, outcome));
+            }
+            State::Waits | State::Overlaid { .. } | State::Logged | State::Drains => {
+                unreachable!("only what was passed on comes back")
+            }
+        }
+    }
+
+    /// The world has done something.
+    pub(crate) fn done(&mut self, now: Instant, done: Done) {
+        match done {
+            Done::Fetched { fetch, outcome } => self.fetched(now, fetch, outcome),
+            Done::Reserved { job, tag } => self.reserved(now, job, tag),
+            Done::Logged { volume, io, outcome } => {
+                self.with(now, volume, |log| log.local(now, io, outcome));
+            }
+            Done::Recovered(volume, recovered) => {
+                let place = &mut self.volumes[volume.index()];
+                let settings = place.settings.expect("only a log that is configured is opened");
+                place.log = Some(Log::new(settings, &recovered));
+                self.pump(now, volume);
+            }
+            Done::Drain(volume, on) => self.with(now, volume, |log| log.drain(now, on)),
+            Done::Retry(volume) => self.with(now, volume, Log::retry),
+            Done::Abandoned(volume, outcome) => {
+                self.with(now, volume, |log| log.abandoned(now, outcome));
+            }
+            Done::Close(volume) => self.with(now, volume, Log::close),
+            Done::Gone(link) => {
+                for index in 0..self.volumes.len() {
+                    let volume = VolumeId::new(index as u32);
+                    self.with(now, volume, |log| log.gone(initiator(link)));
+                }
+            }
+        }
+    }
+
+    /// Tells a volume's log something, if there is one, and does what it asks for then.
+    fn with(&mut self, now: Instant, volume: VolumeId, tell: impl FnOnce(&mut Log)) {
+        if let Some(log) = &mut self.volumes[volume.index()].log {
+            tell(log);
+            self.pump(now, volume);
+        }
+    }
+
+    /// What is behind a volume may have lost what was not flushed: that is written again.
+    pub(crate) fn reset(&mut self, now: Instant, volume: VolumeId) {
+        self.with(now, volume, Log::upstream_reset);
+    }
+
+    /// A volume has another size: what is near of it may not be there any more.
+    pub(crate) fn resized(&mut self, volume: VolumeId) {
+        self.lines.forget(volume);
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<Step> {
+        self.steps.pop_front()
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.volumes.iter().filter_map(|place| place.log.as_ref()?.next_deadline()).min()
+    }
+
+    pub(crate) fn handle_deadline(&mut self, now: Instant) {
+        for index in 0..self.volumes.len() {
+            let due = |log: &&mut Log| log.next_deadline().is_some_and(|at| at <= now);
+            if let Some(log) = self.volumes[index].log.as_mut().filter(due) {
+                log.handle_deadline(now);
+                self.pump(now, VolumeId::new(index as u32));
+            }
+        }
+    }
+
+    fn work(&mut self, work: Work) {
+        self.steps.push_back(Step::Work(work));
+    }
+
+    fn end(&mut self, key: RequestKey, outcome: Outcome, rule: Rule) {
+        self.steps.push_back(Step::End(key, outcome, rule));
+    }
+
+    /// Asks for the copies that were collected, between frames and the payload of `tag`.
+    fn copy(&mut self, tag: Tag, keep: bool) {
+        for Copy { frame, at, offset, length } in self.copies.drain(..) {
+            let copied = Copied { tag, offset, frame, at, length, keep };
+            self.steps.push_back(Step::Work(Work::Copy(copied)));
+        }
+    }
+}
+
+/// The log's name for the host behind a link.
+const fn initiator(link: LinkId) -> u64 {
+    link.index() as u64
+}

@@ -1,0 +1,435 @@
+//! The cache in a pipeline, with bytes: whatever happens in whatever order, a read returns what was
+//! written last.
+
+use crate::cache::near::{Copied, Done, Kept, LogWrite, Settings, Work};
+use crate::cache::writeback::format::{assemble, crc32c};
+use crate::cache::writeback::{
+    LocalId, Mode, Part, Recovered, Settings as LogSettings, format_new,
+};
+use crate::cache::{evict, prefetch};
+use crate::clock::{Duration, Instant};
+use crate::error::IoError;
+use crate::event::{Event, Observer, StageName};
+use crate::pipeline::{Action, Backend, Config, Input, Limits, Pipeline, Policies, StoreIo};
+use crate::policy::Choice;
+use crate::request::{BackendId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId};
+use crate::rng::Rng;
+use crate::stage::Stage;
+use crate::units::Extent;
+use crate::{accept, control, path, testing};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+const CAPACITY: u64 = 64 << 10;
+const LINE: u32 = 2048;
+
+/// A host, a volume and what is near, whose every answer comes when chance wants it.
+struct Rig {
+    rng: Rng,
+    now: Instant,
+    pipeline: Pipeline<Seen>,
+    /// What storage has.
+    storage: Vec<u8>,
+    /// What hosts have written.
+    written: Vec<u8>,
+    frames: Vec<u8>,
+    /// The device of the log, if there is one.
+    log: Vec<u8>,
+    /// What is being written there, or must be kept.
+    batches: BTreeMap<LocalId, (u64, Vec<u8>)>,
+    /// Work of the log that has not been done.
+    works: Vec<Work>,
+    /// The payload of each request that is under way.
+    payloads: BTreeMap<Tag, (Op, Vec<u8>)>,
+    came: BTreeMap<Tag, Request>,
+    ios: Vec<StoreIo>,
+    told: Vec<Input>,
+    next: u64,
+    failing: bool,
+    reads: u64,
+    ended: u64,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Time that reads spent at the store.
+    hits: u64,
+}
+
+impl Observer for Seen {
+    fn event(&mut self, _: Instant, event: Event<'_>) {
+        if let Event::Completed(completed) = event
+            && completed.request.op == Op::Read
+        {
+            self.hits += u64::from(completed.times.spent(StageName::Store) == Duration::ZERO);
+        }
+    }
+}
+
+impl Rig {
+    fn new(seed: u64, frames: u64, ahead: &str) -> Self {
+        Self::with(seed, frames, ahead, None)
+    }
+
+    /// The same, of a volume with a log.
+    fn logged(seed: u64, frames: u64, ahead: &str, change: impl FnOnce(&mut LogSettings)) -> Self {
+        let mut settings = LogSettings {
+            segment: 64 << 10,
+            capacity: (64 << 10) * 8 + 8192,
+            batch_bytes: 8 << 10,
+            batch_records: 8,
+            epoch_bytes: 16 << 10,
+            merge: 16 << 10,
+            earn: false,
+            ..LogSettings::default()
+        };
+        change(&mut settings);
+        assert_eq!(settings.fault(), None);
+        let mut rig = Self::with(seed, frames, ahead, Some(settings));
+        rig.log = alloc::vec![0; settings.capacity as usize];
+        for (at, bytes) in format_new(&settings, [1; 16], 1, 1) {
+            rig.log[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        let empty = Recovered::empty(&settings, [1; 16], 1, 1);
+        rig.give(Input::Cache(Done::Recovered(VolumeId::new(0), Arc::new(empty))));
+        rig
+    }
+
+    fn with(seed: u64, frames: u64, ahead: &str, log: Option<LogSettings>) -> Self {
+        let policies = Policies {
+            cache: Choice::default_of(evict::POLICIES),
+            prefetch: Choice::named(prefetch::POLICIES, ahead).unwrap(),
+            control: Choice::named(control::POLICIES, "open").unwrap(),
+            ..Policies::default()
+        };
+        let config = Config {
+            volumes: alloc::vec![accept::Volume {
+                capacity: CAPACITY,
+                layout: accept::Layout::One(BackendId::new(0)),
+                max_transfer: 8192,
+                cap: accept::Cap::default(),
+            }],
+            backends: alloc::vec![Backend::alike(1)],
+            promises: control::Promises::default(),
+            limits: Limits::default(),
+            paths: path::Settings::default(),
+            cache: Settings {
+                size: frames * u64::from(LINE),
+                line: LINE,
+                owners: alloc::vec![TenantId::new(3)],
+                logs: alloc::vec![log],
+            },
+            policies,
+        };
+        Self {
+            rng: Rng::stream(seed, "near"),
+            now: Instant::ZERO,
+            pipeline: Pipeline::new(&config, Seen::default()),
+            storage: alloc::vec![0; CAPACITY as usize],
+            written: alloc::vec![0; CAPACITY as usize],
+            frames: alloc::vec![0xee; frames as usize * LINE as usize],
+            log: Vec::new(),
+            batches: BTreeMap::new(),
+            works: Vec::new(),
+            payloads: BTreeMap::new(),
+            came: BTreeMap::new(),
+            ios: Vec::new(),
+            told: Vec::new(),
+            next: 0,
+            failing: false,
+            reads: 0,
+            ended: 0,
+        }
+    }
+
+    fn give(&mut self, input: Input) {
+        self.now += Duration::from_micros(1 + self.rng.below(50));
+        while let Some(at) = self.pipeline.next_deadline().filter(|&at| at <= self.now) {
+            self.pipeline.handle_deadline(at);
+            self.act();
+        }
+        self.pipeline.handle(self.now, input);
+        self.act();
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.pipeline.poll(self.now) {
+            match action {
+                Action::Store(io) => self.ios.push(io),
+                Action::Transfer { key, tag, outcome } => self.answered(key, tag, outcome),
+                Action::Cache(work) => self.work(work),
+                Action::Check { backend, path } => self.told.push(Input::Checked(backend, path)),
+                other => panic!("nothing here asks for this: {other:?}"),
+            }
+        }
+    }
+
+    fn work(&mut self, work: Work) {
+        match work {
+            Work::Copy(Copied { tag, offset, frame, at, length, keep }) => {
+                let (_, payload) = self.payloads.get_mut(&tag).expect("it is under way");
+                let payload = &mut payload[offset as usize..][..length as usize];
+                let start = frame.index() * LINE as usize + at as usize;
+                let memory = &mut self.frames[start..start + length as usize];
+                if keep {
+                    memory.copy_from_slice(payload);
+                } else {
+                    payload.copy_from_slice(memory);
+                }
+            }
+            Work::Reserve { job, bytes, reads, .. } => {
+                self.next += 1;
+                let tag = Tag(self.next);
+                let op = if reads { Op::Read } else { Op::Write };
+                self.payloads.insert(tag, (op, alloc::vec![0xdd; bytes as usize]));
+                self.told.push(Input::Cache(Done::Reserved { job, tag }));
+            }
+            Work::Release(tag) => {
+                self.payloads.remove(&tag).expect("it is released once");
+            }
+            Work::Zero { tag, offset, length } => {
+                let payload = &mut self.payloads.get_mut(&tag).expect("it is under way").1;
+                payload[offset as usize..][..length as usize].fill(0);
+            }
+            Work::Carry { from, tag, offset, length, .. } => {
+                let bytes = self.kept(from, length).to_vec();
+                let payload = &mut self.payloads.get_mut(&tag).expect("it is under way").1;
+                payload[offset as usize..][..length as usize].copy_from_slice(&bytes);
+            }
+            Work::Log { ref write, .. } => {
+                let LogWrite { write, from } = &**write;
+                let mut bytes = alloc::vec![0; write.bytes as usize];
+                let mut from = from.iter();
+                let payload = |part: &Part, out: &mut [u8]| {
+                    let kept = *from.next().expect("each part has a place");
+                    out.copy_from_slice(self.kept(kept, part.length));
+                };
+                assemble(write, crc32c, payload, &mut bytes);
+                self.batches.insert(write.io, (write.at, bytes));
+                self.works.push(work);
+            }
+            Work::Unkeep { io, .. } => {
+                self.batches.remove(&io).expect("it was kept until now");
+            }
+            Work::Fetch { .. } | Work::Sync { .. } => self.works.push(work),
+            Work::Abandon(_) | Work::Closed(_) => panic!("nothing here asks for this: {work:?}"),
+        }
+    }
+
+    fn kept(&self, kept: Kept, length: u64) -> &[u8] {
+        let (bytes, offset) = match kept {
+            Kept::Payload(tag, offset) => (&self.payloads[&tag].1, offset),
+            Kept::Batch(io, offset) => (&self.batches[&io].1, offset),
+        };
+        &bytes[offset as usize..][..length as usize]
+    }
+
+    /// Does some work of the log.
+    fn do_work(&mut self, at: usize) {
+        let outcome = Ok(());
+        let done = match self.works.remove(at) {
+            Work::Log { volume, write } => {
+                let io = write.write.io;
+                let (at, bytes) = &self.batches[&io];
+                self.log[*at as usize..][..bytes.len()].copy_from_slice(bytes);
+                Done::Logged { volume, io, outcome }
+            }
+            Work::Sync { volume, io } => Done::Logged { volume, io, outcome },
+            Work::Fetch { fetch, span, tag, offset, .. } => {
+                let (sums, bytes) = span.reads();
+                let read =
+                    |extent: Extent| &self.log[extent.offset as usize..][..extent.length as usize];
+                let bytes = span.check(read(sums), read(bytes), crc32c).expect("it is not damaged");
+                let payload = &mut self.payloads.get_mut(&tag).expect("it is under way").1;
+                payload[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+                Done::Fetched { fetch, outcome }
+            }
+            other => unreachable!("done at once: {other:?}"),
+        };
+        self.give(Input::Cache(done));
+    }
+
+    /// A host has its answer: what it read is what was written last.
+    fn answered(&mut self, key: RequestKey, tag: Tag, outcome: Outcome) {
+        let (op, payload) = self.payloads.remove(&tag).expect("each is answered once");
+        let Extent { offset, length } = self.came.remove(&tag).unwrap().extent;
+        let range = offset as usize..(offset + length) as usize;
+        self.ended += 1;
+        if outcome.is_ok() {
+            match op {
+                Op::Read => {
+                    self.reads += 1;
+                    let first =
+                        (0..payload.len()).find(|&i| payload[i] != self.written[range.clone()][i]);
+                    assert_eq!(first, None, "the first wrong byte of a read of {range:?}");
+                }
+                Op::Write => self.written[range].copy_from_slice(&payload),
+                Op::Discard | Op::WriteZeroes => self.written[range].fill(0),
+                _ => {}
+            }
+        } else if op.writes() {
+            // Either is right from here on, so ask storage, where all of it went.
+            self.written[range.clone()].copy_from_slice(&self.storage[range]);
+        }
+        self.told.push(Input::Sent { key });
+    }
+
+    /// A host asks for something.
+    fn ask(&mut self) {
+        self.next += 1;
+        let tag = self.next;
+        let length = 512 * (1 + self.rng.below(24));
+        let offset = 512 * self.rng.below((CAPACITY - length) / 512 + 1);
+        let op = match self.rng.below(10) {
+            0..5 => Op::Read,
+            5..8 => Op::Write,
+            8 => Op::WriteZeroes,
+            _ => Op::Flush,
+        };
+        let extent = if op == Op::Flush { Extent::default() } else { Extent::new(offset, length) };
+        let request = Request { op, extent, fua: self.rng.below(8) == 0, ..testing::request(tag) };
+        let fill = tag as u8;
+        let payload = (0..extent.length).map(|at| fill ^ (at >> 9) as u8);
+        self.payloads.insert(Tag(tag), (op, payload.collect()));
+        self.came.insert(Tag(tag), request);
+        self.give(Input::Arrive(request));
+    }
+
+    /// Storage, or whoever else owes an answer, gives one.
+    fn answer(&mut self) {
+        let open = self.open() as u64;
+        if open == 0 {
+            return;
+        }
+        let chosen = self.rng.below(open) as usize;
+        if let Some(at) = chosen.checked_sub(self.ios.len() + self.told.len()) {
+            self.do_work(at);
+            return;
+        }
+        if let Some(at) = chosen.checked_sub(self.ios.len()) {
+            let input = self.told.remove(at);
+            self.give(input);
+            return;
+        }
+        let StoreIo { key, tag, op, extent, offset_in_request, .. } = self.ios.remove(chosen);
+        let outcome = if self.failing && self.rng.below(20) == 0 {
+            Err(IoError::Medium)
+        } else {
+            let range = extent.offset as usize..(extent.offset + extent.length) as usize;
+            let at = offset_in_request as usize;
+            let payload = &mut self.payloads.get_mut(&tag).expect("it is under way").1;
+            match op {
+                Op::Read => {
+                    payload[at..at + range.len()].copy_from_slice(&self.storage[range]);
+                }
+                Op::Write => {
+                    let bytes = &payload[at..at + range.len()];
+                    self.storage[range].copy_from_slice(bytes);
+                }
+                Op::Discard | Op::WriteZeroes => self.storage[range].fill(0),
+                _ => {}
+            }
+            Ok(())
+        };
+        self.give(Input::Stored { key, outcome });
+    }
+
+    /// Answers that are owed.
+    fn open(&self) -> usize {
+        self.ios.len() + self.told.len() + self.works.len()
+    }
+
+    /// Lets everything end that has begun; a log writes everything back.
+    fn settle(&mut self) {
+        for _ in 0..1_000_000 {
+            if self.open() > 0 {
+                self.answer();
+                continue;
+            }
+            let log = self.pipeline.near().log(VolumeId::new(0));
+            let waits = log.is_some_and(|log| log.status(self.now).dirty_records > 0);
+            match self.pipeline.next_deadline() {
+                Some(at) if waits || !self.came.is_empty() => {
+                    self.now = self.now.max(at);
+                    self.pipeline.handle_deadline(self.now);
+                    self.act();
+                }
+                _ => return,
+            }
+        }
+        panic!("it never ends: {:?}", self.pipeline);
+    }
+
+    /// Hosts ask and storage answers, for a while, until everything has ended.
+    fn run(&mut self, steps: u32) {
+        for _ in 0..steps {
+            match self.rng.below(3) {
+                0 if self.came.len() < 40 => self.ask(),
+                _ => self.answer(),
+            }
+        }
+        self.settle();
+        assert!(self.came.is_empty(), "a request has no answer: {:?}", self.came);
+        assert!(self.payloads.is_empty(), "a job has kept its memory");
+        assert_eq!(self.written, self.storage, "without a log storage has everything");
+    }
+}
+
+/// Frames full and empty, reads ahead or none: what is read is what was written last, in whatever order
+/// things end, and nothing is left behind.
+#[test]
+fn a_read_returns_what_was_written_last() {
+    for (frames, ahead) in [(0, "off"), (4, "off"), (16, "next-block"), (64, "next-block")] {
+        let mut hits = 0;
+        for seed in 0..20 {
+            let mut rig = Rig::new(seed, frames, ahead);
+            rig.run(1500);
+            assert!(rig.reads > 100, "{} reads", rig.reads);
+            hits += rig.pipeline.observer().hits;
+        }
+        assert_eq!(hits > 0, frames > 0, "{hits} reads did not go to storage with {frames} frames");
+    }
+}
+
+/// The same with a log, in both of its modes: and when it has written everything back, storage has what was
+/// written.
+#[test]
+fn a_log_changes_nothing_that_is_read() {
+    for mode in [Mode::Log, Mode::Ram] {
+        for (frames, ahead) in [(0, "off"), (16, "next-block")] {
+            for seed in 0..20 {
+                let mut rig = Rig::logged(seed, frames, ahead, |log| log.mode = mode);
+                rig.run(1500);
+                assert!(rig.reads > 100, "{} reads", rig.reads);
+                let status = rig.pipeline.near().log(VolumeId::new(0)).unwrap().status(rig.now);
+                assert!(status.written > 0 && status.applied > 100, "{status:?}");
+            }
+        }
+    }
+}
+
+/// Storage that fails now and then makes nobody read what was not written, nor wait for ever.
+#[test]
+fn errors_leave_nothing_wrong_behind() {
+    for seed in 0..20 {
+        let mut rig = Rig::new(seed, 16, "next-block");
+        rig.failing = true;
+        rig.run(1500);
+    }
+}
+
+/// Two reads of what nobody has: storage is asked once.
+#[test]
+fn a_miss_is_fetched_once() {
+    let mut rig = Rig::new(1, 16, "off");
+    for tag in 1..=3 {
+        let request = Request { extent: Extent::new(4096, 4096), ..testing::request(tag) };
+        rig.payloads.insert(Tag(tag), (Op::Read, alloc::vec![0; 4096]));
+        rig.came.insert(Tag(tag), request);
+        rig.give(Input::Arrive(request));
+    }
+    assert_eq!(rig.ios.len(), 1);
+    rig.settle();
+    assert_eq!((rig.ended, rig.pipeline.observer().hits), (3, 2));
+}

@@ -1,0 +1,120 @@
+//! What changes a volume, and what has to be durable.
+
+use super::{Held, Kept, LogWrite, Near, RULE_DRAIN, RULE_NEAR, State, Step, Work, initiator};
+use crate::cache::writeback::{Effect, Kind, Memory, Origin};
+use crate::clock::Instant;
+use crate::request::{Op, Request, RequestKey, VolumeId};
+use alloc::boxed::Box;
+
+impl Near {
+    /// A write, something that zeroes or unmaps, or a flush.
+    pub(super) fn change(&mut self, now: Instant, key: RequestKey, request: &Request) {
+        let Request { volume, op, extent, fua, .. } = *request;
+        let held = |state| Held { request: *request, state };
+        let Some(log) = &mut self.volumes[volume.index()].log else {
+            self.held.insert(key, held(State::Direct));
+            self.steps.push_back(Step::Pass { key, rule: RULE_NEAR, durable: false });
+            return;
+        };
+        self.held.insert(key, held(State::Logged));
+        // The log knows no clock of people.
+        let who = Origin { tenant: request.tenant, initiator: initiator(request.link), time: 0 };
+        match op {
+            Op::Flush => log.flush(now, key, who),
+            _ => log.write(now, key, kind(op), extent, fua, who),
+        }
+        self.pump(now, volume);
+    }
+
+    /// Something that has to find everything before it on storage.
+    pub(super) fn settle(&mut self, now: Instant, key: RequestKey, request: &Request) {
+        let Request { volume, .. } = *request;
+        let held = |state| Held { request: *request, state };
+        if let Some(log) = &mut self.volumes[volume.index()].log {
+            self.held.insert(key, held(State::Drains));
+            log.drained(now, key);
+            self.pump(now, volume);
+        } else {
+            self.held.insert(key, held(State::Direct));
+            self.steps.push_back(Step::Pass { key, rule: RULE_NEAR, durable: false });
+        }
+    }
+
+    /// What a request has changed is not near any more, and will not be by a fetch that is under way.
+    pub(super) fn forget(&mut self, request: &Request) {
+        if request.op.writes() {
+            self.lines.wrote(request.volume, request.extent);
+        }
+    }
+
+    /// What was written is worth keeping near.
+    pub(super) fn keep(&mut self, request: &Request) {
+        if request.op == Op::Write {
+            self.copies.clear();
+            self.lines.put(request.volume, request.extent, &mut self.copies);
+            self.copy(request.tag, true);
+        }
+    }
+
+    /// Does what a volume's log asks for.
+    pub(super) fn pump(&mut self, now: Instant, volume: VolumeId) {
+        while let Some(effect) =
+            self.volumes[volume.index()].log.as_mut().and_then(|log| log.poll(now))
+        {
+            match effect {
+                Effect::Write(write) => {
+                    let from = write.payload.iter().map(|part| self.kept(part.from)).collect();
+                    self.work(Work::Log { volume, write: Box::new(LogWrite { write, from }) });
+                }
+                Effect::Sync(io) => self.work(Work::Sync { volume, io }),
+                Effect::Release(io) => self.work(Work::Unkeep { volume, io }),
+                Effect::Abandon => self.work(Work::Abandon(volume)),
+                Effect::Closed => self.work(Work::Closed(volume)),
+                Effect::Through(key) => {
+                    self.held[key].state = State::Through;
+                    self.steps.push_back(Step::Pass { key, rule: RULE_NEAR, durable: false });
+                }
+                Effect::Ack(key, outcome, rule) => {
+                    let Held { request, .. } = self.held.remove(key).expect("the log answers once");
+                    self.forget(&request);
+                    if outcome.is_ok() {
+                        self.keep(&request);
+                    }
+                    self.end(key, outcome, rule);
+                }
+                Effect::Drained(key) => {
+                    let held = self.held.get_mut(key).expect("the log answers once");
+                    held.state = State::Direct;
+                    // Nothing of the log makes durable what goes past it.
+                    let durable = held.request.op == Op::Update;
+                    self.steps.push_back(Step::Pass { key, rule: RULE_DRAIN, durable });
+                }
+                Effect::Gather { job, bytes, pieces } => {
+                    self.gather(now, (volume, job), bytes, pieces);
+                }
+                Effect::Upstream { job, op, extent } => self.upstream(volume, job, op, extent),
+                Effect::Done(job) => self.job_over(volume, job),
+                Effect::Notice(notice) => self.steps.push_back(Step::Tell(volume, notice)),
+            }
+        }
+        self.committed(now);
+    }
+
+    /// Where the world has what a log calls so.
+    pub(super) fn kept(&self, memory: Memory) -> Kept {
+        match memory {
+            Memory::Request(key, offset) => Kept::Payload(self.held[key].request.tag, offset),
+            Memory::Batch(io, offset) => Kept::Batch(io, offset),
+        }
+    }
+}
+
+/// What the log calls an operation.
+fn kind(op: Op) -> Kind {
+    match op {
+        Op::Write => Kind::Write,
+        Op::WriteZeroes => Kind::Zero,
+        Op::Discard => Kind::Unmap,
+        Op::Read | Op::Flush | Op::Verify | Op::Update => unreachable!("{op:?} is not for a log"),
+    }
+}

@@ -1,0 +1,216 @@
+//! Epochs: what may go upstream together.
+//!
+//! | | |
+//! |---|---|
+//! | Model  | the log is cut into epochs; all of one is upstream, and flushed there, before any of the next is sent; inside one only the newest data of each byte counts |
+//! | Closed | by an acknowledged flush or FUA write, by size, by age; while strict, by every acknowledgement |
+//! | Source | a completed flush makes what was completed before it durable, a completed FUA write is durable (SBC-3, 4.15 and 5.22): nothing else orders writes of a host that flushes |
+//!
+//! A record belongs to the open epoch if its request had arrived before the closing acknowledgement was
+//! given: then the host cannot have meant it to come after.
+
+use super::index::{Held, Ranges};
+use super::settings::Order;
+use crate::clock::Instant;
+use alloc::collections::{BTreeMap, VecDeque};
+
+/// Why an epoch was closed; the number stands in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The log was opened.
+    Start,
+    /// A flush or a FUA write was acknowledged.
+    Flush,
+    /// It was large.
+    Size,
+    /// It was old.
+    Age,
+    /// A write was acknowledged, to hosts that do not flush.
+    Strict,
+    /// Somebody waits for its data to be upstream.
+    Wanted,
+}
+
+impl Reason {
+    /// The number that stands for it.
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+}
+
+/// One epoch.
+#[derive(Clone, Debug)]
+pub(super) struct Epoch {
+    /// Its last record.
+    pub(super) last: u64,
+    /// The newest data of each byte.
+    pub(super) pieces: Ranges,
+    /// Payload bytes, overwritten ones with them.
+    pub(super) bytes: u64,
+    /// When its first record came.
+    pub(super) opened: Instant,
+}
+
+/// All epochs that are not upstream, and what closes them.
+#[derive(Clone, Debug)]
+pub(super) struct Epochs {
+    list: VecDeque<Epoch>,
+    /// The last of the list takes records.
+    open: bool,
+    /// Whoever arrives after this event belongs to the next epoch.
+    barrier: Option<(u64, Reason)>,
+    /// Why the last one was closed, if records were written since the last cut in the log.
+    cut: Option<Reason>,
+    order: Order,
+    /// Initiators that write, and whether they have flushed.
+    initiators: BTreeMap<u64, bool>,
+    /// How many of them have not.
+    silent: u32,
+    /// There are more initiators than are kept: strict until the log is opened again.
+    crowded: bool,
+}
+
+impl Epochs {
+    pub(super) fn new(order: Order, list: VecDeque<Epoch>, cut: bool) -> Self {
+        Self {
+            list,
+            open: false,
+            barrier: None,
+            cut: cut.then_some(Reason::Start),
+            order,
+            initiators: BTreeMap::new(),
+            silent: 0,
+            crowded: false,
+        }
+    }
+
+    /// An initiator writes.
+    pub(super) fn wrote(&mut self, initiator: u64) {
+        if self.initiators.contains_key(&initiator) {
+            return;
+        }
+        if self.initiators.len() >= INITIATORS {
+            self.crowded = true;
+            return;
+        }
+        self.initiators.insert(initiator, false);
+        self.silent += 1;
+    }
+
+    /// An initiator flushes, or writes with FUA.
+    pub(super) fn flushed(&mut self, initiator: u64) {
+        if self.initiators.len() >= INITIATORS && !self.initiators.contains_key(&initiator) {
+            return;
+        }
+        if self.initiators.insert(initiator, true) == Some(false) {
+            self.silent -= 1;
+        }
+    }
+
+    /// An initiator has left.
+    pub(super) fn gone(&mut self, initiator: u64) {
+        if self.initiators.remove(&initiator) == Some(false) {
+            self.silent -= 1;
+        }
+    }
+
+    /// Whether every acknowledgement closes.
+    pub(super) fn strict(&self) -> bool {
+        self.order == Order::Strict || self.crowded || self.silent > 0
+    }
+
+    /// Something was acknowledged, as event number `event`: a flush or FUA write, or another write.
+    pub(super) fn acked(&mut self, event: u64, flush: bool) {
+        if self.open && (flush || self.strict()) {
+            let reason = if flush { Reason::Flush } else { Reason::Strict };
+            self.barrier.get_or_insert((event, reason));
+        }
+    }
+
+    /// Closes the open epoch if what arrived as event number `next` must not be in it; with `None`,
+    /// nothing waits.
+    pub(super) fn turn(&mut self, next: Option<u64>) -> bool {
+        match self.barrier {
+            Some((event, reason)) if next.is_none_or(|next| next > event) => self.close(reason),
+            _ => false,
+        }
+    }
+
+    /// Closes the open epoch.
+    pub(super) fn close(&mut self, reason: Reason) -> bool {
+        let was_open = self.open;
+        self.open = false;
+        self.barrier = None;
+        if was_open {
+            self.cut = Some(reason);
+        }
+        was_open
+    }
+
+    /// The reason to be written into the log before the next record, if that begins an epoch.
+    pub(super) fn cut(&self) -> Option<Reason> {
+        self.cut.filter(|_| !self.open)
+    }
+
+    /// The cut is written as record `seq`: it belongs to the epoch that it begins.
+    pub(super) fn cut_written(&mut self, now: Instant, seq: u64) {
+        self.cut = None;
+        self.begin(now, seq);
+    }
+
+    fn begin(&mut self, now: Instant, seq: u64) {
+        self.open = true;
+        self.list.push_back(Epoch { last: seq, pieces: Ranges::default(), bytes: 0, opened: now });
+    }
+
+    /// Record `seq` has written from `start` to `end`, with so much payload. How many bytes of the same
+    /// epoch it overwrote.
+    pub(super) fn add(
+        &mut self,
+        now: Instant,
+        seq: u64,
+        (start, end): (u64, u64),
+        payload: u64,
+        taken: impl FnMut(Held),
+    ) {
+        if !self.open {
+            self.begin(now, seq);
+        }
+        let epoch = self.list.back_mut().expect("one was begun");
+        epoch.last = seq;
+        epoch.bytes += payload;
+        epoch.pieces.insert(start, end, seq, taken);
+    }
+
+    /// The oldest epoch, if it is closed.
+    pub(super) fn closed(&self) -> Option<&Epoch> {
+        self.list.front().filter(|_| !self.open || self.list.len() > 1)
+    }
+
+    /// The oldest epoch.
+    pub(super) fn oldest(&self) -> Option<&Epoch> {
+        self.list.front()
+    }
+
+    /// The open epoch.
+    pub(super) fn open(&self) -> Option<&Epoch> {
+        self.list.back().filter(|_| self.open)
+    }
+
+    /// The oldest epoch is upstream.
+    pub(super) fn pop(&mut self) -> Epoch {
+        assert!(self.closed().is_some(), "only a closed epoch is applied");
+        self.list.pop_front().expect("there is one")
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+}
+
+/// Most initiators that are watched; with more the volume stays strict.
+const INITIATORS: usize = 1024;

@@ -1,0 +1,65 @@
+//! The format of a log: super blocks, segment headers, batches. Byte tables: `docs/log-format.md`.
+//!
+//! All integers are little-endian. Checksums are CRC-32C. Nothing here reads or writes a device.
+
+mod batch;
+mod bytes;
+mod head;
+mod span;
+
+pub(super) use batch::Size;
+pub use batch::{
+    Batch, Descriptor, RecordKind, batch_most, decode_batch, encode_batch, head_bytes,
+};
+pub use bytes::crc32c;
+pub use head::{SegmentHead, Super};
+pub use span::{Span, assemble, sums_of};
+
+use core::fmt;
+
+/// Why bytes are not what was expected at their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bad {
+    /// They begin differently: nothing of this kind was ever written here.
+    Magic,
+    /// They begin as expected, and the checksum is wrong.
+    Checksum,
+    /// The checksum is right, and a field has a value that no writer writes.
+    Field(&'static str),
+    /// The checksum is right, and the version is not known here.
+    Version(u32),
+    /// Of another log.
+    Foreign,
+}
+
+impl fmt::Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Magic => f.write_str("nothing that a log has here"),
+            Self::Checksum => f.write_str("its checksum is wrong"),
+            Self::Field(name) => write!(f, "its field `{name}` has a value that nobody writes"),
+            Self::Version(version) => write!(f, "it has version {version}"),
+            Self::Foreign => f.write_str("it is of another log"),
+        }
+    }
+}
+
+impl core::error::Error for Bad {}
+
+/// The version of the format that is written, and the highest that is read.
+pub const VERSION: u32 = 1;
+
+/// Super blocks, segment headers and batches begin at multiples of this.
+pub const PAGE: u64 = 4096;
+
+/// Payload is laid out in multiples of this, and a device may tear a write between them.
+pub const SECTOR: u64 = 512;
+
+/// Where the segments begin: behind super blocks A and B.
+pub const SUPERS: u64 = 2 * PAGE;
+
+/// The least number of segments: one to write to, one to write back, one for when writing fails.
+pub const MIN_SEGMENTS: u64 = 3;
+
+/// Bytes of payload that have a checksum of their own.
+pub const SUMMED: u64 = 4096;

@@ -1,0 +1,476 @@
+//! Making a log, and opening one after whatever has happened.
+//!
+//! What a crash leaves unfinished at the end is cut off: it was never acknowledged. What is missing
+//! although something later says that it was durable is damage: the log is refused and left as it is.
+//! Nothing is ever written here; the segment that the log goes on with says where the one before ends.
+
+use super::format::{Bad, PAGE, RecordKind, SUPERS, SegmentHead, Super, crc32c};
+use super::reader::{Device, Located, Slot, batch_at, newest, scan, supers, survey, verify};
+use super::recovered::{FoundRecord, Recovered};
+use super::settings::Settings;
+use super::space::Segment;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Why a log is not opened. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal<E> {
+    /// The device could not be read.
+    Device {
+        /// Where.
+        at: u64,
+        /// Why.
+        source: E,
+    },
+    /// Nothing here was ever a log.
+    NotALog,
+    /// It was written by a newer program.
+    Newer {
+        /// The version of its format.
+        version: u32,
+    },
+    /// It is the log of another volume.
+    WrongVolume {
+        /// The volume that it is of.
+        found: [u8; 16],
+    },
+    /// It was made with other sizes.
+    Sizes {
+        /// Bytes of a block, bytes of a segment, number of segments: of the log.
+        found: (u32, u64, u64),
+        /// The same, as configured.
+        expected: (u32, u64, u64),
+    },
+    /// The device is shorter than the log that it says it has.
+    Short {
+        /// Bytes that there should be.
+        needed: u64,
+        /// Bytes that there are.
+        size: u64,
+    },
+    /// Something that was durable is not there.
+    Damaged {
+        /// Where on the device.
+        at: u64,
+        /// The first record that is missing.
+        seq: u64,
+        /// What is wrong.
+        why: Damage,
+    },
+}
+
+/// What is wrong with a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// Neither super block can be read.
+    Supers,
+    /// A segment is missing whose number another one names.
+    Segment(u64),
+    /// A batch is unreadable, and something behind it says that it was durable.
+    Batch(Bad),
+    /// A batch does not follow the one before it.
+    Order,
+    /// The payload of a record is not what was written.
+    Payload,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Supers => f.write_str("neither of its two super blocks is intact"),
+            Self::Segment(number) => write!(f, "its segment {number} is missing"),
+            Self::Batch(bad) => write!(f, "the batch there was durable, and now {bad}"),
+            Self::Order => f.write_str("what is there does not follow what is before it"),
+            Self::Payload => f.write_str("the data there is not what was written"),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for Refusal<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device { at, source } => {
+                write!(f, "the log cannot be read at byte {at}: {source}")
+            }
+            Self::NotALog => f.write_str("this is not a log of weir: name another, or make one"),
+            Self::Newer { version } => write!(
+                f,
+                "the log has version {version} of the format, which this program does not know: use the program that wrote it, or a newer one"
+            ),
+            Self::WrongVolume { found } => {
+                f.write_str("this is the log of another volume, ")?;
+                hex(f, found)?;
+                f.write_str(": name the log of this one")
+            }
+            Self::Sizes { found, expected } => write!(
+                f,
+                "the log was made with blocks of {} bytes and {} segments of {} bytes, and the configuration asks for blocks of {} bytes and {} segments of {}: change the configuration, or drain the volume and make a new log",
+                found.0, found.2, found.1, expected.0, expected.2, expected.1
+            ),
+            Self::Short { needed, size } => write!(
+                f,
+                "the log needs {needed} bytes and its device has {size}: part of it is missing"
+            ),
+            Self::Damaged { at, seq, why } => write!(
+                f,
+                "the log is damaged at byte {at}: {why}; records from {seq} on cannot be replayed. Nothing was changed: `weir log salvage` reads what is intact"
+            ),
+        }
+    }
+}
+
+impl<E: core::error::Error + 'static> core::error::Error for Refusal<E> {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Device { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// What is to be written to a device, at which places, to make it a new log named `log` whose first
+/// record is `first`: one more than the last that the volume ever had, or 1. `incarnation` counts the logs
+/// of the volume. The segments should be filled with zeroes, so that writing to them needs no allocation;
+/// what an older log has left there does no harm.
+pub fn format_new(
+    settings: &Settings,
+    log: [u8; 16],
+    incarnation: u64,
+    first: u64,
+) -> [(u64, Vec<u8>); 2] {
+    [1, 2].map(|generation| {
+        let block = Super {
+            log,
+            volume: settings.volume,
+            incarnation,
+            generation,
+            owner: 0,
+            segment: settings.segment,
+            segments: settings.segments(),
+            block: settings.block,
+            oldest: 1,
+            applied: first - 1,
+            durable: first - 1,
+            clean: true,
+            passed: true,
+        };
+        (block.place(), block.encode())
+    })
+}
+
+/// Opens the log on a device of `size` bytes, for the volume and with the sizes of `expect`.
+pub fn recover<E>(
+    device: Device<'_, E>,
+    size: u64,
+    expect: &Settings,
+) -> Result<Recovered, Refusal<E>> {
+    let mut named =
+        |at, bytes: &mut [u8]| device(at, bytes).map_err(|source| Refusal::Device { at, source });
+    open(&mut named, size, expect)
+}
+
+fn open<E>(
+    device: Device<'_, Refusal<E>>,
+    size: u64,
+    expect: &Settings,
+) -> Result<Recovered, Refusal<E>> {
+    if size < SUPERS {
+        return Err(Refusal::NotALog);
+    }
+    let block = check(&supers(device)?, size, expect)?;
+    let survey = survey(device, &block)?;
+    let mut walk = Walk::new(&block, &survey.slots);
+    for copy in survey.supers.iter().flatten() {
+        walk.believe(copy.durable, copy.applied, copy.owner);
+    }
+    let path = walk.path(&block, &survey.slots)?;
+    let mut broken = None;
+    for (i, &step) in path.iter().enumerate() {
+        let sealed = path.get(i + 1).map(|(_, next, _)| next.sealed);
+        broken = Some(walk.segment(device, &block, step, sealed)?);
+    }
+    // Who says that there was more?
+    if let Some(end) = broken {
+        scan(device, &block, end.at, end.limit, |located| walk.witness(&located))?;
+    }
+    for slot in survey.slots.iter().filter(|slot| suspicious(slot)) {
+        let (from, to) = (slot.at + PAGE, slot.at + block.segment);
+        scan(device, &block, from, to, |located| walk.witness(&located))?;
+    }
+    if walk.durable >= walk.next {
+        let end = broken.unwrap_or(End { at: SUPERS, limit: SUPERS, bad: Bad::Magic });
+        let why = Damage::Batch(end.bad);
+        return Err(Refusal::Damaged { at: end.at, seq: walk.next, why });
+    }
+    walk.cut_torn(device)?;
+    Ok(walk.end(&block))
+}
+
+/// A place whose header may have been lost: something was written there that is not accounted for.
+fn suspicious(slot: &Slot) -> bool {
+    match slot.head {
+        Ok((head, _)) => slot.first_batch.is_some_and(|number| number != head.number),
+        Err(_) => !slot.blank || slot.first_batch.is_some(),
+    }
+}
+
+/// Whether this is the log that was expected.
+fn check<E>(
+    copies: &[Result<Super, Bad>; 2],
+    size: u64,
+    expect: &Settings,
+) -> Result<Super, Refusal<E>> {
+    for copy in copies {
+        if let Err(Bad::Version(version)) = *copy {
+            return Err(Refusal::Newer { version });
+        }
+    }
+    let Some(block) = newest(copies) else {
+        return Err(match copies {
+            [Err(Bad::Magic), Err(Bad::Magic)] => Refusal::NotALog,
+            _ => Refusal::Damaged { at: 0, seq: 0, why: Damage::Supers },
+        });
+    };
+    if block.volume != expect.volume {
+        return Err(Refusal::WrongVolume { found: block.volume });
+    }
+    let found = (block.block, block.segment, block.segments);
+    let expected = (expect.block, expect.segment, expect.segments());
+    if found != expected {
+        return Err(Refusal::Sizes { found, expected });
+    }
+    let needed = SUPERS + block.segment * block.segments;
+    if size < needed {
+        return Err(Refusal::Short { needed, size });
+    }
+    Ok(block)
+}
+
+/// The state of a walk along a log.
+struct Walk {
+    /// The highest record that anything says was durable.
+    durable: u64,
+    /// The highest record that anything says was upstream.
+    applied: u64,
+    applied_super: u64,
+    owner: u64,
+    /// The record that has to come next.
+    next: u64,
+    /// The highest segment number that was ever used.
+    number: u64,
+    oldest: u64,
+    segment: u64,
+    live: Vec<Segment>,
+    batches: Vec<Located>,
+}
+
+/// A segment on the path: where it is, its header, and the checksum of that.
+type Step = (u64, SegmentHead, u32);
+
+/// Where the batches of a segment end.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    at: u64,
+    /// The end of the segment.
+    limit: u64,
+    /// What is there instead of a batch.
+    bad: Bad,
+}
+
+impl Walk {
+    fn new(block: &Super, slots: &[Slot]) -> Self {
+        let mut walk = Self {
+            durable: 0,
+            applied: 0,
+            applied_super: block.applied,
+            owner: block.owner,
+            next: block.durable + 1,
+            number: 0,
+            oldest: block.oldest,
+            segment: block.segment,
+            live: Vec::new(),
+            batches: Vec::new(),
+        };
+        for (head, _) in slots.iter().filter_map(|slot| slot.head.ok()) {
+            walk.believe(head.durable, head.applied, head.owner);
+            walk.number = walk.number.max(head.number);
+            walk.oldest = walk.oldest.max(head.oldest);
+        }
+        for slot in slots {
+            walk.number = walk.number.max(slot.first_batch.unwrap_or(0));
+        }
+        walk
+    }
+
+    /// What an intact header says was true when it was written, wherever it is.
+    fn believe(&mut self, durable: u64, applied: u64, owner: u64) {
+        self.durable = self.durable.max(durable);
+        self.applied = self.applied.max(applied);
+        self.owner = self.owner.max(owner);
+    }
+
+    fn witness(&mut self, located: &Located) {
+        let batch = &located.batch;
+        self.believe(batch.durable, batch.applied, batch.owner);
+        self.number = self.number.max(batch.segment);
+    }
+
+    /// The segments that count, oldest first: from the newest back, each named by the one after it.
+    /// Others were given up when writing to them failed.
+    fn path<E>(&self, block: &Super, slots: &[Slot]) -> Result<Vec<Step>, Refusal<E>> {
+        let heads = || {
+            slots.iter().filter_map(|slot| slot.head.ok().map(|(head, sum)| (slot.at, head, sum)))
+        };
+        let Some(mut last) = heads().max_by_key(|(_, head, _)| head.number) else {
+            return if self.oldest > 1 || self.durable >= self.next {
+                Err(missing(self.oldest, block.applied + 1))
+            } else {
+                Ok(Vec::new())
+            };
+        };
+        if last.1.number < self.oldest {
+            return Err(missing(self.oldest, block.applied + 1));
+        }
+        let mut path = alloc::vec![last];
+        while last.1.previous >= self.oldest.max(1) {
+            let wanted = last.1.previous;
+            match heads().find(|(_, head, _)| head.number == wanted) {
+                Some(found) => last = found,
+                None => return Err(missing(wanted, self.applied + 1)),
+            }
+            path.push(last);
+        }
+        path.reverse();
+        Ok(path)
+    }
+
+    /// Reads the batches of a segment.
+    fn segment<E>(
+        &mut self,
+        device: Device<'_, Refusal<E>>,
+        block: &Super,
+        (start, head, sum): Step,
+        sealed: Option<u64>,
+    ) -> Result<End, Refusal<E>> {
+        let first = self.live.is_empty();
+        // Records may be left out if they were upstream before: the log device had failed then.
+        let follows = head.first == self.next
+            || (head.first > self.next && head.applied + 1 >= head.first)
+            || (first && head.first <= self.applied + 1);
+        if !follows {
+            let why = Damage::Order;
+            return Err(Refusal::Damaged { at: start, seq: self.next, why });
+        }
+        self.next = head.first;
+        let limit = start + sealed.unwrap_or(block.segment).min(block.segment);
+        let (mut at, mut chain) = (start + PAGE, sum);
+        let bad = loop {
+            if at >= limit {
+                break Bad::Magic;
+            }
+            let located = match batch_at(device, block, at, limit - at)? {
+                Ok(located) => located,
+                Err(bad) => break bad,
+            };
+            let batch = &located.batch;
+            if batch.segment != head.number || batch.first != self.next || batch.chain != chain {
+                break Bad::Foreign;
+            }
+            chain = located.sum;
+            at += u64::from(batch.bytes);
+            self.next = batch.last() + 1;
+            self.witness(&located);
+            self.batches.push(located);
+        };
+        if sealed.is_some() && at != limit {
+            let why = Damage::Batch(bad);
+            return Err(Refusal::Damaged { at, seq: self.next, why });
+        }
+        self.live.push(Segment {
+            number: head.number,
+            slot: (start - SUPERS) / block.segment,
+            first: head.first,
+            last: self.next - 1,
+            length: at - start,
+            sealed: at - start,
+            position: 0,
+            frozen: true,
+        });
+        Ok(End { at, limit: start + block.segment, bad })
+    }
+
+    /// Payload of what nobody says was durable: a crash may have kept the header without it.
+    fn cut_torn<E>(&mut self, device: Device<'_, Refusal<E>>) -> Result<(), Refusal<E>> {
+        let doubtful = self.batches.partition_point(|located| located.batch.last() <= self.durable);
+        for i in doubtful..self.batches.len() {
+            let located = &self.batches[i];
+            if verify(device, located, crc32c)?.is_none() {
+                continue;
+            }
+            let (at, seq) = (located.at, located.batch.first);
+            let last = self.live.last_mut().expect("a batch is in a segment");
+            if located.batch.segment != last.number {
+                return Err(Refusal::Damaged { at, seq, why: Damage::Payload });
+            }
+            last.length = at - (SUPERS + last.slot * self.segment);
+            last.sealed = last.length;
+            last.last = seq - 1;
+            self.next = seq;
+            self.batches.truncate(i);
+            break;
+        }
+        Ok(())
+    }
+
+    fn end(self, block: &Super) -> Recovered {
+        let (size, applied) = (u64::from(block.block), self.applied);
+        let mut found = Vec::new();
+        for located in &self.batches {
+            for (_, record) in located.numbered().filter(|&(seq, _)| seq > applied) {
+                let data = record.kind.is_data();
+                found.push(FoundRecord {
+                    kind: record.kind,
+                    start: if data { record.lba * size } else { 0 },
+                    length: if data { u64::from(record.blocks) * size } else { 0 },
+                    payload: record.payload.into(),
+                    at: located.at + u64::from(record.payload_at),
+                    sums: located.at + u64::from(record.sums_at),
+                });
+            }
+        }
+        let next = self.next.max(applied + 1);
+        Recovered {
+            log: block.log,
+            incarnation: block.incarnation,
+            generation: block.generation,
+            owner: self.owner,
+            block: block.block,
+            segment: block.segment,
+            segments: block.segments,
+            applied,
+            applied_super: self.applied_super,
+            passed: block.passed,
+            witnessed: self.durable.min(next - 1),
+            next,
+            next_segment: self.number + 1,
+            live: self.live,
+            found,
+        }
+    }
+}
+
+/// A segment is missing that records from `seq` on may have been in.
+fn missing<E>(number: u64, seq: u64) -> Refusal<E> {
+    Refusal::Damaged { at: SUPERS, seq, why: Damage::Segment(number) }
+}
+
+impl RecordKind {
+    /// Whether it begins an epoch.
+    pub(super) const fn cuts(self) -> bool {
+        matches!(self, Self::Epoch)
+    }
+}
+
+fn hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}

@@ -1,0 +1,271 @@
+//! What recovery has found: all that a log needs to go on. It can be put into a recording.
+
+use super::epoch::{Epoch, Epochs};
+use super::format::RecordKind;
+use super::index::Ranges;
+use super::log::Record;
+use super::settings::{Order, Settings};
+use super::space::Segment;
+use crate::clock::Instant;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A log as it was found, or made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    pub(super) log: [u8; 16],
+    pub(super) incarnation: u64,
+    pub(super) generation: u64,
+    pub(super) owner: u64,
+    pub(super) block: u32,
+    pub(super) segment: u64,
+    pub(super) segments: u64,
+    pub(super) applied: u64,
+    pub(super) applied_super: u64,
+    pub(super) passed: bool,
+    pub(super) witnessed: u64,
+    pub(super) next: u64,
+    pub(super) next_segment: u64,
+    pub(super) live: Vec<Segment>,
+    /// Records after `applied`, without a gap.
+    pub(super) found: Vec<FoundRecord>,
+}
+
+/// A record that is to be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FoundRecord {
+    pub(super) kind: RecordKind,
+    pub(super) start: u64,
+    pub(super) length: u64,
+    pub(super) payload: u64,
+    pub(super) at: u64,
+    pub(super) sums: u64,
+}
+
+impl Recovered {
+    /// What there is to recover of a log that has just been made by
+    /// [`format_new`](super::format_new) with the same arguments.
+    pub fn empty(settings: &Settings, log: [u8; 16], incarnation: u64, first: u64) -> Self {
+        Self {
+            log,
+            incarnation,
+            generation: 2,
+            owner: 0,
+            block: settings.block,
+            segment: settings.segment,
+            segments: settings.segments(),
+            applied: first - 1,
+            applied_super: first - 1,
+            passed: true,
+            witnessed: first - 1,
+            next: first,
+            next_segment: 1,
+            live: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+
+    /// Name of the log.
+    pub const fn log(&self) -> [u8; 16] {
+        self.log
+    }
+
+    /// The last record that is there.
+    pub const fn last(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// All records up to this one are known to be upstream.
+    pub const fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// The highest owner that has written.
+    pub const fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    /// Payload bytes, and records, that are not known to be upstream; overwritten ones count as well.
+    pub fn dirty(&self) -> (u64, u64) {
+        let data = || self.found.iter().filter(|record| record.kind.is_data());
+        (data().map(|record| record.payload).sum(), data().count() as u64)
+    }
+
+    /// Records, index and epochs as they were, and the bytes to be written upstream.
+    pub(super) fn rebuild(&self, order: Order) -> (VecDeque<Record>, Ranges, Epochs, u64) {
+        let (mut records, mut index) = (VecDeque::<Record>::new(), Ranges::default());
+        let mut dirty = 0;
+        let mut epochs: VecDeque<Epoch> = VecDeque::new();
+        let mut cut = true;
+        for (seq, found) in (self.applied + 1..).zip(&self.found) {
+            let &FoundRecord { kind, start, length, payload, at, sums } = found;
+            records.push_back(Record { kind, start, payload, at, sums });
+            cut |= kind.cuts();
+            if !kind.is_data() {
+                continue;
+            }
+            if cut || epochs.is_empty() {
+                epochs.push_back(Epoch {
+                    last: seq,
+                    pieces: Ranges::default(),
+                    bytes: 0,
+                    opened: Instant::ZERO,
+                });
+                cut = false;
+            }
+            let epoch = epochs.back_mut().expect("one was begun");
+            epoch.last = seq;
+            epoch.bytes += payload;
+            dirty += payload;
+            epoch.pieces.insert(start, start + length, seq, |held| {
+                if records[(held.seq - self.applied - 1) as usize].kind == RecordKind::Write {
+                    dirty -= held.end - held.start;
+                }
+            });
+            index.insert(start, start + length, seq, |_| ());
+        }
+        (records, index, Epochs::new(order, epochs, !self.live.is_empty()), dirty)
+    }
+
+    /// Bytes for a recording, of which a later version of this program may not know anything.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend(self.log);
+        out.extend(self.block.to_le_bytes());
+        let mut put = |value: u64| out.extend(value.to_le_bytes());
+        for value in [
+            self.incarnation,
+            self.generation,
+            self.owner,
+            self.segment,
+            self.segments,
+            self.applied,
+            self.applied_super,
+            u64::from(self.passed),
+            self.witnessed,
+            self.next,
+            self.next_segment,
+            self.live.len() as u64,
+        ] {
+            put(value);
+        }
+        for one in &self.live {
+            for value in [one.number, one.slot, one.first, one.last, one.length] {
+                put(value);
+            }
+        }
+        for one in &self.found {
+            put(one.kind.code().into());
+            for value in [one.start, one.length, one.payload, one.at, one.sums] {
+                put(value);
+            }
+        }
+        out
+    }
+
+    /// Reads what [`encode`](Self::encode) has made.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut rest = bytes;
+        let log = *take::<16>(&mut rest)?;
+        let block = u32::from_le_bytes(*take(&mut rest)?);
+        let mut values = [0; 12];
+        for value in &mut values {
+            *value = number(&mut rest)?;
+        }
+        let [
+            incarnation,
+            generation,
+            owner,
+            segment,
+            segments,
+            applied,
+            applied_super,
+            passed,
+            witnessed,
+            next,
+            next_segment,
+            count,
+        ] = values;
+        if next <= applied || witnessed >= next || count > segments || segment == 0 || passed > 1 {
+            return Err(DecodeError);
+        }
+        let mut live = Vec::new();
+        for _ in 0..count {
+            let mut values = [0; 5];
+            for value in &mut values {
+                *value = number(&mut rest)?;
+            }
+            let [number, slot, first, last, length] = values;
+            if slot >= segments || length > segment || number >= next_segment || last >= next {
+                return Err(DecodeError);
+            }
+            live.push(Segment {
+                number,
+                slot,
+                first,
+                last,
+                length,
+                sealed: length,
+                position: 0,
+                frozen: true,
+            });
+        }
+        let mut found = Vec::new();
+        while !rest.is_empty() {
+            let kind = u8::try_from(number(&mut rest)?).ok().and_then(RecordKind::from_code);
+            let kind = kind.ok_or(DecodeError)?;
+            let mut values = [0; 5];
+            for value in &mut values {
+                *value = number(&mut rest)?;
+            }
+            let [start, length, payload, at, sums] = values;
+            if start.checked_add(length).is_none() || (kind.is_data() && length == 0) {
+                return Err(DecodeError);
+            }
+            found.push(FoundRecord { kind, start, length, payload, at, sums });
+        }
+        if found.len() as u64 != next - 1 - applied {
+            return Err(DecodeError);
+        }
+        Ok(Self {
+            log,
+            incarnation,
+            generation,
+            owner,
+            block,
+            segment,
+            segments,
+            applied,
+            applied_super,
+            passed: passed == 1,
+            witnessed,
+            next,
+            next_segment,
+            live,
+            found,
+        })
+    }
+}
+
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Result<&'a [u8; N], DecodeError> {
+    let (first, behind) = rest.split_first_chunk().ok_or(DecodeError)?;
+    *rest = behind;
+    Ok(first)
+}
+
+fn number(rest: &mut &[u8]) -> Result<u64, DecodeError> {
+    take(rest).map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Bytes are not what [`Recovered::encode`] has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeError;
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("these bytes are not what recovery has found of a log")
+    }
+}
+
+impl core::error::Error for DecodeError {}

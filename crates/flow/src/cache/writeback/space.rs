@@ -1,0 +1,420 @@
+//! The segments of a log: which are live, which may be used, how full it is.
+//!
+//! A segment is live until all its records are upstream and a super block that says so is durable, and
+//! until nobody reads from it: before, its place must not be written over. Segments leave in the order
+//! in which they came. Places are taken in ring order, one stays in reserve for when writing fails.
+
+use super::format::{PAGE, SUPERS, SegmentHead};
+use super::settings::Settings;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+/// A promise that log space is not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pin(u64);
+
+/// A segment that has records, as recovery finds it and the log continues it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) number: u64,
+    /// Its place on the device.
+    pub(super) slot: u64,
+    /// Its first record, if it has any.
+    pub(super) first: u64,
+    /// Its last record; one less than `first` if it has none.
+    pub(super) last: u64,
+    /// Bytes in use, its header with them.
+    pub(super) length: u64,
+    /// Bytes of these that are durable: nothing while its header is not.
+    pub(super) sealed: u64,
+    /// Bytes of log before it: what is full of holes still counts whole.
+    pub(super) position: u64,
+    /// Nothing is to be added.
+    pub(super) frozen: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Free,
+    Live,
+    /// Its segment is not needed any more; free when a super block says so and older pins are gone.
+    Retired {
+        number: u64,
+        pins: u64,
+    },
+    /// Writing to it has failed: it is used when there is no other.
+    Bad,
+}
+
+/// All segments.
+#[derive(Clone, Debug)]
+pub(super) struct Space {
+    segment: u64,
+    slots: Vec<Slot>,
+    live: VecDeque<Segment>,
+    next_number: u64,
+    /// What the durable super block says.
+    oldest_marked: u64,
+    pins: BTreeSet<Pin>,
+    next_pin: u64,
+    position: u64,
+}
+
+impl Space {
+    /// What recovery has found; records up to `durable` are durable, others may only seem to be there
+    /// until [`opened`](Self::opened).
+    pub(super) fn new(
+        settings: &Settings,
+        live: &[Segment],
+        next_number: u64,
+        durable: u64,
+    ) -> Self {
+        let mut slots = alloc::vec![Slot::Free; settings.segments() as usize];
+        for segment in live {
+            slots[segment.slot as usize] = Slot::Live;
+        }
+        let mut live: VecDeque<Segment> = live.iter().copied().collect();
+        let mut position = 0;
+        for segment in &mut live {
+            (segment.frozen, segment.position) = (true, position);
+            if segment.first > durable {
+                segment.sealed = 0;
+            }
+            position += settings.segment;
+        }
+        let oldest = live.front().map_or(next_number, |segment| segment.number);
+        Self {
+            segment: settings.segment,
+            slots,
+            live,
+            next_number,
+            oldest_marked: oldest,
+            pins: BTreeSet::new(),
+            next_pin: 0,
+            position,
+        }
+    }
+
+    /// What recovery has found is durable.
+    pub(super) fn opened(&mut self) {
+        for segment in &mut self.live {
+            segment.sealed = segment.length;
+        }
+    }
+
+    /// Where a place is on the device.
+    pub(super) const fn at(slot: u64, segment: u64) -> u64 {
+        SUPERS + slot * segment
+    }
+
+    /// The segment that is written to.
+    pub(super) fn head(&self) -> Option<&Segment> {
+        self.live.back().filter(|head| !head.frozen)
+    }
+
+    pub(super) fn head_mut(&mut self) -> Option<&mut Segment> {
+        self.live.back_mut().filter(|head| !head.frozen)
+    }
+
+    /// Bytes left in the segment that is written to.
+    pub(super) fn room(&self) -> u64 {
+        self.head().map_or(0, |head| self.segment - head.length)
+    }
+
+    /// Whether a new segment may be begun; in need the reserve is there to be used. A place where writing
+    /// has failed is good enough for that: the next write may fail there, but a log without any
+    /// place would never go on.
+    pub(super) fn can_open(&self, need: bool) -> bool {
+        let usable = |&&slot: &&Slot| slot == Slot::Free || slot == Slot::Bad;
+        self.slots.iter().filter(usable).take(2).count() > usize::from(!need)
+    }
+
+    /// Begins a segment whose first record is `first`; what its header is to say but for progress.
+    pub(super) fn open(&mut self, log: [u8; 16], owner: u64, first: u64) -> (u64, SegmentHead) {
+        let count = self.slots.len();
+        let start = self.live.back().map_or(0, |last| last.slot as usize + 1);
+        let find =
+            |wanted| (0..count).map(|i| (start + i) % count).find(|&i| self.slots[i] == wanted);
+        let slot = find(Slot::Free).or_else(|| find(Slot::Bad));
+        let slot = slot.expect("somebody has asked whether one is free");
+        let (previous, sealed) = match self.live.back_mut() {
+            Some(last) => {
+                last.frozen = true;
+                (last.number, last.sealed)
+            }
+            None => (0, 0),
+        };
+        let number = self.next_number;
+        self.next_number += 1;
+        self.slots[slot] = Slot::Live;
+        self.live.push_back(Segment {
+            number,
+            slot: slot as u64,
+            first,
+            last: first - 1,
+            length: PAGE,
+            sealed: 0,
+            position: self.position,
+            frozen: false,
+        });
+        self.position += self.segment;
+        let head = SegmentHead {
+            log,
+            number,
+            first,
+            owner,
+            previous,
+            sealed,
+            oldest: self.oldest(),
+            durable: 0,
+            applied: 0,
+        };
+        (Self::at(slot as u64, self.segment), head)
+    }
+
+    /// What has been written is durable.
+    pub(super) fn seal(&mut self) {
+        if let Some(head) = self.head_mut() {
+            head.sealed = head.length;
+        }
+    }
+
+    /// Writing has failed: nothing is added to this segment any more, and its end is what was durable,
+    /// up to record `durable`. If nothing was, the segment never was.
+    pub(super) fn freeze(&mut self, durable: u64) {
+        let Some(head) = self.head_mut() else { return };
+        (head.length, head.last, head.frozen) = (head.sealed, durable, true);
+        let (slot, sealed) = (head.slot as usize, head.sealed);
+        if sealed == 0 {
+            self.live.pop_back();
+            self.slots[slot] = Slot::Bad;
+            self.position -= self.segment;
+        }
+    }
+
+    /// Number of the oldest segment that is needed.
+    pub(super) fn oldest(&self) -> u64 {
+        self.live.front().map_or(self.next_number, |segment| segment.number)
+    }
+
+    /// What a super block may name as the oldest segment that is needed: one whose header is durable.
+    /// The first one of all, or the first after a failure, need not be.
+    pub(super) fn nameable(&self) -> u64 {
+        let durable = self.live.front().filter(|segment| segment.sealed > 0);
+        durable.map_or(self.oldest_marked, |segment| segment.number)
+    }
+
+    /// Lets go of segments with nothing that is not upstream; the one that is written to stays.
+    /// Whether there were any.
+    pub(super) fn retire(&mut self, applied: u64) -> bool {
+        let before = self.live.len();
+        while let Some(segment) = self.live.front() {
+            if segment.last > applied || !segment.frozen {
+                break;
+            }
+            // It stays until the one after it, which says where it ends, is durable.
+            if self.live.get(1).is_none_or(|next| next.sealed == 0) {
+                break;
+            }
+            self.slots[segment.slot as usize] =
+                Slot::Retired { number: segment.number, pins: self.next_pin };
+            self.live.pop_front();
+        }
+        before > self.live.len()
+    }
+
+    /// Whether a super block would free a place.
+    pub(super) fn wants_mark(&self) -> bool {
+        self.oldest_marked < self.nameable()
+    }
+
+    /// A super block that says so is durable.
+    pub(super) fn marked(&mut self, oldest: u64) {
+        self.oldest_marked = self.oldest_marked.max(oldest);
+        self.release();
+    }
+
+    pub(super) fn pin(&mut self) -> Pin {
+        let pin = Pin(self.next_pin);
+        self.next_pin += 1;
+        self.pins.insert(pin);
+        pin
+    }
+
+    pub(super) fn unpin(&mut self, pin: Pin) {
+        self.pins.remove(&pin);
+        self.release();
+    }
+
+    fn release(&mut self) {
+        let pinned = self.pins.first().map_or(u64::MAX, |pin| pin.0);
+        for slot in &mut self.slots {
+            if let Slot::Retired { number, pins } = *slot
+                && number < self.oldest_marked
+                && pins <= pinned
+            {
+                *slot = Slot::Free;
+            }
+        }
+    }
+
+    /// How full the log is, in thousandths, if the oldest dirty byte is at `tail` on the device: 1000
+    /// when what is left is only the reserve, and the holes of the oldest segment.
+    pub(super) fn fill(&self, tail: Option<u64>) -> u32 {
+        let (Some(tail), Some(head)) = (tail, self.live.back()) else { return 0 };
+        let slot = tail.saturating_sub(SUPERS) / self.segment;
+        let Some(oldest) = self.live.iter().find(|segment| segment.slot == slot) else { return 0 };
+        let from = oldest.position + (tail - Self::at(slot, self.segment));
+        let used = (head.position + head.length).saturating_sub(from);
+        let bad = self.count().2;
+        let most = (self.slots.len() as u64).saturating_sub(2 + bad).max(1) * self.segment;
+        u32::try_from(u128::from(used) * 1000 / u128::from(most)).unwrap_or(u32::MAX).min(1000)
+    }
+
+    /// How many bytes of log were written before this place: what a rate is measured by.
+    pub(super) fn position_of(&self, at: u64) -> u64 {
+        let slot = at.saturating_sub(SUPERS) / self.segment;
+        let found = self.live.iter().find(|segment| segment.slot == slot);
+        found.map_or(0, |segment| segment.position + (at - Self::at(slot, self.segment)))
+    }
+
+    /// Bytes of log that have been written in all, with holes.
+    pub(super) fn end(&self) -> u64 {
+        self.live.back().map_or(self.position, |head| head.position + head.length)
+    }
+
+    /// How many segments are live, free and bad.
+    pub(super) fn count(&self) -> (u64, u64, u64) {
+        let of = |wanted| self.slots.iter().filter(|&&slot| slot == wanted).count() as u64;
+        (of(Slot::Live), of(Slot::Free), of(Slot::Bad))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space() -> Space {
+        let settings =
+            Settings { capacity: SUPERS + 3 * 65536, segment: 65536, ..Settings::default() };
+        Space::new(&settings, &[], 1, 0)
+    }
+
+    /// A super block never names a segment whose header may be lost, so that a crash between the two leaves
+    /// a log that can be opened: not the first one, nor the one that takes its place when writing it failed.
+    #[test]
+    fn a_super_block_names_what_is_durable() {
+        let mut space = space();
+        space.open([1; 16], 1, 1);
+        assert_eq!((space.oldest(), space.nameable()), (1, 1));
+        space.freeze(0);
+        space.open([1; 16], 1, 1);
+        assert_eq!((space.oldest(), space.nameable(), space.wants_mark()), (2, 1, false));
+        space.seal();
+        assert_eq!((space.nameable(), space.wants_mark()), (2, true));
+    }
+
+    /// A log with as few segments as it may have goes on when writing to one of them has failed: that place
+    /// is the reserve, and is written to again only when there is no other.
+    #[test]
+    fn a_bad_place_is_the_last_resort() {
+        let mut space = space();
+        space.open([1; 16], 1, 1);
+        space.freeze(0);
+        assert_eq!(space.count(), (0, 2, 1));
+        let places: Vec<u64> = (0..2)
+            .map(|_| {
+                assert!(space.can_open(false));
+                let (at, _) = space.open([1; 16], 1, 1);
+                space.seal();
+                at
+            })
+            .collect();
+        assert_eq!(places, [SUPERS, SUPERS + 65536].map(|at| at + 65536));
+        assert!(!space.can_open(false), "the last place is for need");
+        assert!(space.can_open(true));
+        assert_eq!(space.open([1; 16], 1, 1).0, SUPERS);
+        assert!(!space.can_open(true));
+    }
+
+    /// Fills a segment and makes it durable, with its records up to `last`.
+    fn fill(space: &mut Space, last: u64) -> u64 {
+        let (at, head) = space.open([0; 16], 1, last);
+        let open = space.head_mut().expect("it was just begun");
+        (open.length, open.last) = (8192, last);
+        space.seal();
+        assert_eq!(head.first, last);
+        at
+    }
+
+    fn four() -> Space {
+        let settings =
+            Settings { segment: 2 << 20, capacity: 8192 + (8 << 20), ..Settings::default() };
+        Space::new(&settings, &[], 1, 0)
+    }
+
+    /// A place is not written over before its records are upstream, a super block that names a later
+    /// segment is durable, and everybody who may be reading it has ended; one place is kept in reserve.
+    #[test]
+    fn a_place_is_free_when_nobody_needs_it() {
+        let mut space = four();
+        for last in 1..=3 {
+            assert!(space.can_open(false));
+            fill(&mut space, last);
+        }
+        assert!(!space.can_open(false) && space.can_open(true), "the last one is for need");
+        let reader = space.pin();
+        assert!(!space.retire(0) && !space.wants_mark());
+        assert!(space.retire(1) && space.wants_mark());
+        assert_eq!(space.count(), (2, 1, 0));
+        let oldest = space.oldest();
+        let late = space.pin();
+        space.marked(oldest);
+        assert!(!space.wants_mark() && !space.can_open(false), "somebody may be reading it");
+        space.unpin(reader);
+        assert!(space.can_open(false), "who came later cannot be");
+        assert_eq!(fill(&mut space, 4), 8192 + 3 * (2 << 20), "in ring order");
+        assert_eq!(fill(&mut space, 5), 8192);
+        space.unpin(late);
+    }
+
+    /// A super block that was written before a segment was given up does not free it.
+    #[test]
+    fn an_older_mark_frees_nothing() {
+        let mut space = four();
+        fill(&mut space, 1);
+        fill(&mut space, 2);
+        let before = space.oldest();
+        assert!(space.retire(1));
+        space.marked(before);
+        assert_eq!(space.count(), (1, 2, 0));
+        space.marked(space.oldest());
+        assert_eq!(space.count(), (1, 3, 0));
+    }
+
+    /// The segment before the newest stays until the newest is durable: it says where the log ends.
+    #[test]
+    fn the_end_of_the_log_is_always_durable() {
+        let mut space = four();
+        fill(&mut space, 1);
+        space.open([0; 16], 1, 2);
+        assert!(!space.retire(5));
+        space.seal();
+        assert!(space.retire(1));
+    }
+
+    /// A segment in which nothing became durable never was; one in which something did ends there.
+    #[test]
+    fn a_failed_segment_ends_where_it_was_durable() {
+        let mut space = four();
+        fill(&mut space, 1);
+        space.head_mut().expect("it is open").length += 4096;
+        space.freeze(1);
+        let (_, head) = space.open([0; 16], 1, 2);
+        assert_eq!((head.previous, head.sealed), (1, 8192));
+        space.freeze(1);
+        assert_eq!(space.count(), (1, 2, 1), "its place is not used again");
+        let (_, head) = space.open([0; 16], 1, 2);
+        assert_eq!((head.number, head.previous, head.sealed), (3, 1, 8192));
+    }
+}

@@ -1,0 +1,143 @@
+//! Rot: every byte of a small log in turn.
+
+use super::rig::Rig;
+use super::small;
+use crate::cache::writeback::format::{Super, batch_most, decode_batch, encode_batch};
+use crate::cache::writeback::{Kind, Log, Refusal, Settings};
+use crate::clock::Duration;
+use crate::error::IoError;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What became of a log with one flipped byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It was opened, and everything up to this operation is there, and nothing after it.
+    Prefix(u64),
+    /// It was refused.
+    Refused,
+    /// It was opened, and a record was found to be damaged when it was read.
+    Found,
+}
+
+/// A log with a few segments in use, some of them upstream, and whether its end is marked.
+fn log(marked: bool) -> Rig {
+    let settings = Settings {
+        batch_bytes: 4096,
+        batch_records: 4,
+        segment: 4096 + batch_most(4096, 4) + 8192,
+        capacity: 8192 + 4 * (4096 + batch_most(4096, 4) + 8192),
+        epoch_bytes: 1 << 20,
+        upstream_flush: false,
+        ..small()
+    };
+    let mut rig = Rig::new(3, settings, 16);
+    let kinds = [Kind::Write, Kind::Write, Kind::Zero, Kind::Write, Kind::Unmap];
+    for i in 0..12_u64 {
+        let count = 1 + (i % 3) as usize;
+        let kind = kinds[i as usize % kinds.len()];
+        rig.ask(Some(kind), (i as usize * 5) % 13, count, false);
+        assert!(rig.until(50, |rig| rig.outstanding() == 0), "a write is acknowledged");
+        if i == 6 {
+            assert!(rig.drain());
+            // The rest stays in the log.
+            rig.refusal = Some((None, IoError::NoPath));
+        }
+    }
+    if marked {
+        let until = rig.now + Duration::from_millis(150);
+        while rig.now < until {
+            rig.sleep(until);
+            while !rig.running.is_empty() {
+                rig.end(0);
+            }
+        }
+    }
+    rig
+}
+
+/// What sectors have after the first `count` operations.
+fn after(rig: &Rig, count: u64) -> Vec<u64> {
+    let mut sectors = vec![0; rig.far.durable.len()];
+    for (number, one) in (1..=count).zip(&rig.asked) {
+        let version = if one.kind == Some(Kind::Write) { number } else { 0 };
+        sectors[one.from..one.from + one.count].fill(version);
+    }
+    sectors
+}
+
+fn fate(rig: &mut Rig) -> Fate {
+    let recovered = match rig.recover() {
+        Ok(recovered) => recovered,
+        Err(Refusal::Device { .. } | Refusal::Short { .. }) => panic!("the device is well"),
+        Err(_) => return Fate::Refused,
+    };
+    rig.log = Log::new(rig.settings, &recovered);
+    rig.running.clear();
+    rig.pump();
+    rig.end(0);
+    let Some(view) = rig.try_view() else { return Fate::Found };
+    let view: Vec<u64> = view.into_iter().map(|version| version.expect("all is durable")).collect();
+    let count = rig.asked.len() as u64;
+    let prefix = (0..=count).rev().find(|&n| after(rig, n) == view);
+    Fate::Prefix(prefix.expect("what is there is a prefix"))
+}
+
+/// One flipped byte, wherever it is, loses nothing silently: the log is refused, or the damage is found
+/// when the record is used, or everything that was acknowledged is there. Only the last batch may be
+/// taken for torn, and only while nothing behind it says that it was durable.
+#[test]
+fn every_byte_is_guarded() {
+    for marked in [true, false] {
+        let good = log(marked);
+        let (image, asked) = (good.disk.durable.clone(), good.asked.len() as u64);
+        let mut fates = [0_u32; 4];
+        for at in 0..image.len() {
+            let mut rig = good.with_disk(image.clone());
+            rig.disk.durable[at] ^= if at % 2 == 0 { 0xff } else { 1 << (at % 8) };
+            match fate(&mut rig) {
+                Fate::Prefix(count) if count == asked => fates[0] += 1,
+                Fate::Prefix(count) => {
+                    assert!(!marked && count == asked - 1, "byte {at}: {count} of {asked}");
+                    fates[1] += 1;
+                }
+                Fate::Refused => fates[2] += 1,
+                Fate::Found => fates[3] += 1,
+            }
+        }
+        // All of these must be met, or the test shows nothing.
+        assert!(fates[0] > 1_000 && fates[2] > 500 && fates[3] > 500, "{fates:?}");
+        assert_eq!(fates[1] > 500, !marked, "{fates:?}");
+    }
+}
+
+/// A batch is followed only by what was written after it, not by what was written after another one in
+/// its place.
+#[test]
+fn batches_are_chained() {
+    let good = log(true);
+    let block = Super::decode(&good.disk.durable).unwrap();
+    let (mut changed, applied) = (0, good.recover().unwrap().applied());
+    for at in (8192..good.disk.durable.len()).step_by(4096) {
+        let mut rig = good.with_disk(good.disk.durable.clone());
+        let page = &mut rig.disk.durable[at..];
+        let Ok((mut batch, _, mut records)) = decode_batch(block.log, 512, 20480, page) else {
+            continue;
+        };
+        // Only what another batch with data follows in the same segment is chained to.
+        let next = good.disk.durable.get(at + batch.bytes as usize..).unwrap_or_default();
+        let follows = decode_batch(block.log, 512, 20480, next).is_ok_and(|(next, _, records)| {
+            next.segment == batch.segment && records.iter().any(|one| one.kind.is_data())
+        });
+        if batch.first <= applied || !follows {
+            continue;
+        }
+        // Nothing but the time of a record, with a checksum that is right.
+        records[0].time += 1;
+        let (head, _, table) = encode_batch(block.log, &mut batch, &mut records);
+        page[..table as usize].copy_from_slice(&head[..table as usize]);
+        assert_eq!(fate(&mut rig), Fate::Refused);
+        changed += 1;
+    }
+    assert!(changed > 2, "{changed}");
+}

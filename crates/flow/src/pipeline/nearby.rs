@@ -1,0 +1,85 @@
+//! What stage 2 has decided: requests go on or end, and the cache has requests of its own.
+
+use super::in_flight::InFlight;
+use super::{Action, Pipeline};
+use crate::cache::near::{Begin, Near, RULE_NEAR, Step};
+use crate::clock::Instant;
+use crate::event::{Event, Observer, StageName};
+use crate::request::{BackendId, LinkId, Outcome, Request, RequestKey, VolumeId};
+
+impl<O: Observer> Pipeline<O> {
+    /// Stage 2, to look at.
+    pub const fn near(&self) -> &Near {
+        &self.near
+    }
+
+    /// Mixes a secret into the tables that find lines, so that nobody can choose lines that are slow to find. It
+    /// changes no decision, and is not recorded. To be called before anything comes.
+    pub fn set_key(&mut self, key: u64) {
+        self.near.set_key(key);
+    }
+
+    /// Does what the cache asks for.
+    pub(super) fn nearby(&mut self, now: Instant) {
+        while let Some(step) = self.near.poll() {
+            match step {
+                Step::Pass { key, rule, durable } => {
+                    self.requests[key].request.fua |= durable;
+                    self.pass(now, key, rule);
+                }
+                Step::End(key, outcome, rule) => {
+                    self.requests[key].move_to(now, StageName::Transfer, rule);
+                    self.reply(now, key, outcome);
+                }
+                Step::Begin(begin) => self.begin_job(now, begin),
+                Step::Work(work) => self.actions.push_back(Action::Cache(work)),
+                Step::Tell(volume, notice) => {
+                    self.observer.event(now, Event::Cache(volume, notice));
+                }
+            }
+        }
+    }
+
+    /// A path works again: what is behind it may have lost what it had not made durable.
+    pub(super) fn came_up(&mut self, now: Instant, backend: BackendId) {
+        for (index, volume) in self.volumes.iter().enumerate() {
+            if volume.layout.is_on(backend) {
+                self.near.reset(now, VolumeId::new(index as u32));
+            }
+        }
+    }
+
+    /// A request of the cache's own goes to shared storage. It is nobody's that is promised something, counts
+    /// against no limit of hosts, and waits for nobody's bytes.
+    fn begin_job(&mut self, now: Instant, begin: Begin) {
+        let Begin { job, tag, volume, op, extent } = begin;
+        let request = Request {
+            tag,
+            tenant: self.near.owner(volume),
+            volume,
+            link: LinkId::default(),
+            op,
+            extent,
+            fua: false,
+            ordered: false,
+        };
+        let entry = InFlight::new(request, None, now);
+        let key = self.requests.insert(InFlight { job: Some(job), ..entry });
+        self.pass(now, key, RULE_NEAR);
+    }
+
+    /// Storage has done with a whole request.
+    pub(super) fn back(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
+        let entry = &mut self.requests[key];
+        if let Some(job) = entry.job {
+            self.requests.remove(key);
+            self.near.job_ended(now, job, outcome);
+        } else if self.near.holds(key) {
+            entry.stage = StageName::Cache;
+            entry.entered = now;
+            self.near.passed(now, key, outcome);
+        } else {
+            self.reply(now, key, outcome);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! An upstream for tests, with paths on which nothing happens but what the test does.
+
+use super::Remotes;
+use super::path::Link;
+use super::session::Session;
+use crate::config::{Portal, Upstream};
+use mio::Poll;
+use std::fmt::{Debug, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+use weir_flow::clock::{Duration, Instant};
+use weir_wire::iscsi::target::DigestPolicy;
+
+/// One upstream with so many paths. Their portal takes connections while the first value lives, and never
+/// says anything.
+pub(super) fn remotes(paths: usize) -> ((TcpListener, Poll), Remotes) {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = silent.local_addr().expect("it is bound");
+    let upstream = Upstream {
+        name: String::from("array"),
+        target: String::from("iqn.2026-11.org.example:array"),
+        lun: 0,
+        portals: vec![Portal { address, group: 0 }; paths],
+        initiator_name: None,
+        account: None,
+        mutual: None,
+        header_digest: DigestPolicy::Allowed,
+        data_digest: DigestPolicy::Allowed,
+        commands: 8,
+        connect_within: Duration::from_secs(10),
+        login_within: Duration::from_secs(3),
+        retry_at_most: Duration::from_secs(5),
+    };
+    let poll = Poll::new().expect("an event queue");
+    let registry = poll.registry().try_clone().expect("its registry");
+    let mut remotes = Remotes::new(&[upstream], 0, registry);
+    remotes.now = Instant::ZERO + Duration::from_secs(100);
+    ((silent, poll), remotes)
+}
+
+/// A session on which nothing was said.
+pub(super) fn session() -> Box<Session> {
+    let ((silent, _poll), mut remotes) = remotes(1);
+    remotes.begin(0);
+    drop(silent);
+    match std::mem::replace(&mut remotes.paths[0].link, Link::Down(Instant::ZERO)) {
+        Link::Up(session, _) => session,
+        Link::Down(_) => panic!("its portal takes connections"),
+    }
+}
+
+/// The lines that something logs: `field=value` for each, and the message.
+pub(super) fn logged(act: impl FnOnce()) -> Vec<String> {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    tracing::subscriber::with_default(Lines(lines.clone()), act);
+    std::mem::take(&mut lines.lock().expect("nobody panicked"))
+}
+
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, " {field}={value:?}").expect("a string takes everything");
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        self.0.lock().expect("nobody panicked").push(line.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}

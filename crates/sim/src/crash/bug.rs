@@ -1,0 +1,167 @@
+//! Mistakes made on purpose, so that it is seen which law notices them.
+//!
+//! Most are mistakes of whoever drives the machines: a deliberate shell does what a careless one would.
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A host is told that its write is done when the log device has been given it.
+    AckBeforeCommit,
+    /// The log device is never told to flush.
+    LogSyncDropped,
+    /// Its flush is answered when it begins.
+    LogSyncAnsweredEarly,
+    /// A write to the log that failed is taken for done.
+    LogErrorHidden,
+    /// A flush of the log that failed is taken for done.
+    LogSyncErrorHidden,
+    /// A host's flush is answered at once, and the log does not hear of it.
+    FlushAnsweredAtOnce,
+    /// The log does not hear that a write had FUA, so that it closes no epoch.
+    FuaIgnored,
+    /// All hosts are taken for one, so that one that flushes speaks for those that never do.
+    HostsTakenForOne,
+    /// Unmaps go upstream at once, past the log.
+    UnmapPastTheLog,
+    /// The upstream is never told to flush.
+    UpstreamFlushDropped,
+    /// A flush of the upstream is answered when it begins, so that log space is used again too early.
+    UpstreamFlushAnsweredEarly,
+    /// An upstream write is taken for done when it begins, so that it may land behind later ones.
+    UpstreamAnsweredEarly,
+    /// An upstream write that failed is taken for done.
+    UpstreamErrorHidden,
+    /// Nobody tells the log that the upstream has lost its cache.
+    UpstreamResetUntold,
+    /// An upstream discard is taken for done and not sent.
+    DiscardDropped,
+    /// An upstream write has the bytes of the job before it.
+    StaleBuffer,
+    /// What a host writes is not taken out of the read buffer.
+    WriteKeepsOldLines,
+    /// A fetch installs what the log has newer data for.
+    FillOverNewerData,
+    /// A read returns what is not durable yet.
+    ReadBeforeCommit,
+    /// Log space that is being read may be used again.
+    ReadWithoutPin,
+    /// Recovery believes payload whatever its checksum says.
+    PayloadChecksumIgnored,
+    /// Recovery believes batches that an earlier use of a segment has left.
+    OldSegmentReplayed,
+    /// A super block says that everything durable in the log is upstream.
+    SuperBlockAhead,
+    /// Recovery begins with an empty log.
+    LogForgotten,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 24] = [
+        Self::AckBeforeCommit,
+        Self::LogSyncDropped,
+        Self::LogSyncAnsweredEarly,
+        Self::LogErrorHidden,
+        Self::LogSyncErrorHidden,
+        Self::FlushAnsweredAtOnce,
+        Self::FuaIgnored,
+        Self::HostsTakenForOne,
+        Self::UnmapPastTheLog,
+        Self::UpstreamFlushDropped,
+        Self::UpstreamFlushAnsweredEarly,
+        Self::UpstreamAnsweredEarly,
+        Self::UpstreamErrorHidden,
+        Self::UpstreamResetUntold,
+        Self::DiscardDropped,
+        Self::StaleBuffer,
+        Self::WriteKeepsOldLines,
+        Self::FillOverNewerData,
+        Self::ReadBeforeCommit,
+        Self::ReadWithoutPin,
+        Self::PayloadChecksumIgnored,
+        Self::OldSegmentReplayed,
+        Self::SuperBlockAhead,
+        Self::LogForgotten,
+    ];
+
+    /// What it is called.
+    pub const fn name(self) -> &'static str {
+        self.told().0
+    }
+
+    /// What is done wrong.
+    pub const fn summary(self) -> &'static str {
+        self.told().1
+    }
+
+    const fn told(self) -> (&'static str, &'static str) {
+        match self {
+            Self::AckBeforeCommit => {
+                ("ack-before-commit", "a write is acknowledged when the log device is given it")
+            }
+            Self::LogSyncDropped => ("log-sync-dropped", "the log device is never flushed"),
+            Self::LogSyncAnsweredEarly => {
+                ("log-sync-early", "a flush of the log is answered when it begins")
+            }
+            Self::LogErrorHidden => {
+                ("log-error-hidden", "a failed write to the log is taken for done")
+            }
+            Self::LogSyncErrorHidden => {
+                ("log-sync-error-hidden", "a failed flush of the log is taken for done")
+            }
+            Self::FlushAnsweredAtOnce => {
+                ("flush-at-once", "a host's flush is answered, and the log does not hear of it")
+            }
+            Self::FuaIgnored => ("fua-ignored", "a write with FUA closes no epoch"),
+            Self::HostsTakenForOne => {
+                ("hosts-as-one", "a host that flushes speaks for one that never does")
+            }
+            Self::UnmapPastTheLog => ("unmap-past-log", "an unmap goes upstream past the log"),
+            Self::UpstreamFlushDropped => {
+                ("upstream-flush-dropped", "the upstream is not flushed between epochs")
+            }
+            Self::UpstreamFlushAnsweredEarly => {
+                ("upstream-flush-early", "log space is used again before the upstream is flushed")
+            }
+            Self::UpstreamAnsweredEarly => (
+                "upstream-early",
+                "an upstream write is taken for done and lands behind later ones",
+            ),
+            Self::UpstreamErrorHidden => {
+                ("upstream-error-hidden", "a failed upstream write is taken for done")
+            }
+            Self::UpstreamResetUntold => {
+                ("upstream-reset-untold", "what a lost upstream cache had is not written again")
+            }
+            Self::DiscardDropped => ("discard-dropped", "an upstream discard is not sent"),
+            Self::StaleBuffer => {
+                ("stale-buffer", "an upstream write has the bytes of the one before it")
+            }
+            Self::WriteKeepsOldLines => {
+                ("write-keeps-lines", "a write leaves old data in the read buffer")
+            }
+            Self::FillOverNewerData => {
+                ("fill-over-newer", "a fetch installs what is older than the log")
+            }
+            Self::ReadBeforeCommit => ("read-before-commit", "a read returns what is not durable"),
+            Self::ReadWithoutPin => {
+                ("read-without-pin", "log space is used again while it is read")
+            }
+            Self::PayloadChecksumIgnored => {
+                ("payload-unchecked", "recovery ignores checksums of payload")
+            }
+            Self::OldSegmentReplayed => {
+                ("old-segment-replayed", "recovery replays batches of an earlier use of a segment")
+            }
+            Self::SuperBlockAhead => {
+                ("super-ahead", "a super block says that all of the log is upstream")
+            }
+            Self::LogForgotten => ("log-forgotten", "recovery makes a new log"),
+        }
+    }
+
+    /// The mistake of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|bug| bug.name() == name)
+    }
+}

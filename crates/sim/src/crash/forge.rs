@@ -1,0 +1,59 @@
+//! What a careless recovery would believe: bytes of a log, changed so that a careful one believes them.
+
+use super::plan::Plan;
+use weir_flow::cache::writeback::format::{
+    Batch, Descriptor, PAGE, SUMMED, SUPERS, SegmentHead, crc32c, decode_batch, encode_batch,
+};
+
+/// Every batch's payload gets the checksums that it should have.
+pub(super) fn believe_payload(plan: &Plan, bytes: &mut [u8]) {
+    for at in (SUPERS as usize..bytes.len()).step_by(PAGE as usize) {
+        let Some((_, _, records)) = batch(plan, bytes, at, bytes.len()) else { continue };
+        for record in records {
+            let (from, length) = (at + record.payload_at as usize, record.payload as usize);
+            let sums: Vec<u8> = bytes[from..from + length]
+                .chunks(SUMMED as usize)
+                .flat_map(|piece| crc32c(piece).to_le_bytes())
+                .collect();
+            let table = at + record.sums_at as usize;
+            bytes[table..table + sums.len()].copy_from_slice(&sums);
+        }
+    }
+}
+
+/// What earlier uses of a segment have left behind its last batch gets the numbers that would belong there.
+pub(super) fn believe_old_batches(plan: &Plan, bytes: &mut [u8]) {
+    let segment = plan.settings.segment as usize;
+    for start in (SUPERS as usize..bytes.len() + 1 - segment).step_by(segment) {
+        let Ok((head, mut chain)) = SegmentHead::decode(plan.name(), &bytes[start..]) else {
+            continue;
+        };
+        let (mut at, mut next) = (start + PAGE as usize, head.first);
+        let end = start + segment;
+        while let Some((mut found, sum, mut records)) = batch(plan, bytes, at, end) {
+            if (found.segment, found.chain) == (head.number, chain) {
+                chain = sum;
+            } else {
+                (found.segment, found.first, found.chain) = (head.number, next, chain);
+                (found.durable, found.applied) = (0, 0);
+                let (forged, sum, table) = encode_batch(plan.name(), &mut found, &mut records);
+                let table = table as usize;
+                bytes[at..at + table].copy_from_slice(&forged[..table]);
+                chain = sum;
+            }
+            (at, next) = (at + found.bytes as usize, found.last() + 1);
+        }
+    }
+}
+
+/// The batch that begins here, if one does that is whole.
+fn batch(
+    plan: &Plan,
+    bytes: &[u8],
+    at: usize,
+    end: usize,
+) -> Option<(Batch, u32, Vec<Descriptor>)> {
+    let room = end.checked_sub(at).filter(|&room| room >= PAGE as usize)?;
+    let found = decode_batch(plan.name(), plan.settings.block, room as u64, &bytes[at..end]);
+    found.ok()
+}

@@ -1,0 +1,525 @@
+//! What hosts have done, what they were told, and what a crash may therefore leave.
+//!
+//! Writes, zeroes and unmaps are numbered in the order in which they arrived, which is the order of the
+//! log. Two laws are held against every crash:
+//!
+//! * *prefix*: the volume, as recovery gives it, is what some first part of this order makes, and that
+//!   has everything that hosts were promised or have read;
+//! * *legal*: the upstream alone is what a disk with a volatile cache may have after a power cut: up to
+//!   some barrier everything, of what came before the next one anything, of what came later nothing.
+//!
+//! A barrier is an acknowledgement that lets a host believe that what it sends next comes later: of a flush
+//! or a write with FUA; of anything, while a host that writes has never flushed.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Something that changes what a read returns.
+#[derive(Clone, Debug)]
+struct Change {
+    sectors: Range<u32>,
+    /// Whether it leaves zeroes.
+    zero: bool,
+    /// A number of its own, over all lives.
+    number: u64,
+    acked: bool,
+}
+
+/// An acknowledgement after which a host may send what relies on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Barrier {
+    /// So many changes come before everything that arrives later.
+    before: usize,
+    /// How many had arrived.
+    arrived: usize,
+}
+
+/// All changes, and what was promised about them.
+#[derive(Clone)]
+pub(super) struct History {
+    sectors: u32,
+    changes: Vec<Change>,
+    /// For each sector, what it has had: the place of the change, one more, and the number in the sector.
+    /// The first is how the volume began.
+    versions: Vec<Vec<(usize, u64)>>,
+    /// What each barrier separates, in order; the first is the beginning.
+    barriers: Vec<Barrier>,
+    /// So many changes must survive, and so many sectors of the next one.
+    promised: (usize, u32),
+    /// So many must be durable upstream.
+    upstream: usize,
+    /// So many were there after the last start.
+    recovered: usize,
+    numbers: u64,
+    revision: u64,
+}
+
+/// A law that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// The log that a crash left cannot be opened.
+    Refused(String),
+    /// Something that was acknowledged, or read, is gone.
+    Lost(String),
+    /// The volume is not what a first part of all changes makes.
+    NotAPrefix(String),
+    /// The upstream alone has something without what has to come before it.
+    Upstream(String),
+    /// A read has returned what it must not.
+    Read(String),
+    /// Log space that was to be read has other data.
+    Damaged(String),
+    /// Nothing goes on although hosts wait.
+    Stuck(String),
+}
+
+impl Broken {
+    /// The law's name.
+    pub const fn law(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "recovery",
+            Self::Lost(_) => "promise",
+            Self::NotAPrefix(_) => "prefix",
+            Self::Upstream(_) => "upstream",
+            Self::Read(_) => "read",
+            Self::Damaged(_) => "log",
+            Self::Stuck(_) => "progress",
+        }
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Refused(text)
+        | Self::Lost(text)
+        | Self::NotAPrefix(text)
+        | Self::Upstream(text)
+        | Self::Read(text)
+        | Self::Damaged(text)
+        | Self::Stuck(text)) = self;
+        f.write_str(text)
+    }
+}
+
+impl History {
+    pub(super) fn new(sectors: u32) -> Self {
+        Self {
+            sectors,
+            changes: Vec::new(),
+            versions: vec![vec![(0, 0)]; sectors as usize],
+            barriers: vec![Barrier { before: 0, arrived: 0 }],
+            promised: (0, 0),
+            upstream: 0,
+            recovered: 0,
+            numbers: 0,
+            revision: 0,
+        }
+    }
+
+    /// A change arrives. Gives its place.
+    pub(super) fn arrive(&mut self, sectors: Range<u32>, zero: bool) -> usize {
+        let place = self.changes.len();
+        self.numbers += 1;
+        self.revision += 1;
+        let number = self.numbers;
+        for sector in sectors.clone() {
+            let token = if zero { 0 } else { self.token(number, sector) };
+            self.versions[sector as usize].push((place + 1, token));
+        }
+        self.changes.push(Change { sectors, zero, number, acked: false });
+        place
+    }
+
+    /// Another number whenever what a crash may leave has changed.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// How many have arrived.
+    pub(super) fn arrived(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// What a change writes to a sector.
+    pub(super) fn written(&self, place: usize, sector: u32) -> u64 {
+        self.token(self.changes[place].number, sector)
+    }
+
+    fn token(&self, number: u64, sector: u32) -> u64 {
+        number * u64::from(self.sectors) + u64::from(sector) + 1
+    }
+
+    /// The host was told that a change is done.
+    pub(super) fn acked(&mut self, place: usize) {
+        self.changes[place].acked = true;
+    }
+
+    /// The host was told that a change was not begun: it never was.
+    pub(super) fn refused(&mut self, place: usize) {
+        self.cut(place, 0);
+    }
+
+    /// What arrives from now on comes after so many changes.
+    pub(super) fn barrier(&mut self, before: usize) {
+        let last = self.barriers[self.barriers.len() - 1];
+        let arrived = self.changes.len();
+        self.barriers.push(Barrier { before: before.max(last.before), arrived });
+        self.revision += 1;
+    }
+
+    /// So many changes must survive a crash from now on.
+    pub(super) fn promise(&mut self, changes: usize) {
+        self.promise_part(changes, 0);
+    }
+
+    /// What a read has returned of a sector must survive, by its place and one more: of a change that
+    /// is not acknowledged only what comes before the sector and the sector itself.
+    pub(super) fn promise_seen(&mut self, version: usize, sector: u32) {
+        let Some(change) = version.checked_sub(1).map(|place| &self.changes[place]) else { return };
+        if change.acked || version <= self.recovered {
+            self.promise(version);
+        } else {
+            self.promise_part(version - 1, sector + 1 - change.sectors.start);
+        }
+    }
+
+    fn promise_part(&mut self, changes: usize, sectors: u32) {
+        let promised = self.promised.max((changes, sectors));
+        self.revision += u64::from(promised > self.promised);
+        self.promised = promised;
+    }
+
+    /// So many changes must be durable upstream from now on.
+    pub(super) fn promise_upstream(&mut self, changes: usize) {
+        self.revision += u64::from(changes > self.upstream);
+        self.upstream = self.upstream.max(changes);
+    }
+
+    /// One more than the place of the last change that was acknowledged.
+    pub(super) fn last_acked(&self) -> usize {
+        self.changes.iter().rposition(|change| change.acked).map_or(0, |place| place + 1)
+    }
+
+    /// So many changes a read that is asked for now must find.
+    pub(super) fn settled(&self) -> usize {
+        self.last_acked().max(self.recovered)
+    }
+
+    /// Which first part of all changes a volume has, at least as many as were promised: how many whole ones,
+    /// and how many sectors of the one after them, which was written in pieces.
+    pub(super) fn prefix(&self, volume: &[Option<u64>]) -> Result<(usize, u32), Broken> {
+        let is = |changes| {
+            let mut sectors = volume.iter().zip(&self.versions);
+            sectors.all(|(&has, versions)| has == Some(at(versions, changes).1))
+        };
+        let all = self.changes.len();
+        let (promised, part) = self.promised;
+        let enough = promised + usize::from(part > 0);
+        if let Some(whole) = (enough..=all).rev().find(|&changes| is(changes)) {
+            return Ok((whole, 0));
+        }
+        for place in (promised..all).rev() {
+            let count = self.partly(volume, place);
+            if let Some(count) = count.filter(|&count| place > promised || count >= part) {
+                return Ok((place, count));
+            }
+        }
+        // Not allowed. Which law is it?
+        if let Some(less) = (0..enough).rev().find(|&changes| is(changes)) {
+            return Err(Broken::Lost(format!("after recovery {}", self.lack(less, enough))));
+        }
+        Err(Broken::NotAPrefix(format!("after recovery {}", self.nearest(volume))))
+    }
+
+    /// Whether a volume has everything before a change, and how many of its first sectors.
+    fn partly(&self, volume: &[Option<u64>], place: usize) -> Option<u32> {
+        let change = &self.changes[place];
+        let mut count = None;
+        for (sector, (&has, versions)) in (0..).zip(volume.iter().zip(&self.versions)) {
+            let (before, after) = (at(versions, place).1, at(versions, place + 1).1);
+            if change.sectors.contains(&sector) && count.is_none() && has == Some(after) {
+                continue;
+            }
+            if has != Some(before) {
+                return None;
+            }
+            if change.sectors.contains(&sector) {
+                count.get_or_insert(sector - change.sectors.start);
+            }
+        }
+        count
+    }
+
+    /// Whether the upstream alone is legal.
+    pub(super) fn legal(&self, upstream: &[Option<u64>]) -> Result<(), Broken> {
+        let ends = self.barriers[1..].iter().map(|barrier| barrier.arrived);
+        let ends = ends.chain([self.changes.len()]).collect::<Vec<_>>();
+        let mut fault = None;
+        for (barrier, &end) in self.barriers.iter().zip(&ends).rev() {
+            let whole = barrier.before.max(self.upstream);
+            let allowed = |sector: u32| {
+                let versions = &self.versions[sector as usize];
+                let from = versions.iter().rposition(|version| version.0 <= whole).unwrap_or(0);
+                let may = versions[from..].iter().take_while(|version| version.0 <= end.max(whole));
+                may.map(|version| version.1)
+            };
+            let wrong = (0..self.sectors).find(|&sector| {
+                let has = upstream[sector as usize];
+                !allowed(sector).any(|token| has == Some(token))
+            });
+            let Some(sector) = wrong else { return Ok(()) };
+            // The one that tells most is that of the barrier that is furthest back.
+            fault = Some(sector);
+        }
+        let sector = fault.expect("there is a barrier, the beginning");
+        Err(Broken::Upstream(format!(
+            "the upstream alone fits no barrier: the first at which it fails says that sector {sector} has \
+             {}{}",
+            self.name(upstream[sector as usize]),
+            self.ahead(upstream)
+        )))
+    }
+
+    /// The newest thing that is upstream, and the oldest that should be there with it and is not.
+    fn ahead(&self, upstream: &[Option<u64>]) -> String {
+        let newest = (0..).zip(upstream).filter_map(|(sector, &has)| {
+            let place = self.place(sector, has?)?;
+            Some((place, sector))
+        });
+        let Some((newest, at_sector)) = newest.max() else { return String::new() };
+        let before = self.barriers.iter().rev().find(|barrier| barrier.arrived < newest);
+        let before = before.map_or(0, |barrier| barrier.before).max(self.upstream);
+        let lacks = (0..).zip(upstream).find_map(|(sector, &has)| {
+            let due = at(&self.versions[sector as usize], before);
+            let is = has.and_then(|token| self.place(sector, token));
+            is.is_none_or(|place| place < due.0).then_some((sector, due.0))
+        });
+        let lacks = lacks.map_or_else(String::new, |(sector, due)| {
+            format!(", while sector {sector} lacks {}", self.change(due))
+        });
+        format!("; sector {at_sector} has {}{lacks}", self.change(newest))
+    }
+
+    /// What a sector has after all that has arrived.
+    pub(super) fn newest(&self, sector: u32) -> Option<u64> {
+        self.versions[sector as usize].last().map(|version| version.1)
+    }
+
+    /// The change, as its place and one more, that a read of a sector has returned: the oldest that it may be,
+    /// if so many changes had been acknowledged before it was asked.
+    pub(super) fn read(
+        &self,
+        sector: u32,
+        has: Option<u64>,
+        floor: usize,
+    ) -> Result<usize, Broken> {
+        let versions = &self.versions[sector as usize];
+        let from = versions.iter().rposition(|version| version.0 <= floor).unwrap_or(0);
+        let found = versions[from..].iter().find(|version| has == Some(version.1));
+        found.map(|version| version.0).ok_or_else(|| {
+            Broken::Read(format!(
+                "a read of sector {sector} returned {}, and {} had been acknowledged before it was asked",
+                self.name(has),
+                self.change(versions[from].0)
+            ))
+        })
+    }
+
+    /// A crash has left this first part: what came later never was.
+    pub(super) fn restart(&mut self, whole: usize, sectors: u32) {
+        self.revision += 1;
+        let kept = whole + usize::from(sectors > 0);
+        for versions in &mut self.versions {
+            versions.retain(|version| version.0 <= kept);
+        }
+        self.changes.truncate(kept);
+        if sectors > 0 {
+            self.cut(whole, sectors);
+        }
+        self.recovered = kept;
+        for barrier in &mut self.barriers {
+            barrier.before = barrier.before.min(kept);
+            barrier.arrived = barrier.arrived.min(kept);
+        }
+        self.upstream = self.upstream.min(kept);
+        self.promised = self.promised.min((kept, 0));
+    }
+
+    /// Of a change only so many sectors ever were.
+    fn cut(&mut self, place: usize, sectors: u32) {
+        self.revision += 1;
+        let change = &mut self.changes[place];
+        let end = change.sectors.start + sectors;
+        for sector in end..change.sectors.end {
+            self.versions[sector as usize].retain(|version| version.0 != place + 1);
+        }
+        change.sectors.end = end;
+    }
+
+    /// The place, one more, of the newest change that leaves this in a sector.
+    fn place(&self, sector: u32, token: u64) -> Option<usize> {
+        let mut versions = self.versions[sector as usize].iter().rev();
+        versions.find(|version| version.1 == token).map(|version| version.0)
+    }
+
+    /// A change in words, by its place and one more.
+    fn change(&self, place: usize) -> String {
+        let Some(change) = place.checked_sub(1).map(|place| &self.changes[place]) else {
+            return "what the volume began with".to_owned();
+        };
+        let what = if change.zero { "zeroes" } else { "write" };
+        format!("{what} {place} of sectors {}..{}", change.sectors.start, change.sectors.end)
+    }
+
+    fn name(&self, has: Option<u64>) -> String {
+        match has {
+            None => "bytes that nobody wrote".to_owned(),
+            Some(0) => "zeroes".to_owned(),
+            Some(token) => {
+                let number = (token - 1) / u64::from(self.sectors);
+                let sector = (token - 1) % u64::from(self.sectors);
+                let is = |change: &Change| change.number == number;
+                match self.changes.iter().position(is) {
+                    Some(place) => format!("{}, its sector {sector}", self.change(place + 1)),
+                    None => format!("data of a write that a crash took back, its sector {sector}"),
+                }
+            }
+        }
+    }
+
+    /// What is missing in a first part that is too short.
+    fn lack(&self, has: usize, promised: usize) -> String {
+        let first = self.change(has + 1);
+        format!(
+            "of what was promised or read {promised} changes had a part, and {has} are there: {first} is lost"
+        )
+    }
+
+    /// How a volume differs from the first part that it is most like.
+    fn nearest(&self, volume: &[Option<u64>]) -> String {
+        let differs = |changes: usize| {
+            let sectors = (0..).zip(volume.iter().zip(&self.versions));
+            sectors
+                .filter(|(_, (has, versions))| **has != Some(at(versions, changes).1))
+                .map(|(sector, _)| sector)
+                .collect::<Vec<u32>>()
+        };
+        let all = (self.promised.0..=self.changes.len()).map(|changes| (differs(changes), changes));
+        let (sectors, changes) =
+            all.min_by_key(|(sectors, _)| sectors.len()).expect("there is one at least");
+        let sector = sectors.first().copied().unwrap_or(0);
+        format!(
+            "the volume is most like the first {changes} changes, but for {} sectors: sector {sector} has {} and \
+             should have {}",
+            sectors.len(),
+            self.name(volume[sector as usize]),
+            self.name(Some(at(&self.versions[sector as usize], changes).1))
+        )
+    }
+}
+
+/// The version of a sector after so many changes.
+fn at(versions: &[(usize, u64)], changes: usize) -> (usize, u64) {
+    let after = versions.iter().rev().find(|version| version.0 <= changes);
+    *after.expect("every sector began with something")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three writes to four sectors: 0..2, 1..3, and zeroes on 0..1.
+    fn history() -> (History, [u64; 2], [u64; 2]) {
+        let mut history = History::new(4);
+        history.arrive(0..2, false);
+        history.arrive(1..3, false);
+        history.arrive(0..1, true);
+        let first = [history.written(0, 0), history.written(0, 1)];
+        let second = [history.written(1, 1), history.written(1, 2)];
+        (history, first, second)
+    }
+
+    fn some<const N: usize>(tokens: [u64; N]) -> [Option<u64>; N] {
+        tokens.map(Some)
+    }
+
+    /// Every first part is one, with a write in pieces as far as its first sectors go, and nothing else is.
+    #[test]
+    fn prefixes_are_told() {
+        let (mut history, [a, b], [c, d]) = history();
+        for (volume, expected) in [
+            ([0, 0, 0, 0], (0, 0)),
+            ([a, 0, 0, 0], (0, 1)),
+            ([a, b, 0, 0], (1, 0)),
+            ([a, c, 0, 0], (1, 1)),
+            ([a, c, d, 0], (2, 0)),
+            ([0, c, d, 0], (3, 0)),
+        ] {
+            assert_eq!(history.prefix(&some(volume)), Ok(expected), "{volume:?}");
+        }
+        for volume in [[0, b, 0, 0], [a, b, d, 0], [0, c, 0, 0], [a, c, d, 7], [b, a, 0, 0]] {
+            let broken = history.prefix(&some(volume)).unwrap_err();
+            assert_eq!(broken.law(), "prefix", "{volume:?}");
+        }
+        assert_eq!(history.prefix(&[None, None, None, None]).unwrap_err().law(), "prefix");
+        // Read of the second: its first sector.
+        history.promise_seen(2, 1);
+        assert_eq!(history.prefix(&some([a, b, 0, 0])).unwrap_err().law(), "promise");
+        assert_eq!(history.prefix(&some([a, c, 0, 0])), Ok((1, 1)));
+        history.promise(2);
+        assert_eq!(history.prefix(&some([a, c, 0, 0])).unwrap_err().law(), "prefix");
+        assert_eq!(history.prefix(&some([a, b, 0, 0])).unwrap_err().law(), "promise");
+        assert_eq!(history.prefix(&some([a, c, d, 0])), Ok((2, 0)));
+    }
+
+    /// Between barriers anything goes, across one nothing; what must be upstream must be there.
+    #[test]
+    fn the_upstream_is_held_to_barriers() {
+        let (mut history, [a, b], [c, d]) = history();
+        for volume in [[0, 0, d, 0], [a, c, 0, 0], [0, b, d, 0]] {
+            assert_eq!(history.legal(&some(volume)), Ok(()), "{volume:?}");
+        }
+        assert!(history.legal(&some([0, 0, 0, 5])).is_err());
+        history.promise_upstream(1);
+        assert!(history.legal(&some([0, 0, d, 0])).is_err());
+        assert_eq!(history.legal(&some([0, b, 0, 0])), Ok(()));
+        history.barrier(3);
+        let place = history.arrive(3..4, false);
+        let last = history.written(place, 3);
+        assert_eq!(history.legal(&some([0, c, d, last])), Ok(()));
+        assert_eq!(history.legal(&some([0, c, d, 0])), Ok(()));
+        assert_eq!(history.legal(&some([0, c, 0, 0])), Ok(()));
+        for volume in [[0, c, 0, last], [a, c, d, last], [0, b, d, last]] {
+            assert_eq!(history.legal(&some(volume)).unwrap_err().law(), "upstream", "{volume:?}");
+        }
+    }
+
+    /// A read returns what was acknowledged before it was asked, or something newer.
+    #[test]
+    fn reads_are_not_stale() {
+        let (history, [a, b], [c, _]) = history();
+        assert_eq!(history.read(1, Some(c), 1), Ok(2));
+        assert_eq!(history.read(1, Some(b), 1), Ok(1));
+        assert_eq!(history.read(1, Some(b), 2).unwrap_err().law(), "read");
+        assert_eq!(history.read(0, Some(0), 0), Ok(0));
+        assert_eq!(history.read(0, Some(0), 1), Ok(3));
+        assert_eq!(history.read(0, Some(a), 3).unwrap_err().law(), "read");
+        assert!(history.read(1, None, 0).is_err());
+    }
+
+    /// After a crash what it took never was: the next change follows what it left.
+    #[test]
+    fn a_restart_forgets() {
+        let (mut history, [a, _], [c, _]) = history();
+        history.barrier(3);
+        history.restart(1, 1);
+        assert_eq!(history.arrived(), 2);
+        assert_eq!(history.prefix(&some([a, c, 0, 0])), Ok((2, 0)));
+        assert_eq!(history.barriers[1], Barrier { before: 2, arrived: 2 });
+        let place = history.arrive(2..3, false);
+        let new = history.written(place, 2);
+        assert_eq!(history.prefix(&some([a, c, new, 0])), Ok((3, 0)));
+        history.refused(place);
+        assert_eq!(history.prefix(&some([a, c, 0, 0])), Ok((3, 0)));
+    }
+}

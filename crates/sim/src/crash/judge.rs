@@ -1,0 +1,215 @@
+//! Crash states, and what is held against each.
+
+use super::bug::Bug;
+use super::content::{Image, SECTOR, Store};
+use super::device::Device;
+use super::history::{Broken, History};
+use super::loss::{Left, Loss, crash};
+use super::plan::Plan;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use weir_flow::cache::writeback::format::{assemble, crc32c};
+use weir_flow::cache::writeback::{self, Dirty, Effect, Found, Log, Recovered, recover};
+use weir_flow::clock::Instant;
+use weir_flow::rng::Rng;
+use weir_flow::units::Extent;
+
+/// What was seen and counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Judge {
+    /// Digests of what both devices had.
+    pub(super) images: BTreeSet<(u64, u64)>,
+    /// By the log device's loss and the upstream's: images that were new, and states that were checked.
+    pub(super) kinds: BTreeMap<(Loss, Loss), (u64, u64)>,
+    /// Moments at which crashes were made.
+    pub(super) points: u64,
+    /// States that were checked: an image with what had been promised by then.
+    pub(super) checked: u64,
+    /// Those of them in which the log had something that was not upstream.
+    pub(super) dirty: u64,
+    known: BTreeSet<(u64, u64, u64)>,
+}
+
+/// A crash, of both devices.
+pub(super) struct State {
+    pub(super) log: Left,
+    pub(super) upstream: Left,
+}
+
+impl State {
+    /// In words.
+    pub(super) fn told(&self) -> String {
+        let told = |left: &Left| match left.of {
+            (0, _) => "nothing at risk".to_owned(),
+            (of, kept) => format!("{kept} of {of} sectors at risk kept, {}", left.loss.name()),
+        };
+        format!("log device: {}; upstream: {}", told(&self.log), told(&self.upstream))
+    }
+}
+
+impl Judge {
+    /// Crashes here, in many ways. Gives the first that breaks a law.
+    pub(super) fn point(
+        &mut self,
+        world: &World<'_>,
+        rng: &mut Rng,
+    ) -> Result<(), (Box<State>, Broken)> {
+        self.points += 1;
+        for (log, upstream) in losses(rng) {
+            let state = State {
+                log: crash(world.log, log, rng),
+                upstream: crash(world.upstream, upstream, rng),
+            };
+            if let Err(broken) = self.check(world, &state) {
+                return Err((Box::new(state), broken));
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, world: &World<'_>, state: &State) -> Result<(), Broken> {
+        let digests = [&state.log, &state.upstream].map(|left| world.store.digest(&left.image));
+        if !self.known.insert((digests[0], digests[1], world.history.revision())) {
+            return Ok(());
+        }
+        let new = self.images.insert((digests[0], digests[1]));
+        let kind = self.kinds.entry((state.log.loss, state.upstream.loss)).or_default();
+        *kind = (kind.0 + u64::from(new), kind.1 + 1);
+        self.checked += 1;
+        let tokens = tokens(world.store, &state.upstream.image);
+        world.history.legal(&tokens)?;
+        let opened = open(world, &state.log.image)?;
+        self.dirty += u64::from(opened.recovered.dirty().1 > 0);
+        let volume = opened.volume(world.store, tokens)?;
+        world.history.prefix(&volume).map(|_| ())
+    }
+}
+
+/// What may crash.
+pub(super) struct World<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) bug: Option<Bug>,
+    pub(super) store: &'a Store,
+    pub(super) log: &'a Device,
+    pub(super) upstream: &'a Device,
+    pub(super) history: &'a History,
+}
+
+/// The losses of both devices that are tried at a moment.
+fn losses(rng: &mut Rng) -> Vec<(Loss, Loss)> {
+    use Loss::{Everything, Nothing};
+    let mut losses = vec![(Nothing, Nothing), (Everything, Everything), (Everything, Nothing)];
+    losses.push((Nothing, Everything));
+    let mut any = || Loss::ALL[rng.below(Loss::ALL.len() as u64) as usize];
+    for loss in Loss::ALL {
+        losses.push((loss, any()));
+        losses.push((any(), loss));
+    }
+    losses
+}
+
+/// What hosts have written to each sector.
+pub(super) fn tokens(store: &Store, image: &Image) -> Vec<Option<u64>> {
+    image.iter().map(|&content| store.token(content)).collect()
+}
+
+/// A log after recovery that has made what it found durable.
+pub(super) struct Opened {
+    pub(super) recovered: Recovered,
+    log: Log,
+    /// The log device, with what opening has written to it.
+    bytes: Vec<u8>,
+}
+
+fn read(plan: &Plan, bug: Option<Bug>, bytes: &mut [u8]) -> Result<Recovered, Broken> {
+    match bug {
+        Some(Bug::PayloadChecksumIgnored) => super::forge::believe_payload(plan, bytes),
+        Some(Bug::OldSegmentReplayed) => super::forge::believe_old_batches(plan, bytes),
+        Some(Bug::LogForgotten) => {
+            return Ok(Recovered::empty(&plan.settings, plan.name(), 1, 1));
+        }
+        _ => {}
+    }
+    let size = bytes.len() as u64;
+    let mut device = |at: u64, out: &mut [u8]| -> Result<(), Infallible> {
+        out.copy_from_slice(&bytes[at as usize..at as usize + out.len()]);
+        Ok(())
+    };
+    recover(&mut device, size, &plan.settings)
+        .map_err(|refusal| Broken::Refused(refusal.to_string()))
+}
+
+/// Recovers a log and lets it go on until everything that it has can be read.
+pub(super) fn open(world: &World<'_>, image: &Image) -> Result<Opened, Broken> {
+    let mut bytes = vec![0; image.len() * SECTOR];
+    world.store.read(image, 0, &mut bytes);
+    let recovered = read(world.plan, world.bug, &mut bytes)?;
+    let mut log = Log::new(world.plan.settings, &recovered);
+    let now = Instant::ZERO;
+    // Upstream nothing is done: what it has is what the crash has left.
+    while log.readable() < recovered.last() {
+        match log.poll(now) {
+            Some(Effect::Write(write)) => {
+                let at = write.at as usize;
+                let out = &mut bytes[at..at + write.bytes as usize];
+                assemble(&write, crc32c, |_, _| unreachable!("no host has written"), out);
+                log.local(now, write.io, Ok(()));
+            }
+            Some(Effect::Sync(io)) => log.local(now, io, Ok(())),
+            Some(_) => {}
+            None => {
+                let (to, last) = (log.readable(), recovered.last());
+                let text = format!("after recovery records up to {to} can be read, of {last}");
+                return Err(Broken::Stuck(text));
+            }
+        }
+    }
+    Ok(Opened { recovered, log, bytes })
+}
+
+impl Opened {
+    /// The whole volume as hosts would read it over this upstream.
+    pub(super) fn volume(
+        &self,
+        store: &Store,
+        mut volume: Vec<Option<u64>>,
+    ) -> Result<Vec<Option<u64>>, Broken> {
+        let mut dirty = Vec::new();
+        self.log.look_up(Extent::new(0, (volume.len() * SECTOR) as u64), &mut dirty);
+        for Dirty { extent, found } in dirty {
+            let from = extent.offset as usize / SECTOR;
+            let sectors = &mut volume[from..from + extent.length as usize / SECTOR];
+            match found {
+                Found::Zeroes => sectors.fill(Some(0)),
+                Found::NotYet(seq) => {
+                    return Err(Broken::Stuck(format!("record {seq} cannot be read")));
+                }
+                Found::Log(span) => {
+                    let data = spanned(span, |at, out: &mut [u8]| {
+                        out.copy_from_slice(&self.bytes[at as usize..at as usize + out.len()]);
+                    })?;
+                    for (sector, bytes) in sectors.iter_mut().zip(data.as_chunks::<SECTOR>().0) {
+                        *sector = store.known(bytes);
+                    }
+                }
+            }
+        }
+        Ok(volume)
+    }
+}
+
+/// Reads and checks payload in the log.
+pub(super) fn spanned(
+    span: writeback::format::Span,
+    read: impl Fn(u64, &mut [u8]),
+) -> Result<Vec<u8>, Broken> {
+    let (sums, payload) = span.reads();
+    let [sums, payload] = [sums, payload].map(|extent| {
+        let mut bytes = vec![0; extent.length as usize];
+        read(extent.offset, &mut bytes);
+        bytes
+    });
+    span.check(&sums, &payload, crc32c).map(<[u8]>::to_vec).map_err(|at| {
+        Broken::Damaged(format!("payload at byte {at} of the log device has a wrong checksum"))
+    })
+}

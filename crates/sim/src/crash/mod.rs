@@ -1,0 +1,324 @@
+//! The crash enumerator: small workloads through the real log, with a crash at every turn.
+//!
+//! A workload comes from a seed: settings, hosts, what they ask for, and the order in which everything
+//! happens. It is driven through [`Log`](weir_flow::cache::writeback::Log) and the read buffer, over a log device and an
+//! upstream that at a crash keep any sectors of what was not flushed. Whenever an I/O of either begins or
+//! ends, and whenever a host is answered, crashes are made in many ways, each is recovered from, and what is there then is
+//! held against what hosts were told. Now and then a crash is the end of one life of the
+//! gateway and the beginning of the next, in which there are crashes again.
+//!
+//! A [`Bug`] is a mistake made on purpose: that it is found shows what the laws are worth.
+
+mod bug;
+mod content;
+mod device;
+mod forge;
+mod history;
+mod judge;
+mod loss;
+mod plan;
+mod shell;
+
+pub use bug::Bug;
+pub use history::Broken;
+pub use loss::Loss;
+
+use crate::cores;
+use content::{Content, SECTOR, Store};
+use device::Device;
+use history::History;
+use judge::{Judge, World};
+use plan::{Ask, Plan};
+use serde::Serialize;
+use shell::{Fault, Lasting, Shell};
+use std::collections::{BTreeMap, BTreeSet};
+use weir_flow::cache::writeback::format_new;
+use weir_flow::rng::Rng;
+
+/// What is to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The first seed; further workloads take those that follow.
+    pub seed: u64,
+    /// How many different states of both devices are wanted.
+    pub states: u64,
+    /// A mistake.
+    pub bug: Option<Bug>,
+    /// Whether a violation is to be told, with as few requests as it needs; that takes some seconds.
+    pub told: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The first seed.
+    pub seed: u64,
+    /// Workloads that were run.
+    pub workloads: u64,
+    /// Lives of the gateway in them: each but the last of a workload ends in a crash.
+    pub lives: u64,
+    /// Moments at which crashes were made.
+    pub points: u64,
+    /// States of both devices after a crash, equal ones counted once.
+    pub states: u64,
+    /// States that were recovered and checked: one that is equal to an earlier one again, if hosts had been
+    /// promised more by then.
+    pub checked: u64,
+    /// Those of them in which the log had something that was not upstream.
+    pub dirty: u64,
+    /// How they came about.
+    pub kinds: Vec<Kind>,
+    /// The first that broke a law.
+    pub violation: Option<Violation>,
+}
+
+/// States that a device had after a kind of loss.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Kind {
+    /// What was lost.
+    pub loss: &'static str,
+    /// States, equal ones counted once, in which the log device has lost this.
+    pub log: u64,
+    /// The same of the upstream.
+    pub upstream: u64,
+}
+
+/// A law that was broken, and how.
+#[derive(Clone, Debug, Serialize)]
+pub struct Violation {
+    /// The seed of the workload: `weir crash --seed` with it begins with this.
+    pub seed: u64,
+    /// The law.
+    pub law: &'static str,
+    /// What is wrong.
+    pub what: String,
+    /// What the crash has lost; nothing if there was none.
+    pub crash: Option<String>,
+    /// The settings, in words.
+    pub settings: String,
+    /// How many requests the workload had, and has after all were left out without which it still happens.
+    pub requests: (usize, usize),
+    /// What happened, up to the crash.
+    pub story: Vec<String>,
+}
+
+/// Runs workloads until there were enough states, or a law was broken. `progress` hears of the share that
+/// is done.
+pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Report {
+    let mut report = Report {
+        seed: settings.seed,
+        workloads: 0,
+        lives: 0,
+        points: 0,
+        states: 0,
+        checked: 0,
+        dirty: 0,
+        kinds: Vec::new(),
+        violation: None,
+    };
+    let mut images = BTreeSet::new();
+    let mut kinds: BTreeMap<(Loss, Loss), u64> = BTreeMap::new();
+    let mut next = settings.seed;
+    while report.states < settings.states && report.violation.is_none() {
+        let plans: Vec<Plan> = (next..next + AT_ONCE).map(Plan::new).collect();
+        next += AT_ONCE;
+        let ends = cores::run(&plans, &|_| (), |plan| play(plan, settings.bug, false));
+        for (plan, end) in plans.iter().zip(ends) {
+            report.workloads += 1;
+            report.lives += end.lives;
+            report.points += end.judge.points;
+            report.checked += end.judge.checked;
+            report.dirty += end.judge.dirty;
+            images.extend(end.judge.images);
+            for (kind, (new, _)) in end.judge.kinds {
+                *kinds.entry(kind).or_default() += new;
+            }
+            let bug = settings.bug;
+            if end.fault.is_some() && is_its_own(plan, bug) {
+                let short = if settings.told { shortened(plan, bug) } else { plan.clone() };
+                report.violation = Some(explain(plan, &short, bug));
+                break;
+            }
+        }
+        report.states = images.len() as u64;
+        progress((report.states as f64 / settings.states as f64).min(1.0));
+    }
+    report.kinds = Loss::ALL
+        .map(|loss| {
+            let sum = |is: &dyn Fn(&(Loss, Loss)) -> bool| {
+                kinds.iter().filter(|(kind, _)| is(kind)).map(|(_, new)| new).sum()
+            };
+            let (log, upstream) = (sum(&|kind| kind.0 == loss), sum(&|kind| kind.1 == loss));
+            Kind { loss: loss.name(), log, upstream }
+        })
+        .to_vec();
+    report
+}
+
+/// Workloads that are run before it is seen whether there were enough.
+const AT_ONCE: u64 = 8;
+
+/// How a workload ended.
+struct End {
+    judge: Judge,
+    lives: u64,
+    fault: Option<Fault>,
+    story: Vec<String>,
+}
+
+/// Runs a workload.
+fn play(plan: &Plan, bug: Option<Bug>, story: bool) -> End {
+    let mut lasting = Lasting {
+        store: Store::new(),
+        history: History::new(plan.sectors),
+        story: story.then(Vec::new),
+        keys: 0,
+    };
+    let (mut judge, mut lives) = (Judge::default(), 0);
+    let fault = live(plan, bug, &mut lasting, &mut judge, &mut lives).err();
+    End { judge, lives, fault, story: lasting.story.unwrap_or_default() }
+}
+
+fn live(
+    plan: &Plan,
+    bug: Option<Bug>,
+    lasting: &mut Lasting,
+    judge: &mut Judge,
+    lives: &mut u64,
+) -> Result<(), Fault> {
+    let mut rng = Rng::stream(plan.seed, "crash/ends");
+    let [mut near, mut far] = devices(plan, &mut lasting.store);
+    for (life, asks) in plan.lives.iter().enumerate() {
+        *lives += 1;
+        let opened = judge::open(&world(plan, bug, lasting, &near, &far), near.visible())?;
+        let volume = judge::tokens(&lasting.store, far.visible());
+        let volume = opened.volume(&lasting.store, volume)?;
+        let (whole, sectors) = lasting.history.prefix(&volume)?;
+        lasting.history.restart(whole, sectors);
+        if let Some(story) = &mut lasting.story {
+            story.push(format!("life {}: recovery finds the first {whole} changes", life + 1));
+        }
+        let recovered = opened.recovered;
+        let mut shell =
+            Shell::new(plan, bug, lasting, judge, life, &recovered, [near.clone(), far.clone()]);
+        if life + 1 == plan.lives.len() {
+            return shell.live(asks, None);
+        }
+        let steps = rng.below(asks.len() as u64 * STEPS_PER_REQUEST + 10);
+        shell.live(asks, Some(steps))?;
+        (near, far) = (shell.near, shell.far);
+        let (near_cut, far_cut) = (rng.below(3) > 0, rng.below(3) == 0);
+        let ended = [
+            cut(&mut near, near_cut, true, &mut rng),
+            cut(&mut far, far_cut, plan.settings.upstream_flush, &mut rng),
+        ];
+        if let Some(story) = &mut lasting.story {
+            let [near, far] = ended;
+            story.push(format!("crash: log device {near}, upstream {far}"));
+        }
+    }
+    Ok(())
+}
+
+/// Ends what a device was doing: by a power cut, or because nobody is there any more.
+fn cut(device: &mut Device, power: bool, cached: bool, rng: &mut Rng) -> &'static str {
+    if !power {
+        device.abandon(rng);
+        return "goes on, with its cache";
+    }
+    let loss = Loss::ALL[rng.below(Loss::ALL.len() as u64) as usize];
+    let left = loss::crash(device, loss, rng);
+    *device = Device::new(left.image, cached);
+    left.loss.lost()
+}
+
+/// Steps of a life that ends in a crash: half of all lives end before their requests do.
+const STEPS_PER_REQUEST: u64 = 12;
+
+fn world<'a>(
+    plan: &'a Plan,
+    bug: Option<Bug>,
+    lasting: &'a Lasting,
+    log: &'a Device,
+    upstream: &'a Device,
+) -> World<'a> {
+    let Lasting { store, history, .. } = lasting;
+    World { plan, bug, store, log, upstream, history }
+}
+
+/// A new log, and a volume of zeroes.
+fn devices(plan: &Plan, store: &mut Store) -> [Device; 2] {
+    let mut bytes = vec![0; plan.settings.capacity as usize];
+    for (at, page) in format_new(&plan.settings, plan.name(), 1, 1) {
+        bytes[at as usize..at as usize + page.len()].copy_from_slice(&page);
+    }
+    let log = bytes.as_chunks::<SECTOR>().0.iter().map(|sector| store.name(sector)).collect();
+    let upstream = vec![Content::default(); plan.sectors as usize];
+    [Device::new(log, true), Device::new(upstream, plan.settings.upstream_flush)]
+}
+
+/// Whether what a workload shows with a mistake is for the mistake: all is well without it.
+fn is_its_own(plan: &Plan, bug: Option<Bug>) -> bool {
+    bug.is_none() || play(plan, None, false).fault.is_none()
+}
+
+/// A workload that breaks the same law with fewer requests.
+fn shortened(plan: &Plan, bug: Option<Bug>) -> Plan {
+    let law = |plan: &Plan| play(plan, bug, false).fault.map(|fault| fault.broken.law());
+    let first = law(plan);
+    let breaks = |plan: &Plan| law(plan) == first && is_its_own(plan, bug);
+    let mut short = plan.clone();
+    // Whole lives, then ever fewer requests at once.
+    let mut at = 0;
+    while at < short.lives.len() && short.lives.len() > 1 {
+        let mut less = short.clone();
+        less.lives.remove(at);
+        if breaks(&less) { short = less } else { at += 1 }
+    }
+    let mut tries = TRIES;
+    let mut width = short.requests().div_ceil(2);
+    while width > 0 {
+        let mut from = 0;
+        while from < short.requests() && tries > 0 {
+            tries -= 1;
+            let less = without(&short, from, width);
+            if breaks(&less) { short = less } else { from += width }
+        }
+        width /= 2;
+    }
+    short
+}
+
+/// What is wrong with a workload that breaks a law, told by one that is as long or shorter.
+fn explain(plan: &Plan, short: &Plan, bug: Option<Bug>) -> Violation {
+    let end = play(short, bug, true);
+    let fault = end.fault.expect("it has just broken a law");
+    Violation {
+        seed: plan.seed,
+        law: fault.broken.law(),
+        what: fault.broken.to_string(),
+        crash: fault.state.as_ref().map(|state| state.told()),
+        settings: short.told(),
+        requests: (plan.requests(), short.requests()),
+        story: end.story,
+    }
+}
+
+/// A plan without some of its requests, counted over all lives.
+fn without(plan: &Plan, from: usize, width: usize) -> Plan {
+    let mut index = 0;
+    let mut less = plan.clone();
+    for life in &mut less.lives {
+        life.retain(|_: &Ask| {
+            index += 1;
+            !(from + 1..=from + width).contains(&index)
+        });
+    }
+    less
+}
+
+/// Workloads that are tried in order to tell a shorter story.
+const TRIES: u32 = 400;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! What is run: settings, hosts, and what they do.
+
+use std::fmt;
+use std::ops::Range;
+use weir_flow::cache::writeback::{Mode, Order, Settings, Sync};
+use weir_flow::clock::Duration;
+use weir_flow::rng::Rng;
+
+/// A workload, from its seed.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) settings: Settings,
+    /// Sectors of the volume.
+    pub(super) sectors: u32,
+    /// What hosts do until each crash, and at last until the end.
+    pub(super) lives: Vec<Vec<Ask>>,
+    /// Requests that hosts have outstanding.
+    pub(super) depth: usize,
+    /// Hosts; the first ones never flush.
+    pub(super) silent: u64,
+    /// Of a hundred I/Os of the log device so many fail.
+    pub(super) local_faults: u64,
+    /// The same of the upstream, which then is tried again.
+    pub(super) upstream_faults: u64,
+    /// Of a thousand steps in so many the upstream loses its cache.
+    pub(super) resets: u64,
+    /// Sectors of a line of the read buffer.
+    pub(super) line: u32,
+}
+
+/// What a host asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    pub(super) host: u64,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Read(Range<u32>),
+    Write { sectors: Range<u32>, fua: bool },
+    Zero(Range<u32>),
+    Unmap(Range<u32>),
+    Flush,
+}
+
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, what } = self;
+        let (name, sectors, fua) = match what {
+            What::Flush => return write!(f, "host {host}: flush"),
+            What::Read(sectors) => ("read", sectors, ""),
+            What::Write { sectors, fua } => ("write", sectors, if *fua { " with FUA" } else { "" }),
+            What::Zero(sectors) => ("zeroes", sectors, ""),
+            What::Unmap(sectors) => ("unmap", sectors, ""),
+        };
+        write!(f, "host {host}: {name} {}..{}{fua}", sectors.start, sectors.end)
+    }
+}
+
+impl Plan {
+    /// The plan of a seed: small numbers, so that everything meets everything.
+    pub(super) fn new(seed: u64) -> Self {
+        let mut rng = Rng::stream(seed, "crash/plan");
+        let mut one = |of: &[u64]| of[rng.below(of.len() as u64) as usize];
+        let block = one(&[512, 512, 512, 4096]);
+        let batch = block * one(&[1, 2, 4, 8]);
+        let (mode, sync) = (one(&[0, 0, 1]), one(&[0, 0, 1]));
+        let order = one(&[0, 0, 0, 1]);
+        let base = Settings {
+            volume: (u128::from(seed) << 64 | 7).to_be_bytes(),
+            block: block as u32,
+            mode: if mode == 0 { Mode::Log } else { Mode::Ram },
+            sync: if sync == 0 { Sync::Local } else { Sync::Upstream },
+            order: if order == 0 { Order::Epochs } else { Order::Strict },
+            batch_bytes: batch as u32,
+            batch_records: one(&[2, 3, 8]) as u32,
+            epoch_bytes: block * one(&[2, 8, 32, 1000]),
+            epoch_age: Duration::from_millis(one(&[20, 1000])),
+            depth: one(&[1, 2, 4]) as u32,
+            merge: block * one(&[1, 4, 64]),
+            upstream_flush: one(&[0, 1, 1, 1]) == 1,
+            earn: false,
+            ..Settings::default()
+        };
+        // A page for its header, and a batch or a few.
+        let room =
+            weir_flow::cache::writeback::format::batch_most(base.batch_bytes, base.batch_records);
+        let segment = 4096 + room * one(&[1, 2, 4]);
+        let settings = Settings { segment, capacity: 8192 + segment * one(&[3, 3, 4, 6]), ..base };
+        let sectors = one(&[24, 64]) as u32;
+        let mut plan = Self {
+            seed,
+            settings,
+            sectors,
+            lives: Vec::new(),
+            depth: one(&[1, 2, 4, 8]) as usize,
+            silent: one(&[0, 0, 1]),
+            local_faults: one(&[0, 0, 0, 2]),
+            upstream_faults: one(&[0, 0, 5]),
+            resets: one(&[0, 0, 10]),
+            line: one(&[1, 8]) as u32,
+        };
+        let (lives, hosts) = (1 + one(&[1, 2, 3]), 1 + one(&[0, 1, 2]));
+        for _ in 0..lives {
+            let count = 4 + rng.below(22);
+            plan.lives.push((0..count).map(|_| plan.ask(hosts, &mut rng)).collect());
+        }
+        plan
+    }
+
+    /// The name of its log.
+    pub(super) fn name(&self) -> [u8; 16] {
+        (u128::from(self.seed) << 64 | 9).to_be_bytes()
+    }
+
+    /// How many requests it has.
+    pub(super) fn requests(&self) -> usize {
+        self.lives.iter().map(Vec::len).sum()
+    }
+
+    /// Its settings in words.
+    pub(super) fn told(&self) -> String {
+        let settings = &self.settings;
+        format!(
+            "{} sectors in blocks of {}; mode {:?}, sync {:?}, order {:?}; {} segments of {} bytes, batches of {} bytes or {} \
+             records; epochs of {} bytes, {} write-backs of {} bytes at once; the upstream {}",
+            self.sectors,
+            settings.block,
+            settings.mode,
+            settings.sync,
+            settings.order,
+            settings.segments(),
+            settings.segment,
+            settings.batch_bytes,
+            settings.batch_records,
+            settings.epoch_bytes,
+            settings.depth,
+            settings.merge,
+            if settings.upstream_flush { "has a cache" } else { "has none" }
+        )
+    }
+
+    fn ask(&self, hosts: u64, rng: &mut Rng) -> Ask {
+        let host = rng.below(hosts);
+        let flushes = host >= self.silent;
+        let block = self.settings.block / 512;
+        let blocks = u64::from(self.sectors / block);
+        // Half of what is done is done to a quarter of the volume.
+        let reach = if rng.below(2) == 0 { (blocks / 4).max(1) } else { blocks };
+        let first = rng.below(reach);
+        let most = match rng.below(8) {
+            0 => blocks - first,
+            _ => (blocks - first).min(4),
+        };
+        let count = 1 + rng.below(most);
+        let sectors = first as u32 * block..(first + count) as u32 * block;
+        let what = match rng.below(100) {
+            0..15 if flushes => What::Flush,
+            0..30 => What::Read(sectors),
+            30..38 => What::Zero(sectors),
+            38..46 => What::Unmap(sectors),
+            draw => What::Write { sectors, fua: flushes && draw >= 92 },
+        };
+        Ask { host, what }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every plan can be run as it is, and together they have every mode, every kind of request and every
+    /// kind of trouble.
+    #[test]
+    fn plans_are_sound_and_differ() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..300 {
+            let plan = Plan::new(seed);
+            assert_eq!(plan.settings.fault(), None, "{seed}");
+            assert!(plan.lives.len() > 1);
+            let settings = &plan.settings;
+            seen.insert(format!("{:?}", (settings.mode, settings.sync)));
+            seen.insert(format!("{:?}", (settings.order, settings.upstream_flush)));
+            seen.insert(format!("{:?}", (plan.local_faults > 0, plan.resets > 0)));
+            for ask in plan.lives.iter().flatten() {
+                seen.insert(ask.to_string().split(' ').nth(2).unwrap().to_owned());
+                if let What::Write { sectors, fua } = &ask.what {
+                    seen.insert(format!("fua {fua}, silent {}", ask.host < plan.silent));
+                    assert!(sectors.start < sectors.end && sectors.end <= plan.sectors);
+                    let block = settings.block / 512;
+                    assert!(sectors.start % block == 0 && sectors.end % block == 0);
+                }
+            }
+        }
+        // 4 + 4 + 4 settings, 5 kinds of requests, and writes with FUA are never of a silent host.
+        assert_eq!(seen.len(), 4 + 4 + 4 + 5 + 3, "{seen:?}");
+    }
+}

@@ -1,0 +1,68 @@
+use super::*;
+
+fn settings(states: u64, bug: Option<Bug>) -> Settings {
+    Settings { seed: 1, states, bug, told: false }
+}
+
+/// Whatever is lost at whatever moment, no law is broken; every kind of loss is among what was tried, and
+/// most logs had something that was not upstream.
+#[test]
+fn no_crash_breaks_a_law() {
+    let report = run(settings(20_000, None), &|_| ());
+    assert!(report.violation.is_none(), "{:#?}", report.violation);
+    assert!(report.states >= 20_000 && report.checked >= report.states, "{report:?}");
+    assert!(report.dirty > report.checked / 2, "{report:?}");
+    assert!(report.lives > report.workloads);
+    for kind in &report.kinds {
+        assert!(kind.log > 100 && kind.upstream > 100, "{kind:?}");
+    }
+    let sum = |of: fn(&Kind) -> u64| report.kinds.iter().map(of).sum::<u64>();
+    assert_eq!((sum(|kind| kind.log), sum(|kind| kind.upstream)), (report.states, report.states));
+}
+
+/// Workloads that have shown a fault of the log: a super block that named a segment that was lost, a flush
+/// that nobody answered, a log that did not go on with a segment less, a promise of the upstream that a
+/// replay took back for a while, a flush that did not cover what recovery had found.
+#[test]
+fn what_was_found_stays_mended() {
+    for seed in [6, 155, 234, 753, 102_377] {
+        let end = play(&Plan::new(seed), None, false);
+        assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
+    }
+}
+
+/// Every mistake is noticed, by a workload in which nothing is wrong without it.
+#[test]
+fn every_mistake_is_noticed() {
+    for bug in Bug::ALL {
+        let report = run(settings(100_000, Some(bug)), &|_| ());
+        assert!(report.violation.is_some(), "{}: {} states", bug.name(), report.states);
+        assert_eq!(Bug::named(bug.name()), Some(bug));
+    }
+}
+
+/// The same seed makes the same crashes, another one others.
+#[test]
+fn runs_repeat() {
+    let told = |seed| format!("{:?}", run(Settings { seed, ..settings(2_000, None) }, &|_| ()));
+    let first = told(1);
+    assert_eq!(first, told(1));
+    assert_ne!(first, told(100));
+}
+
+/// What is noticed is told with few requests, and the seed that is told shows it again at once.
+#[test]
+fn stories_are_short_and_repeat() {
+    let told = Settings { told: true, ..settings(100_000, Some(Bug::FuaIgnored)) };
+    let violation = run(told, &|_| ()).violation.unwrap();
+    assert!(
+        violation.requests.1 < violation.requests.0 && violation.requests.1 <= 8,
+        "{violation:?}"
+    );
+    assert!(violation.crash.is_some() && !violation.what.is_empty());
+    let requests = violation.story.iter().filter(|line| line.contains(" of host "));
+    assert!((1..=violation.requests.1).contains(&requests.count()), "{violation:?}");
+    let again = run(Settings { seed: violation.seed, ..told }, &|_| ());
+    assert_eq!(again.workloads, 1);
+    assert_eq!(again.violation.unwrap().story, violation.story);
+}

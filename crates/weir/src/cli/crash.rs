@@ -1,0 +1,167 @@
+//! `weir crash`: every crash of small workloads, and what is there after each.
+
+use super::progress::Progress;
+use crate::exit::{Exit, Failure};
+use crate::output::{print, print_json};
+use crate::table::{Align, Table};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use weir_sim::crash::{Bug, Report, Settings, Violation, run};
+
+/// Crash the write-back log at every turn, and check what is there after recovery
+///
+/// Small workloads are drawn from seeds and driven through the log and the read buffer that `weir serve`
+/// uses. Whenever an I/O of the log device or of the upstream begins or ends, and whenever a host is
+/// answered, both devices are crashed in many ways: any 512-byte sector that was not flushed may be kept or
+/// lost. After each crash the log is recovered and held against what hosts were told: what was acknowledged
+/// and durable, or read, is there; the volume is what a first part of all writes makes; the upstream alone
+/// is what a disk with a volatile cache may have after a power cut. Gateways that start again crash again.
+///
+/// What breaks a law is told with its seed, as short as it can be told, and the exit code is 4. `--bug` makes
+/// a mistake on purpose, `--bugs` each of them in turn: then the exit code is 4 if one is not noticed.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Crash {
+    /// The first seed; further workloads take those that follow
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 53))]
+    seed: u64,
+    /// Run until there were so many different states of both devices; with a mistake, until it is noticed
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 100_000,
+        value_parser = clap::value_parser!(u64).range(1..=100_000_000)
+    )]
+    states: u64,
+    /// Make this mistake on purpose; `--bugs` lists them
+    #[arg(long, value_name = "NAME", hide_possible_values = true, value_parser = PossibleValuesParser::new(Bug::ALL.map(Bug::name)))]
+    bug: Option<String>,
+    /// Make every mistake on purpose, one after the other, and say what noticed it
+    #[arg(long, conflicts_with = "bug")]
+    bugs: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+const KINDS: &[(&str, Align)] =
+    &[("lost", Align::Left), ("log device", Align::Right), ("upstream", Align::Right)];
+
+const BUGS: &[(&str, Align)] = &[
+    ("mistake", Align::Left),
+    ("what is done wrong", Align::Left),
+    ("noticed by", Align::Left),
+    ("seed", Align::Right),
+    ("states", Align::Right),
+];
+
+impl Crash {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        if self.bugs {
+            return self.all_bugs();
+        }
+        let bar = Progress::new();
+        let bug = self.bug.as_deref().and_then(Bug::named);
+        let settings = Settings { seed: self.seed, states: self.states, bug, told: true };
+        let report = run(settings, &|share| bar.show(Some(share), "crashes".to_owned()));
+        drop(bar);
+        if self.json {
+            print_json(&object(&report)?)?;
+        } else {
+            print(&text(&report))?;
+        }
+        Ok(exit([report.violation.is_some() == bug.is_some()]))
+    }
+
+    fn all_bugs(&self) -> Result<Exit, Failure> {
+        let bar = Progress::new();
+        let mut reports = Vec::new();
+        for (index, bug) in Bug::ALL.into_iter().enumerate() {
+            let share = index as f64 / Bug::ALL.len() as f64;
+            bar.show(Some(share), bug.name().to_owned());
+            let settings =
+                Settings { seed: self.seed, states: self.states, bug: Some(bug), told: false };
+            reports.push((bug, run(settings, &|_| ())));
+        }
+        drop(bar);
+        if self.json {
+            print_json(&bugs_object(self.seed, &reports))?;
+        } else {
+            print(&bugs_text(&reports))?;
+        }
+        Ok(exit(reports.iter().map(|(_, report)| report.violation.is_some())))
+    }
+}
+
+/// Success if everything is as it should be.
+fn exit(good: impl IntoIterator<Item = bool>) -> Exit {
+    if good.into_iter().all(|good| good) { Exit::Success } else { Exit::Expectation }
+}
+
+fn object(report: &Report) -> Result<Value, Failure> {
+    let value = serde_json::to_value(report);
+    let mut value = value.map_err(|error| Failure::unexpected(error.to_string()))?;
+    value["version"] = json!(1);
+    Ok(value)
+}
+
+fn bugs_object(seed: u64, reports: &[(Bug, Report)]) -> Value {
+    let bug = |(bug, report): &(Bug, Report)| {
+        let Report { violation, states, .. } = report;
+        let law = violation.as_ref().map(|violation| violation.law);
+        let found = violation.as_ref().map(|violation| violation.seed);
+        json!({ "name": bug.name(), "noticed_by": law, "seed": found, "states": states })
+    };
+    json!({ "version": 1, "seed": seed, "bugs": reports.iter().map(bug).collect::<Vec<_>>() })
+}
+
+fn text(report: &Report) -> String {
+    let &Report { seed, workloads, lives, points, states, checked, dirty, .. } = report;
+    let mut table = Table::new(KINDS);
+    for kind in &report.kinds {
+        table.row(vec![kind.loss.to_owned(), kind.log.to_string(), kind.upstream.to_string()]);
+    }
+    let mut text = format!(
+        "Different states of both devices after a crash, by what was lost, from seed {seed}\n{}\n\
+         {workloads} workloads, {lives} lives of the gateway, {points} moments: {states} different states, \
+         {checked} checked\nwith what had been promised by then, in {dirty} of them something was in the log alone; ",
+        table.render("  ")
+    );
+    match &report.violation {
+        None => text.push_str("no law is broken\n"),
+        Some(violation) => tell(&mut text, violation),
+    }
+    text
+}
+
+fn tell(text: &mut String, violation: &Violation) {
+    let Violation { seed, law, what, crash, settings, requests, story } = violation;
+    let _ = writeln!(
+        text,
+        "a law is broken\n\nLaw `{law}`, workload of seed {seed}: {what}\n\n{settings}\n\
+         The story, with {} of its {} requests",
+        requests.1, requests.0
+    );
+    for line in story {
+        let _ = writeln!(text, "  {line}");
+    }
+    if let Some(crash) = crash {
+        let _ = writeln!(text, "  crash here: {crash}");
+    }
+}
+
+fn bugs_text(reports: &[(Bug, Report)]) -> String {
+    let mut table = Table::new(BUGS);
+    for (bug, report) in reports {
+        let (law, seed) = report.violation.as_ref().map_or_else(
+            || ("NOTHING".to_owned(), "-".to_owned()),
+            |violation| (violation.law.to_owned(), violation.seed.to_string()),
+        );
+        let what = bug.summary().to_owned();
+        table.row(vec![bug.name().to_owned(), what, law, seed, report.states.to_string()]);
+    }
+    let noticed = reports.iter().filter(|(_, report)| report.violation.is_some()).count();
+    format!("{}\n{noticed} of {} mistakes are noticed\n", table.render("  "), reports.len())
+}

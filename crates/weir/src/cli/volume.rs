@@ -1,0 +1,184 @@
+//! `weir volume`: the volumes of a gateway, and what is only in their logs.
+
+use super::ask::Ask;
+use super::progress::Progress;
+use super::status::{age, time};
+use crate::exit::{Exit, Failure};
+use crate::table::{Align, Table};
+use clap::{Args, Subcommand};
+use std::fmt::Write as _;
+use std::thread;
+use std::time::Duration;
+use weir_flow::units::ByteCount;
+use weir_serve::api::{Answer, LogStatus, Request, VolumeStatus};
+
+/// Look at the volumes and their logs, and give orders about them
+#[derive(Debug, Args)]
+pub(super) struct Volume {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say how volumes do, and what is only in their logs
+    Status {
+        /// This one only
+        volume: Option<String>,
+        #[command(flatten)]
+        ask: Ask,
+    },
+    /// Write everything in a volume's log to its own storage, and keep nothing there from then on
+    Drain {
+        /// The volume
+        volume: String,
+        #[command(flatten)]
+        ask: Ask,
+    },
+    /// Have writes to a volume that was drained go to its log again
+    Resume {
+        /// The volume
+        volume: String,
+        #[command(flatten)]
+        ask: Ask,
+    },
+    /// Go on with what a volume's own storage has refused
+    Retry {
+        /// The volume
+        volume: String,
+        #[command(flatten)]
+        ask: Ask,
+    },
+}
+
+impl Volume {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        match self.command {
+            Command::Status { volume, ask } => tell(&ask, Request::VolumeList { volume }),
+            Command::Resume { volume, ask } => tell(&ask, Request::VolumeResume { volume }),
+            Command::Retry { volume, ask } => tell(&ask, Request::VolumeRetry { volume }),
+            Command::Drain { volume, ask } => {
+                ask.question(Request::VolumeDrain { volume: volume.clone() })?;
+                drained(&ask, &volume)?;
+                tell(&ask, Request::VolumeList { volume: Some(volume) })
+            }
+        }
+    }
+}
+
+fn tell(ask: &Ask, request: Request) -> Result<Exit, Failure> {
+    ask.ask(request, |answer| match answer {
+        Answer::Volumes(volumes) => Some(text(volumes)),
+        _ => None,
+    })
+}
+
+/// Waits until a volume is drained, and says how far that is. Ends with what keeps it from ending.
+#[expect(clippy::disallowed_methods, reason = "an operator's command has nothing else to do")]
+pub(super) fn drained(ask: &Ask, volume: &str) -> Result<(), Failure> {
+    let (progress, mut first) = (Progress::new(), 0);
+    loop {
+        let answer = ask.question(Request::VolumeList { volume: Some(volume.to_owned()) })?;
+        let Answer::Volumes(volumes) = answer else {
+            return Err(Failure::unexpected("the gateway answers another question".to_owned()));
+        };
+        let Some(VolumeStatus { log: Some(log), .. }) = volumes.first() else { return Ok(()) };
+        match (&log.phase[..], &log.storage[..]) {
+            ("through", _) => return Ok(()),
+            (_, "blocked") => {
+                let left = ByteCount(log.dirty_bytes);
+                let message = format!(
+                    "volume `{volume}` is not drained: its storage has refused {}; {left} are only in its log",
+                    log.storage_why
+                );
+                let help = format!("mend the storage, then `weir volume retry {volume}`");
+                return Err(Failure::new(Exit::Unexpected, message, help));
+            }
+            _ => {}
+        }
+        first = first.max(log.dirty_bytes);
+        let away = if log.storage == "away" { "; its storage does not answer" } else { "" };
+        let left = ByteCount(log.dirty_bytes);
+        let done = 1.0 - log.dirty_bytes as f64 / first.max(1) as f64;
+        progress.show(Some(done), format!("{left} of {volume} to be written{away}"));
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn text(volumes: &[VolumeStatus]) -> String {
+    let mut text = String::new();
+    let mut table = Table::new(&[
+        ("volume", Align::Left),
+        ("size", Align::Right),
+        ("writes", Align::Left),
+        ("only in the log", Align::Right),
+        ("oldest", Align::Right),
+        ("log full", Align::Right),
+        ("storage", Align::Left),
+        ("done in", Align::Right),
+    ]);
+    for volume in volumes {
+        let size = ByteCount(volume.bytes).to_string();
+        let Some(log) = &volume.log else {
+            table.row(vec![
+                volume.name.clone(),
+                size,
+                "through".to_owned(),
+                "-".to_owned(),
+                "-".to_owned(),
+                "-".to_owned(),
+                "-".to_owned(),
+                "-".to_owned(),
+            ]);
+            continue;
+        };
+        let storage = match &log.storage[..] {
+            "up" => "up".to_owned(),
+            other => format!("{other} for {}", age(log.storage_ns)),
+        };
+        let phase = if log.strict { format!("{}, strict", log.phase) } else { log.phase.clone() };
+        table.row(vec![
+            volume.name.clone(),
+            size,
+            phase,
+            ByteCount(log.dirty_bytes).to_string(),
+            if log.dirty_bytes > 0 { age(log.oldest_dirty_ns) } else { "-".to_owned() },
+            format!("{:.1} %", log.fill * 1e2),
+            storage,
+            log.eta_ns.map_or_else(|| "-".to_owned(), age),
+        ]);
+    }
+    text.push_str(&table.render(""));
+    for volume in volumes {
+        let notes = volume.log.iter().flat_map(notes);
+        for note in notes {
+            let _ = writeln!(text, "{}: {note}", volume.name);
+        }
+    }
+    text
+}
+
+/// What an operator should know besides.
+fn notes(log: &LogStatus) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !log.why.is_empty() {
+        notes.push(format!("{}: {}", log.phase, log.why));
+    }
+    if !log.storage_why.is_empty() {
+        notes.push(format!("storage: {}", log.storage_why));
+    }
+    if log.waiting > 0 {
+        let oldest = time(log.oldest_waiting_ns);
+        notes.push(format!("{} writes wait ({}), the first for {oldest}", log.waiting, log.rule));
+    }
+    if log.faults > 0 {
+        notes.push(format!("{} writes or flushes of the log have failed", log.faults));
+    }
+    if log.busy > 0 {
+        notes.push(format!("{} writes were answered BUSY", log.busy));
+    }
+    notes
+}
+
+/// How often a drain is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
