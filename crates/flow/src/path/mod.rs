@@ -33,9 +33,6 @@ use alloc::boxed::Box;
 /// Held because no path to the backend is left.
 pub const RULE_NONE_LEFT: Rule = Rule("path/none_left");
 
-/// Held because the only paths that are left return, and their share is used up.
-pub const RULE_PACE: Rule = Rule("path/pace");
-
 /// Held on a path that was silent or stuck, until the read was sent another way.
 pub const RULE_OVERDUE: Rule = Rule("path/overdue");
 

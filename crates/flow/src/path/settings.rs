@@ -51,8 +51,8 @@ pub struct Settings {
     pub probe_most: Duration,
     /// So many good probes in a row bring an ejected path back; from 1 to [`FACTOR_MOST`].
     pub good_probes: u32,
-    /// A path that returns may have one I/O at first, and after each step twice as many as before;
-    /// after [`RETURN_STEPS`] steps, as many as it likes.
+    /// A path that returns to a group in which others work may have one I/O at first, and after each step
+    /// twice as many as before; after [`RETURN_STEPS`] steps, as many as it likes.
     pub return_step: Duration,
     /// Most changes of a path between usable and not in any minute: one that would go past it stays
     /// out while there is another path. From 2 to [`CHANGES_MOST`].

@@ -16,6 +16,7 @@ impl Ways {
             self.last_left(now);
         }
         self.choose(&core.settings, now);
+        self.trust_one();
         self.admit(now);
         self.report(core, now);
         self.release(core, now);
@@ -79,6 +80,26 @@ impl Ways {
         };
         if back {
             (self.current, self.better_since) = (better, None);
+        }
+    }
+
+    /// Steps of a return only shift load to others. Where none of the group in use has fully returned
+    /// there are no others, and what the steps keep back would wait for nothing: the one that is
+    /// furthest takes it all. Ties: an optimized one, then the first.
+    fn trust_one(&mut self) {
+        let current = self.current;
+        if self.paths.iter().any(|way| way.is_settled() && way.group == current) {
+            return;
+        }
+        let returns = |way: &Way| match way.health {
+            Health::Returning { step, .. } if way.usable && way.group == current => {
+                Some((step, way.access == Access::Optimized))
+            }
+            _ => None,
+        };
+        let ways = self.paths.iter_mut().rev().filter_map(|way| Some((returns(way)?, way)));
+        if let Some((_, way)) = ways.max_by_key(|(rank, _)| *rank) {
+            way.health = Health::Good;
         }
     }
 

@@ -14,8 +14,7 @@ mod tests;
 mod way;
 
 use super::{
-    Access, Build, Change, PathOrder, PathPolicy, RULE_NONE_LEFT, RULE_PACE, Settings, Speed, View,
-    Why,
+    Access, Build, Change, PathOrder, PathPolicy, RULE_NONE_LEFT, Settings, Speed, View, Why,
 };
 use crate::clock::{Duration, Instant};
 use crate::pipeline::{Action, Backend};
@@ -100,8 +99,6 @@ struct Ways {
     /// Paths that may be probed.
     ejected: u32,
     hold: Hold,
-    /// What holds those who wait.
-    rule: Rule,
     /// Nothing is due here before then.
     wake: Instant,
 }
@@ -348,7 +345,6 @@ impl Ways {
             shape: Shape::default(),
             ejected: 0,
             hold: Hold::default(),
-            rule: RULE_NONE_LEFT,
             wake: FAR,
             groups,
         }
@@ -370,9 +366,6 @@ impl Ways {
                 continue;
             }
             let Some(path) = self.selectors[self.current].select(now, bytes) else {
-                let full = |way: &Way| way.group == self.current && way.usable;
-                let full = self.paths.iter().any(full);
-                self.rule = if full { RULE_PACE } else { RULE_NONE_LEFT };
                 return;
             };
             self.hold.pop();
@@ -388,7 +381,7 @@ impl Ways {
         let way = &mut self.paths[path];
         assert!(way.usable || core.ios[key].probe, "a failed path is never chosen");
         core.attach(now, way, path, key);
-        core.steps.push_back(Step::Go(key, PathId::new(path as u32), self.rule));
+        core.steps.push_back(Step::Go(key, PathId::new(path as u32), RULE_NONE_LEFT));
         if way.in_flight == 1 || core.ios[key].probe {
             let at = now + self.quiet(&core.settings, path, core.ios[key].bytes);
             self.arm(core, at);

@@ -385,8 +385,8 @@ fn what_is_put_off_goes_another_way() {
     }
 }
 
-/// Those whose path failed go before those who came later, in the order of their arrival, and when
-/// the only path returns they start at the pace of its return, in that order.
+/// Those whose path failed go before those who came later, in the order of their arrival, when the
+/// only path returns.
 #[test]
 fn the_hold_queue_keeps_the_order() {
     let mut rig = Rig::new(&[0], Settings::default());
@@ -402,19 +402,57 @@ fn the_hold_queue_keeps_the_order() {
     rig.run_until(at(1_000));
     let before = rig.starts.len();
     rig.mend(0);
-    let (mut order, mut seen) = (Vec::new(), before);
-    while order.len() < 12 {
-        rig.run_for(Duration::from_micros(100));
-        let mut new: Vec<_> = rig.given.values().filter(|g| g.at >= at(1_000)).collect();
-        new.sort_unstable_by_key(|given| given.io.tag);
-        for given in new {
-            if !order.contains(&given.io.tag.0) {
-                order.push(given.io.tag.0);
-            }
-        }
-        seen = seen.max(rig.starts.len());
-    }
+    let mut given: Vec<_> = rig.given.values().filter(|given| given.at >= at(1_000)).collect();
+    given.sort_unstable_by_key(|given| given.serial);
+    let order: Vec<u64> = given.iter().map(|given| given.io.tag.0).collect();
     assert_eq!(order, (1..=12).collect::<Vec<_>>());
-    assert_eq!(seen - before, 12);
-    assert!(rig.starts[before + 1].0 > rig.starts[before].0, "one, and then two");
+    assert_eq!(rig.starts.len() - before, 12);
+}
+
+/// A path that returns while no other is there takes everything at once: steps would hold back what
+/// nothing else does. One that returns beside it takes its share step by step.
+#[test]
+fn the_only_path_is_not_held_back() {
+    for policy in POLICIES {
+        let mut rig = Rig::with(policy.name, &[0, 0], Settings::default());
+        rig.fixed = Duration::from_millis(20);
+        rig.fates.iter_mut().for_each(|fate| fate.servers = 64);
+        rig.hosts(64);
+        rig.run_until(at(1_000));
+        rig.cut(1);
+        rig.cut(0);
+        rig.run_until(at(2_000));
+        assert!(rig.given.is_empty(), "everybody waits");
+        rig.mend(0);
+        assert_eq!(rig.given.len(), 64, "{}: nobody waits", policy.name);
+        assert_eq!(rig.state(0), State::Active, "{}", policy.name);
+        rig.run_until(at(2_010));
+        rig.mend(1);
+        assert_eq!(rig.state(1), State::Returning, "{}", policy.name);
+        rig.run_until(at(2_030));
+        assert!(rig.given.values().filter(|given| given.io.path.index() == 1).count() <= 1);
+    }
+}
+
+/// A path that is still returning when the last one beside it fails takes everything from then on,
+/// be there another group or not.
+#[test]
+fn a_returning_path_that_is_left_alone_is_not_held_back() {
+    for groups in [&[0, 0][..], &[0, 0, 1]] {
+        let mut rig = Rig::new(groups, Settings::default());
+        rig.fixed = Duration::from_millis(20);
+        rig.fates.iter_mut().for_each(|fate| fate.servers = 64);
+        rig.hosts(64);
+        rig.run_until(at(1_000));
+        rig.cut(0);
+        rig.run_until(at(2_000));
+        rig.mend(0);
+        rig.run_until(at(2_030));
+        assert_eq!(rig.state(0), State::Returning);
+        rig.cut(1);
+        assert_eq!(rig.state(0), State::Active);
+        rig.run_until(at(2_060));
+        assert_eq!(rig.given.len(), 64, "{groups:?}: nobody waits");
+        assert!(rig.given.values().all(|given| given.io.path == PathId::new(0)));
+    }
 }

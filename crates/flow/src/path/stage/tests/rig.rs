@@ -76,7 +76,7 @@ enum Happens {
 pub(super) struct Given {
     pub(super) io: StoreIo,
     pub(super) at: Instant,
-    serial: u64,
+    pub(super) serial: u64,
 }
 
 pub(super) struct Rig {
