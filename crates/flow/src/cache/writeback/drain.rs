@@ -4,7 +4,7 @@
 //! |---|---|
 //! | Order   | all of an epoch is upstream, and flushed there, before the next is begun |
 //! | Inside  | the newest data of each byte, ascending, neighbours merged, `depth` at once |
-//! | Yields  | while hosts read upstream: one small write at a time, a tenth of the time; half of it when data is older than `dirty_age`; not at all from 75 % of the log on, and while somebody waits for the data to be upstream |
+//! | Yields  | while hosts read upstream it goes in short bursts, for a [share](super::share) that rises with the age of the data and the fill of the log; not at all from 75 % on, and while somebody waits for the data to be upstream |
 //! | Again   | an epoch is written again from its start if the upstream may have lost its cache since |
 //! | Marks   | the epoch after the next is begun only when the log device says that this one is upstream: a log that is opened again repeats two epochs at most, and never takes a block back behind what later epochs were built on |
 
@@ -16,6 +16,7 @@ use super::index::Held;
 use super::log::Log;
 use super::recovered::Recovered;
 use super::settings::{Settings, Sync};
+use super::share::{self, Share};
 use super::switch::State;
 use super::upstream::Away;
 use crate::clock::{Duration, Instant};
@@ -41,8 +42,8 @@ pub(super) struct Writer {
     pub(super) demand: u32,
     /// When there was one last.
     demanded: Option<Instant>,
-    /// While yielding, the next job may begin now.
-    resume: Instant,
+    /// What it has while it yields.
+    pub(super) share: Share,
     /// The last records of the last two epochs that are upstream.
     pub(super) ended: (u64, u64),
     /// The upstream cannot do these.
@@ -69,6 +70,8 @@ pub(super) struct Job {
     pub(super) step: Step,
     /// It flushes what went `through`.
     pub(super) side: bool,
+    /// It belongs to a burst.
+    pub(super) yields: bool,
 }
 
 /// How far a job is.
@@ -99,7 +102,7 @@ impl Writer {
             blocked: None,
             demand: 0,
             demanded: None,
-            resume: Instant::ZERO,
+            share: Share::new(),
             ended: (recovered.applied, recovered.applied),
             no_discard: false,
             no_zeroes: false,
@@ -202,6 +205,9 @@ impl Log {
             let job = self.writer.jobs.get_mut(&id).expect("it was just found");
             job.step = Step::Sent(now);
             let (op, extent) = (job.op, job.extent);
+            if job.yields {
+                self.writer.share.sent(now);
+            }
             self.effects.push_back(Effect::Upstream { job: id, op, extent });
             return true;
         }
@@ -211,22 +217,25 @@ impl Log {
         }
         let jobs = self.writer.jobs.len();
         let yields = self.writer.away.is_none() && self.yields(now);
-        let allowed = if yields {
-            usize::from(now >= self.writer.resume)
-        } else {
-            self.writer.limit as usize
-        };
-        if jobs >= allowed || (self.writer.away.is_some() && (jobs > 0 || barred)) {
+        let share = if yields { self.writer.share.allows(now) } else { u64::MAX };
+        if jobs >= self.writer.limit as usize
+            || share == 0
+            || (self.writer.away.is_some() && (jobs > 0 || barred))
+        {
             return false;
         }
-        let most = if yields { self.settings.merge.min(YIELD_MERGE) } else { self.settings.merge };
-        let Some((op, pieces)) = self.next_group(most.max(self.settings.block.into())) else {
+        let block = u64::from(self.settings.block);
+        let most = (share.min(self.settings.merge) / block * block).max(block);
+        let Some((op, pieces)) = self.next_group(most) else {
             return false;
         };
         let (first, last) = (pieces[0], pieces[pieces.len() - 1]);
         let extent = Extent::new(first.start, last.end - first.start);
         let step = if op == Op::Write { Step::New } else { Step::Ready };
-        self.start(Job { op, extent, pieces, step, side: false });
+        if yields {
+            self.writer.share.began(if op == Op::Write { extent.length } else { 0 });
+        }
+        self.start(Job { op, extent, pieces, step, side: false, yields });
         true
     }
 
@@ -325,6 +334,7 @@ impl Log {
             pieces: Vec::new(),
             step: Step::Ready,
             side: true,
+            yields: false,
         });
         true
     }
@@ -349,6 +359,7 @@ impl Log {
                 pieces: Vec::new(),
                 step: Step::Ready,
                 side: false,
+                yields: false,
             });
         } else {
             self.end_epoch(now);
@@ -426,15 +437,15 @@ impl Log {
         }
     }
 
-    /// While yielding, how long the upstream is left alone after a job that took so long.
-    pub(super) fn rest(&mut self, now: Instant, took: Duration) {
+    /// A job of a burst has ended.
+    pub(super) fn rest(&mut self, now: Instant) {
         let old = self
             .epochs
             .oldest()
             .is_some_and(|epoch| now.saturating_since(epoch.opened) > self.settings.dirty_age);
-        let times = if old { 1 } else { REST };
-        let rest = took.as_nanos().saturating_mul(times).min(REST_MOST.as_nanos());
-        self.writer.resume = now + Duration::from_nanos(rest);
+        let times = share::times(self.fill(), old);
+        let most = self.settings.merge.saturating_mul(self.settings.depth.into());
+        self.writer.share.ended(now, times, most);
     }
 
     /// When write-back goes on although nothing happens.
@@ -448,21 +459,14 @@ impl Log {
             let work = writer.active.is_some() || !writer.jobs.is_empty();
             return (waits && work && !writer.sent()).then_some(away.until);
         }
-        (writer.active.is_some() && writer.jobs.is_empty()).then_some(writer.resume)
+        let idle = writer.active.is_some() && writer.jobs.is_empty();
+        let quiet = writer.demanded.map_or(Instant::ZERO, |at| at + YIELD);
+        idle.then(|| writer.share.next().min(quiet))
     }
 }
 
 /// So long after the last read of a host, write-back still yields.
 const YIELD: Duration = Duration::from_millis(100);
-
-/// The longest write while yielding, in bytes.
-const YIELD_MERGE: u64 = 128 << 10;
-
-/// While yielding, write-back rests for so many times what it took.
-const REST: u64 = 9;
-
-/// But not longer than this.
-const REST_MOST: Duration = Duration::from_secs(1);
 
 /// The most pieces of one write.
 const PIECES: usize = 256;

@@ -13,7 +13,7 @@
 //! | `gate` | who waits for room, pacing |
 //! | `append`, `commit` | batches, group commit, errors of the log device |
 //! | `space`, `index`, `epoch` | segments; the newest data of each byte; what may go upstream together |
-//! | `drain`, `upstream` | write-back, its errors |
+//! | `drain`, `share`, `upstream` | write-back, how much of it beside reads, its errors |
 //! | `switch` | `log`, drain, `through`, and back |
 //! | `recover`, `recovered`, `reader` | opening a log, and reading one |
 
@@ -31,6 +31,7 @@ pub mod reader;
 mod recover;
 mod recovered;
 mod settings;
+mod share;
 mod space;
 mod status;
 mod switch;

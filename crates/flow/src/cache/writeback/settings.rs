@@ -58,7 +58,7 @@ pub struct Settings {
     pub epoch_bytes: u64,
     /// An epoch that is open for so long is closed.
     pub epoch_age: Duration,
-    /// Dirty data that is older gets half of the upstream while hosts read there, instead of a tenth.
+    /// Dirty data that is older gets half of the upstream while hosts read there, instead of an eighth.
     pub dirty_age: Duration,
     /// Most I/Os of write-back at once, from 1 to [`DEPTH_MOST`].
     pub depth: u32,

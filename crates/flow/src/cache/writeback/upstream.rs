@@ -38,20 +38,20 @@ impl Log {
                 self.notice(Notice::Back(now.saturating_since(away.since)));
             }
             self.writer.limit = (self.writer.limit + 1).min(self.settings.depth);
-            self.end_job(id);
+            self.end_job(now, id);
             if side {
                 for drain in &mut self.drains {
                     drain.covered |= drain.rides;
                 }
                 self.land(now);
             } else if op == Op::Flush {
+                self.writer.share.flushed(now, took);
                 // Without a reset in between; else the pass ends by writing again.
                 if self.writer.active.as_ref().is_some_and(|active| !active.redo) {
                     self.end_epoch(now);
                 }
             } else {
                 self.counters.written += bytes;
-                self.rest(now, took);
                 if op == Op::Write {
                     self.earn.wrote(bytes, took);
                 }
@@ -61,11 +61,11 @@ impl Log {
         match error {
             IoError::Unsupported if op == Op::Discard => {
                 self.writer.no_discard = true;
-                self.instead(id);
+                self.instead(now, id);
             }
             IoError::Unsupported if op == Op::WriteZeroes => {
                 self.writer.no_zeroes = true;
-                self.instead(id);
+                self.instead(now, id);
             }
             IoError::Medium
             | IoError::WriteProtected
@@ -93,13 +93,15 @@ impl Log {
     }
 
     /// The job is done in another way when its epoch is written again.
-    fn instead(&mut self, id: JobId) {
-        self.end_job(id);
+    fn instead(&mut self, now: Instant, id: JobId) {
+        self.end_job(now, id);
         self.writer.redo();
     }
 
-    fn end_job(&mut self, id: JobId) {
-        self.writer.jobs.remove(&id);
+    fn end_job(&mut self, now: Instant, id: JobId) {
+        if self.writer.jobs.remove(&id).is_some_and(|job| job.yields) {
+            self.rest(now);
+        }
         self.effects.push_back(Effect::Done(id));
     }
 

@@ -1,0 +1,306 @@
+//! How much of the upstream write-back has while hosts read there.
+//!
+//! Write-back goes in bursts. A burst is what is sent at once; the next begins when all of it has ended, and
+//! not before `gap` after its beginning:
+//!
+//! | | |
+//! |---|---|
+//! | `least`  | the shortest time of a burst or flush lately: what the way there and back takes; every 10 s a burst is a single page, to find it out |
+//! | `extra`  | what a burst took above `least`: how long it kept the upstream from others |
+//! | burst    | as many bytes as make `extra` 3/10 of `least`; a write counts as [`SMALL`] at least |
+//! | `gap`    | `extra * times`, so that write-back has one part in `times` of what the upstream carries; from `1 + times / 16` to `times` times what the burst took |
+//! | `times`  | 8 below half of the log; falls to 1 at 75 %; 2 at most when data is older than `dirty_age` |
+//!
+//! Why bursts: a read that comes while one is on its way waits for it, however seldom there is one. So the
+//! slowest reads are decided by the length of a burst, and only the mean by the gap. Far upstreams carry
+//! several writes at the price of one, which is why the time that the way takes is no part of the price; on a
+//! disk, where every write costs, bursts become single writes. `extra` is the least of the last few bursts,
+//! for its size: what delayed one of them was not the burst.
+//!
+//! Source: spec of write-back 4.3 (a tenth of the bandwidth at least beside reads, reads first otherwise) and
+//! 5.1 (more from half of the log on). An eighth, as flushes and marks between epochs take their part.
+//! Cost: O(1) for each write. Not for an upstream whose fastest answers come from a cache of its
+//! own: there `least` is too short, and write-back gets the lower end, one part in `times` of the time.
+
+use super::gate::FILL_PACED;
+use crate::clock::{Duration, Instant};
+
+/// The bursts of one volume.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// Bytes that a burst may have.
+    burst: u64,
+    /// The next one, or that which is on its way, is a page alone: it finds out how far the upstream is.
+    probes: bool,
+    /// Of the one that is on its way: bytes, writes that have not ended, when the first was sent.
+    used: u64,
+    out: u32,
+    sent: Option<Instant>,
+    /// When the next one may begin.
+    next: Instant,
+    /// The shortest times, of this turn and of the one before.
+    least: [Option<Duration>; 2],
+    turned: Instant,
+    /// What the last bursts took above that, in nanoseconds for a MiB.
+    extras: [u64; SAMPLES],
+    samples: usize,
+}
+
+impl Share {
+    pub(super) const fn new() -> Self {
+        Self {
+            burst: START,
+            probes: true,
+            used: 0,
+            out: 0,
+            sent: None,
+            next: Instant::ZERO,
+            least: [None; 2],
+            turned: Instant::ZERO,
+            extras: [0; SAMPLES],
+            samples: 0,
+        }
+    }
+
+    /// How many bytes the next write may have; 0 if there may be none now.
+    pub(super) fn allows(&self, now: Instant) -> u64 {
+        let burst = if self.probes { PROBE } else { self.burst };
+        match self.out {
+            0 if now < self.next => 0,
+            0 => burst,
+            _ => burst.saturating_sub(self.used),
+        }
+    }
+
+    /// When the next burst may begin, if none is on its way.
+    pub(super) const fn next(&self) -> Instant {
+        self.next
+    }
+
+    /// A write of so many bytes belongs to the burst.
+    pub(super) fn began(&mut self, bytes: u64) {
+        if self.out == 0 {
+            (self.used, self.sent) = (0, None);
+        }
+        self.out += 1;
+        self.used += bytes.max(SMALL);
+    }
+
+    /// One of them is sent.
+    pub(super) fn sent(&mut self, now: Instant) {
+        self.sent.get_or_insert(now);
+    }
+
+    /// A flush, which is always alone, took so long.
+    pub(super) fn flushed(&mut self, now: Instant, took: Duration) {
+        self.lower(took);
+        if self.out == 0 {
+            self.turn(now);
+        }
+    }
+
+    /// A write of the burst has ended; `most` bytes are the most that a burst may have.
+    pub(super) fn ended(&mut self, now: Instant, times: u64, most: u64) {
+        self.out = self.out.saturating_sub(1);
+        let Some(sent) = self.sent.filter(|_| self.out == 0) else { return };
+        let took = now.saturating_since(sent);
+        self.lower(took);
+        if core::mem::take(&mut self.probes) {
+            self.burst = self.burst.max(2 * SMALL);
+        } else if self.used > SMALL {
+            self.learn(took, most);
+        }
+        self.turn(now);
+        let extra = self.extra().unwrap_or(0);
+        let took = took.as_nanos();
+        let (low, high) = (took + took / 16 * times, took.saturating_mul(times));
+        let gap = scaled(extra, self.used, MIB).saturating_mul(times).min(high).max(low);
+        self.next = sent + Duration::from_nanos(gap.min(took + GAP_MOST.as_nanos()));
+    }
+
+    /// From the time that a burst took, how long the next may be. A single small one says nothing: what it
+    /// takes is `least`, be the upstream far or slow. So two are tried after each probe.
+    fn learn(&mut self, took: Duration, most: u64) {
+        let least = self.least().as_nanos();
+        self.extras[self.samples % SAMPLES] = scaled(took.as_nanos() - least, MIB, self.used);
+        self.samples += 1;
+        let extra = self.extra().unwrap_or(0);
+        let wanted = scaled(least * 3 / 10, MIB, extra.max(1));
+        // Not twice as much because a small one was quick.
+        let up = if self.used >= self.burst / 2 { self.burst * 2 } else { self.burst };
+        self.burst = wanted.clamp(self.burst / 2, up).clamp(SMALL, most.max(SMALL));
+    }
+
+    /// What a MiB costs, in nanoseconds; `None` if that is not known.
+    fn extra(&self) -> Option<u64> {
+        self.extras[..self.samples.min(SAMPLES)].iter().min().copied()
+    }
+
+    /// The shortest times are those of the last two turns, so that they follow an upstream that moves away.
+    fn turn(&mut self, now: Instant) {
+        if now >= self.turned + TURN {
+            self.turned = now;
+            self.least = [None, self.least[0]];
+            self.probes = true;
+        }
+    }
+
+    fn lower(&mut self, took: Duration) {
+        self.least[0] = Some(self.least[0].map_or(took, |least| least.min(took)));
+    }
+
+    fn least(&self) -> Duration {
+        self.least.into_iter().flatten().min().unwrap_or(Duration::ZERO)
+    }
+}
+
+/// One part in how many of what the upstream carries is for write-back, at this fill of the log in thousandths.
+pub(super) fn times(fill: u32, old: bool) -> u64 {
+    let left = u64::from(FILL_PACED.saturating_sub(fill).min(FILL_RISES));
+    let times = (TIMES * left).div_ceil(u64::from(FILL_RISES)).max(1);
+    if old { times.min(OLD) } else { times }
+}
+
+fn scaled(value: u64, by: u64, over: u64) -> u64 {
+    let product = u128::from(value) * u128::from(by) / u128::from(over.max(1));
+    u64::try_from(product).unwrap_or(u64::MAX)
+}
+
+/// See the head of this file.
+const TIMES: u64 = 8;
+const OLD: u64 = 2;
+
+/// From so many thousandths below [`FILL_PACED`] on write-back has more.
+const FILL_RISES: u32 = 250;
+
+/// What a write counts as at least, in bytes; the smallest burst.
+pub(super) const SMALL: u64 = 16 << 10;
+
+/// What is sent to find out how far the upstream is.
+const PROBE: u64 = 4 << 10;
+
+/// The first burst.
+const START: u64 = 64 << 10;
+
+/// How many bursts are looked at.
+const SAMPLES: usize = 4;
+
+/// How long the shortest time is remembered, once or twice.
+const TURN: Duration = Duration::from_secs(10);
+
+/// The longest rest.
+const GAP_MOST: Duration = Duration::from_secs(1);
+
+const MIB: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An upstream that is `away` far there and back, and takes as long for each write and each KiB.
+    struct Model {
+        away: u64,
+        each: u64,
+        per_kib: u64,
+        /// Every third answer comes so much later.
+        noise: u64,
+    }
+
+    /// Bytes in a second, and the time that one burst takes in the end, in microseconds.
+    fn run(model: &Model, size: u64, fill: u32, old: bool) -> (u64, u64) {
+        let mut share = Share::new();
+        let (mut now, mut bytes, mut took, mut bursts) = (Instant::ZERO, 0, 0, 0);
+        let micros = |n: u64| Duration::from_micros(n);
+        let second = Instant::ZERO + micros(5_000_000);
+        let end = Instant::ZERO + micros(25_000_000);
+        while now < end {
+            let (mut out, mut link) = (0, now);
+            while out < 8 && share.allows(now) > 0 {
+                let length = size.min(share.allows(now)).max(4096);
+                share.began(length);
+                share.sent(now);
+                link += micros(model.each + model.per_kib * length / 1024);
+                out += 1;
+                bytes += if now >= second { length } else { 0 };
+            }
+            if out == 0 {
+                now = share.next();
+                continue;
+            }
+            bursts += 1;
+            let noise = if bursts % 3 == 0 { model.noise } else { 0 };
+            took = link.since(now).as_nanos() / 1000;
+            now = link + micros(model.away + noise);
+            for _ in 0..out {
+                share.ended(now, times(fill, old), 8 << 20);
+            }
+        }
+        (bytes / 20, took)
+    }
+
+    /// Behind 20 ms, over 20 or 2 MB/s: an eighth of the link and more, in bursts that keep others up for less than half
+    /// of what the shortest answer takes; whether the writes are long or short, and even if some answers are late.
+    #[test]
+    fn a_far_upstream_gets_its_share() {
+        for (per_kib, link) in [(51, 20_000_000), (512, 2_000_000)] {
+            for (size, noise) in [(4, 0), (64, 0), (1024, 0), (4, 15_000), (64, 15_000)] {
+                let far = Model { away: 20_000, each: 0, per_kib, noise };
+                let (rate, took) = run(&far, size << 10, 100, false);
+                // Of small ones, eight at once are all that there may be: half of what they get alone.
+                let alone =
+                    8 * (size << 10) * 1_000_000 / (20_000 + 8 * per_kib * size + noise / 3);
+                let least = (alone / 2).min(link / 10);
+                assert!(
+                    (least..link * 3 / 10).contains(&rate),
+                    "{link}, {size}, {noise}: {rate} bytes in a second"
+                );
+                let answer = 20_000 + per_kib * size.min(16);
+                assert!(took * 2 < answer, "{link}, {size}, {noise}: {took} us");
+            }
+        }
+    }
+
+    /// A disk where every write costs: one at a time, about an eighth of its time up to half.
+    #[test]
+    fn a_disk_gets_one_at_a_time() {
+        let disk = Model { away: 100, each: 4_000, per_kib: 5, noise: 0 };
+        let (rate, took) = run(&disk, 16 << 10, 100, false);
+        let busy = rate / (16 << 10) * 4_080;
+        assert!((100_000..700_000).contains(&busy), "{busy} us of a second");
+        assert!(took < 5_000, "{took} us");
+    }
+
+    /// What is old, and a log that fills, raise the share, up to nearly all of what one burst at a time gives.
+    #[test]
+    fn the_share_rises_with_age_and_fill() {
+        let far = Model { away: 20_000, each: 0, per_kib: 51, noise: 0 };
+        let rate = |fill, old| run(&far, 64 << 10, fill, old).0;
+        let rates = [rate(100, false), rate(500, false), rate(650, false), rate(700, false)];
+        assert!(rates[0] == rates[1] && rates[1] < rates[2] && rates[2] <= rates[3], "{rates:?}");
+        assert!(rate(100, true) > rates[0] * 3 / 2);
+        assert_eq!(
+            (times(500, false), times(625, false), times(740, false), times(900, false)),
+            (8, 4, 1, 1)
+        );
+    }
+
+    /// When the way becomes longer it is found out again.
+    #[test]
+    fn an_upstream_that_moves_away_is_followed() {
+        let mut share = Share::new();
+        let mut now = Instant::ZERO;
+        for round in 0..2_000 {
+            let away = if round < 500 { 1_000 } else { 50_000 };
+            now = now.max(share.next());
+            let bytes = share.allows(now);
+            share.began(bytes);
+            share.sent(now);
+            now += Duration::from_micros(away + bytes / 1024 * 51);
+            share.ended(now, times(0, false), 8 << 20);
+        }
+        assert!(
+            share.least() >= Duration::from_micros(50_000) && share.burst > 200 << 10,
+            "{share:?}"
+        );
+    }
+}
