@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a gateway, and lets somebody who cannot reach it by signals restart and change it.
 
-    controller.py WEIR CONFIG LOG
+    controller.py WEIR CONFIG LOG SOCKET
 
 Starts `WEIR serve CONFIG`, prints the port on which it takes commands on the loopback address, and
 ends, with the gateway, when its input is closed. One command per connection, one line each way:
@@ -10,6 +10,8 @@ ends, with the gateway, when its input is closed. One command per connection, on
     crash                 the same with SIGKILL
     reload                SIGHUP
     resize VOLUME SIZE    gives the volume another size in the configuration, then SIGHUP
+    dirty VOLUME          how many bytes of it are only in its log
+    drain VOLUME          writes them all upstream
     log PATTERN           the last line of the log that matches, if any
 """
 
@@ -25,7 +27,8 @@ SECONDS = 20
 
 
 class Gateway:
-    def __init__(self, weir, config, log):
+    def __init__(self, weir, config, log, control):
+        self.weir, self.control = weir, control
         self.command, self.config, self.log = [weir, "serve", config, "--json"], config, log
         self.start()
 
@@ -53,12 +56,24 @@ class Gateway:
             case ["resize", volume, size]:
                 self.resize(volume, size)
                 self.process.send_signal(signal.SIGHUP)
+            case ["dirty", volume]:
+                said = self.volume("status", volume, "--json")["volumes"]
+                return str(next(one for one in said if one["name"] == volume)["log"]["dirty_bytes"])
+            case ["drain", volume]:
+                self.volume("drain", volume, "--json")
             case ["log", *pattern]:
                 found = [line for line in open(self.log) if re.search(" ".join(pattern), line)]
                 return found[-1].strip() if found else "no such line"
             case _:
                 raise RuntimeError(f"no such command: {words}")
         return "done"
+
+    def volume(self, *words):
+        done = subprocess.run([self.weir, "volume", *words, "--socket", self.control], capture_output=True, text=True,
+                              timeout=5 * SECONDS, check=False)
+        if done.returncode:
+            raise RuntimeError(f"weir volume {' '.join(words)}: status {done.returncode}: {done.stderr.strip()}")
+        return json.loads(done.stdout or "{}")
 
     def resize(self, volume, size):
         text = open(self.config).read()
@@ -69,7 +84,7 @@ class Gateway:
 
 
 def main():
-    gateway = Gateway(*sys.argv[1:4])
+    gateway = Gateway(*sys.argv[1:5])
     door = socket.create_server(("127.0.0.1", 0))
     print(door.getsockname()[1], flush=True)
 
