@@ -7,8 +7,8 @@
 #         afterwards the upstream's image is what was written
 # full    hosts write more than the upstream takes into a log of 16 MiB: how long writes take at which fill; no error,
 #         and nothing that was acknowledged is lost by a kill then
-# reads   4 KiB reads while MIB (128) are written back: their p99 may be 1.5 times that without. Status 4 if it is
-#         more in each of three attempts: it may have to do with the machine
+# reads   4 KiB reads while MIB (128) are written back: their p99 may be 1.5 times that without, and write-back must
+#         have a tenth of the link. Status 4 if it is not so in each of three attempts: it may have to do with the machine
 set -euo pipefail
 . "$(dirname "$0")/gateway.sh"
 . "$(dirname "$0")/near/rig.sh"

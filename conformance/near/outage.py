@@ -27,8 +27,9 @@ SLOW, PRESSED = 1e6, 40
 # The bands of a log's fill whose latencies are told apart.
 BANDS = [0.0, 0.5, 0.75, 0.8, 0.85, 0.9, 0.95, 1.01]
 # `reads`: bytes per second of the upstream each way, outstanding reads, bytes that they are over, and how long a
-# measurement takes, in seconds; the p99 with a backlog may be so many times that without.
-LINK, READERS, READ_OVER, MEASURED, WORSE = 20e6, 4, 256 * MIB, 8, 1.5
+# measurement takes, in seconds; the p99 with a backlog may be so many times that without, and write-back must have so
+# much of the link.
+LINK, READERS, READ_OVER, MEASURED, WORSE, SHARE_LEAST = 20e6, 4, 256 * MIB, 8, 1.5, 0.1
 
 
 class Host:
@@ -232,11 +233,11 @@ def reads(case, options):
     print(f"reads of 4 KiB, {READERS} outstanding: without a backlog {len(first)} in {MEASURED} s, p50 "
           f"{percentile(first, 0.5) * 1000:.1f} ms, p99 {p99[0]:.1f} ms; with one {len(second)}, p50 "
           f"{percentile(second, 0.5) * 1000:.1f} ms, p99 {p99[1]:.1f} ms, {p99[1] / p99[0]:.2f} times; meanwhile "
-          f"{rate / 1e6:.2f} MB/s were written back, {after['dirty_bytes'] / MIB:.0f} MiB are left")
+          f"{rate / 1e6:.2f} MB/s were written back, {rate / LINK:.0%} of the link, {after['dirty_bytes'] / MIB:.0f} MiB are left")
     session.leave()
     if not second:
         raise Broken("the backlog was gone before anything was read: it has to be larger")
-    return p99[1] <= WORSE * p99[0] or None
+    return p99[1] <= WORSE * p99[0] and rate >= SHARE_LEAST * LINK or None
 
 
 def fill(session, bytes_):
