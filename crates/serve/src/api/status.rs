@@ -2,8 +2,8 @@
 
 use super::backends::Backends;
 use super::protocol::{
-    FenceStatus, GatewayStatus, LogStatus, OverdueRequest, RequestCounts, SessionStatus, StageStatus, Status,
-    VolumeStatus,
+    FenceStatus, GatewayStatus, LogStatus, OverdueRequest, RequestCounts, SessionStatus,
+    StageStatus, Status, VolumeStatus,
 };
 use crate::gateway::Gateway;
 use crate::listen::connection::{Connection, Speech};

@@ -159,8 +159,9 @@ pub(super) struct Claim {
     step: Step,
     generation: u32,
     holder: Option<Holder>,
-    /// Keys that are to give way.
+    /// Keys that are to give way, and those that do so once the unit is the owner's.
     preempt: Vec<u64>,
+    others: Vec<u64>,
     /// It is to be reserved, too.
     reserves: bool,
     /// How often the step was asked again.
@@ -197,6 +198,7 @@ impl Claim {
             generation: 0,
             holder: None,
             preempt: Vec::new(),
+            others: Vec::new(),
             reserves: false,
             again: 0,
         }
@@ -324,7 +326,9 @@ impl Claim {
                 (self.generation, self.holder) = holder_of(answer)?;
                 if owner.is_ours(self.holder) {
                     owner.holds = true;
-                    Step::Done
+                    self.reserves = false;
+                    self.preempt = std::mem::take(&mut self.others);
+                    if self.preempt.is_empty() { Step::Done } else { Step::Preempt }
                 } else {
                     Step::Withdraw
                 }
@@ -351,7 +355,8 @@ impl Claim {
             return Err(Denied::Held { key: 0, kind: Some(holder.kind) });
         }
         let known = || self.holder.map(|holder| holder.key).into_iter().chain(keys.iter().copied());
-        // While the reservation is ours, whoever else has registered was never the owner, and gives way.
+        // While the reservation is ours, whoever else has registered was never the owner, and gives way: after it
+        // is sure that it still is ours, or one who takes over just now would be taken over from in turn.
         let ours = self.holder.is_some_and(|holder| owner.knows(holder.key));
         let foreign = |key: &u64| !ours && !owner.knows(*key);
         if let Some(key) = known().find(|key| foreign(key) && !owner.expected.contains(key)) {
@@ -369,9 +374,11 @@ impl Claim {
         // Every start has a key of its own, so that what an earlier one has left under way is shut out.
         let last = known().map(epoch).max().unwrap_or(0);
         let key = *owner.key.get_or_insert(next_key(last, owner.id));
-        self.preempt = known().filter(|&other| other != key).collect();
-        self.preempt.sort_unstable();
-        self.preempt.dedup();
+        let mut give_way: Vec<u64> = known().filter(|&other| other != key).collect();
+        give_way.sort_unstable();
+        give_way.dedup();
+        (self.preempt, self.others) =
+            give_way.into_iter().partition(|other| !ours || owner.knows(*other));
         self.reserves = true;
         Ok(())
     }

@@ -141,9 +141,8 @@ impl Remotes {
             } else {
                 // The other ways are claimed in the same moment.
                 let all = *owned.get_or_insert(self.now) + OTHERS_WITHIN;
-                let on_its_way = |&index: &usize| {
-                    self.ways(index).any(|way| self.paths[way].is_on_its_way())
-                };
+                let on_its_way =
+                    |&index: &usize| self.ways(index).any(|way| self.paths[way].is_on_its_way());
                 if all <= self.now || !claimed.iter().any(on_its_way) {
                     return Ok(());
                 }

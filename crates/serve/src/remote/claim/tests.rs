@@ -155,10 +155,7 @@ fn a_person_decides_who_gives_way() {
     }
     let key = held(&unit);
     let mut wrong = owner(2, false, &[key + 1]);
-    assert_eq!(
-        claim(&mut unit, 2, &mut wrong),
-        Err(Denied::Held { key, kind: Some(5) })
-    );
+    assert_eq!(claim(&mut unit, 2, &mut wrong), Err(Denied::Held { key, kind: Some(5) }));
     let mut stale = owner(2, true, &[key]);
     assert_eq!(claim(&mut unit, 2, &mut stale), Err(Denied::Dirty { key }));
     let mut b = owner(2, false, &[key]);
@@ -180,47 +177,43 @@ fn a_person_decides_who_gives_way() {
 /// one of them may write, and whoever is told that it owns the unit and has lost it cannot.
 #[test]
 fn every_order_of_commands_leaves_one_owner() {
-    let mut orders = 0;
-    for taken in [false, true] {
-        for pattern in 0..3_u32.pow(11) {
-            let mut unit = Unit::default();
-            let mut before = owner(1, false, &[]);
-            claim(&mut unit, 0, &mut before).expect("nobody has it");
-            let (mut a, mut b) = (owner(1, true, &[]), owner(2, false, &[held(&unit)]));
-            let mut ways = [(0, Claim::new()), (1, Claim::new()), (2, Claim::new())];
-            let mut ends = [const { None }; 3];
-            let mut digits = pattern;
-            // The pattern, and then whoever is left.
-            let turns = (0..11).map(|_| {
-                let turn = digits % 3;
-                digits /= 3;
-                turn as usize
-            });
-            for turn in turns.chain((0..60).map(|turn| turn % 3)) {
-                let (way, claim) = &mut ways[turn];
-                let owner = if turn < 2 { &mut a } else { &mut b };
-                if ends[turn].is_none() {
-                    // Nothing is written on a way before it is owned.
-                    match step(&mut unit, *way, owner, claim) {
-                        Ok(false) => {}
-                        Ok(true) => ends[turn] = Some(Ok(())),
-                        Err(denied) => ends[turn] = Some(Err(denied)),
+    for pattern in 0..3_u32.pow(TURNS) {
+        let mut unit = Unit::default();
+        let mut before = owner(1, false, &[]);
+        claim(&mut unit, 0, &mut before).expect("nobody has it");
+        let (mut a, mut b) = (owner(1, true, &[]), owner(2, false, &[held(&unit)]));
+        let mut ways = [0, 1, 2].map(|way| (way, Claim::new(), None));
+        let mut first = None;
+        let pattern_turns = (0..TURNS).map(|place| pattern / 3_u32.pow(place) % 3);
+        // The pattern, and then whoever is left.
+        for turn in pattern_turns.chain((0..60).map(|turn| turn % 3)) {
+            let (way, claim, end) = &mut ways[turn as usize];
+            let owner = if turn < 2 { &mut a } else { &mut b };
+            if end.is_none() {
+                *end = match step(&mut unit, *way, owner, claim) {
+                    Ok(false) => None,
+                    Ok(true) => {
+                        // Whoever owns it first stays the owner: the other would not know what was written.
+                        let who = turn < 2;
+                        assert_eq!(*first.get_or_insert(who), who, "{pattern}");
+                        Some(Ok(()))
                     }
-                }
-                if taken && turn == 2 && ends[2] == Some(Ok(())) {
-                    break;
-                }
+                    Err(denied) => Some(Err(denied)),
+                };
             }
-            let writes = |turn: usize| ends[turn] == Some(Ok(())) && unit.admits(ways[turn].0);
-            let a_writes = writes(0) || writes(1);
-            assert!(!(a_writes && writes(2)), "{pattern}: {ends:?}");
-            let key = held(&unit);
-            assert!(Some(key) == a.key || Some(key) == b.key || Some(key) == before.key);
-            orders += 1;
         }
+        let writes = |turn: usize| ways[turn].2 == Some(Ok(())) && unit.admits(ways[turn].0);
+        let ends = || ways.each_ref().map(|(.., end)| end.clone());
+        let (one, other) = (writes(0) || writes(1), writes(2));
+        assert!(one != other, "{pattern}: {:?}", ends());
+        let key = Some(held(&unit));
+        assert_eq!(key, if one { a.key } else { b.key }, "{pattern}: {:?}", ends());
+        assert!(unit.keys.values().all(|&one| Some(one) == key), "{pattern}: {:?}", unit.keys);
     }
-    assert_eq!(orders, 2 * 3_u32.pow(11));
 }
+
+/// Commands whose order is tried.
+const TURNS: u32 = 9;
 
 /// A unit that was ours and is nobody's: it is taken back while nobody has been there since the target lost its
 /// memory; otherwise only if nothing of ours could go over what others wrote, or a person says so.

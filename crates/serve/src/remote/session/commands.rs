@@ -2,8 +2,8 @@
 
 use super::super::claim::{self, Claim, Order, holder_of};
 use super::super::flight::{Data, Flight};
-use super::super::probe::Probe;
 use super::super::payload::Payload;
+use super::super::probe::Probe;
 use super::super::sense::{CHECK_CONDITION, Heard, News, Verdict, judge};
 use super::{Around, Asked, Loss, PATH_FAILED, Session, Stage, Told, ended, key_of};
 use crate::disk::{Io, Whose};
@@ -12,8 +12,8 @@ use tracing::warn;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::error::IoError;
 use weir_flow::request::{Outcome, RequestKey};
-use weir_wire::scsi::ScsiStatus;
 use weir_wire::iscsi::initiator::{Attribute, Command, Direction, TaskFunction};
+use weir_wire::scsi::ScsiStatus;
 
 impl Session {
     /// A command has ended.
