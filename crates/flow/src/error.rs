@@ -24,6 +24,8 @@ pub enum IoError {
     Unsupported,
     /// There was no room for it within the configured time; nothing was done, and it may come again.
     Busy,
+    /// Somebody else owns the volume's storage now; nothing was done, and this gateway will not do it.
+    Fenced,
 }
 
 /// A SCSI sense key with its additional sense code and qualifier (SPC-4, 4.5).
@@ -50,6 +52,7 @@ impl IoError {
     /// | `OutOfRange` | ILLEGAL REQUEST, logical block address out of range (5/21/00) | EINVAL |
     /// | `WriteProtected` | DATA PROTECT, write protected (7/27/00) | EPERM |
     /// | `Unsupported` | ILLEGAL REQUEST, invalid field in CDB (5/24/00) | ENOTSUP |
+    /// | `Fenced` | NOT READY, target port in unavailable state (2/04/0C) | EIO |
     /// | `Busy` | no sense data: status BUSY | none: the gateway tries again |
     ///
     /// `None` for what is told by the status alone.
@@ -62,6 +65,7 @@ impl IoError {
             Self::OutOfRange => (0x5, 0x21, 0x00),
             Self::WriteProtected => (0x7, 0x27, 0x00),
             Self::Unsupported => (0x5, 0x24, 0x00),
+            Self::Fenced => (0x2, 0x04, 0x0c),
             Self::Busy => return None,
         };
         Some(SenseTriple { key, asc, ascq })
@@ -78,6 +82,7 @@ impl IoError {
             Self::WriteProtected => 6,
             Self::Unsupported => 7,
             Self::Busy => 8,
+            Self::Fenced => 9,
         }
     }
 
@@ -92,6 +97,7 @@ impl IoError {
             6 => Self::WriteProtected,
             7 => Self::Unsupported,
             8 => Self::Busy,
+            9 => Self::Fenced,
             _ => return None,
         })
     }
@@ -108,6 +114,7 @@ impl fmt::Display for IoError {
             Self::WriteProtected => "the volume refuses writes",
             Self::Unsupported => "the device cannot do this operation",
             Self::Busy => "there was no room for it in time",
+            Self::Fenced => "somebody else owns the storage now",
         })
     }
 }
@@ -121,10 +128,10 @@ mod tests {
     /// The stable numbers survive the way there and back, and zero stays free for success.
     #[test]
     fn codes_round_trip() {
-        for code in 1..=8 {
+        for code in 1..=9 {
             assert_eq!(IoError::from_code(code).map(IoError::code), Some(code));
         }
         assert_eq!(IoError::from_code(0), None);
-        assert_eq!(IoError::from_code(9), None);
+        assert_eq!(IoError::from_code(10), None);
     }
 }

@@ -2,7 +2,7 @@
 
 mod upstream;
 
-pub use upstream::{Portal, Upstream};
+pub use upstream::{Fence, Portal, Upstream};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -61,6 +61,9 @@ pub struct Config {
     /// The file that remembers over a restart what tenants have saved, and how much the devices were found
     /// to take. `None`: both begin anew.
     pub savings: Option<PathBuf>,
+    /// Volumes, by their index, and the keys of whoever a person lets them be taken over from; the key 0 is for one
+    /// that is nobody's.
+    pub take_over: Vec<(usize, u64)>,
     /// Where to write a recording of the run, which `weir replay` can check.
     pub record: Option<PathBuf>,
     /// How long a graceful stop waits for what is in flight. The volumes are flushed in any case.

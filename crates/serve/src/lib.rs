@@ -37,7 +37,7 @@ mod watch;
 pub use disk::backing::OpenError;
 pub use listen::tls::TlsError;
 pub use near::log::LogError;
-pub use remote::{Unreachable, UnreachablePath};
+pub use remote::{Denied, Unowned, Unreachable, UnreachablePath};
 pub use state::{StateDamage, StateError};
 
 use api::answer::answer;
@@ -59,6 +59,7 @@ use tracing::{info, warn};
 use unit::Kept;
 use watch::Watch;
 use weir_flow::pipeline::{Census, Pipeline};
+use weir_flow::request::VolumeId;
 use weir_flow::stage::run;
 use weir_wire::scsi::reservation::Reservations;
 
@@ -133,6 +134,9 @@ pub enum ServeError {
     /// An upstream cannot be reached.
     #[error(transparent)]
     Upstream(#[from] Unreachable),
+    /// The unit of an upstream is not to be written to.
+    #[error(transparent)]
+    Owned(#[from] Unowned),
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -236,6 +240,7 @@ impl ServeError {
     /// Whether what a volume has kept is damaged, so that a person must look at it.
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Log(error) if error.is_damage())
+            || matches!(self, Self::Owned(unowned) if unowned.why.is_stale())
             || matches!(self, Self::Reservations { .. })
             || matches!(self, Self::State { source, .. } if source.is_damage())
     }
@@ -243,6 +248,7 @@ impl ServeError {
     /// Whether an address or a device is unavailable, which trying again later may cure.
     pub const fn is_unavailable(&self) -> bool {
         matches!(self, Self::Log(error) if !error.is_damage())
+            || matches!(self, Self::Owned(unowned) if !unowned.why.is_stale())
             || matches!(
                 self,
                 Self::Open(_)
@@ -294,6 +300,8 @@ pub fn serve(
     let saved = config.savings.as_ref().map(|path| savings::load(path, &names)).transpose();
     let saved = saved.map_err(ServeError::Savings)?;
     let near = near::open(config, &plan.cache)?;
+    let owners = remote::owners(config, &near.logged);
+    remotes.claim((&mut poll, clock), config, owners)?;
     let behind = (remotes, stores.clone());
     let kept = (kept, saved, near);
     let mut gateway = Gateway::new(config, (poll, clock), behind, kept, reload)?;
@@ -346,7 +354,13 @@ pub fn serve(
     }
     let (tenants, left_out) = pipeline.observer_mut().tenants(now);
     summary::log(&tenants, left_out);
-    gateway.leave_upstreams();
+    let clean = |volume: usize| {
+        let log = pipeline.near().log(VolumeId::new(volume as u32));
+        log.is_none_or(|log| log.status(now).dirty_bytes == 0)
+            && gateway.desk().near.is_clean(volume, &plan.cache)
+    };
+    let clean: Vec<bool> = (0..config.volumes.len()).map(clean).collect();
+    gateway.leave_upstreams(&clean);
     let (failure, lost) = (gateway.take_failure(), gateway.lost_volumes());
     // The driver lets go of the files first; it waits for what the kernel still has.
     drop(gateway);

@@ -170,6 +170,7 @@ const fn is_ours(error: IoError) -> bool {
         | IoError::PathFailed
         | IoError::NoPath
         | IoError::NoSpace
+        | IoError::Fenced
         | IoError::Busy => true,
         IoError::OutOfRange | IoError::WriteProtected | IoError::Unsupported => false,
     }

@@ -12,9 +12,9 @@ pub(crate) mod socket;
 mod status;
 
 pub use protocol::{
-    Answer, CauseStatus, GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus,
-    OverdueRequest, PathStatus, Problem, Request, RequestCounts, SessionStatus, StageStatus,
-    Status, TargetStatus, TenantStatus, VERSION, VolumeStatus,
+    Answer, CauseStatus, FenceStatus, GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line,
+    LogStatus, OverdueRequest, PathStatus, Problem, Request, RequestCounts, SessionStatus,
+    StageStatus, Status, TargetStatus, TenantStatus, VERSION, VolumeStatus,
 };
 
 use socket::{Asked, ClientId};

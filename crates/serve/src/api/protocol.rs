@@ -272,6 +272,25 @@ pub struct VolumeStatus {
     /// Its log, if it has one.
     #[serde(default)]
     pub log: Option<LogStatus>,
+    /// Whose its upstreams are, of those that are reserved for one gateway.
+    #[serde(default)]
+    pub fences: Vec<FenceStatus>,
+}
+
+/// Whose the unit of an upstream is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FenceStatus {
+    /// The upstream.
+    pub upstream: String,
+    /// `held`: it is reserved for this gateway. `fenced`: it is not any more, nothing is written there, and hosts
+    /// are refused the volume.
+    pub state: String,
+    /// The key of this gateway: `0x` and 16 digits.
+    pub key: String,
+    /// The key of who has it, if it is fenced and somebody has.
+    pub holder: Option<String>,
+    /// For how long it has been fenced; 0 if it is not.
+    pub fenced_ns: u64,
 }
 
 /// The log of a volume.

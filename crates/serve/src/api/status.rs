@@ -2,11 +2,12 @@
 
 use super::backends::Backends;
 use super::protocol::{
-    GatewayStatus, LogStatus, OverdueRequest, RequestCounts, SessionStatus, StageStatus, Status,
-    VolumeStatus,
+    FenceStatus, GatewayStatus, LogStatus, OverdueRequest, RequestCounts, SessionStatus,
+    StageStatus, Status, VolumeStatus,
 };
 use crate::gateway::Gateway;
 use crate::listen::connection::{Connection, Speech};
+use crate::remote::{Key, Ownership};
 use crate::summary;
 use crate::watch::Watch;
 use std::cmp::Reverse;
@@ -84,9 +85,22 @@ pub(super) fn volumes(
                 }
                 status
             }),
+            fences: fences(gateway, index, now),
         }
     });
     volumes.collect()
+}
+
+/// Whose the upstreams of a volume are.
+fn fences(gateway: &Gateway<'_>, volume: usize, now: Instant) -> Vec<FenceStatus> {
+    let fence = |(upstream, ownership): (&str, Ownership)| FenceStatus {
+        upstream: upstream.to_owned(),
+        state: if ownership.lost.is_some() { "fenced" } else { "held" }.to_owned(),
+        key: Key(ownership.key).to_string(),
+        holder: ownership.lost.and_then(|(_, holder)| holder).map(|key| Key(key).to_string()),
+        fenced_ns: ownership.lost.map_or(0, |(since, _)| now.saturating_since(since).as_nanos()),
+    };
+    gateway.ownership(volume).map(fence).collect()
 }
 
 /// The backend of a volume to which no path works, if there is one, and for how long. Write-back waits there, in

@@ -34,6 +34,20 @@ pub struct Upstream {
     /// The longest wait between two tries of a path that does not work, while another does; else it is a
     /// second at most, or 78 ms for each path if that is more.
     pub retry_at_most: Duration,
+    /// Whether its unit is reserved, so that nobody else writes to it.
+    pub fence: Fence,
+}
+
+/// Whether the unit of an upstream is reserved for the gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fence {
+    /// If the volume that is on it has a log.
+    #[default]
+    Auto,
+    /// Whatever is on it.
+    On,
+    /// Never: it is somebody else's business that nobody else writes.
+    Off,
 }
 
 /// Where a target is reached.

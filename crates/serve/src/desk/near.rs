@@ -77,6 +77,14 @@ impl Near {
         logged.map(|(index, _)| VolumeId::new(index as u32))
     }
 
+    /// Whether nothing of a volume is only in its log, as a start would find it. Nothing is under way any more.
+    pub(crate) fn is_clean(&self, volume: usize, settings: &Settings) -> bool {
+        match (self.logs.get(volume).and_then(Option::as_ref), settings.logs.get(volume)) {
+            (Some(log), Some(Some(settings))) => log.is_clean(settings),
+            (log, _) => log.is_none(),
+        }
+    }
+
     /// Whether a volume has a log.
     pub(super) fn has_log(&self, volume: usize) -> bool {
         self.logs.get(volume).is_some_and(Option::is_some)

@@ -96,6 +96,7 @@ impl Scene {
             iscsi: Iscsi::default(),
             control: None,
             savings: None,
+            take_over: Vec::new(),
             record: None,
             stop_within: Duration::ZERO,
         };

@@ -179,7 +179,7 @@ impl<'a> Gateway<'a> {
         if let Some(control) = &mut control {
             control.register(registry).map_err(failed("watch the control socket"))?;
         }
-        let Opened { near, found } = near;
+        let Opened { near, found, .. } = near;
         let mut desk = Desk::new(config, stores, kept, near, helpers);
         desk.inbox.extend(saved.map(|saved| Input::Inherit(Arc::new(saved))));
         desk.inbox.extend(found.into_iter().map(Input::Cache));

@@ -2,7 +2,7 @@
 
 use super::Gateway;
 use crate::disk::{Driver, Io, Place, Stores};
-use crate::remote::{Happened, Remotes, volume_on};
+use crate::remote::{Happened, Ownership, Remotes, volume_on};
 use tracing::warn;
 
 /// Everything behind the gateway.
@@ -30,6 +30,11 @@ impl Gateway<'_> {
             match one {
                 Happened::Ended(ended) => self.desk.ended(ended, &mut self.behind),
                 Happened::Input(input) => self.desk.inbox.push_back(input),
+                Happened::Fenced(upstream) => {
+                    if let Some(volume) = volume_on(&self.config, upstream) {
+                        self.desk.volumes[volume].unit.withdraw();
+                    }
+                }
                 Happened::Grown(upstream, capacity) => {
                     if let Some(volume) = volume_on(&self.config, upstream) {
                         self.desk.grown(volume, capacity);
@@ -42,10 +47,22 @@ impl Gateway<'_> {
         self.behind.remotes.happened = happened;
     }
 
+    /// Who owns the units that a volume is on, by the names of their upstreams, where somebody is kept from them.
+    pub(crate) fn ownership(&self, volume: usize) -> impl Iterator<Item = (&str, Ownership)> {
+        let upstreams = self.config.upstreams.iter().enumerate();
+        let of = move |(index, _): &(usize, _)| volume_on(&self.config, *index) == Some(volume);
+        upstreams.filter(of).filter_map(|(index, upstream)| {
+            Some((&upstream.name[..], self.behind.remotes.ownership(index)?))
+        })
+    }
+
     /// Makes what was written to upstreams durable, and logs out. What cannot be made durable is lost.
-    pub(crate) fn leave_upstreams(&mut self) {
+    /// `clean`: the volumes of which nothing is only in a log; their units are given up.
+    pub(crate) fn leave_upstreams(&mut self, clean: &[bool]) {
+        let of = |upstream| volume_on(&self.config, upstream).is_some_and(|volume| clean[volume]);
+        let clean: Vec<bool> = (0..self.config.upstreams.len()).map(of).collect();
         let within = self.config.stop_within;
-        let failed = self.behind.remotes.close(&mut self.poll, self.clock, within);
+        let failed = self.behind.remotes.close(&mut self.poll, self.clock, within, &clean);
         for (upstream, problem) in failed {
             let volume = volume_on(&self.config, upstream);
             if let Some(volume) = volume.filter(|&volume| !self.config.volumes[volume].read_only) {

@@ -252,7 +252,7 @@ pub(crate) fn put_reply(wire: &mut NbdWire, task: &Task) {
 /// The number of an error: the table of [`IoError::sense`].
 const fn number_of(error: IoError) -> Error {
     match error {
-        IoError::Medium | IoError::PathFailed | IoError::NoPath => Error::Eio,
+        IoError::Medium | IoError::PathFailed | IoError::NoPath | IoError::Fenced => Error::Eio,
         IoError::NoSpace => Error::Enospc,
         IoError::OutOfRange => Error::Einval,
         IoError::WriteProtected => Error::Eperm,

@@ -207,6 +207,16 @@ pub(super) fn open(
     Ok((LogFile { file, void, id }, recovered))
 }
 
+impl LogFile {
+    /// Whether a start would find nothing in it that is not known to be upstream. Nobody writes to it any more.
+    pub(crate) fn is_clean(&self, settings: &Settings) -> bool {
+        let Ok(size) = (&self.file).seek(SeekFrom::End(0)) else { return false };
+        let mut pool = Pool::new(u64::MAX);
+        let mut read = |at: u64, bytes: &mut [u8]| read(&self.file, &mut pool, at, bytes);
+        recover(&mut read, size, settings).is_ok_and(|recovered| recovered.dirty() == (0, 0))
+    }
+}
+
 /// Reads whole pages, which direct I/O asks for, and gives what was wanted of them.
 fn read(file: &File, pool: &mut Pool, at: u64, bytes: &mut [u8]) -> io::Result<()> {
     let mut done = 0;

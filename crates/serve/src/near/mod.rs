@@ -6,6 +6,7 @@ pub(crate) mod log;
 use crate::config::{Ack, Config, Volume};
 use crate::desk::Near;
 use crate::layout;
+use crate::remote::Logged;
 use crate::store::Store;
 use crate::unit::{identity, volume_id};
 use log::{LogError, LogFile};
@@ -21,6 +22,8 @@ pub(crate) struct Opened {
     pub(crate) near: Near,
     /// What was found in the logs, for the pipeline.
     pub(crate) found: Vec<Done>,
+    /// What that is, in short, of each volume.
+    pub(crate) logged: Vec<Option<Logged>>,
 }
 
 /// How the pipeline keeps things near.
@@ -52,13 +55,16 @@ pub(crate) fn settings(config: &Config, stores: &[Store]) -> Settings {
 /// Opens the logs, and sets the memory aside.
 pub(crate) fn open(config: &Config, settings: &Settings) -> Result<Opened, LogError> {
     let (mut logs, mut found) = (Vec::<Option<LogFile>>::new(), Vec::new());
+    let mut logged = Vec::new();
     for (index, (volume, log)) in config.volumes.iter().zip(&settings.logs).enumerate() {
         let (Some(place), Some(settings)) = (&volume.log, log) else {
             log::none(volume)?;
             logs.push(None);
+            logged.push(None);
             continue;
         };
         let (file, recovered) = log::open(volume, place, settings)?;
+        logged.push(Some(Logged { id: file.id, dirty: recovered.dirty() != (0, 0) }));
         let id = VolumeId::new(index as u32);
         found.push(Done::Recovered(id, Arc::new(recovered)));
         if place.ack == Ack::Through {
@@ -66,5 +72,5 @@ pub(crate) fn open(config: &Config, settings: &Settings) -> Result<Opened, LogEr
         }
         logs.push(Some(file));
     }
-    Ok(Opened { near: Near::new(settings, logs), found })
+    Ok(Opened { near: Near::new(settings, logs), found, logged })
 }

@@ -101,6 +101,34 @@ pub(super) fn unmap_list(lba: u64, blocks: u32) -> [u8; 24] {
     list
 }
 
+/// PERSISTENT RESERVE IN (SPC-4, 6.15).
+pub(super) fn persistent_in(action: u8, allocation: u16) -> Cdb {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1]) = (0x5e, action);
+    cdb[7..9].copy_from_slice(&allocation.to_be_bytes());
+    cdb
+}
+
+/// PERSISTENT RESERVE OUT (SPC-4, 6.16) for the whole unit, with a list of [`persistent_list`].
+pub(super) fn persistent_out(action: u8, kind: u8) -> Cdb {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[2], cdb[8]) = (0x5f, action, kind, LIST as u8);
+    cdb
+}
+
+/// The parameter list of a PERSISTENT RESERVE OUT: the sender's key, the key of the action, and whether the
+/// target is to remember over a loss of power.
+pub(super) fn persistent_list(key: u64, of_action: u64, survives: bool) -> [u8; LIST] {
+    let mut list = [0; LIST];
+    list[..8].copy_from_slice(&key.to_be_bytes());
+    list[8..16].copy_from_slice(&of_action.to_be_bytes());
+    list[20] = u8::from(survives);
+    list
+}
+
+/// Bytes of that list.
+pub(super) const LIST: usize = 24;
+
 fn ranged(form: Form, [long, short]: [u8; 2], flags: u8, lba: u64, blocks: u32) -> Cdb {
     let mut cdb = [0; 16];
     cdb[1] = flags;

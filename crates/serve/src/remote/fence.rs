@@ -100,6 +100,7 @@ impl Remotes {
         let Some((session, _)) = &mut path.fence.helper else { return };
         let mut around = Around {
             terms: &mut upstream.terms,
+            owner: &mut upstream.owner,
             told: &mut told,
             errors: &mut upstream.errors,
             who: &path.who,

@@ -12,8 +12,10 @@
 //! So nothing that changes the medium is ever done twice, however late the first lands. See [`path::Fence`].
 
 mod cdb;
+mod claim;
 mod fence;
 mod flight;
+mod owner;
 mod path;
 mod payload;
 mod probe;
@@ -25,6 +27,10 @@ mod start;
 mod testing;
 mod told;
 
+pub use claim::Denied;
+pub(crate) use claim::Key;
+pub use owner::Unowned;
+pub(crate) use owner::{Logged, Ownership, owners};
 pub use start::{Unreachable, UnreachablePath};
 
 use crate::config::{self, Config};
@@ -32,6 +38,7 @@ use crate::desk::Tally;
 use crate::disk::{Ended, Io, Work};
 use crate::store::Unit;
 use crate::unit::identity;
+use claim::Owner;
 use flight::Terms;
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -56,6 +63,8 @@ pub(crate) enum Happened {
     Ended(Ended),
     /// The data path is to know it.
     Input(Input),
+    /// Somebody else owns the unit of this upstream now.
+    Fenced(usize),
     /// The unit of this upstream has grown to so many bytes.
     Grown(usize, u64),
 }
@@ -88,13 +97,16 @@ struct Upstream {
     first: usize,
     /// What its unit takes, once a session has looked at it.
     terms: Option<Terms>,
+    /// Who owns its unit; `None` if nobody is kept from it.
+    owner: Option<Owner>,
     errors: Tally,
     /// Something was written that may not be durable.
     written: bool,
     /// It was said that its unit cannot be reset.
     not_reset: bool,
-    /// How far its last flush has come.
+    /// How far its last flush has come, and then giving up its unit.
     farewell: Farewell,
+    release: Farewell,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,10 +139,12 @@ impl Remotes {
                 config: upstream.clone(),
                 first,
                 terms: None,
+                owner: None,
                 errors: Tally::default(),
                 written: false,
                 not_reset: false,
                 farewell: Farewell::Wanted,
+                release: Farewell::Done(Ok(())),
             }
         };
         let upstreams = upstreams.iter().enumerate().map(upstream).collect();
@@ -191,6 +205,12 @@ impl Remotes {
     pub(crate) fn submit(&mut self, backend: BackendId, path: PathId, io: Io) {
         let index = self.index(backend, path);
         let Path { upstream, .. } = self.paths[index];
+        if self.is_lost(upstream) {
+            let Io { whose, promise, .. } = io;
+            let (key, outcome) = (whose.request(), Err(IoError::Fenced));
+            self.end(Ended { key, outcome, flushed: false, promise });
+            return;
+        }
         self.upstreams[upstream].written |= !matches!(io.work, Work::Read { .. } | Work::Sync);
         if self.paths[index].is_ready() {
             self.with(index, |session, around| {
@@ -208,7 +228,9 @@ impl Remotes {
     /// Asks for a sign of life on a path.
     pub(crate) fn check(&mut self, backend: BackendId, path: PathId) {
         let index = self.index(backend, path);
-        if self.paths[index].is_ready() {
+        if self.is_lost(self.paths[index].upstream) {
+            self.input(Input::Checked(backend, path));
+        } else if self.paths[index].is_ready() {
             self.with(index, |session, _| {
                 session.check();
                 Ok(())
@@ -306,7 +328,7 @@ impl Remotes {
 
     /// When something is to be done without being told.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.paths.iter().filter_map(Path::next).min()
+        self.paths.iter().filter_map(Path::next).chain(self.next_look()).min()
     }
 
     /// Does what is due.
@@ -316,6 +338,7 @@ impl Remotes {
                 self.tick_path(index);
             }
         }
+        self.look_at_owners();
     }
 
     fn tick_path(&mut self, index: usize) {
@@ -346,7 +369,7 @@ impl Remotes {
     /// Begins a session on a path.
     fn begin(&mut self, index: usize) {
         let now = self.now;
-        if self.closing {
+        if self.closing || self.is_lost(self.paths[index].upstream) {
             self.paths[index].link = Link::Down(now + GOOD_AFTER);
             return;
         }
@@ -390,10 +413,11 @@ impl Remotes {
     ) -> Option<T> {
         let mut told = std::mem::take(&mut self.told);
         let path = &mut self.paths[index];
-        let Upstream { terms, errors, .. } = &mut self.upstreams[path.upstream];
+        let Upstream { terms, owner, errors, .. } = &mut self.upstreams[path.upstream];
         let Link::Up(session, _) = &mut path.link else { return None };
         let was_dirty = session.dirty;
-        let mut around = Around { terms, told: &mut told, errors, who: &path.who, now: self.now };
+        let who = &path.who;
+        let mut around = Around { terms, owner, told: &mut told, errors, who, now: self.now };
         let result = act(session, &mut around);
         if session.dirty && (!was_dirty || !self.dirty.contains(&index)) {
             self.dirty.push(index);

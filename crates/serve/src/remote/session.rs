@@ -2,6 +2,7 @@
 
 mod commands;
 
+use super::claim::{Claim, Denied, Holder, Owner};
 use super::flight::{Flight, Terms};
 use super::payload::Payload;
 use super::probe::{Facts, Probe, Unfit};
@@ -62,6 +63,10 @@ pub(super) enum Stage {
     Login,
     /// The unit is looked at.
     Probing(Box<Probe>),
+    /// The unit is known, and not yet to be used.
+    Known,
+    /// Its reservation is being settled.
+    Claiming(Box<Claim>),
     /// Operations are taken.
     Ready,
     /// It has asked to log out.
@@ -73,6 +78,9 @@ enum Asked {
     Io { flight: Flight, itt: Itt },
     Question { answer: Vec<u8>, room: u32 },
     Refresh { probe: Box<Probe>, answer: Vec<u8>, room: u32 },
+    Claim { answer: Vec<u8>, room: u32 },
+    Owner { answer: Vec<u8>, room: u32 },
+    Clear,
     Flush,
     Sign,
     Reset { since: Instant },
@@ -87,6 +95,12 @@ pub(super) enum Told {
     LoggedIn(Option<u16>),
     /// The unit was looked at.
     Looked(Box<Facts>),
+    /// The unit is the gateway's on this way.
+    Claimed,
+    /// Who has reserved it.
+    Owner(Option<Holder>),
+    /// The reservation was given up, or that was refused.
+    Cleared,
     /// What may change was looked at again.
     Refreshed(Box<Facts>),
     /// An operation has ended.
@@ -123,6 +137,15 @@ pub(super) enum Loss {
     /// There is nothing of use behind it.
     #[error("{0}")]
     Unfit(Unfit),
+    /// The unit is not the gateway's to write to.
+    #[error("{0}")]
+    Denied(Denied),
+    /// The target has refused a command for a reservation, or tells that one has changed.
+    #[error("somebody may have taken the unit over: {0}")]
+    Doubtful(String),
+    /// Somebody else owns the unit now.
+    #[error("somebody else owns the unit")]
+    Fenced,
     /// There is another unit behind it than behind the others.
     #[error("it leads to another unit: {0}")]
     Different(String),
@@ -159,6 +182,8 @@ pub(super) enum Loss {
 pub(super) struct Around<'a> {
     /// What the unit takes; `None` before any session has looked at it.
     pub(super) terms: &'a mut Option<Terms>,
+    /// Who owns it; `None` if nobody is kept from it.
+    pub(super) owner: &'a mut Option<Owner>,
     /// What is to be told.
     pub(super) told: &'a mut Vec<Told>,
     /// Errors that the unit has told of, and who it is, for the log.
@@ -216,7 +241,8 @@ impl Session {
         match self.stage {
             Stage::Connecting => "the connection is not made",
             Stage::Login => "the login is not over",
-            Stage::Probing(_) => "the unit does not answer",
+            Stage::Probing(_) | Stage::Known => "the unit does not answer",
+            Stage::Claiming(_) => "the reservation of the unit is not settled",
             Stage::Ready | Stage::LoggingOut => "it does not log out",
         }
     }
@@ -336,7 +362,9 @@ impl Session {
     const fn when(&self) -> &'static str {
         match self.stage {
             Stage::Connecting | Stage::Login => "during the login",
-            Stage::Probing(_) => "when it was asked about the unit",
+            Stage::Probing(_) | Stage::Known | Stage::Claiming(_) => {
+                "when it was asked about the unit"
+            }
             Stage::Ready => "of a session",
             Stage::LoggingOut => "at the end",
         }
@@ -353,7 +381,10 @@ impl Session {
                         flight.fill(offset, bytes).ok_or(Loss::Short { came })?;
                     }
                     Some(
-                        Asked::Question { answer, room } | Asked::Refresh { answer, room, .. },
+                        Asked::Question { answer, room }
+                        | Asked::Refresh { answer, room, .. }
+                        | Asked::Claim { answer, room }
+                        | Asked::Owner { answer, room },
                     ) => {
                         let more = (*room as usize).saturating_sub(answer.len()).min(bytes.len());
                         answer.extend_from_slice(&bytes[..more]);

@@ -92,7 +92,7 @@ impl Remotes {
         Ok(Ok(()))
     }
 
-    fn unreachable(&self, index: usize) -> Unreachable {
+    pub(super) fn unreachable(&self, index: usize) -> Unreachable {
         let upstream = &self.upstreams[index];
         let paths = upstream.first..upstream.first + upstream.config.portals.len();
         let path = |path: &super::path::Path| {
@@ -112,7 +112,7 @@ impl Remotes {
     }
 
     /// Waits for something to happen at a path, at most until then, and deals with it.
-    fn turn(
+    pub(super) fn turn(
         &mut self,
         poll: &mut Poll,
         events: &mut Events,
@@ -142,23 +142,32 @@ impl Remotes {
     }
 
     /// Makes durable what was written, as far as the units do not do so by themselves, and logs out. The
-    /// upstreams that this failed for, and why.
+    /// upstreams that this failed for, and why. `clean`: those of which nothing is only with this gateway, by their
+    /// index; their units are given up.
     pub(crate) fn close(
         &mut self,
         poll: &mut Poll,
         clock: Clock,
         within: Duration,
+        clean: &[bool],
     ) -> Vec<(usize, IoError)> {
         let mut events = Events::with_capacity(EVENTS);
         self.now = clock.now();
         let until = self.now + within.max(FAREWELL_LEAST);
         for upstream in &mut self.upstreams {
             let cached = upstream.terms.as_ref().is_some_and(|terms| terms.facts.write_cache);
-            if !upstream.written || !cached {
+            // Whoever owns it now sees to it.
+            let lost = upstream.owner.as_ref().is_some_and(|owner| owner.lost.is_some());
+            if !upstream.written || !cached || lost {
                 upstream.farewell = Farewell::Done(Ok(()));
             }
         }
         while self.ask_for_flushes() && self.now < until {
+            if self.turn(poll, &mut events, clock, Some(until)).is_err() {
+                break;
+            }
+        }
+        while self.ask_for_releases(clean) && self.now < until {
             if self.turn(poll, &mut events, clock, Some(until)).is_err() {
                 break;
             }

@@ -3,7 +3,7 @@
 use super::Remotes;
 use super::path::Link;
 use super::session::Session;
-use crate::config::{Portal, Upstream};
+use crate::config::{Fence, Portal, Upstream};
 use mio::Poll;
 use std::fmt::{Debug, Write};
 use std::net::TcpListener;
@@ -33,6 +33,7 @@ pub(super) fn remotes(paths: usize) -> ((TcpListener, Poll), Remotes) {
         connect_within: Duration::from_secs(10),
         login_within: Duration::from_secs(3),
         retry_at_most: Duration::from_secs(5),
+        fence: Fence::Auto,
     };
     let poll = Poll::new().expect("an event queue");
     let registry = poll.registry().try_clone().expect("its registry");

@@ -23,6 +23,9 @@ impl Remotes {
                 self.confirm(index);
             }
             Told::Looked(facts) => self.looked(index, *facts)?,
+            Told::Claimed => self.claimed(index),
+            Told::Owner(holder) => self.owner_told(upstream, holder),
+            Told::Cleared => self.upstreams[upstream].release = Farewell::Done(Ok(())),
             Told::Refreshed(facts) => {
                 let access = facts.access;
                 self.compare(index, &facts)?;
@@ -54,6 +57,11 @@ impl Remotes {
             *terms = Some(Terms::new(facts));
         }
         let path = &mut self.paths[index];
+        if self.upstreams[upstream].owner.is_some() {
+            path.access = access;
+            self.claim_on(index);
+            return Ok(());
+        }
         info!(upstream = path.who, %access, "path is ready");
         path.failure = None;
         self.accessible(index, access);
@@ -91,7 +99,7 @@ impl Remotes {
     }
 
     /// The target says how a path may be used.
-    fn accessible(&mut self, index: usize, access: Access) {
+    pub(super) fn accessible(&mut self, index: usize, access: Access) {
         let now = self.now;
         let path = &mut self.paths[index];
         if path.access != access {
@@ -160,8 +168,10 @@ impl Remotes {
         self.tell_down(index);
         drop(self.registry.deregister(&mut session.stream));
         let upstream = &mut self.upstreams[self.paths[index].upstream];
-        if upstream.farewell == Farewell::Asked(index) {
-            upstream.farewell = Farewell::Wanted;
+        for asked in [&mut upstream.farewell, &mut upstream.release] {
+            if *asked == Farewell::Asked(index) {
+                *asked = Farewell::Wanted;
+            }
         }
         let was_good =
             session.is_ready() && now.saturating_since(self.paths[index].ready_since) >= GOOD_AFTER;
@@ -184,5 +194,8 @@ impl Remotes {
         }
         self.paths[index].fence.hold(remains.unknown, now);
         self.failed(index, loss);
+        if let Loss::Denied(denied) = loss {
+            self.denied(self.paths[index].upstream, denied);
+        }
     }
 }

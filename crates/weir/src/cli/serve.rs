@@ -14,8 +14,8 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use tracing_subscriber::EnvFilter;
-use weir_serve::config::Config;
-use weir_serve::{Ready, ServeError, serve};
+use weir_serve::config::{Config, Fence};
+use weir_serve::{Denied, Ready, ServeError, Unowned, serve};
 
 /// Serve volumes to hosts over iSCSI and NBD
 ///
@@ -42,6 +42,10 @@ pub(super) struct Serve {
     /// Record every input of the data path, for `weir replay`. No data is recorded
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Take the storage of a volume from the gateway that has it reserved with this key, as an error has named
+    /// it; 0 if it is nobody's. May be given several times
+    #[arg(long, value_name = "VOLUME=KEY", value_parser = take_over)]
+    take_over: Vec<(String, u64)>,
     /// Print one JSON object on one line when hosts can connect
     #[arg(long)]
     json: bool,
@@ -54,7 +58,8 @@ impl Serve {
         let loaded =
             config::gateway(&source).map_err(|faults| Failure::invalid(faults, source.clone()))?;
         warn(&loaded.warnings, &source, color);
-        let config = self.adjust(loaded.checked);
+        let mut config = self.adjust(loaded.checked);
+        self.take_over(&mut config)?;
         if source.is_built_in() {
             for volume in &config.volumes {
                 for file in volume.files() {
@@ -84,6 +89,33 @@ impl Serve {
         config
     }
 
+    /// What a person has decided about volumes that are somebody else's.
+    fn take_over(&self, config: &mut Config) -> Result<(), Failure> {
+        for (name, key) in &self.take_over {
+            let Some(volume) = config.volumes.iter().position(|volume| volume.name == *name) else {
+                let message = format!("--take-over: there is no volume `{name}`");
+                return Err(Failure::new(Exit::Usage, message, "name one of the configuration"));
+            };
+            let fenced = config.upstreams.iter().enumerate().any(|(index, upstream)| {
+                let volume = &config.volumes[volume];
+                volume.is_on(index)
+                    && match upstream.fence {
+                        Fence::Auto => volume.log.is_some(),
+                        Fence::On => true,
+                        Fence::Off => false,
+                    }
+            });
+            if !fenced {
+                let message = format!("--take-over: no upstream of volume `{name}` is fenced");
+                let help = "only a volume with a `log` on an [[upstream]], or one whose upstream has \
+                            `fence = \"on\"`, has an owner";
+                return Err(Failure::new(Exit::Usage, message, help));
+            }
+            config.take_over.push((volume, *key));
+        }
+        Ok(())
+    }
+
     /// The configuration as its file says it now; what is built in stays what it is.
     fn reload(&self, source: &Source, config: &Config) -> Option<Config> {
         if source.is_built_in() {
@@ -91,6 +123,19 @@ impl Serve {
         }
         reload::again(source).map(|config| self.adjust(config))
     }
+}
+
+/// A volume, and the key of whoever has it.
+fn take_over(text: &str) -> Result<(String, u64), String> {
+    let form =
+        "write VOLUME=KEY, with the key as the error has it: 0x and 16 digits, or 0 for nobody's";
+    let (volume, key) = text.split_once('=').ok_or(form)?;
+    let key = match key.strip_prefix("0x") {
+        Some(digits) if digits.len() <= 16 => u64::from_str_radix(digits, 16).ok(),
+        None if key == "0" => Some(0),
+        _ => None,
+    };
+    Ok((volume.to_owned(), key.ok_or(form)?))
 }
 
 fn start_log(color: Color) -> Result<(), Failure> {
@@ -154,6 +199,7 @@ fn failure(error: &ServeError) -> Failure {
             "see to the target or the network; `connect_within` of the upstream says how long it is \
              waited for"
         }
+        ServeError::Owned(unowned) => return owned(exit, error, unowned, &unowned.why),
         ServeError::Tls(_) => "change `certificate`, `key` or `client_ca` of [nbd]",
         ServeError::State { .. } | ServeError::Reservations { .. } => {
             "the volume's data is not concerned: `state` of the volume names the file"
@@ -164,6 +210,40 @@ fn failure(error: &ServeError) -> Failure {
         ServeError::Log(_) => "nothing was changed, and nothing is served before this is decided",
         _ if error.is_unavailable() => "change the volume in the configuration, or its file",
         _ => return Failure::unexpected(error.to_string()),
+    };
+    Failure::new(exit, error.to_string(), help)
+}
+
+/// What to do where somebody else owns the storage of a volume.
+fn owned(
+    exit: Exit,
+    error: &ServeError,
+    Unowned { volume, .. }: &Unowned,
+    why: &Denied,
+) -> Failure {
+    let help = match why {
+        Denied::Held { key: 0, .. } => String::from(
+            "it is not a gateway's: whoever has reserved it must release it, or a person does so, as with sg_persist",
+        ),
+        Denied::Held { key, .. } => format!(
+            "stop the other gateway, which gives it up when its log is empty; or, if it is gone for good, take its \
+             place: `weir serve --take-over {volume}={key:#018x}`. Writes that are only in its log are lost then"
+        ),
+        Denied::Dirty { .. } => String::from(
+            "look at the log with `weir log`, save what is wanted of it, and move it away with the `.log` file beside \
+             `state`; then take over",
+        ),
+        Denied::Gone { .. } => format!(
+            "if nobody has written there since, `weir serve --take-over {volume}=0`; otherwise look at the log with \
+             `weir log`, and move it away with the `.log` file beside `state`"
+        ),
+        Denied::Unsupported(_) => String::from(
+            "without them nothing keeps a second gateway from writing there: set `fence = \"off\"` in [[upstream]] if \
+             you see to it that there is none",
+        ),
+        _ => String::from(
+            "see to the target; `fence` of [[upstream]] says whether its unit is reserved",
+        ),
     };
     Failure::new(exit, error.to_string(), help)
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use std::fmt::Write as _;
 use weir_flow::clock::Duration;
 use weir_flow::units::ByteCount;
-use weir_serve::api::{self, Answer, Request, TargetStatus, TenantStatus};
+use weir_serve::api::{self, Answer, FenceStatus, Request, TargetStatus, TenantStatus};
 
 /// Say how a gateway does that is serving
 ///
@@ -128,11 +128,12 @@ fn volumes(status: &api::Status) -> Table {
     for volume in &status.volumes {
         let mut notes = Vec::new();
         if volume.read_only {
-            notes.push("read only");
+            notes.push("read only".to_owned());
         }
         if volume.lost {
-            notes.push("a flush has failed: what was written may be lost");
+            notes.push("a flush has failed: what was written may be lost".to_owned());
         }
+        notes.extend(volume.fences.iter().filter(|fence| fence.state != "held").map(fence));
         let size = ByteCount(volume.bytes).to_string();
         table.row(vec![volume.name.clone(), size, volume.backend.clone(), notes.join("; ")]);
     }
@@ -194,6 +195,22 @@ fn tenants(tenants: &[TenantStatus]) -> Table {
         ]);
     }
     table
+}
+
+/// Whose an upstream is.
+pub(super) fn fence(fence: &FenceStatus) -> String {
+    let FenceStatus { upstream, key, holder, fenced_ns, .. } = fence;
+    if fence.state == "held" {
+        return format!("upstream `{upstream}` is reserved for this gateway, key {key}");
+    }
+    let holder = match holder {
+        Some(holder) => format!("somebody else's, key {holder}"),
+        None => String::from("nobody's any more"),
+    };
+    format!(
+        "FENCED for {}: upstream `{upstream}` is {holder}; nothing is written there, and hosts are refused",
+        age(*fenced_ns)
+    )
 }
 
 /// A length of time.

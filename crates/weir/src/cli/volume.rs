@@ -2,7 +2,7 @@
 
 use super::ask::Ask;
 use super::progress::Progress;
-use super::status::{age, time};
+use super::status::{age, fence, time};
 use crate::exit::{Exit, Failure};
 use crate::table::{Align, Table};
 use clap::{Args, Subcommand};
@@ -150,7 +150,7 @@ fn text(volumes: &[VolumeStatus]) -> String {
     }
     text.push_str(&table.render(""));
     for volume in volumes {
-        let notes = volume.log.iter().flat_map(notes);
+        let notes = volume.fences.iter().map(fence).chain(volume.log.iter().flat_map(notes));
         for note in notes {
             let _ = writeln!(text, "{}: {note}", volume.name);
         }

@@ -98,6 +98,8 @@ sense! {
     LOGICAL_UNIT_NOT_READY = NotReady 0x04 0x00;
     /// The logical unit is becoming ready.
     BECOMING_READY = NotReady 0x04 0x01;
+    /// Nothing can be done with the logical unit through this target port; another may do.
+    UNAVAILABLE = NotReady 0x04 0x0c;
     /// A sanitize operation is going on.
     SANITIZE_IN_PROGRESS = NotReady 0x04 0x1b;
     /// The medium was ejected.

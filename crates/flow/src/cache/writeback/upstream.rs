@@ -71,6 +71,7 @@ impl Log {
             | IoError::WriteProtected
             | IoError::OutOfRange
             | IoError::Unsupported
+            | IoError::Fenced
                 if !side =>
             {
                 self.again(id);

@@ -1,8 +1,10 @@
 //! What is asked of a target, and what follows from its answers.
 
+use super::super::claim::{self, Claim, Order, holder_of};
 use super::super::flight::{Data, Flight};
+use super::super::payload::Payload;
 use super::super::probe::Probe;
-use super::super::sense::{Heard, News, Verdict, judge};
+use super::super::sense::{CHECK_CONDITION, Heard, News, Verdict, judge};
 use super::{Around, Asked, Loss, PATH_FAILED, Session, Stage, Told, ended, key_of};
 use crate::disk::{Io, Whose};
 use slotmap::Key;
@@ -11,6 +13,7 @@ use weir_flow::clock::{Duration, Instant};
 use weir_flow::error::IoError;
 use weir_flow::request::{Outcome, RequestKey};
 use weir_wire::iscsi::initiator::{Attribute, Command, Direction, TaskFunction};
+use weir_wire::scsi::ScsiStatus;
 
 impl Session {
     /// A command has ended.
@@ -28,9 +31,10 @@ impl Session {
                 probe.answered(status, heard, &answer).map_err(Loss::Unfit)?;
                 if probe.question().is_some() {
                     self.ask();
-                } else if let Stage::Probing(probe) =
-                    std::mem::replace(&mut self.stage, Stage::Ready)
-                {
+                } else if let Stage::Probing(probe) = std::mem::replace(
+                    &mut self.stage,
+                    if around.owner.is_some() { Stage::Known } else { Stage::Ready },
+                ) {
                     let facts = Box::new(probe.into_facts());
                     self.facts = Some(facts.clone());
                     around.told.push(Told::Looked(facts));
@@ -43,6 +47,12 @@ impl Session {
                     Some(_) => self.ask_again(probe),
                     None => around.told.push(Told::Refreshed(Box::new(probe.into_facts()))),
                 }
+                Ok(())
+            }
+            Some(Asked::Claim { answer, .. }) => self.claimed((status, heard), &answer, around),
+            Some(Asked::Owner { answer, .. }) => owner_told((status, heard), &answer, around),
+            Some(Asked::Clear) => {
+                around.told.push(Told::Cleared);
                 Ok(())
             }
             Some(Asked::Flush) => {
@@ -68,6 +78,11 @@ impl Session {
         heard: Heard,
         around: &mut Around<'_>,
     ) -> Result<(), Loss> {
+        if around.owner.is_some() && is_doubt(status, heard) {
+            // It was not done. Whose the unit is, is asked for anew.
+            self.end(flight, PATH_FAILED, around.told);
+            return Err(doubt(status, heard));
+        }
         let verdict = judge(status, heard, flight.changes());
         let outcome = match verdict {
             Verdict::Good => {
@@ -193,6 +208,62 @@ impl Session {
         }
     }
 
+    /// Has the reservation of the unit settled, before anything else is done with it.
+    pub(in crate::remote) fn claim(&mut self, around: &Around<'_>) {
+        self.stage = Stage::Claiming(Box::new(Claim::new()));
+        self.ask_claim(around);
+    }
+
+    fn ask_claim(&mut self, around: &Around<'_>) {
+        let (Stage::Claiming(claim), Some(owner)) = (&self.stage, &*around.owner) else { return };
+        let Some(order) = claim.order(owner) else { return };
+        self.put(Asked::Claim { answer: Vec::new(), room: order.room }, &order);
+    }
+
+    fn claimed(
+        &mut self,
+        end: (u8, Heard),
+        answer: &[u8],
+        around: &mut Around<'_>,
+    ) -> Result<(), Loss> {
+        let (Stage::Claiming(claim), Some(owner)) = (&mut self.stage, &mut *around.owner) else {
+            return Ok(());
+        };
+        claim.answered(owner, end, answer).map_err(Loss::Denied)?;
+        if claim.order(owner).is_some() {
+            self.ask_claim(around);
+        } else {
+            self.stage = Stage::Ready;
+            around.told.push(Told::Claimed);
+        }
+        Ok(())
+    }
+
+    /// Asks who has reserved the unit, unless that is being waited for or there is no room.
+    pub(in crate::remote) fn look_at_owner(&mut self) {
+        let asks = |asked: &Asked| matches!(asked, Asked::Owner { .. });
+        if self.wire.room() > 0 && !self.asked.values().any(asks) {
+            let order = claim::look();
+            self.put(Asked::Owner { answer: Vec::new(), room: order.room }, &order);
+        }
+    }
+
+    /// Gives the reservation of the unit up, and all registrations.
+    pub(in crate::remote) fn give_up(&mut self, key: u64) {
+        self.put(Asked::Clear, &claim::clear(key));
+    }
+
+    fn put(&mut self, asked: Asked, order: &Order) {
+        let tag = self.asked.insert(asked).data().as_ffi();
+        let data = match order.list {
+            Some(list) => Direction::Write(Payload::owned(list.into()), 0..list.len()),
+            None => Direction::Read(order.room),
+        };
+        let (lun, cdb) = (self.lun, order.cdb);
+        self.wire.command(Command { lun, cdb, attribute: Attribute::Simple, data, tag });
+        self.dirty = true;
+    }
+
     /// Sends the next question about the unit.
     pub(super) fn ask(&mut self) {
         let Stage::Probing(probe) = &self.stage else { return };
@@ -298,6 +369,46 @@ impl Session {
         }
     }
 }
+
+/// Who has reserved the unit, as was asked.
+fn owner_told(
+    (status, heard): (u8, Heard),
+    answer: &[u8],
+    around: &mut Around<'_>,
+) -> Result<(), Loss> {
+    if is_doubt(status, heard) {
+        return Err(doubt(status, heard));
+    }
+    // A refusal for now is none for long: it is asked again.
+    if judge(status, heard, false) == Verdict::Good {
+        let (_, holder) = holder_of(answer).map_err(Loss::Denied)?;
+        around.told.push(Told::Owner(holder));
+    }
+    Ok(())
+}
+
+/// Whether somebody may have taken the unit over: RESERVATION CONFLICT, or a unit attention that tells of
+/// reservations or registrations (SPC-4, 5.13.11).
+const fn is_doubt(status: u8, heard: Heard) -> bool {
+    status == RESERVATION_CONFLICT
+        || status == CHECK_CONDITION
+            && heard.key == UNIT_ATTENTION
+            && heard.asc == PARAMETERS_CHANGED
+            && matches!(heard.ascq, 0x03..=0x05)
+}
+
+fn doubt(status: u8, heard: Heard) -> Loss {
+    Loss::Doubtful(match (status, heard.ascq) {
+        (RESERVATION_CONFLICT, _) => String::from("RESERVATION CONFLICT"),
+        (_, 0x03) => String::from("reservations preempted"),
+        (_, 0x04) => String::from("reservations released"),
+        _ => String::from("registrations preempted"),
+    })
+}
+
+const RESERVATION_CONFLICT: u8 = ScsiStatus::ReservationConflict as u8;
+const UNIT_ATTENTION: u8 = 6;
+const PARAMETERS_CHANGED: u8 = 0x2a;
 
 /// How often a command is sent again that the target has put off, before it goes another way: half a
 /// minute, at the rate below.

@@ -19,6 +19,7 @@ fn the_answer_to_a_reset_is_told() {
         let mut told = Vec::new();
         let mut around = Around {
             terms: &mut None,
+            owner: &mut None,
             told: &mut told,
             errors: &mut crate::desk::Tally::default(),
             who: "array path 0",

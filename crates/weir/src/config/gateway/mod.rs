@@ -131,6 +131,7 @@ pub(crate) fn read(
         iscsi: iscsi.limits,
         control: control.ok()?,
         savings: savings.ok()?,
+        take_over: Vec::new(),
         record: None,
         stop_within: stop_within?,
     })

@@ -11,7 +11,7 @@ use crate::config::value::{Value, type_name};
 use std::net::SocketAddr;
 use toml::de::DeValue;
 use weir_flow::clock::Duration;
-use weir_serve::config::{Account, Portal, Upstream, Volume, Where};
+use weir_serve::config::{Account, Fence, Portal, Upstream, Volume, Where};
 
 /// The table.
 pub(super) static UPSTREAM: Section = Section {
@@ -89,6 +89,14 @@ pub(super) static UPSTREAM: Section = Section {
             effect: "the longest wait between two tries of a path that does not work; the first are \
                      sooner, and while no path works it is a second at most",
         },
+        Key {
+            name: "fence",
+            kind: Kind::Word(&["auto", "on", "off"]),
+            default: Default::Is("auto"),
+            effect: "whether the unit is reserved for this gateway, so that no other one writes to it: if the volume \
+                     on it has a `log` (auto), always (on), or never, and then it is up to you that there is no \
+                     other (off)",
+        },
     ],
 };
 
@@ -157,6 +165,7 @@ fn one(
     let connect_within = table.number(context, "connect_within");
     let login_within = table.number(context, "login_within");
     let retry_at_most = table.number(context, "retry_at_most");
+    let fence = table.text(context, "fence");
     let time = |read: Read<u64>| Duration::from_nanos(read.value);
     let (account, mutual) = proofs?;
     Some(Upstream {
@@ -173,6 +182,11 @@ fn one(
         connect_within: time(connect_within?),
         login_within: time(login_within?),
         retry_at_most: time(retry_at_most?),
+        fence: match &fence?.value[..] {
+            "on" => Fence::On,
+            "off" => Fence::Off,
+            _ => Fence::Auto,
+        },
     })
 }
 

@@ -69,6 +69,8 @@ pub struct Unit {
     mode: ModeParameters,
     medium: Medium,
     sanitizing: Sanitizing,
+    /// Nothing can be done with the medium any more, whatever else it is.
+    withdrawn: bool,
     /// Whose copies, by which list identifier, have come how far; oldest first.
     copies: VecDeque<(Nexus, u8, copy::Progress)>,
 }
@@ -81,6 +83,7 @@ impl Unit {
             mode: ModeParameters::defaults(&disk),
             medium: Medium::default(),
             sanitizing: Sanitizing::default(),
+            withdrawn: false,
             copies: VecDeque::new(),
             disk,
         }
@@ -183,6 +186,12 @@ impl Unit {
     /// Why nothing can be done with the medium now, for operations that were admitted before.
     pub fn ready(&self) -> Result<(), Sense> {
         self.obstacle(Needs::Medium).map_or(Ok(()), |sense| Err(self.worded(sense)))
+    }
+
+    /// From now on nothing can be done with the medium through this target, for good: whoever asks is told
+    /// [`UNAVAILABLE`](Sense::UNAVAILABLE), so that a host with another way takes that.
+    pub const fn withdraw(&mut self) {
+        self.withdrawn = true;
     }
 
     /// How far it is, in 65536ths.
@@ -318,6 +327,9 @@ impl Unit {
 
     /// Why the unit is not ready for a command with such needs.
     const fn obstacle(&self, needs: Needs) -> Option<Sense> {
+        if self.withdrawn && !matches!(needs, Needs::Nothing) {
+            return Some(Sense::UNAVAILABLE);
+        }
         let sanitizing = self.sanitizing.obstacle(needs);
         if sanitizing.is_some() {
             return sanitizing;

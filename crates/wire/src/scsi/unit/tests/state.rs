@@ -38,6 +38,22 @@ fn others(sense: Sense) -> Effects {
     Effects { others: Some(sense), ..Effects::default() }
 }
 
+/// A unit that is withdrawn can be looked at, and nothing can be done with its medium, for good.
+#[test]
+fn a_withdrawn_unit_is_of_no_use() {
+    let mut unit = Unit::new(disk());
+    assert!(send(&mut unit, "a", WRITE).is_ok());
+    unit.withdraw();
+    for _ in 0..2 {
+        for command in [READY, WRITE, &[0x28, 0, 0, 0, 0, 0, 0, 0, 1], &[0x35]] {
+            assert_eq!(code(send(&mut unit, "a", command)), (2, 0x04, 0x0c), "{command:?}");
+        }
+        assert!(send(&mut unit, "a", &[0x12, 0, 0, 0, 36]).is_ok(), "INQUIRY");
+        assert_eq!(unit.ready(), Err(Sense::UNAVAILABLE));
+        unit.reset();
+    }
+}
+
 /// Each bit that can be changed does what it says, others hear of it, and a reset takes it back.
 #[test]
 fn mode_parameters_take_effect() {

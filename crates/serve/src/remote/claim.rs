@@ -1,0 +1,489 @@
+//! How a session takes part in the ownership of its unit: what is asked, and what follows (SPC-4, 5.13).
+//!
+//! | step | command | then |
+//! |---|---|---|
+//! | look | READ RESERVATION, READ KEYS | is it free, ours, or somebody else's? Only here it may be refused without a trace |
+//! | register | REGISTER AND IGNORE EXISTING KEY | the way may write if the reservation is ours |
+//! | preempt | PREEMPT AND ABORT of each key that gives way | the commands of its ways are dead, also queued ones |
+//! | reserve | RESERVE, Write Exclusive, Registrants Only | |
+//! | verify | READ RESERVATION | ours, or the registration is taken back before anything was written |
+//!
+//! Between the look and the register somebody else may have become the owner. So nothing is written before
+//! `verify`, which comes after the register: whoever preempts this key later shuts the way out again.
+
+use super::cdb::{self, Cdb, LIST};
+use super::sense::{Heard, Verdict, judge};
+use std::fmt;
+use thiserror::Error;
+use tracing::warn;
+use weir_flow::clock::Instant;
+use weir_wire::scsi::ScsiStatus;
+
+/// What an upstream's owner is to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner {
+    /// Who it is: the lower 48 bits of its keys.
+    id: u64,
+    /// Something is nowhere else than with this gateway.
+    dirty: bool,
+    /// Keys that a person lets it take over from; 0 for nobody's.
+    expected: Vec<u64>,
+    /// Its key, once that is known.
+    pub(super) key: Option<u64>,
+    /// The reservation is its own.
+    pub(super) holds: bool,
+    /// Since when it is not any more, and whose it is.
+    pub(super) lost: Option<(Instant, Option<u64>)>,
+    /// Why it could not become the owner.
+    pub(super) denied: Option<Denied>,
+    /// When the reservation is looked at again.
+    pub(super) look_at: Instant,
+    /// The target remembers over a loss of power, as far as it has not said otherwise.
+    survives: bool,
+    /// It knows PREEMPT AND ABORT, as far as it has not said otherwise.
+    aborts: bool,
+}
+
+impl Owner {
+    /// One who is known by these parts, of which the last must tell it from every other gateway.
+    pub(crate) fn new(identity: u64, dirty: bool, expected: Vec<u64>) -> Self {
+        Self {
+            id: identity & ID,
+            dirty,
+            expected,
+            key: None,
+            holds: false,
+            lost: None,
+            denied: None,
+            look_at: Instant::ZERO,
+            survives: true,
+            aborts: true,
+        }
+    }
+
+    /// Whether a key is one of its own, of this start or an earlier one.
+    const fn knows(&self, key: u64) -> bool {
+        key & ID == self.id
+    }
+
+    /// Whether this is the reservation that keeps everybody else from writing.
+    pub(super) fn is_ours(&self, holder: Option<Holder>) -> bool {
+        holder.is_some_and(|holder| Some(holder.key) == self.key && holder.kind == KIND)
+    }
+}
+
+/// Who has reserved a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holder {
+    /// With which key; 0 if all who are registered hold it.
+    pub(super) key: u64,
+    /// The type of the reservation.
+    pub(super) kind: u8,
+}
+
+/// Why a gateway may not write to a unit.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Denied {
+    /// Somebody else owns it.
+    #[error("somebody else has it: key {key:#018x}{}", reserved(*.kind))]
+    Held {
+        /// The key of who has reserved it, or else of one who is registered; 0 if all who are hold it.
+        key: u64,
+        /// The type of the reservation; `None` if it is not reserved.
+        kind: Option<u8>,
+    },
+    /// Somebody else may be taken over from, but what this gateway has kept is older than what is there.
+    #[error(
+        "key {key:#018x} may be taken over from, but the log of this gateway has writes from before that one was \
+         the owner; they must not go over what was written since"
+    )]
+    Dirty {
+        /// Whose it is.
+        key: u64,
+    },
+    /// It was this gateway's, and now it is nobody's.
+    #[error(
+        "the log has writes that belong there, but this gateway is not its owner any more, nor is anybody: \
+         others may have been (PRGENERATION is {generation})"
+    )]
+    Gone {
+        /// How often registrations have changed.
+        generation: u32,
+    },
+    /// The target does not have such reservations.
+    #[error("its target has no persistent reservations: {0}")]
+    Unsupported(String),
+    /// Somebody has reserved it by RESERVE(6), or what amounts to it.
+    #[error("its target refuses {0}: somebody has reserved it")]
+    Conflict(&'static str),
+    /// It was refused, for now or on this way.
+    #[error("its target refuses {0}: {1}")]
+    Refused(&'static str, String),
+    /// An answer that cannot be.
+    #[error("its answer to {0} makes no sense")]
+    Nonsense(&'static str),
+}
+
+impl Denied {
+    /// Whether what the gateway has kept may be older than what is there, so that a person must look at it.
+    pub(crate) const fn is_stale(&self) -> bool {
+        matches!(self, Self::Dirty { .. } | Self::Gone { .. })
+    }
+
+    /// Whether it is of no use to try again, here or on another way.
+    pub(super) const fn is_final(&self) -> bool {
+        matches!(
+            self,
+            Self::Held { .. } | Self::Dirty { .. } | Self::Gone { .. } | Self::Unsupported(_)
+        )
+    }
+}
+
+fn reserved(kind: Option<u8>) -> String {
+    let Some(kind) = kind else { return String::from(", registered without a reservation") };
+    let name = match kind {
+        1 => "Write Exclusive",
+        3 => "Exclusive Access",
+        5 => "Write Exclusive, Registrants Only",
+        6 => "Exclusive Access, Registrants Only",
+        7 => "Write Exclusive, All Registrants",
+        8 => "Exclusive Access, All Registrants",
+        _ => return format!(", reservation of type {kind}"),
+    };
+    format!(", reservation {name}")
+}
+
+/// What one session asks about it.
+#[derive(Debug)]
+pub(super) struct Claim {
+    step: Step,
+    generation: u32,
+    holder: Option<Holder>,
+    /// Keys that are to give way, and those that do so once the unit is the owner's.
+    preempt: Vec<u64>,
+    others: Vec<u64>,
+    /// It is to be reserved, too.
+    reserves: bool,
+    /// How often the step was asked again.
+    again: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Look,
+    Keys,
+    Register,
+    Preempt,
+    Reserve,
+    Verify,
+    Withdraw,
+    Done,
+}
+
+/// A command of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    pub(super) cdb: Cdb,
+    /// Room for its answer, in bytes.
+    pub(super) room: u32,
+    /// What goes with it.
+    pub(super) list: Option<[u8; LIST]>,
+}
+
+impl Claim {
+    /// A claim of which nothing is known.
+    pub(super) const fn new() -> Self {
+        Self {
+            step: Step::Look,
+            generation: 0,
+            holder: None,
+            preempt: Vec::new(),
+            others: Vec::new(),
+            reserves: false,
+            again: 0,
+        }
+    }
+
+    /// What to send next; `None` when the unit is the owner's on this way.
+    pub(super) fn order(&self, owner: &Owner) -> Option<Order> {
+        let key = owner.key.unwrap_or(0);
+        let out = |action, own, of_action, survives| {
+            let cdb = cdb::persistent_out(action, if action == REGISTER { 0 } else { KIND });
+            let list = Some(cdb::persistent_list(own, of_action, survives));
+            Some(Order { cdb, room: 0, list })
+        };
+        match self.step {
+            Step::Look | Step::Verify => Some(look()),
+            Step::Keys => {
+                let cdb = cdb::persistent_in(READ_KEYS, ROOM);
+                Some(Order { cdb, room: ROOM.into(), list: None })
+            }
+            Step::Register => out(REGISTER, 0, key, owner.survives),
+            Step::Preempt => {
+                let action = if owner.aborts { PREEMPT_AND_ABORT } else { PREEMPT };
+                out(action, key, self.preempt.last().copied().unwrap_or(0), false)
+            }
+            Step::Reserve => out(RESERVE, key, 0, false),
+            Step::Withdraw => out(REGISTER, 0, 0, false),
+            Step::Done => None,
+        }
+    }
+
+    /// Takes the answer to the last command.
+    pub(super) fn answered(
+        &mut self,
+        owner: &mut Owner,
+        (status, heard): (u8, Heard),
+        answer: &[u8],
+    ) -> Result<(), Denied> {
+        if status == ScsiStatus::ReservationConflict as u8 {
+            return self.conflict();
+        }
+        match judge(status, heard, false) {
+            Verdict::Good => {
+                self.again = 0;
+                self.step = self.good(owner, answer)?;
+                Ok(())
+            }
+            Verdict::Again(_) | Verdict::Later if self.again < AGAIN_MAX => {
+                self.again += 1;
+                Ok(())
+            }
+            _ if heard.key == ILLEGAL_REQUEST => self.refused(owner, heard),
+            _ => Err(Denied::Refused(self.asked(), heard.to_string())),
+        }
+    }
+
+    /// The target says that it is somebody else's, or not ours on this way.
+    fn conflict(&mut self) -> Result<(), Denied> {
+        self.step = match self.step {
+            // Another way of this gateway may have been faster, or somebody else; the last look says who.
+            Step::Preempt => self.next_preempt(),
+            Step::Reserve => Step::Verify,
+            _ => return Err(Denied::Conflict(self.asked())),
+        };
+        Ok(())
+    }
+
+    /// The target does not know a command, or something in it.
+    fn refused(&mut self, owner: &mut Owner, heard: Heard) -> Result<(), Denied> {
+        match self.step {
+            Step::Register if owner.survives && heard.asc != INVALID_OPCODE => {
+                owner.survives = false;
+                Ok(())
+            }
+            Step::Preempt if owner.aborts => {
+                warn!(
+                    %heard,
+                    "the target does not know PREEMPT AND ABORT: what the old owner has sent already may still be \
+                     written"
+                );
+                owner.aborts = false;
+                Ok(())
+            }
+            _ if owner.holds => Err(Denied::Refused(self.asked(), heard.to_string())),
+            _ => Err(Denied::Unsupported(format!("it does not know {}: {heard}", self.asked()))),
+        }
+    }
+
+    const fn asked(&self) -> &'static str {
+        match self.step {
+            Step::Look | Step::Verify | Step::Done => "READ RESERVATION",
+            Step::Keys => "READ KEYS",
+            Step::Register | Step::Withdraw => "REGISTER AND IGNORE EXISTING KEY",
+            Step::Preempt if self.preempt.is_empty() => "PREEMPT",
+            Step::Preempt => "PREEMPT AND ABORT",
+            Step::Reserve => "RESERVE",
+        }
+    }
+
+    fn next_preempt(&mut self) -> Step {
+        self.preempt.pop();
+        match self.preempt.is_empty() {
+            false => Step::Preempt,
+            true if self.reserves => Step::Reserve,
+            true => Step::Verify,
+        }
+    }
+
+    fn good(&mut self, owner: &mut Owner, answer: &[u8]) -> Result<Step, Denied> {
+        Ok(match self.step {
+            Step::Look => {
+                (self.generation, self.holder) = holder_of(answer)?;
+                Step::Keys
+            }
+            Step::Keys => {
+                let keys = keys_of(answer)?;
+                self.decide(owner, &keys)?;
+                Step::Register
+            }
+            Step::Register if !self.preempt.is_empty() => Step::Preempt,
+            Step::Register if self.reserves => Step::Reserve,
+            Step::Register => Step::Verify,
+            Step::Preempt => self.next_preempt(),
+            Step::Reserve => Step::Verify,
+            Step::Verify => {
+                (self.generation, self.holder) = holder_of(answer)?;
+                if owner.is_ours(self.holder) {
+                    owner.holds = true;
+                    self.reserves = false;
+                    self.preempt = std::mem::take(&mut self.others);
+                    if self.preempt.is_empty() { Step::Done } else { Step::Preempt }
+                } else {
+                    Step::Withdraw
+                }
+            }
+            Step::Withdraw => return Err(self.held()),
+            Step::Done => Step::Done,
+        })
+    }
+
+    fn held(&self) -> Denied {
+        match self.holder {
+            Some(Holder { key, kind }) => Denied::Held { key, kind: Some(kind) },
+            None => Denied::Gone { generation: self.generation },
+        }
+    }
+
+    /// Whether the unit may be claimed, and who has to give way.
+    fn decide(&mut self, owner: &mut Owner, keys: &[u64]) -> Result<(), Denied> {
+        if owner.holds {
+            return self.return_to(owner, keys);
+        }
+        let kind = self.holder.map(|holder| holder.kind);
+        if let Some(holder) = self.holder.filter(|holder| holder.key == 0) {
+            return Err(Denied::Held { key: 0, kind: Some(holder.kind) });
+        }
+        let known = || self.holder.map(|holder| holder.key).into_iter().chain(keys.iter().copied());
+        // While the reservation is ours, whoever else has registered was never the owner, and gives way: after it
+        // is sure that it still is ours, or one who takes over just now would be taken over from in turn.
+        let ours = self.holder.is_some_and(|holder| owner.knows(holder.key));
+        let foreign = |key: &u64| !ours && !owner.knows(*key);
+        if let Some(key) = known().find(|key| foreign(key) && !owner.expected.contains(key)) {
+            let reserved = self.holder.is_some_and(|holder| holder.key == key);
+            return Err(Denied::Held { key, kind: kind.filter(|_| reserved) });
+        }
+        if let Some(key) = known().find(foreign).filter(|_| owner.dirty) {
+            return Err(Denied::Dirty { key });
+        }
+        // Only whom nobody has come after since the unit began to count may take his place back.
+        let nobody = known().next().is_none();
+        if nobody && owner.dirty && self.generation > 0 && !owner.expected.contains(&0) {
+            return Err(Denied::Gone { generation: self.generation });
+        }
+        // Every start has a key of its own, so that what an earlier one has left under way is shut out.
+        let last = known().map(epoch).max().unwrap_or(0);
+        let key = *owner.key.get_or_insert(next_key(last, owner.id));
+        let mut give_way: Vec<u64> = known().filter(|&other| other != key).collect();
+        give_way.sort_unstable();
+        give_way.dedup();
+        (self.preempt, self.others) =
+            give_way.into_iter().partition(|other| !ours || owner.knows(*other));
+        self.reserves = true;
+        Ok(())
+    }
+
+    /// A way comes back, or is new, while the unit is owned.
+    fn return_to(&mut self, owner: &Owner, keys: &[u64]) -> Result<(), Denied> {
+        let own = |key: &u64| Some(*key) == owner.key;
+        match self.holder {
+            Some(_) if owner.is_ours(self.holder) => Ok(()),
+            // The target has lost its memory, and nobody else has come since: what registers counts.
+            None if keys.iter().all(own) && (self.generation == 0 || !keys.is_empty()) => {
+                self.reserves = true;
+                Ok(())
+            }
+            None => Err(Denied::Gone { generation: self.generation }),
+            Some(_) => Err(self.held()),
+        }
+    }
+}
+
+/// Asks who has reserved a unit.
+pub(super) fn look() -> Order {
+    let room = 24;
+    Order { cdb: cdb::persistent_in(READ_RESERVATION, room), room: room.into(), list: None }
+}
+
+/// Takes all registrations and the reservation away.
+pub(super) fn clear(key: u64) -> Order {
+    let list = Some(cdb::persistent_list(key, 0, false));
+    Order { cdb: cdb::persistent_out(CLEAR, 0), room: 0, list }
+}
+
+/// The answer to READ RESERVATION: PRGENERATION, and who has it.
+pub(super) fn holder_of(answer: &[u8]) -> Result<(u32, Option<Holder>), Denied> {
+    let (generation, rest) = counted(answer, "READ RESERVATION")?;
+    match rest {
+        [] => Ok((generation, None)),
+        [key @ .., _, _, _, _, _, kind, _, _] if key.len() == 8 => {
+            let holder = Holder { key: number(key), kind: kind & 0xf };
+            Ok((generation, Some(holder)))
+        }
+        _ => Err(Denied::Nonsense("READ RESERVATION")),
+    }
+}
+
+fn keys_of(answer: &[u8]) -> Result<Vec<u64>, Denied> {
+    let (_, rest) = counted(answer, "READ KEYS")?;
+    let (keys, []) = rest.as_chunks::<8>() else { return Err(Denied::Nonsense("READ KEYS")) };
+    Ok(keys.iter().map(|key| number(key)).collect())
+}
+
+/// What both answers begin with, and the rest. One that was cut off could hide somebody.
+fn counted<'a>(answer: &'a [u8], question: &'static str) -> Result<(u32, &'a [u8]), Denied> {
+    let nonsense = || Denied::Nonsense(question);
+    let (head, rest) = answer.split_at_checked(8).ok_or_else(nonsense)?;
+    let length = number(&head[4..]) as usize;
+    Ok((number(&head[..4]) as u32, rest.get(..length).ok_or_else(nonsense)?))
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// How many owners there were up to that of this key.
+const fn epoch(key: u64) -> u64 {
+    key >> 48
+}
+
+/// The key of the owner after the one of epoch `last`.
+const fn next_key(last: u64, id: u64) -> u64 {
+    (last % 0xffff + 1) << 48 | id
+}
+
+/// A key, as people are told it and name it.
+pub(crate) struct Key(pub(crate) u64);
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#018x}", self.0)
+    }
+}
+
+/// The part of a key that says who it is.
+const ID: u64 = (1 << 48) - 1;
+
+/// Write Exclusive, Registrants Only (SPC-4, 6.15.3.4).
+const KIND: u8 = 5;
+
+/// Service actions of PERSISTENT RESERVE IN and OUT.
+const READ_KEYS: u8 = 0;
+const READ_RESERVATION: u8 = 1;
+const RESERVE: u8 = 1;
+const CLEAR: u8 = 3;
+const PREEMPT: u8 = 4;
+const PREEMPT_AND_ABORT: u8 = 5;
+const REGISTER: u8 = 6;
+
+const ILLEGAL_REQUEST: u8 = 5;
+const INVALID_OPCODE: u8 = 0x20;
+
+/// Room for keys, in bytes: more than 500.
+const ROOM: u16 = 4_096;
+
+/// How often a command is sent again because of unit attentions.
+const AGAIN_MAX: u32 = 16;
+
+#[cfg(test)]
+mod tests;
