@@ -24,7 +24,7 @@ done
 MEMORY=$(mktemp -d /dev/shm/weir-restart.XXXXXX)
 trap 'rm -rf "$MEMORY"; cleanup' EXIT
 
-configure() { # configure LOG
+configure() { # configure LOG SERVICE
   cat >"$WORK/weir.toml" <<TOML
 [iscsi]
 listen = ["127.0.0.1:0"]
@@ -36,7 +36,7 @@ socket = "$WORK/control.socket"
 [[backend]]
 name = "far"
 model = "fixed"
-service = "1h"
+service = "$2"
 [[volume]]
 name = "disk"
 file = "$WORK/disk.img"
@@ -58,9 +58,14 @@ status() { # status PYTHON: of what `weir volume status` says of the log
 slow=
 for case in $CASES; do
   rm -f "$WORK"/disk.*
-  configure "$MEMORY/log"
-  serve
   URI="nbd+unix:///disk?socket=$WORK/nbd.socket"
+  # The first write of a new log waits for the storage.
+  configure "$MEMORY/log" 1us
+  PATIENCE=120 serve
+  limited qemu-io -f raw -c "write 0 4k" "$URI" >/dev/null || fail "it takes no writes"
+  crash
+  configure "$MEMORY/log" 1h
+  serve
   # Later to be found in the log.
   limited qemu-io -f raw -c "write -P 7 0 4k" "$URI" >/dev/null || fail "it takes no writes"
   fio --name=fill --ioengine=nbd "--uri=$URI" --rw=randwrite --bs="${case%:*}" --iodepth="${case#*:}" --offset=1m --size=15g \
@@ -83,7 +88,7 @@ for case in $CASES; do
   rm "$MEMORY/log"
   sync "$WORK/disk.log"
   dd if="$WORK/disk.log" iflag=nocache count=0 status=none
-  configure "$WORK/disk.log"
+  configure "$WORK/disk.log" 1h
   began=$(date +%s%N)
   PATIENCE=120 serve
   ready=$(($(date +%s%N) - began))

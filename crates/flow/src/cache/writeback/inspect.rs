@@ -109,19 +109,32 @@ impl FlawKind {
 impl fmt::Display for FlawKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Super(bad) => write!(f, "this super block cannot be read, {bad}: the other one counts"),
+            Self::Super(bad) => {
+                write!(f, "this super block cannot be read, {bad}: the other one counts")
+            }
             Self::Place(bad) => {
-                write!(f, "no header of a segment can be read here, {bad}: nothing says that one is needed")
+                write!(
+                    f,
+                    "no header of a segment can be read here, {bad}: nothing says that one is needed"
+                )
             }
             Self::Header(number) => {
-                write!(f, "the header of segment {number} is lost: its batches can be told only by themselves")
+                write!(
+                    f,
+                    "the header of segment {number} is lost: its batches can be told only by themselves"
+                )
             }
-            Self::Missing(number) => write!(f, "the segment here names segment {number}, which is nowhere"),
+            Self::Missing(number) => {
+                write!(f, "the segment here names segment {number}, which is nowhere")
+            }
             Self::Batch(bad, seq) => {
                 write!(f, "the batch with record {seq} was durable, and cannot be read: {bad}")
             }
             Self::Torn(seq) => {
-                write!(f, "a batch was not finished here: record {seq} and what follows were never acknowledged")
+                write!(
+                    f,
+                    "a batch was not finished here: record {seq} and what follows were never acknowledged"
+                )
             }
             Self::Payload(seq) => write!(f, "the data of record {seq} is not what was written"),
         }
@@ -353,7 +366,8 @@ impl Look {
             match one.head {
                 None => self.flaw(one.at, FlawKind::Header(number)),
                 Some(head)
-                    if head.previous >= self.oldest.max(1) && !found.contains_key(&head.previous) =>
+                    if head.previous >= self.oldest.max(1)
+                        && !found.contains_key(&head.previous) =>
                 {
                     self.flaw(one.at, FlawKind::Missing(head.previous));
                 }
@@ -424,7 +438,10 @@ impl Look {
         kept.next = until;
         let room = block.segment - (at - SUPERS) % block.segment;
         let mut descriptors = Vec::new();
-        if kept.end > 0 && room >= PAGE && let Err(bad) = batch_at(device, block, at, room)? {
+        if kept.end > 0
+            && room >= PAGE
+            && let Err(bad) = batch_at(device, block, at, room)?
+        {
             self.flaw(at, FlawKind::Batch(bad, first));
             let mut page = alloc::vec![0; PAGE as usize];
             device(at, &mut page)?;

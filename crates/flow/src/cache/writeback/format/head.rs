@@ -98,7 +98,8 @@ impl Super {
 
     /// The field with a value that nobody writes.
     fn fault(&self) -> Option<&'static str> {
-        let sizes = self.segment.is_multiple_of(PAGE) && (2 * PAGE..=SEGMENT_MOST).contains(&self.segment);
+        let sizes =
+            self.segment.is_multiple_of(PAGE) && (2 * PAGE..=SEGMENT_MOST).contains(&self.segment);
         let counters = [self.generation, self.owner, self.oldest, self.applied, self.durable];
         match () {
             () if self.block != 512 && self.block != 4096 => Some("block"),
@@ -180,7 +181,8 @@ impl SegmentHead {
         if head.number == 0 || head.previous >= head.number || head.first == 0 {
             return Err(Bad::Field("number"));
         }
-        let counters = [head.number, head.first, head.owner, head.oldest, head.durable, head.applied];
+        let counters =
+            [head.number, head.first, head.owner, head.oldest, head.durable, head.applied];
         if counters.iter().any(|&counter| counter > COUNTER_MOST) {
             return Err(Bad::Field("counters"));
         }
