@@ -5,7 +5,7 @@
 mod gateway;
 
 use gateway::initiator::{Transfer, synchronize16, unmap};
-use gateway::{Chance, Gateway, folder, weir};
+use gateway::{Chance, Gateway, eventually, folder, weir};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -37,14 +37,25 @@ luns = {{ 0 = "disk" }}
 
 const VOLUME: usize = 4 << 20;
 
-/// Bytes of the super blocks.
+/// Bytes of the super blocks, and of a segment.
 const SUPERS: usize = 8192;
+const SEGMENT: usize = 2 << 20;
 
 /// A log with writes, zeroes and flushes that are nowhere else, of a gateway that was killed; and the volume as hosts
 /// have it.
 fn killed(folder: &Path) -> Vec<u8> {
     let mut gateway = Gateway::start(folder, &config("1us"), &[]);
-    gateway.session("one").write(0, &[0; 4096]);
+    let mut session = gateway.session("one");
+    session.write(0, &[0; 4096]);
+    session.execute(synchronize16(), Transfer::None).good();
+    // From then on a gateway does not begin by flushing the volume's own storage.
+    eventually("a super block that says that nothing went past the log", || {
+        let log = fs::read(folder.join("disk.log")).unwrap();
+        let newer = [0, 4096]
+            .into_iter()
+            .max_by_key(|&at| log[at + 56..at + 64].iter().rev().copied().collect::<Vec<_>>());
+        (log[newer.unwrap() + 112] & 2 == 0).then_some(())
+    });
     gateway.kill();
     let mut gateway = Gateway::start(folder, &config("1h"), &[]);
     let mut session = gateway.session("one");
@@ -251,9 +262,18 @@ fn a_torn_end_is_no_damage() {
         (number(&verified["faults"][0]["at"]), &verified["faults"][0]["kind"]),
         (4096, &"super".into())
     );
-    // The header of the only segment that is needed.
-    damage(&folder, &good, SUPERS + 40);
-    assert_ne!(run(&folder, &["verify", "disk.log"]).0, 1);
+    // The header of the second segment, which the second gateway began.
+    let records = {
+        damage(&folder, &good, 100);
+        dirty(&folder).len()
+    };
+    damage(&folder, &good, SUPERS + SEGMENT + 40);
+    let verified = json(&folder, &["verify", "disk.log"], 6);
+    let kinds: Vec<_> =
+        verified["faults"].as_array().unwrap().iter().map(|fault| &fault["kind"]).collect();
+    assert!(kinds.contains(&&"header".into()), "{verified}");
+    let salvaged = json(&folder, &["salvage", "disk.log", "--to", "headless.img"], 0);
+    assert_eq!(number(&salvaged["applied_records"]), records);
     let mut newer = good.clone();
     for at in [0, 4096] {
         newer[at + 8] = 9;

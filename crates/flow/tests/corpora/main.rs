@@ -6,7 +6,7 @@ mod log;
 use std::fs;
 use std::path::Path;
 
-/// Whatever is on a device, reading it as a log ends, and those who read it agree on what is in it.
+/// Whatever is on a device, reading it as a log ends, and what is found in it is in order.
 #[test]
 fn logs_are_read_or_refused() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/log");

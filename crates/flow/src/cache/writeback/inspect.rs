@@ -263,10 +263,10 @@ impl Look {
         }
         scan(device, block, from, end, |located| {
             let number = located.batch.segment;
+            self.believe(located.batch.durable, located.batch.applied);
             if number < self.oldest {
                 return;
             }
-            self.believe(located.batch.durable, located.batch.applied);
             let found = self.found.entry(number).or_default();
             if found.head.is_none() {
                 found.at = slot.at;
@@ -305,13 +305,13 @@ impl Look {
             found.batches.push(located);
         };
         found.broken = Some((at, bad));
-        let mut behind = at + PAGE;
-        scan(device, block, behind, end, |located| {
+        let mut behind = at;
+        scan(device, block, at, end, |located| {
             let batch = &located.batch;
+            self.believe(batch.durable, batch.applied);
             if batch.segment == head.number && batch.first > next && located.at >= behind {
                 behind = located.at + u64::from(batch.bytes);
                 next = batch.last();
-                self.believe(batch.durable, batch.applied);
                 found.batches.push(located);
             }
         })?;
@@ -390,7 +390,7 @@ impl Look {
         limit: u64,
     ) -> Result<u64, E> {
         let last = limit == u64::MAX;
-        let mut used = PAGE;
+        let (mut used, mut tear) = (PAGE, None);
         for located in one.batches {
             let batch = located.batch;
             if batch.last() >= limit {
@@ -399,10 +399,12 @@ impl Look {
             if batch.first < kept.least {
                 continue;
             }
-            let follows = one.broken.is_none_or(|(at, _)| located.at < at);
-            let witnessed = batch.last() <= self.durable;
-            // Recovery looks at the payload of what nothing shows to have been durable.
-            if last && !witnessed && (!follows || verify(device, &located, crc32c)?.is_some()) {
+            let behind = one.broken.is_some_and(|(at, _)| located.at >= at);
+            // What nothing shows to have been durable ends the log where it is torn, and recovery looks at its
+            // payload. Behind a hole it is worth having.
+            let torn = behind && *tear.get_or_insert(self.durable < kept.next);
+            let doubtful = batch.last() > self.durable;
+            if last && doubtful && (torn || verify(device, &located, crc32c)?.is_some()) {
                 self.flaw(located.at, FlawKind::Torn(batch.first));
                 return Ok(used);
             }
@@ -410,7 +412,7 @@ impl Look {
                 self.gap(device, block, kept, batch.first)?;
             }
             kept.end = located.at + u64::from(batch.bytes);
-            used = kept.end - one.at;
+            used = used.max(kept.end.saturating_sub(one.at));
             kept.least = batch.last() + 1;
             kept.next = kept.next.max(kept.least);
             kept.batches.push(located);

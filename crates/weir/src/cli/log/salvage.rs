@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use weir_flow::cache::writeback::format::crc32c;
 use weir_flow::cache::writeback::inspect::{Gap, Inspection};
-use weir_flow::cache::writeback::reader::payload;
+use weir_flow::cache::writeback::reader::{Located, payload};
 use weir_flow::units::ByteCount;
 use weir_serve::{Image, LogReader, LookError};
 
@@ -88,7 +88,7 @@ impl Salvage {
         }
         let opened = if self.in_place { Image::open(&self.to) } else { Image::create(&self.to) };
         let image = opened.map_err(|error| unavailable(&error))?;
-        let records = seen.batches.iter().flat_map(|located| located.numbered());
+        let records = seen.batches.iter().flat_map(Located::numbered);
         let ends = records.filter(|&(seq, record)| seq > seen.applied && record.kind.is_data());
         let end = ends
             .map(|(_, record)| extent(record, seen.block.block))

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::fmt::Write as _;
 use weir_flow::cache::writeback::format::{RecordKind, SUPERS, VERSION};
 use weir_flow::cache::writeback::inspect::{Inspection, as_found};
+use weir_flow::cache::writeback::reader::Located;
 use weir_flow::cache::writeback::{Recovered, Refusal, recover};
 use weir_flow::units::ByteCount;
 use weir_serve::ClosedLog;
@@ -17,7 +18,7 @@ pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
     let seen = looked_at(&log, &mut log.reader());
     let verdict = match &seen {
         Ok(seen) => recovery(&log, seen),
-        Err(refusal) => Err(refusal.clone()),
+        Err(refusal) => Err(*refusal),
     };
     let exit = if verdict.is_ok() { Exit::Success } else { Exit::Damaged };
     let value = value(look, &log, seen.as_ref().ok(), &verdict);
@@ -78,7 +79,7 @@ fn value(
         }),
         Err(bad) => json!({ "copy": name, "fault": bad.to_string() }),
     });
-    let records = || seen.batches.iter().flat_map(|located| located.numbered());
+    let records = || seen.batches.iter().flat_map(Located::numbered);
     let dirty = || records().filter(|(seq, record)| *seq > seen.applied && record.kind.is_data());
     let times = || records().map(|(_, record)| record.time).filter(|&time| time > 0);
     let more = json!({

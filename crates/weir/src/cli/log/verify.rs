@@ -21,7 +21,7 @@ pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
         .flaws
         .iter()
         .map(|flaw| {
-            fault(flaw.at, flaw.kind.as_str(), flaw.kind.is_damage(), flaw.kind.to_string())
+            fault(flaw.at, flaw.kind.as_str(), flaw.kind.is_damage(), &flaw.kind.to_string())
         })
         .collect();
     let (progress, mut records, mut checked) = (Progress::new(), 0_u64, 0_u64);
@@ -45,7 +45,7 @@ pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
                 FlawKind::Payload(seq),
                 start + length - 1
             );
-            let mut one = fault(at, "payload", true, what);
+            let mut one = fault(at, "payload", true, &what);
             one["offset"] = start.into();
             one["length"] = length.into();
             one["record"] = seq.into();
@@ -59,7 +59,7 @@ pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
             *at,
             "unreadable",
             true,
-            format!("the device does not give it: {problem}"),
+            &format!("the device does not give it: {problem}"),
         ));
     }
     faults.sort_by_key(|fault| fault["at"].as_u64());
@@ -110,7 +110,7 @@ pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
     Ok(if damaged { Exit::Damaged } else { Exit::Success })
 }
 
-fn fault(at: u64, kind: &str, damage: bool, what: String) -> Value {
+fn fault(at: u64, kind: &str, damage: bool, what: &str) -> Value {
     json!({ "at": at, "kind": kind, "damage": damage, "what": what })
 }
 
