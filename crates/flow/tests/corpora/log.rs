@@ -44,7 +44,7 @@ fn put(what: u8, input: &mut Input<'_>, bytes: &mut [u8], sum: &mut u32) {
                 incarnation: input.number(),
                 generation: input.number(),
                 owner: input.number(),
-                segment: if what < 240 { SEGMENT } else { input.number() * PAGE },
+                segment: if what < 240 { SEGMENT } else { input.number().wrapping_mul(PAGE) },
                 segments: if what < 240 { SEGMENTS } else { input.number() },
                 block: if what < 240 { 512 } else { input.number() as u32 },
                 oldest: input.number(),
