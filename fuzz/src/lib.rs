@@ -6,6 +6,8 @@ mod iscsi_initiator_target;
 mod iscsi_login_target;
 #[path = "../../crates/wire/tests/corpora/iscsi_pdu.rs"]
 mod iscsi_pdu_target;
+#[path = "../../crates/flow/tests/corpora/log.rs"]
+mod log_target;
 #[path = "../../crates/wire/tests/corpora/nbd_client.rs"]
 mod nbd_client;
 #[path = "../../crates/wire/tests/corpora/nbd_replies.rs"]
@@ -36,6 +38,11 @@ pub fn iscsi_initiator(input: &[u8]) {
 /// The full feature phase.
 pub fn iscsi_pdu(input: &[u8]) {
     iscsi_pdu_target::run(input);
+}
+
+/// Write-back logs, whole or not.
+pub fn log(input: &[u8]) {
+    log_target::run(input);
 }
 
 /// Commands and parameter lists.

@@ -37,6 +37,7 @@ mod watch;
 pub use disk::backing::OpenError;
 pub use listen::tls::TlsError;
 pub use near::log::LogError;
+pub use near::look::{ClosedLog, Image, LogReader, LookError};
 pub use remote::{Denied, Unowned, Unreachable, UnreachablePath};
 pub use state::{StateDamage, StateError};
 

@@ -4,7 +4,8 @@
 //! state file has a mark beside it, `STATE.log`, that names its log; without that log it is not served. Removing
 //! the mark is how a person accepts the loss.
 
-use crate::buffer::{LARGEST, Pool};
+use super::pages::Pages;
+use crate::buffer::Pool;
 use crate::config::{IoMode, Log, Volume};
 use crate::disk::backing::lock;
 use crate::state::{self, StateError};
@@ -186,9 +187,10 @@ pub(super) fn open(
     };
     let size = (&file).seek(SeekFrom::End(0)).map_err(failed("measure"))?;
     let refused = |refusal| LogError::Refused { volume: name(), path: path(), refusal };
-    let mut pool = Pool::new(u64::MAX);
-    let mut read = |at: u64, bytes: &mut [u8]| read(&file, &mut pool, at, bytes);
+    let mut pages = Pages::new(&file);
+    let mut read = |at: u64, bytes: &mut [u8]| pages.read(at, bytes);
     let recovered = recover(&mut read, size, settings).map_err(refused)?;
+    drop(pages);
     let id = recovered.log();
     match &marked {
         Some(mark) if mark.id != id => return Err(mark.missing(volume, "this one")),
@@ -211,34 +213,15 @@ impl LogFile {
     /// Whether a start would find nothing in it that is not known to be upstream. Nobody writes to it any more.
     pub(crate) fn is_clean(&self, settings: &Settings) -> bool {
         let Ok(size) = (&self.file).seek(SeekFrom::End(0)) else { return false };
-        let mut pool = Pool::new(u64::MAX);
-        let mut read = |at: u64, bytes: &mut [u8]| read(&self.file, &mut pool, at, bytes);
+        let mut pages = Pages::new(&self.file);
+        let mut read = |at: u64, bytes: &mut [u8]| pages.read(at, bytes);
         recover(&mut read, size, settings).is_ok_and(|recovered| recovered.dirty() == (0, 0))
     }
 }
 
-/// Reads whole pages, which direct I/O asks for, and gives what was wanted of them.
-fn read(file: &File, pool: &mut Pool, at: u64, bytes: &mut [u8]) -> io::Result<()> {
-    let mut done = 0;
-    while done < bytes.len() {
-        let from = at + done as u64;
-        let start = from / PAGE * PAGE;
-        let within = (from - start) as usize;
-        let length = (bytes.len() - done).min(LARGEST - within);
-        let whole = (within + length).next_multiple_of(PAGE as usize);
-        let mut buffer = pool.take(whole).expect("no larger than the largest");
-        let memory = Rc::get_mut(&mut buffer).expect("fresh from the pool").bytes_mut();
-        file.read_exact_at(&mut memory[..whole], start)?;
-        bytes[done..done + length].copy_from_slice(&memory[within..within + length]);
-        pool.give(buffer);
-        done += length;
-    }
-    Ok(())
-}
-
 /// What the page cache shows after a flush that failed may be nowhere else, and must not be found.
 #[expect(unsafe_code, reason = "the standard library has no call for this")]
-fn forget_cached(file: &File) {
+pub(super) fn forget_cached(file: &File) {
     // SAFETY: a plain system call on an open file. It is advice, and may be refused.
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
 }
@@ -361,7 +344,7 @@ impl Place {
 }
 
 /// A file beside another.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

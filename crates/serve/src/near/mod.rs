@@ -2,6 +2,8 @@
 
 pub(crate) mod frames;
 pub(crate) mod log;
+pub(crate) mod look;
+mod pages;
 
 use crate::config::{Ack, Config, Volume};
 use crate::desk::Near;

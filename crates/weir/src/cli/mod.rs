@@ -4,6 +4,7 @@ mod ask;
 mod config;
 mod crash;
 mod explain;
+mod log;
 mod path;
 mod progress;
 mod replay;
@@ -45,6 +46,7 @@ enum Command {
     Path(path::Path),
     Volume(volume::Volume),
     Stop(stop::Stop),
+    Log(log::Log),
     Sim(sim::Sim),
     Replay(Box<replay::Replay>),
     Explain(explain::Explain),
@@ -87,6 +89,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Path(command) => command.run(),
         Command::Volume(command) => command.run(),
         Command::Stop(command) => command.run(),
+        Command::Log(command) => command.run(),
         Command::Sim(command) => command.run(color),
         Command::Replay(command) => command.run(),
         Command::Explain(command) => command.run(color),

@@ -16,6 +16,7 @@
 //! | `drain`, `share`, `upstream` | write-back, how much of it beside reads, its errors |
 //! | `switch` | `log`, drain, `through`, and back |
 //! | `recover`, `recovered`, `reader` | opening a log, and reading one |
+//! | `inspect` | looking at one that may be damaged |
 
 mod append;
 mod commit;
@@ -26,6 +27,7 @@ mod epoch;
 pub mod format;
 mod gate;
 mod index;
+pub mod inspect;
 mod log;
 pub mod reader;
 mod recover;

@@ -177,19 +177,32 @@ pub fn verify<E>(
     crc32c: impl Fn(&[u8]) -> u32,
 ) -> Result<Option<usize>, E> {
     for (i, record) in located.records.iter().enumerate() {
-        if record.kind != RecordKind::Write {
-            continue;
-        }
-        let span = located.span(record);
-        let mut sums = alloc::vec![0; 4 * sums_of(span.bytes) as usize];
-        let mut payload = alloc::vec![0; span.bytes as usize];
-        device(span.sums, &mut sums)?;
-        device(span.at, &mut payload)?;
-        if span.check(&sums, &payload, &crc32c).is_err() {
+        if payload(device, located, record, &crc32c)?.is_err() {
             return Ok(Some(i));
         }
     }
     Ok(None)
+}
+
+/// The payload of a record of a batch if it is what was written, else where on the device it is not. Nothing for a
+/// record without payload.
+pub fn payload<E>(
+    device: Device<'_, E>,
+    located: &Located,
+    record: &Descriptor,
+    crc32c: impl Fn(&[u8]) -> u32,
+) -> Result<Result<Vec<u8>, u64>, E> {
+    let span = located.span(record);
+    let mut sums = alloc::vec![0; 4 * sums_of(span.bytes) as usize];
+    let mut payload = alloc::vec![0; span.bytes as usize];
+    if record.kind == RecordKind::Write {
+        device(span.sums, &mut sums)?;
+        device(span.at, &mut payload)?;
+        if let Err(at) = span.check(&sums, &payload, &crc32c) {
+            return Ok(Err(at));
+        }
+    }
+    Ok(Ok(payload))
 }
 
 /// How much is read at once when looking for batches.

@@ -322,7 +322,7 @@ impl Walk {
             slots.iter().filter_map(|slot| slot.head.ok().map(|(head, sum)| (slot.at, head, sum)))
         };
         let Some(mut last) = heads().max_by_key(|(_, head, _)| head.number) else {
-            return if self.oldest > 1 || self.durable >= self.next {
+            return if self.oldest > 1 || self.durable > self.applied {
                 Err(missing(self.oldest, block.applied + 1))
             } else {
                 Ok(Vec::new())
@@ -354,9 +354,11 @@ impl Walk {
     ) -> Result<End, Refusal<E>> {
         let first = self.live.is_empty();
         // Records may be left out if they were upstream before: the log device had failed then.
-        let follows = head.first == self.next
-            || (head.first > self.next && head.applied + 1 >= head.first)
-            || (first && head.first <= self.applied + 1);
+        let follows = if first {
+            head.first <= self.applied + 1
+        } else {
+            head.first == self.next || (head.first > self.next && head.applied + 1 >= head.first)
+        };
         if !follows {
             let why = Damage::Order;
             return Err(Refusal::Damaged { at: start, seq: self.next, why });
@@ -409,7 +411,7 @@ impl Walk {
             }
             let (at, seq) = (located.at, located.batch.first);
             let last = self.live.last_mut().expect("a batch is in a segment");
-            if located.batch.segment != last.number {
+            if located.batch.segment != last.number || seq <= self.durable {
                 return Err(Refusal::Damaged { at, seq, why: Damage::Payload });
             }
             last.length = at - (SUPERS + last.slot * self.segment);

@@ -2,7 +2,7 @@
 
 use super::bytes::{array, digest, put, u16_at, u32_at, u64_at};
 use super::span::sums_of;
-use super::{Bad, PAGE, SECTOR, VERSION};
+use super::{Bad, COUNTER_MOST, PAGE, SECTOR, VERSION};
 use crate::cache::writeback::RECORDS_MOST;
 use alloc::vec::Vec;
 
@@ -268,8 +268,12 @@ pub fn decode_batch(
         durable: u64_at(head, 44),
         applied: u64_at(head, 52),
     };
-    if batch.first == 0 || batch.first.checked_add(records.into()).is_none() {
+    if batch.first == 0 || batch.first > COUNTER_MOST {
         return Err(Bad::Field("first"));
+    }
+    let counters = [batch.segment, batch.owner, batch.durable, batch.applied];
+    if counters.iter().any(|&counter| counter > COUNTER_MOST) {
+        return Err(Bad::Field("counters"));
     }
     let descriptors = head[HEAD as usize..]
         .chunks_exact(DESCRIPTOR as usize)
@@ -295,6 +299,24 @@ pub fn decode_batch(
         }
     }
     Ok((batch, sum, descriptors))
+}
+
+/// The data records that a page with an unreadable batch header seems to name. Nothing proves them: this is for
+/// people who want to know where to look. At most what one page has room for.
+pub fn presumed(block: u32, page: &[u8]) -> Vec<Descriptor> {
+    let Ok(needed) = head_bytes(page) else { return Vec::new() };
+    let within = needed.min(page.len());
+    let plausible = |d: &Descriptor| {
+        let bytes = u64::from(d.blocks) * u64::from(block);
+        let payload = if d.kind == RecordKind::Write { bytes } else { 0 };
+        let fits = d.lba.checked_mul(block.into()).and_then(|at| at.checked_add(bytes));
+        d.kind.is_data() && d.blocks > 0 && u64::from(d.payload) == payload && fits.is_some()
+    };
+    page[HEAD as usize..within]
+        .chunks_exact(DESCRIPTOR as usize)
+        .filter_map(|bytes| Descriptor::decode(bytes).ok())
+        .filter(plausible)
+        .collect()
 }
 
 /// Of the name of the log, the header but for the checksum itself, and the descriptors.

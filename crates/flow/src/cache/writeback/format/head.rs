@@ -1,7 +1,8 @@
 //! Super blocks and segment headers.
 
 use super::bytes::{array, crc32c, put, u32_at, u64_at};
-use super::{Bad, PAGE, SECTOR, VERSION};
+use super::{Bad, COUNTER_MOST, MIN_SEGMENTS, PAGE, SECTOR, VERSION};
+use crate::cache::writeback::{SEGMENT_MOST, SEGMENTS_MOST};
 use alloc::vec::Vec;
 
 /// A super block: which log this is, and how far it has come. Two copies take turns.
@@ -77,7 +78,7 @@ impl Super {
             version if version > VERSION => return Err(Bad::Version(version)),
             _ => {}
         }
-        Ok(Self {
+        let block = Self {
             block: u32_at(page, 12),
             log: array(page, 16),
             volume: array(page, 32),
@@ -91,7 +92,22 @@ impl Super {
             durable: u64_at(page, 104),
             clean: u32_at(page, 112) & 1 == 1,
             passed: u32_at(page, 112) & 2 == 2,
-        })
+        };
+        block.fault().map_or(Ok(block), |field| Err(Bad::Field(field)))
+    }
+
+    /// The field with a value that nobody writes.
+    fn fault(&self) -> Option<&'static str> {
+        let sizes =
+            self.segment.is_multiple_of(PAGE) && (2 * PAGE..=SEGMENT_MOST).contains(&self.segment);
+        let counters = [self.generation, self.owner, self.oldest, self.applied, self.durable];
+        match () {
+            () if self.block != 512 && self.block != 4096 => Some("block"),
+            () if !sizes => Some("segment"),
+            () if !(MIN_SEGMENTS..=SEGMENTS_MOST).contains(&self.segments) => Some("segments"),
+            () if counters.iter().any(|&counter| counter > COUNTER_MOST) => Some("counters"),
+            () => None,
+        }
     }
 }
 
@@ -165,6 +181,11 @@ impl SegmentHead {
         if head.number == 0 || head.previous >= head.number || head.first == 0 {
             return Err(Bad::Field("number"));
         }
+        let counters =
+            [head.number, head.first, head.owner, head.oldest, head.durable, head.applied];
+        if counters.iter().any(|&counter| counter > COUNTER_MOST) {
+            return Err(Bad::Field("counters"));
+        }
         Ok((head, sum))
     }
 }
@@ -186,7 +207,7 @@ mod tests {
         incarnation: 3,
         generation: 4,
         owner: 5,
-        segment: 6,
+        segment: 1 << 20,
         segments: 7,
         block: 512,
         oldest: 8,

@@ -9,7 +9,7 @@ mod span;
 
 pub(super) use batch::Size;
 pub use batch::{
-    Batch, Descriptor, RecordKind, batch_most, decode_batch, encode_batch, head_bytes,
+    Batch, Descriptor, RecordKind, batch_most, decode_batch, encode_batch, head_bytes, presumed,
 };
 pub use bytes::crc32c;
 pub use head::{SegmentHead, Super};
@@ -60,6 +60,9 @@ pub const SUPERS: u64 = 2 * PAGE;
 
 /// The least number of segments: one to write to, one to write back, one for when writing fails.
 pub const MIN_SEGMENTS: u64 = 3;
+
+/// What no counter of a log exceeds, so that one can always be added to it.
+pub(super) const COUNTER_MOST: u64 = u64::MAX >> 1;
 
 /// Bytes of payload that have a checksum of their own.
 pub const SUMMED: u64 = 4096;

@@ -1,0 +1,477 @@
+//! Looking at a log as it is, whole or damaged: what is intact, what is not, and what that means.
+//!
+//! [`recover`](super::recover) stops at the first thing that is wrong. This goes on behind it, and keeps to the same
+//! rules: what a later segment says was given up does not count, nor does what follows a torn end.
+
+use super::format::{Bad, Descriptor, PAGE, SUPERS, SegmentHead, Super, crc32c, presumed};
+use super::reader::{Device, Located, Slot, batch_at, newest, scan, supers, survey, verify};
+use super::recover::{Damage, Refusal};
+use super::settings::Settings;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// What is in a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// Super blocks A and B.
+    pub supers: [Result<Super, Bad>; 2],
+    /// The one that counts.
+    pub block: Super,
+    /// The segments that are needed, by number.
+    pub segments: Vec<Segment>,
+    /// The intact batches that count, in order. Only those that recovery would check have had their payload checked.
+    pub batches: Vec<Located>,
+    /// Records that were durable, are not known to be upstream, and are gone.
+    pub gaps: Vec<Gap>,
+    /// What is not as it should be.
+    pub flaws: Vec<Flaw>,
+    /// All records up to this one are known to be upstream.
+    pub applied: u64,
+    /// All records up to this one are known to have been durable.
+    pub durable: u64,
+}
+
+/// A segment that is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its number.
+    pub number: u64,
+    /// Where it begins on the device.
+    pub at: u64,
+    /// Its header, if that is intact.
+    pub head: Option<SegmentHead>,
+    /// Bytes from its start to the end of the last batch that counts.
+    pub used: u64,
+}
+
+/// Records that are gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The first.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+    /// Where they should begin on the device.
+    pub at: u64,
+    /// What an unreadable header says of them, which nothing proves. Empty if it says nothing.
+    pub presumed: Vec<Descriptor>,
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// Where on the device.
+    pub at: u64,
+    /// What.
+    pub kind: FlawKind,
+}
+
+/// What is wrong with a place of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlawKind {
+    /// One super block is unreadable.
+    Super(Bad),
+    /// A place has neither a segment header that can be read nor only zeroes.
+    Place(Bad),
+    /// A needed segment has lost its header, and there are batches of it.
+    Header(u64),
+    /// A needed segment is nowhere.
+    Missing(u64),
+    /// A batch that was durable cannot be read; its first record.
+    Batch(Bad, u64),
+    /// The log ends in a batch that was never finished; its first record.
+    Torn(u64),
+    /// The payload of a record is not what was written.
+    Payload(u64),
+}
+
+impl FlawKind {
+    /// Whether something is lost; else nothing needs it.
+    pub const fn is_damage(self) -> bool {
+        !matches!(self, Self::Super(_) | Self::Place(_) | Self::Torn(_))
+    }
+
+    /// Its name for programs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Super(_) => "super",
+            Self::Place(_) => "place",
+            Self::Header(_) => "header",
+            Self::Missing(_) => "missing",
+            Self::Batch(..) => "batch",
+            Self::Torn(_) => "torn",
+            Self::Payload(_) => "payload",
+        }
+    }
+}
+
+impl fmt::Display for FlawKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Super(bad) => {
+                write!(f, "this super block cannot be read, {bad}: the other one counts")
+            }
+            Self::Place(bad) => {
+                write!(
+                    f,
+                    "no header of a segment can be read here, {bad}: nothing says that one is needed"
+                )
+            }
+            Self::Header(number) => {
+                write!(
+                    f,
+                    "the header of segment {number} is lost: its batches can be told only by themselves"
+                )
+            }
+            Self::Missing(number) => {
+                write!(f, "the segment here names segment {number}, which is nowhere")
+            }
+            Self::Batch(bad, seq) => {
+                write!(f, "the batch with record {seq} was durable, and cannot be read: {bad}")
+            }
+            Self::Torn(seq) => {
+                write!(
+                    f,
+                    "a batch was not finished here: record {seq} and what follows were never acknowledged"
+                )
+            }
+            Self::Payload(seq) => write!(f, "the data of record {seq} is not what was written"),
+        }
+    }
+}
+
+/// What recovery is to expect of a log of which only its super block is known.
+pub fn as_found(block: &Super) -> Settings {
+    Settings {
+        volume: block.volume,
+        block: block.block,
+        segment: block.segment,
+        capacity: SUPERS + block.segment * block.segments,
+        ..Settings::default()
+    }
+}
+
+/// Looks at a log. What is behind the end of a device that is too short should be given as zeroes.
+///
+/// It is refused if its super blocks cannot be understood: then nothing tells which log this is.
+pub fn inspect<E>(device: Device<'_, E>, size: u64) -> Result<Inspection, Refusal<E>> {
+    let mut device =
+        |at, bytes: &mut [u8]| device(at, bytes).map_err(|source| Refusal::Device { at, source });
+    let device: Device<'_, Refusal<E>> = &mut device;
+    if size < SUPERS {
+        return Err(Refusal::NotALog);
+    }
+    let copies = supers(device)?;
+    let Some(block) = understood(&copies)? else {
+        return Err(match copies {
+            [Err(Bad::Magic), Err(Bad::Magic)] => Refusal::NotALog,
+            _ => Refusal::Damaged { at: 0, seq: 0, why: Damage::Supers },
+        });
+    };
+    // Before memory is set aside for what a device cannot have.
+    let needed = SUPERS + block.segment * block.segments;
+    if size < SUPERS + block.segment {
+        return Err(Refusal::Short { needed, size });
+    }
+    let fits = (size - SUPERS).div_ceil(block.segment).min(block.segments);
+    let seen = survey(device, &Super { segments: fits, ..block })?;
+    let mut look = Look::new(&block, &seen.slots);
+    for (copy, at) in copies.iter().zip([0, PAGE]) {
+        match copy {
+            Ok(copy) => look.believe(copy.durable, copy.applied),
+            Err(bad) => look.flaw(at, FlawKind::Super(*bad)),
+        }
+    }
+    for slot in &seen.slots {
+        look.slot(device, &block, slot)?;
+    }
+    look.end(device, &block, copies)
+}
+
+/// The newest super block, unless a newer program wrote one.
+fn understood<E>(copies: &[Result<Super, Bad>; 2]) -> Result<Option<Super>, Refusal<E>> {
+    for copy in copies {
+        if let Err(Bad::Version(version)) = *copy {
+            return Err(Refusal::Newer { version });
+        }
+    }
+    Ok(newest(copies))
+}
+
+/// The state of a look at a log.
+struct Look {
+    applied: u64,
+    durable: u64,
+    oldest: u64,
+    /// Segments by number, with what was found of each.
+    found: BTreeMap<u64, Found>,
+    flaws: Vec<Flaw>,
+}
+
+/// What was found of a segment.
+#[derive(Default)]
+struct Found {
+    at: u64,
+    head: Option<SegmentHead>,
+    batches: Vec<Located>,
+    /// Where its batches stop following each other, and what is there.
+    broken: Option<(u64, Bad)>,
+}
+
+impl Look {
+    fn new(block: &Super, slots: &[Slot]) -> Self {
+        let mut look = Self {
+            applied: block.applied,
+            durable: block.durable,
+            oldest: block.oldest,
+            found: BTreeMap::new(),
+            flaws: Vec::new(),
+        };
+        for (head, _) in slots.iter().filter_map(|slot| slot.head.ok()) {
+            look.believe(head.durable, head.applied);
+            look.oldest = look.oldest.max(head.oldest);
+        }
+        look
+    }
+
+    fn believe(&mut self, durable: u64, applied: u64) {
+        self.durable = self.durable.max(durable);
+        self.applied = self.applied.max(applied);
+    }
+
+    fn flaw(&mut self, at: u64, kind: FlawKind) {
+        self.flaws.push(Flaw { at, kind });
+    }
+
+    /// Finds what is in a place.
+    fn slot<E>(&mut self, device: Device<'_, E>, block: &Super, slot: &Slot) -> Result<(), E> {
+        let (from, end) = (slot.at + PAGE, slot.at + block.segment);
+        match slot.head {
+            Ok((head, sum)) if slot.first_batch.is_none_or(|number| number <= head.number) => {
+                if head.number < self.oldest {
+                    return Ok(());
+                }
+                let found = self.walk(device, block, slot.at, (head, sum))?;
+                self.found.insert(head.number, found);
+                return Ok(());
+            }
+            Err(bad) if !slot.blank => self.flaw(slot.at, FlawKind::Place(bad)),
+            Err(_) if slot.first_batch.is_none() => return Ok(()),
+            // A newer segment was begun in the place, and its header is not there.
+            _ => {}
+        }
+        scan(device, block, from, end, |located| {
+            let number = located.batch.segment;
+            self.believe(located.batch.durable, located.batch.applied);
+            if number < self.oldest {
+                return;
+            }
+            let found = self.found.entry(number).or_default();
+            if found.head.is_none() {
+                found.at = slot.at;
+                found.batches.push(located);
+            }
+        })
+    }
+
+    /// The batches of a segment whose header is intact: one after the other, and behind the first that is not there
+    /// whatever can be found of it.
+    fn walk<E>(
+        &mut self,
+        device: Device<'_, E>,
+        block: &Super,
+        start: u64,
+        (head, sum): (SegmentHead, u32),
+    ) -> Result<Found, E> {
+        let mut found = Found { at: start, head: Some(head), ..Found::default() };
+        let end = start + block.segment;
+        let (mut at, mut chain, mut next) = (start + PAGE, sum, head.first);
+        let bad = loop {
+            if at >= end {
+                return Ok(found);
+            }
+            let located = match batch_at(device, block, at, end - at)? {
+                Ok(located) => located,
+                Err(bad) => break bad,
+            };
+            let batch = &located.batch;
+            if batch.segment != head.number || batch.first != next || batch.chain != chain {
+                break Bad::Foreign;
+            }
+            (chain, next) = (located.sum, batch.last() + 1);
+            at += u64::from(batch.bytes);
+            self.believe(batch.durable, batch.applied);
+            found.batches.push(located);
+        };
+        found.broken = Some((at, bad));
+        let mut behind = at;
+        scan(device, block, at, end, |located| {
+            let batch = &located.batch;
+            self.believe(batch.durable, batch.applied);
+            if batch.segment == head.number && batch.first > next && located.at >= behind {
+                behind = located.at + u64::from(batch.bytes);
+                next = batch.last();
+                found.batches.push(located);
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// Which batches count, and which records are gone.
+    fn end<E>(
+        mut self,
+        device: Device<'_, E>,
+        block: &Super,
+        supers: [Result<Super, Bad>; 2],
+    ) -> Result<Inspection, E> {
+        let mut found = core::mem::take(&mut self.found);
+        found.retain(|&number, one| {
+            // Without a header nothing shows that a batch was acknowledged but what came later.
+            if one.head.is_none() {
+                one.batches.retain(|located| located.batch.first <= self.durable);
+                one.batches.sort_by_key(|located| located.batch.first);
+            }
+            number >= self.oldest && (one.head.is_some() || !one.batches.is_empty())
+        });
+        self.links(&found);
+        let mut limits: Vec<u64> = found
+            .values()
+            .rev()
+            .scan(u64::MAX, |least, one| {
+                let limit = *least;
+                *least = limit.min(one.first());
+                Some(limit)
+            })
+            .collect();
+        let mut kept = Kept { next: self.applied + 1, ..Kept::default() };
+        for (number, one) in found {
+            let limit = limits.pop().expect("one for each");
+            let (at, head) = (one.at, one.head);
+            let used = self.segment(device, block, &mut kept, one, limit)?;
+            kept.segments.push(Segment { number, at, head, used });
+        }
+        if self.durable >= kept.next {
+            self.gap(device, block, &mut kept, self.durable + 1)?;
+        }
+        let Kept { segments, batches, gaps, .. } = kept;
+        let Self { applied, durable, mut flaws, .. } = self;
+        flaws.sort_by_key(|flaw| flaw.at);
+        Ok(Inspection { supers, block: *block, segments, batches, gaps, flaws, applied, durable })
+    }
+
+    /// Segments without a header, and those that are named and nowhere.
+    fn links(&mut self, found: &BTreeMap<u64, Found>) {
+        for (&number, one) in found {
+            match one.head {
+                None => self.flaw(one.at, FlawKind::Header(number)),
+                Some(head)
+                    if head.previous >= self.oldest.max(1)
+                        && !found.contains_key(&head.previous) =>
+                {
+                    self.flaw(one.at, FlawKind::Missing(head.previous));
+                }
+                Some(_) => {}
+            }
+        }
+        if found.is_empty() && self.oldest > 1 {
+            self.flaw(SUPERS, FlawKind::Missing(self.oldest));
+        }
+    }
+
+    /// Takes those batches of a segment that count; returns how much of it they use. `limit`: the first record that
+    /// a later segment has.
+    fn segment<E>(
+        &mut self,
+        device: Device<'_, E>,
+        block: &Super,
+        kept: &mut Kept,
+        one: Found,
+        limit: u64,
+    ) -> Result<u64, E> {
+        let last = limit == u64::MAX;
+        let (mut used, mut tear) = (PAGE, None);
+        for located in one.batches {
+            let batch = located.batch;
+            if batch.last() >= limit {
+                break;
+            }
+            if batch.first < kept.least {
+                continue;
+            }
+            let behind = one.broken.is_some_and(|(at, _)| located.at >= at);
+            // What nothing shows to have been durable ends the log where it is torn, and recovery looks at its
+            // payload. Behind a hole it is worth having.
+            let torn = behind && *tear.get_or_insert(self.durable < kept.next);
+            let doubtful = batch.last() > self.durable;
+            if last && doubtful && (torn || verify(device, &located, crc32c)?.is_some()) {
+                self.flaw(located.at, FlawKind::Torn(batch.first));
+                return Ok(used);
+            }
+            if batch.first > kept.next {
+                self.gap(device, block, kept, batch.first)?;
+            }
+            kept.end = located.at + u64::from(batch.bytes);
+            used = used.max(kept.end.saturating_sub(one.at));
+            kept.least = batch.last() + 1;
+            kept.next = kept.next.max(kept.least);
+            kept.batches.push(located);
+        }
+        if let Some((at, bad)) = one.broken {
+            if kept.end <= one.at || kept.end > one.at + block.segment {
+                kept.end = at;
+            }
+            if last && self.durable < kept.next && matches!(bad, Bad::Checksum | Bad::Field(_)) {
+                self.flaw(at, FlawKind::Torn(kept.next));
+            }
+        }
+        Ok(used)
+    }
+
+    /// Records from the next one to the one before `until` are gone.
+    fn gap<E>(
+        &mut self,
+        device: Device<'_, E>,
+        block: &Super,
+        kept: &mut Kept,
+        until: u64,
+    ) -> Result<(), E> {
+        let (first, last, at) = (kept.next, until - 1, kept.end.max(SUPERS));
+        kept.next = until;
+        let room = block.segment - (at - SUPERS) % block.segment;
+        let mut descriptors = Vec::new();
+        if kept.end > 0
+            && room >= PAGE
+            && let Err(bad) = batch_at(device, block, at, room)?
+        {
+            self.flaw(at, FlawKind::Batch(bad, first));
+            let mut page = alloc::vec![0; PAGE as usize];
+            device(at, &mut page)?;
+            descriptors = presumed(block.block, &page);
+        }
+        kept.gaps.push(Gap { first, last, at, presumed: descriptors });
+        Ok(())
+    }
+}
+
+impl Found {
+    /// The first record that it has, or may have had.
+    fn first(&self) -> u64 {
+        let batch = self.batches.first().map_or(u64::MAX, |located| located.batch.first);
+        self.head.map_or(batch, |head| head.first)
+    }
+}
+
+/// What counts so far.
+#[derive(Default)]
+struct Kept {
+    segments: Vec<Segment>,
+    batches: Vec<Located>,
+    gaps: Vec<Gap>,
+    /// The record that has to come next, after all that are upstream.
+    next: u64,
+    /// The first record that may still be taken.
+    least: u64,
+    /// Where what was taken ends on the device: what comes next should be there.
+    end: u64,
+}

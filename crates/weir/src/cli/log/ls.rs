@@ -1,0 +1,105 @@
+//! `weir log ls`: the records of a log, in order.
+
+use super::{Look, extent, inspected, open};
+use crate::exit::{Exit, Failure};
+use crate::output::print;
+use serde_json::json;
+use std::fmt::Write as _;
+use weir_flow::cache::writeback::format::{Descriptor, RecordKind};
+use weir_flow::cache::writeback::inspect::Gap;
+use weir_flow::cache::writeback::reader::Located;
+
+pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
+    let log = open(&look.file)?;
+    let seen = inspected(&look.file, &log, &mut log.reader())?;
+    let mut out = Out { json: look.json, block: seen.block.block, text: String::new() };
+    if !look.json {
+        let _ = writeln!(
+            out.text,
+            "{:>14} {:>12} {:>12} {:<6} {:>16} {:>10}  state",
+            "batch at", "record", "epoch", "kind", "at byte", "bytes"
+        );
+    }
+    let mut gaps = seen.gaps.iter().peekable();
+    let mut epoch = 0;
+    for located in &seen.batches {
+        while let Some(gap) = gaps.next_if(|gap| gap.first < located.batch.first) {
+            out.gap(gap);
+        }
+        for (seq, record) in located.numbered() {
+            if record.kind == RecordKind::Epoch {
+                epoch = seq;
+            }
+            out.record(located, (seq, record), epoch, seq <= seen.applied);
+        }
+        if out.text.len() > ENOUGH {
+            print(&std::mem::take(&mut out.text))?;
+        }
+    }
+    gaps.for_each(|gap| out.gap(gap));
+    print(&out.text)?;
+    Ok(if seen.gaps.is_empty() { Exit::Success } else { Exit::Damaged })
+}
+
+/// Lines that are still to be printed.
+struct Out {
+    json: bool,
+    block: u32,
+    text: String,
+}
+
+impl Out {
+    fn record(
+        &mut self,
+        located: &Located,
+        (seq, record): (u64, &Descriptor),
+        epoch: u64,
+        applied: bool,
+    ) {
+        let data = record.kind.is_data();
+        let (start, length) = if data { extent(record, self.block) } else { (0, 0) };
+        if self.json {
+            let value = json!({
+                "batch": located.at,
+                "segment": located.batch.segment,
+                "record": seq,
+                "epoch": epoch,
+                "kind": record.kind.as_str(),
+                "offset": data.then_some(start),
+                "length": data.then_some(length),
+                "payload": (record.payload > 0).then(|| located.span(record).at),
+                "fua": record.flags & Descriptor::FLAG_FUA != 0,
+                "more": record.flags & Descriptor::FLAG_MORE != 0,
+                "tenant": record.tenant,
+                "time_ns": record.time,
+                "upstream": applied,
+            });
+            let _ = writeln!(self.text, "{value}");
+            return;
+        }
+        let place = if data { start.to_string() } else { "-".to_owned() };
+        let bytes = if data { length.to_string() } else { "-".to_owned() };
+        let state = if applied { "upstream" } else { "only here" };
+        let state = if data { state } else { "" };
+        let fua = if record.flags & Descriptor::FLAG_FUA != 0 { ", FUA" } else { "" };
+        let line = format!(
+            "{:>14} {seq:>12} {epoch:>12} {:<6} {place:>16} {bytes:>10}  {state}{fua}",
+            located.at,
+            record.kind.as_str()
+        );
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    fn gap(&mut self, gap: &Gap) {
+        let Gap { first, last, at, .. } = gap;
+        let _ = if self.json {
+            writeln!(self.text, "{}", json!({ "lost": { "first": first, "last": last, "at": at } }))
+        } else {
+            writeln!(self.text, "{at:>14} records {first} to {last} are lost")
+        };
+    }
+}
+
+/// So much is printed at once.
+const ENOUGH: usize = 1 << 16;

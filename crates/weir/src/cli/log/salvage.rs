@@ -1,0 +1,304 @@
+//! `weir log salvage`: what is intact in a log, written onto an image.
+
+use super::verify::{lost, lost_text};
+use super::{always, device, extent, inspected, open, unavailable};
+use crate::cli::progress::Progress;
+use crate::exit::{Exit, Failure};
+use crate::output::{print, print_json};
+use clap::Args;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use weir_flow::cache::writeback::format::crc32c;
+use weir_flow::cache::writeback::inspect::{Gap, Inspection};
+use weir_flow::cache::writeback::reader::{Located, payload};
+use weir_flow::units::ByteCount;
+use weir_serve::{Image, LogReader, LookError};
+
+/// Write what is intact in a log onto an image of its volume
+///
+/// Applies, in order, the records that are not known to be on the volume's own storage, and stops before the first
+/// that is lost: the image is then what the volume was at some instant. `--beyond` goes on behind what is lost. That
+/// saves more, and the image may be one that never was: check the file system in it.
+///
+/// Without `--in-place` the image is a new file with nothing but these records. To have a whole volume, copy its own
+/// storage and give the copy, or give the storage itself, with `--in-place`.
+///
+/// The log is not changed. Ends with 6 if something was lost, and says where in the volume.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Salvage {
+    /// The log: a file or block device
+    log: PathBuf,
+    /// The image: a file or block device
+    #[arg(long, value_name = "IMAGE")]
+    to: PathBuf,
+    /// Change an image that exists
+    #[arg(long)]
+    in_place: bool,
+    /// Apply intact records behind lost ones, too
+    #[arg(long)]
+    beyond: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What has become of the records.
+#[derive(Default)]
+struct Done {
+    /// Records that were applied, and bytes of the volume that they changed.
+    applied: (u64, u64),
+    /// The last of them.
+    last: Option<u64>,
+    /// Intact records that were not applied, and their payload.
+    left: (u64, u64),
+    /// What of the volume is not what it was: bytes, from start to end.
+    lost: Ranges,
+    /// Records whose payload is not what was written.
+    rotten: Vec<u64>,
+}
+
+impl Salvage {
+    pub(super) fn run(self) -> Result<Exit, Failure> {
+        let log = open(&self.log)?;
+        if let Some(void) = &log.void {
+            let message = format!("{} has failed, as {} says", self.log.display(), void.display());
+            let help = "everything in it is on the volume's own storage, which it would spoil";
+            return Err(Failure::new(Exit::Damaged, message, help));
+        }
+        let mut reader = log.reader();
+        let seen = inspected(&self.log, &log, &mut reader)?;
+        let mut image = self.image(&seen)?;
+        let done =
+            self.apply(&seen, &mut reader, &mut image).map_err(|error| unavailable(&error))?;
+        image.sync().map_err(|error| unavailable(&error))?;
+        let whole = seen.gaps.is_empty() && done.rotten.is_empty();
+        self.tell(&seen, &done, whole)?;
+        Ok(if whole { Exit::Success } else { Exit::Damaged })
+    }
+
+    /// The image, if all records are within it. Nothing has been written to it.
+    fn image(&self, seen: &Inspection) -> Result<Image, Failure> {
+        if !self.in_place && self.to.exists() {
+            let message = format!("{} exists", self.to.display());
+            let help = "name a new file, or have this one changed with `--in-place`";
+            return Err(Failure::new(Exit::Usage, message, help));
+        }
+        let opened = if self.in_place { Image::open(&self.to) } else { Image::create(&self.to) };
+        let image = opened.map_err(|error| unavailable(&error))?;
+        let records = seen.batches.iter().flat_map(Located::numbered);
+        let ends = records.filter(|&(seq, record)| seq > seen.applied && record.kind.is_data());
+        let end = ends
+            .map(|(_, record)| extent(record, seen.block.block))
+            .map(|(start, length)| start + length);
+        match (end.max(), image.size()) {
+            (Some(end), Some(size)) if end > size => {
+                let message = format!(
+                    "{} has {size} bytes, and the volume of this log has {end} or more",
+                    self.to.display()
+                );
+                Err(Failure::new(
+                    Exit::Invalid,
+                    message,
+                    "name the image of the volume that the log is of",
+                ))
+            }
+            _ => Ok(image),
+        }
+    }
+
+    fn apply(
+        &self,
+        seen: &Inspection,
+        reader: &mut LogReader<'_>,
+        image: &mut Image,
+    ) -> Result<Done, LookError> {
+        let block = seen.block.block;
+        let (progress, mut done) = (Progress::new(), Done::default());
+        let mut gaps = seen.gaps.iter().peekable();
+        let mut stopped = false;
+        for (number, located) in seen.batches.iter().enumerate() {
+            progress.show(
+                Some(number as f64 / seen.batches.len() as f64),
+                format!("{} applied", ByteCount(done.applied.1)),
+            );
+            for (seq, record) in located.numbered().filter(|&(seq, _)| seq > seen.applied) {
+                while let Some(gap) = gaps.next_if(|gap| gap.first < seq) {
+                    done.gap(gap, block);
+                    stopped = !self.beyond;
+                }
+                if !record.kind.is_data() {
+                    continue;
+                }
+                let (start, length) = extent(record, block);
+                let intact = always(payload(&mut device(reader), located, record, crc32c));
+                match intact {
+                    Err(_) => {
+                        done.rotten.push(seq);
+                        done.lost.add(start, start + length);
+                        stopped |= !self.beyond;
+                    }
+                    Ok(_) if stopped => {
+                        done.left.0 += 1;
+                        done.left.1 += u64::from(record.payload);
+                        done.lost.add(start, start + length);
+                    }
+                    Ok(bytes) => {
+                        if record.payload > 0 {
+                            image.write(start, &bytes)?;
+                        } else {
+                            image.zero(start, length)?;
+                        }
+                        done.applied.0 += 1;
+                        done.applied.1 += length;
+                        done.last = Some(seq);
+                        done.lost.take(start, start + length);
+                    }
+                }
+            }
+        }
+        gaps.for_each(|gap| done.gap(gap, block));
+        Ok(done)
+    }
+
+    fn tell(&self, seen: &Inspection, done: &Done, whole: bool) -> Result<(), Failure> {
+        let block = seen.block.block;
+        let ranges = || done.lost.0.iter().map(|(&start, &end)| (start, end));
+        if self.json {
+            let gaps: Vec<_> = seen.gaps.iter().map(|gap| lost(gap, block)).collect();
+            let ranges = ranges().map(|(start, end)| {
+                json!({
+                    "offset": start,
+                    "length": end - start,
+                    "lba": start / u64::from(block),
+                    "blocks": (end - start) / u64::from(block),
+                })
+            });
+            return print_json(&json!({
+                "version": 1,
+                "log": self.log.display().to_string(),
+                "image": self.to.display().to_string(),
+                "whole": whole,
+                "applied_records": done.applied.0,
+                "applied_bytes": done.applied.1,
+                "last": done.last,
+                "left_records": done.left.0,
+                "left_bytes": done.left.1,
+                "rotten": done.rotten,
+                "lost": gaps,
+                "ranges": ranges.collect::<Vec<_>>(),
+            }));
+        }
+        print(&self.text(seen, done, whole))
+    }
+
+    fn text(&self, seen: &Inspection, done: &Done, whole: bool) -> String {
+        let block = u64::from(seen.block.block);
+        let to = self.to.display();
+        let mut text = format!(
+            "{} records with {} applied to {to}",
+            done.applied.0,
+            ByteCount(done.applied.1)
+        );
+        if let Some(last) = done.last {
+            let _ = write!(text, ", up to record {last}");
+        }
+        text.push('\n');
+        if whole {
+            text.push_str("nothing is lost\n");
+            return text;
+        }
+        for gap in &seen.gaps {
+            let _ = writeln!(text, "{}", lost_text(gap, seen.block.block));
+        }
+        for seq in &done.rotten {
+            let _ = writeln!(text, "record {seq} is lost: its data is not what was written");
+        }
+        if done.left.0 > 0 {
+            let (records, bytes) = (done.left.0, ByteCount(done.left.1));
+            let _ = writeln!(
+                text,
+                "{records} intact records with {bytes} behind what is lost were not applied: `--beyond` does"
+            );
+        }
+        text.push_str("not what they were, as far as is known:\n");
+        for (&start, &end) in &done.lost.0 {
+            let (first, last) = (start / block, end / block - 1);
+            let _ = writeln!(
+                text,
+                "  blocks {first} to {last} ({} at byte {start})",
+                ByteCount(end - start)
+            );
+        }
+        if done.lost.0.is_empty() {
+            text.push_str("  nothing says which blocks\n");
+        }
+        text
+    }
+}
+
+impl Done {
+    /// Records are gone; where they went nobody can prove.
+    fn gap(&mut self, gap: &Gap, block: u32) {
+        for record in &gap.presumed {
+            let (start, length) = extent(record, block);
+            self.lost.add(start, start + length);
+        }
+    }
+}
+
+/// Disjoint ranges of bytes, each with its end.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    /// Has everything from `start` to `end`, joined with what it touches.
+    fn add(&mut self, mut start: u64, mut end: u64) {
+        while let Some((&from, &to)) =
+            self.0.range(..=end).next_back().filter(|&(_, &to)| to >= start)
+        {
+            self.0.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.0.insert(start, end);
+    }
+
+    /// Has nothing between `start` and `end` any more.
+    fn take(&mut self, start: u64, end: u64) {
+        while let Some((&from, &to)) =
+            self.0.range(..end).next_back().filter(|&(_, &to)| to > start)
+        {
+            self.0.remove(&from);
+            if from < start {
+                self.0.insert(from, start);
+            }
+            if to > end {
+                self.0.insert(end, to);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ranges that touch become one, and one that is cut in the middle becomes two.
+    #[test]
+    fn ranges_join_and_part() {
+        let mut ranges = Ranges::default();
+        ranges.add(10, 20);
+        ranges.add(30, 40);
+        ranges.add(20, 25);
+        assert_eq!(ranges.0, BTreeMap::from([(10, 25), (30, 40)]));
+        ranges.take(12, 14);
+        ranges.take(38, 50);
+        assert_eq!(ranges.0, BTreeMap::from([(10, 12), (14, 25), (30, 38)]));
+        ranges.add(0, 100);
+        assert_eq!(ranges.0, BTreeMap::from([(0, 100)]));
+        ranges.take(0, 100);
+        assert!(ranges.0.is_empty());
+    }
+}
