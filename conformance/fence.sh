@@ -5,13 +5,14 @@
 #
 # A holds the unit on all paths. B is refused, even while A is killed; A knows itself when it comes again. Then A is
 # frozen (SIGSTOP) in the middle of writes, B takes over by the key that the refusal has named, writes, and A goes on:
-# nothing of A's may be found on the target's image where B has written, A must say that it is fenced, and neither the
-# old word nor a restart of A may bring it back. A target without persistent reservations must be refused by name.
+# nothing of A's, whose log still has some, may be found on the target's image where B has written, A must say that it
+# is fenced, and a restart must not bring it back, neither while B has the unit nor when it is nobody's.
 set -euo pipefail
 . "$(dirname "$0")/gateway.sh"
 . "$(dirname "$0")/path/tgtd.sh"
 . "$(dirname "$0")/path/istgt.sh"
 need tgtd tgtadm istgt fio qemu-io python3
+export PYTHONDONTWRITEBYTECODE=1
 SECRET=secretsecret12
 MUTUAL=mutualmutual12
 PROCESSES=()
@@ -100,7 +101,7 @@ fence() {
 
 end() { # end NAME [SIGNAL]
   kill "-${2:-TERM}" "${RUNS[$1]}"
-  wait "${RUNS[$1]}" || [ "${2:-TERM}" = KILL ] || lost "$1 left with status $?" "$1"
+  wait "${RUNS[$1]}" 2>/dev/null || [ "${2:-TERM}" = KILL ] || lost "$1 left with status $?" "$1"
   unset "RUNS[$1]"
 }
 
@@ -114,6 +115,28 @@ refused() {
   echo "ok   $name is refused: $pattern"
 }
 
+# far PORTALS: FAR are the same portals 10 ms away, so that A has something in its log when it is frozen
+far() {
+  local ports direct
+  rm -f "$WORK/proxy.socket" "$WORK/ports"
+  mapfile -t direct < <(grep -o '[0-9.]*:[0-9]*' <<<"$1")
+  python3 "$ROOT/conformance/path/proxy.py" "$WORK/proxy.socket" "${direct[@]}" >"$WORK/ports" &
+  PROCESSES+=($!)
+  for _ in $(seq 100); do if [ -s "$WORK/ports" ]; then break; fi; sleep 0.05; done
+  read -r -a ports <"$WORK/ports"
+  python3 - "$WORK/proxy.socket" "${#ports[@]}" <<'PY'
+import socket, sys
+with socket.socket(socket.AF_UNIX) as orders:
+    orders.connect(sys.argv[1])
+    answers = orders.makefile()
+    for path in range(int(sys.argv[2])):
+        orders.sendall(f"line {path} 0 0.01\n".encode())
+        answers.readline()
+PY
+  FAR=$(printf '"127.0.0.1:%s", ' "${ports[@]}")
+  FAR=${FAR%, }
+}
+
 # fill NAME BYTE: 16 MiB through a gateway
 fill() {
   timeout 120 qemu-io -f raw -t none -c "write -P $2 0 8M" -c "write -P $2 8M 8M" -c flush "$URI" >/dev/null ||
@@ -122,10 +145,11 @@ fill() {
 
 # owners WHAT FILE TARGET LUN PORTALS LINES
 owners() {
-  local what=$1 file=$2 key again writer paths
+  local what=$1 file=$2 key again writer paths dirty
   shift 2
   paths=$(grep -o '"[^"]*"' <<<"$3" | wc -l)
-  configure a "$@"
+  far "$3"
+  configure a "$1" "$2" "$FAR" "$4"
   configure b "$@"
   run a
   key=$(fence a key)
@@ -158,6 +182,8 @@ owners() {
   [ "$(fence a state) $(fence a holder)" = "fenced $(fence b key)" ] || fail "A's status: $(ask a volume status)"
   wait "$writer" && fail "hosts of A were told nothing"
   ask a volume status disk | sed 's/^/     /'
+  dirty=$(ask a volume status disk --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["volumes"][0]["log"]["dirty_bytes"])')
+  [ "$dirty" -gt 0 ] || fail "$what: A had nothing left to write, so this says nothing"
   sleep 1
   end a
   # The image that the target itself has.

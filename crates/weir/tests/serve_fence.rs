@@ -105,7 +105,7 @@ fn a_second_gateway_is_refused() {
 /// his log is full of it, hosts are told to go elsewhere, and he cannot come back by himself.
 #[test]
 fn who_was_taken_over_from_is_fenced() {
-    let mut behind = behind("over", "5ms");
+    let mut behind = behind("over", "50ms");
     let (first, second) = (folder("over-a"), folder("over-b"));
     let a = in_front("a", &behind.portals, LOG, "");
     let b = in_front("b", &behind.portals, LOG, "");

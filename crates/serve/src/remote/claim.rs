@@ -164,6 +164,8 @@ pub(super) struct Claim {
     others: Vec<u64>,
     /// It is to be reserved, too.
     reserves: bool,
+    /// What the step may be done without was refused: APTPL, or the abort. Another way may have found out first.
+    plain: bool,
     /// How often the step was asked again.
     again: u32,
 }
@@ -200,6 +202,7 @@ impl Claim {
             preempt: Vec::new(),
             others: Vec::new(),
             reserves: false,
+            plain: false,
             again: 0,
         }
     }
@@ -241,7 +244,7 @@ impl Claim {
         }
         match judge(status, heard, false) {
             Verdict::Good => {
-                self.again = 0;
+                (self.again, self.plain) = (0, false);
                 self.step = self.good(owner, answer)?;
                 Ok(())
             }
@@ -268,17 +271,19 @@ impl Claim {
     /// The target does not know a command, or something in it.
     fn refused(&mut self, owner: &mut Owner, heard: Heard) -> Result<(), Denied> {
         match self.step {
-            Step::Register if owner.survives && heard.asc != INVALID_OPCODE => {
-                owner.survives = false;
+            Step::Register if !self.plain && heard.asc != INVALID_OPCODE => {
+                (self.plain, owner.survives) = (true, false);
                 Ok(())
             }
-            Step::Preempt if owner.aborts => {
-                warn!(
-                    %heard,
-                    "the target does not know PREEMPT AND ABORT: what the old owner has sent already may still be \
-                     written"
-                );
-                owner.aborts = false;
+            Step::Preempt if !self.plain => {
+                if std::mem::take(&mut owner.aborts) {
+                    warn!(
+                        %heard,
+                        "the target does not know PREEMPT AND ABORT: what the old owner has sent already may still be \
+                         written"
+                    );
+                }
+                self.plain = true;
                 Ok(())
             }
             _ if owner.holds => Err(Denied::Refused(self.asked(), heard.to_string())),

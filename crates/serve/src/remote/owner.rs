@@ -307,3 +307,6 @@ const OTHERS_WITHIN: Duration = Duration::from_millis(250);
 
 /// Events taken in at a time.
 const EVENTS: usize = 256;
+
+#[cfg(test)]
+mod tests;

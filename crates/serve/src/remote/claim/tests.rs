@@ -258,8 +258,15 @@ fn registrations_count() {
 fn targets_without_parts_of_it() {
     let mut unit = Unit { forgets: true, no_abort: true, ..Unit::default() };
     claim(&mut unit, 0, &mut owner(1, false, &[])).expect("it remembers while it runs");
+    // Two ways at once, of which one hears after the other that there is something that the target does not know.
     let mut b = owner(2, false, &[held(&unit)]);
-    claim(&mut unit, 2, &mut b).expect("by PREEMPT");
+    let mut claims = B.map(|way| (way, Claim::new(), false));
+    for _ in 0..20 {
+        for (way, claim, done) in &mut claims {
+            *done = *done || step(&mut unit, *way, &mut b, claim).expect("by PREEMPT");
+        }
+    }
+    assert!(claims.iter().all(|&(.., done)| done) && B.iter().all(|&way| unit.admits(way)));
     assert_eq!((held(&unit), unit.admits(0)), (b.key.expect("it owns it"), false));
 
     let mut unit = Unit { none: true, ..Unit::default() };
