@@ -5,9 +5,10 @@
 #     restart.sh [--log MIB] [--fill SECONDS] [--cases LIST]     4096 MiB; status 4 if one takes 15 s or more
 #
 # A case is BYTES:DEPTH of fio's random writes. 4k:1 makes a batch of each write, which is the most work for recovery;
-# 64k:32 the fewest batches. The log is filled in memory, where a commit costs nothing, by hosts whose own storage takes
-# an hour for an I/O, then copied to $TMPDIR and dropped from the page cache. Measured is the time from the start of the
-# process until it says that hosts can connect, and until a read of what is only in the log is answered.
+# 64k:32 the fewest batches. The log is filled in memory, where a commit costs nothing, in front of a storage that takes
+# an hour for an I/O, until nothing more is let in; then it is copied to $TMPDIR and dropped from the page cache.
+# Measured is the time from the start of the process until it says that hosts can connect, and until a read of what is
+# only in the log is answered.
 set -euo pipefail
 . "$(dirname "$0")/gateway.sh"
 need fio qemu-io python3
@@ -78,7 +79,7 @@ for case in $CASES; do
     now=$(status "log['dirty_bytes']")
     if [ "$now" -lt $((before + (LOG << 20) / 2000)) ]; then same=$((same + 1)); else same=0; fi
     before=$now
-    if [ $same = 3 ]; then break; fi
+    if [ $same = 8 ]; then break; fi
   done
   full=$(status "f\"{log['fill']:.1%} full, {log['dirty_bytes'] / 2**20:.0f} MiB dirty\"")
   kill -9 "$fio" 2>/dev/null || true

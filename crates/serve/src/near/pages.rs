@@ -58,10 +58,7 @@ impl<'a> Pages<'a> {
                 Err(_) if self.ahead > needed => self.fill(start, needed)?,
                 result => result?,
             }
-            if !self
-                .window
-                .as_ref()
-                .is_some_and(|window| from < window.start + window.length as u64)
+            if self.window.as_ref().is_none_or(|window| from >= window.start + window.length as u64)
             {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

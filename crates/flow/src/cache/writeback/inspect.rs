@@ -353,6 +353,8 @@ impl Look {
         }
         if self.durable >= kept.next {
             self.gap(device, block, &mut kept, self.durable + 1)?;
+        } else if kept.lacks(self.durable + 1) {
+            self.hole(device, block, &kept)?;
         }
         let Kept { segments, batches, gaps, .. } = kept;
         let Self { applied, durable, mut flaws, .. } = self;
@@ -391,6 +393,15 @@ impl Look {
     ) -> Result<u64, E> {
         let last = limit == u64::MAX;
         let (mut used, mut tear) = (PAGE, None);
+        if let Some(head) = one.head {
+            if head.first > kept.next {
+                self.gap(device, block, kept, head.first)?;
+            } else if kept.lacks(head.first) && head.applied + 1 < head.first {
+                self.hole(device, block, kept)?;
+            }
+            kept.least = kept.least.max(head.first);
+            kept.end = one.at + PAGE;
+        }
         for located in one.batches {
             let batch = located.batch;
             if batch.last() >= limit {
@@ -410,6 +421,8 @@ impl Look {
             }
             if batch.first > kept.next {
                 self.gap(device, block, kept, batch.first)?;
+            } else if kept.lacks(batch.first) {
+                self.hole(device, block, kept)?;
             }
             kept.end = located.at + u64::from(batch.bytes);
             used = used.max(kept.end.saturating_sub(one.at));
@@ -417,13 +430,11 @@ impl Look {
             kept.next = kept.next.max(kept.least);
             kept.batches.push(located);
         }
-        if let Some((at, bad)) = one.broken {
-            if kept.end <= one.at || kept.end > one.at + block.segment {
-                kept.end = at;
-            }
-            if last && self.durable < kept.next && matches!(bad, Bad::Checksum | Bad::Field(_)) {
-                self.flaw(at, FlawKind::Torn(kept.next));
-            }
+        if let Some((at, Bad::Checksum | Bad::Field(_))) = one.broken
+            && last
+            && self.durable < kept.next
+        {
+            self.flaw(at, FlawKind::Torn(kept.next));
         }
         Ok(used)
     }
@@ -437,20 +448,29 @@ impl Look {
         until: u64,
     ) -> Result<(), E> {
         let (first, last, at) = (kept.next, until - 1, kept.end.max(SUPERS));
+        let presumed = self.hole(device, block, kept)?;
         kept.next = until;
-        let room = block.segment - (at - SUPERS) % block.segment;
-        let mut descriptors = Vec::new();
-        if kept.end > 0
-            && room >= PAGE
-            && let Err(bad) = batch_at(device, block, at, room)?
-        {
-            self.flaw(at, FlawKind::Batch(bad, first));
-            let mut page = alloc::vec![0; PAGE as usize];
-            device(at, &mut page)?;
-            descriptors = presumed(block.block, &page);
-        }
-        kept.gaps.push(Gap { first, last, at, presumed: descriptors });
+        kept.gaps.push(Gap { first, last, at, presumed });
         Ok(())
+    }
+
+    /// A batch that should be behind the last one that was taken is not there. Returns what is left of its header.
+    fn hole<E>(
+        &mut self,
+        device: Device<'_, E>,
+        block: &Super,
+        kept: &Kept,
+    ) -> Result<Vec<Descriptor>, E> {
+        let at = kept.end;
+        let room = block.segment - at.saturating_sub(SUPERS) % block.segment;
+        if at < SUPERS || room < PAGE {
+            return Ok(Vec::new());
+        }
+        let bad = batch_at(device, block, at, room)?.err().unwrap_or(Bad::Foreign);
+        self.flaw(at, FlawKind::Batch(bad, kept.least));
+        let mut page = alloc::vec![0; PAGE as usize];
+        device(at, &mut page)?;
+        Ok(presumed(block.block, &page))
     }
 }
 
@@ -459,6 +479,13 @@ impl Found {
     fn first(&self) -> u64 {
         let batch = self.batches.first().map_or(u64::MAX, |located| located.batch.first);
         self.head.map_or(batch, |head| head.first)
+    }
+}
+
+impl Kept {
+    /// Whether there are records between the last one that was taken and `first`.
+    const fn lacks(&self, first: u64) -> bool {
+        self.least > 0 && first > self.least
     }
 }
 
