@@ -5,7 +5,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `least`  | the shortest time of a burst or flush lately: what the way there and back takes; every 10 s a burst is a single page, to find it out |
+//! | `least`  | the shortest time of a burst or flush lately: what the way there and back takes; every 10 s three bursts are single pages, to find it out |
 //! | `extra`  | what a burst took above `least`: how long it kept the upstream from others |
 //! | burst    | as many bytes as make `extra` 3/10 of `least`; a write counts as [`SMALL`] at least |
 //! | `gap`    | `extra * times`, so that write-back has one part in `times` of what the upstream carries; from `1 + times / 16` to `times` times what the burst took |
@@ -14,8 +14,8 @@
 //! Why bursts: a read that comes while one is on its way waits for it, however seldom there is one. So the
 //! slowest reads are decided by the length of a burst, and only the mean by the gap. Far upstreams carry
 //! several writes at the price of one, which is why the time that the way takes is no part of the price; on a
-//! disk, where every write costs, bursts become single writes. `extra` is the least of the last few bursts,
-//! for its size: what delayed one of them was not the burst.
+//! disk, where every write costs, bursts become single writes. `extra` is the least of eight bursts, for its
+//! size: what delayed one of them was not the burst.
 //!
 //! Source: spec of write-back 4.3 (a tenth of the bandwidth at least beside reads, reads first otherwise) and
 //! 5.1 (more from half of the log on). An eighth, as flushes and marks between epochs take their part.
@@ -30,8 +30,8 @@ use crate::clock::{Duration, Instant};
 pub(super) struct Share {
     /// Bytes that a burst may have.
     burst: u64,
-    /// The next one, or that which is on its way, is a page alone: it finds out how far the upstream is.
-    probes: bool,
+    /// So many, with the one that is on its way, are a page alone: they find out how far the upstream is.
+    probes: u32,
     /// Of the one that is on its way: bytes, writes that have not ended, when the first was sent.
     used: u64,
     out: u32,
@@ -41,30 +41,32 @@ pub(super) struct Share {
     /// The shortest times, of this turn and of the one before.
     least: [Option<Duration>; 2],
     turned: Instant,
-    /// What the last bursts took above that, in nanoseconds for a MiB.
-    extras: [u64; SAMPLES],
-    samples: usize,
+    /// What a MiB costs, in nanoseconds: the least of the last round, and of this one, of so many bursts.
+    cost: Option<u64>,
+    lowest: u64,
+    bursts: u32,
 }
 
 impl Share {
     pub(super) const fn new() -> Self {
         Self {
             burst: START,
-            probes: true,
+            probes: PROBES,
             used: 0,
             out: 0,
             sent: None,
             next: Instant::ZERO,
             least: [None; 2],
             turned: Instant::ZERO,
-            extras: [0; SAMPLES],
-            samples: 0,
+            cost: None,
+            lowest: u64::MAX,
+            bursts: 0,
         }
     }
 
     /// How many bytes the next write may have; 0 if there may be none now.
     pub(super) fn allows(&self, now: Instant) -> u64 {
-        let burst = if self.probes { PROBE } else { self.burst };
+        let burst = if self.probes > 0 { PROBE } else { self.burst };
         match self.out {
             0 if now < self.next => 0,
             0 => burst,
@@ -105,35 +107,33 @@ impl Share {
         let Some(sent) = self.sent.filter(|_| self.out == 0) else { return };
         let took = now.saturating_since(sent);
         self.lower(took);
-        if core::mem::take(&mut self.probes) {
-            self.burst = self.burst.max(2 * SMALL);
-        } else if self.used > SMALL {
-            self.learn(took, most);
+        match self.probes.checked_sub(1) {
+            Some(left) => self.probes = left,
+            None => self.learn(took, most),
         }
         self.turn(now);
-        let extra = self.extra().unwrap_or(0);
+        let extra = self.cost.unwrap_or(if self.bursts > 0 { self.lowest } else { 0 });
         let took = took.as_nanos();
         let (low, high) = (took + took / 16 * times, took.saturating_mul(times));
         let gap = scaled(extra, self.used, MIB).saturating_mul(times).min(high).max(low);
         self.next = sent + Duration::from_nanos(gap.min(took + GAP_MOST.as_nanos()));
     }
 
-    /// From the time that a burst took, how long the next may be. A single small one says nothing: what it
-    /// takes is `least`, be the upstream far or slow. So two are tried after each probe.
+    /// From the times that the bursts of a round took, how long those of the next may be. A single small one
+    /// takes `least`, be the upstream far or slow: so that size is left seldom, to see what two take.
     fn learn(&mut self, took: Duration, most: u64) {
         let least = self.least().as_nanos();
-        self.extras[self.samples % SAMPLES] = scaled(took.as_nanos() - least, MIB, self.used);
-        self.samples += 1;
-        let extra = self.extra().unwrap_or(0);
-        let wanted = scaled(least * 3 / 10, MIB, extra.max(1));
+        self.lowest = self.lowest.min(scaled(took.as_nanos() - least, MIB, self.used));
+        self.bursts += 1;
+        if self.bursts < if self.burst > SMALL { ROUND } else { ROUND_SMALL } {
+            return;
+        }
+        let wanted = scaled(least * 3 / 10, MIB, self.lowest.max(1));
         // Not twice as much because a small one was quick.
         let up = if self.used >= self.burst / 2 { self.burst * 2 } else { self.burst };
         self.burst = wanted.clamp(self.burst / 2, up).clamp(SMALL, most.max(SMALL));
-    }
-
-    /// What a MiB costs, in nanoseconds; `None` if that is not known.
-    fn extra(&self) -> Option<u64> {
-        self.extras[..self.samples.min(SAMPLES)].iter().min().copied()
+        self.cost = Some(self.lowest);
+        (self.lowest, self.bursts) = (u64::MAX, 0);
     }
 
     /// The shortest times are those of the last two turns, so that they follow an upstream that moves away.
@@ -141,7 +141,7 @@ impl Share {
         if now >= self.turned + TURN {
             self.turned = now;
             self.least = [None, self.least[0]];
-            self.probes = true;
+            self.probes = PROBES;
         }
     }
 
@@ -178,12 +178,14 @@ pub(super) const SMALL: u64 = 16 << 10;
 
 /// What is sent to find out how far the upstream is.
 const PROBE: u64 = 4 << 10;
+const PROBES: u32 = 3;
 
 /// The first burst.
-const START: u64 = 64 << 10;
+const START: u64 = 32 << 10;
 
-/// How many bursts are looked at.
-const SAMPLES: usize = 4;
+/// How many bursts are a round; and while they are the smallest.
+const ROUND: u32 = 8;
+const ROUND_SMALL: u32 = 32;
 
 /// How long the shortest time is remembered, once or twice.
 const TURN: Duration = Duration::from_secs(10);

@@ -106,15 +106,16 @@ fn nothing_dirty_is_forgotten() {
     assert!(ages[1] < MS * 200, "{ages:?}");
 }
 
-/// While hosts read upstream, write-back has a tenth of the link at least and not twice as much, more when
-/// its data is old; without them, or when the log is nearly full, all that it needs.
+/// While hosts read upstream, write-back has a tenth of the link at least and less than a quarter (what a page
+/// takes counts as the way there, and writes here are of two), more when its data is old; without them, or when the log is nearly full, all that it needs.
 #[test]
 fn reads_come_first() {
     let costs = Costs { local: MS, upstream: MS, sector: Duration::from_micros(100) };
     let link = 5_120;
     // Bytes written back in a millisecond.
     let rate = |reads: u32, age: Duration, fill: usize, window: u64| {
-        let settings = Settings { dirty_age: age, depth: 1, ..larger() };
+        let capacity = larger().capacity * if fill > 100 { 2 } else { 4 };
+        let settings = Settings { dirty_age: age, depth: 1, capacity, ..larger() };
         let mut clocked = Clocked::new(settings, 4096, costs);
         clocked.run_until(Instant::ZERO + MS * 50);
         clocked.rig.refusal = Some((None, IoError::NoPath));
@@ -129,6 +130,9 @@ fn reads_come_first() {
         while clocked.rig.log.status(clocked.rig.now).upstream != Upstream::Up {
             assert!(clocked.next(until), "the upstream is tried again");
         }
+        // First it finds out how far the upstream is.
+        let until = clocked.rig.now + MS * 40;
+        clocked.run_until(until);
         let before = (clocked.rig.now, clocked.rig.log.status(clocked.rig.now).written);
         let until = clocked.rig.now + MS * window;
         clocked.run_until(until);
@@ -139,10 +143,10 @@ fn reads_come_first() {
     let free = rate(0, young, 50, 40);
     let yielding = rate(3, young, 50, 200);
     let old = rate(3, MS, 50, 80);
-    assert!(yielding * 10 >= link && yielding * 5 < link, "{yielding} of {link}");
+    assert!(yielding * 10 >= link && yielding * 4 < link, "{yielding} of {link}");
     assert!(yielding * 2 < free, "{yielding} of {free}");
     assert!(old * 2 > yielding * 3 && old <= free, "{old}, {yielding} of {free}");
-    let (full, urgent) = (rate(0, young, 90, 40), rate(3, young, 90, 40));
+    let (full, urgent) = (rate(0, young, 185, 40), rate(3, young, 185, 40));
     assert!(urgent * 2 > full, "{urgent} of {full}");
 }
 
