@@ -194,6 +194,11 @@ impl History {
         self.revision += 1;
     }
 
+    /// Whether the log device has failed.
+    pub(super) const fn is_loose(&self) -> bool {
+        self.loose
+    }
+
     /// Of the changes so many, from the first, were acknowledged or will never be.
     pub(super) fn first_unacked(&self) -> usize {
         let open = |change: &Change| !change.acked && !change.sectors.is_empty();
@@ -392,6 +397,21 @@ impl History {
                 self.change(versions[from].0)
             ))
         })
+    }
+
+    /// The upstream has lost its cache, and has this left: what went past the log, and had ended, may be gone.
+    pub(super) fn lost(&mut self, upstream: &[Option<u64>]) {
+        if self.direct.is_none() {
+            return;
+        }
+        self.revision += 1;
+        let (changes, recovered) = (&self.changes, self.recovered);
+        let comes = |place: usize| place > recovered && !changes[place - 1].acked;
+        for (versions, &has) in self.versions.iter_mut().zip(upstream) {
+            let found = versions.iter().rposition(|version| has == Some(version.1));
+            let kept = found.map_or(0, |found| versions[found].0);
+            versions.retain(|&(place, _)| place <= kept || comes(place));
+        }
     }
 
     /// A crash has left this. In words, what it is.

@@ -24,7 +24,7 @@ use weir_flow::cache::near::FetchKey;
 use weir_flow::cache::writeback::format::Span;
 use weir_flow::cache::writeback::{LocalId, Notice, Recovered};
 use weir_flow::cache::{self, Done, evict, prefetch};
-use weir_flow::clock::Instant;
+use weir_flow::clock::{Duration, Instant};
 use weir_flow::control;
 use weir_flow::event::{Event, Observer};
 use weir_flow::path;
@@ -186,7 +186,8 @@ fn config(plan: &Plan) -> Config {
         }],
         backends: vec![Backend::alike(1)],
         promises: control::Promises::default(),
-        limits: Limits::default(),
+        // However long the link is gone: what a host is told then is not for this.
+        limits: Limits { no_path: Duration::from_secs(30 * 86_400), ..Limits::default() },
         paths: path::Settings::default(),
         cache: cache::Settings {
             size: u64::from(FRAMES * line),

@@ -2,6 +2,7 @@
 
 use super::super::bug::Bug;
 use super::super::content::{Content, SECTOR};
+use super::super::judge::tokens;
 use super::super::loss::Loss;
 use super::{Asked, BACKEND, Effect, Fault, Io, PATH, Shell, sector};
 use weir_flow::error::IoError;
@@ -116,6 +117,8 @@ impl Shell<'_> {
             let loss = Loss::ALL[self.rng.below(7) as usize];
             self.far.lose_cache(loss, &mut self.rng);
             self.tell(|| format!("the upstream loses its cache: {}", loss.name()));
+            let Self { lasting, far, .. } = self;
+            lasting.history.lost(&tokens(&lasting.store, far.visible()));
             if self.is(Bug::UpstreamResetUntold) {
                 return self.point();
             }
