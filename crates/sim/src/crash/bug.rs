@@ -39,12 +39,18 @@ pub enum Bug {
     StaleBuffer,
     /// What a host writes is not taken out of the read buffer.
     WriteKeepsOldLines,
-    /// A fetch installs what the log has newer data for.
-    FillOverNewerData,
-    /// A read returns what is not durable yet.
-    ReadBeforeCommit,
-    /// Log space that is being read may be used again.
-    ReadWithoutPin,
+    /// Bytes are put into the read buffer later than they were to be.
+    FillLate,
+    /// A read of the log is answered before its bytes are there.
+    FetchAnsweredEarly,
+    /// Memory that the log has written from is used again at once.
+    MemoryUsedAgain,
+    /// A flush that goes past the log is answered and not done.
+    PassedFlushDropped,
+    /// That a failed log is void is not remembered.
+    VoidForgotten,
+    /// The gateway ends before its log is closed.
+    CloseNotWaitedFor,
     /// Recovery believes payload whatever its checksum says.
     PayloadChecksumIgnored,
     /// Recovery believes batches that an earlier use of a segment has left.
@@ -57,7 +63,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::AckBeforeCommit,
         Self::LogSyncDropped,
         Self::LogSyncAnsweredEarly,
@@ -75,9 +81,12 @@ impl Bug {
         Self::DiscardDropped,
         Self::StaleBuffer,
         Self::WriteKeepsOldLines,
-        Self::FillOverNewerData,
-        Self::ReadBeforeCommit,
-        Self::ReadWithoutPin,
+        Self::FillLate,
+        Self::FetchAnsweredEarly,
+        Self::MemoryUsedAgain,
+        Self::PassedFlushDropped,
+        Self::VoidForgotten,
+        Self::CloseNotWaitedFor,
         Self::PayloadChecksumIgnored,
         Self::OldSegmentReplayed,
         Self::SuperBlockAhead,
@@ -140,12 +149,21 @@ impl Bug {
             Self::WriteKeepsOldLines => {
                 ("write-keeps-lines", "a write leaves old data in the read buffer")
             }
-            Self::FillOverNewerData => {
-                ("fill-over-newer", "a fetch installs what is older than the log")
+            Self::FillLate => ("fill-late", "bytes are put into the read buffer too late"),
+            Self::FetchAnsweredEarly => {
+                ("fetch-early", "a read of the log is answered before its bytes are there")
             }
-            Self::ReadBeforeCommit => ("read-before-commit", "a read returns what is not durable"),
-            Self::ReadWithoutPin => {
-                ("read-without-pin", "log space is used again while it is read")
+            Self::MemoryUsedAgain => {
+                ("memory-used-again", "memory that the log may still ask for is overwritten")
+            }
+            Self::PassedFlushDropped => {
+                ("passed-flush-dropped", "a flush that goes past the log is answered and not done")
+            }
+            Self::VoidForgotten => {
+                ("void-forgotten", "that a failed log is void is not remembered")
+            }
+            Self::CloseNotWaitedFor => {
+                ("close-not-waited-for", "the gateway ends before its log is closed")
             }
             Self::PayloadChecksumIgnored => {
                 ("payload-unchecked", "recovery ignores checksums of payload")

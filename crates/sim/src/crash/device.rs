@@ -71,6 +71,17 @@ impl Device {
         }
     }
 
+    /// A write with force unit access has ended: it is durable, and nothing older is where it is.
+    pub(super) fn end_durable(&mut self, id: Id) {
+        self.end(id);
+        let Some(place) = self.pending.iter().position(|write| write.id == id) else { return };
+        let (older, write) = self.pending.split_at_mut(place);
+        for &(sector, _) in &write[0].sectors {
+            older.iter_mut().for_each(|write| write.sectors.retain(|&(old, _)| old != sector));
+        }
+        self.settle(&Flush(vec![id]));
+    }
+
     /// A write has failed: some of its sectors were written, the others never will be.
     pub(super) fn fail(&mut self, id: Id, rng: &mut Rng) {
         let place = self.place(id);
@@ -192,6 +203,18 @@ mod tests {
         // Of two writes to a sector either may be kept.
         device.begin(1, [c]);
         assert_eq!(self::states(&device).len(), 6);
+    }
+
+    /// A write with force unit access is durable before older ones are, and none of them comes back over it.
+    #[test]
+    fn a_durable_write_covers_what_is_older() {
+        let [zero, a, b, _] = contents();
+        let mut device = Device::new(vec![zero; 3], true);
+        let first = device.begin(0, [a, a]);
+        device.end(first);
+        let second = device.begin(1, [b]);
+        device.end_durable(second);
+        assert_eq!(states(&device), [vec![zero, b, zero], vec![a, b, zero]]);
     }
 
     /// After a flush that failed what it did not do is lost at a crash, whatever is flushed later, and read

@@ -4,7 +4,8 @@
 //! log. Two laws are held against every crash:
 //!
 //! * *prefix*: the volume, as recovery gives it, is what some first part of this order makes, and that
-//!   has everything that hosts were promised or have read;
+//!   has everything that hosts were promised or have read; while writes go past the log, or its device has
+//!   failed, it is at least legal, with everything that was promised;
 //! * *legal*: the upstream alone is what a disk with a volatile cache may have after a power cut: up to
 //!   some barrier everything, of what came before the next one anything, of what came later nothing.
 //!
@@ -50,6 +51,10 @@ pub(super) struct History {
     upstream: usize,
     /// So many were there after the last start.
     recovered: usize,
+    /// Changes go past the log: the first that did, and one more than the last.
+    direct: Option<Range<usize>>,
+    /// The log device has failed: what is upstream may have more than the log.
+    loose: bool,
     numbers: u64,
     revision: u64,
 }
@@ -111,6 +116,8 @@ impl History {
             promised: (0, 0),
             upstream: 0,
             recovered: 0,
+            direct: None,
+            loose: false,
             numbers: 0,
             revision: 0,
         }
@@ -135,11 +142,6 @@ impl History {
         self.revision
     }
 
-    /// How many have arrived.
-    pub(super) fn arrived(&self) -> usize {
-        self.changes.len()
-    }
-
     /// What a change writes to a sector.
     pub(super) fn written(&self, place: usize, sector: u32) -> u64 {
         self.token(self.changes[place].number, sector)
@@ -159,6 +161,51 @@ impl History {
         self.cut(place, 0);
     }
 
+    /// A change goes past the log: everything before is upstream, and durable there.
+    pub(super) fn passed(&mut self, place: usize) {
+        let first = match &self.direct {
+            Some(direct) => direct.start,
+            None => {
+                self.promise_upstream(place);
+                place
+            }
+        };
+        let end = self.direct.as_ref().map_or(0, |direct| direct.end);
+        self.revision += 1;
+        self.direct = Some(first..end.max(place + 1));
+    }
+
+    /// A change goes into the log: whatever went past it before is durable upstream.
+    pub(super) fn logged(&mut self, place: usize) {
+        if let Some(direct) = self.direct.take_if(|direct| place >= direct.end) {
+            self.promise_upstream(direct.end);
+            self.promise(direct.end);
+        }
+    }
+
+    /// Whether changes go past the log.
+    pub(super) const fn is_direct(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    /// The log device has failed.
+    pub(super) const fn loosen(&mut self) {
+        self.loose = true;
+        self.revision += 1;
+    }
+
+    /// Whether the log device has failed.
+    pub(super) const fn is_loose(&self) -> bool {
+        self.loose
+    }
+
+    /// Of the changes so many, from the first, were acknowledged or will never be.
+    pub(super) fn first_unacked(&self) -> usize {
+        let open = |change: &Change| !change.acked && !change.sectors.is_empty();
+        let after = &self.changes[self.recovered..];
+        after.iter().position(open).map_or(self.changes.len(), |place| self.recovered + place)
+    }
+
     /// What arrives from now on comes after so many changes.
     pub(super) fn barrier(&mut self, before: usize) {
         let last = self.barriers[self.barriers.len() - 1];
@@ -175,6 +222,9 @@ impl History {
     /// What a read has returned of a sector must survive, by its place and one more: of a change that
     /// is not acknowledged only what comes before the sector and the sector itself.
     pub(super) fn promise_seen(&mut self, version: usize, sector: u32) {
+        if self.direct.is_some() || self.loose {
+            return;
+        }
         let Some(change) = version.checked_sub(1).map(|place| &self.changes[place]) else { return };
         if change.acked || version <= self.recovered {
             self.promise(version);
@@ -250,13 +300,38 @@ impl History {
         count
     }
 
+    /// Whether a volume is what recovery may give.
+    pub(super) fn survives(&self, volume: &[Option<u64>]) -> Result<(), Broken> {
+        if self.direct.is_some() || self.loose {
+            return self.fits(volume, self.promised.0, "the volume");
+        }
+        self.prefix(volume).map(|_| ())
+    }
+
+    /// Whether everything is there.
+    pub(super) fn whole(&self, volume: &[Option<u64>]) -> Result<(), Broken> {
+        let lacks =
+            (0..self.sectors).find(|&sector| volume[sector as usize] != self.newest(sector));
+        let Some(sector) = lacks else { return Ok(()) };
+        Err(Broken::Upstream(format!(
+            "sector {sector} has {}, not {}",
+            self.name(volume[sector as usize]),
+            self.name(self.newest(sector))
+        )))
+    }
+
     /// Whether the upstream alone is legal.
     pub(super) fn legal(&self, upstream: &[Option<u64>]) -> Result<(), Broken> {
+        self.fits(upstream, 0, "the upstream alone")
+    }
+
+    /// Whether something fits a barrier, and has so many changes.
+    fn fits(&self, upstream: &[Option<u64>], promised: usize, what: &str) -> Result<(), Broken> {
         let ends = self.barriers[1..].iter().map(|barrier| barrier.arrived);
         let ends = ends.chain([self.changes.len()]).collect::<Vec<_>>();
         let mut fault = None;
         for (barrier, &end) in self.barriers.iter().zip(&ends).rev() {
-            let whole = barrier.before.max(self.upstream);
+            let whole = barrier.before.max(self.upstream).max(promised);
             let allowed = |sector: u32| {
                 let versions = &self.versions[sector as usize];
                 let from = versions.iter().rposition(|version| version.0 <= whole).unwrap_or(0);
@@ -273,8 +348,7 @@ impl History {
         }
         let sector = fault.expect("there is a barrier, the beginning");
         Err(Broken::Upstream(format!(
-            "the upstream alone fits no barrier: the first at which it fails says that sector {sector} has \
-             {}{}",
+            "{what} fits no barrier: the first at which it fails says that sector {sector} has {}{}",
             self.name(upstream[sector as usize]),
             self.ahead(upstream)
         )))
@@ -325,9 +399,42 @@ impl History {
         })
     }
 
-    /// A crash has left this first part: what came later never was.
-    pub(super) fn restart(&mut self, whole: usize, sectors: u32) {
+    /// The upstream has lost its cache, and has this left: what went past the log, and had ended, may be gone.
+    pub(super) fn lost(&mut self, upstream: &[Option<u64>]) {
+        if self.direct.is_none() {
+            return;
+        }
         self.revision += 1;
+        let (changes, recovered) = (&self.changes, self.recovered);
+        let comes = |place: usize| place > recovered && !changes[place - 1].acked;
+        for (versions, &has) in self.versions.iter_mut().zip(upstream) {
+            let found = versions.iter().rposition(|version| has == Some(version.1));
+            let kept = found.map_or(0, |found| versions[found].0);
+            versions.retain(|&(place, _)| place <= kept || comes(place));
+        }
+    }
+
+    /// A crash has left this. In words, what it is.
+    pub(super) fn restart(&mut self, volume: &[Option<u64>]) -> Result<String, Broken> {
+        self.survives(volume)?;
+        self.revision += 1;
+        if self.direct.is_none() && !self.loose {
+            let (whole, sectors) = self.prefix(volume)?;
+            self.truncate(whole, sectors);
+            return Ok(format!("the first {whole} changes"));
+        }
+        // Of each sector what it had until now; some of that may still not be durable.
+        for (versions, &has) in self.versions.iter_mut().zip(volume) {
+            let found = versions.iter().rposition(|version| has == Some(version.1));
+            versions.truncate(found.expect("it has survived as something") + 1);
+        }
+        self.loose = false;
+        self.recovered = self.changes.len();
+        Ok("what a disk may have".to_owned())
+    }
+
+    /// What came after a first part never was.
+    fn truncate(&mut self, whole: usize, sectors: u32) {
         let kept = whole + usize::from(sectors > 0);
         for versions in &mut self.versions {
             versions.retain(|version| version.0 <= kept);
@@ -425,101 +532,4 @@ fn at(versions: &[(usize, u64)], changes: usize) -> (usize, u64) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Three writes to four sectors: 0..2, 1..3, and zeroes on 0..1.
-    fn history() -> (History, [u64; 2], [u64; 2]) {
-        let mut history = History::new(4);
-        history.arrive(0..2, false);
-        history.arrive(1..3, false);
-        history.arrive(0..1, true);
-        let first = [history.written(0, 0), history.written(0, 1)];
-        let second = [history.written(1, 1), history.written(1, 2)];
-        (history, first, second)
-    }
-
-    fn some<const N: usize>(tokens: [u64; N]) -> [Option<u64>; N] {
-        tokens.map(Some)
-    }
-
-    /// Every first part is one, with a write in pieces as far as its first sectors go, and nothing else is.
-    #[test]
-    fn prefixes_are_told() {
-        let (mut history, [a, b], [c, d]) = history();
-        for (volume, expected) in [
-            ([0, 0, 0, 0], (0, 0)),
-            ([a, 0, 0, 0], (0, 1)),
-            ([a, b, 0, 0], (1, 0)),
-            ([a, c, 0, 0], (1, 1)),
-            ([a, c, d, 0], (2, 0)),
-            ([0, c, d, 0], (3, 0)),
-        ] {
-            assert_eq!(history.prefix(&some(volume)), Ok(expected), "{volume:?}");
-        }
-        for volume in [[0, b, 0, 0], [a, b, d, 0], [0, c, 0, 0], [a, c, d, 7], [b, a, 0, 0]] {
-            let broken = history.prefix(&some(volume)).unwrap_err();
-            assert_eq!(broken.law(), "prefix", "{volume:?}");
-        }
-        assert_eq!(history.prefix(&[None, None, None, None]).unwrap_err().law(), "prefix");
-        // Read of the second: its first sector.
-        history.promise_seen(2, 1);
-        assert_eq!(history.prefix(&some([a, b, 0, 0])).unwrap_err().law(), "promise");
-        assert_eq!(history.prefix(&some([a, c, 0, 0])), Ok((1, 1)));
-        history.promise(2);
-        assert_eq!(history.prefix(&some([a, c, 0, 0])).unwrap_err().law(), "prefix");
-        assert_eq!(history.prefix(&some([a, b, 0, 0])).unwrap_err().law(), "promise");
-        assert_eq!(history.prefix(&some([a, c, d, 0])), Ok((2, 0)));
-    }
-
-    /// Between barriers anything goes, across one nothing; what must be upstream must be there.
-    #[test]
-    fn the_upstream_is_held_to_barriers() {
-        let (mut history, [a, b], [c, d]) = history();
-        for volume in [[0, 0, d, 0], [a, c, 0, 0], [0, b, d, 0]] {
-            assert_eq!(history.legal(&some(volume)), Ok(()), "{volume:?}");
-        }
-        assert!(history.legal(&some([0, 0, 0, 5])).is_err());
-        history.promise_upstream(1);
-        assert!(history.legal(&some([0, 0, d, 0])).is_err());
-        assert_eq!(history.legal(&some([0, b, 0, 0])), Ok(()));
-        history.barrier(3);
-        let place = history.arrive(3..4, false);
-        let last = history.written(place, 3);
-        assert_eq!(history.legal(&some([0, c, d, last])), Ok(()));
-        assert_eq!(history.legal(&some([0, c, d, 0])), Ok(()));
-        assert_eq!(history.legal(&some([0, c, 0, 0])), Ok(()));
-        for volume in [[0, c, 0, last], [a, c, d, last], [0, b, d, last]] {
-            assert_eq!(history.legal(&some(volume)).unwrap_err().law(), "upstream", "{volume:?}");
-        }
-    }
-
-    /// A read returns what was acknowledged before it was asked, or something newer.
-    #[test]
-    fn reads_are_not_stale() {
-        let (history, [a, b], [c, _]) = history();
-        assert_eq!(history.read(1, Some(c), 1), Ok(2));
-        assert_eq!(history.read(1, Some(b), 1), Ok(1));
-        assert_eq!(history.read(1, Some(b), 2).unwrap_err().law(), "read");
-        assert_eq!(history.read(0, Some(0), 0), Ok(0));
-        assert_eq!(history.read(0, Some(0), 1), Ok(3));
-        assert_eq!(history.read(0, Some(a), 3).unwrap_err().law(), "read");
-        assert!(history.read(1, None, 0).is_err());
-    }
-
-    /// After a crash what it took never was: the next change follows what it left.
-    #[test]
-    fn a_restart_forgets() {
-        let (mut history, [a, _], [c, _]) = history();
-        history.barrier(3);
-        history.restart(1, 1);
-        assert_eq!(history.arrived(), 2);
-        assert_eq!(history.prefix(&some([a, c, 0, 0])), Ok((2, 0)));
-        assert_eq!(history.barriers[1], Barrier { before: 2, arrived: 2 });
-        let place = history.arrive(2..3, false);
-        let new = history.written(place, 2);
-        assert_eq!(history.prefix(&some([a, c, new, 0])), Ok((3, 0)));
-        history.refused(place);
-        assert_eq!(history.prefix(&some([a, c, 0, 0])), Ok((3, 0)));
-    }
-}
+mod tests;

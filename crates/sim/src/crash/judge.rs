@@ -3,9 +3,10 @@
 use super::bug::Bug;
 use super::content::{Image, SECTOR, Store};
 use super::device::Device;
-use super::history::{Broken, History};
+use super::history::Broken;
 use super::loss::{Left, Loss, crash};
 use super::plan::Plan;
+use super::shell::Lasting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use weir_flow::cache::writeback::format::{assemble, crc32c};
@@ -68,20 +69,26 @@ impl Judge {
     }
 
     fn check(&mut self, world: &World<'_>, state: &State) -> Result<(), Broken> {
-        let digests = [&state.log, &state.upstream].map(|left| world.store.digest(&left.image));
-        if !self.known.insert((digests[0], digests[1], world.history.revision())) {
+        let Lasting { store, history, void, .. } = world.lasting;
+        let mut digests = [&state.log, &state.upstream].map(|left| store.digest(&left.image));
+        if *void {
+            digests[0] = 0;
+        }
+        if !self.known.insert((digests[0], digests[1], history.revision())) {
             return Ok(());
         }
         let new = self.images.insert((digests[0], digests[1]));
         let kind = self.kinds.entry((state.log.loss, state.upstream.loss)).or_default();
         *kind = (kind.0 + u64::from(new), kind.1 + 1);
         self.checked += 1;
-        let tokens = tokens(world.store, &state.upstream.image);
-        world.history.legal(&tokens)?;
+        let upstream = tokens(store, &state.upstream.image);
+        history.legal(&upstream)?;
+        if *void {
+            return history.survives(&upstream);
+        }
         let opened = open(world, &state.log.image)?;
         self.dirty += u64::from(opened.recovered.dirty().1 > 0);
-        let volume = opened.volume(world.store, tokens)?;
-        world.history.prefix(&volume).map(|_| ())
+        history.survives(&opened.volume(store, upstream)?)
     }
 }
 
@@ -89,10 +96,9 @@ impl Judge {
 pub(super) struct World<'a> {
     pub(super) plan: &'a Plan,
     pub(super) bug: Option<Bug>,
-    pub(super) store: &'a Store,
+    pub(super) lasting: &'a Lasting,
     pub(super) log: &'a Device,
     pub(super) upstream: &'a Device,
-    pub(super) history: &'a History,
 }
 
 /// The losses of both devices that are tried at a moment.
@@ -142,7 +148,7 @@ fn read(plan: &Plan, bug: Option<Bug>, bytes: &mut [u8]) -> Result<Recovered, Br
 /// Recovers a log and lets it go on until everything that it has can be read.
 pub(super) fn open(world: &World<'_>, image: &Image) -> Result<Opened, Broken> {
     let mut bytes = vec![0; image.len() * SECTOR];
-    world.store.read(image, 0, &mut bytes);
+    world.lasting.store.read(image, 0, &mut bytes);
     let recovered = read(world.plan, world.bug, &mut bytes)?;
     let mut log = Log::new(world.plan.settings, &recovered);
     let now = Instant::ZERO;

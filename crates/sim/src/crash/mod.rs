@@ -1,11 +1,12 @@
 //! The crash enumerator: small workloads through the real log, with a crash at every turn.
 //!
 //! A workload comes from a seed: settings, hosts, what they ask for, and the order in which everything
-//! happens. It is driven through [`Log`](weir_flow::cache::writeback::Log) and the read buffer, over a log device and an
-//! upstream that at a crash keep any sectors of what was not flushed. Whenever an I/O of either begins or
-//! ends, and whenever a host is answered, crashes are made in many ways, each is recovered from, and what is there then is
-//! held against what hosts were told. Now and then a crash is the end of one life of the
-//! gateway and the beginning of the next, in which there are crashes again.
+//! happens. It is driven through the [`Pipeline`](weir_flow::pipeline::Pipeline) that `weir serve` has, with a
+//! write-back log and a read buffer, over a log device and an upstream that at a crash keep any sectors of what
+//! was not flushed. Whenever an I/O of either begins or ends, and whenever a host is answered, crashes are made
+//! in many ways, each is recovered from, and what is there then is held against what hosts were told. Now and
+//! then a crash, or a stop, is the end of one life of the gateway and the beginning of the next, in which there
+//! are crashes again.
 //!
 //! A [`Bug`] is a mistake made on purpose: that it is found shows what the laws are worth.
 
@@ -172,7 +173,10 @@ fn play(plan: &Plan, bug: Option<Bug>, story: bool) -> End {
         store: Store::new(),
         history: History::new(plan.sectors),
         story: story.then(Vec::new),
-        keys: 0,
+        tags: 0,
+        own: 0,
+        void: false,
+        logs: 0,
     };
     let (mut judge, mut lives) = (Judge::default(), 0);
     let fault = live(plan, bug, &mut lasting, &mut judge, &mut lives).err();
@@ -187,26 +191,38 @@ fn live(
     lives: &mut u64,
 ) -> Result<(), Fault> {
     let mut rng = Rng::stream(plan.seed, "crash/ends");
-    let [mut near, mut far] = devices(plan, &mut lasting.store);
+    let upstream = vec![Content::default(); plan.sectors as usize];
+    let mut far = Device::new(upstream, plan.settings.upstream_flush);
+    let mut near = new_log(plan, lasting);
     for (life, asks) in plan.lives.iter().enumerate() {
         *lives += 1;
+        if lasting.void {
+            // As an operator does, who is told so.
+            near = new_log(plan, lasting);
+        }
         let opened = judge::open(&world(plan, bug, lasting, &near, &far), near.visible())?;
         let volume = judge::tokens(&lasting.store, far.visible());
         let volume = opened.volume(&lasting.store, volume)?;
-        let (whole, sectors) = lasting.history.prefix(&volume)?;
-        lasting.history.restart(whole, sectors);
+        let found = lasting.history.restart(&volume)?;
         if let Some(story) = &mut lasting.story {
-            story.push(format!("life {}: recovery finds the first {whole} changes", life + 1));
+            story.push(format!("life {}: recovery finds {found}", life + 1));
         }
-        let recovered = opened.recovered;
-        let mut shell =
-            Shell::new(plan, bug, lasting, judge, life, &recovered, [near.clone(), far.clone()]);
+        let devices = [near, far];
+        let mut shell = Shell::new(plan, bug, lasting, judge, life, opened.recovered, devices);
         if life + 1 == plan.lives.len() {
             return shell.live(asks, None);
         }
         let steps = rng.below(asks.len() as u64 * STEPS_PER_REQUEST + 10);
         shell.live(asks, Some(steps))?;
+        if rng.below(4) == 0 {
+            shell.stop()?;
+        }
         (near, far) = (shell.near, shell.far);
+        if lasting.history.is_loose() && !lasting.void {
+            // The upstream may have parts of writes that nobody was told of, and lose them later. What hosts
+            // were told has been held against every crash until here.
+            return Ok(());
+        }
         let (near_cut, far_cut) = (rng.below(3) > 0, rng.below(3) == 0);
         let ended = [
             cut(&mut near, near_cut, true, &mut rng),
@@ -242,19 +258,19 @@ fn world<'a>(
     log: &'a Device,
     upstream: &'a Device,
 ) -> World<'a> {
-    let Lasting { store, history, .. } = lasting;
-    World { plan, bug, store, log, upstream, history }
+    World { plan, bug, lasting, log, upstream }
 }
 
-/// A new log, and a volume of zeroes.
-fn devices(plan: &Plan, store: &mut Store) -> [Device; 2] {
+/// The device of a new log.
+fn new_log(plan: &Plan, lasting: &mut Lasting) -> Device {
+    (lasting.void, lasting.logs) = (false, lasting.logs + 1);
     let mut bytes = vec![0; plan.settings.capacity as usize];
-    for (at, page) in format_new(&plan.settings, plan.name(), 1, 1) {
+    for (at, page) in format_new(&plan.settings, plan.name(), lasting.logs, 1) {
         bytes[at as usize..at as usize + page.len()].copy_from_slice(&page);
     }
+    let store = &mut lasting.store;
     let log = bytes.as_chunks::<SECTOR>().0.iter().map(|sector| store.name(sector)).collect();
-    let upstream = vec![Content::default(); plan.sectors as usize];
-    [Device::new(log, true), Device::new(upstream, plan.settings.upstream_flush)]
+    Device::new(log, true)
 }
 
 /// Whether what a workload shows with a mistake is for the mistake: all is well without it.

@@ -21,12 +21,17 @@ pub(super) struct Plan {
     pub(super) silent: u64,
     /// Of a hundred I/Os of the log device so many fail.
     pub(super) local_faults: u64,
-    /// The same of the upstream, which then is tried again.
+    /// After the first of them it works no more.
+    pub(super) dies: bool,
+    /// The same of the upstream, because the link breaks.
     pub(super) upstream_faults: u64,
     /// Of a thousand steps in so many the upstream loses its cache.
     pub(super) resets: u64,
     /// Sectors of a line of the read buffer.
     pub(super) line: u32,
+    /// Policies of the cache.
+    pub(super) evict: &'static str,
+    pub(super) prefetch: &'static str,
 }
 
 /// What a host asks for.
@@ -39,10 +44,15 @@ pub(super) struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
     Read(Range<u32>),
-    Write { sectors: Range<u32>, fua: bool },
+    Write {
+        sectors: Range<u32>,
+        fua: bool,
+    },
     Zero(Range<u32>),
     Unmap(Range<u32>),
     Flush,
+    /// The operator turns write-back off, or on.
+    Drain(bool),
 }
 
 impl fmt::Display for Ask {
@@ -50,6 +60,10 @@ impl fmt::Display for Ask {
         let Self { host, what } = self;
         let (name, sectors, fua) = match what {
             What::Flush => return write!(f, "host {host}: flush"),
+            What::Drain(on) => {
+                let what = if *on { "drain" } else { "resume" };
+                return write!(f, "operator: volume {what}");
+            }
             What::Read(sectors) => ("read", sectors, ""),
             What::Write { sectors, fua } => ("write", sectors, if *fua { " with FUA" } else { "" }),
             What::Zero(sectors) => ("zeroes", sectors, ""),
@@ -98,9 +112,12 @@ impl Plan {
             depth: one(&[1, 2, 4, 8]) as usize,
             silent: one(&[0, 0, 1]),
             local_faults: one(&[0, 0, 0, 2]),
+            dies: one(&[0, 0, 1]) == 1,
             upstream_faults: one(&[0, 0, 5]),
             resets: one(&[0, 0, 10]),
             line: one(&[1, 8]) as u32,
+            evict: ["fifo", "s3-fifo"][one(&[0, 1]) as usize],
+            prefetch: ["off", "next-block", "adaptive"][one(&[0, 1, 2]) as usize],
         };
         let (lives, hosts) = (1 + one(&[1, 2, 3]), 1 + one(&[0, 1, 2]));
         for _ in 0..lives {
@@ -161,6 +178,7 @@ impl Plan {
             0..30 => What::Read(sectors),
             30..38 => What::Zero(sectors),
             38..46 => What::Unmap(sectors),
+            46..49 => What::Drain(rng.below(2) == 0),
             draw => What::Write { sectors, fua: flushes && draw >= 92 },
         };
         Ask { host, what }
@@ -194,7 +212,7 @@ mod tests {
                 }
             }
         }
-        // 4 + 4 + 4 settings, 5 kinds of requests, and writes with FUA are never of a silent host.
-        assert_eq!(seen.len(), 4 + 4 + 4 + 5 + 3, "{seen:?}");
+        // 4 + 4 + 4 settings, 5 kinds of requests, 2 orders, and writes with FUA are never of a silent host.
+        assert_eq!(seen.len(), 4 + 4 + 4 + 5 + 2 + 3, "{seen:?}");
     }
 }

@@ -31,6 +31,32 @@ fn what_was_found_stays_mended() {
     }
 }
 
+/// Among what is tried are all that a log goes through, and all that may befall it.
+#[test]
+fn everything_happens() {
+    let stories: Vec<_> =
+        (1..=120).flat_map(|seed| play(&Plan::new(seed), None, true).story).collect();
+    for what in [
+        "Through(Asked)",
+        "Through(Failed)",
+        "Resumed",
+        "LogFailed",
+        "it is remembered that the log is void",
+        "the gateway has stopped",
+        "the link to the upstream is gone",
+        "the upstream loses its cache",
+        "recovery finds the first",
+        "recovery finds what a disk may have",
+        "is answered: Err(Busy)",
+        "upstream Read of",
+        "upstream WriteZeroes of",
+        "upstream Discard of",
+    ] {
+        let count = stories.iter().filter(|line| line.contains(what)).count();
+        assert!(count > 0, "{what}: {count}");
+    }
+}
+
 /// Every mistake is noticed, by a workload in which nothing is wrong without it.
 #[test]
 fn every_mistake_is_noticed() {

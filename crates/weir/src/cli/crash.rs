@@ -12,12 +12,14 @@ use weir_sim::crash::{Bug, Report, Settings, Violation, run};
 
 /// Crash the write-back log at every turn, and check what is there after recovery
 ///
-/// Small workloads are drawn from seeds and driven through the log and the read buffer that `weir serve`
-/// uses. Whenever an I/O of the log device or of the upstream begins or ends, and whenever a host is
+/// Small workloads are drawn from seeds and driven through the pipeline of `weir serve`, with a write-back log
+/// and a read buffer; its operator turns write-back off and on, its link breaks, and now and then it is stopped.
+/// Whenever an I/O of the log device or of the upstream begins or ends, and whenever a host is
 /// answered, both devices are crashed in many ways: any 512-byte sector that was not flushed may be kept or
 /// lost. After each crash the log is recovered and held against what hosts were told: what was acknowledged
 /// and durable, or read, is there; the volume is what a first part of all writes makes; the upstream alone
-/// is what a disk with a volatile cache may have after a power cut. Gateways that start again crash again.
+/// is what a disk with a volatile cache may have after a power cut, as is the volume while writes go past the
+/// log. Gateways that start again crash again.
 ///
 /// What breaks a law is told with its seed, as short as it can be told, and the exit code is 4. `--bug` makes
 /// a mistake on purpose, `--bugs` each of them in turn: then the exit code is 4 if one is not noticed.

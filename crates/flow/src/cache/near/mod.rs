@@ -148,6 +148,8 @@ struct Place {
     log: Option<Log>,
     /// Reads of hosts that are on their way to storage.
     away: u32,
+    /// Something was written to storage, past the log, that it may not have made durable.
+    wrote: bool,
 }
 
 /// A request that the cache has a part in.
@@ -196,6 +198,7 @@ impl Near {
             settings: settings.logs.get(index).copied().flatten(),
             log: None,
             away: 0,
+            wrote: false,
         };
         Self {
             no_lines: room.lines == 0,
@@ -273,17 +276,11 @@ impl Near {
         match state {
             State::Away(away) => self.came_back(now, key, request, away, outcome),
             State::Direct => {
-                self.forget(&request);
-                if outcome.is_ok() {
-                    self.keep(&request);
-                }
+                self.written(&request, outcome);
                 self.end(key, outcome, RULE_NEAR);
             }
             State::Through => {
-                self.forget(&request);
-                if outcome.is_ok() {
-                    self.keep(&request);
-                }
+                self.written(&request, outcome);
                 self.end(key, outcome, RULE_NEAR);
                 self.with(now, request.volume, |log| log.passed(now, key, outcome));
             }
@@ -330,8 +327,13 @@ impl Near {
         }
     }
 
-    /// What is behind a volume may have lost what was not flushed: that is written again.
+    /// What is behind a volume may have lost what was not flushed: what a log has of that is written again, and
+    /// what went past a log is not to be read from frames if it is nowhere else.
     pub(crate) fn reset(&mut self, now: Instant, volume: VolumeId) {
+        let place = &mut self.volumes[volume.index()];
+        if core::mem::take(&mut place.wrote) {
+            self.lines.forget(volume);
+        }
         self.with(now, volume, Log::upstream_reset);
     }
 

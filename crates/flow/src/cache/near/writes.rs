@@ -3,7 +3,7 @@
 use super::{Held, Kept, LogWrite, Near, RULE_DRAIN, RULE_NEAR, State, Step, Work, initiator};
 use crate::cache::writeback::{Effect, Kind, Memory, Origin};
 use crate::clock::Instant;
-use crate::request::{Op, Request, RequestKey, VolumeId};
+use crate::request::{Op, Outcome, Request, RequestKey, VolumeId};
 use alloc::boxed::Box;
 
 impl Near {
@@ -44,6 +44,15 @@ impl Near {
     pub(super) fn forget(&mut self, request: &Request) {
         if request.op.writes() {
             self.lines.wrote(request.volume, request.extent);
+        }
+    }
+
+    /// A request that has gone to storage, past the log, has changed it, or has failed to.
+    pub(super) fn written(&mut self, request: &Request, outcome: Outcome) {
+        self.forget(request);
+        if outcome.is_ok() {
+            self.volumes[request.volume.index()].wrote |= request.op.writes();
+            self.keep(request);
         }
     }
 

@@ -9,6 +9,7 @@ use super::format::Super;
 use super::gate::FILL_PACED;
 use super::log::{Log, Marks};
 use super::settings::Mode;
+use super::switch::State;
 use crate::clock::{Duration, Instant};
 use crate::error::IoError;
 use crate::request::Outcome;
@@ -290,7 +291,12 @@ impl Log {
         let quiet = self.cycle.is_none()
             && self.gate.queue.is_empty()
             && self.committing.is_empty()
-            && (self.failed || (self.durable + 1 == self.next && !self.is_unmarked()));
+            && if self.failed {
+                // What is in memory only is nowhere else.
+                matches!(self.state, State::Through { .. })
+            } else {
+                self.durable + 1 == self.next && !self.is_unmarked()
+            };
         let ends = self.closing && quiet && !self.closed;
         if ends {
             self.closed = true;

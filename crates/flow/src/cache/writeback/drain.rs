@@ -158,7 +158,7 @@ impl Log {
         if self.writer.demand > 0 {
             self.writer.demanded = Some(now);
         }
-        if self.writer.blocked.is_some() || self.closing {
+        if self.writer.blocked.is_some() || (self.closing && !self.failed) {
             return false;
         }
         let mut changed = self.begin_epoch(now) | self.flush_side();
@@ -451,7 +451,7 @@ impl Log {
     /// When write-back goes on although nothing happens.
     pub(super) fn write_back_deadline(&self) -> Option<Instant> {
         let writer = &self.writer;
-        if writer.blocked.is_some() || self.closing {
+        if writer.blocked.is_some() || (self.closing && !self.failed) {
             return None;
         }
         if let Some(away) = writer.away {

@@ -486,15 +486,16 @@ impl Log {
 
     /// Answers whoever waits for records that are upstream now.
     pub(super) fn land(&mut self, now: Instant) {
+        let safe = self.safely_applied();
         while let Some(&first) = self.landing.front() {
-            if first.last > self.applied {
+            if first.last > safe {
                 break;
             }
             self.landing.pop_front();
             self.ack(now, first, DRAIN);
         }
         // Somebody may take the upstream away after that, so the log has to know it for sure as well.
-        let known = if self.unmarkable { self.applied } else { self.marked.applied };
+        let known = if self.failed { safe } else { self.marked.applied };
         let (applied, owed) = (self.applied.min(known), self.owes_flush());
         let effects = &mut self.effects;
         self.drains.retain(|drain| {
@@ -504,6 +505,19 @@ impl Log {
             }
             !done
         });
+    }
+
+    /// All records up to this one are upstream, and a log that is opened again does not write older ones over
+    /// them. Of a log device that has failed this has to be durable, there or elsewhere: it does not have
+    /// what was written from memory.
+    fn safely_applied(&self) -> u64 {
+        if !self.failed || matches!(self.state, State::Through { .. }) {
+            self.applied
+        } else if self.unmarkable {
+            0
+        } else {
+            self.applied.min(self.marked.applied)
+        }
     }
 
     pub(super) fn notice(&mut self, notice: Notice) {

@@ -10,7 +10,9 @@
 //! | `Through` | goes upstream | an operator says so |
 //! | `Resuming` | waits | what went `through` has ended, and is flushed |
 //!
-//! Nothing overtakes the log: no write goes `through` before everything in it is upstream.
+//! Nothing overtakes the log: no write goes `through` before everything in it is upstream. When its device has
+//! failed, what is then written back from memory is acknowledged when it is durable that the log is void: one
+//! that was opened again would write older data over it.
 
 use super::effect::{COMMIT, Effect, Notice, Why};
 use super::log::{Log, Pending};
@@ -82,7 +84,7 @@ impl Log {
             (State::Resuming { outstanding, .. }, true)
                 if self.records.is_empty() && self.void() =>
             {
-                self.state = State::Through { why: Why::Asked, outstanding };
+                self.go_through(now, Why::Asked, outstanding);
             }
             (State::Resuming { outstanding, .. }, drain) => {
                 self.state = State::Resuming { outstanding, drain };
@@ -207,15 +209,17 @@ impl Log {
     pub(super) fn left(&mut self, now: Instant, outcome: Outcome) {
         if let State::Abandoning { again } = &mut self.state {
             match outcome {
-                Ok(()) => self.go_through(Why::Failed),
+                Ok(()) => self.go_through(now, Why::Failed, 0),
                 Err(_) => *again = Some(now + ABANDON),
             }
         }
     }
 
-    fn go_through(&mut self, why: Why) {
-        self.state = State::Through { why, outstanding: 0 };
+    /// What waits goes upstream, and what comes after it; so much has gone already and has not ended.
+    fn go_through(&mut self, now: Instant, why: Why, outstanding: u64) {
+        self.state = State::Through { why, outstanding };
         self.notice(Notice::Through(why));
+        self.land(now);
         let waiting = core::mem::take(&mut self.gate.queue);
         for one in waiting {
             self.pass(one.key, false);
@@ -251,7 +255,7 @@ impl Log {
                 self.state = State::Marking { why };
             }
             State::Marking { why } if self.cycle.is_none() && self.void() => {
-                self.go_through(why);
+                self.go_through(now, why, 0);
             }
             State::Abandoning { again: Some(at) } if now >= at => {
                 self.state = State::Abandoning { again: None };

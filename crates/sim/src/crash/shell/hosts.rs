@@ -1,108 +1,164 @@
-//! What hosts ask, and what they are told.
+//! What hosts and the operator ask, and what hosts are told.
 
 use super::super::bug::Bug;
 use super::super::content::{Content, SECTOR, fill};
 use super::super::history::Broken;
 use super::super::plan::{Ask, What};
-use super::{Asked, Fault, Shell, VOLUME, bytes};
-use slotmap::{Key as _, KeyData};
+use super::{Fault, Shell, VOLUME, bytes};
 use std::ops::Range;
-use weir_flow::cache::writeback::{Kind, Mode, Order, Origin, Sync};
+use weir_flow::cache::Done;
+use weir_flow::cache::writeback::{Mode, Order, Sync};
 use weir_flow::error::IoError;
-use weir_flow::request::{Outcome, RequestKey};
+use weir_flow::pipeline::Input;
+use weir_flow::request::{LinkId, Op, Outcome, Request, Tag, TenantId};
+use weir_flow::units::Extent;
+
+/// What a host waits for.
+#[derive(Clone)]
+pub(super) enum Asked {
+    Change {
+        place: usize,
+        sectors: Range<u32>,
+        fua: bool,
+        /// It has gone past the log.
+        direct: bool,
+    },
+    Flush {
+        /// So many changes had been acknowledged before, the last of them at least.
+        before: usize,
+        /// Of the first ones so many, without one that was not.
+        whole: usize,
+        /// Writes went past the log when it was asked.
+        direct: bool,
+    },
+    Read {
+        sectors: Range<u32>,
+        before: usize,
+    },
+    /// The host was told already.
+    Told,
+}
+
+impl Asked {
+    pub(super) fn told(&self) -> String {
+        match self {
+            Self::Change { sectors, .. } => format!("a write of {sectors:?}"),
+            Self::Flush { .. } => "a flush".to_owned(),
+            Self::Read { sectors, .. } => format!("a read of {sectors:?}"),
+            Self::Told => "a write that was answered too early".to_owned(),
+        }
+    }
+}
 
 impl Shell<'_> {
-    /// A host asks for something.
+    /// Whether something that is to change the volume meets something that has not ended. The pipeline would
+    /// hold it back, and what is asked next might overtake it: the order in which hosts ask would
+    /// not be that of the log.
+    pub(super) fn collides(&self, ask: &Ask) -> bool {
+        let (What::Write { sectors, .. } | What::Zero(sectors) | What::Unmap(sectors)) = &ask.what
+        else {
+            return false;
+        };
+        self.asked.values().any(|asked| match asked {
+            Asked::Change { sectors: other, .. } | Asked::Read { sectors: other, .. } => {
+                sectors.start < other.end && other.start < sectors.end
+            }
+            Asked::Flush { .. } => false,
+            Asked::Told => true,
+        })
+    }
+
+    /// A host asks for something, or the operator.
     pub(super) fn ask(&mut self, ask: &Ask) -> Result<(), Fault> {
-        self.lasting.keys += 1;
-        let key = RequestKey::from(KeyData::from_ffi(self.lasting.keys | 1 << 32));
-        let number = key.data().as_ffi() & u64::from(u32::MAX);
-        self.tell(|| format!("request {number} of {ask}"));
-        let initiator = if self.is(Bug::HostsTakenForOne) { 0 } else { ask.host };
-        let who = Origin { initiator, ..Origin::default() };
+        if let What::Drain(on) = ask.what {
+            self.tell(|| ask.to_string());
+            self.told.push_back(Input::Cache(Done::Drain(VOLUME, on)));
+            return Ok(());
+        }
+        self.lasting.tags += 1;
+        let tag = Tag(self.lasting.tags);
+        self.tell(|| format!("request {} of {ask}", tag.0));
         let flushes = matches!(ask.what, What::Flush | What::Write { fua: true, .. });
         if !matches!(ask.what, What::Read(_)) {
             *self.hosts.entry(ask.host).or_default() |= flushes;
         }
-        let before = self.lasting.history.last_acked();
-        match &ask.what {
+        let history = &mut self.lasting.history;
+        let (op, sectors, fua, asked) = match &ask.what {
             What::Flush => {
-                self.asked.insert(key, Asked::Flush { before });
-                if self.is(Bug::FlushAnsweredAtOnce) {
-                    return self.told(key, Ok(()));
-                }
-                self.log.flush(self.now, key, who);
-                Ok(())
+                let (before, whole) = (history.last_acked(), history.first_unacked());
+                (
+                    Op::Flush,
+                    0..0,
+                    false,
+                    Asked::Flush { before, whole, direct: history.is_direct() },
+                )
             }
             What::Read(sectors) => {
-                let sectors = sectors.clone();
-                let before = self.lasting.history.settled();
-                self.asked.insert(key, Asked::Read { sectors, before, begun: false });
-                Ok(())
+                let asked = Asked::Read { sectors: sectors.clone(), before: history.settled() };
+                self.payloads.insert(tag, vec![0xcc; sectors.len() * SECTOR]);
+                (Op::Read, sectors.clone(), false, asked)
             }
             What::Write { sectors, fua } => {
-                let place = self.lasting.history.arrive(sectors.clone(), false);
+                let place = history.arrive(sectors.clone(), false);
                 let mut payload = vec![0; sectors.len() * SECTOR];
                 for (bytes, sector) in payload.chunks_exact_mut(SECTOR).zip(sectors.clone()) {
-                    fill(self.lasting.history.written(place, sector), bytes);
+                    fill(history.written(place, sector), bytes);
                 }
-                self.payloads.insert(key, payload);
-                self.change(key, Kind::Write, place, sectors, *fua, who)
+                self.payloads.insert(tag, payload);
+                (Op::Write, sectors.clone(), *fua, change(place, sectors, *fua))
             }
             What::Zero(sectors) => {
-                let place = self.lasting.history.arrive(sectors.clone(), true);
-                self.change(key, Kind::Zero, place, sectors, false, who)
+                let place = history.arrive(sectors.clone(), true);
+                (Op::WriteZeroes, sectors.clone(), false, change(place, sectors, false))
             }
             What::Unmap(sectors) => {
-                let place = self.lasting.history.arrive(sectors.clone(), true);
-                self.change(key, Kind::Unmap, place, sectors, false, who)
+                let place = history.arrive(sectors.clone(), true);
+                (Op::Discard, sectors.clone(), false, change(place, sectors, false))
             }
+            What::Drain(_) => unreachable!("done above"),
+        };
+        self.asked.insert(tag, asked);
+        if op == Op::Flush && self.is(Bug::FlushAnsweredAtOnce) {
+            return self.told(tag, Ok(()));
         }
-    }
-
-    pub(super) fn change(
-        &mut self,
-        key: RequestKey,
-        kind: Kind,
-        place: usize,
-        sectors: &Range<u32>,
-        fua: bool,
-        who: Origin,
-    ) -> Result<(), Fault> {
-        let extent = bytes(sectors);
-        let sectors = sectors.clone();
-        self.asked.insert(key, Asked::Change { place, sectors: sectors.clone(), fua, told: false });
-        if !self.is(Bug::WriteKeepsOldLines) {
-            self.lines.wrote(VOLUME, extent);
-        }
-        if kind == Kind::Unmap && self.is(Bug::UnmapPastTheLog) {
+        if op == Op::Discard && self.is(Bug::UnmapPastTheLog) {
             let id = self.far.begin(sectors.start, sectors.map(|_| Content::default()));
             self.far.end(id);
-            return self.told(key, Ok(()));
+            return self.told(tag, Ok(()));
         }
-        let fua = fua && !self.is(Bug::FuaIgnored);
-        self.log.write(self.now, key, kind, extent, fua, who);
+        let link = if self.is(Bug::HostsTakenForOne) { 0 } else { ask.host as u32 };
+        self.told.push_back(Input::Arrive(Request {
+            tag,
+            tenant: TenantId::new(0),
+            volume: VOLUME,
+            link: LinkId::new(link),
+            op,
+            extent: if op == Op::Flush { Extent::default() } else { bytes(&sectors) },
+            fua: fua && !self.is(Bug::FuaIgnored),
+            ordered: false,
+        }));
         Ok(())
     }
 
     /// A host is answered.
-    pub(super) fn told(&mut self, key: RequestKey, outcome: Outcome) -> Result<(), Fault> {
-        let number = key.data().as_ffi() & u64::from(u32::MAX);
-        self.tell(|| format!("request {number} is answered: {outcome:?}"));
-        let asked = self.asked.remove(&key).expect("an answer is to something");
-        self.payloads.remove(&key);
+    pub(super) fn told(&mut self, tag: Tag, outcome: Outcome) -> Result<(), Fault> {
+        self.tell(|| format!("request {} is answered: {outcome:?}", tag.0));
+        let asked = self.asked.remove(&tag).expect("an answer is to something");
+        let payload = self.payloads.remove(&tag);
         let history = &mut self.lasting.history;
         let upstream = self.plan.settings.sync == Sync::Upstream;
         let strict =
             self.plan.settings.order == Order::Strict || self.hosts.values().any(|&yes| !yes);
         match (asked, outcome) {
+            (Asked::Told, _) => {}
             (Asked::Change { place, .. }, Err(IoError::Busy)) => history.refused(place),
             (_, Err(error)) => {
-                let text = format!("request {number} was answered with an error: {error}");
+                let text = format!("request {} was answered with an error: {error}", tag.0);
                 return Err(Broken::Stuck(text).into());
             }
-            (Asked::Change { told: true, .. } | Asked::Read { .. }, Ok(())) => {}
-            (Asked::Change { place, sectors, fua, .. }, Ok(())) => {
+            (Asked::Change { place, direct: true, .. }, Ok(())) => history.acked(place),
+            (Asked::Change { place, fua, .. }, Ok(())) => {
+                history.logged(place);
                 history.acked(place);
                 if fua || self.plan.settings.mode == Mode::Log {
                     history.promise(place + 1);
@@ -113,31 +169,59 @@ impl Shell<'_> {
                 if fua || strict {
                     history.barrier(place + 1);
                 }
-                if !self.is(Bug::WriteKeepsOldLines) {
-                    self.lines.wrote(VOLUME, bytes(&sectors));
+            }
+            (Asked::Flush { before, whole, direct }, Ok(())) => {
+                if direct || history.is_direct() {
+                    history.promise_upstream(whole);
+                    history.barrier(whole);
+                } else {
+                    history.promise(before);
+                    if upstream {
+                        history.promise_upstream(before);
+                    }
+                    history.barrier(before);
                 }
             }
-            (Asked::Flush { before }, Ok(())) => {
-                history.promise(before);
-                if upstream {
-                    history.promise_upstream(before);
-                }
-                history.barrier(before);
+            (Asked::Read { sectors, before }, Ok(())) => {
+                let payload = payload.expect("a read has memory");
+                self.returned(sectors, before, &payload)?;
             }
         }
         self.point()
     }
 
-    /// A host is told that its write is done, which the log does not know.
-    pub(super) fn tell_early(&mut self, key: RequestKey) -> Result<(), Fault> {
-        let Some(Asked::Change { place, sectors, fua, told: false }) = self.asked.get(&key) else {
-            return Ok(());
-        };
-        let (place, sectors, fua) = (*place, sectors.clone(), *fua);
-        let payload = self.payloads.get(&key).cloned();
-        self.told(key, Ok(()))?;
-        self.asked.insert(key, Asked::Change { place, sectors, fua, told: true });
-        self.payloads.extend(payload.map(|payload| (key, payload)));
+    /// A read has returned these bytes.
+    fn returned(
+        &mut self,
+        sectors: Range<u32>,
+        before: usize,
+        payload: &[u8],
+    ) -> Result<(), Fault> {
+        let Self { lasting, plan, .. } = self;
+        for (sector, bytes) in sectors.zip(payload.as_chunks::<SECTOR>().0) {
+            let has = lasting.store.known(bytes);
+            let seen = lasting.history.read(sector, has, before)?;
+            // What was read must not be gone after a crash, but of a volatile cache.
+            if plan.settings.mode == Mode::Log {
+                lasting.history.promise_seen(seen, sector);
+            }
+        }
         Ok(())
     }
+
+    /// A host is told that its write is done, which the log does not know.
+    pub(super) fn tell_early(&mut self, tag: Tag) -> Result<(), Fault> {
+        if !matches!(self.asked.get(&tag), Some(Asked::Change { .. })) {
+            return Ok(());
+        }
+        let payload = self.payloads.get(&tag).cloned();
+        self.told(tag, Ok(()))?;
+        self.asked.insert(tag, Asked::Told);
+        self.payloads.extend(payload.map(|payload| (tag, payload)));
+        Ok(())
+    }
+}
+
+fn change(place: usize, sectors: &Range<u32>, fua: bool) -> Asked {
+    Asked::Change { place, sectors: sectors.clone(), fua, direct: false }
 }

@@ -1,25 +1,38 @@
-//! Drives a log, a read buffer and two devices, in any order that may happen, with a crash at every turn.
+//! Drives a pipeline with a log and a read buffer over two devices, in any order that may happen, with a
+//! crash at every turn.
+//!
+//! It is the pipeline of `weir serve`. What is not the gateway's is drawn here: hosts, both devices, the path
+//! to the upstream, the operator, and the order in which answers come.
 
-mod effects;
+mod end;
 mod hosts;
-mod reads;
+mod near;
+mod upstream;
 
 use super::bug::Bug;
-use super::content::{Content, Image, SECTOR, Store};
+use super::content::{SECTOR, Store};
 use super::device::{Device, Flush, Id};
 use super::history::{Broken, History};
 use super::judge::{Judge, State, World, tokens};
 use super::plan::{Ask, Plan};
-use reads::{Fill, Place};
-use std::collections::BTreeMap;
+use hosts::Asked;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use weir_flow::cache::evict;
-use weir_flow::cache::lines::Lines;
-use weir_flow::cache::writeback::{JobId, LocalId, Log, Piece, Pin, Recovered};
-use weir_flow::clock::Instant;
+use std::sync::Arc;
+use weir_flow::accept::{Cap, Layout, Volume};
+use weir_flow::cache::near::FetchKey;
+use weir_flow::cache::writeback::format::Span;
+use weir_flow::cache::writeback::{LocalId, Notice, Recovered};
+use weir_flow::cache::{self, Done, evict, prefetch};
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::control;
+use weir_flow::event::{Event, Observer};
+use weir_flow::path;
+use weir_flow::pipeline::{Action, Backend, Config, Input, Limits, Pipeline, Policies, StoreIo};
 use weir_flow::policy::Choice;
-use weir_flow::request::{RequestKey, VolumeId};
+use weir_flow::request::{BackendId, PathId, Tag, VolumeId};
 use weir_flow::rng::Rng;
+use weir_flow::stage::Stage as _;
 use weir_flow::units::Extent;
 
 /// What lasts over crashes.
@@ -28,8 +41,13 @@ pub(super) struct Lasting {
     pub(super) history: History,
     /// What happened, in words, if that is wanted.
     pub(super) story: Option<Vec<String>>,
-    /// How often payload was asked of hosts: keys are never used again.
-    pub(super) keys: u64,
+    /// Requests of hosts, and memory for the cache's own: tags are never used again.
+    pub(super) tags: u64,
+    pub(super) own: u64,
+    /// It is remembered elsewhere that the log is void.
+    pub(super) void: bool,
+    /// Logs that were made.
+    pub(super) logs: u64,
 }
 
 /// A law was broken.
@@ -55,44 +73,44 @@ pub(super) struct Shell<'a> {
     /// What crashes lose is drawn apart, so that counting more of them changes nothing else.
     losses: Rng,
     now: Instant,
-    log: Log,
+    pipeline: Pipeline<Notices>,
     pub(super) near: Device,
     pub(super) far: Device,
-    lines: Lines,
-    frames: Vec<Image>,
+    frames: Vec<u8>,
+    /// What is to be told at once.
+    told: VecDeque<Input>,
     ios: Vec<Io>,
-    asked: BTreeMap<RequestKey, Asked>,
-    payloads: BTreeMap<RequestKey, Vec<u8>>,
+    asked: BTreeMap<Tag, Asked>,
+    payloads: BTreeMap<Tag, Vec<u8>>,
     batches: BTreeMap<LocalId, Vec<u8>>,
-    buffers: BTreeMap<JobId, Vec<u8>>,
     /// The bytes of the last job, for whoever takes them for the next one's.
     stale: Vec<u8>,
     /// Hosts that have written since the start, and whether they have flushed.
     hosts: BTreeMap<u64, bool>,
-    /// The log device has failed and not worked since: a second failure would end the log.
+    /// The log device has failed and not worked since.
     faulty: bool,
+    /// The log device works no more.
+    dead: bool,
+    /// There is no way to the upstream.
+    down: bool,
+    /// The gateway stops: hosts ask for nothing more.
+    closing: bool,
+    closed: bool,
 }
 
-/// What a host waits for.
-enum Asked {
-    Change {
-        place: usize,
-        sectors: Range<u32>,
-        fua: bool,
-        told: bool,
-    },
-    /// So many changes had been acknowledged before.
-    Flush {
-        before: usize,
-    },
-    Read {
-        sectors: Range<u32>,
-        before: usize,
-        begun: bool,
-    },
+/// What the pipeline has to tell of its log.
+#[derive(Debug, Default)]
+struct Notices(Vec<Notice>);
+
+impl Observer for Notices {
+    fn event(&mut self, _: Instant, event: Event<'_>) {
+        if let Event::Cache(_, notice) = event {
+            self.0.push(notice);
+        }
+    }
 }
 
-/// Something that has begun on a device.
+/// Something that has begun and has not ended.
 enum Io {
     Local {
         io: LocalId,
@@ -102,42 +120,48 @@ enum Io {
         io: LocalId,
         flush: Flush,
     },
-    Gather {
-        job: JobId,
-        bytes: u64,
-        pieces: Vec<Piece>,
+    Fetch {
+        fetch: FetchKey,
+        span: Span,
+        tag: Tag,
+        offset: u64,
     },
-    Upstream {
-        job: JobId,
-        id: Id,
-    },
-    UpstreamFlush {
-        job: JobId,
-        flush: Flush,
-    },
-    Read {
-        key: RequestKey,
-        pin: Option<Pin>,
-        parts: Vec<Place>,
-        fill: Option<Fill>,
-    },
-    /// A host's flush that the log has given back.
-    Passed {
-        key: RequestKey,
-        flush: Flush,
-    },
-    /// An upstream write that ends unseen: whoever asked was answered before.
+    /// An I/O of the upstream.
+    Store(StoreIo, Effect),
+    /// An answer that needs no device.
+    Answer(Input),
+    /// It is being remembered that the log is void.
+    Abandon,
+    /// Something of the log device or the upstream that ends unseen: whoever asked was answered before.
     Unseen {
-        id: Id,
-    },
-    /// A flush that does.
-    UnseenFlush {
         near: bool,
-        flush: Flush,
+        effect: Effect,
+    },
+    /// Bytes of the log that come late: whoever asked was answered before.
+    UnseenFetch {
+        span: Span,
+        tag: Tag,
+        offset: u64,
+    },
+    /// Bytes that are put into a frame late.
+    UnseenFill {
+        frame: Range<usize>,
+        bytes: Vec<u8>,
     },
 }
 
+/// What an I/O does to its device.
+enum Effect {
+    Write(Id),
+    Flush(Flush),
+    /// With what was there when it began.
+    Read(Vec<u8>),
+    Nothing,
+}
+
 const VOLUME: VolumeId = VolumeId::new(0);
+const BACKEND: BackendId = BackendId::new(0);
+const PATH: PathId = PathId::new(0);
 
 /// Lines of the read buffer.
 const FRAMES: u32 = 4;
@@ -151,6 +175,39 @@ fn sector(at: u64) -> u32 {
     (at / SECTOR as u64) as u32
 }
 
+fn config(plan: &Plan) -> Config {
+    let line = plan.line * SECTOR as u32;
+    Config {
+        volumes: vec![Volume {
+            capacity: u64::from(plan.sectors) * SECTOR as u64,
+            layout: Layout::One(BACKEND),
+            max_transfer: u64::MAX,
+            cap: Cap::default(),
+        }],
+        backends: vec![Backend::alike(1)],
+        promises: control::Promises::default(),
+        // However long the link is gone: what a host is told then is not for this.
+        limits: Limits { no_path: Duration::from_secs(30 * 86_400), ..Limits::default() },
+        paths: path::Settings::default(),
+        cache: cache::Settings {
+            size: u64::from(FRAMES * line),
+            line,
+            owners: Vec::new(),
+            logs: vec![Some(plan.settings)],
+        },
+        policies: Policies {
+            cache: named(evict::POLICIES, plan.evict),
+            prefetch: named(prefetch::POLICIES, plan.prefetch),
+            control: named(control::POLICIES, "open"),
+            ..Policies::default()
+        },
+    }
+}
+
+fn named<B>(policies: &'static [weir_flow::policy::Policy<B>], name: &str) -> Choice<B> {
+    Choice::named(policies, name).expect("it is among the policies")
+}
+
 impl<'a> Shell<'a> {
     pub(super) fn new(
         plan: &'a Plan,
@@ -158,10 +215,10 @@ impl<'a> Shell<'a> {
         lasting: &'a mut Lasting,
         judge: &'a mut Judge,
         life: usize,
-        recovered: &Recovered,
+        recovered: Recovered,
         [near, far]: [Device; 2],
     ) -> Self {
-        let evict = Choice::named(evict::POLICIES, "fifo").expect("it is among the policies");
+        let pipeline = Pipeline::new(&config(plan), Notices::default());
         Self {
             plan,
             bug,
@@ -170,89 +227,144 @@ impl<'a> Shell<'a> {
             rng: Rng::stream(plan.seed, &format!("crash/life/{life}")),
             losses: Rng::stream(plan.seed, &format!("crash/losses/{life}")),
             now: Instant::ZERO,
-            log: Log::new(plan.settings, recovered),
+            pipeline,
             near,
             far,
-            lines: Lines::new(FRAMES, plan.line * SECTOR as u32, &evict),
-            frames: vec![vec![Content::default(); plan.line as usize]; FRAMES as usize],
+            frames: vec![0xee; (FRAMES * plan.line) as usize * SECTOR],
+            told: [Input::Cache(Done::Recovered(VOLUME, Arc::new(recovered)))].into(),
             ios: Vec::new(),
             asked: BTreeMap::new(),
             payloads: BTreeMap::new(),
             batches: BTreeMap::new(),
-            buffers: BTreeMap::new(),
             stale: Vec::new(),
             hosts: BTreeMap::new(),
             faulty: true,
+            dead: false,
+            down: false,
+            closing: false,
+            closed: false,
         }
     }
 
-    /// Lives until it has done so many steps; without a limit until everything is answered and upstream.
+    /// Lives until it has done so many steps, or was stopped; without a limit until everything is answered
+    /// and upstream.
     pub(super) fn live(&mut self, asks: &[Ask], steps: Option<u64>) -> Result<(), Fault> {
         let mut asks = asks.iter().peekable();
         let mut taken = 0;
         self.pump()?;
         while steps.is_none_or(|steps| taken < steps) {
             taken += 1;
-            if asks.peek().is_none() && self.asked.is_empty() && steps.is_some() {
-                // Nothing more is asked: what is left is write-back.
-                if self.ios.is_empty() && !self.pass_time() {
-                    break;
-                }
+            if taken > MOST_STEPS {
+                return Err(Broken::Stuck("it goes round and round".to_owned()).into());
             }
             if self.rng.below(1_000) < self.plan.resets {
-                self.reset()?;
+                self.break_link(true)?;
             }
-            let room = asks.peek().is_some() && self.asked.len() < self.plan.depth;
-            if room && (self.ios.is_empty() || self.rng.below(3) == 0) {
+            if self.down && self.rng.below(4) == 0 {
+                self.mend_link();
+            }
+            let ready = self.asked.len() < self.plan.depth
+                && asks.peek().is_some_and(|ask| !self.collides(ask));
+            if ready && (self.ios.is_empty() || self.rng.below(3) == 0) {
                 let ask = asks.next().expect("it was just seen");
                 self.ask(ask)?;
             } else if !self.ios.is_empty() && self.rng.below(20) > 0 {
-                let mut one = self.rng.below(self.ios.len() as u64) as usize;
-                // Reads take long, so that much happens meanwhile.
-                while matches!(self.ios[one], Io::Read { .. }) && self.rng.below(16) > 0 {
-                    one = self.rng.below(self.ios.len() as u64) as usize;
-                }
-                let io = self.ios.swap_remove(one);
+                let io = self.choose();
                 self.end(io)?;
-            } else if !self.pass_time() && self.ios.is_empty() && !room {
+            } else if asks.peek().is_none() && self.is_idle() {
                 break;
+            } else {
+                self.pass_time()?;
             }
             self.pump()?;
-            if taken > MOST_STEPS {
-                return Err(Broken::Stuck("write-back goes round and round".to_owned()).into());
-            }
         }
         if steps.is_none() { self.finished() } else { Ok(()) }
     }
 
-    /// Everything must have been answered and be upstream.
-    fn finished(&mut self) -> Result<(), Fault> {
-        if let Some(asked) = self.asked.values().next() {
-            let text = match asked {
-                Asked::Change { sectors, .. } => format!("a write of {sectors:?}"),
-                Asked::Flush { .. } => "a flush".to_owned(),
-                Asked::Read { sectors, .. } => format!("a read of {sectors:?}"),
-            };
-            return Err(Broken::Stuck(format!("nothing happens, and {text} has no answer")).into());
+    /// Stops as on SIGTERM: what hosts have asked for ends, and what is in the log is made durable.
+    pub(super) fn stop(&mut self) -> Result<(), Fault> {
+        self.tell(|| "the gateway is told to stop".to_owned());
+        self.closing = true;
+        let mut taken = 0;
+        while !self.asked.is_empty() {
+            self.go_on(&mut taken)?;
         }
-        let upstream = tokens(&self.lasting.store, self.far.visible());
-        let all = self.lasting.history.arrived();
-        self.lasting.history.promise(all);
-        match self.lasting.history.prefix(&upstream) {
-            Ok(_) => Ok(()),
-            Err(broken) => {
-                let text = format!("nothing happens, and not everything is upstream: {broken}");
-                Err(Broken::Stuck(text).into())
-            }
+        self.told.push_back(Input::Cache(Done::Close(VOLUME)));
+        self.pump()?;
+        while !self.closed && !self.is(Bug::CloseNotWaitedFor) {
+            self.go_on(&mut taken)?;
         }
+        let history = &mut self.lasting.history;
+        if !history.is_direct() {
+            history.promise(history.last_acked());
+        }
+        self.tell(|| "the gateway has stopped".to_owned());
+        self.point()
     }
 
-    /// Lets time pass until the log wants something. Whether it does.
-    fn pass_time(&mut self) -> bool {
-        let Some(at) = self.log.next_deadline() else { return false };
+    /// Does something, if only to wait.
+    fn go_on(&mut self, taken: &mut u64) -> Result<(), Fault> {
+        *taken += 1;
+        if *taken > MOST_STEPS {
+            return Err(Broken::Stuck("the gateway does not stop".to_owned()).into());
+        }
+        if self.down {
+            self.mend_link();
+        }
+        if self.ios.is_empty() {
+            self.pass_time()?;
+        } else {
+            let io = self.choose();
+            self.end(io)?;
+        }
+        self.pump()
+    }
+
+    /// Something that has begun, which is to end now.
+    fn choose(&mut self) -> Io {
+        let mut one = self.rng.below(self.ios.len() as u64) as usize;
+        // Reads take long, so that much happens meanwhile.
+        while matches!(self.ios[one], Io::Store(_, Effect::Read(_)) | Io::Fetch { .. })
+            && self.rng.below(16) > 0
+        {
+            one = self.rng.below(self.ios.len() as u64) as usize;
+        }
+        self.ios.swap_remove(one)
+    }
+
+    /// Whether everything is answered, and upstream.
+    fn is_idle(&self) -> bool {
+        let log = self.pipeline.near().log(VOLUME).expect("it was opened first");
+        self.ios.is_empty()
+            && self.asked.is_empty()
+            && log.status(self.now).dirty_records == 0
+            && !self.down
+    }
+
+    /// Everything must have been answered and be upstream.
+    fn finished(&mut self) -> Result<(), Fault> {
+        let upstream = tokens(&self.lasting.store, self.far.visible());
+        let history = &mut self.lasting.history;
+        history.whole(&upstream).map_err(|broken| {
+            Broken::Stuck(format!("nothing is dirty, and not everything is upstream: {broken}"))
+                .into()
+        })
+    }
+
+    /// Lets time pass until the pipeline wants something.
+    fn pass_time(&mut self) -> Result<(), Fault> {
+        let Some(at) = self.pipeline.next_deadline() else {
+            if self.ios.is_empty() && !self.down {
+                let waiting = self.asked.values().next().map(Asked::told);
+                let what = waiting.unwrap_or_else(|| "write-back".to_owned());
+                let text = format!("nothing happens, and {what} has not ended");
+                return Err(Broken::Stuck(text).into());
+            }
+            return Ok(());
+        };
         self.now = self.now.max(at);
-        self.log.handle_deadline(self.now);
-        true
+        self.pipeline.handle_deadline(self.now);
+        Ok(())
     }
 
     fn is(&self, bug: Bug) -> bool {
@@ -271,26 +383,60 @@ impl<'a> Shell<'a> {
         let world = World {
             plan: self.plan,
             bug: self.bug,
-            store: &self.lasting.store,
+            lasting: self.lasting,
             log: &self.near,
             upstream: &self.far,
-            history: &self.lasting.history,
         };
         let found = self.judge.point(&world, &mut self.losses);
         found.map_err(|(state, broken)| Fault { state: Some(state), broken })
     }
 
-    /// Does what the log asks for, and begins reads that may be.
+    /// Does what the pipeline asks for, and tells it what is known at once.
     fn pump(&mut self) -> Result<(), Fault> {
-        while let Some(effect) = self.log.poll(self.now) {
-            self.effect(effect)?;
+        loop {
+            while let Some(action) = self.pipeline.poll(self.now) {
+                self.act(action)?;
+            }
+            let notices = std::mem::take(&mut self.pipeline.observer_mut().0);
+            for notice in notices {
+                self.tell(|| format!("{notice:?}"));
+                if let Notice::Blocked(blocked) = notice {
+                    let text = format!("write-back stops: {}", blocked.cause);
+                    return Err(Broken::Damaged(text).into());
+                }
+            }
+            let Some(input) = self.told.pop_front() else { return Ok(()) };
+            self.pipeline.handle(self.now, input);
         }
-        let waiting = self.asked.iter().filter_map(|(&key, asked)| match asked {
-            Asked::Read { sectors, begun: false, .. } => Some((key, sectors.clone())),
-            _ => None,
-        });
-        for (key, sectors) in waiting.collect::<Vec<_>>() {
-            self.read(key, &sectors);
+    }
+
+    fn act(&mut self, action: Action) -> Result<(), Fault> {
+        match action {
+            Action::Store(io) => return self.store(io),
+            Action::Transfer { key, tag, outcome } => {
+                self.ios.push(Io::Answer(Input::Sent { key }));
+                return self.told(tag, outcome);
+            }
+            Action::Cache(work) => return self.work(work),
+            Action::Check { backend, path } => {
+                let answer = if self.down {
+                    Input::PathDown(backend, path)
+                } else {
+                    Input::Checked(backend, path)
+                };
+                self.ios.push(Io::Answer(answer));
+            }
+            Action::Reset { .. } => self.lose_link(),
+            Action::Abandon { key, .. } => {
+                self.ios.retain(|io| !matches!(io, Io::Store(io, _) if io.key == key));
+            }
+            // The target may have begun everything that it was sent.
+            Action::Recall { .. } => {}
+            Action::Refuse { tag } => {
+                let text =
+                    format!("request {} was refused, with {} waiting", tag.0, self.asked.len());
+                return Err(Broken::Stuck(text).into());
+            }
         }
         Ok(())
     }

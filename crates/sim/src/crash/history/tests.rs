@@ -1,0 +1,126 @@
+//! The laws on small histories.
+
+use super::*;
+
+/// Three writes to four sectors: 0..2, 1..3, and zeroes on 0..1.
+fn history() -> (History, [u64; 2], [u64; 2]) {
+    let mut history = History::new(4);
+    history.arrive(0..2, false);
+    history.arrive(1..3, false);
+    history.arrive(0..1, true);
+    let first = [history.written(0, 0), history.written(0, 1)];
+    let second = [history.written(1, 1), history.written(1, 2)];
+    (history, first, second)
+}
+
+fn some<const N: usize>(tokens: [u64; N]) -> [Option<u64>; N] {
+    tokens.map(Some)
+}
+
+/// Every first part is one, with a write in pieces as far as its first sectors go, and nothing else is.
+#[test]
+fn prefixes_are_told() {
+    let (mut history, [a, b], [c, d]) = history();
+    for (volume, expected) in [
+        ([0, 0, 0, 0], (0, 0)),
+        ([a, 0, 0, 0], (0, 1)),
+        ([a, b, 0, 0], (1, 0)),
+        ([a, c, 0, 0], (1, 1)),
+        ([a, c, d, 0], (2, 0)),
+        ([0, c, d, 0], (3, 0)),
+    ] {
+        assert_eq!(history.prefix(&some(volume)), Ok(expected), "{volume:?}");
+    }
+    for volume in [[0, b, 0, 0], [a, b, d, 0], [0, c, 0, 0], [a, c, d, 7], [b, a, 0, 0]] {
+        let broken = history.prefix(&some(volume)).unwrap_err();
+        assert_eq!(broken.law(), "prefix", "{volume:?}");
+    }
+    assert_eq!(history.prefix(&[None, None, None, None]).unwrap_err().law(), "prefix");
+    // Read of the second: its first sector.
+    history.promise_seen(2, 1);
+    assert_eq!(history.prefix(&some([a, b, 0, 0])).unwrap_err().law(), "promise");
+    assert_eq!(history.prefix(&some([a, c, 0, 0])), Ok((1, 1)));
+    history.promise(2);
+    assert_eq!(history.prefix(&some([a, c, 0, 0])).unwrap_err().law(), "prefix");
+    assert_eq!(history.prefix(&some([a, b, 0, 0])).unwrap_err().law(), "promise");
+    assert_eq!(history.prefix(&some([a, c, d, 0])), Ok((2, 0)));
+}
+
+/// Between barriers anything goes, across one nothing; what must be upstream must be there.
+#[test]
+fn the_upstream_is_held_to_barriers() {
+    let (mut history, [a, b], [c, d]) = history();
+    for volume in [[0, 0, d, 0], [a, c, 0, 0], [0, b, d, 0]] {
+        assert_eq!(history.legal(&some(volume)), Ok(()), "{volume:?}");
+    }
+    assert!(history.legal(&some([0, 0, 0, 5])).is_err());
+    history.promise_upstream(1);
+    assert!(history.legal(&some([0, 0, d, 0])).is_err());
+    assert_eq!(history.legal(&some([0, b, 0, 0])), Ok(()));
+    history.barrier(3);
+    let place = history.arrive(3..4, false);
+    let last = history.written(place, 3);
+    assert_eq!(history.legal(&some([0, c, d, last])), Ok(()));
+    assert_eq!(history.legal(&some([0, c, d, 0])), Ok(()));
+    assert_eq!(history.legal(&some([0, c, 0, 0])), Ok(()));
+    for volume in [[0, c, 0, last], [a, c, d, last], [0, b, d, last]] {
+        assert_eq!(history.legal(&some(volume)).unwrap_err().law(), "upstream", "{volume:?}");
+    }
+}
+
+/// A read returns what was acknowledged before it was asked, or something newer.
+#[test]
+fn reads_are_not_stale() {
+    let (history, [a, b], [c, _]) = history();
+    assert_eq!(history.read(1, Some(c), 1), Ok(2));
+    assert_eq!(history.read(1, Some(b), 1), Ok(1));
+    assert_eq!(history.read(1, Some(b), 2).unwrap_err().law(), "read");
+    assert_eq!(history.read(0, Some(0), 0), Ok(0));
+    assert_eq!(history.read(0, Some(0), 1), Ok(3));
+    assert_eq!(history.read(0, Some(a), 3).unwrap_err().law(), "read");
+    assert!(history.read(1, None, 0).is_err());
+}
+
+/// After a crash what it took never was: the next change follows what it left.
+#[test]
+fn a_restart_forgets() {
+    let (mut history, [a, _], [c, _]) = history();
+    history.barrier(3);
+    history.restart(&some([a, c, 0, 0])).unwrap();
+    assert_eq!(history.changes.len(), 2);
+    assert_eq!(history.prefix(&some([a, c, 0, 0])), Ok((2, 0)));
+    assert_eq!(history.barriers[1], Barrier { before: 2, arrived: 2 });
+    let place = history.arrive(2..3, false);
+    let new = history.written(place, 2);
+    assert_eq!(history.prefix(&some([a, c, new, 0])), Ok((3, 0)));
+    history.refused(place);
+    assert_eq!(history.prefix(&some([a, c, 0, 0])), Ok((3, 0)));
+}
+
+/// While changes go past the log the volume need not be a first part of them, but fits a barrier; when they
+/// have ended it has all of them, and is a first part again.
+#[test]
+fn past_the_log_anything_goes_between_barriers() {
+    let (mut history, [a, b], [c, d]) = history();
+    history.acked(0);
+    history.promise(1);
+    history.passed(1);
+    for volume in [[a, b, 0, 0], [a, c, 0, 0], [a, b, d, 0], [0, b, d, 0]] {
+        assert_eq!(history.survives(&some(volume)), Ok(()), "{volume:?}");
+    }
+    assert_eq!(history.survives(&some([a, 0, d, 0])).unwrap_err().law(), "upstream");
+    history.passed(2);
+    // A crash: what has gone never was, what is there may go until it is flushed.
+    assert_eq!(history.restart(&some([a, b, d, 0])).unwrap(), "what a disk may have");
+    assert_eq!(history.survives(&some([a, b, 0, 0])), Ok(()));
+    assert!(history.survives(&some([a, c, d, 0])).is_err());
+    let place = history.arrive(3..4, false);
+    let last = history.written(place, 3);
+    history.logged(place);
+    assert!(!history.is_direct());
+    for volume in [[a, b, d, 0], [a, b, d, last]] {
+        assert_eq!(history.survives(&some(volume)), Ok(()), "{volume:?}");
+    }
+    assert_eq!(history.survives(&some([a, b, 0, last])).unwrap_err().law(), "prefix");
+    assert_eq!(history.legal(&some([a, b, 0, 0])).unwrap_err().law(), "upstream");
+}

@@ -1,0 +1,105 @@
+//! How what has begun ends.
+
+use super::super::bug::Bug;
+use super::super::judge::spanned;
+use super::{Effect, Fault, Io, Shell, VOLUME};
+use weir_flow::cache::Done;
+use weir_flow::cache::writeback::format::Span;
+use weir_flow::error::IoError;
+use weir_flow::pipeline::Input;
+use weir_flow::request::Tag;
+
+impl Shell<'_> {
+    pub(super) fn end(&mut self, io: Io) -> Result<(), Fault> {
+        match io {
+            Io::Local { io, id } => {
+                let fails = self.local_fails();
+                self.tell(|| format!("log write {} {}", io.0, how(fails)));
+                if fails {
+                    self.near.fail(id, &mut self.rng);
+                } else {
+                    self.near.end(id);
+                    if self.is(Bug::MemoryUsedAgain)
+                        && let Some(batch) = self.batches.get_mut(&io)
+                    {
+                        batch.fill(0xbb);
+                    }
+                }
+                let hidden = self.is(Bug::LogErrorHidden);
+                self.logged(io, if fails && !hidden { Err(IoError::Medium) } else { Ok(()) });
+            }
+            Io::LocalFlush { io, flush } => {
+                let fails = self.local_fails();
+                self.tell(|| format!("log flush {} {}", io.0, how(fails)));
+                if fails {
+                    self.near.fail_flush(&flush, &mut self.rng);
+                } else {
+                    self.near.settle(&flush);
+                    self.faulty = false;
+                }
+                let hidden = self.is(Bug::LogSyncErrorHidden);
+                self.logged(io, if fails && !hidden { Err(IoError::Medium) } else { Ok(()) });
+            }
+            Io::Fetch { fetch, span, tag, offset } => {
+                self.fetch(span, tag, offset)?;
+                let done = Done::Fetched { fetch, outcome: Ok(()) };
+                self.told.push_back(Input::Cache(done));
+                return Ok(());
+            }
+            Io::UnseenFetch { span, tag, offset } => {
+                // Whose memory it was may be gone.
+                if self.payloads.contains_key(&tag) {
+                    self.fetch(span, tag, offset)?;
+                }
+                return Ok(());
+            }
+            Io::UnseenFill { frame, bytes } => {
+                self.frames[frame].copy_from_slice(&bytes);
+                return Ok(());
+            }
+            Io::Store(io, effect) => return self.end_store(io, effect),
+            Io::Answer(input) => {
+                self.told.push_back(input);
+                return Ok(());
+            }
+            Io::Abandon => {
+                self.tell(|| "it is remembered that the log is void".to_owned());
+                self.lasting.void = !self.is(Bug::VoidForgotten);
+                self.told.push_back(Input::Cache(Done::Abandoned(VOLUME, Ok(()))));
+            }
+            Io::Unseen { near, effect } => {
+                let device = if near { &mut self.near } else { &mut self.far };
+                match effect {
+                    Effect::Write(id) => device.end(id),
+                    Effect::Flush(flush) => device.settle(&flush),
+                    Effect::Read(_) | Effect::Nothing => {}
+                }
+            }
+        }
+        self.point()
+    }
+
+    /// Whether the log device fails now. A device that may die does not work again; another has worked before it
+    /// fails once more.
+    fn local_fails(&mut self) -> bool {
+        let fails = self.dead || (!self.faulty && self.rng.below(100) < self.plan.local_faults);
+        if fails && self.plan.dies {
+            self.dead = true;
+            self.lasting.history.loosen();
+        }
+        self.faulty |= fails;
+        fails
+    }
+
+    fn fetch(&mut self, span: Span, tag: Tag, offset: u64) -> Result<(), Fault> {
+        let store = &self.lasting.store;
+        let bytes = spanned(span, |at, out| store.read(self.near.visible(), at, out))?;
+        let payload = self.payloads.get_mut(&tag).expect("it is under way");
+        payload[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+        Ok(())
+    }
+}
+
+const fn how(fails: bool) -> &'static str {
+    if fails { "has failed" } else { "ends" }
+}

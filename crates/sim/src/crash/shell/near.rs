@@ -1,0 +1,152 @@
+//! What the cache asks for: copies, memory, and the log device.
+
+use super::super::bug::Bug;
+use super::super::content::SECTOR;
+use super::{Asked, Effect, Fault, Io, Shell, sector};
+use weir_flow::cache::Done;
+use weir_flow::cache::near::{Copied, Kept, LogWrite, Work};
+use weir_flow::cache::writeback::format::{Super, assemble, crc32c};
+use weir_flow::cache::writeback::{LocalId, Part};
+use weir_flow::pipeline::Input;
+use weir_flow::request::{Outcome, Tag};
+
+/// Tags of the cache's own requests are above this, those of hosts below.
+const OWN: u64 = 1 << 40;
+
+impl Shell<'_> {
+    pub(super) fn work(&mut self, work: Work) -> Result<(), Fault> {
+        match work {
+            Work::Copy(copied) => self.copy(copied),
+            Work::Zero { tag, offset, length } => {
+                self.payload(tag, offset, length).fill(0);
+            }
+            Work::Carry { from, tag, offset, length, .. } => {
+                let bytes = self.kept(from, length).to_vec();
+                self.payload(tag, offset, length).copy_from_slice(&bytes);
+            }
+            Work::Fetch { fetch, span, tag, offset, .. } => {
+                if self.is(Bug::FetchAnsweredEarly) {
+                    self.ios.push(Io::UnseenFetch { span, tag, offset });
+                    let done = Done::Fetched { fetch, outcome: Ok(()) };
+                    self.told.push_back(Input::Cache(done));
+                } else {
+                    self.ios.push(Io::Fetch { fetch, span, tag, offset });
+                }
+            }
+            Work::Reserve { job, bytes, .. } => {
+                self.lasting.own += 1;
+                let tag = Tag(OWN + self.lasting.own);
+                self.payloads.insert(tag, vec![0xdd; bytes as usize]);
+                let done = Done::Reserved { job, tag };
+                self.ios.push(Io::Answer(Input::Cache(done)));
+            }
+            Work::Release(tag) => {
+                self.stale = self.payloads.remove(&tag).expect("it is released once");
+            }
+            Work::Log { write, .. } => return self.log(&write),
+            Work::Sync { io, .. } => return self.sync(io),
+            Work::Unkeep { io, .. } => {
+                self.batches.remove(&io).expect("it is kept until now");
+            }
+            Work::Abandon(_) => {
+                self.tell(|| "that the log is void is being remembered".to_owned());
+                self.ios.push(Io::Abandon);
+            }
+            Work::Closed(_) => self.closed = true,
+        }
+        Ok(())
+    }
+
+    fn payload(&mut self, tag: Tag, offset: u64, length: u64) -> &mut [u8] {
+        let payload = self.payloads.get_mut(&tag).expect("it is under way");
+        &mut payload[offset as usize..][..length as usize]
+    }
+
+    fn copy(&mut self, copied: Copied) {
+        let Copied { tag, offset, frame, at, length, keep } = copied;
+        let line = self.plan.line as usize * SECTOR;
+        let frame =
+            frame.index() * line + at as usize..frame.index() * line + (at + length) as usize;
+        let is_write = matches!(self.asked.get(&tag), Some(Asked::Change { .. }));
+        if !keep {
+            let memory = self.frames[frame].to_vec();
+            self.payload(tag, offset, u64::from(length)).copy_from_slice(&memory);
+        } else if !(is_write && self.is(Bug::WriteKeepsOldLines)) {
+            let bytes = self.payload(tag, offset, u64::from(length)).to_vec();
+            if !is_write && self.is(Bug::FillLate) {
+                self.ios.push(Io::UnseenFill { frame, bytes });
+            } else {
+                self.frames[frame].copy_from_slice(&bytes);
+            }
+        }
+    }
+
+    fn kept(&self, kept: Kept, length: u64) -> &[u8] {
+        let (bytes, offset) = match kept {
+            Kept::Payload(tag, offset) => (self.payloads.get(&tag), offset),
+            Kept::Batch(io, offset) => (self.batches.get(&io), offset),
+        };
+        let bytes = bytes.expect("memory that the log names is kept");
+        &bytes[offset as usize..][..length as usize]
+    }
+
+    /// A write to the log device begins.
+    fn log(&mut self, write: &LogWrite) -> Result<(), Fault> {
+        let LogWrite { write, from } = write;
+        for from in from {
+            if let Kept::Payload(tag, _) = from
+                && let Some(Asked::Change { place, .. }) = self.asked.get(tag)
+            {
+                self.lasting.history.logged(*place);
+            }
+        }
+        let mut bytes = vec![0; write.bytes as usize];
+        let mut parts = from.iter();
+        let fill = |part: &Part, out: &mut [u8]| {
+            let kept = *parts.next().expect("each part has a place");
+            out.copy_from_slice(self.kept(kept, part.length));
+        };
+        assemble(write, crc32c, fill, &mut bytes);
+        if self.is(Bug::SuperBlockAhead)
+            && let Ok(block) = Super::decode(&bytes)
+        {
+            bytes = Super { applied: block.durable, ..block }.encode();
+        }
+        let store = &mut self.lasting.store;
+        let contents: Vec<_> =
+            bytes.as_chunks::<SECTOR>().0.iter().map(|bytes| store.name(bytes)).collect();
+        let id = self.near.begin(sector(write.at), contents);
+        let (io, at, length) = (write.io, write.at, write.bytes);
+        self.tell(|| format!("log write {} of {length} bytes at {at} begins", io.0));
+        self.batches.insert(io, bytes);
+        self.ios.push(Io::Local { io, id });
+        self.point()?;
+        if self.is(Bug::AckBeforeCommit) {
+            for from in from {
+                let Kept::Payload(tag, _) = from else { continue };
+                self.tell_early(*tag)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, io: LocalId) -> Result<(), Fault> {
+        self.tell(|| format!("log flush {} begins", io.0));
+        let flush = self.near.flush();
+        if self.is(Bug::LogSyncDropped) {
+            self.logged(io, Ok(()));
+        } else if self.is(Bug::LogSyncAnsweredEarly) {
+            self.ios.push(Io::Unseen { near: true, effect: Effect::Flush(flush) });
+            self.logged(io, Ok(()));
+        } else {
+            self.ios.push(Io::LocalFlush { io, flush });
+        }
+        self.point()
+    }
+
+    /// The log is told how an I/O of its device has ended.
+    pub(super) fn logged(&mut self, io: LocalId, outcome: Outcome) {
+        let done = Done::Logged { volume: super::VOLUME, io, outcome };
+        self.told.push_back(Input::Cache(done));
+    }
+}
