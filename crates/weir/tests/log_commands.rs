@@ -43,6 +43,7 @@ const SEGMENT: usize = 2 << 20;
 
 /// A log with writes, zeroes and flushes that are nowhere else, of a gateway that was killed; and the volume as hosts
 /// have it.
+#[expect(clippy::disallowed_methods, reason = "nothing outside shows what is waited for")]
 fn killed(folder: &Path) -> Vec<u8> {
     let mut gateway = Gateway::start(folder, &config("1us"), &[]);
     let mut session = gateway.session("one");

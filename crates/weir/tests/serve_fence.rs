@@ -66,7 +66,7 @@ fn a_second_gateway_is_refused() {
     let mut gateway = Gateway::start(&first, &a, &[]);
     let old = key(&gateway);
     let mut session = gateway.session("one");
-    session.write(0, &[1; 64 << 10]);
+    session.write(0, &vec![1; 64 << 10]);
     let (code, told) = refused(&second, &b, &[]);
     assert_eq!(code, Some(7), "{told}");
     for part in
@@ -78,7 +78,7 @@ fn a_second_gateway_is_refused() {
     // A wrong word takes nothing over.
     let (code, _) = refused(&second, &b, &["--take-over", "front=0x0001000000000001"]);
     assert_eq!(code, Some(7));
-    session.write(64 << 10, &[2; 64 << 10]);
+    session.write(64 << 10, &vec![2; 64 << 10]);
 
     gateway.kill();
     let (code, told) = refused(&second, &b, &[]);
@@ -89,7 +89,7 @@ fn a_second_gateway_is_refused() {
     // The same gateway, the next start.
     assert_eq!((&new[6..], old != new), (&old[6..], true));
     let mut session = gateway.session("one");
-    assert!(session.read(0, 128 << 10) == [[1; 64 << 10], [2; 64 << 10]].concat());
+    assert!(session.read(0, 128 << 10) == [vec![1; 64 << 10], vec![2; 64 << 10]].concat());
     session.logout();
     assert!(gateway.command(&["volume", "drain", "front"]).status.success());
     gateway.stop();
@@ -120,7 +120,7 @@ fn who_was_taken_over_from_is_fenced() {
     let word = format!("front={taken}");
     let mut new = Gateway::start(&second, &b, &["--take-over", &word]);
     let mut session = new.session("two");
-    session.write(0, &[0xbb; 200 * 4_096]);
+    session.write(0, &vec![0xbb; 200 * 4_096]);
     old.logged(&["FENCED", &key(&new), &taken, "--take-over"]);
     for cdb in [read16(0, 4_096), [0; 16]] {
         let transfer = if cdb == [0; 16] { Transfer::None } else { Transfer::In(4_096) };
@@ -145,7 +145,7 @@ fn who_was_taken_over_from_is_fenced() {
 
     session.execute(synchronize16(), Transfer::None).good();
     assert!(new.command(&["volume", "drain", "front"]).status.success());
-    assert!(session.read(0, 200 * 4_096) == [0xbb; 200 * 4_096]);
+    assert!(session.read(0, 200 * 4_096) == vec![0xbb; 200 * 4_096]);
     session.logout();
     new.stop();
     // Nor when it is nobody's.
@@ -153,7 +153,7 @@ fn who_was_taken_over_from_is_fenced() {
     assert!(code == Some(6) && told.contains("PRGENERATION"), "{told}");
     behind.stop();
     let stored = behind.stored("disk.img", 0, 200 * 4_096);
-    assert!(stored == [0xbb; 200 * 4_096], "what came after the take-over stays");
+    assert!(stored == vec![0xbb; 200 * 4_096], "what came after the take-over stays");
 }
 
 /// A way that comes back is registered anew before it is used, without anybody noticing.

@@ -324,9 +324,8 @@ impl Claim {
             }
             Step::Register if !self.preempt.is_empty() => Step::Preempt,
             Step::Register if self.reserves => Step::Reserve,
-            Step::Register => Step::Verify,
+            Step::Register | Step::Reserve => Step::Verify,
             Step::Preempt => self.next_preempt(),
-            Step::Reserve => Step::Verify,
             Step::Verify => {
                 (self.generation, self.holder) = holder_of(answer)?;
                 if owner.is_ours(self.holder) {

@@ -76,15 +76,12 @@ pub(crate) fn owners(config: &Config, logs: &[Option<Logged>]) -> Vec<Option<Own
             return None;
         }
         // Whoever has the log is the same gateway, on whatever machine.
-        let id = match log {
-            Some(log) => {
-                let number = u128::from_be_bytes(log.id);
-                mix(number as u64 ^ mix((number >> 64) as u64))
-            }
-            None => {
-                let initiator = upstream.initiator_name.as_deref().unwrap_or(&node);
-                fold(&[initiator, &upstream.name, name])
-            }
+        let id = if let Some(log) = log {
+            let number = u128::from_be_bytes(log.id);
+            mix(number as u64 ^ mix((number >> 64) as u64))
+        } else {
+            let initiator = upstream.initiator_name.as_deref().unwrap_or(&node);
+            fold(&[initiator, &upstream.name, name])
         };
         let expected = config.take_over.iter().filter(|&&(of, _)| of == volume);
         let expected = expected.map(|&(_, key)| key).collect();
@@ -119,11 +116,11 @@ impl Remotes {
         loop {
             let claimed = |index: &usize| self.upstreams[*index].owner.is_some();
             let claimed: Vec<usize> = (0..self.upstreams.len()).filter(claimed).collect();
-            let owner = |index: usize| self.upstreams[index].owner.as_ref().expect("it has one");
+            let owned_by = |index: usize| self.upstreams[index].owner.as_ref().expect("it has one");
             let waiting: Vec<usize> =
-                claimed.iter().copied().filter(|&index| !owner(index).holds).collect();
+                claimed.iter().copied().filter(|&index| !owned_by(index).holds).collect();
             for &index in &waiting {
-                if let Some(why) = owner(index).denied.clone() {
+                if let Some(why) = owned_by(index).denied.clone() {
                     let volume = volume_on(config, index);
                     let volume = volume.map(|volume| config.volumes[volume].name.clone());
                     let (volume, upstream) =

@@ -77,7 +77,9 @@ impl Device {
         let Some(place) = self.pending.iter().position(|write| write.id == id) else { return };
         let (older, write) = self.pending.split_at_mut(place);
         for &(sector, _) in &write[0].sectors {
-            older.iter_mut().for_each(|write| write.sectors.retain(|&(old, _)| old != sector));
+            for write in &mut *older {
+                write.sectors.retain(|&(old, _)| old != sector);
+            }
         }
         self.settle(&Flush(vec![id]));
     }

@@ -4,8 +4,8 @@
 //! log. Two laws are held against every crash:
 //!
 //! * *prefix*: the volume, as recovery gives it, is what some first part of this order makes, and that
-//!   has everything that hosts were promised or have read; while writes go past the log, or its device has
-//!   failed, it is at least legal, with everything that was promised;
+//!   has everything that hosts were promised or have read; while writes go past the log it is legal, with
+//!   everything that was promised; when its device has failed it has at least that;
 //! * *legal*: the upstream alone is what a disk with a volatile cache may have after a power cut: up to
 //!   some barrier everything, of what came before the next one anything, of what came later nothing.
 //!
@@ -163,13 +163,10 @@ impl History {
 
     /// A change goes past the log: everything before is upstream, and durable there.
     pub(super) fn passed(&mut self, place: usize) {
-        let first = match &self.direct {
-            Some(direct) => direct.start,
-            None => {
-                self.promise_upstream(place);
-                place
-            }
-        };
+        let first = self.direct.as_ref().map_or(place, |direct| direct.start);
+        if self.direct.is_none() {
+            self.promise_upstream(place);
+        }
         let end = self.direct.as_ref().map_or(0, |direct| direct.end);
         self.revision += 1;
         self.direct = Some(first..end.max(place + 1));
@@ -302,10 +299,24 @@ impl History {
 
     /// Whether a volume is what recovery may give.
     pub(super) fn survives(&self, volume: &[Option<u64>]) -> Result<(), Broken> {
-        if self.direct.is_some() || self.loose {
+        if self.loose && self.direct.is_none() {
+            return self.has_promised(volume);
+        }
+        if self.direct.is_some() {
             return self.fits(volume, self.promised.0, "the volume");
         }
         self.prefix(volume).map(|_| ())
+    }
+
+    /// Whether every sector has what was promised of it, or something newer: all that holds until it is
+    /// remembered that a failed log is void, since older records may be written over what came from memory.
+    fn has_promised(&self, volume: &[Option<u64>]) -> Result<(), Broken> {
+        for (sector, &has) in (0..).zip(volume) {
+            self.read(sector, has, self.promised.0).map_err(|broken| {
+                Broken::Lost(format!("after recovery of a failed log: {broken}"))
+            })?;
+        }
+        Ok(())
     }
 
     /// Whether everything is there.

@@ -46,8 +46,8 @@ fn an_upstream_is_fenced_once_and_for_good() {
         let happened = std::mem::take(&mut remotes.happened);
         let ups = happened.iter().filter(|one| matches!(one, Happened::Input(Input::PathUp(..))));
         assert_eq!(ups.count(), 2, "{happened:?}");
-        let fences = happened.iter().filter(|one| matches!(one, Happened::Fenced(0)));
-        assert_eq!(fences.count(), 1, "{happened:?}");
+        let told = happened.iter().filter(|one| matches!(one, Happened::Fenced(0)));
+        assert_eq!(told.count(), 1, "{happened:?}");
 
         let mut keys = SlotMap::with_key();
         let key = keys.insert(());
