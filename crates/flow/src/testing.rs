@@ -1,7 +1,9 @@
 //! What the unit tests of several modules share.
 
+use crate::clock::Duration;
 use crate::control::{Contract, Promises};
-use crate::request::{LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
+use crate::dispatch::Work;
+use crate::request::{BackendId, LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
 use crate::units::Extent;
 use alloc::vec::Vec;
 use slotmap::SlotMap;
@@ -35,4 +37,17 @@ pub(crate) fn row(promises: &Promises, request: &Request) -> Option<u8> {
 /// These contracts, without groups.
 pub(crate) fn promises(contracts: &[Option<Contract>]) -> Promises {
     Promises { contracts: contracts.to_vec(), groups: Vec::new() }
+}
+
+/// A read of 4 KiB of a stream for backend 0, of 1 ms, that is a request by itself.
+pub(crate) fn work(key: RequestKey, stream: u32) -> Work {
+    Work {
+        key,
+        stream: TenantId::new(stream),
+        backend: BackendId::new(0),
+        bytes: 4_096,
+        nominal: Duration::from_millis(1),
+        request: key,
+        whole: Duration::from_millis(1),
+    }
 }

@@ -8,7 +8,8 @@
 //! * [`mod@array`]: eight disks behind four buses and two links, M1;
 //! * [`mech`]: the same with seeks, rotation and a queue that the disk orders, M2;
 //! * [`fixed`]: a constant service time, some in parallel;
-//! * [`link`]: a bandwidth and a delay.
+//! * [`link`]: a bandwidth and a delay;
+//! * [`ssd`]: flash chips behind a page-mapping translation layer.
 
 pub mod array;
 pub mod device;
@@ -16,6 +17,7 @@ mod fabric;
 pub mod fixed;
 pub mod link;
 pub mod mech;
+pub mod ssd;
 
 use device::Device;
 
@@ -28,6 +30,8 @@ pub enum Model {
     Array(array::Config),
     /// Array M2.
     Mech(mech::Config),
+    /// A flash device.
+    Ssd(ssd::Config),
 }
 
 impl Model {
@@ -37,6 +41,7 @@ impl Model {
             Self::Fixed(config) => Box::new(fixed::Fixed::new(config)),
             Self::Array(config) => Box::new(array::Array::new(config, seed, name)),
             Self::Mech(config) => Box::new(mech::Mech::new(config, seed, name)),
+            Self::Ssd(config) => Box::new(ssd::Ssd::new(config)),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The experiments of `weir reproduce`: what was published, run again, with a verdict on every claim.
 //!
 //! * [`control`]: the control policies on the nine intervals of the token-bucket paper;
+//! * [`dispatch`]: weighted shares over parallel flash chips, in the figures of the flash operation group
+//!   paper and beyond them;
 //! * [`path`]: the path selectors on the workloads of the `RounG` paper, and on paths that go bad;
 //! * [`intermediate`]: a target between client and storage, with a buffer, prefetch and early
 //!   acknowledgement;
@@ -9,6 +11,7 @@
 pub mod claim;
 mod contestant;
 pub mod control;
+pub mod dispatch;
 pub mod intermediate;
 pub mod path;
 

@@ -11,7 +11,7 @@ fn unknown_experiments_are_refused() {
     let output = run(&folder, &["reproduce", "everything"]);
     assert_eq!((code(&output), out(&output)), (2, ""));
     assert!(
-        err(&output).contains("possible values: control, path, intermediate"),
+        err(&output).contains("possible values: control, dispatch, path, intermediate"),
         "{}",
         err(&output)
     );

@@ -5,18 +5,19 @@
 //! | | |
 //! |---|---|
 //! | Model    | `send(head(b))` while `outstanding(b) < depth` |
-//! | Ties     | lower backend first; within one, order of arrival |
-//! | Cost     | O(1) per push and end, O(backends) per poll that finds nothing |
+//! | Ties     | order of arrival |
+//! | Cost     | O(1) per operation |
 //! | Source   | the baseline of every fair-sharing scheduler |
 //! | Not when | tenants share a backend: one that keeps the queue full makes all others wait behind it |
 
-use super::{Build, DispatchPolicy};
+use super::{Build, DispatchPolicy, Work};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Rule, Unit};
-use crate::request::{BackendId, Request, RequestKey};
+use crate::request::{BackendId, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use slotmap::SecondaryMap;
 
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "fifo",
@@ -30,9 +31,10 @@ pub(super) const POLICY: Policy<Build> = Policy {
         effect: "requests outstanding at a backend; more keeps a parallel device busy, fewer leave \
                  more for the policy to order",
     }],
-    build: |values, backends| {
+    build: |values, setup| {
         let depth = values[0] as u32;
-        Box::new(Fifo { depth, backends: (0..backends).map(|_| Backend::default()).collect() })
+        let backends = (0..setup.backends).map(|_| Backend::default()).collect();
+        Box::new(Fifo { depth, backends, sent: SecondaryMap::new() })
     },
 };
 
@@ -42,6 +44,7 @@ const RULE: Rule = Rule("dispatch/depth");
 struct Fifo {
     depth: u32,
     backends: Vec<Backend>,
+    sent: SecondaryMap<RequestKey, BackendId>,
 }
 
 #[derive(Debug, Default)]
@@ -51,55 +54,45 @@ struct Backend {
 }
 
 impl DispatchPolicy for Fifo {
-    fn push(&mut self, _: Instant, key: RequestKey, _: &Request, backend: BackendId) {
-        self.backends[backend.index()].waiting.push_back(key);
+    fn arrive(&mut self, _: Instant, work: &Work) {
+        self.backends[work.backend.index()].waiting.push_back(work.key);
     }
 
-    fn poll(&mut self, _: Instant) -> Option<(RequestKey, Rule)> {
-        let depth = self.depth;
-        let free = |b: &&mut Backend| b.outstanding < depth && !b.waiting.is_empty();
-        let backend = self.backends.iter_mut().find(free)?;
-        backend.outstanding += 1;
-        backend.waiting.pop_front().map(|key| (key, RULE))
+    fn next(&mut self, _: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
+        let place = &mut self.backends[backend.index()];
+        if place.outstanding >= self.depth {
+            return None;
+        }
+        let key = place.waiting.pop_front()?;
+        place.outstanding += 1;
+        self.sent.insert(key, backend);
+        Some((key, RULE))
     }
 
-    fn complete(
-        &mut self,
-        _: Instant,
-        _: RequestKey,
-        _: &Request,
-        backend: BackendId,
-        _: Duration,
-    ) {
-        let outstanding = &mut self.backends[backend.index()].outstanding;
-        *outstanding = outstanding.checked_sub(1).expect("only what was sent can end");
+    fn complete(&mut self, _: Instant, key: RequestKey, _: Duration) {
+        let backend = self.sent.remove(key).expect("only what was sent can end");
+        self.backends[backend.index()].outstanding -= 1;
     }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    fn handle_deadline(&mut self, _: Instant) {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dispatch::Setup;
     use crate::testing;
 
     /// With a depth of two the third request leaves only when one of the first two has ended.
     #[test]
     fn depth_bounds_what_is_outstanding() {
-        let (keys, request) = (testing::keys(3), testing::request(0));
-        let backend = BackendId::new(0);
-        let mut fifo = (POLICY.build)(&[2], 1);
+        let (keys, backend) = (testing::keys(3), BackendId::new(0));
+        let mut fifo = (POLICY.build)(&[2], &Setup { backends: 1, streams: &[] });
         for &key in &keys {
-            fifo.push(Instant::ZERO, key, &request, backend);
+            fifo.arrive(Instant::ZERO, &testing::work(key, 0));
         }
-        assert_eq!(fifo.poll(Instant::ZERO), Some((keys[0], RULE)));
-        assert_eq!(fifo.poll(Instant::ZERO), Some((keys[1], RULE)));
-        assert_eq!(fifo.poll(Instant::ZERO), None);
-        fifo.complete(Instant::ZERO, keys[1], &request, backend, Duration::ZERO);
-        assert_eq!(fifo.poll(Instant::ZERO), Some((keys[2], RULE)));
+        assert_eq!(fifo.next(Instant::ZERO, backend), Some((keys[0], RULE)));
+        assert_eq!(fifo.next(Instant::ZERO, backend), Some((keys[1], RULE)));
+        assert_eq!(fifo.next(Instant::ZERO, backend), None);
+        fifo.complete(Instant::ZERO, keys[1], Duration::ZERO);
+        assert_eq!(fifo.next(Instant::ZERO, backend), Some((keys[2], RULE)));
     }
 }

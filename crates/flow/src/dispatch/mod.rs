@@ -1,47 +1,115 @@
 //! Stage 4, dispatch: who goes next, and to which backend?
 //!
-//! A dispatch policy orders what control has released and bounds what is outstanding at the
-//! backends.
+//! A dispatch policy orders what control has released, bounds what is outstanding at each backend, and
+//! so decides whose work the backends do. Streams are tenants; a weight says how much of the backends'
+//! time a stream is due while others want it too. What an operation took is the [`estimate`]'s to say.
 
+mod clocks;
+mod deficit_round_robin;
+pub mod estimate;
+mod fair_queueing;
+mod fair_time;
 mod fifo;
+mod fog;
+mod lanes;
+mod round_robin;
+mod stage;
+mod start_time_fair;
+mod weight;
+
+pub use clocks::Reading;
+pub(crate) use stage::Dispatch;
+pub use weight::Weight;
 
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
-use crate::request::{BackendId, Request, RequestKey};
+use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;
+use estimate::Estimation;
 
-/// Decides which request goes to a backend next.
-///
-/// Laws (checked for every policy in the list): each request is sent exactly once, to the backend
-/// that it was pushed for; requests of one tenant and one backend are sent in order of arrival; the
-/// same inputs give the same order; with nothing outstanding and something waiting, something is
-/// sent or a deadline is named.
-pub trait DispatchPolicy {
-    /// A request is ready to go to `backend`.
-    fn push(&mut self, now: Instant, key: RequestKey, request: &Request, backend: BackendId);
-
-    /// The next request to send, and the rule that held it until now.
-    fn poll(&mut self, now: Instant) -> Option<(RequestKey, Rule)>;
-
-    /// A sent request has ended; `service` is the time since it was sent.
-    fn complete(
-        &mut self,
-        now: Instant,
-        key: RequestKey,
-        request: &Request,
-        backend: BackendId,
-        service: Duration,
-    );
-
-    /// When the policy wants to be asked again although nothing happens.
-    fn next_deadline(&self) -> Option<Instant>;
-
-    /// Does what is due at `now`.
-    fn handle_deadline(&mut self, now: Instant);
+/// What a policy knows of an operation: one I/O to one backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Its name.
+    pub key: RequestKey,
+    /// Whose it is.
+    pub stream: TenantId,
+    /// Where it has to go.
+    pub backend: BackendId,
+    /// Bytes that it moves.
+    pub bytes: u64,
+    /// What it should cost: its nominal service time (NST), without any waiting.
+    pub nominal: Duration,
+    /// The request that it is a part of: equal for all parts, and different from other requests of the
+    /// stream.
+    pub request: RequestKey,
+    /// What all parts of that request together should cost.
+    pub whole: Duration,
 }
 
-/// Builds a dispatch policy for this many backends from checked parameter values.
-pub type Build = fn(&[u64], usize) -> Box<dyn DispatchPolicy>;
+/// Decides which operation goes to a backend next.
+///
+/// Laws (checked for every policy in the list): each operation is sent exactly once, to the backend
+/// that it came for; operations of one stream and one backend are sent in order of arrival; the same
+/// inputs give the same order; a backend with nothing outstanding is given something if anything waits
+/// for it. So it is enough to ask for a backend when something has come for it or ended at it.
+pub trait DispatchPolicy {
+    /// An operation is ready to go.
+    fn arrive(&mut self, now: Instant, work: &Work);
+
+    /// The next operation for this backend, and the rule that held it until now. It is on its way when
+    /// this returns; ask until there is no other.
+    fn next(&mut self, now: Instant, backend: BackendId) -> Option<(RequestKey, Rule)>;
+
+    /// An operation has ended, and kept its backend busy for `service`: its actual service time (AST).
+    fn complete(&mut self, now: Instant, key: RequestKey, service: Duration);
+
+    /// A stream has another weight from now on. What was charged stays charged.
+    fn reweigh(&mut self, _stream: TenantId, _weight: Weight) {}
+
+    /// A stream has caused work of this cost that a background stream will do, such as the garbage
+    /// collection that a write makes necessary.
+    fn owe(&mut self, _stream: TenantId, _cost: Duration) {}
+
+    /// How service times are found out, if the policy wants to know them.
+    fn estimation(&self) -> Option<Estimation> {
+        None
+    }
+
+    /// What the virtual clocks show, for explanations and tests; `None` without clocks.
+    fn reading(&self, _stream: TenantId) -> Option<Reading> {
+        None
+    }
+}
+
+/// What is known of a stream before it comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// Its share, relative to those of the others.
+    pub weight: Weight,
+    /// It does what others have caused: garbage collection, write-back, scrub.
+    pub background: bool,
+}
+
+/// What a policy is built for.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// Number of backends.
+    pub backends: usize,
+    /// By tenant id; one past the end has weight 1 and is not in the background.
+    pub streams: &'a [Stream],
+}
+
+/// Builds a dispatch policy from checked parameter values.
+pub type Build = fn(&[u64], &Setup<'_>) -> Box<dyn DispatchPolicy>;
 
 /// Every dispatch policy; the first is the default.
-pub static POLICIES: &[Policy<Build>] = &[fifo::POLICY];
+pub static POLICIES: &[Policy<Build>] = &[
+    fifo::POLICY,
+    fair_time::POLICY,
+    fog::POLICY,
+    start_time_fair::POLICY,
+    fair_queueing::POLICY,
+    deficit_round_robin::POLICY,
+    round_robin::POLICY,
+];

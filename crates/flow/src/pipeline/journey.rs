@@ -8,7 +8,7 @@ use crate::accept::{self, Piece, RULE_CAP, RULE_OVERLAP, Volume};
 use crate::cache::near::{Near, RULE_NEAR};
 use crate::clock::{Duration, Instant};
 use crate::control::{ControlPolicy, Legacy, Rows};
-use crate::dispatch::DispatchPolicy;
+use crate::dispatch::{Dispatch, Setup};
 use crate::error::IoError;
 use crate::event::{Completed, Event, Observer, StageName};
 use crate::path::{self, Paths, RULE_LOST, RULE_NONE_LEFT, RULE_OVERDUE, Step};
@@ -45,7 +45,7 @@ pub struct Pipeline<O = ()> {
     control: Box<dyn ControlPolicy>,
     /// Requests that have come to control.
     ordered: u64,
-    dispatch: Box<dyn DispatchPolicy>,
+    dispatch: Dispatch,
     paths: Paths,
     store: Box<dyn StorePolicy>,
     links: Links,
@@ -83,8 +83,8 @@ impl<O: Observer> Pipeline<O> {
             control: (policies.control.policy().build)(policies.control.values(), promises),
             ordered: 0,
             dispatch: {
-                let choice = &policies.dispatch;
-                (choice.policy().build)(choice.values(), backends.len())
+                let setup = Setup { backends: backends.len(), streams: &[] };
+                Dispatch::new(&policies.dispatch, &setup)
             },
             paths: Paths::new(&policies.path, backends, paths, limits.no_path),
             store: (policies.store.policy().build)(policies.store.values()),
@@ -295,7 +295,9 @@ impl<O: Observer> Pipeline<O> {
                 let entry = &mut self.requests[key];
                 entry.move_to(now, StageName::Dispatch, rule);
                 entry.released = now;
-                self.dispatch.push(now, key, &entry.request, entry.backend);
+                let entry = &self.requests[key];
+                let whole = entry.parent.map(|parent| (parent, &self.requests[parent].request));
+                self.dispatch.push(now, key, &entry.request, whole, entry.backend);
             }
             while let Some(notice) = self.control.notice() {
                 self.observer.event(now, Event::Control(notice));
@@ -374,9 +376,9 @@ impl<O: Observer> Pipeline<O> {
     fn deliver(&mut self, now: Instant, key: RequestKey, outcome: Outcome, rule: Rule) {
         let entry = &mut self.requests[key];
         entry.move_to(now, StageName::Transfer, rule);
-        let InFlight { request, backend, released, dispatched, .. } = *entry;
+        let InFlight { request, released, dispatched, .. } = *entry;
         self.paths.leave(key);
-        self.dispatch.complete(now, key, &request, backend, now.since(dispatched));
+        self.dispatch.complete(now, key, now.since(dispatched));
         self.control.complete(now, key, &request, now.since(released));
         self.ended(now, key, outcome);
     }

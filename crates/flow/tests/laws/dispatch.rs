@@ -2,10 +2,11 @@
 
 use crate::{SEEDS, STEPS, Source};
 use std::collections::{BTreeMap, VecDeque};
-use weir_flow::clock::Instant;
-use weir_flow::dispatch::{DispatchPolicy, POLICIES};
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::dispatch::{DispatchPolicy, POLICIES, Setup, Stream, Weight, Work};
 use weir_flow::policy::Choice;
-use weir_flow::request::{BackendId, Request, RequestKey, TenantId};
+use weir_flow::request::{BackendId, RequestKey, TenantId};
+use weir_flow::rng::Rng;
 
 const BACKENDS: usize = 3;
 
@@ -14,69 +15,88 @@ type Line = (BackendId, TenantId);
 #[derive(Default)]
 struct Model {
     waiting: BTreeMap<Line, VecDeque<RequestKey>>,
-    requests: BTreeMap<RequestKey, (Request, BackendId)>,
-    outstanding: Vec<(RequestKey, Request, BackendId, Instant)>,
+    works: BTreeMap<RequestKey, Work>,
+    outstanding: Vec<Work>,
     log: Vec<(Instant, RequestKey)>,
 }
 
 impl Model {
-    fn drain(&mut self, now: Instant, policy: &mut dyn DispatchPolicy) {
-        while let Some((key, rule)) = policy.poll(now) {
+    /// Asks for one backend, as whoever drives a policy does after something has come for it or ended at
+    /// it, and then makes sure that the others have nothing.
+    fn drain(&mut self, now: Instant, asked: BackendId, policy: &mut dyn DispatchPolicy) {
+        while let Some((key, rule)) = policy.next(now, asked) {
             assert!(rule.0.starts_with("dispatch/"), "{rule:?} names another stage");
-            let (request, backend) = self.requests.remove(&key).expect("sent once, after its push");
-            let line = self.waiting.get_mut(&(backend, request.tenant));
-            assert_eq!(line.and_then(VecDeque::pop_front), Some(key), "order within a tenant");
-            self.outstanding.push((key, request, backend, now));
+            let work = self.works.remove(&key).expect("sent once, after it came");
+            assert_eq!(work.backend, asked, "sent where it belongs");
+            let line = self.waiting.get_mut(&(asked, work.stream));
+            assert_eq!(line.and_then(VecDeque::pop_front), Some(key), "order within a stream");
+            self.outstanding.push(work);
             self.log.push((now, key));
         }
-        let idle = self.outstanding.is_empty() && !self.requests.is_empty();
-        assert!(!idle || policy.next_deadline().is_some(), "work waits before idle backends");
+        for backend in (0..BACKENDS as u32).map(BackendId::new) {
+            let idle = self.outstanding.iter().all(|work| work.backend != backend);
+            let waits = self.works.values().any(|work| work.backend == backend);
+            assert!(!(idle && waits), "work waits before an idle backend");
+        }
     }
 
-    fn complete(&mut self, now: Instant, index: usize, policy: &mut dyn DispatchPolicy) {
-        let (key, request, backend, sent) = self.outstanding.swap_remove(index);
-        policy.complete(now, key, &request, backend, now.since(sent));
-        self.drain(now, policy);
+    fn complete(
+        &mut self,
+        now: Instant,
+        index: usize,
+        rng: &mut Rng,
+        policy: &mut dyn DispatchPolicy,
+    ) {
+        let work = self.outstanding.swap_remove(index);
+        policy.complete(now, work.key, Duration::from_nanos(rng.below(3_000_000)));
+        self.drain(now, work.backend, policy);
     }
 }
 
 fn storm(name: &str, seed: u64) -> Vec<(Instant, RequestKey)> {
     let choice = Choice::named(POLICIES, name).expect("it is in the list");
-    let mut policy = (choice.policy().build)(choice.values(), BACKENDS);
+    let weight = |parts| Weight::from_1024ths(parts).unwrap();
+    let streams = [
+        Stream { weight: weight(2_048), background: false },
+        Stream { weight: weight(1), background: false },
+        Stream { weight: Weight::ONE, background: true },
+    ];
+    let setup = Setup { backends: BACKENDS, streams: &streams };
+    let mut policy = (choice.policy().build)(choice.values(), &setup);
     let (mut source, mut model) = (Source::new(seed, "dispatch"), Model::default());
+    let mut rng = Rng::stream(seed, "works");
     for _ in 0..STEPS {
         let now = source.tick();
-        if policy.next_deadline().is_some_and(|at| at <= now) {
-            policy.handle_deadline(now);
-            model.drain(now, &mut *policy);
+        match rng.below(50) {
+            0 => policy
+                .reweigh(TenantId::new(rng.below(6) as u32), weight(1 + rng.below(1 << 20) as u32)),
+            1 => policy.owe(TenantId::new(rng.below(6) as u32), Duration::from_millis(2)),
+            _ => {}
         }
         if source.rng.below(100) < 55 || model.outstanding.is_empty() {
             let (key, request) = source.request();
             let backend = BackendId::new(source.rng.below(BACKENDS as u64) as u32);
-            model.requests.insert(key, (request, backend));
-            model.waiting.entry((backend, request.tenant)).or_default().push_back(key);
-            policy.push(now, key, &request, backend);
-            model.drain(now, &mut *policy);
+            let nominal = Duration::from_nanos(rng.below(3_000_000));
+            let (stream, bytes) = (request.tenant, request.payload());
+            let work = Work { key, stream, backend, bytes, nominal, request: key, whole: nominal };
+            model.works.insert(key, work);
+            model.waiting.entry((backend, stream)).or_default().push_back(key);
+            policy.arrive(now, &work);
+            model.drain(now, backend, &mut *policy);
         } else {
             let index = source.rng.below(model.outstanding.len() as u64) as usize;
-            model.complete(now, index, &mut *policy);
+            model.complete(now, index, &mut rng, &mut *policy);
         }
     }
-    let mut now = source.now;
-    while !model.requests.is_empty() {
-        if model.outstanding.is_empty() {
-            now = now.max(policy.next_deadline().expect("asserted by drain"));
-            policy.handle_deadline(now);
-            model.drain(now, &mut *policy);
-        } else {
-            model.complete(now, 0, &mut *policy);
-        }
+    while !model.works.is_empty() {
+        model.complete(source.now, 0, &mut rng, &mut *policy);
     }
     model.log
 }
 
-/// Each request is sent exactly once, in order within its tenant and backend; no backend idles while
-/// work waits; the same inputs give the same order.
+/// Each operation is sent exactly once, in order within its stream and backend; no backend idles while
+/// work waits for it, although it is asked only after events of its own; the same inputs give the same
+/// order.
 #[test]
 fn sends_once_in_order_and_never_idles() {
     for policy in POLICIES {
@@ -85,5 +105,58 @@ fn sends_once_in_order_and_never_idles() {
             assert!(log.len() > STEPS as usize / 3);
             assert_eq!(log, storm(policy.name, seed), "{} is not deterministic", policy.name);
         }
+    }
+}
+
+/// Two streams of weights 3 and 1 ask for one backend without end, with operations that take one and ten
+/// milliseconds. Those that charge actual time share it three to one; those that believe in a nominal
+/// time which is the same for both do not, and neither do those that count operations or bytes.
+#[test]
+fn time_is_shared_by_those_that_charge_it() {
+    let weight = |parts| Stream { weight: Weight::from_1024ths(parts).unwrap(), background: false };
+    for policy in POLICIES {
+        let values: Vec<_> = policy.parameters.iter().map(|parameter| parameter.default).collect();
+        let streams = [weight(3_072), weight(1_024)];
+        let mut dispatch = (policy.build)(&values, &Setup { backends: 1, streams: &streams });
+        let (mut source, backend) = (Source::new(1, "time"), BackendId::new(0));
+        let mut busy = [0_u64; 2];
+        let mut outstanding = VecDeque::new();
+        let mut owner = BTreeMap::new();
+        let mut arrive = |dispatch: &mut dyn DispatchPolicy, owner: &mut BTreeMap<_, _>, stream| {
+            let (key, _) = source.request();
+            let nominal = Duration::from_millis(2);
+            let stream_id = TenantId::new(stream);
+            owner.insert(key, stream);
+            dispatch.arrive(
+                Instant::ZERO,
+                &Work {
+                    key,
+                    stream: stream_id,
+                    backend,
+                    bytes: 4_096,
+                    nominal,
+                    request: key,
+                    whole: nominal,
+                },
+            );
+        };
+        for _ in 0..256 {
+            arrive(&mut *dispatch, &mut owner, 0);
+            arrive(&mut *dispatch, &mut owner, 1);
+        }
+        for _ in 0..8_000 {
+            while let Some((key, _)) = dispatch.next(Instant::ZERO, backend) {
+                outstanding.push_back(key);
+            }
+            let key = outstanding.pop_front().expect("something is always outstanding");
+            let stream = owner[&key];
+            let millis = [1, 10][stream as usize];
+            busy[stream as usize] += millis;
+            dispatch.complete(Instant::ZERO, key, Duration::from_millis(millis));
+            arrive(&mut *dispatch, &mut owner, stream);
+        }
+        let share = busy[0] as f64 / (busy[0] + busy[1]) as f64;
+        let charges = matches!(policy.name, "fog" | "fair-time");
+        assert_eq!((share - 0.75).abs() < 0.01, charges, "{}: {share}", policy.name);
     }
 }

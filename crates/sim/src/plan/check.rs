@@ -158,6 +158,11 @@ impl Plan {
                     require(mech.window > 0, at("window"), "must be at least 1")?;
                     parts(&at, mech.disks, mech.buses, mech.links)?;
                 }
+                Model::Ssd(ssd) => {
+                    if let Some((field, message)) = ssd.fault() {
+                        return Err(error(&at(field), message));
+                    }
+                }
             }
         }
         for (i, link) in self.links.iter().enumerate() {

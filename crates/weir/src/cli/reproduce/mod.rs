@@ -1,6 +1,7 @@
 //! `weir reproduce`: published experiments, with what was claimed and what is measured.
 
 mod control;
+mod dispatch;
 mod intermediate;
 mod page;
 mod path;
@@ -28,6 +29,9 @@ use weir_sim::experiment::{self, Settings};
 /// `path` is the path selectors: the workloads of the paper that `roung` is from, in the arrival regimes
 /// in which its claims hold and in those in which they do not; general workloads; paths of different speeds; paths
 /// that become slow, stall or fail; and traces, if a folder of them is given.
+///
+/// `dispatch` is weighted shares over parallel flash chips: figures 3 to 6 of the paper that `fog` is from
+/// under it and its rivals, and hot chips, small reads among writers, and garbage collection of real blocks.
 ///
 /// `intermediate` is a target between a client and far storage, with a buffer, prefetch and early
 /// acknowledgement: both figures of its paper by both readings of its parameters, the hit ratios as buffer
@@ -60,7 +64,7 @@ pub(super) struct Reproduce {
 }
 
 /// The experiments that there are.
-const NAMES: [&str; 3] = ["control", "path", "intermediate"];
+const NAMES: [&str; 4] = ["control", "dispatch", "path", "intermediate"];
 
 /// What an experiment found, ready to be shown.
 struct Chapter {
@@ -116,6 +120,9 @@ impl Reproduce {
         match name {
             "control" => {
                 control::chapter(name, experiment::control::study::run(settings, &progress))
+            }
+            "dispatch" => {
+                dispatch::chapter(name, experiment::dispatch::study::run(settings, &progress))
             }
             "path" => {
                 path::chapter(name, experiment::path::study::run(settings, traces, &progress))

@@ -1,0 +1,98 @@
+use super::*;
+use crate::rng::Rng;
+use crate::testing;
+use alloc::collections::BTreeMap;
+
+const READ: Class = Class::new(false, 4_096);
+const WRITE: Class = Class::new(true, 16_384);
+
+/// A backend of so many servers that take operations in order, kept full with `depth` of them, a quarter
+/// of which are writes. Reads take about 70 us, writes about 300. By class, the relative error of the sum of estimates of
+/// the last second of two.
+fn error(estimation: Estimation, servers: usize, depth: u32) -> BTreeMap<Class, f64> {
+    let mut estimator = estimation.build(0);
+    let mut rng = Rng::stream(7, "estimate");
+    let keys = testing::keys(200_000);
+    let mut free = alloc::vec![0_u64; servers];
+    // End, key, class, true service time.
+    let mut sent: Vec<(u64, RequestKey, Class, u64)> = Vec::new();
+    let mut sums: BTreeMap<Class, (u64, u64)> = BTreeMap::new();
+    let (mut now, mut next) = (0_u64, keys.into_iter());
+    while now < 2_000_000_000 {
+        let at = Instant::from_nanos(now);
+        let limit = estimator.limit(at).map_or(depth, |(limit, _)| limit.min(depth));
+        while (sent.len() as u32) < limit {
+            let class = if rng.below(4) == 0 { WRITE } else { READ };
+            let mean = if class == READ { 70_000 } else { 300_000 };
+            let service = mean * 9 / 10 + rng.below(mean / 5);
+            let server = free.iter_mut().min().unwrap();
+            *server = (*server).max(now) + service;
+            let key = next.next().unwrap();
+            sent.push((*server, key, class, service));
+            estimator.submit(at, key, class);
+        }
+        let first = sent.iter().enumerate().min_by_key(|(_, op)| op.0).unwrap().0;
+        let (end, key, class, service) = sent.remove(first);
+        now = end;
+        let estimate = estimator.complete(Instant::from_nanos(now), key);
+        if now > 1_000_000_000 {
+            let sum = sums.entry(class).or_default();
+            *sum = (sum.0 + estimate.as_nanos(), sum.1 + service);
+        }
+    }
+    sums.into_iter().map(|(class, (est, real))| (class, est as f64 / real as f64 - 1.0)).collect()
+}
+
+/// On a backend that takes operations in order the two that know its servers are exact at any depth, and
+/// the one that knows nothing is within 5 %.
+#[test]
+fn estimates_are_right_where_they_should_be() {
+    for depth in [1, 2, 8, 64] {
+        for (estimation, servers, bound) in [
+            (Estimation::Serial, 1, 1e-9),
+            (Estimation::Replay(1), 1, 1e-9),
+            (Estimation::Replay(8), 8, 1e-9),
+            (Estimation::Sample, 8, 0.05),
+        ] {
+            for (class, error) in error(estimation, servers, depth) {
+                assert!(error.abs() <= bound, "{estimation:?} {depth} {class:?}: {error}");
+            }
+        }
+    }
+    let worst =
+        error(Estimation::Serial, 8, 64).into_values().fold(0.0, |a: f64, b| a.max(b.abs()));
+    assert!(worst > 0.5, "of eight servers the serial one knows nothing: {worst}");
+}
+
+/// Classes are powers of two of bytes, by direction; nothing is too large for one.
+#[test]
+fn classes_are_powers_of_two() {
+    assert_eq!(Class::new(false, 4_096), Class::new(false, 2_049));
+    assert_ne!(Class::new(false, 4_096), Class::new(false, 4_097));
+    assert_ne!(Class::new(false, 4_096), Class::new(true, 4_096));
+    assert_eq!(Class::new(true, u64::MAX), Class::new(true, 1 << 31));
+    assert_eq!(Class::new(true, 0).index(), 1);
+}
+
+/// An estimate is never longer than the operation was away, nor a limit for ever, whatever ends when.
+#[test]
+fn estimates_are_bounded() {
+    for estimation in [Estimation::Sample, Estimation::Serial, Estimation::Replay(3)] {
+        let mut rng = Rng::stream(3, "bounds");
+        let (mut estimator, mut now) = (estimation.build(5), 0);
+        let mut sent = Vec::new();
+        for key in testing::keys(3_000) {
+            now += rng.below(300_000);
+            let at = Instant::from_nanos(now);
+            if let Some((limit, until)) = estimator.limit(at) {
+                assert!(limit >= 1 && until > at && until <= at + Duration::from_millis(4));
+            }
+            estimator.submit(at, key, Class::new(rng.below(2) == 0, rng.below(1 << 20)));
+            sent.push((key, at));
+            while sent.len() as u64 > rng.below(40) {
+                let (key, since) = sent.swap_remove(rng.below(sent.len() as u64) as usize);
+                assert!(estimator.complete(at, key) <= at.since(since), "{estimation:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What waits: a FIFO for each stream and backend.
+//!
+//! One FIFO for a whole stream would either block all backends behind a full one or lose the shares
+//! (spec/dispatch.md 6.2). Operations of a stream for different backends have no order among them.
+
+use super::Work;
+use crate::request::{BackendId, TenantId};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// An operation that waits, with what its policy notes on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting<T> {
+    /// How many came before it, whatever their stream.
+    pub(super) arrival: u64,
+    pub(super) work: Work,
+    pub(super) note: T,
+}
+
+/// The FIFOs. Grows with the stream ids that come.
+#[derive(Debug)]
+pub(super) struct Lanes<T> {
+    backends: usize,
+    arrivals: u64,
+    /// By stream, then by backend.
+    queues: Vec<VecDeque<Waiting<T>>>,
+}
+
+impl<T: Copy> Lanes<T> {
+    pub(super) const fn new(backends: usize) -> Self {
+        Self { backends, arrivals: 0, queues: Vec::new() }
+    }
+
+    /// Streams that have come so far, at most: ids are below this.
+    pub(super) const fn streams(&self) -> usize {
+        match self.queues.len().checked_div(self.backends) {
+            Some(streams) => streams,
+            None => 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, work: Work, note: T) {
+        let wanted = (work.stream.index() + 1) * self.backends;
+        if self.queues.len() < wanted {
+            self.queues.resize_with(wanted, VecDeque::new);
+        }
+        let waiting = Waiting { arrival: self.arrivals, work, note };
+        self.arrivals += 1;
+        let lane = work.stream.index() * self.backends + work.backend.index();
+        self.queues[lane].push_back(waiting);
+    }
+
+    /// The first of each stream that waits for this backend, by stream.
+    pub(super) fn heads(&self, backend: BackendId) -> impl Iterator<Item = &Waiting<T>> {
+        let lanes = self.queues.iter().skip(backend.index()).step_by(self.backends.max(1));
+        lanes.filter_map(VecDeque::front)
+    }
+
+    pub(super) fn head(&self, stream: TenantId, backend: BackendId) -> Option<&Waiting<T>> {
+        self.queues.get(stream.index() * self.backends + backend.index())?.front()
+    }
+
+    /// Takes the first of a stream. Panics if there is none.
+    pub(super) fn pop(&mut self, stream: TenantId, backend: BackendId) -> Waiting<T> {
+        let lane = &mut self.queues[stream.index() * self.backends + backend.index()];
+        lane.pop_front().expect("a head is in its lane")
+    }
+}
+
+/// What is outstanding at each backend, up to a depth.
+#[derive(Debug)]
+pub(super) struct Slots {
+    depth: u32,
+    taken: Vec<u32>,
+}
+
+impl Slots {
+    pub(super) fn new(depth: u64, backends: usize) -> Self {
+        Self { depth: depth as u32, taken: alloc::vec![0; backends] }
+    }
+
+    pub(super) const fn backends(&self) -> usize {
+        self.taken.len()
+    }
+
+    pub(super) fn free(&self, backend: BackendId) -> bool {
+        self.taken[backend.index()] < self.depth
+    }
+
+    pub(super) fn idle(&self, backend: BackendId) -> bool {
+        self.taken[backend.index()] == 0
+    }
+
+    pub(super) fn take(&mut self, backend: BackendId) {
+        self.taken[backend.index()] += 1;
+    }
+
+    pub(super) fn leave(&mut self, backend: BackendId) {
+        let taken = &mut self.taken[backend.index()];
+        *taken = taken.checked_sub(1).expect("only what was sent can end");
+    }
+}

@@ -1,0 +1,289 @@
+//! # Device model: flash
+//!
+//! Chips behind channels, a page-mapping translation layer with garbage collection, and, if wanted, a
+//! write buffer.
+//!
+//! | | |
+//! |---|---|
+//! | Model    | an I/O is cut into pages. Read: `cell + register`, program: `register + cell`, erase: `erase`, one at a time on a chip, in the order in which they came; pipelined: the register of one and the cell of its neighbour at the same time. An I/O ends with its last page; with a buffer a write ends when it is in it. Where pages are, and what has to be moved, is the [`ftl`]'s to say: moves are spread over the writes that make them necessary |
+//! | Ties     | order of arrival |
+//! | Cost     | O(log outstanding) per I/O, O(1) per page; 8 bytes per page, 6 per block |
+//! | Source   | table 2 of the flash operation group paper; spec/dispatch.md section 2 |
+//! | Not when | reads overtake programs inside the device, or programs are suspended for them: here a chip does what came first. There are no planes, no errors and no retention; addresses past the end begin again at zero |
+
+pub mod chips;
+pub mod ftl;
+
+use crate::device::{Device, DeviceIo};
+use chips::{Chips, Page};
+use ftl::{Ftl, Move};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::request::{Op, Outcome};
+
+/// What a flash device is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Chips that work at the same time, each with a channel of its own; 1 to 4096.
+    pub chips: u32,
+    /// Blocks of a chip; at least 16.
+    pub blocks: u32,
+    /// Pages of a block, which are programmed in order and erased together; 1 to 16384.
+    pub pages: u32,
+    /// Bytes of a page, at least 512.
+    pub page: u32,
+    /// Of a thousand pages so many are no capacity; at least 20, at most 900.
+    pub spare_permille: u32,
+    /// Of a thousand pages of the capacity so many have been written before the start.
+    pub filled_permille: u32,
+    /// Transfer of a page between the controller and a chip's register.
+    pub register: Duration,
+    /// From cells to the register.
+    pub read: Duration,
+    /// From the register to cells.
+    pub program: Duration,
+    /// Of a block.
+    pub erase: Duration,
+    /// A chip has a second register: one operation's transfer and another's cells go together.
+    pub pipelined: bool,
+    /// Pages that are acknowledged before they are programmed; 0 is no buffer.
+    pub buffer: u32,
+    /// What the controller takes for a command.
+    pub command: Duration,
+}
+
+impl Config {
+    /// The device of the flash operation group paper: 16 GiB on four chips, no buffer, a fifth spare as
+    /// the paper does not say.
+    pub const fn paper() -> Self {
+        Self {
+            chips: 4,
+            blocks: 4_096,
+            pages: 256,
+            page: 4_096,
+            spare_permille: 200,
+            filled_permille: 0,
+            register: Duration::from_micros(100),
+            read: Duration::from_micros(50),
+            program: Duration::from_micros(900),
+            erase: Duration::from_micros(2_000),
+            pipelined: false,
+            buffer: 0,
+            command: Duration::ZERO,
+        }
+    }
+
+    /// A device as an NVMe drive of about 2024 looks from outside, with at least this capacity and 9 GiB: 64 dies,
+    /// which read 4 KiB in 50 us and program 64 KiB in 600, of which a page is a sixteenth; 7 % spare; a
+    /// buffer of 4 MiB. Reads about 1.2 million, programs about 1.5 million pages a second.
+    pub const fn nvme(bytes: u64) -> Self {
+        let (chips, pages, page, spare) = (64, 256, 4_096, 70);
+        let of_chip = bytes.div_ceil(page * chips).div_ceil(pages);
+        let blocks = (of_chip * 1_000).div_ceil(1_000 - spare) + ftl::RESERVED as u64 + 2;
+        Self {
+            chips: chips as u32,
+            blocks: if blocks > 160 { blocks as u32 } else { 160 },
+            pages: pages as u32,
+            page: page as u32,
+            spare_permille: spare as u32,
+            filled_permille: 0,
+            register: Duration::from_nanos(3_400),
+            read: Duration::from_micros(50),
+            program: Duration::from_nanos(37_500),
+            erase: Duration::from_micros(3_000),
+            pipelined: true,
+            buffer: 1_024,
+            command: Duration::from_micros(8),
+        }
+    }
+
+    /// Physical pages.
+    pub const fn pages_in_all(&self) -> u64 {
+        self.chips as u64 * self.blocks as u64 * self.pages as u64
+    }
+
+    /// Pages that a host can address.
+    pub const fn capacity_pages(&self) -> u64 {
+        self.pages_in_all() * (1_000 - self.spare_permille as u64) / 1_000
+    }
+
+    /// Bytes that a host can address.
+    pub const fn capacity(&self) -> u64 {
+        self.capacity_pages() * self.page as u64
+    }
+
+    /// What is wrong with it, if anything: the field, and what it must be.
+    pub fn fault(&self) -> Option<(&'static str, String)> {
+        let range = |name: &'static str, value: u32, from: u32, to: u32| {
+            let outside = !(from..=to).contains(&value);
+            outside.then(|| (name, format!("must be from {from} to {to}, not {value}")))
+        };
+        let longest = Duration::from_secs(3_600);
+        let times = [
+            ("register", self.register),
+            ("read", self.read),
+            ("program", self.program),
+            ("erase", self.erase),
+            ("command", self.command),
+        ];
+        let long = times.into_iter().find(|&(_, time)| time > longest);
+        range("chips", self.chips, 1, 4_096)
+            .or_else(|| range("blocks", self.blocks, 16, 1 << 24))
+            .or_else(|| range("pages", self.pages, 1, 16_384))
+            .or_else(|| range("page", self.page, 512, 1 << 20))
+            .or_else(|| range("spare_permille", self.spare_permille, 20, 900))
+            .or_else(|| range("filled_permille", self.filled_permille, 0, 1_000))
+            .or_else(|| range("buffer", self.buffer, 0, 1 << 20))
+            .or_else(|| long.map(|(name, _)| (name, "must be at most an hour".to_owned())))
+            .or_else(|| {
+                // Numbers of pages have 32 bits, one of which says that there is none.
+                let many = self.pages_in_all() >= u64::from(u32::MAX);
+                many.then(|| ("blocks", "a device has at most 4294967294 pages".to_owned()))
+            })
+            .or_else(|| {
+                let room = u64::from(self.chips)
+                    * u64::from(self.blocks - ftl::RESERVED)
+                    * u64::from(self.pages);
+                let short = self.capacity_pages() > room - u64::from(self.chips * self.pages);
+                let message = format!("must leave {} blocks of a chip", ftl::RESERVED + 1);
+                short.then_some(("spare_permille", message))
+            })
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::paper()
+    }
+}
+
+/// A flash device.
+#[derive(Clone, Debug)]
+pub struct Ssd {
+    config: Config,
+    ftl: Ftl,
+    chips: Chips,
+    /// When each place in the buffer that was ever taken is free again.
+    buffer: BinaryHeap<Reverse<Instant>>,
+    /// When all that was written so far is programmed.
+    programmed: Instant,
+    /// What is outstanding: its end, its order and its name.
+    ends: BinaryHeap<Reverse<(Instant, u64, u64)>>,
+    started: u64,
+}
+
+impl Ssd {
+    /// An idle device. Panics if the configuration has a [`fault`](Config::fault).
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            ftl: Ftl::new(&config),
+            chips: Chips::new(&config),
+            buffer: BinaryHeap::new(),
+            programmed: Instant::ZERO,
+            ends: BinaryHeap::new(),
+            started: 0,
+        }
+    }
+
+    /// What has been written, moved and erased.
+    pub fn wear(&self) -> ftl::Wear {
+        self.ftl.wear()
+    }
+
+    /// Page operations and erasures that chips have been given.
+    pub const fn operations(&self) -> u64 {
+        self.chips.operations()
+    }
+
+    fn read(&mut self, at: Instant, page: u32) -> Instant {
+        self.chips.submit(at, self.ftl.chip(page), Page::Read)
+    }
+
+    /// Writes a page: when its host hears of it.
+    fn write(&mut self, mut at: Instant, page: u32) -> Instant {
+        if self.config.buffer > 0 && self.buffer.len() >= self.config.buffer as usize {
+            let Reverse(free) = self.buffer.pop().expect("it is full");
+            at = at.max(free);
+        }
+        let chip = self.ftl.place(0);
+        // What has to be moved goes first: the erased block may be the one that is written next.
+        for _ in 0..self.ftl.moves_due(chip) {
+            match self.ftl.step(chip) {
+                Some(Move::Copy { .. }) => {
+                    self.chips.submit(at, chip, Page::Read);
+                    self.chips.submit(at, chip, Page::Program);
+                }
+                Some(Move::Erase) => {
+                    self.chips.submit(at, chip, Page::Erase);
+                }
+                None => break,
+            }
+        }
+        self.ftl.write(page, chip);
+        let end = self.chips.submit(at, chip, Page::Program);
+        self.programmed = self.programmed.max(end);
+        if self.config.buffer == 0 {
+            return end;
+        }
+        self.buffer.push(Reverse(end));
+        at
+    }
+
+    /// When an I/O ends that the controller has understood by `at`.
+    fn serve(&mut self, at: Instant, io: DeviceIo) -> Instant {
+        let (size, pages) = (u64::from(self.config.page), self.ftl.capacity());
+        let (offset, length) = (io.extent.offset, io.extent.length);
+        if length == 0 {
+            return if io.op == Op::Flush { at.max(self.programmed) } else { at };
+        }
+        let (first, past) = (offset / size, (offset + length).div_ceil(size));
+        let mut end = at;
+        for number in first..past {
+            let page = (number % u64::from(pages)) as u32;
+            let whole = number * size >= offset && (number + 1) * size <= offset + length;
+            let done = match io.op {
+                Op::Read | Op::Verify => self.read(at, page),
+                Op::Write if whole => self.write(at, page),
+                // What is not written over has to be read first.
+                Op::Write | Op::Update => {
+                    let read = self.read(at, page);
+                    self.write(read, page)
+                }
+                Op::Discard | Op::WriteZeroes => {
+                    if whole {
+                        self.ftl.trim(page);
+                    }
+                    at
+                }
+                Op::Flush => at,
+            };
+            end = end.max(done);
+        }
+        end
+    }
+}
+
+impl Device for Ssd {
+    fn start(&mut self, now: Instant, io: DeviceIo) {
+        let end = self.serve(now + self.config.command, io);
+        self.ends.push(Reverse((end, self.started, io.id)));
+        self.started += 1;
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.ends.peek().map(|&Reverse((end, ..))| end)
+    }
+
+    fn finished(&mut self, now: Instant) -> Option<(u64, Outcome)> {
+        if self.next()? > now {
+            return None;
+        }
+        let Reverse((_, _, id)) = self.ends.pop()?;
+        Some((id, Ok(())))
+    }
+}
+
+#[cfg(test)]
+mod tests;
