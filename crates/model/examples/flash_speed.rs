@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     for id in 0..millions * 1_000_000 {
         if id >= 64 {
             now = device.next().expect("something is outstanding");
-            device.finished(now).expect("it was due");
+            device.finished(now).expect("it was due").1.expect("no page fails");
         }
         let extent = Extent::new(rng.below(pages) * 4_096, 4_096);
         device.start(now, DeviceIo { id, op: Op::Write, extent });

@@ -220,7 +220,7 @@ mod tests {
             let time = Duration::from_nanos;
             let sent = clocks.charge(A, time(nominal));
             clocks.settle(A, sent, time(nominal), time(actual));
-            assert_eq!(clocks.v(A) - before, ((actual << 20) / 3_072) as i64);
+            assert_eq!(clocks.v(A) - before, ((actual << 20) / 3_072).cast_signed());
         }
     }
 
@@ -231,7 +231,7 @@ mod tests {
         clocks.enter(A, Duration::ZERO);
         clocks.enter(B, Duration::ZERO);
         let longest = LONGEST;
-        while clocks.system() + 4 * ((longest.as_nanos() << 10) as i64) < REBASE {
+        while clocks.system() + 4 * (longest.as_nanos() << 10).cast_signed() < REBASE {
             for stream in [A, B] {
                 clocks.charge(stream, longest);
             }

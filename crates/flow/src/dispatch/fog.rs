@@ -137,6 +137,6 @@ mod tests {
         assert!(done[0].abs_diff(100) <= 1, "{done:?}");
         let ids: Vec<_> = (0..2).map(TenantId::new).collect();
         let v = |stream: usize| fog.reading(ids[stream]).unwrap().stream;
-        assert!(v(0).abs_diff(v(1)) <= 2 * 4_000_000 << 10);
+        assert!(v(0).abs_diff(v(1)) <= (2 * 4_000_000) << 10);
     }
 }

@@ -249,8 +249,8 @@ impl Ftl {
         valid[place as usize] |= OPEN;
         let block = first + place;
         // Its last step comes before what it frees is used up.
-        let pace = (u32::from(least) + 1).div_ceil(self.block - u32::from(least));
-        let victim = Victim { block, next: block * self.block, pace };
+        let rate = (u32::from(least) + 1).div_ceil(self.block - u32::from(least));
+        let victim = Victim { block, next: block * self.block, pace: rate };
         self.state[chip as usize].victim = Some(victim);
         Some(victim)
     }

@@ -74,7 +74,7 @@ impl Config {
         }
     }
 
-    /// A device as an NVMe drive of about 2024 looks from outside, with at least this capacity and 9 GiB: 64 dies,
+    /// A device as an `NVMe` drive of about 2024 looks from outside, with at least this capacity and 9 GiB: 64 dies,
     /// which read 4 KiB in 50 us and program 64 KiB in 600, of which a page is a sixteenth; 7 % spare; a
     /// buffer of 4 MiB. Reads about 1.2 million, programs about 1.5 million pages a second.
     pub const fn nvme(bytes: u64) -> Self {

@@ -160,7 +160,7 @@ impl Plan {
                 }
                 Model::Ssd(ssd) => {
                     if let Some((field, message)) = ssd.fault() {
-                        return Err(error(&at(field), message));
+                        return Err(error(at(field), message));
                     }
                 }
             }

@@ -30,6 +30,8 @@ fn turns(study: &Study) -> Vec<Claim> {
     let blind = ["fifo", "rr", "drr", "wfq, flat", "fog, flat, uncorrected"];
     let blind: Vec<&TurnRow> = blind.into_iter().filter_map(of).collect();
     let losses = most(blind.iter().map(|row| row.change));
+    let each = blind.iter().map(|row| format!("{} {:.1} %", row.policy, row.change));
+    let each: Vec<String> = each.collect();
     let corrected = of("fog, flat nominal").map_or(f64::NAN, |row| row.change.abs());
     let near = |measured: f64, due: f64| (measured / due - 1.0).abs() < 0.005;
     vec![
@@ -55,12 +57,7 @@ fn turns(study: &Study) -> Vec<Claim> {
         claim("F3-others", "what counts operations, bytes or nominal times loses")
             .measured(losses, "% change, best of them")
             .judged("< -50", losses < -50.0)
-            .note(
-                blind
-                    .iter()
-                    .map(|r| format!("{} {:.1} %; ", r.policy, r.change))
-                    .collect::<String>(),
-            ),
+            .note(each.join("; ")),
     ]
 }
 

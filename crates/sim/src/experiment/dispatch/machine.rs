@@ -151,15 +151,12 @@ impl Machine<'_> {
         let writes = host.writes(self.now, &mut self.chance[index]);
         let pages = host.place(region, chips, &mut self.chance[index]);
         let request = Request { stream: index, arrived: self.now, left: host.pages };
-        let request = match self.free_requests.pop() {
-            Some(free) => {
-                self.requests[free] = request;
-                free
-            }
-            None => {
-                self.requests.push(request);
-                self.requests.len() - 1
-            }
+        let request = if let Some(free) = self.free_requests.pop() {
+            self.requests[free] = request;
+            free
+        } else {
+            self.requests.push(request);
+            self.requests.len() - 1
         };
         let mut touched = 0_u64;
         let whole = {
@@ -229,15 +226,12 @@ impl Machine<'_> {
         (tag, whole): (RequestKey, u64),
     ) -> u64 {
         let operation = Operation { stream, chip, page, request };
-        let index = match self.free_operations.pop() {
-            Some(free) => {
-                self.operations[free as usize] = operation;
-                free
-            }
-            None => {
-                self.operations.push(operation);
-                self.operations.len() as u64 - 1
-            }
+        let index = if let Some(free) = self.free_operations.pop() {
+            self.operations[free as usize] = operation;
+            free
+        } else {
+            self.operations.push(operation);
+            self.operations.len() as u64 - 1
         };
         let work = Work {
             key: key(index, 1),

@@ -186,7 +186,7 @@ impl Outcome {
     /// MiB/s of a stream in this interval.
     pub(super) fn rate(&self, stream: usize, from: u64, until: u64) -> f64 {
         let pages = self.pages[stream].iter().filter(|&&at| at > from && at <= until).count();
-        (pages * 4_096) as f64 / (1 << 20) as f64 / ((until - from) as f64 / 1e9)
+        (pages * 4_096) as f64 / f64::from(1 << 20) / ((until - from) as f64 / 1e9)
     }
 
     /// How far the worst share is from its weight's, relative to it, among streams that have work

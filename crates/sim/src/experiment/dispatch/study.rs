@@ -232,7 +232,7 @@ fn eight(weighted: bool) -> Vec<Host> {
             3..5 => Kind::Mixed,
             _ => Kind::Write,
         };
-        let weight = 1_024.0 * if weighted { 1.25_f64.powi(7 - index as i32) } else { 1.0 };
+        let weight = 1_024.0 * if weighted { 1.25_f64.powf(7.0 - index as f64) } else { 1.0 };
         Host { weight: weight.round() as u32, count: Some(REQUESTS), ..Host::of(kind) }
     };
     (0..8).map(host).collect()
