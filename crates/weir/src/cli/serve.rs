@@ -42,8 +42,9 @@ pub(super) struct Serve {
     /// Record every input of the data path, for `weir replay`. No data is recorded
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Take the storage of a volume from the gateway that has it reserved with this key, as an error has named
-    /// it; 0 if it is nobody's. May be given several times
+    /// Take a volume's storage from the gateway that has reserved it with this key; may be given several times
+    ///
+    /// An error has named the key. 0 takes what is nobody's.
     #[arg(long, value_name = "VOLUME=KEY", value_parser = take_over)]
     take_over: Vec<(String, u64)>,
     /// Print one JSON object on one line when hosts can connect
