@@ -250,6 +250,12 @@ impl Look {
         match slot.head {
             Ok((head, sum)) if slot.first_batch.is_none_or(|number| number <= head.number) => {
                 if head.number < self.oldest {
+                    // Nothing of it counts, but what else is there says what was true, as for recovery.
+                    if slot.first_batch.is_some_and(|number| number != head.number) {
+                        scan(device, block, from, end, |located| {
+                            self.believe(located.batch.durable, located.batch.applied);
+                        })?;
+                    }
                     return Ok(());
                 }
                 let found = self.walk(device, block, slot.at, (head, sum))?;
