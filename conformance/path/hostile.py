@@ -24,8 +24,11 @@ from nbd import BLOCK, Broken, Client, Verifier
 
 # Length of the parts, in seconds: to settle down, to work with one good portal each, without it, with it again.
 SETTLE, WORK, WITHOUT, AGAIN = 4, 8, 5, 4
-# Resident memory may grow by this much after the gateway has settled, in KiB: 256 for each path.
-GROWTH_MAX = 256 * 2 * len(hostile_target.FAULTS)
+# Requests that each volume has outstanding.
+DEPTH = 2
+# Resident memory may grow by this much after the gateway has settled, in KiB: a segment of 256 KiB that each of
+# two paths is receiving, and the data of the requests, of up to 256 KiB, which all wait at once without a path.
+GROWTH_MAX = 256 * (2 + DEPTH) * len(hostile_target.FAULTS)
 # A request may have been begun at a portal that answers checks and nothing else: it is given up after 30 s.
 PATIENCE = 45
 # Portals that put off whatever they are asked for, and how long that may hold up a request while the other
@@ -85,7 +88,7 @@ async def run(options):
     until, tasks, verifiers = asyncio.Event(), [], {}
     for number, fault in enumerate(["local", *hostile_target.FAULTS]):
         client = await Client.connect(host, int(port), name_of(fault))
-        depth, pause = (4, 0.002) if fault == "local" else (2, 0.2)
+        depth, pause = (4, 0.002) if fault == "local" else (DEPTH, 0.2)
         verifiers[fault] = Verifier(client, 0, 1 << 20 >> 12, depth, number, pause)
         tasks.append(asyncio.ensure_future(verifiers[fault].run(until)))
 
