@@ -52,7 +52,7 @@ impl<O: Observer> Pipeline<O> {
     /// A request of the cache's own goes to shared storage. It is nobody's that is promised something, counts
     /// against no limit of hosts, and waits for nobody's bytes.
     fn begin_job(&mut self, now: Instant, begin: Begin) {
-        let Begin { job, tag, volume, op, extent } = begin;
+        let Begin { job, tag, volume, op, extent, fua } = begin;
         let request = Request {
             tag,
             tenant: self.near.owner(volume),
@@ -60,7 +60,7 @@ impl<O: Observer> Pipeline<O> {
             link: LinkId::default(),
             op,
             extent,
-            fua: false,
+            fua,
             ordered: false,
         };
         let entry = InFlight::new(request, None, now);

@@ -25,6 +25,8 @@ pub enum Bug {
     UnmapPastTheLog,
     /// The upstream is never told to flush.
     UpstreamFlushDropped,
+    /// Write-back's FUA is ignored by the upstream, which is not flushed after it.
+    UpstreamFuaDropped,
     /// A flush of the upstream is answered when it begins, so that log space is used again too early.
     UpstreamFlushAnsweredEarly,
     /// An upstream write is taken for done when it begins, so that it may land behind later ones.
@@ -63,7 +65,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::AckBeforeCommit,
         Self::LogSyncDropped,
         Self::LogSyncAnsweredEarly,
@@ -74,6 +76,7 @@ impl Bug {
         Self::HostsTakenForOne,
         Self::UnmapPastTheLog,
         Self::UpstreamFlushDropped,
+        Self::UpstreamFuaDropped,
         Self::UpstreamFlushAnsweredEarly,
         Self::UpstreamAnsweredEarly,
         Self::UpstreamErrorHidden,
@@ -128,6 +131,9 @@ impl Bug {
             Self::UnmapPastTheLog => ("unmap-past-log", "an unmap goes upstream past the log"),
             Self::UpstreamFlushDropped => {
                 ("upstream-flush-dropped", "the upstream is not flushed between epochs")
+            }
+            Self::UpstreamFuaDropped => {
+                ("upstream-fua-dropped", "an epoch that is one write goes upstream without FUA")
             }
             Self::UpstreamFlushAnsweredEarly => {
                 ("upstream-flush-early", "log space is used again before the upstream is flushed")

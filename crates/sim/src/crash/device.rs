@@ -51,6 +51,11 @@ impl Device {
         &self.visible
     }
 
+    /// Whether a power cut takes nothing.
+    pub(super) fn is_settled(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// A write begins: from a sector on, these.
     pub(super) fn begin(&mut self, first: u32, contents: impl IntoIterator<Item = Content>) -> Id {
         let sectors = (first..).zip(contents).collect();

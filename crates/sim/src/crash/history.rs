@@ -57,6 +57,9 @@ pub(super) struct History {
     loose: bool,
     numbers: u64,
     revision: u64,
+    /// What was before the last start, until what recovery found is durable: if that dies in a cache of the
+    /// device, what lies under it is found instead, which is as good while nobody was told anything.
+    unsettled: Option<Box<Self>>,
 }
 
 /// A law that was broken.
@@ -120,6 +123,7 @@ impl History {
             loose: false,
             numbers: 0,
             revision: 0,
+            unsettled: None,
         }
     }
 
@@ -153,7 +157,13 @@ impl History {
 
     /// The host was told that a change is done.
     pub(super) fn acked(&mut self, place: usize) {
+        self.settle();
         self.changes[place].acked = true;
+    }
+
+    /// What recovery found is durable, or somebody was told of it.
+    pub(super) fn settle(&mut self) {
+        self.revision += u64::from(self.unsettled.take().is_some());
     }
 
     /// The host was told that a change was not begun: it never was.
@@ -219,6 +229,7 @@ impl History {
     /// What a read has returned of a sector must survive, by its place and one more: of a change that
     /// is not acknowledged only what comes before the sector and the sector itself.
     pub(super) fn promise_seen(&mut self, version: usize, sector: u32) {
+        self.settle();
         if self.direct.is_some() || self.loose {
             return;
         }
@@ -299,6 +310,13 @@ impl History {
 
     /// Whether a volume is what recovery may give.
     pub(super) fn survives(&self, volume: &[Option<u64>]) -> Result<(), Broken> {
+        self.survives_settled(volume).or_else(|broken| match &self.unsettled {
+            Some(before) if before.survives(volume).is_ok() => Ok(()),
+            _ => Err(broken),
+        })
+    }
+
+    fn survives_settled(&self, volume: &[Option<u64>]) -> Result<(), Broken> {
         if self.loose && self.direct.is_none() {
             return self.has_promised(volume);
         }
@@ -428,8 +446,17 @@ impl History {
     /// A crash has left this. In words, what it is.
     pub(super) fn restart(&mut self, volume: &[Option<u64>]) -> Result<String, Broken> {
         self.survives(volume)?;
+        if self.survives_settled(volume).is_err()
+            && let Some(before) = self.unsettled.take()
+        {
+            // Numbers of changes and of revisions are never used twice.
+            let (numbers, revision) = (self.numbers, self.revision);
+            *self = Self { numbers, revision, ..*before };
+            return self.restart(volume);
+        }
         self.revision += 1;
         if self.direct.is_none() && !self.loose {
+            self.unsettled = Some(Box::new(self.clone()));
             let (whole, sectors) = self.prefix(volume)?;
             self.truncate(whole, sectors);
             return Ok(format!("the first {whole} changes"));

@@ -204,6 +204,9 @@ fn live(
         let volume = judge::tokens(&lasting.store, far.visible());
         let volume = opened.volume(&lasting.store, volume)?;
         let found = lasting.history.restart(&volume)?;
+        if near.is_settled() {
+            lasting.history.settle();
+        }
         if let Some(story) = &mut lasting.story {
             story.push(format!("life {}: recovery finds {found}", life + 1));
         }

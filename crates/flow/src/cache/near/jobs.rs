@@ -37,8 +37,8 @@ pub(super) struct Home {
     /// Pieces that have not been read yet.
     left: u32,
     gathered: Outcome,
-    /// What is to be done with storage, if that is known.
-    end: Option<(Op, Extent)>,
+    /// What is to be done with storage, if that is known, and whether it must be durable then.
+    end: Option<(Op, Extent, bool)>,
     tag: Option<Tag>,
 }
 
@@ -101,14 +101,15 @@ impl Near {
             Some(Job::Ahead(ahead)) => {
                 (ahead.tag, ahead.began) = (Some(reserved), now);
                 let (volume, extent) = (ahead.volume, ahead.extent);
-                let begin = Begin { job: key, tag: reserved, volume, op: Op::Read, extent };
+                let op = Op::Read;
+                let begin = Begin { job: key, tag: reserved, volume, op, extent, fua: false };
                 self.steps.push_back(Step::Begin(begin));
             }
             Some(Job::Home(home)) => {
                 home.tag = Some(reserved);
                 let volume = home.volume;
-                if let Some((op, extent)) = home.end {
-                    let begin = Begin { job: key, tag: reserved, volume, op, extent };
+                if let Some((op, extent, fua)) = home.end {
+                    let begin = Begin { job: key, tag: reserved, volume, op, extent, fua };
                     self.steps.push_back(Step::Begin(begin));
                     return;
                 }
@@ -193,17 +194,18 @@ impl Near {
     }
 
     /// A log wants something done with storage.
-    pub(super) fn upstream(&mut self, volume: VolumeId, job: JobId, op: Op, extent: Extent) {
+    pub(super) fn upstream(&mut self, of: (VolumeId, JobId), op: Op, extent: Extent, fua: bool) {
+        let (volume, job) = of;
         let Some(key) = self.home(volume, job) else {
-            let (pieces, end) = (Vec::new(), Some((op, extent)));
+            let (pieces, end) = (Vec::new(), Some((op, extent, fua)));
             let home = Home { volume, job, pieces, left: 0, gathered: Ok(()), end, tag: None };
             self.begin_job(Job::Home(home), volume, 0);
             return;
         };
         let Job::Home(home) = &mut self.jobs[key] else { unreachable!("found as such") };
-        home.end = Some((op, extent));
+        home.end = Some((op, extent, fua));
         if let Some(tag) = home.tag {
-            self.steps.push_back(Step::Begin(Begin { job: key, tag, volume, op, extent }));
+            self.steps.push_back(Step::Begin(Begin { job: key, tag, volume, op, extent, fua }));
         }
     }
 

@@ -119,6 +119,7 @@ pub(crate) struct Begin {
     pub(crate) volume: VolumeId,
     pub(crate) op: Op,
     pub(crate) extent: Extent,
+    pub(crate) fua: bool,
 }
 
 /// Stage 2 of a pipeline.

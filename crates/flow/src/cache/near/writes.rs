@@ -101,7 +101,9 @@ impl Near {
                 Effect::Gather { job, bytes, pieces } => {
                     self.gather(now, (volume, job), bytes, pieces);
                 }
-                Effect::Upstream { job, op, extent } => self.upstream(volume, job, op, extent),
+                Effect::Upstream { job, op, extent, fua } => {
+                    self.upstream((volume, job), op, extent, fua);
+                }
                 Effect::Done(job) => self.job_over(volume, job),
                 Effect::Notice(notice) => self.steps.push_back(Step::Tell(volume, notice)),
             }

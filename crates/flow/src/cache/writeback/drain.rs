@@ -4,6 +4,7 @@
 //! |---|---|
 //! | Order   | all of an epoch is upstream, and flushed there, before the next is begun |
 //! | Inside  | the newest data of each byte, ascending, neighbours merged, `depth` at once |
+//! | Alone   | an epoch that is one write goes with FUA and needs no flush: one way there and back instead of two, where it matters most, as hosts that never flush close an epoch with every answer |
 //! | Yields  | while hosts read upstream it goes in short bursts, for a [share](super::share) that rises with the age of the data and the fill of the log; not at all from 75 % on, and while somebody waits for the data to be upstream |
 //! | Again   | an epoch is written again from its start if the upstream may have lost its cache since |
 //! | Marks   | the epoch after the next is begun only when the log device says that this one is upstream: a log that is opened again repeats two epochs at most, and never takes a block back behind what later epochs were built on |
@@ -58,6 +59,8 @@ pub(super) struct Active {
     cursor: Option<u64>,
     /// All of it must be written again.
     pub(super) redo: bool,
+    /// All of it is one write, which makes itself durable.
+    alone: bool,
 }
 
 /// One I/O.
@@ -70,6 +73,8 @@ pub(super) struct Job {
     pub(super) step: Step,
     /// It flushes what went `through`.
     pub(super) side: bool,
+    /// It makes itself durable.
+    fua: bool,
     /// It belongs to a burst.
     pub(super) yields: bool,
 }
@@ -180,7 +185,7 @@ impl Log {
         if self.writer.active.is_some() || !durable || !marked || self.resuming() {
             return false;
         }
-        self.writer.active = Some(Active { cursor: Some(0), redo: false });
+        self.writer.active = Some(Active { cursor: Some(0), ..Active::default() });
         self.gate.drained(now, 0);
         true
     }
@@ -204,11 +209,11 @@ impl Log {
         if !barred && let Some(id) = self.writer.first(Step::Ready) {
             let job = self.writer.jobs.get_mut(&id).expect("it was just found");
             job.step = Step::Sent(now);
-            let (op, extent) = (job.op, job.extent);
+            let (op, extent, fua) = (job.op, job.extent, job.fua);
             if job.yields {
                 self.writer.share.sent(now);
             }
-            self.effects.push_back(Effect::Upstream { job: id, op, extent });
+            self.effects.push_back(Effect::Upstream { job: id, op, extent, fua });
             return true;
         }
         if let Some(id) = self.writer.first(Step::New) {
@@ -235,7 +240,8 @@ impl Log {
         if yields {
             self.writer.share.began(if op == Op::Write { extent.length } else { 0 });
         }
-        self.start(Job { op, extent, pieces, step, side: false, yields });
+        let fua = self.writer.active.is_some_and(|active| active.alone);
+        self.start(Job { op, extent, pieces, step, side: false, fua, yields });
         true
     }
 
@@ -276,7 +282,10 @@ impl Log {
             next = held.end;
             group.push(held);
         }
+        let alone =
+            cursor == 0 && op == Op::Write && epoch.pieces.within(next, u64::MAX).next().is_none();
         let active = self.writer.active.as_mut().expect("as before");
+        active.alone |= alone && self.settings.upstream_flush && !group.is_empty();
         active.cursor = if group.is_empty() { None } else { Some(next) };
         (!group.is_empty()).then_some((op, group))
     }
@@ -334,6 +343,7 @@ impl Log {
             pieces: Vec::new(),
             step: Step::Ready,
             side: true,
+            fua: false,
             yields: false,
         });
         true
@@ -351,14 +361,15 @@ impl Log {
             return false;
         }
         if active.redo {
-            *active = Active { cursor: Some(0), redo: false };
-        } else if self.settings.upstream_flush {
+            *active = Active { cursor: Some(0), ..Active::default() };
+        } else if self.settings.upstream_flush && !active.alone {
             self.start(Job {
                 op: Op::Flush,
                 extent: Extent::default(),
                 pieces: Vec::new(),
                 step: Step::Ready,
                 side: false,
+                fua: false,
                 yields: false,
             });
         } else {

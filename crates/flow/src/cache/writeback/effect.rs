@@ -79,6 +79,8 @@ pub enum Effect {
         op: Op,
         /// Which bytes of the volume; empty for a flush.
         extent: Extent,
+        /// A write must be durable before it is answered.
+        fua: bool,
     },
     /// The job is over; its buffer may go.
     Done(JobId),

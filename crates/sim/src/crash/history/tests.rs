@@ -124,3 +124,24 @@ fn past_the_log_anything_goes_between_barriers() {
     assert_eq!(history.survives(&some([a, b, 0, last])).unwrap_err().law(), "prefix");
     assert_eq!(history.legal(&some([a, b, 0, 0])).unwrap_err().law(), "upstream");
 }
+
+/// Until what a restart found is durable, a crash may show what was before it instead; then no more. Nor when
+/// somebody was told of what was found.
+#[test]
+fn what_was_found_can_be_lost_until_it_is_durable() {
+    let (mut history, [a, b], [c, d]) = history();
+    history.restart(&some([a, c, 0, 0])).unwrap();
+    assert_eq!(history.survives(&some([a, c, d, 0])), Ok(()));
+    let mut told = history.clone();
+    told.promise_seen(2, 1);
+    let mut settled = history.clone();
+    settled.settle();
+    for strict in [told, settled] {
+        assert_eq!(strict.survives(&some([a, c, d, 0])).unwrap_err().law(), "prefix");
+    }
+    // The next restart finds that, and goes on from there.
+    history.restart(&some([0, c, d, 0])).unwrap();
+    history.settle();
+    assert_eq!(history.survives(&some([0, c, d, 0])), Ok(()));
+    assert_eq!(history.survives(&some([a, b, 0, 0])), Ok(()));
+}

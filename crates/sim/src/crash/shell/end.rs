@@ -35,6 +35,7 @@ impl Shell<'_> {
                     self.near.fail_flush(&flush, &mut self.rng);
                 } else {
                     self.near.settle(&flush);
+                    self.lasting.history.settle();
                     self.faulty = false;
                 }
                 let hidden = self.is(Bug::LogSyncErrorHidden);

@@ -88,9 +88,12 @@ impl Shell<'_> {
             self.ios.push(Io::Store(io, effect));
             return self.break_link(false);
         }
+        let of_host = self.asked.contains_key(&tag);
         self.tell(|| format!("upstream {op:?} ends"));
         match effect {
-            Effect::Write(id) if fua => self.far.end_durable(id),
+            Effect::Write(id) if fua && (of_host || !self.is(Bug::UpstreamFuaDropped)) => {
+                self.far.end_durable(id);
+            }
             Effect::Write(id) => self.far.end(id),
             Effect::Flush(flush) => self.far.settle(&flush),
             Effect::Read(early) => {

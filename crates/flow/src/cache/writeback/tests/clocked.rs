@@ -45,7 +45,7 @@ impl Clocked {
             self.due.push(match *running {
                 Running::Write(..) | Running::Sync(_) => now + self.costs.local,
                 Running::Gather(..) | Running::Abandon => now,
-                Running::Upstream(_, op, extent) => {
+                Running::Upstream(_, op, extent, _) => {
                     let sectors = if op == Op::Write { extent.length / 512 } else { 0 };
                     let takes = self.costs.sector * sectors;
                     self.link = self.link.max(now) + takes;

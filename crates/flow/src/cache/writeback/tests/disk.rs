@@ -87,6 +87,12 @@ impl Far {
         }
     }
 
+    /// Writes with FUA.
+    pub(super) fn harden(&mut self, sector: usize, version: Version) {
+        self.cache.remove(&sector);
+        self.durable[sector] = version;
+    }
+
     pub(super) fn flush(&mut self) {
         for (sector, version) in core::mem::take(&mut self.cache) {
             self.durable[sector] = version;

@@ -45,7 +45,7 @@ pub(super) enum Running {
     Write(Write, Vec<u8>),
     Sync(LocalId),
     Gather(JobId, Outcome),
-    Upstream(JobId, Op, Extent),
+    Upstream(JobId, Op, Extent, bool),
     Through(RequestKey),
     Abandon,
 }
@@ -255,8 +255,8 @@ impl Rig {
                 self.jobs.insert(job, versions);
                 self.running.push(Running::Gather(job, Ok(())));
             }
-            Effect::Upstream { job, op, extent } => {
-                self.running.push(Running::Upstream(job, op, extent));
+            Effect::Upstream { job, op, extent, fua } => {
+                self.running.push(Running::Upstream(job, op, extent, fua));
             }
             Effect::Done(job) => {
                 self.jobs.remove(&job);
@@ -336,8 +336,8 @@ impl Rig {
                 self.log.local(self.now, io, if bad { Err(IoError::Medium) } else { Ok(()) });
             }
             Running::Gather(job, outcome) => self.log.gathered(self.now, job, outcome),
-            Running::Upstream(job, op, extent) => {
-                let outcome = self.upstream(job, op, extent);
+            Running::Upstream(job, op, extent, fua) => {
+                let outcome = self.upstream(job, op, extent, fua);
                 self.log.applied(self.now, job, outcome);
             }
             Running::Through(key) => self.through(key),
@@ -364,7 +364,7 @@ impl Rig {
         bad
     }
 
-    fn upstream(&mut self, job: JobId, op: Op, extent: Extent) -> Outcome {
+    fn upstream(&mut self, job: JobId, op: Op, extent: Extent, fua: bool) -> Outcome {
         let from = (extent.offset / 512) as usize;
         let touched = from..from + (extent.length / 512) as usize;
         if let Some((sector, error)) = self.refusal
@@ -382,7 +382,11 @@ impl Rig {
                 Op::Flush => self.far.flush(),
                 Op::Write => {
                     for (i, version) in self.jobs[&job].clone().into_iter().enumerate() {
-                        self.far.write(from + i, version);
+                        if fua {
+                            self.far.harden(from + i, version);
+                        } else {
+                            self.far.write(from + i, version);
+                        }
                     }
                 }
                 _ => {
@@ -440,8 +444,8 @@ impl Rig {
                 Running::Write(write, bytes) => {
                     self.disk.write_some(write.at, &bytes, &mut self.rng);
                 }
-                Running::Upstream(job, op, extent) => {
-                    let _ = self.upstream(job, op, extent);
+                Running::Upstream(job, op, extent, fua) => {
+                    let _ = self.upstream(job, op, extent, fua);
                 }
                 _ => {}
             }
