@@ -72,10 +72,10 @@ impl Share {
 
     /// How many bytes the next write may have; 0 if there may be none now.
     pub(super) fn allows(&self, now: Instant) -> u64 {
-        let burst = match self.probes {
+        let burst = match self.probes.div_ceil(PROBES_EACH) {
             0 => self.burst,
-            1..=PROBES_EACH => 2 * SMALL,
-            ..=PROBES_TWO => SMALL,
+            1 => 2 * SMALL,
+            2 => SMALL,
             _ => PROBE,
         };
         match self.out {
@@ -209,7 +209,6 @@ pub(super) const SMALL: u64 = 16 << 10;
 /// What is sent to find out how far the upstream is: a few of these, of [`SMALL`], and of twice that.
 const PROBE: u64 = 4 << 10;
 const PROBES_EACH: u32 = 3;
-const PROBES_TWO: u32 = 2 * PROBES_EACH;
 const PROBES: u32 = 3 * PROBES_EACH;
 
 /// The first burst.
