@@ -357,6 +357,7 @@ fn recordings_are_replayed() {
         volumes: Vec::new(),
         backends: Vec::new(),
         promises: Promises::default(),
+        shares: weir_flow::dispatch::Shares::default(),
         limits: Limits::default(),
         paths: Settings::default(),
         cache: weir_flow::cache::Settings::default(),

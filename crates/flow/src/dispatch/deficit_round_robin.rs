@@ -140,6 +140,10 @@ impl DispatchPolicy for DeficitRoundRobin {
         self.slots.leave(self.sent.remove(key).expect("only what was sent can end"));
     }
 
+    fn depth(&self, _: BackendId) -> u32 {
+        self.slots.depth()
+    }
+
     fn reweigh(&mut self, stream: TenantId, weight: Weight) {
         if self.weights.len() <= stream.index() {
             self.weights.resize(stream.index() + 1, Weight::ONE);

@@ -97,6 +97,10 @@ impl DispatchPolicy for FairQueueing {
         self.slots.leave(self.sent.remove(key).expect("only what was sent can end"));
     }
 
+    fn depth(&self, _: BackendId) -> u32 {
+        self.slots.depth()
+    }
+
     fn reweigh(&mut self, stream: TenantId, weight: Weight) {
         self.line(stream).weight = weight;
     }

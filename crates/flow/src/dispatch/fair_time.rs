@@ -198,6 +198,10 @@ impl DispatchPolicy for FairTime {
         self.each[index].settle(payer, each, work.nominal, service);
     }
 
+    fn depth(&self, _: BackendId) -> u32 {
+        self.slots.depth()
+    }
+
     fn reweigh(&mut self, stream: TenantId, weight: Weight) {
         self.all.reweigh(stream, weight);
         for clocks in &mut self.each {

@@ -92,6 +92,10 @@ impl DispatchPolicy for Fog {
         self.clocks.settle(work.stream, epoch, work.nominal, service);
     }
 
+    fn depth(&self, _: BackendId) -> u32 {
+        self.slots.depth()
+    }
+
     fn reweigh(&mut self, stream: TenantId, weight: Weight) {
         self.clocks.reweigh(stream, weight);
     }

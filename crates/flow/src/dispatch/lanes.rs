@@ -83,6 +83,10 @@ impl Slots {
         self.taken.len()
     }
 
+    pub(super) const fn depth(&self) -> u32 {
+        self.depth
+    }
+
     pub(super) fn free(&self, backend: BackendId) -> bool {
         self.taken[backend.index()] < self.depth
     }

@@ -65,6 +65,10 @@ impl DispatchPolicy for RoundRobin {
     fn complete(&mut self, _: Instant, key: RequestKey, _: Duration) {
         self.slots.leave(self.sent.remove(key).expect("only what was sent can end"));
     }
+
+    fn depth(&self, _: BackendId) -> u32 {
+        self.slots.depth()
+    }
 }
 
 #[cfg(test)]

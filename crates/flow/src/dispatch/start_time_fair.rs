@@ -91,6 +91,10 @@ impl DispatchPolicy for StartTimeFair {
         }
     }
 
+    fn depth(&self, _: BackendId) -> u32 {
+        self.slots.depth()
+    }
+
     fn reweigh(&mut self, stream: TenantId, weight: Weight) {
         if self.weights.len() <= stream.index() {
             self.weights.resize(stream.index() + 1, Weight::ONE);
