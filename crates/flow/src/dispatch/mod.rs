@@ -2,7 +2,8 @@
 //!
 //! A dispatch policy orders what control has released, bounds what is outstanding at each backend, and
 //! so decides whose work the backends do. Streams are tenants, and what the gateway does by itself
-//! ([`Shares`]); a weight says how much of the backends' time a stream is due while others want it too. What an operation took is the [`estimate`]'s to say.
+//! ([`Shares`]); a weight says how much of the backends' time a stream is due while others want it too. What an
+//! operation took is the [`estimate`]'s to say.
 
 mod clocks;
 mod deficit_round_robin;
@@ -11,6 +12,7 @@ mod fair_queueing;
 mod fair_time;
 mod fifo;
 mod fog;
+mod knee;
 mod lanes;
 mod round_robin;
 mod shares;
