@@ -105,7 +105,7 @@ impl Knee {
         let rung = self.rung;
         let keeps = |rate: u64, permille: u64, most: u64| rate >= most / 1_000 * permille;
         match self.phase {
-            Phase::Climb(None) => self.climb(rung, rate),
+            Phase::Climb(None) | Phase::Rest(0) => self.climb(rung, rate),
             Phase::Climb(Some((below, had))) => {
                 let bound = if self.settled == Some(below) { KEEP } else { SHARE };
                 if keeps(had, bound, rate) {
@@ -122,7 +122,6 @@ impl Knee {
                     self.settle(good);
                 }
             }
-            Phase::Rest(0) => self.climb(rung, rate),
             Phase::Rest(left) => self.go(rung, Phase::Rest(left - 1)),
         }
     }
