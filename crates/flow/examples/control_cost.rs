@@ -119,6 +119,7 @@ impl Bench {
             extent: Extent::new(offset, 4_096),
             fua: false,
             ordered: false,
+            job: false,
         };
         let key = self.requests.insert((request, now));
         self.policy.arrive(now, key, &request, Some(0));

@@ -48,6 +48,7 @@ impl Loop {
             extent: Extent::new(offset, 4_096),
             fua: false,
             ordered: false,
+            job: false,
         }));
     }
 }
@@ -115,6 +116,7 @@ fn main() -> ExitCode {
         volumes: vec![volume; TENANTS as usize],
         backends: vec![Backend::alike(1)],
         promises: Promises::default(),
+        shares: weir_flow::dispatch::Shares::default(),
         limits: Limits::default(),
         paths: Settings::default(),
         cache: weir_flow::cache::Settings::default(),

@@ -17,6 +17,7 @@
 mod near;
 mod paths;
 mod promises;
+mod shares;
 
 use crate::accept::{Cap, Layout, PARTS_MAX, Part, Volume};
 use crate::clock::{Duration, Instant};
@@ -37,13 +38,13 @@ use core::num::NonZeroU32;
 use slotmap::{Key, KeyData};
 
 /// The first bytes of a recording; the last one is the version of the format.
-pub const MAGIC: &[u8; 8] = b"WEIRREC\x06";
+pub const MAGIC: &[u8; 8] = b"WEIRREC\x07";
 
-/// The longest entry in bytes, but for those that change the promises or bring along what was kept. A reader that holds this many
+/// The longest entry in bytes, but for those that change promises or shares, or bring along what was kept. A reader that holds this many
 /// needs no more for any other.
 pub const MAX_ENTRY: usize = 128;
 
-/// The longest possible header, or entry that changes the promises or brings along what was kept, in bytes: a reader refuses to look
+/// The longest possible header, or entry that changes promises or shares, or brings along what was kept, in bytes: a reader refuses to look
 /// further for its end.
 pub const MAX_HEADER: usize = 32 << 20;
 
@@ -159,7 +160,7 @@ impl Decoder {
 /// Writes the header.
 fn encode_header(out: &mut Vec<u8>, config: &Config) {
     out.extend_from_slice(MAGIC);
-    let Config { volumes, backends, promises, limits, paths, cache, policies } = config;
+    let Config { volumes, backends, promises, shares, limits, paths, cache, policies } = config;
     number(out, volumes.len() as u64);
     for volume in volumes {
         number(out, volume.capacity);
@@ -170,6 +171,7 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
     paths::encode(out, backends, paths);
     near::encode(out, cache);
     promises::encode(out, promises);
+    shares::encode(out, shares);
     number(out, u64::from(limits.max_requests));
     number(out, limits.max_bytes);
     number(out, u64::from(limits.tenant_requests));
@@ -209,6 +211,7 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
     let (backends, paths) = paths::decode(&mut reader)?;
     let near = near::decode(&mut reader)?;
     let promises = promises::decode(&mut reader)?;
+    let shares = shares::decode(&mut reader)?;
     let limits = Limits {
         max_requests: reader.small()?,
         max_bytes: reader.number()?,
@@ -227,7 +230,8 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
         store: reader.choice(store::POLICIES)?,
         transfer: reader.choice(transfer::POLICIES)?,
     };
-    let config = Config { volumes, backends, promises, limits, paths, cache: near, policies };
+    let cache = near;
+    let config = Config { volumes, backends, promises, shares, limits, paths, cache, policies };
     match config.fault() {
         None => Ok((config, reader.at)),
         Some(_) => Err(FormatError::Damaged),
@@ -247,7 +251,8 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             number(out, request.tenant.index() as u64);
             number(out, request.volume.index() as u64);
             number(out, request.link.index() as u64);
-            let flags = u8::from(request.fua) << 4 | u8::from(request.ordered) << 5;
+            let Request { fua, ordered, job, .. } = request;
+            let flags = u8::from(fua) << 4 | u8::from(ordered) << 5 | u8::from(job) << 6;
             out.push(request.op.code() | flags);
             number(out, request.extent.offset);
             number(out, request.extent.length);
@@ -275,6 +280,10 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             head(out, GOVERN, at);
             encode_choice(out, &govern.control);
             promises::encode(out, &govern.promises);
+        }
+        Entry::Input(at, Input::Reweigh(ref shares)) => {
+            head(out, REWEIGH, at);
+            shares::encode(out, shares);
         }
         Entry::Input(at, Input::Inherit(ref legacy)) => {
             head(out, INHERIT, at);
@@ -327,6 +336,7 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
             }
             Input::Govern(Arc::new(Govern { control, promises }))
         }
+        REWEIGH => Input::Reweigh(Arc::new(shares::decode(&mut reader)?)),
         INHERIT => Input::Inherit(Arc::new(promises::decode_legacy(&mut reader)?)),
         CAPPED => Input::Capped(VolumeId::new(reader.small()?), reader.cap()?),
         RESIZED => Input::Resized(VolumeId::new(reader.small()?), reader.number()?),
@@ -352,6 +362,7 @@ const RESIZED: u8 = 8;
 const GOVERN: u8 = 9;
 const CAPPED: u8 = 10;
 const INHERIT: u8 = 16;
+const REWEIGH: u8 = 26;
 
 fn number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -525,6 +536,7 @@ impl<'a> Reader<'a> {
             extent: Extent::new(self.number()?, self.number()?),
             fua: op & 0x10 != 0,
             ordered: op & 0x20 != 0,
+            job: op & 0x40 != 0,
         })
     }
 

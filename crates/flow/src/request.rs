@@ -132,6 +132,9 @@ pub struct Request {
     /// An ordered task (SAM-5, 8.6): everything earlier on the volume ends before it starts, and
     /// nothing later starts before it ends.
     pub ordered: bool,
+    /// One of the many that a job of the gateway makes, such as a copy: it has a share of its own at the
+    /// backends ([`Owner::Job`](crate::dispatch::Owner::Job)).
+    pub job: bool,
 }
 
 impl Request {

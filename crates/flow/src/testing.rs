@@ -19,6 +19,7 @@ pub(crate) fn request(tag: u64) -> Request {
         extent: Extent::new(0, 4096),
         fua: false,
         ordered: false,
+        job: false,
     }
 }
 

@@ -11,6 +11,7 @@ use weir_flow::cache;
 pub use weir_flow::cache::writeback::Sync;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
+use weir_flow::dispatch::Shares;
 use weir_flow::path;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_model::Model;
@@ -36,6 +37,8 @@ pub struct Config {
     pub tenants: Vec<Tenant>,
     /// What they are promised; the contracts are by tenant id.
     pub promises: Promises,
+    /// What part of the backends' time they are due, by tenant id, and what the gateway does by itself.
+    pub shares: Shares,
     /// Modelled devices that volumes may be on.
     pub backends: Vec<Backend>,
     /// Storage that somebody else runs, which volumes may be on.

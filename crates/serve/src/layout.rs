@@ -167,6 +167,7 @@ pub(crate) fn plan(config: &Config, stores: &[Store]) -> pipeline::Config {
         volumes: ranges(&config.volumes).map(volume).collect(),
         backends,
         promises: config.promises.clone(),
+        shares: config.shares.clone(),
         limits: config.limits,
         paths: config.paths,
         cache: crate::near::settings(config, stores),

@@ -6,6 +6,7 @@
 //! | size of a volume on one store, upwards | CAPACITY DATA HAS CHANGED; NBD clients are not told, but may use it |
 //! | targets, their LUNs, who may see them | REPORTED LUNS DATA HAS CHANGED; whoever may not stay is asked to log out |
 //! | contracts, groups and the control policy | not at all: requests that wait are handed over, and wait by the new rules |
+//! | shares of tenants and of the background | not at all: they hold for what is charged from then on |
 //! | tenants, the hosts that they claim, the tenants of volumes | not at all: what arrives from then on is theirs |
 //! | accounts, authentication, redirects, advertised addresses | at the next login |
 //!
@@ -63,7 +64,8 @@ impl Desk {
         let mut new = new;
         let tenants = std::mem::take(&mut new.tenants);
         let volumes = new.volumes.iter_mut().map(|volume| &mut volume.tenant);
-        new.tenants = keep_ids(&old.tenants, tenants, &mut new.promises.contracts, volumes);
+        let (contracts, weights) = (&mut new.promises.contracts, &mut new.shares.tenants);
+        new.tenants = keep_ids(&old.tenants, tenants, contracts, weights, volumes);
         let reasons = restarts(old, &new);
         if !reasons.is_empty() {
             for reason in reasons {
@@ -103,7 +105,7 @@ impl Desk {
         Some(new)
     }
 
-    /// Puts new promises, and a new policy that keeps them, into force.
+    /// Puts new promises, a new policy that keeps them, and new shares into force.
     fn govern(&mut self, old: &Config, new: &Config) {
         let names = new.tenants.iter().map(|tenant| tenant.name.clone());
         self.tenant_names.replace(names.collect());
@@ -115,6 +117,10 @@ impl Desk {
             info!(policy = control.policy().name, contracts, "control changed");
             let govern = Govern { control: control.clone(), promises: promises.clone() };
             self.inbox.push_back(Input::Govern(Arc::new(govern)));
+        }
+        if new.shares != old.shares {
+            info!("shares changed");
+            self.inbox.push_back(Input::Reweigh(Arc::new(new.shares.clone())));
         }
     }
 

@@ -177,6 +177,7 @@ mod tests {
                 extent: Extent::new(0, 512),
                 fua: false,
                 ordered: false,
+                job: false,
             };
             let (arrived, times) = (Instant::ZERO, &StageTimes::default());
             for _ in 0..met {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use weir_flow::clock::Duration;
 use weir_flow::control::{Contract, Promises};
+use weir_flow::dispatch::Weight;
 use weir_flow::request::TenantId;
 
 /// The names of tenants, by tenant id, for whoever writes the log. They change with the configuration.
@@ -68,11 +69,13 @@ fn depths(promises: &Promises) -> Vec<u64> {
 
 /// Gives the tenants of a new configuration the ids that they have had, whatever their order is now:
 /// requests that are under way go by them. Those that are new come last; those that are gone keep
-/// their ids, without a contract, until a restart. `contracts` and `volumes` go by the ids as well.
+/// their ids, without a contract, until a restart. `contracts`,
+/// `weights` and `volumes` go by the ids as well.
 pub(crate) fn keep_ids<'a>(
     old: &[Tenant],
     new: Vec<Tenant>,
     contracts: &mut Vec<Option<Contract>>,
+    weights: &mut Vec<Weight>,
     volumes: impl Iterator<Item = &'a mut usize>,
 ) -> Vec<Tenant> {
     let gone = |tenant: &Tenant| Tenant { initiators: None, ..tenant.clone() };
@@ -94,6 +97,11 @@ pub(crate) fn keep_ids<'a>(
         placed[id] = contract;
     }
     *contracts = placed;
+    let mut placed = vec![Weight::ONE; tenants.len()];
+    for (weight, &id) in std::mem::take(weights).into_iter().zip(&ids) {
+        placed[id] = weight;
+    }
+    *weights = placed;
     for tenant in volumes {
         *tenant = ids[*tenant];
     }

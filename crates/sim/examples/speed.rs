@@ -45,6 +45,7 @@ fn plan(requests: u64) -> Plan {
         end: End { requests: Some(requests), ..End::default() },
         tenants: vec!["tenant".to_owned()],
         promises: Promises::default(),
+        shares: weir_flow::dispatch::Shares::default(),
         volumes: vec![Volume {
             name: "volume".to_owned(),
             size: SIZE,

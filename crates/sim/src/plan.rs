@@ -11,6 +11,7 @@ use weir_flow::accept::Cap;
 use weir_flow::cache;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
+use weir_flow::dispatch::Shares;
 use weir_flow::path;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
@@ -29,6 +30,8 @@ pub struct Plan {
     pub tenants: Vec<String>,
     /// What tenants are promised; at most one contract each.
     pub promises: Promises,
+    /// What part of the backends' time tenants are due; at most one weight each.
+    pub shares: Shares,
     /// The volumes, by volume id; at least one.
     pub volumes: Vec<Volume>,
     /// The devices behind, by backend id; at least one.

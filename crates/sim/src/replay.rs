@@ -362,7 +362,8 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
             | Input::Resized(..)
             | Input::Capped(..)
             | Input::Inherit(_)
-            | Input::Govern(_) => Ok(()),
+            | Input::Govern(_)
+            | Input::Reweigh(_) => Ok(()),
         }
     }
 }

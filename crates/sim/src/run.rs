@@ -79,6 +79,7 @@ fn config(plan: &Plan) -> Config {
         volumes: plan.volumes.iter().map(volume).collect(),
         backends: plan.backends.iter().map(|backend| Backend::alike(backend.paths)).collect(),
         promises: plan.promises.clone(),
+        shares: plan.shares.clone(),
         limits: plan.limits,
         paths: plan.paths,
         cache: cache::Settings {

@@ -83,6 +83,7 @@ impl Recorded {
             extent: record.extent,
             fua: false,
             ordered: false,
+            job: false,
         };
         Ok(Some((self.start + Duration::from_nanos(nanos), request)))
     }

@@ -41,6 +41,7 @@ pub(crate) fn plan() -> Plan {
         end: End { duration: Some(Duration::from_secs(1)), ..End::default() },
         tenants: vec!["tenant".to_owned()],
         promises: Promises::default(),
+        shares: weir_flow::dispatch::Shares::default(),
         volumes: vec![Volume {
             name: "volume".to_owned(),
             size: SIZE,

@@ -112,6 +112,7 @@ fn run(
             extent: Extent::new(0, bytes),
             fua: false,
             ordered: false,
+            job: false,
         };
         let key = script.keys.insert(index);
         script.requests.insert(key, (request, now));

@@ -351,12 +351,13 @@ fn recordings_are_replayed() {
     assert_eq!(verdict(&flipped), 6);
     assert_eq!(verdict(&good[..good.len() - 1]), 6);
     assert_eq!(verdict(&good[..good.len() / 2]), 6);
-    assert_eq!(verdict(b"WEIRREC\x07"), 6);
+    assert_eq!(verdict(b"WEIRREC\x08"), 6);
     // Whole, but of a gateway that did something where this one does nothing.
     let config = Config {
         volumes: Vec::new(),
         backends: Vec::new(),
         promises: Promises::default(),
+        shares: weir_flow::dispatch::Shares::default(),
         limits: Limits::default(),
         paths: Settings::default(),
         cache: weir_flow::cache::Settings::default(),

@@ -92,6 +92,49 @@ fn status_tells_what_there_is() {
     assert_eq!(replay.status.code(), Some(0), "{}", String::from_utf8_lossy(&replay.stdout));
 }
 
+/// A status has the weight of each tenant that has had time of a backend, with its part, and how full backends are; a
+/// weight that a new configuration has holds without a restart, and a recording has it.
+#[test]
+fn shares_are_told_and_change_live() {
+    let folder = folder("control-shares");
+    let tenant = |name: &str, share: &str| {
+        let host = format!("iqn.2026-11.org.example.host:{name}");
+        format!("[[tenant]]\nname = \"{name}\"\ninitiators = [\"{host}\"]\nshare = {share}\n")
+    };
+    let policy = "[policy]\ndispatch = { name = \"fair-time\", depth = 3, servers = 1 }\n";
+    let background = "[background]\njobs = 0.25\n";
+    let tenants = [tenant("one", "4"), tenant("two", "1")].concat();
+    let config = controlled(&[policy, background, &tenants].concat());
+    let mut gateway = Gateway::start(&folder, &config, &["--record", "run.weirrec"]);
+    let (mut one, mut two) = (gateway.session("one"), gateway.session("two"));
+    for at in 0..64 {
+        one.read(at * 4_096, 4_096);
+        two.read(at * 4_096, 4_096);
+    }
+    let weight = |status: &Value, name: &str| {
+        let shares = status["shares"].as_array().unwrap();
+        shares.iter().find(|share| share["name"] == name).unwrap()["weight"].clone()
+    };
+    let status = gateway.asked(&["status"])["status"].take();
+    assert_eq!([weight(&status, "one"), weight(&status, "two")], [json!(4.0), json!(1.0)]);
+    let parts =
+        status["shares"].as_array().unwrap().iter().map(|share| share["share"].as_f64().unwrap());
+    assert!((parts.sum::<f64>() - 1.0).abs() < 1e-9, "{status}");
+    assert_eq!(status["backends"], json!([{ "name": "disk", "outstanding": 0, "depth": 3 }]));
+    let text = String::from_utf8(gateway.command(&["status"]).stdout).unwrap();
+    let row = |line: &&str| line.split_whitespace().take(2).eq(["one", "4"]);
+    assert_eq!(text.lines().filter(row).count(), 1, "{text}");
+
+    gateway.reload(&config.replace("share = 4", "share = 0.5"));
+    one.read(0, 4_096);
+    let status = gateway.asked(&["status"])["status"].take();
+    assert_eq!([weight(&status, "one"), weight(&status, "two")], [json!(0.5), json!(1.0)]);
+    gateway.logged(&["shares changed"]);
+    gateway.stop();
+    let replay = weir(&folder, &["replay", "run.weirrec"]).output().unwrap();
+    assert_eq!(replay.status.code(), Some(0), "{}", String::from_utf8_lossy(&replay.stdout));
+}
+
 /// What is behind is listed with its paths; a file has one.
 #[test]
 fn paths_are_listed() {

@@ -25,7 +25,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "deficit-round-robin",
     summary: "streams take turns at each backend, worth bytes by their weights",
     parameters: &[
-        fog::DEPTH,
+        fog::FIXED_DEPTH,
         Parameter {
             name: "quantum",
             unit: Unit::Bytes,
@@ -101,7 +101,7 @@ impl DispatchPolicy for DeficitRoundRobin {
         }
     }
 
-    fn next(&mut self, _: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
+    fn next(&mut self, now: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
         if !self.slots.free(backend) {
             return None;
         }
@@ -121,7 +121,7 @@ impl DispatchPolicy for DeficitRoundRobin {
                 if cost(head.work.bytes) <= *deficit {
                     *deficit -= cost(head.work.bytes);
                     let key = self.lanes.pop(stream, backend).work.key;
-                    self.slots.take(backend);
+                    self.slots.take(now, backend);
                     self.sent.insert(key, backend);
                     return Some((key, RULE));
                 }
@@ -136,8 +136,13 @@ impl DispatchPolicy for DeficitRoundRobin {
         unreachable!("deficits grow until somebody can go")
     }
 
-    fn complete(&mut self, _: Instant, key: RequestKey, _: Duration) {
-        self.slots.leave(self.sent.remove(key).expect("only what was sent can end"));
+    fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
+        let backend = self.sent.remove(key).expect("only what was sent can end");
+        self.slots.leave(now, backend, service);
+    }
+
+    fn depth(&self, backend: BackendId) -> u32 {
+        self.slots.depth(backend)
     }
 
     fn reweigh(&mut self, stream: TenantId, weight: Weight) {

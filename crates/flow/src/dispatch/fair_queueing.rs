@@ -79,7 +79,7 @@ impl DispatchPolicy for FairQueueing {
         self.lanes.push(*work, finish);
     }
 
-    fn next(&mut self, _: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
+    fn next(&mut self, now: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
         if !self.slots.free(backend) {
             return None;
         }
@@ -88,13 +88,18 @@ impl DispatchPolicy for FairQueueing {
         let (stream, finish) = (first.work.stream, first.note);
         let key = self.lanes.pop(stream, backend).work.key;
         self.v = self.v.max(finish);
-        self.slots.take(backend);
+        self.slots.take(now, backend);
         self.sent.insert(key, backend);
         Some((key, fog::RULE))
     }
 
-    fn complete(&mut self, _: Instant, key: RequestKey, _: Duration) {
-        self.slots.leave(self.sent.remove(key).expect("only what was sent can end"));
+    fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
+        let backend = self.sent.remove(key).expect("only what was sent can end");
+        self.slots.leave(now, backend, service);
+    }
+
+    fn depth(&self, backend: BackendId) -> u32 {
+        self.slots.depth(backend)
     }
 
     fn reweigh(&mut self, stream: TenantId, weight: Weight) {

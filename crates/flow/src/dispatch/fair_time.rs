@@ -15,7 +15,7 @@
 use super::clocks::{Clocks, Epoch, Reading};
 use super::estimate::Estimation;
 use super::lanes::{Lanes, Slots, Waiting};
-use super::{Build, DispatchPolicy, Setup, Stream, Weight, Work, estimate, fog};
+use super::{Build, DispatchPolicy, Setup, Weight, Work, estimate, fog};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Rule, Unit};
 use crate::request::{BackendId, RequestKey, TenantId};
@@ -32,7 +32,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
             "work",
             1_200_000,
             "nominal work outstanding at a backend; less makes response times shorter, \
-            more keeps a parallel device busy",
+            more keeps a parallel device busy; no bound where depth is 0",
         ),
         time(
             "credit",
@@ -70,8 +70,9 @@ struct FairTime {
     slots: Slots,
     /// By backend, nominal nanoseconds outstanding.
     ahead: Vec<u64>,
-    /// By stream, whether it is in the background, and the nanoseconds that it owes.
-    background: Vec<bool>,
+    /// The streams in the background, which are few.
+    background: Vec<TenantId>,
+    /// By stream, the nanoseconds that it owes.
     debts: Vec<u64>,
     sent: SecondaryMap<RequestKey, Sent>,
     estimation: Estimation,
@@ -88,7 +89,8 @@ impl FairTime {
     fn new(values: &[u64], setup: &Setup<'_>) -> Self {
         let (backends, streams) = (setup.backends, setup.streams);
         Self {
-            work: values[1],
+            // A depth that is found out is no more than keeps the backend busy: less would not.
+            work: if values[0] == 0 { u64::MAX } else { values[1] },
             credit: Duration::from_nanos(values[2]),
             lead: (values[3] << 10).cast_signed(),
             all: Clocks::new(streams),
@@ -97,7 +99,10 @@ impl FairTime {
             foreground: alloc::vec![0; backends],
             slots: Slots::new(values[0], backends),
             ahead: alloc::vec![0; backends],
-            background: streams.iter().map(|Stream { background, .. }| *background).collect(),
+            background: {
+                let streams = (0..).map(TenantId::new).zip(streams);
+                streams.filter(|(_, stream)| stream.background).map(|(id, _)| id).collect()
+            },
             debts: Vec::new(),
             sent: SecondaryMap::new(),
             estimation: Estimation::from_servers(values[4]),
@@ -105,7 +110,7 @@ impl FairTime {
     }
 
     fn in_background(&self, stream: TenantId) -> bool {
-        self.background.get(stream.index()).copied().unwrap_or(false)
+        self.background.contains(&stream)
     }
 
     /// What the stream is ordered by at this backend.
@@ -126,10 +131,11 @@ impl FairTime {
 
     /// Who waits at this backend without any clock knowing it starts where the others are.
     fn lift_background(&mut self, backend: BackendId) {
-        let waits =
-            |head: &Waiting<()>| self.in_background(head.work.stream).then_some(head.work.stream);
-        let waiting: Vec<_> = self.lanes.heads(backend).filter_map(waits).collect();
-        for stream in waiting {
+        for index in 0..self.background.len() {
+            let stream = self.background[index];
+            if self.lanes.head(stream, backend).is_none() {
+                continue;
+            }
             let payer = self.payer(stream, backend);
             self.all.lift(payer, Duration::ZERO);
             self.each[backend.index()].lift(payer, Duration::ZERO);
@@ -153,13 +159,11 @@ impl DispatchPolicy for FairTime {
         self.lanes.push(*work, ());
     }
 
-    fn next(&mut self, _: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
+    fn next(&mut self, now: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
         if !self.slots.free(backend) {
             return None;
         }
-        if self.background.contains(&true) {
-            self.lift_background(backend);
-        }
+        self.lift_background(backend);
         let order = |head: &Waiting<()>| {
             let payer = self.payer(head.work.stream, backend);
             (self.tag(payer, backend), head.arrival, head.work.stream, payer)
@@ -182,20 +186,24 @@ impl DispatchPolicy for FairTime {
             *debt = debt.saturating_sub(nominal.as_nanos());
         }
         let epochs = [self.all.charge(payer, nominal), self.each[index].charge(payer, nominal)];
-        self.slots.take(backend);
+        self.slots.take(now, backend);
         self.ahead[index] = ahead;
         self.sent.insert(work.key, Sent { work, payer, epochs });
         Some((work.key, fog::RULE))
     }
 
-    fn complete(&mut self, _: Instant, key: RequestKey, service: Duration) {
+    fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
         let Sent { work, payer, epochs: [all, each] } =
             self.sent.remove(key).expect("only what was sent can end");
         let index = work.backend.index();
-        self.slots.leave(work.backend);
+        self.slots.leave(now, work.backend, service);
         self.ahead[index] = self.ahead[index].saturating_sub(work.nominal.as_nanos());
         self.all.settle(payer, all, work.nominal, service);
         self.each[index].settle(payer, each, work.nominal, service);
+    }
+
+    fn depth(&self, backend: BackendId) -> u32 {
+        self.slots.depth(backend)
     }
 
     fn reweigh(&mut self, stream: TenantId, weight: Weight) {

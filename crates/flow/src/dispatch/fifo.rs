@@ -73,6 +73,10 @@ impl DispatchPolicy for Fifo {
         let backend = self.sent.remove(key).expect("only what was sent can end");
         self.backends[backend.index()].outstanding -= 1;
     }
+
+    fn depth(&self, _: BackendId) -> u32 {
+        self.depth
+    }
 }
 
 #[cfg(test)]

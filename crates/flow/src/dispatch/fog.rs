@@ -39,6 +39,14 @@ pub(super) const POLICY: Policy<Build> = Policy {
 
 /// The depth of policies that order by time.
 pub(super) const DEPTH: Parameter = Parameter {
+    min: 0,
+    effect: "operations outstanding at a backend; more keeps a parallel device busy, fewer keep \
+             shares and response times; 0 finds out the fewest that keep it busy, up to 64",
+    ..FIXED_DEPTH
+};
+
+/// The depth of policies that order by turns.
+pub(super) const FIXED_DEPTH: Parameter = Parameter {
     name: "depth",
     unit: Unit::Count,
     min: 1,
@@ -72,7 +80,7 @@ impl DispatchPolicy for Fog {
         self.lanes.push(*work, ());
     }
 
-    fn next(&mut self, _: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
+    fn next(&mut self, now: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
         if !self.slots.free(backend) {
             return None;
         }
@@ -81,15 +89,19 @@ impl DispatchPolicy for Fog {
         let work = self.lanes.pop(first.work.stream, backend).work;
         self.clocks.leave(work.stream);
         let epoch = self.clocks.charge(work.stream, work.nominal);
-        self.slots.take(backend);
+        self.slots.take(now, backend);
         self.sent.insert(work.key, Sent { work, epoch });
         Some((work.key, RULE))
     }
 
-    fn complete(&mut self, _: Instant, key: RequestKey, service: Duration) {
+    fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
         let Sent { work, epoch } = self.sent.remove(key).expect("only what was sent can end");
-        self.slots.leave(work.backend);
+        self.slots.leave(now, work.backend, service);
         self.clocks.settle(work.stream, epoch, work.nominal, service);
+    }
+
+    fn depth(&self, backend: BackendId) -> u32 {
+        self.slots.depth(backend)
     }
 
     fn reweigh(&mut self, stream: TenantId, weight: Weight) {

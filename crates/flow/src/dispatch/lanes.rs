@@ -4,6 +4,8 @@
 //! (spec/dispatch.md 6.2). Operations of a stream for different backends have no order among them.
 
 use super::Work;
+use super::knee::Knee;
+use crate::clock::{Duration, Instant};
 use crate::request::{BackendId, TenantId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -71,32 +73,49 @@ impl<T: Copy> Lanes<T> {
 #[derive(Debug)]
 pub(super) struct Slots {
     depth: u32,
+    /// By backend, the depth that is found out, if it is.
+    knees: Vec<Knee>,
     taken: Vec<u32>,
 }
 
 impl Slots {
+    /// With this depth; 0 finds one out for each backend.
     pub(super) fn new(depth: u64, backends: usize) -> Self {
-        Self { depth: depth as u32, taken: alloc::vec![0; backends] }
+        let knees = if depth == 0 { backends } else { 0 };
+        let knees = (0..knees).map(|_| Knee::new()).collect();
+        Self { depth: depth as u32, knees, taken: alloc::vec![0; backends] }
     }
 
     pub(super) const fn backends(&self) -> usize {
         self.taken.len()
     }
 
+    pub(super) fn depth(&self, backend: BackendId) -> u32 {
+        self.knees.get(backend.index()).map_or(self.depth, Knee::depth)
+    }
+
     pub(super) fn free(&self, backend: BackendId) -> bool {
-        self.taken[backend.index()] < self.depth
+        self.taken[backend.index()] < self.depth(backend)
     }
 
     pub(super) fn idle(&self, backend: BackendId) -> bool {
         self.taken[backend.index()] == 0
     }
 
-    pub(super) fn take(&mut self, backend: BackendId) {
-        self.taken[backend.index()] += 1;
+    pub(super) fn take(&mut self, now: Instant, backend: BackendId) {
+        let taken = &mut self.taken[backend.index()];
+        *taken += 1;
+        if let Some(knee) = self.knees.get_mut(backend.index()) {
+            knee.sent(now, *taken);
+        }
     }
 
-    pub(super) fn leave(&mut self, backend: BackendId) {
+    /// What has ended kept the backend busy for `service`.
+    pub(super) fn leave(&mut self, now: Instant, backend: BackendId, service: Duration) {
         let taken = &mut self.taken[backend.index()];
+        if let Some(knee) = self.knees.get_mut(backend.index()) {
+            knee.ended(now, *taken, service);
+        }
         *taken = taken.checked_sub(1).expect("only what was sent can end");
     }
 }

@@ -1,8 +1,9 @@
 //! Stage 4, dispatch: who goes next, and to which backend?
 //!
 //! A dispatch policy orders what control has released, bounds what is outstanding at each backend, and
-//! so decides whose work the backends do. Streams are tenants; a weight says how much of the backends'
-//! time a stream is due while others want it too. What an operation took is the [`estimate`]'s to say.
+//! so decides whose work the backends do. Streams are tenants, and what the gateway does by itself
+//! ([`Shares`]); a weight says how much of the backends' time a stream is due while others want it too. What an
+//! operation took is the [`estimate`]'s to say.
 
 mod clocks;
 mod deficit_round_robin;
@@ -11,14 +12,19 @@ mod fair_queueing;
 mod fair_time;
 mod fifo;
 mod fog;
+mod knee;
 mod lanes;
 mod round_robin;
+mod shares;
 mod stage;
 mod start_time_fair;
+mod tally;
 mod weight;
 
 pub use clocks::Reading;
+pub use shares::{Background, Owner, Shares};
 pub(crate) use stage::Dispatch;
+pub use stage::{BackendView, StreamView};
 pub use weight::Weight;
 
 use crate::clock::{Duration, Instant};
@@ -75,6 +81,9 @@ pub trait DispatchPolicy {
     fn estimation(&self) -> Option<Estimation> {
         None
     }
+
+    /// How many operations may be outstanding at this backend now.
+    fn depth(&self, backend: BackendId) -> u32;
 
     /// What the virtual clocks show, for explanations and tests; `None` without clocks.
     fn reading(&self, _stream: TenantId) -> Option<Reading> {

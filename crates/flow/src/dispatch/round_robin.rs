@@ -22,7 +22,7 @@ use slotmap::SecondaryMap;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "round-robin",
     summary: "streams take turns at each backend, one operation each",
-    parameters: &[fog::DEPTH],
+    parameters: &[fog::FIXED_DEPTH],
     build: |values, setup| {
         Box::new(RoundRobin {
             lanes: Lanes::new(setup.backends),
@@ -48,7 +48,7 @@ impl DispatchPolicy for RoundRobin {
         self.lanes.push(*work, ());
     }
 
-    fn next(&mut self, _: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
+    fn next(&mut self, now: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
         if !self.slots.free(backend) {
             return None;
         }
@@ -57,13 +57,18 @@ impl DispatchPolicy for RoundRobin {
         let stream = streams.min_by_key(|stream| (stream.index() < turn, *stream))?;
         let key = self.lanes.pop(stream, backend).work.key;
         self.turn[backend.index()] = stream.index() + 1;
-        self.slots.take(backend);
+        self.slots.take(now, backend);
         self.sent.insert(key, backend);
         Some((key, RULE))
     }
 
-    fn complete(&mut self, _: Instant, key: RequestKey, _: Duration) {
-        self.slots.leave(self.sent.remove(key).expect("only what was sent can end"));
+    fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
+        let backend = self.sent.remove(key).expect("only what was sent can end");
+        self.slots.leave(now, backend, service);
+    }
+
+    fn depth(&self, backend: BackendId) -> u32 {
+        self.slots.depth(backend)
     }
 }
 

@@ -68,7 +68,7 @@ impl DispatchPolicy for StartTimeFair {
         self.lanes.push(*work, start);
     }
 
-    fn next(&mut self, _: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
+    fn next(&mut self, now: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
         if !self.slots.free(backend) {
             return None;
         }
@@ -77,18 +77,22 @@ impl DispatchPolicy for StartTimeFair {
         let (stream, start) = (first.work.stream, first.note);
         let key = self.lanes.pop(stream, backend).work.key;
         self.servers[backend.index()].v = start;
-        self.slots.take(backend);
+        self.slots.take(now, backend);
         self.sent.insert(key, backend);
         Some((key, fog::RULE))
     }
 
-    fn complete(&mut self, _: Instant, key: RequestKey, _: Duration) {
+    fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
         let backend = self.sent.remove(key).expect("only what was sent can end");
-        self.slots.leave(backend);
+        self.slots.leave(now, backend, service);
         if self.slots.idle(backend) && self.lanes.heads(backend).next().is_none() {
             let server = &mut self.servers[backend.index()];
             server.v = server.finishes.iter().copied().max().unwrap_or(0).max(server.v);
         }
+    }
+
+    fn depth(&self, backend: BackendId) -> u32 {
+        self.slots.depth(backend)
     }
 
     fn reweigh(&mut self, stream: TenantId, weight: Weight) {

@@ -5,6 +5,7 @@ use crate::accept::Piece;
 use crate::accept::hazard::Claim;
 use crate::cache::JobKey;
 use crate::clock::{Duration, Instant};
+use crate::dispatch::Owner;
 use crate::event::{StageName, StageTimes};
 use crate::policy::Rule;
 use crate::request::{BackendId, Outcome, Request, RequestKey};
@@ -34,6 +35,8 @@ pub(super) struct InFlight {
     pub(super) dispatched: Instant,
     /// The rule under which its reply is being sent; `None` until then.
     pub(super) sending: Option<Rule>,
+    /// Whose part of the backends' time it takes.
+    pub(super) owner: Owner,
     /// What of the cache's own it is for, if it is no host's.
     pub(super) job: Option<JobKey>,
 }
@@ -57,6 +60,7 @@ impl InFlight {
             released: now,
             dispatched: now,
             sending: None,
+            owner: if request.job { Owner::Job } else { Owner::Tenant(request.tenant) },
             job: None,
         }
     }

@@ -8,7 +8,7 @@ use crate::accept::{self, Piece, RULE_CAP, RULE_OVERLAP, Volume};
 use crate::cache::near::{Near, RULE_NEAR};
 use crate::clock::{Duration, Instant};
 use crate::control::{ControlPolicy, Legacy, Rows};
-use crate::dispatch::{Dispatch, Setup};
+use crate::dispatch::{BackendView, Dispatch, StreamView};
 use crate::error::IoError;
 use crate::event::{Completed, Event, Observer, StageName};
 use crate::path::{self, Paths, RULE_LOST, RULE_NONE_LEFT, RULE_OVERDUE, Step};
@@ -66,7 +66,7 @@ impl<O: Observer> Pipeline<O> {
     /// An empty pipeline. Panics if the configuration has a [`fault`](Config::fault).
     pub fn new(config: &Config, observer: O) -> Self {
         assert_eq!(config.fault(), None, "a configuration is checked before it is used");
-        let Config { volumes, backends, promises, limits, paths, cache, policies } = config;
+        let Config { volumes, backends, promises, shares, limits, paths, cache, policies } = config;
         Self {
             limits: *limits,
             volumes: volumes.clone(),
@@ -82,10 +82,7 @@ impl<O: Observer> Pipeline<O> {
             rows: Rows::new(promises),
             control: (policies.control.policy().build)(policies.control.values(), promises),
             ordered: 0,
-            dispatch: {
-                let setup = Setup { backends: backends.len(), streams: &[] };
-                Dispatch::new(&policies.dispatch, &setup)
-            },
+            dispatch: Dispatch::new(&policies.dispatch, backends.len(), shares),
             paths: Paths::new(&policies.path, backends, paths, limits.no_path),
             store: (policies.store.policy().build)(policies.store.values()),
             links: Links::new(&policies.transfer, limits.link_window),
@@ -135,6 +132,16 @@ impl<O: Observer> Pipeline<O> {
     /// Every path as it is now.
     pub fn paths(&self, now: Instant) -> impl Iterator<Item = path::View> {
         self.paths.views(now)
+    }
+
+    /// How each stream fares at the backends.
+    pub fn streams(&self, now: Instant) -> impl Iterator<Item = StreamView> {
+        self.dispatch.streams(now)
+    }
+
+    /// How full each backend is.
+    pub fn backends(&self) -> impl Iterator<Item = BackendView> {
+        self.dispatch.backends()
     }
 
     /// What has been in one stage for [`Limits::overdue`] or longer. O(outstanding): as
@@ -217,7 +224,7 @@ impl<O: Observer> Pipeline<O> {
         let mut pieces = core::mem::take(&mut self.pieces);
         self.volumes[entry.request.volume.index()].cut(&entry.request, &mut pieces);
         entry.pieces_left = pieces.len() as u64;
-        let InFlight { request, row, arrived, times, .. } = *entry;
+        let InFlight { request, row, arrived, times, owner, .. } = *entry;
         if let [whole] = &pieces[..] {
             entry.put(whole);
             self.enter_control(now, key);
@@ -227,7 +234,7 @@ impl<O: Observer> Pipeline<O> {
                 let request = Request { extent: piece.extent, ..request };
                 let stage = StageName::Control;
                 let part = InFlight::new(request, row, now);
-                let mut part = InFlight { parent: Some(key), arrived, times, stage, ..part };
+                let mut part = InFlight { parent: Some(key), arrived, times, stage, owner, ..part };
                 part.put(piece);
                 let part = self.requests.insert(part);
                 self.enter_control(now, part);
@@ -297,7 +304,8 @@ impl<O: Observer> Pipeline<O> {
                 entry.released = now;
                 let entry = &self.requests[key];
                 let whole = entry.parent.map(|parent| (parent, &self.requests[parent].request));
-                self.dispatch.push(now, key, &entry.request, whole, entry.backend);
+                let InFlight { ref request, backend, owner, .. } = *entry;
+                self.dispatch.push(now, (key, owner), request, whole, backend);
             }
             while let Some(notice) = self.control.notice() {
                 self.observer.event(now, Event::Control(notice));
@@ -490,6 +498,7 @@ impl<O: Observer> Stage for Pipeline<O> {
                 self.caps.change(now, volume, cap);
             }
             Input::Govern(govern) => self.govern(now, &govern),
+            Input::Reweigh(shares) => self.dispatch.reweigh(&shares),
             Input::Inherit(legacy) => self.control.inherit(now, &legacy),
             Input::Cache(done) => self.near.done(now, done),
         }

@@ -32,6 +32,8 @@ pub struct Config {
     pub backends: Vec<Backend>,
     /// What tenants are promised.
     pub promises: Promises,
+    /// What part of the backends' time tenants are due, and what the gateway does by itself.
+    pub shares: dispatch::Shares,
     /// The named limits.
     pub limits: Limits,
     /// How paths are judged.
@@ -208,6 +210,9 @@ pub enum Input {
     /// Promises, or the policy that keeps them, have changed. What waits or is at a device goes over to
     /// the new policy, with what the one before it has [left](control::Legacy).
     Govern(Arc<Govern>),
+    /// Tenants, or what the gateway does by itself, are due another part of the backends' time. What was
+    /// charged stays charged.
+    Reweigh(Arc<dispatch::Shares>),
     /// What was left when the gateway stopped: the policy begins with it. The first input, if any.
     Inherit(Arc<control::Legacy>),
     /// Something has happened near.

@@ -4,6 +4,7 @@ use super::in_flight::InFlight;
 use super::{Action, Pipeline};
 use crate::cache::near::{Begin, Near, RULE_NEAR, Step};
 use crate::clock::Instant;
+use crate::dispatch::Owner;
 use crate::event::{Event, Observer, StageName};
 use crate::request::{BackendId, LinkId, Outcome, Request, RequestKey, VolumeId};
 
@@ -62,9 +63,11 @@ impl<O: Observer> Pipeline<O> {
             extent,
             fua,
             ordered: false,
+            job: false,
         };
+        let owner = if self.near.is_ahead(job) { Owner::Prefetch } else { Owner::WriteBack };
         let entry = InFlight::new(request, None, now);
-        let key = self.requests.insert(InFlight { job: Some(job), ..entry });
+        let key = self.requests.insert(InFlight { job: Some(job), owner, ..entry });
         self.pass(now, key, RULE_NEAR);
     }
 

@@ -19,6 +19,7 @@ use std::thread_local;
 
 mod layout;
 mod paths;
+mod shares;
 
 /// Remembers what it saw.
 #[derive(Default)]
@@ -61,6 +62,7 @@ fn config() -> Config {
         }],
         backends: vec![Backend::alike(2)],
         promises: Promises::default(),
+        shares: crate::dispatch::Shares::default(),
         limits: Limits::default(),
         paths: path::Settings::default(),
         cache: crate::cache::Settings::default(),

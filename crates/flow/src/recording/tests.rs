@@ -3,6 +3,7 @@ use crate::accept::Layout;
 use crate::cache::writeback;
 use crate::control::Legacy;
 use crate::control::{Contract, Promises};
+use crate::dispatch::{Background, Shares, Weight};
 use crate::path::{Access, Failback, PathOrder, Settings};
 use crate::pipeline::Backend;
 use crate::request::PathId;
@@ -26,6 +27,7 @@ fn config() -> Config {
         ],
         backends: alloc::vec![Backend::alike(1), Backend { groups: alloc::vec![1, 0] }],
         promises: Promises { contracts: alloc::vec![Some(contract), None], groups: Vec::new() },
+        shares: shares(),
         limits: Limits::default(),
         paths: Settings {
             failback: Failback::After(Duration::from_millis(7)),
@@ -39,6 +41,13 @@ fn config() -> Config {
         },
         policies,
     }
+}
+
+/// Weights, all of them different.
+fn shares() -> Shares {
+    let weight = |parts| Weight::from_1024ths(parts).unwrap();
+    let background = Background { write_back: weight(1), prefetch: weight(2), jobs: weight(3) };
+    Shares { tenants: alloc::vec![weight(u32::MAX), weight(512)], background }
 }
 
 /// Settings of a log, none of them the default.
@@ -187,6 +196,7 @@ fn every_flipped_bit_is_noticed() {
             })),
         ),
         Entry::Input(at(900), Input::Govern(Arc::new(govern()))),
+        Entry::Input(at(900), Input::Reweigh(Arc::new(shares()))),
         Entry::Input(at(901), Input::PathUp(BackendId::new(1), PathId::new(0))),
         Entry::End(Digest::resume(99, 3)),
     ];
@@ -218,7 +228,7 @@ proptest! {
     #[test]
     fn entries_round_trip(
         previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..7,
-        code in 0_u8..8, flags: (bool, bool), kind in 0..14,
+        code in 0_u8..8, flags: (bool, bool, bool), kind in 0..14,
     ) {
         let (before, at) =
             (Instant::from_nanos(previous), Instant::from_nanos(previous + passed));
@@ -234,6 +244,7 @@ proptest! {
                 extent: Extent::new(word, word),
                 fua: flags.0,
                 ordered: flags.1,
+                job: flags.2,
             })),
             1 => Entry::Input(at, Input::Stored {
                 key, outcome: IoError::from_code(code).map_or(Ok(()), Err),

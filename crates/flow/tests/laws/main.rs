@@ -54,6 +54,7 @@ impl Source {
             extent: Extent::new(self.rng.below(1 << 30) * 512, (1 + self.rng.below(256)) * 512),
             fua: false,
             ordered: false,
+            job: false,
         };
         (self.keys.insert(()), request)
     }

@@ -2,8 +2,8 @@
 
 use super::backends::Backends;
 use super::protocol::{
-    FenceStatus, GatewayStatus, LogStatus, OverdueRequest, RequestCounts, SessionStatus,
-    StageStatus, Status, VolumeStatus,
+    BackendStatus, FenceStatus, GatewayStatus, LogStatus, OverdueRequest, RequestCounts,
+    SessionStatus, ShareStatus, StageStatus, Status, VolumeStatus,
 };
 use crate::gateway::Gateway;
 use crate::listen::connection::{Connection, Speech};
@@ -14,6 +14,7 @@ use std::cmp::Reverse;
 use tracing::info;
 use weir_flow::cache::writeback::{Blocked, Log, Mode, Phase, Upstream};
 use weir_flow::clock::{Duration, Instant};
+use weir_flow::dispatch::{Owner, StreamView};
 use weir_flow::pipeline::{Overdue, Pipeline};
 use weir_flow::request::VolumeId;
 use weir_flow::units::Extent;
@@ -26,6 +27,8 @@ pub(crate) fn status(
     now: Instant,
 ) -> Status {
     let volumes = volumes(pipeline, gateway, backends, now);
+    let (shares, shares_left_out) = shares(pipeline, gateway, now);
+    let (held, backends_left_out) = fullest(pipeline, backends);
     let (overdue, overdue_left_out) = overdue(pipeline, gateway, now);
     let (sessions, sessions_left_out) = sessions(gateway);
     let stages = pipeline.census(now).into_iter().map(|census| StageStatus {
@@ -54,6 +57,10 @@ pub(crate) fn status(
         volumes,
         tenants,
         tenants_left_out,
+        shares,
+        shares_left_out,
+        backends: held,
+        backends_left_out,
     }
 }
 
@@ -171,6 +178,10 @@ pub(crate) fn log(status: &Status) {
         let oldest = Duration::from_nanos(held.oldest_ns);
         info!(stage = %held.stage, count = held.count, %oldest, "outstanding");
     }
+    for share in &status.shares {
+        let ShareStatus { name, weight, share, .. } = share;
+        info!(name, weight, per_cent = (share * 1e4).round() / 1e2, "share of the backends' time");
+    }
     summary::log(&status.tenants, status.tenants_left_out);
 }
 
@@ -229,6 +240,46 @@ fn sessions(gateway: &Gateway<'_>) -> (Vec<SessionStatus>, u64) {
         }
     });
     (told.collect(), left_out)
+}
+
+/// Who has had time of the backends.
+fn shares(
+    pipeline: &Pipeline<Watch>,
+    gateway: &Gateway<'_>,
+    now: Instant,
+) -> (Vec<ShareStatus>, u64) {
+    let had = |view: &StreamView| view.service > Duration::ZERO;
+    let mut views: Vec<StreamView> = pipeline.streams(now).filter(had).collect();
+    let all: u64 = views.iter().map(|view| view.recent.as_nanos()).sum();
+    views.sort_by_key(|view| (Reverse(view.recent), Reverse(view.service)));
+    let (views, left_out) = first(views);
+    let names = gateway.desk().tenant_names.borrow();
+    let told = views.into_iter().map(|StreamView { owner, weight, service, recent }| ShareStatus {
+        name: match owner {
+            Owner::Tenant(tenant) => names.get(tenant.index()).cloned().unwrap_or_default(),
+            Owner::WriteBack => "write-back".to_owned(),
+            Owner::Prefetch => "prefetch".to_owned(),
+            Owner::Job => "jobs".to_owned(),
+        },
+        background: !matches!(owner, Owner::Tenant(_)),
+        weight: f64::from(weight.as_1024ths()) / 1_024.0,
+        service_ns: service.as_nanos(),
+        recent_ns: recent.as_nanos(),
+        share: recent.as_nanos() as f64 / all.max(1) as f64,
+    });
+    (told.collect(), left_out)
+}
+
+/// How full the backends are.
+fn fullest(pipeline: &Pipeline<Watch>, backends: &Backends) -> (Vec<BackendStatus>, u64) {
+    let told = pipeline.backends().map(|view| BackendStatus {
+        name: backends.get(view.backend).name.clone(),
+        outstanding: view.outstanding.into(),
+        depth: view.depth.into(),
+    });
+    let mut told: Vec<_> = told.collect();
+    told.sort_by_key(|backend| Reverse(backend.outstanding));
+    first(told)
 }
 
 /// Entries of each list; the rest is counted.

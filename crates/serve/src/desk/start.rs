@@ -138,6 +138,7 @@ impl Desk {
             extent: Extent::new(media.lba * block, media.blocks * block),
             fua: media.fua,
             ordered: task.ordered,
+            job: false,
         };
         let op = match media.op {
             MediaOp::Read => Op::Read,
@@ -271,6 +272,7 @@ impl Desk {
             extent: self.tasks[key].step,
             fua: self.tasks[key].media().fua,
             ordered: self.tasks[key].ordered,
+            job: false,
         }));
     }
 }

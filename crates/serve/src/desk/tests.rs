@@ -61,6 +61,7 @@ impl Scene {
             nbd: Nbd::default(),
             tenants: vec![Tenant { name: String::from("t"), initiators: None }],
             promises: Promises::default(),
+            shares: weir_flow::dispatch::Shares::default(),
             backends: Vec::new(),
             upstreams: Vec::new(),
             volumes: vec![VolumeConfig {

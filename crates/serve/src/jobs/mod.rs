@@ -92,6 +92,7 @@ impl Desk {
             extent,
             fua,
             ordered: false,
+            job: true,
         }));
     }
 

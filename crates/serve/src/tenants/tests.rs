@@ -54,9 +54,12 @@ fn ids_are_kept() {
     let new = vec![tenant("n", &[]), tenant("c", &["iqn.c"]), tenant("b", &[])];
     let mut contracts = vec![contract(1), contract(2), None];
     let mut volumes = [2, 0, 1];
-    let tenants = keep_ids(&old, new, &mut contracts, volumes.iter_mut());
+    let mut weights = [5, 6].map(|parts| Weight::from_1024ths(parts).unwrap()).to_vec();
+    let tenants = keep_ids(&old, new, &mut contracts, &mut weights, volumes.iter_mut());
     let expected = [tenant("a", &[]), tenant("b", &[]), tenant("c", &["iqn.c"]), tenant("n", &[])];
     assert_eq!(tenants, expected);
     assert_eq!(contracts, [None, None, contract(2), contract(1)]);
+    let weights: Vec<_> = weights.into_iter().map(Weight::as_1024ths).collect();
+    assert_eq!(weights, [1_024, 1_024, 6, 5]);
     assert_eq!(volumes, [1, 3, 2]);
 }

@@ -44,6 +44,7 @@ impl Plan {
     pub fn check(&self) -> Result<(), PlanError> {
         count("tenants", self.tenants.len(), MAX_TENANTS)?;
         most("contracts", self.promises.contracts.len(), self.tenants.len())?;
+        most("shares", self.shares.tenants.len(), self.tenants.len())?;
         for (i, contract) in self.promises.contracts.iter().enumerate() {
             let fault = contract.as_ref().and_then(Contract::fault);
             fault.map_or(Ok(()), |fault| Err(error(format!("contracts[{i}]"), fault)))?;

@@ -38,6 +38,7 @@ fn config() -> Config {
         volumes: vec![volume],
         backends: vec![Backend::alike(2)],
         promises: Promises::default(),
+        shares: weir_flow::dispatch::Shares::default(),
         limits: Limits::default(),
         paths: Settings::default(),
         cache: weir_flow::cache::Settings::default(),
@@ -55,6 +56,7 @@ fn read(length: u64) -> Request {
         extent: Extent::new(0, length),
         fua: false,
         ordered: false,
+        job: false,
     }
 }
 

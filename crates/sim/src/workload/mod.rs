@@ -41,6 +41,7 @@ impl Generator {
             extent: Extent::default(),
             fua: false,
             ordered: false,
+            job: false,
         };
         Self {
             template,

@@ -186,6 +186,7 @@ impl Replay {
             end: End { drain: true, ..End::default() },
             tenants: Vec::new(),
             promises: Promises::default(),
+            shares: weir_flow::dispatch::Shares::default(),
             volumes: Vec::new(),
             backends: vec![Backend {
                 name: "device".to_owned(),

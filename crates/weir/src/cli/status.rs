@@ -57,6 +57,9 @@ fn text(status: &api::Status) -> String {
     section(&mut text, "Overdue", &overdue(status), status.overdue_left_out);
     section(&mut text, "Connected", &sessions(status), status.sessions_left_out);
     section(&mut text, "Volumes", &volumes(status), 0);
+    section(&mut text, "Backends", &backends(status), status.backends_left_out);
+    let heading = "Shares of the backends' time, of the last seconds and since the start";
+    section(&mut text, heading, &shares(status), status.shares_left_out);
     let heading = "What was promised and what was kept; a budget that burns at 1 is just kept";
     section(&mut text, heading, &targets(&status.tenants), 0);
     let heading = "Tenants with a contract, and what held their requests";
@@ -136,6 +139,35 @@ fn volumes(status: &api::Status) -> Table {
         notes.extend(volume.fences.iter().filter(|fence| fence.state != "held").map(fence));
         let size = ByteCount(volume.bytes).to_string();
         table.row(vec![volume.name.clone(), size, volume.backend.clone(), notes.join("; ")]);
+    }
+    table
+}
+
+fn backends(status: &api::Status) -> Table {
+    let mut table = Table::new(&[
+        ("backend", Align::Left),
+        ("outstanding", Align::Right),
+        ("at most", Align::Right),
+    ]);
+    for api::BackendStatus { name, outstanding, depth } in &status.backends {
+        table.row(vec![name.clone(), outstanding.to_string(), depth.to_string()]);
+    }
+    table
+}
+
+fn shares(status: &api::Status) -> Table {
+    let mut table = Table::new(&[
+        ("whose", Align::Left),
+        ("weight", Align::Right),
+        ("share %", Align::Right),
+        ("service time", Align::Right),
+    ]);
+    for share in &status.shares {
+        let name = if share.background { format!("({})", share.name) } else { share.name.clone() };
+        let weight = format!("{:.3}", share.weight);
+        let weight = weight.trim_end_matches('0').trim_end_matches('.').to_owned();
+        let per_cent = format!("{:.1}", share.share * 1e2);
+        table.row(vec![name, weight, per_cent, time(share.service_ns)]);
     }
     table
 }

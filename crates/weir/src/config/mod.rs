@@ -20,6 +20,7 @@ mod redact;
 pub(crate) mod reference;
 pub(crate) mod render;
 pub(crate) mod schema;
+mod shares;
 pub(crate) mod show;
 pub(crate) mod source;
 mod suggest;

@@ -5,6 +5,7 @@ use tree::Effective;
 use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::{Contract, Group, Ops, Promises, Row, Target, Tier};
+use weir_flow::dispatch::{Background, Shares, Weight};
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::units::{Bandwidth, Extent};
 use weir_model::{array, fixed, mech};
@@ -116,7 +117,7 @@ refused = 0
 cache = "lru"
 prefetch = "next-block"
 control = "ta1"
-dispatch = "fifo"
+dispatch = "sfq"
 path = "round-robin"
 store = "direct"
 transfer = "fifo"
@@ -171,6 +172,11 @@ peak = 1.5
 limit = 5000
 weight = 3
 tier = "silver"
+share = 4
+[background]
+write_back = 0.5
+prefetch = 0.25
+jobs = 0.001
 "#;
 
 fn source(text: &str) -> Source {
@@ -260,8 +266,15 @@ fn a_gateway_is_what_its_file_says() {
     let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
     assert_eq!(names, ["db", "disk1"]);
     assert_eq!(config.promises, promises());
+    let weights = |shares: &Shares| {
+        let Background { write_back, prefetch, jobs } = shares.background;
+        let background = [write_back, prefetch, jobs].into_iter();
+        let all = background.chain(shares.tenants.iter().copied());
+        all.map(Weight::as_1024ths).collect::<Vec<_>>()
+    };
+    assert_eq!(weights(&config.shares), [1_024, 512, 256, 2_560, 1_024]);
     assert_eq!(config.stop_within.as_nanos(), 1_500_000_000);
-    assert_eq!(config.policies.dispatch.values(), [7]);
+    assert_eq!(config.policies.dispatch.values(), [7, 0]);
     let volume = &config.volumes[0];
     let file = volume.file().unwrap();
     assert_eq!(file.path, PathBuf::from(format!("{FOLDER}/disk0.img")));
@@ -292,6 +305,8 @@ fn defaults_agree_with_the_data_path() {
     assert_eq!(config.volumes[0].file().unwrap().size, None);
     let promises = Promises { contracts: vec![None], groups: Vec::new() };
     assert_eq!((config.tenants.len(), config.promises), (1, promises));
+    let shares = Shares { tenants: vec![Weight::ONE], ..Shares::default() };
+    assert_eq!(config.shares, shares);
 
     let text = "[run]\nrequests = 1\n[[backend]]\nname = \"m1\"\n\
                 [[backend]]\nname = \"m2\"\nmodel = \"array-m2\"\n\

@@ -209,6 +209,11 @@ impl Near {
         }
     }
 
+    /// Whether it fetches ahead of a reader.
+    pub(crate) fn is_ahead(&self, key: JobKey) -> bool {
+        matches!(self.jobs.get(key), Some(Job::Ahead(_)))
+    }
+
     /// A request of the cache's own has ended at storage.
     pub(crate) fn job_ended(&mut self, now: Instant, key: JobKey, outcome: Outcome) {
         match &self.jobs[key] {

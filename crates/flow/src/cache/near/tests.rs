@@ -112,6 +112,7 @@ impl Rig {
             }],
             backends: alloc::vec![Backend::alike(1)],
             promises: control::Promises::default(),
+            shares: crate::dispatch::Shares::default(),
             limits: Limits::default(),
             paths: path::Settings::default(),
             cache: Settings {

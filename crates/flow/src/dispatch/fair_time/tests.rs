@@ -1,4 +1,5 @@
 use super::*;
+use crate::dispatch::Stream;
 use crate::testing;
 
 const HOUR: u64 = 3_600_000_000_000;

@@ -136,6 +136,7 @@ impl Shell<'_> {
             extent: if op == Op::Flush { Extent::default() } else { bytes(&sectors) },
             fua: fua && !self.is(Bug::FuaIgnored),
             ordered: false,
+            job: false,
         }));
         Ok(())
     }

@@ -186,6 +186,7 @@ fn config(plan: &Plan) -> Config {
         }],
         backends: vec![Backend::alike(1)],
         promises: control::Promises::default(),
+        shares: weir_flow::dispatch::Shares::default(),
         // However long the link is gone: what a host is told then is not for this.
         limits: Limits { no_path: Duration::from_secs(30 * 86_400), ..Limits::default() },
         paths: path::Settings::default(),

@@ -124,6 +124,7 @@ pub(super) fn play(script: &Script, policy: &Choice<Build>) -> Measured {
             contracts: contracts.iter().map(|&contract| Some(contract.clone())).collect(),
             groups: Vec::new(),
         },
+        shares: weir_flow::dispatch::Shares::default(),
         limits: Limits {
             max_requests: world.most,
             max_bytes: ROOM_BYTES,
@@ -265,6 +266,7 @@ impl<'a> Scripted<'a> {
             extent: Extent::new(index * APART, u64::from(size)),
             fua: false,
             ordered: false,
+            job: false,
         })
     }
 

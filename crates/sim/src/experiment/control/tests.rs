@@ -250,6 +250,7 @@ fn a_critical_bucket_waits_as_theory_says() {
                 extent: Extent::new(0, 4_096),
                 fua: false,
                 ordered: false,
+                job: false,
             };
             let ends = times.map(|nanos| (Instant::from_nanos(nanos), true));
             let end = Instant::ZERO + Duration::from_secs(1_000);

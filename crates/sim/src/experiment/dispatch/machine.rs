@@ -313,45 +313,47 @@ impl Machine<'_> {
         self.try_chips(touched);
     }
 
-    /// The next step of a collection of real blocks: a copy, or the erasure.
+    /// The collection of a real block: all its copies and the erasure, in their order. One after the other, each
+    /// would wait for its turn anew, and collection would never have a queue to be served from.
     fn collect(&mut self, chip: u32) -> u64 {
         let stream = self.case.hosts.len();
         let alone = |page: Page, at: &Self| (key(at.scheduled, 3), at.nominal(page));
-        if self.ftl.emptied(chip) {
-            let erase = alone(Page::Erase, self);
-            return self.enter(stream, chip, Page::Erase, None, erase);
+        let mut touched = 0;
+        // It chooses a block, which may hold nothing.
+        self.ftl.moves_due(chip);
+        while !self.ftl.emptied(chip) {
+            if self.ftl.step(chip).is_none() {
+                self.collecting[chip as usize] = false;
+                return touched;
+            }
+            for page in [Page::Read, Page::Program] {
+                let whole = alone(page, self);
+                touched |= self.enter(stream, chip, page, None, whole);
+            }
         }
-        if self.ftl.step(chip).is_none() {
-            self.collecting[chip as usize] = false;
-            return 0;
-        }
-        let read = alone(Page::Read, self);
-        self.enter(stream, chip, Page::Read, None, read);
-        let program = alone(Page::Program, self);
-        self.enter(stream, chip, Page::Program, None, program)
+        let erase = alone(Page::Erase, self);
+        touched | self.enter(stream, chip, Page::Erase, None, erase)
     }
 
-    /// A step of a collection has ended: the next one, and what waited for an erased block.
+    /// A block has been erased: the next one, and what waited for it.
     fn collected(&mut self, chip: u32, page: Page) -> u64 {
-        if self.case.garbage != Garbage::Real || page == Page::Read {
+        if self.case.garbage != Garbage::Real || page != Page::Erase {
             return 0;
         }
         let mut touched = 0;
-        if page == Page::Erase {
-            // Only now can the block be written.
-            self.ftl.step(chip);
-            while !self.ftl.full(chip)
-                && let Some((stream, page, request)) = self.stalled[chip as usize].pop_front()
-            {
-                self.score.resumes(stream, self.now);
-                self.ftl.write(page, chip);
-                self.owe(stream);
-                let whole = (key(self.scheduled, 3), self.nominal(Page::Program));
-                self.scheduled += 1;
-                touched |= self.enter(stream, chip, Page::Program, Some(request), whole);
-            }
+        // Only now can the block be written.
+        self.ftl.step(chip);
+        while !self.ftl.full(chip)
+            && let Some((stream, page, request)) = self.stalled[chip as usize].pop_front()
+        {
+            self.score.resumes(stream, self.now);
+            self.ftl.write(page, chip);
+            self.owe(stream);
+            let whole = (key(self.scheduled, 3), self.nominal(Page::Program));
+            self.scheduled += 1;
+            touched |= self.enter(stream, chip, Page::Program, Some(request), whole);
         }
-        if page == Page::Erase && !self.ftl.low(chip) {
+        if !self.ftl.low(chip) {
             self.collecting[chip as usize] = false;
             return touched;
         }

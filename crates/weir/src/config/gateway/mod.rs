@@ -28,7 +28,7 @@ use super::names::{Names, Tenants};
 use super::schema::Schema;
 use super::source::Source;
 use super::tree::{Context, Document};
-use super::{backend, cache, contract, limits, path, policy};
+use super::{backend, cache, contract, limits, path, policy, shares};
 use std::collections::BTreeMap;
 use weir_serve::config::{Backend, Config, Tenant};
 
@@ -45,6 +45,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &policy::POLICY,
         &contract::group::GROUP,
         &tenant::TENANT,
+        &shares::BACKGROUND,
         &control::CONTROL,
         &stop::STOP,
         &savings::SAVINGS,
@@ -73,8 +74,9 @@ pub(crate) fn read(
     let savings = savings::read(context, document, source);
     let mut accounts = account::read(context, document, source);
     let discovery = discovery::read(context, document, &mut accounts);
-    let mut tenants = Tenants::default();
-    let kept = tenant::read(context, document, &mut tenants);
+    let (mut tenants, mut weights) = (Tenants::default(), shares::Tenants::default());
+    let kept = tenant::read(context, document, &mut tenants, &mut weights);
+    let shares = weights.with_background(context, document, policies.as_ref());
     let (mut backend_names, mut names) = (Names::new("backend"), Names::new("volume"));
     let backends = backend::read(context, document, &mut backend_names);
     let mut upstream_names = Names::new("upstream");
@@ -119,6 +121,7 @@ pub(crate) fn read(
         discovery: discovery?,
         nbd,
         promises: contract::for_all(promises, tenants.len()),
+        shares: shares::for_all(shares?, tenants.len()),
         tenants,
         backends: backends?.into_iter().map(device).collect(),
         upstreams,

@@ -5,6 +5,7 @@ use crate::config::contract::{self, BURST, CREDIT, GROUP, LIMIT, NAME, PEAK, ROW
 use crate::config::fault::{Code, Fault, Span};
 use crate::config::names::Tenants;
 use crate::config::schema::{Default, Key, Kind, Many, Section};
+use crate::config::shares::{self, SHARE};
 use crate::config::tree::{Context, Document, Table};
 use crate::config::units::shorten;
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub(super) static TENANT: Section = Section {
         LIMIT,
         WEIGHT,
         TIER,
+        SHARE,
     ],
 };
 
@@ -44,10 +46,12 @@ pub(super) fn read(
     context: &mut Context,
     document: &Document<'_>,
     tenants: &mut Tenants,
+    shares: &mut shares::Tenants,
 ) -> Option<(Promises, Claims)> {
     let mut claims = Claims::new();
     let mut claimed: BTreeMap<String, (usize, Option<Span>)> = BTreeMap::new();
     let promises = contract::read(context, document, tenants, |context, table, index| {
+        shares.read(context, table, index);
         if let Some(initiators) = claim(context, table, index, &mut claimed) {
             claims.insert(index, initiators);
         }

@@ -17,7 +17,7 @@ use super::schema::{Default, Key, Kind, Many, Schema, Section};
 use super::source::Source;
 use super::tree::{Context, Document, Table};
 use super::value::Value;
-use super::{backend, cache, contract, limits, only_with, path, policy};
+use super::{backend, cache, contract, limits, only_with, path, policy, shares};
 use weir_flow::request::{LinkId, VolumeId};
 use weir_sim::plan::{Backend, Plan, PlanError};
 
@@ -37,6 +37,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &policy::POLICY,
         &contract::group::GROUP,
         &tenant::TENANT,
+        &shares::BACKGROUND,
         &limits::LIMITS,
         &path::PATH,
         &cache::CACHE,
@@ -91,8 +92,10 @@ pub(crate) fn read(
     let links = link::read(context, document, &mut link_names);
     let sizes = volumes.iter().flatten().map(|volume| volume.size).collect();
     let parts = Parts { volumes: volume_names, sizes, links: link_names };
-    let mut tenants = Tenants::default();
-    let promises = contract::read(context, document, &mut tenants, |_, _, _| {});
+    let (mut tenants, mut weights) = (Tenants::default(), shares::Tenants::default());
+    let promises = contract::read(context, document, &mut tenants, |context, table, index| {
+        weights.read(context, table, index);
+    });
     let workloads = workload::read(context, document, &parts, &mut tenants);
     let traces = trace::read(context, document, source, &parts, &mut tenants);
     if !document.has("workload") && !document.has("trace") {
@@ -105,6 +108,7 @@ pub(crate) fn read(
     let names = tenants.names();
     let expectations = expect::read(context, document, &names);
     let policies = policy::read(context, document);
+    let shares = weights.with_background(context, document, policies.as_ref());
     if let (Some(promises), Some(policies)) = (&promises, &policies) {
         contract::unused(context, document, &tenants, promises, policies, |_| false);
     }
@@ -118,6 +122,7 @@ pub(crate) fn read(
         seed: seed?.value,
         end: end?,
         promises: contract::for_all(promises?, names.len()),
+        shares: shares::for_all(shares?, names.len()),
         tenants: names,
         volumes: volumes?,
         backends: backends?.into_iter().map(device).collect(),

@@ -2,6 +2,7 @@
 
 use crate::config::contract::{BURST, CREDIT, GROUP, LIMIT, NAME, PEAK, ROWS, TIER, WEIGHT};
 use crate::config::schema::{Many, Section};
+use crate::config::shares::SHARE;
 use weir_sim::plan::MAX_TENANTS;
 
 /// The table.
@@ -9,5 +10,5 @@ pub(super) static TENANT: Section = Section {
     name: "tenant",
     many: Many::Times(0, MAX_TENANTS),
     effect: "what is promised to a tenant; others exist by being named",
-    keys: &[NAME, GROUP, ROWS, BURST, CREDIT, PEAK, LIMIT, WEIGHT, TIER],
+    keys: &[NAME, GROUP, ROWS, BURST, CREDIT, PEAK, LIMIT, WEIGHT, TIER, SHARE],
 };

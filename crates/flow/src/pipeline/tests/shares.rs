@@ -1,0 +1,68 @@
+//! Weights, from the configuration and while it runs.
+
+use super::*;
+use crate::dispatch::{Background, Owner, POLICIES, Shares, Weight};
+use crate::request::TenantId;
+
+fn weights(tenants: &[u32], jobs: u32) -> Shares {
+    let weight = |&parts: &u32| Weight::from_1024ths(parts).unwrap();
+    let background = Background { jobs: weight(&jobs), ..Background::default() };
+    Shares { tenants: tenants.iter().map(weight).collect(), background }
+}
+
+/// Tenants 0 and 1 and the jobs of tenant 1 always have reads waiting; the device takes 1 ms for each. How many
+/// of so many each gets.
+fn served(pipeline: &mut Pipeline<Seen>, now: &mut u64, count: u32) -> [u32; 3] {
+    let mut served = [0; 3];
+    let next = |pipeline: &mut Pipeline<Seen>, now: u64, kind: u64| {
+        let read = request(kind, Op::Read, 0, 4_096);
+        let tenant = TenantId::new(kind.min(1) as u32);
+        step(pipeline, now, Input::Arrive(Request { tenant, job: kind == 2, ..read }))
+    };
+    if pipeline.outstanding() == 0 {
+        for kind in 0..24 {
+            next(pipeline, *now, kind % 3);
+        }
+    }
+    let at_store = |key: &RequestKey| pipeline.requests[*key].stage == StageName::Store;
+    let mut at_store: Vec<_> = pipeline.requests.keys().filter(at_store).collect();
+    for _ in 0..count {
+        *now += 1_000_000;
+        let key = at_store.remove(0);
+        let actions = step(pipeline, *now, Input::Stored { key, outcome: Ok(()) });
+        at_store.extend(ios(&actions).iter().map(|io| io.key));
+        let (key, Tag(kind), _) = replies(&actions)[0];
+        at_store.extend(ios(&step(pipeline, *now, Input::Sent { key })).iter().map(|io| io.key));
+        served[kind as usize] += 1;
+        at_store.extend(ios(&next(pipeline, *now, kind)).iter().map(|io| io.key));
+    }
+    served
+}
+
+/// The weights of the configuration hold from the beginning, others from when they are told; a job has a share
+/// apart from that of its tenant. Whoever asks sees the weights and what each has had.
+#[test]
+fn weights_divide_a_backend() {
+    let mut config = Config { backends: vec![Backend::alike(1)], ..config() };
+    config.shares = weights(&[4_096, 2_048], 1_024);
+    config.policies.dispatch = Choice::named(POLICIES, "fog").unwrap();
+    for (name, value) in [("depth", 1), ("servers", 1)] {
+        config.policies.dispatch.set(name, value).unwrap();
+    }
+    let (mut pipeline, mut now) = (Pipeline::new(&config, Seen::default()), 0);
+    let near = |served: [u32; 3], due: [u32; 3]| {
+        assert!(served.iter().zip(due).all(|(&got, due)| got.abs_diff(due) <= 2), "{served:?}");
+    };
+    near(served(&mut pipeline, &mut now, 700), [400, 200, 100]);
+    let shares = weights(&[1_024], 3_072);
+    step(&mut pipeline, now, Input::Reweigh(alloc::sync::Arc::new(shares)));
+    near(served(&mut pipeline, &mut now, 500), [100, 100, 300]);
+    let seen: Vec<_> = pipeline.streams(at(now)).collect();
+    let tenant = |id| Owner::Tenant(TenantId::new(id));
+    let of = |owner| *seen.iter().find(|view| view.owner == owner).unwrap();
+    assert_eq!(of(Owner::Job).weight.as_1024ths(), 3_072);
+    assert_eq!(of(tenant(1)).weight, Weight::ONE, "one that is not named any more");
+    let millis = [tenant(0), tenant(1), Owner::Job].map(|owner| of(owner).service.as_nanos());
+    near(millis.map(|nanos| (nanos / 1_000_000) as u32), [500, 300, 400]);
+    assert_eq!(pipeline.backends().map(|view| (view.outstanding, view.depth)).last(), Some((1, 1)));
+}
