@@ -37,10 +37,10 @@ fn main() -> ExitCode {
             device.finished(now).expect("it was due").1.expect("no page fails");
         }
         let extent = Extent::new(rng.below(pages) * 4_096, 4_096);
-        device.start(now, DeviceIo { id, op: Op::Write, extent });
+        device.start(now, DeviceIo { id, op: Op::Write, extent, fua: false });
     }
     let seconds = start.elapsed().as_secs_f64();
-    let (wear, operations) = (device.wear(), device.operations());
+    let (wear, operations) = (device.wear().expect("it is flash"), device.operations());
     println!("{:.2} million operations/s of chips", operations as f64 / seconds / 1e6);
     println!("{:.0} s of the device's time in {seconds:.1} s", now.as_nanos() as f64 / 1e9);
     println!("{wear:?}");

@@ -12,9 +12,10 @@ pub(crate) mod socket;
 mod status;
 
 pub use protocol::{
-    Answer, CauseStatus, FenceStatus, GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line,
-    LogStatus, OverdueRequest, PathStatus, Problem, Request, RequestCounts, SessionStatus,
-    StageStatus, Status, TargetStatus, TenantStatus, VERSION, VolumeStatus,
+    Answer, CauseStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus, LINE_MAX,
+    LearnedSpeed, Leaving, Line, LogStatus, OverdueRequest, PathStatus, Problem, Request,
+    RequestCounts, SessionStatus, Spread, StageStatus, Status, TargetStatus, TenantStatus, VERSION,
+    VolumeStatus,
 };
 
 use socket::{Asked, ClientId};

@@ -333,6 +333,9 @@ impl<'a> Gateway<'a> {
                 break;
             }
         }
+        if !self.done.is_empty() {
+            self.desk.now = self.clock.now();
+        }
         for done in self.done.drain(..) {
             self.desk.stored(done, &mut self.behind);
         }
