@@ -10,7 +10,7 @@ need python3 tgtd tgtadm
 GUEST=$(cd "$1" && pwd)
 shift
 parts=("$@")
-if [ ${#parts[@]} = 0 ]; then parts=(ext4 multipath restart near reservations commands chap lio); fi
+if [ ${#parts[@]} = 0 ]; then parts=(ext4 multipath restart near reservations commands chap lio flash); fi
 export GUEST_DIR=${GUEST_DIR:-/var/tmp/weir-guest}
 [ -f "$GUEST_DIR/root.img" ] || bash "$GUEST/build.sh" >"$WORK/build.log" 2>&1 ||
   { tail -20 "$WORK/build.log"; exit 1; }
@@ -23,7 +23,7 @@ COMPLAINTS+='|corrupt|bug:|warning:'
 declare -A TOLERATED=([reservations]='reservation conflict|critical nexus error, dev sd')
 # Longest run of one part and of all, in seconds.
 PART_SECONDS=240
-ALL_SECONDS=780
+ALL_SECONDS=900
 
 # The guest sees the host's loopback as 10.0.2.2, so that is what discovery must advertise: the ports
 # have to be known before the start.
@@ -71,8 +71,8 @@ volume chap 64MiB $'accounts = ["alice"]\nmutual = "weir"'
 
 # What is far is a tgtd behind a proxy that delays; the guest can reach it past both, as targets of their own.
 export PYTHONDONTWRITEBYTECODE=1
-proxy='' server=''
-trap 'for one in $proxy $server; do kill "$one" 2>/dev/null || true; done; tgtd_stop; cleanup' EXIT
+proxy='' server='' flash=''
+trap 'for one in $proxy $server $flash; do kill "$one" 2>/dev/null || true; done; tgtd_stop; cleanup' EXIT
 truncate -s 128M "$WORK/near-ext4.img"
 truncate -s 320M "$WORK/near-xfs.img" # the least that mkfs.xfs makes
 tgtd_start "$WORK/near-ext4.img"
@@ -113,6 +113,33 @@ TOML
 done
 chmod go= "$WORK/weir.toml"
 
+# Emulated flash: a gateway of its own, so that a recording has nothing else. Reads take 20 ms, programs 50 ms.
+cat >"$WORK/backend.toml" <<TOML
+[[backend]]
+name = "flash"
+model = "ssd-paper"
+register = "5ms"
+read = "15ms"
+program = "45ms"
+TOML
+cat - "$WORK/backend.toml" >"$WORK/flash.toml" <<TOML
+[iscsi]
+listen = ["127.0.0.1:0"]
+[[volume]]
+name = "flash"
+file = "$WORK/flash.img"
+size = "64MiB"
+backend = "flash"
+[[target]]
+name = "$TARGET.flash"
+luns = { 0 = "flash" }
+TOML
+"$WEIR" serve "$WORK/flash.toml" --json --record "$WORK/flash.recording" >"$WORK/flash.ready" 2>>"$WORK/log" &
+flash=$!
+for _ in $(seq 200); do if [ -s "$WORK/flash.ready" ]; then break; fi; sleep 0.05; done
+FLASH=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["portals"][0].rpartition(":")[2])' "$WORK/flash.ready") ||
+  fail "the gateway of the emulated flash did not start"
+
 coproc CONTROLLER { exec python3 "$ROOT/conformance/guest/controller.py" "$WEIR" "$WORK/weir.toml" "$WORK/log" \
   "$WORK/control.socket"; }
 controller=$CONTROLLER_PID
@@ -128,7 +155,7 @@ for _ in $(seq 100); do if [ -s "$WORK/served" ]; then break; fi; sleep 0.05; do
 read -r _ _ _ _ _ files _ <"$WORK/served" || fail "nobody serves the files"
 
 {
-  echo "export HOST=$HOST PORT=$PORT PORT2=$PORT2 FAR=$FAR CONTROL=$control FILES=$files PREFIX=$TARGET"
+  echo "export HOST=$HOST PORT=$PORT PORT2=$PORT2 FAR=$FAR FLASH=$FLASH CONTROL=$control FILES=$files PREFIX=$TARGET"
   for part in common "${parts[@]}"; do
     echo "cat >/tmp/$part.part <<'END OF PART'"
     cat "$ROOT/conformance/guest/$part.sh"
@@ -166,6 +193,20 @@ if grep '=== kernel:' "$WORK/guest.log"; then
   echo "the guest's kernel complained at the end" >&2
   status=1
 fi
+kill "$flash"
+wait "$flash" || { echo "the gateway of the emulated flash did not leave cleanly" >&2; status=1; }
+flash=''
+case " ${parts[*]} " in *' flash '*)
+  : >"$WORK/hosts"
+  while read -r _ phase op told; do
+    base64 -d <<<"$told" | gunzip >"$WORK/fio.$phase.json"
+    echo "$phase $op $WORK/fio.$phase.json" >>"$WORK/hosts"
+  done < <(grep -a '^flash [1-4] ' "$WORK/guest.log")
+  [ "$(wc -l <"$WORK/hosts")" = 4 ] || { echo "the guest did not measure the emulated flash" >&2; status=1; }
+  python3 "$ROOT/conformance/emulated.py" "$WEIR" "$WORK/flash.recording" 0 64MiB "$WORK/backend.toml" "$WORK/hosts" ||
+    { echo "=== flash FAILED: response times are off" >&2; status=1; }
+  ;;
+esac
 exec {CONTROLLER[1]}>&-
 wait "$controller" || { echo "the gateway did not leave cleanly" >&2; status=1; }
 if grep -q panicked "$WORK/log"; then fail "the gateway panicked"; fi

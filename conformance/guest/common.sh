@@ -1,4 +1,4 @@
-# Runs in the guest, before each part. From outside come HOST, PORT, PORT2, FAR, CONTROL and PREFIX.
+# Runs in the guest, before each part. From outside come HOST, PORT, PORT2, FAR, FLASH, CONTROL and PREFIX.
 
 # control COMMAND...: what the host's controller answers
 control() {

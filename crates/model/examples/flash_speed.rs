@@ -1,12 +1,16 @@
-//! How fast the flash model is, and how much memory it takes: random writes of 4 KiB to a filled device,
-//! at depth 64, with garbage collection.
+//! How fast the flash model is, and how much memory it takes.
 //!
 //! ```text
-//! cargo run --release -p weir-model --example flash_speed -- [GIB [MILLIONS]]
+//! cargo run --release -p weir-model --example flash_speed -- [WORKLOAD [GIB [MILLIONS]]]
 //! ```
 //!
-//! 64 GiB and 20 million writes by default. Prints page operations and erasures per second of wall-clock
-//! time, what garbage collection did, and the peak resident memory of the process.
+//! | workload | device | what hosts ask for |
+//! |---|---|---|
+//! | `writes` | an `NVMe` drive of GIB, filled | 4 KiB at random, written, 64 outstanding: garbage collection all the time |
+//! | `figure-5` | the paper's chips, as many blocks as GIB takes | 16 KiB at random, in eight regions with 32 outstanding each: three are read, three written, two both |
+//!
+//! `writes`, 64 GiB and 20 million page operations of hosts by default. Prints page operations and erasures per
+//! second of wall-clock time, what garbage collection did, and the peak resident memory of the process.
 
 use std::process::ExitCode;
 use weir_flow::clock::Instant;
@@ -16,31 +20,74 @@ use weir_flow::units::Extent;
 use weir_model::device::{Device, DeviceIo};
 use weir_model::ssd::{Config, Ssd};
 
+/// Streams of requests to one device.
+struct Load {
+    config: Config,
+    /// Pages of a request, and requests outstanding of each stream.
+    pages: u64,
+    window: u64,
+    /// How many of a hundred requests of each stream write.
+    writes: &'static [u64],
+}
+
+impl Load {
+    fn named(name: &str, bytes: u64) -> Option<Self> {
+        match name {
+            "writes" => {
+                let config = Config { filled_permille: 1_000, ..Config::nvme(bytes) };
+                Some(Self { config, pages: 1, window: 64, writes: &[100] })
+            }
+            "figure-5" => {
+                let config = Config::paper().with_capacity(bytes);
+                let writes = &[0, 0, 0, 50, 50, 100, 100, 100];
+                Some(Self { config, pages: 4, window: 32, writes })
+            }
+            _ => None,
+        }
+    }
+
+    /// The next request of a stream.
+    fn request(&self, stream: u64, rng: &mut Rng) -> DeviceIo {
+        let unit = self.pages * u64::from(self.config.page);
+        let region = self.config.capacity() / unit / self.writes.len() as u64;
+        let place = stream * region + rng.below(region);
+        let writes = rng.below(100) < self.writes[stream as usize];
+        let op = if writes { Op::Write } else { Op::Read };
+        DeviceIo { id: stream, op, extent: Extent::new(place * unit, unit), fua: false }
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "what is measured is the wall-clock time of a run")]
 #[expect(clippy::print_stdout, reason = "the figures are this program's output")]
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_else(|| "writes".to_owned());
     let mut number = |default: u64| arguments.next().map_or(Ok(default), |text| text.parse());
     let (Ok(gib @ 1..=8_192), Ok(millions @ 1..)) = (number(64), number(20)) else {
-        println!("usage: flash_speed [GIB [MILLIONS]], at least 1 and at most 8192 GiB");
+        println!("usage: flash_speed [WORKLOAD [GIB [MILLIONS]]], at least 1 and at most 8192 GiB");
         return ExitCode::from(2);
     };
-    let config = Config { filled_permille: 1_000, ..Config::nvme(gib << 30) };
-    let mut device = Ssd::new(config);
-    let mut rng = Rng::stream(1, "writes");
-    let pages = config.capacity_pages();
+    let Some(load) = Load::named(&name, gib << 30) else {
+        println!("there is `writes` and `figure-5`, not `{name}`");
+        return ExitCode::from(2);
+    };
+    let mut device = Ssd::new(load.config);
+    let mut rng = Rng::stream(1, "requests");
     let start = std::time::Instant::now();
     let mut now = Instant::ZERO;
-    for id in 0..millions * 1_000_000 {
-        if id >= 64 {
-            now = device.next().expect("something is outstanding");
-            device.finished(now).expect("it was due").1.expect("no page fails");
+    for stream in 0..load.writes.len() as u64 {
+        for _ in 0..load.window {
+            device.start(now, load.request(stream, &mut rng));
         }
-        let extent = Extent::new(rng.below(pages) * 4_096, 4_096);
-        device.start(now, DeviceIo { id, op: Op::Write, extent });
+    }
+    for _ in 0..millions * 1_000_000 / load.pages {
+        now = device.next().expect("something is outstanding");
+        let (stream, outcome) = device.finished(now).expect("it was due");
+        outcome.expect("no page fails");
+        device.start(now, load.request(stream, &mut rng));
     }
     let seconds = start.elapsed().as_secs_f64();
-    let (wear, operations) = (device.wear(), device.operations());
+    let (wear, operations) = (device.wear().expect("it is flash"), device.operations());
     println!("{:.2} million operations/s of chips", operations as f64 / seconds / 1e6);
     println!("{:.0} s of the device's time in {seconds:.1} s", now.as_nanos() as f64 / 1e9);
     println!("{wear:?}");

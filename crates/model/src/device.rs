@@ -1,5 +1,6 @@
 //! What every device model can do.
 
+use crate::ssd::ftl::Wear;
 use weir_flow::clock::Instant;
 use weir_flow::request::{Op, Outcome};
 use weir_flow::units::Extent;
@@ -13,6 +14,8 @@ pub struct DeviceIo {
     pub op: Op,
     /// With which bytes of the device.
     pub extent: Extent,
+    /// A write is durable when it ends: no volatile buffer may end it before.
+    pub fua: bool,
 }
 
 /// A device as a machine of events, so that a model may reorder what it was given.
@@ -33,4 +36,9 @@ pub trait Device {
     /// An I/O that has ended by `now`, and how; those that end at one time in order of being
     /// scheduled. `None` when there is no other.
     fn finished(&mut self, now: Instant) -> Option<(u64, Outcome)>;
+
+    /// What its flash has been through; `None` if it has none.
+    fn wear(&self) -> Option<Wear> {
+        None
+    }
 }

@@ -81,7 +81,7 @@ mod tests {
     use weir_flow::units::Extent;
 
     fn io(id: u64) -> DeviceIo {
-        DeviceIo { id, op: Op::Read, extent: Extent::new(0, 4_096) }
+        DeviceIo { id, op: Op::Read, extent: Extent::new(0, 4_096), fua: false }
     }
 
     fn at(micros: u64) -> Instant {

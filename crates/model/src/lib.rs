@@ -44,4 +44,30 @@ impl Model {
             Self::Ssd(config) => Box::new(ssd::Ssd::new(config)),
         }
     }
+
+    /// Where each of several stores of these sizes begins on the device that they share, and where the last one
+    /// ends: one behind the other. Of a device that knows no addresses each has all.
+    pub fn regions(self, sizes: impl IntoIterator<Item = u64>) -> (Vec<u64>, u64) {
+        let Self::Ssd(config) = self else {
+            return (sizes.into_iter().map(|_| 0).collect(), 0);
+        };
+        let mut end = 0_u64;
+        let begin = |size: u64| {
+            let begin = end;
+            // No page is in two of them.
+            let pages = size.div_ceil(config.page.into());
+            end = end.saturating_add(pages.saturating_mul(config.page.into()));
+            begin
+        };
+        let begins = sizes.into_iter().map(begin).collect();
+        (begins, end)
+    }
+
+    /// The bytes that the device has; `None` for one that knows no addresses.
+    pub const fn capacity(self) -> Option<u64> {
+        match self {
+            Self::Ssd(config) => Some(config.capacity()),
+            Self::Fixed(_) | Self::Array(_) | Self::Mech(_) => None,
+        }
+    }
 }

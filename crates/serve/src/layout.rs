@@ -35,7 +35,26 @@ pub(crate) fn open(config: &Config, remotes: &Remotes) -> Result<Vec<Store>, Ope
         }
         check(volume, &stores[range])?;
     }
+    fit(config, &stores)?;
     Ok(stores)
+}
+
+/// Whether the modelled devices have room for what is on them.
+fn fit(config: &Config, stores: &[Store]) -> Result<(), OpenError> {
+    for (index, backend) in config.backends.iter().enumerate() {
+        let places = config.volumes.iter().flat_map(|volume| &volume.stores);
+        let here = |place: &Where| place.file().is_some_and(|file| file.backend == Some(index));
+        let on = places.zip(stores).filter(|(place, _)| here(place));
+        let (_, wanted) = backend.model.regions(on.map(|(_, store)| store.capacity()));
+        if let Some(found) = backend.model.capacity().filter(|&capacity| wanted > capacity) {
+            return Err(OpenError::SmallDevice {
+                backend: backend.name.clone(),
+                found: ByteCount(found),
+                wanted: ByteCount(wanted),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The logical unit of an upstream, of which the volume has `size` bytes, or all.

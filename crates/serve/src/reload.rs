@@ -149,6 +149,18 @@ impl Desk {
             );
             return None;
         }
+        let room = self.modelled.room(self.volumes[index].stores.start);
+        if size > now && size > room {
+            let (wanted, room) = (ByteCount(size), ByteCount(room));
+            error!(
+                volume = volume.name,
+                %wanted,
+                %room,
+                "it cannot grow: another volume, or nothing, is behind it on its modelled device; the \
+                 configuration stays as it was"
+            );
+            return None;
+        }
         if let Err(problem) = store.can_grow(size) {
             let wanted = ByteCount(size);
             error!(volume = volume.name, %wanted, %problem, "it cannot grow");

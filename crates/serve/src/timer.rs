@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use weir_flow::clock::Instant;
+use weir_flow::clock::{Duration, Instant};
 
 /// A timerfd: readable from its time on.
 #[derive(Debug)]
@@ -12,6 +12,8 @@ pub(crate) struct Timer {
     fd: OwnedFd,
     /// The time for which it is set.
     armed: Option<Instant>,
+    /// How late it wakes us, smoothed.
+    late: Duration,
 }
 
 impl Timer {
@@ -24,7 +26,19 @@ impl Timer {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the call has just made the descriptor, and nobody else has it.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, armed: None })
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, armed: None, late: Duration::ZERO })
+    }
+
+    /// It has woken us: learns how late that was.
+    pub(crate) fn woke(&mut self, now: Instant) {
+        let Some(armed) = self.armed.filter(|&armed| armed <= now) else { return };
+        let late = now.since(armed).min(LEAD).as_nanos();
+        self.late = Duration::from_nanos((7 * self.late.as_nanos() + late) / 8);
+    }
+
+    /// How long before its time whoever must not be late at all has to be woken, and waits the rest awake.
+    pub(crate) const fn lead(&self) -> Duration {
+        self.late
     }
 
     /// Has it expire at `at`, or earlier if it is set so: waking up once too often costs less than setting
@@ -59,5 +73,39 @@ impl AsRawFd for Timer {
     }
 }
 
+/// Nobody waits awake for longer than that.
+const LEAD: Duration = Duration::from_micros(100);
+
 /// It is set for a day at most, and again then.
 const LONGEST: u64 = 86_400 * 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who waits awake begins as early as the timer is late at most times: one that was kept up for long once
+    /// changes little, and nobody waits awake for long.
+    #[test]
+    fn the_lead_is_what_the_timer_was_late() {
+        let mut timer = Timer::new().unwrap();
+        let mut now = Instant::ZERO;
+        let mut woke = |timer: &mut Timer, late| {
+            let at = now + Duration::from_millis(1);
+            timer.wake_by(now, at).unwrap();
+            now = at + late;
+            timer.woke(now);
+        };
+        assert_eq!(timer.lead(), Duration::ZERO);
+        for _ in 0..100 {
+            woke(&mut timer, Duration::from_micros(40));
+        }
+        let lead = timer.lead();
+        assert!(lead > Duration::from_micros(39) && lead <= Duration::from_micros(40), "{lead}");
+        woke(&mut timer, Duration::from_millis(9));
+        assert!(timer.lead() < Duration::from_micros(48), "{}", timer.lead());
+        for _ in 0..100 {
+            woke(&mut timer, Duration::from_millis(9));
+        }
+        assert!(timer.lead() <= LEAD, "{}", timer.lead());
+    }
+}

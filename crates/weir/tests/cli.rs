@@ -176,13 +176,17 @@ fn example(test: &str) -> PathBuf {
     folder
 }
 
-/// The example is valid, and nothing about it is odd.
+/// The examples are valid, and nothing about them is odd.
 #[test]
-fn the_example_is_valid() {
+fn the_examples_are_valid() {
     let folder = example("example");
-    let output = run(&folder, &["config", "check", "gateway.toml"]);
-    let expected = "gateway.toml: a valid gateway configuration\n";
-    assert_eq!((code(&output), err(&output), out(&output)), (0, "", expected));
+    let flash = include_str!("../../../docs/examples/flash.toml");
+    std::fs::write(folder.join("flash.toml"), flash).unwrap();
+    for name in ["gateway.toml", "flash.toml"] {
+        let output = run(&folder, &["config", "check", name]);
+        let expected = format!("{name}: a valid gateway configuration\n");
+        assert_eq!((code(&output), err(&output), out(&output)), (0, "", &*expected));
+    }
 }
 
 /// A secret is in no output, wherever it is written.

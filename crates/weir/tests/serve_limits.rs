@@ -143,6 +143,58 @@ fn a_held_client_is_not_read_from() {
     gateway.logged(&["stopped; every volume is durable", "completed=40", "refused=0"]);
 }
 
+/// Emulated flash wears as hosts write: operators see pages, erasures and amplification, and how many I/Os the
+/// file made later than the model; a write that must be durable, a flush, zeroes and a discard end well, and
+/// data are there. After a restart the data are still there, and the device is as its configuration says.
+#[test]
+fn emulated_flash_wears() {
+    let config = "[control]\nsocket = \"c.sock\"\n\
+                  [[backend]]\nname = \"flash\"\nmodel = \"ssd-nvme\"\nchips = 2\nblocks = 24\npages = 16\n\
+                  spare_permille = 450\nfilled_permille = 1000\nbuffer = 4\n\
+                  [[volume]]\nname = \"disk\"\nfile = \"disk.img\"\nsize = \"1MiB\"\nbackend = \"flash\"\n\
+                  [[target]]\nname = \"iqn.2026-11.org.example:disk\"\nluns = { 0 = \"disk\" }\n";
+    let mut gateway = Gateway::start(&folder("flash"), config, RECORDED);
+    let device = |gateway: &Gateway| gateway.asked(&["status"])["status"]["devices"][0].take();
+    let mut host = gateway.session("host");
+    let data = |round: u64| vec![round as u8; 4096];
+    let mut written = std::collections::BTreeMap::new();
+    for round in 0..1_500_u64 {
+        let page = round * 97 % 251;
+        let cdb = gateway::initiator::write16(page * 4096, 4096, round % 50 == 0);
+        host.execute(cdb, Transfer::Out(data(round))).good();
+        written.insert(page, round);
+    }
+    let (unmap, list) = gateway::initiator::unmap(0, 16_384);
+    host.execute(unmap, Transfer::Out(list)).good();
+    host.execute(gateway::initiator::synchronize16(), Transfer::None).good();
+    for page in 0..4 {
+        assert_eq!(host.read(page * 4096, 4096), [0; 4096]);
+        written.remove(&page);
+    }
+    let status = device(&gateway);
+    let flash = &status["flash"];
+    assert_eq!(status["name"], "flash", "{status}");
+    assert_eq!(flash["programs"], 1_500, "{status}");
+    assert!(flash["erases"].as_u64() > Some(20), "{status}");
+    assert!(flash["most_worn"].as_u64() >= flash["least_worn"].as_u64(), "{status}");
+    let amplified = 1.0 + flash["moves"].as_f64().unwrap() / 1_500.0;
+    assert!((flash["amplification"].as_f64().unwrap() - amplified).abs() < 1e-9, "{status}");
+    assert!(status["ios"].as_u64() >= Some(1_500 + 1 + 1 + 4), "{status}");
+    assert!(status["timer"]["max_ns"].is_u64() || status["late"] == status["ios"], "{status}");
+    for (page, round) in &written {
+        assert_eq!(host.read(page * 4096, 4096), data(*round), "page {page}");
+    }
+    gateway.stop();
+    gateway.replays();
+    let mut gateway = Gateway::start(&gateway.folder.clone(), config, &[]);
+    let mut host = gateway.session("host");
+    for (page, round) in &written {
+        assert_eq!(host.read(page * 4096, 4096), data(*round), "page {page}");
+    }
+    assert_eq!(device(&gateway)["flash"]["erases"], 0, "wear is not kept");
+    gateway.stop();
+}
+
 /// A volume on a modelled device answers when the model has done with it as well, in the model's order,
 /// which it shares with another volume on the same device; a volume without one answers meanwhile. Data
 /// is in the files as ever, and the run replays.

@@ -19,7 +19,7 @@ fn poisson_responses(config: Config, rate: f64, bytes: u64, count: u64) -> Vec<u
             }
         }
         arrived.push(now);
-        array.start(now, DeviceIo { id, op: Op::Read, extent: Extent::new(0, bytes) });
+        array.start(now, DeviceIo { id, op: Op::Read, extent: Extent::new(0, bytes), fua: false });
     }
     responses
 }
@@ -92,7 +92,10 @@ fn an_idle_array_adds_the_three_services() {
     let config = Config::default();
     let mut array = Array::new(config, 1, "test");
     let bytes = 32_768;
-    array.start(Instant::ZERO, DeviceIo { id: 5, op: Op::Read, extent: Extent::new(0, bytes) });
+    array.start(
+        Instant::ZERO,
+        DeviceIo { id: 5, op: Op::Read, extent: Extent::new(0, bytes), fua: false },
+    );
     let (end, ended) = loop {
         let at = array.next().unwrap();
         if let Some(ended) = array.finished(at) {
@@ -113,7 +116,10 @@ fn an_idle_array_adds_the_three_services() {
 fn streams_belong_to_the_array() {
     let first = |name| {
         let mut array = Array::new(Config::default(), 1, name);
-        array.start(Instant::ZERO, DeviceIo { id: 0, op: Op::Read, extent: Extent::new(0, 1) });
+        array.start(
+            Instant::ZERO,
+            DeviceIo { id: 0, op: Op::Read, extent: Extent::new(0, 1), fua: false },
+        );
         array.next()
     };
     assert_eq!(first("a"), first("a"));

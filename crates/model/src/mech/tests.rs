@@ -23,7 +23,12 @@ fn responses(config: Config, rate: f64, bytes: u64, seed: u64) -> Vec<f64> {
         if now == FAR {
             return times;
         }
-        let io = DeviceIo { id: came.len() as u64, op: Op::Read, extent: Extent::new(0, bytes) };
+        let io = DeviceIo {
+            id: came.len() as u64,
+            op: Op::Read,
+            extent: Extent::new(0, bytes),
+            fua: false,
+        };
         came.push(now);
         array.start(now, io);
     }
@@ -43,7 +48,7 @@ fn mean_of_runs(config: Config, rate: f64) -> f64 {
 /// percentile of their response times in milliseconds.
 fn saturated(config: Config, outstanding: u64) -> (f64, f64) {
     let mut array = Mech::new(config, 1, "test");
-    let io = |id| DeviceIo { id, op: Op::Read, extent: Extent::new(0, 4_096) };
+    let io = |id| DeviceIo { id, op: Op::Read, extent: Extent::new(0, 4_096), fua: false };
     let mut came = vec![Instant::ZERO; outstanding as usize];
     (0..outstanding).for_each(|id| array.start(Instant::ZERO, io(id)));
     let mut times = Vec::new();
@@ -96,7 +101,7 @@ fn a_thousandth_of_the_stroke_leaves_rotation() {
 fn an_idle_array_adds_up() {
     let config = Config { stroke_ppm: 1_000_000, ..Config::default() };
     let mut array = Mech::new(config, 1, "test");
-    let io = DeviceIo { id: 5, op: Op::Read, extent: Extent::new(0, 4_096) };
+    let io = DeviceIo { id: 5, op: Op::Read, extent: Extent::new(0, 4_096), fua: false };
     // A quarter of the stroke is 0.6 + 8.44 * 0.5 = 4.82 ms. After that and the overhead the disk is at
     // 4.87 ms of its turn, so an angle of 1 ms comes 2.13 ms later.
     array.start_drawn(Instant::ZERO, io, Draw { disk: 3, cylinder: 256, angle: 1_000_000 });
@@ -121,7 +126,7 @@ fn the_shortest_positioning_time_goes_first() {
         // The first is taken at once and ends 1 ms after the start of a turn; then an angle of 2 ms is
         // nearest, and 5.5 ms before 0.5 ms.
         for (id, angle) in [(0, 900_000), (1, 500_000), (2, 5_500_000), (3, 2_000_000)] {
-            let io = DeviceIo { id, op: Op::Read, extent: Extent::new(0, 4_096) };
+            let io = DeviceIo { id, op: Op::Read, extent: Extent::new(0, 4_096), fua: false };
             array.start_drawn(Instant::ZERO, io, Draw { disk: 0, cylinder: 0, angle });
         }
         let mut order = Vec::new();

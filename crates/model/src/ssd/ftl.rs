@@ -25,6 +25,11 @@ pub struct Ftl {
     /// By block: valid pages, with [`OPEN`] while the block can be no victim.
     valid: Vec<u16>,
     erases: Vec<u32>,
+    /// Sum of them, the least, how many blocks have that, and the most.
+    erased: u64,
+    least: u32,
+    at_least: u32,
+    most: u32,
     state: Vec<Chip>,
     /// By stream, the chip that it writes to next.
     turns: Vec<u32>,
@@ -97,12 +102,16 @@ impl Ftl {
             back: vec![0; config.pages_in_all() as usize],
             valid: vec![OPEN; blocks as usize],
             erases: vec![0; blocks as usize],
+            erased: 0,
+            least: 0,
+            at_least: blocks,
+            most: 0,
             state: (0..config.chips).map(chip).collect(),
             turns: Vec::new(),
             programs: 0,
             moves: 0,
         };
-        let filled = config.capacity_pages() / 1_000 * u64::from(config.filled_permille);
+        let filled = config.capacity_pages() * u64::from(config.filled_permille) / 1_000;
         for page in 0..filled as u32 {
             let chip = ftl.place(0);
             ftl.write(page, chip);
@@ -232,8 +241,25 @@ impl Ftl {
         state.victim = None;
         state.free.push_back(victim.block - chip * (self.chip / self.block));
         self.valid[victim.block as usize] = OPEN;
-        self.erases[victim.block as usize] += 1;
+        self.wear_out(victim.block);
         Some(Move::Erase)
+    }
+
+    /// Counts an erasure of a block.
+    fn wear_out(&mut self, block: u32) {
+        let erases = &mut self.erases[block as usize];
+        *erases += 1;
+        self.erased += 1;
+        self.most = self.most.max(*erases);
+        if *erases - 1 == self.least {
+            self.at_least -= 1;
+            if self.at_least == 0 {
+                // Every block has been erased once more since this was looked for last.
+                self.least += 1;
+                let least = |&&erases: &&u32| erases == self.least;
+                self.at_least = self.erases.iter().filter(least).count() as u32;
+            }
+        }
     }
 
     /// Takes the written block of a chip that has the fewest valid pages.
@@ -260,9 +286,9 @@ impl Ftl {
         Wear {
             programs: self.programs,
             moves: self.moves,
-            erases: self.erases.iter().map(|&erases| u64::from(erases)).sum(),
-            least: self.erases.iter().copied().min().unwrap_or(0),
-            most: self.erases.iter().copied().max().unwrap_or(0),
+            erases: self.erased,
+            least: self.least,
+            most: self.most,
             amplification: match self.programs {
                 0 => 1.0,
                 programs => (programs + self.moves) as f64 / programs as f64,
@@ -295,6 +321,9 @@ impl Ftl {
             assert_eq!(pages & !OPEN, valid[block], "block {block}");
         }
         let blocks = (self.chip / self.block) as usize;
+        assert_eq!(self.erases.iter().map(|&erases| u64::from(erases)).sum::<u64>(), self.erased);
+        assert_eq!(self.erases.iter().copied().min(), Some(self.least));
+        assert_eq!(self.erases.iter().copied().max(), Some(self.most));
         for (chip, state) in self.state.iter().enumerate() {
             let pages = valid[chip * blocks..][..blocks].iter().map(|&pages| u32::from(pages));
             assert_eq!(state.valid, pages.sum());

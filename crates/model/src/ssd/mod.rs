@@ -5,7 +5,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | an I/O is cut into pages. Read: `cell + register`, program: `register + cell`, erase: `erase`, one at a time on a chip, in the order in which they came; pipelined: the register of one and the cell of its neighbour at the same time. An I/O ends with its last page; with a buffer a write ends when it is in it. Where pages are, and what has to be moved, is the [`ftl`]'s to say: moves are spread over the writes that make them necessary |
+//! | Model    | an I/O is cut into pages. Read: `cell + register`, program: `register + cell`, erase: `erase`, one at a time on a chip, in the order in which they came; pipelined: the register of one and the cell of its neighbour at the same time. An I/O ends with its last page; with a buffer a write ends when it is in it, unless it has to be durable then, and a flush when all of it is programmed. What is discarded or zeroed takes no time of chips. Where pages are, and what has to be moved, is the [`ftl`]'s to say: moves are spread over the writes that make them necessary |
 //! | Ties     | order of arrival |
 //! | Cost     | O(log outstanding) per I/O, O(1) per page; 8 bytes per page, 6 per block |
 //! | Source   | table 2 of the flash operation group paper; spec/dispatch.md section 2 |
@@ -78,15 +78,12 @@ impl Config {
     /// which read 4 KiB in 50 us and program 64 KiB in 600, of which a page is a sixteenth; 7 % spare; a
     /// buffer of 4 MiB. Reads about 1.2 million, programs about 1.5 million pages a second.
     pub const fn nvme(bytes: u64) -> Self {
-        let (chips, pages, page, spare) = (64, 256, 4_096, 70);
-        let of_chip = bytes.div_ceil(page * chips).div_ceil(pages);
-        let blocks = (of_chip * 1_000).div_ceil(1_000 - spare) + ftl::RESERVED as u64 + 2;
-        Self {
-            chips: chips as u32,
-            blocks: if blocks > 160 { blocks as u32 } else { 160 },
-            pages: pages as u32,
-            page: page as u32,
-            spare_permille: spare as u32,
+        let config = Self {
+            chips: 64,
+            blocks: 0,
+            pages: 256,
+            page: 4_096,
+            spare_permille: 70,
             filled_permille: 0,
             register: Duration::from_nanos(3_400),
             read: Duration::from_micros(50),
@@ -95,7 +92,21 @@ impl Config {
             pipelined: true,
             buffer: 1_024,
             command: Duration::from_micros(8),
-        }
+        };
+        config.with_capacity(bytes)
+    }
+
+    /// The same with as many blocks as this capacity takes, and as the spare pages take of a small device.
+    #[must_use]
+    pub const fn with_capacity(self, bytes: u64) -> Self {
+        let of_chip =
+            bytes.div_ceil(at_least(self.page as u64, 1) * at_least(self.chips as u64, 1));
+        let of_chip = of_chip.div_ceil(at_least(self.pages as u64, 1));
+        let spare = at_least(self.spare_permille as u64, 1);
+        let used = at_least(1_000_u64.saturating_sub(spare), 1);
+        let blocks = of_chip.saturating_mul(1_000).div_ceil(used) + ftl::RESERVED as u64 + 2;
+        let blocks = at_least(blocks, (ftl::RESERVED as u64 + 3) * 1_000 / spare);
+        Self { blocks: if blocks > u32::MAX as u64 { u32::MAX } else { blocks as u32 }, ..self }
     }
 
     /// Physical pages.
@@ -152,6 +163,11 @@ impl Config {
     }
 }
 
+/// The larger of the two.
+const fn at_least(number: u64, least: u64) -> u64 {
+    if number > least { number } else { least }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self::paper()
@@ -187,11 +203,6 @@ impl Ssd {
         }
     }
 
-    /// What has been written, moved and erased.
-    pub fn wear(&self) -> ftl::Wear {
-        self.ftl.wear()
-    }
-
     /// Page operations and erasures that chips have been given.
     pub const fn operations(&self) -> u64 {
         self.chips.operations()
@@ -201,8 +212,8 @@ impl Ssd {
         self.chips.submit(at, self.ftl.chip(page), Page::Read)
     }
 
-    /// Writes a page: when its host hears of it.
-    fn write(&mut self, mut at: Instant, page: u32) -> Instant {
+    /// Writes a page: when its host hears of it, which is when it is programmed if it has to be durable then.
+    fn write(&mut self, mut at: Instant, page: u32, durable: bool) -> Instant {
         if self.config.buffer > 0 && self.buffer.len() >= self.config.buffer as usize {
             let Reverse(free) = self.buffer.pop().expect("it is full");
             at = at.max(free);
@@ -228,7 +239,7 @@ impl Ssd {
             return end;
         }
         self.buffer.push(Reverse(end));
-        at
+        if durable { end } else { at }
     }
 
     /// When an I/O ends that the controller has understood by `at`.
@@ -245,19 +256,17 @@ impl Ssd {
             let whole = number * size >= offset && (number + 1) * size <= offset + length;
             let done = match io.op {
                 Op::Read | Op::Verify => self.read(at, page),
-                Op::Write if whole => self.write(at, page),
-                // What is not written over has to be read first.
-                Op::Write | Op::Update => {
-                    let read = self.read(at, page);
-                    self.write(read, page)
-                }
-                Op::Discard | Op::WriteZeroes => {
-                    if whole {
-                        self.ftl.trim(page);
-                    }
+                Op::Write if whole => self.write(at, page, io.fua),
+                Op::Discard | Op::WriteZeroes if whole => {
+                    self.ftl.trim(page);
                     at
                 }
-                Op::Flush => at,
+                // What is not written over has to be read first.
+                Op::Write | Op::Update | Op::WriteZeroes => {
+                    let read = self.read(at, page);
+                    self.write(read, page, io.fua)
+                }
+                Op::Discard | Op::Flush => at,
             };
             end = end.max(done);
         }
@@ -282,6 +291,10 @@ impl Device for Ssd {
         }
         let Reverse((_, _, id)) = self.ends.pop()?;
         Some((id, Ok(())))
+    }
+
+    fn wear(&self) -> Option<ftl::Wear> {
+        Some(self.ftl.wear())
     }
 }
 

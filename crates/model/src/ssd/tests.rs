@@ -13,7 +13,7 @@ fn at(micros: u64) -> Instant {
 }
 
 fn io(id: u64, op: Op, page: u64, pages: u64) -> DeviceIo {
-    DeviceIo { id, op, extent: Extent::new(page * 4_096, pages * 4_096) }
+    DeviceIo { id, op, extent: Extent::new(page * 4_096, pages * 4_096), fua: false }
 }
 
 /// Everything that ends, in order, in microseconds.
@@ -67,16 +67,67 @@ fn a_buffer_acknowledges_early_until_it_is_full() {
     assert_eq!(ends(&mut device), [(0, 0), (1, 0), (2, 1_000), (3, 3_000)]);
 }
 
-/// A write of half a page reads the page first; discards and what is past the end do no harm.
+/// A write that has to be durable when it ends waits for its own page, buffer or not, and for no other.
+#[test]
+fn a_buffer_ends_no_durable_write_early() {
+    let mut device = Ssd::new(Config { chips: 2, buffer: 8, ..small() });
+    let durable = |io| DeviceIo { fua: true, ..io };
+    device.start(at(0), io(0, Op::Write, 0, 1));
+    device.start(at(0), durable(io(1, Op::Write, 1, 1)));
+    device.start(at(0), io(2, Op::Write, 2, 1));
+    device.start(at(0), durable(io(3, Op::Write, 3, 2)));
+    assert_eq!(ends(&mut device), [(0, 0), (2, 0), (1, 1_000), (3, 3_000)]);
+}
+
+/// A write of half a page reads the page first, and so do zeroes; discards and what is past the end do no
+/// harm.
 #[test]
 fn odd_extents_are_served() {
     let config = small();
     let mut device = Ssd::new(config);
-    device.start(at(0), DeviceIo { id: 0, op: Op::Write, extent: Extent::new(512, 512) });
+    device
+        .start(at(0), DeviceIo { id: 0, op: Op::Write, extent: Extent::new(512, 512), fua: false });
     assert_eq!(ends(&mut device), [(0, 1_150)]);
     device.start(at(2_000), io(1, Op::Discard, 0, 700));
     device.start(at(2_000), io(2, Op::Read, config.capacity_pages() + 1, 1));
     assert_eq!(ends(&mut device), [(1, 2_000), (2, 2_150)]);
+    let half = |id, op| DeviceIo { id, op, extent: Extent::new(512, 512), fua: false };
+    device.start(at(4_000), half(3, Op::Discard));
+    device.start(at(4_000), half(4, Op::WriteZeroes));
+    assert_eq!(ends(&mut device), [(3, 4_000), (4, 5_150)]);
+}
+
+/// A page that was discarded needs not be moved: a device that is written again and again in full moves
+/// fewer pages when half of it is discarded first.
+#[test]
+fn what_is_discarded_is_not_moved() {
+    let moves = |discards: bool| {
+        let config = Config { filled_permille: 1_000, ..small() };
+        let mut device = Ssd::new(config);
+        let pages = config.capacity_pages();
+        if discards {
+            device.start(at(0), io(0, Op::Discard, pages / 2, pages - pages / 2));
+        }
+        let mut rng = Rng::stream(3, "writes");
+        for id in 1..20_000 {
+            device.start(at(0), io(id, Op::Write, rng.below(pages / 2), 1));
+        }
+        device.wear().unwrap().moves
+    };
+    let (with, without) = (moves(true), moves(false));
+    assert!(4 * with < without, "{with} moves, {without} without a discard");
+}
+
+/// Stores that share flash lie on whole pages one behind the other; of what has no addresses each has all.
+#[test]
+fn stores_share_flash_page_by_page() {
+    let model = crate::Model::Ssd(small());
+    assert_eq!(model.regions([4_096, 512, 8_192]), (vec![0, 4_096, 8_192], 16_384));
+    assert_eq!(model.capacity(), Some(small().capacity()));
+    let fixed = crate::Model::Fixed(crate::fixed::Config::default());
+    assert_eq!(fixed.regions([4_096, 512]), (vec![0, 0], 0));
+    assert_eq!(fixed.capacity(), None);
+    assert_eq!(model.regions([u64::MAX, u64::MAX]).1, u64::MAX, "no sum passes the end");
 }
 
 /// After hundreds of overwrites in any pattern every page is where a simple model has it or was never
@@ -195,6 +246,13 @@ fn presets_are_sound() {
         let state = 4 * (config.capacity_pages() + config.pages_in_all()) + 10 * blocks;
         assert!(state <= 8 * config.pages_in_all());
     }
+    for (spare_permille, bytes) in [(20, 1), (70, 1 << 30), (900, 64 << 30)] {
+        let config = Config { spare_permille, ..Config::paper() }.with_capacity(bytes);
+        assert_eq!(config.fault(), None, "{config:?}");
+        assert!(config.capacity() >= bytes, "{config:?}");
+    }
+    let huge = Config::paper().with_capacity(u64::MAX);
+    assert!(huge.fault().is_some_and(|(field, _)| field == "blocks"));
     let faulty = Config { spare_permille: 20, ..small() };
     assert!(faulty.fault().is_some_and(|(field, _)| field == "spare_permille"));
     let faulty = Config { chips: 0, ..small() };

@@ -12,10 +12,10 @@ pub(crate) mod socket;
 mod status;
 
 pub use protocol::{
-    Answer, BackendStatus, CauseStatus, FenceStatus, GatewayStatus, LINE_MAX, LearnedSpeed,
-    Leaving, Line, LogStatus, OverdueRequest, PathStatus, Problem, Request, RequestCounts,
-    SessionStatus, ShareStatus, StageStatus, Status, TargetStatus, TenantStatus, VERSION,
-    VolumeStatus,
+    Answer, BackendStatus, CauseStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus,
+    LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus, OverdueRequest, PathStatus, Problem, Request,
+    RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status, TargetStatus,
+    TenantStatus, VERSION, VolumeStatus,
 };
 
 use socket::{Asked, ClientId};

@@ -2,9 +2,11 @@
 
 use super::backends::Backends;
 use super::protocol::{
-    BackendStatus, FenceStatus, GatewayStatus, LogStatus, OverdueRequest, RequestCounts,
-    SessionStatus, ShareStatus, StageStatus, Status, VolumeStatus,
+    BackendStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus, LogStatus,
+    OverdueRequest, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status,
+    VolumeStatus,
 };
+use crate::disk::modelled::Kept;
 use crate::gateway::Gateway;
 use crate::listen::connection::{Connection, Speech};
 use crate::remote::{Key, Ownership};
@@ -12,12 +14,14 @@ use crate::summary;
 use crate::watch::Watch;
 use std::cmp::Reverse;
 use tracing::info;
+use weir_flow::account::histogram::Histogram;
 use weir_flow::cache::writeback::{Blocked, Log, Mode, Phase, Upstream};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::dispatch::{Owner, StreamView};
 use weir_flow::pipeline::{Overdue, Pipeline};
-use weir_flow::request::VolumeId;
+use weir_flow::request::{BackendId, VolumeId};
 use weir_flow::units::Extent;
+use weir_model::ssd::ftl::Wear;
 
 /// What there is to tell at `now`. O(outstanding + connections + tenants).
 pub(crate) fn status(
@@ -55,6 +59,7 @@ pub(crate) fn status(
         sessions,
         sessions_left_out,
         volumes,
+        devices: devices(gateway, backends),
         tenants,
         tenants_left_out,
         shares,
@@ -96,6 +101,31 @@ pub(super) fn volumes(
         }
     });
     volumes.collect()
+}
+
+/// The modelled devices, in the order of the configuration.
+fn devices(gateway: &Gateway<'_>, backends: &Backends) -> Vec<DeviceStatus> {
+    let spread = |times: &Histogram| {
+        let within = |ppm| times.quantile(ppm).map(Duration::as_nanos);
+        Spread { p50_ns: within(500_000), p99_ns: within(990_000), max_ns: within(1_000_000) }
+    };
+    let flash = |wear: Wear| FlashStatus {
+        programs: wear.programs,
+        moves: wear.moves,
+        erases: wear.erases,
+        least_worn: wear.least,
+        most_worn: wear.most,
+        amplification: wear.amplification,
+    };
+    let device = |(index, (kept, wear)): (u32, (&Kept, Option<Wear>))| DeviceStatus {
+        name: backends.get(BackendId::new(index)).name.clone(),
+        ios: kept.ios,
+        late: kept.late.count(),
+        late_by: spread(&kept.late),
+        timer: spread(&kept.timer),
+        flash: wear.map(flash),
+    };
+    (0..).zip(gateway.desk().modelled.kept()).map(device).collect()
 }
 
 /// Whose the upstreams of a volume are.
@@ -174,6 +204,11 @@ fn log_status(log: &Log, now: Instant) -> LogStatus {
 pub(crate) fn log(status: &Status) {
     let RequestCounts { completed, failed, refused, outstanding } = status.requests;
     info!(completed, failed, refused, outstanding, "requests");
+    for device in status.devices.iter().filter(|device| device.ios > 0) {
+        let DeviceStatus { name, ios, late, late_by, .. } = device;
+        let late_p99 = Duration::from_nanos(late_by.p99_ns.unwrap_or(0));
+        info!(device = name, ios, late, %late_p99, "modelled device");
+    }
     for held in status.stages.iter().filter(|held| held.count > 0) {
         let oldest = Duration::from_nanos(held.oldest_ns);
         info!(stage = %held.stage, count = held.count, %oldest, "outstanding");

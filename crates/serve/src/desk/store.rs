@@ -317,7 +317,7 @@ impl Desk {
 
     /// A store has done with a request; the pipeline hears of it when a modelled device has, too.
     fn ended_at_store(&mut self, key: RequestKey, outcome: Outcome) {
-        if let Some(outcome) = self.modelled.stored(key, outcome) {
+        if let Some(outcome) = self.modelled.stored(self.now, key, outcome) {
             self.inbox.push_back(Input::Stored { key, outcome });
         }
     }

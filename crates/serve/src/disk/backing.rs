@@ -161,6 +161,19 @@ pub enum OpenError {
         /// The volume.
         volume: String,
     },
+    /// A modelled device has addresses, and fewer than the volumes on it.
+    #[error(
+        "backend `{backend}`: the volumes on it have {wanted}, but the device has {found}; give it more \
+         `blocks` or `capacity`, or the volumes less `size`"
+    )]
+    SmallDevice {
+        /// The modelled device.
+        backend: String,
+        /// Its size.
+        found: ByteCount,
+        /// What is to be on it.
+        wanted: ByteCount,
+    },
     /// Direct I/O was asked for by name.
     #[error(
         "volume `{volume}`: {} cannot do direct I/O in {block_size}-byte blocks; \

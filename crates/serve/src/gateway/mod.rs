@@ -333,6 +333,9 @@ impl<'a> Gateway<'a> {
                 break;
             }
         }
+        if !self.done.is_empty() {
+            self.desk.now = self.clock.now();
+        }
         for done in self.done.drain(..) {
             self.desk.stored(done, &mut self.behind);
         }
@@ -384,7 +387,11 @@ impl<'a> Gateway<'a> {
         let room = self.unsubmitted.then(|| self.now + DISK_PAUSE);
         let accept =
             self.listeners.iter().any(|listener| listener.ready).then_some(self.next_accept);
-        let due = [deadline, self.desk.modelled.next(), self.behind.remotes.next()];
+        // What is late there is late for a host: the last of the wait is spent awake.
+        let (lead, modelled) = (self.timer.lead(), self.desk.modelled.next());
+        let early =
+            |at: Instant| Instant::from_nanos(at.as_nanos().saturating_sub(lead.as_nanos()));
+        let due = [deadline, modelled.map(early), self.behind.remotes.next()];
         if let Some(at) = due.into_iter().flatten().min()
             && let Err(source) = self.timer.wake_by(self.clock.now(), at)
         {
@@ -392,7 +399,9 @@ impl<'a> Gateway<'a> {
         }
         let control = self.control.as_ref().and_then(ControlSocket::deadline);
         let wake = [stop, tick, room, accept, control].into_iter().flatten().min();
-        let timeout = if self.readable.is_empty() && !self.behind.remotes.has_more() {
+        let awake = modelled.is_some_and(|at| early(at) <= self.clock.now());
+        let asleep = !awake && self.readable.is_empty() && !self.behind.remotes.has_more();
+        let timeout = if asleep {
             wake.map(|at| at.saturating_since(self.clock.now()).as_nanos())
         } else {
             Some(0)
@@ -415,6 +424,7 @@ impl<'a> Gateway<'a> {
                 SUMMARY if self.summary_signals.take() > 0 => {
                     self.questions.push_back(Question::Summary);
                 }
+                TIMER if asleep => self.timer.woke(self.now),
                 SUMMARY | DISK | WAKE | TIMER => {}
                 Token(token) if token >= FIRST_TOKEN => {
                     self.behind.remotes.event(token - FIRST_TOKEN, event);

@@ -2,7 +2,7 @@
 
 use super::{
     Access, Arrivals, End, MAX_DEPTH, MAX_FACTOR, MAX_PARTS, MAX_TENANTS, Model, PathChange, Plan,
-    Trace, Workload,
+    Trace, Volume, Workload,
 };
 use crate::workload::rate;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +11,7 @@ use weir_flow::clock::Duration;
 use weir_flow::control::Contract;
 use weir_flow::pipeline::REQUESTS_MAX;
 use weir_flow::request::{LinkId, TenantId, VolumeId};
+use weir_flow::units::ByteCount;
 
 /// The first thing that is wrong with a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,6 +164,15 @@ impl Plan {
                     if let Some((field, message)) = ssd.fault() {
                         return Err(error(at(field), message));
                     }
+                    let here = |volume: &&Volume| volume.backend.index() == i;
+                    let sizes = self.volumes.iter().filter(here).map(|volume| volume.size);
+                    let (_, wanted) = backend.model.regions(sizes);
+                    let message = format!(
+                        "the volumes on it have {}, the device {}",
+                        ByteCount(wanted),
+                        ByteCount(ssd.capacity())
+                    );
+                    require(wanted <= ssd.capacity(), at("blocks"), message)?;
                 }
             }
         }

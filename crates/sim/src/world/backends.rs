@@ -9,11 +9,14 @@ use weir_flow::clock::{Duration, Instant};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::{Input, StoreIo};
 use weir_flow::request::{BackendId, Outcome, PathId, RequestKey};
+use weir_flow::units::Extent;
 use weir_model::device::{Device, DeviceIo};
 
 /// All devices with their paths, and what is outstanding on them.
 pub(super) struct Backends {
     all: Vec<Backend>,
+    /// Where each volume begins on its device.
+    begins: Vec<u64>,
     /// When a device wants to be asked, its number last. An entry may be out of date; asking early
     /// is harmless.
     wakes: BinaryHeap<Reverse<(Instant, u64, u32)>>,
@@ -76,6 +79,7 @@ impl Backends {
         };
         Self {
             all: plan.backends.iter().map(backend).collect(),
+            begins: begins(plan),
             wakes: BinaryHeap::new(),
             notices: BinaryHeap::new(),
             ios: Slots::new(),
@@ -108,7 +112,9 @@ impl Backends {
             self.give_up(now + detect, id);
             return;
         }
-        let io = DeviceIo { id: u64::from(id), op: io.op, extent: io.extent };
+        let offset = self.begins[io.volume.index()] + io.extent.offset;
+        let extent = Extent { offset, ..io.extent };
+        let io = DeviceIo { id: u64::from(id), op: io.op, extent, fua: io.fua };
         self.all[backend.index()].device.start(now, io);
         self.arm(now, backend.index());
     }
@@ -311,6 +317,20 @@ impl Backends {
             self.wakes.push(Reverse((at, self.scheduled, index as u32)));
         }
     }
+}
+
+/// Where each volume begins on its device: volumes that share one lie on it one behind the other.
+fn begins(plan: &Plan) -> Vec<u64> {
+    let mut begins = vec![0; plan.volumes.len()];
+    for (index, backend) in plan.backends.iter().enumerate() {
+        let here = |&volume: &usize| plan.volumes[volume].backend.index() == index;
+        let here: Vec<usize> = (0..begins.len()).filter(here).collect();
+        let sizes = here.iter().map(|&volume| plan.volumes[volume].size);
+        for (&volume, begin) in here.iter().zip(backend.model.regions(sizes).0) {
+            begins[volume] = begin;
+        }
+    }
+    begins
 }
 
 /// How long a check of a path that works takes.

@@ -3,6 +3,7 @@
 use super::progress::Progress;
 use super::sim::simulate;
 use super::{report, trace};
+use crate::config::backend::NVME;
 use crate::config::policy;
 use crate::config::source::reason;
 use crate::config::units::{SIZE, TIME};
@@ -22,7 +23,7 @@ use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::recording::MAGIC;
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
 use weir_flow::{cache, control, dispatch, path, policy::Choice, store, transfer};
-use weir_model::{array, fixed, mech};
+use weir_model::{array, fixed, mech, ssd};
 use weir_sim::plan::{
     Backend, End, HostLink, MAX_PARTS, MAX_TENANTS, Model, Plan, TraceDevice, Volume,
 };
@@ -42,7 +43,7 @@ use weir_sim::trace::{Format, Info};
 pub(super) struct Replay {
     /// The trace (CSV or MSR Cambridge, plain or zstd) or the recording
     trace: PathBuf,
-    /// The device behind: `array-m1`, `array-m2`, or `fixed:SERVICE[,servers=N]`, as `fixed:100us,servers=8`
+    /// The device behind: `array-m1`, `array-m2`, `ssd-paper`, `ssd-nvme[:SIZE]`, or `fixed:SERVICE[,servers=N]`
     #[arg(long, value_name = "MODEL", value_parser = device)]
     device: Option<Model>,
     /// Memory for what was read, as in `64MiB`
@@ -296,6 +297,15 @@ fn device(text: &str) -> Result<Model, String> {
     match (name, rest) {
         ("array-m1", "") => Ok(Model::Array(array::Config::default())),
         ("array-m2", "") => Ok(Model::Mech(mech::Config::default())),
+        ("ssd-paper", "") => Ok(Model::Ssd(ssd::Config::paper())),
+        ("ssd-nvme", "") => Ok(Model::Ssd(ssd::Config::nvme(NVME))),
+        ("ssd-nvme", text) => {
+            let config = ssd::Config::nvme(size(text)?);
+            match config.fault() {
+                None => Ok(Model::Ssd(config)),
+                Some((key, message)) => Err(format!("`{key}` {message}; write another size")),
+            }
+        }
         ("fixed", rest) => {
             let mut config = fixed::Config::default();
             for (index, part) in rest.split(',').filter(|part| !part.is_empty()).enumerate() {
@@ -317,7 +327,7 @@ fn device(text: &str) -> Result<Model, String> {
             }
             Ok(Model::Fixed(config))
         }
-        _ => Err("write `array-m1`, `array-m2`, or `fixed:100us,servers=8`".to_owned()),
+        _ => Err("write `array-m1`, `array-m2`, `ssd-paper`, `ssd-nvme:64GiB`, or `fixed:100us,servers=8`".to_owned()),
     }
 }
 

@@ -7,7 +7,9 @@ use clap::Args;
 use std::fmt::Write as _;
 use weir_flow::clock::Duration;
 use weir_flow::units::ByteCount;
-use weir_serve::api::{self, Answer, FenceStatus, Request, TargetStatus, TenantStatus};
+use weir_serve::api::{
+    self, Answer, DeviceStatus, FenceStatus, Request, Spread, TargetStatus, TenantStatus,
+};
 
 /// Say how a gateway does that is serving
 ///
@@ -60,6 +62,9 @@ fn text(status: &api::Status) -> String {
     section(&mut text, "Backends", &backends(status), status.backends_left_out);
     let heading = "Shares of the backends' time, of the last seconds and since the start";
     section(&mut text, heading, &shares(status), status.shares_left_out);
+    let heading = "Modelled devices; I/Os whose file was later than the model are late";
+    section(&mut text, heading, &devices(&status.devices), 0);
+    section(&mut text, "Flash since the start", &flash(&status.devices), 0);
     let heading = "What was promised and what was kept; a budget that burns at 1 is just kept";
     section(&mut text, heading, &targets(&status.tenants), 0);
     let heading = "Tenants with a contract, and what held their requests";
@@ -168,6 +173,52 @@ fn shares(status: &api::Status) -> Table {
         let weight = weight.trim_end_matches('0').trim_end_matches('.').to_owned();
         let per_cent = format!("{:.1}", share.share * 1e2);
         table.row(vec![name, weight, per_cent, time(share.service_ns)]);
+    }
+    table
+}
+
+fn devices(devices: &[DeviceStatus]) -> Table {
+    let mut table = Table::new(&[
+        ("device", Align::Left),
+        ("I/Os", Align::Right),
+        ("late", Align::Right),
+        ("late by p50", Align::Right),
+        ("p99", Align::Right),
+        ("most", Align::Right),
+        ("timer p50", Align::Right),
+        ("p99", Align::Right),
+        ("most", Align::Right),
+    ]);
+    let time = |nanos: Option<u64>| nanos.map_or_else(|| "-".to_owned(), time);
+    for DeviceStatus { name, ios, late, late_by, timer, .. } in devices {
+        let mut row = vec![name.clone(), ios.to_string(), late.to_string()];
+        for Spread { p50_ns, p99_ns, max_ns } in [late_by, timer] {
+            row.extend([p50_ns, p99_ns, max_ns].map(|nanos| time(*nanos)));
+        }
+        table.row(row);
+    }
+    table
+}
+
+fn flash(devices: &[DeviceStatus]) -> Table {
+    let mut table = Table::new(&[
+        ("device", Align::Left),
+        ("pages written", Align::Right),
+        ("moved", Align::Right),
+        ("blocks erased", Align::Right),
+        ("erasures of a block", Align::Right),
+        ("write amplification", Align::Right),
+    ]);
+    for device in devices {
+        let Some(flash) = device.flash else { continue };
+        table.row(vec![
+            device.name.clone(),
+            flash.programs.to_string(),
+            flash.moves.to_string(),
+            flash.erases.to_string(),
+            format!("{} to {}", flash.least_worn, flash.most_worn),
+            format!("{:.2}", flash.amplification),
+        ]);
     }
     table
 }

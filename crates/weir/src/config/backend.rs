@@ -1,13 +1,15 @@
 //! `[[backend]]`: a device model, and in plans the paths to it. Otherwise plans and gateways have the same
 //! table.
 
+mod flash;
+
 use super::names::Names;
 use super::only_with;
 use super::schema::{Default, Key, Kind, Many, Section};
 use super::tree::{Context, Document, Table};
 use weir_flow::clock::Duration;
 use weir_flow::units::Bandwidth;
-use weir_model::{Model, array, fixed, mech};
+use weir_model::{Model, array, fixed, mech, ssd};
 use weir_sim::plan::MAX_PARTS;
 
 /// The table of a plan, which has at least one.
@@ -37,10 +39,10 @@ const KEYS: &[Key] = &[
     },
     Key {
         name: "model",
-        kind: Kind::Word(&["array-m1", "array-m2", "fixed"]),
+        kind: Kind::Word(&["array-m1", "array-m2", "fixed", "ssd-paper", "ssd-nvme"]),
         default: Default::Is("array-m1"),
         effect: "the device: disks behind buses and links with random service times, or with seeks and \
-                     rotation, or a constant service time",
+                     rotation, or a constant service time, or flash: four slow chips, or an NVMe drive",
     },
     Key {
         name: "service",
@@ -110,6 +112,91 @@ const KEYS: &[Key] = &[
         effect: "array-*: rate of each link to the array",
     },
     Key {
+        name: "capacity",
+        kind: Kind::Size(1 << 20, 1 << 50),
+        default: Default::Else("what `blocks` makes"),
+        effect: "ssd-*: bytes for the volumes on it, at least, instead of `blocks`; a page takes 8 bytes of memory",
+    },
+    Key {
+        name: "chips",
+        kind: Kind::Count(1, 4_096),
+        default: Default::Else("4, ssd-nvme: 64"),
+        effect: "ssd-*: chips that work at the same time, each with a channel of its own",
+    },
+    Key {
+        name: "blocks",
+        kind: Kind::Count(16, 1 << 24),
+        default: Default::Else("4096, ssd-nvme: 1112"),
+        effect: "ssd-*: blocks of a chip",
+    },
+    Key {
+        name: "pages",
+        kind: Kind::Count(1, 16_384),
+        default: Default::Else("256"),
+        effect: "ssd-*: pages of a block, which are programmed in order and erased together",
+    },
+    Key {
+        name: "page",
+        kind: Kind::Size(512, 1 << 20),
+        default: Default::Else("4KiB"),
+        effect: "ssd-*: bytes of a page; what is written of a part of one reads the rest first",
+    },
+    Key {
+        name: "spare_permille",
+        kind: Kind::Count(20, 900),
+        default: Default::Else("200, ssd-nvme: 70"),
+        effect: "ssd-*: of a thousand pages so many are no capacity; more make garbage collection cheaper",
+    },
+    Key {
+        name: "filled_permille",
+        kind: Kind::Count(0, 1_000),
+        default: Default::Else("0"),
+        effect: "ssd-*: of a thousand pages of the capacity so many have been written when it starts, whatever \
+                     files hold: where pages were, and wear, is forgotten with each start",
+    },
+    Key {
+        name: "register",
+        kind: Kind::Time(0, 3_600 * 1_000_000_000),
+        default: Default::Else("100us, ssd-nvme: 3400ns"),
+        effect: "ssd-*: transfer of a page between the controller and a chip",
+    },
+    Key {
+        name: "read",
+        kind: Kind::Time(0, 3_600 * 1_000_000_000),
+        default: Default::Else("50us"),
+        effect: "ssd-*: from cells to a chip's register",
+    },
+    Key {
+        name: "program",
+        kind: Kind::Time(0, 3_600 * 1_000_000_000),
+        default: Default::Else("900us, ssd-nvme: 37500ns"),
+        effect: "ssd-*: from a chip's register to cells",
+    },
+    Key {
+        name: "erase",
+        kind: Kind::Time(0, 3_600 * 1_000_000_000),
+        default: Default::Else("2ms, ssd-nvme: 3ms"),
+        effect: "ssd-*: erasure of a block",
+    },
+    Key {
+        name: "pipelined",
+        kind: Kind::Flag,
+        default: Default::Else("false, ssd-nvme: true"),
+        effect: "ssd-*: a chip transfers one page while its cells are busy with another",
+    },
+    Key {
+        name: "buffer",
+        kind: Kind::Count(0, 1 << 20),
+        default: Default::Else("0, ssd-nvme: 1024"),
+        effect: "ssd-*: pages that are acknowledged before they are programmed, which a flush and FUA wait for",
+    },
+    Key {
+        name: "command",
+        kind: Kind::Time(0, 3_600 * 1_000_000_000),
+        default: Default::Else("0ns, ssd-nvme: 8us"),
+        effect: "ssd-*: what the controller takes for a command",
+    },
+    Key {
         name: "paths",
         kind: Kind::Count(1, MAX_PARTS as u64),
         default: Default::Is("1"),
@@ -127,6 +214,22 @@ const FIXED: &[&str] = &["service", "servers"];
 const ARRAY: &[&str] = &["disks", "media", "buses", "bus", "links", "link"];
 const M1: &[&str] = &["mean_service"];
 const M2: &[&str] = &["stroke_ppm", "window"];
+const SSD: &[&str] = &[
+    "capacity",
+    "chips",
+    "blocks",
+    "pages",
+    "page",
+    "spare_permille",
+    "filled_permille",
+    "register",
+    "read",
+    "program",
+    "erase",
+    "pipelined",
+    "buffer",
+    "command",
+];
 
 /// A device as it is described.
 #[derive(Debug)]
@@ -165,15 +268,21 @@ fn one(context: &mut Context, table: &Table<'_>, names: &mut Names) -> Option<Ba
     let mut without = |keys| only_with(context, table, keys, "model", &model);
     let model = match &*model {
         "fixed" => {
-            [ARRAY, M1, M2].into_iter().for_each(&mut without);
+            [ARRAY, M1, M2, SSD].into_iter().for_each(&mut without);
             fixed_model(context, table).map(Model::Fixed)
         }
         "array-m2" => {
-            [FIXED, M1].into_iter().for_each(&mut without);
+            [FIXED, M1, SSD].into_iter().for_each(&mut without);
             mech_model(context, table).map(Model::Mech)
         }
+        "ssd-paper" | "ssd-nvme" => {
+            [FIXED, ARRAY, M1, M2].into_iter().for_each(&mut without);
+            let preset =
+                if model == "ssd-nvme" { ssd::Config::nvme(NVME) } else { ssd::Config::paper() };
+            flash::read(context, table, preset).map(Model::Ssd)
+        }
         _ => {
-            [FIXED, M2].into_iter().for_each(&mut without);
+            [FIXED, M2, SSD].into_iter().for_each(&mut without);
             array_model(context, table).map(Model::Array)
         }
     };
@@ -240,3 +349,6 @@ fn or(context: &mut Context, table: &Table<'_>, key: &str, default: u64) -> Opti
     }
     Some(given.unwrap_or(default))
 }
+
+/// The capacity of a modelled `NVMe` drive, in bytes, if nothing else is asked for.
+pub(crate) const NVME: u64 = 64 << 30;

@@ -15,10 +15,11 @@ fn at(micros: u64) -> Instant {
 /// A device of 100 us that serves one at a time, with two stores on it, and a store without one.
 fn modelled() -> Modelled {
     let config = fixed::Config { service: Duration::from_micros(100), servers: 1 };
+    let device = weir_model::Model::Fixed(config).build(SEED, "device");
+    let region = Some(Region { device: 0, begin: 0, room: u64::MAX });
     Modelled {
-        devices: vec![weir_model::Model::Fixed(config).build(SEED, "device")],
-        stores: vec![Some(0), Some(0), None],
-        armed: vec![None],
+        devices: vec![Emulated { device, armed: None, kept: Kept::default() }],
+        stores: vec![region, region, None],
         wakes: BTreeSet::new(),
         ios: SecondaryMap::new(),
     }
@@ -56,16 +57,44 @@ fn the_model_says_when() {
     modelled.start(at(8), &io(b), 1);
     assert_eq!(modelled.next(), Some(at(107)));
     for key in [a, b] {
-        assert_eq!(modelled.stored(key, Ok(())), None, "the model is not done");
+        assert_eq!(modelled.stored(at(20), key, Ok(())), None, "the model is not done");
     }
     assert!(due(&mut modelled, at(106)).is_empty());
     assert_eq!(modelled.due(at(190)), Some((at(107), Input::Stored { key: a, outcome: Ok(()) })));
     modelled.start(at(107), &io(c), 0);
-    assert_eq!(modelled.stored(c, Err(IoError::Medium)), None);
+    assert_eq!(modelled.stored(at(110), c, Err(IoError::Medium)), None);
     let failed = Input::Stored { key: c, outcome: Err(IoError::Medium) };
     let ended = due(&mut modelled, at(400));
     assert_eq!(ended, [(at(207), Input::Stored { key: b, outcome: Ok(()) }), (at(307), failed)]);
     assert_eq!(modelled.next(), None);
+}
+
+/// What is held up is told apart: a file that is later than its model is late by the difference, and of the
+/// others counts how long after the model's time somebody looked.
+#[test]
+fn files_that_are_late_are_counted() {
+    let mut keys = SlotMap::with_key();
+    let mut modelled = modelled();
+    for late in 0..10 {
+        let key = keys.insert(());
+        let begin = late * 1_000;
+        modelled.start(at(begin), &io(key), 0);
+        if late < 3 {
+            assert!(due(&mut modelled, at(begin + 100)).is_empty());
+            assert!(modelled.stored(at(begin + 400), key, Ok(())).is_some());
+        } else {
+            assert!(modelled.stored(at(begin + 90), key, Ok(())).is_none());
+            assert_eq!(due(&mut modelled, at(begin + 120)).len(), 1);
+        }
+    }
+    let (kept, wear) = modelled.kept().next().unwrap();
+    assert_eq!((kept.ios, kept.late.count(), kept.timer.count()), (10, 3, 7));
+    let within = |times: &Histogram, micros: u64| {
+        let nanos = times.quantile(1_000_000).unwrap().as_nanos() as f64;
+        (nanos / (micros as f64 * 1e3) - 1.0).abs() < 0.01
+    };
+    assert!(within(&kept.late, 300) && within(&kept.timer, 20), "{kept:?}");
+    assert_eq!(wear, None, "it has no flash");
 }
 
 /// An I/O ends with its file if the model was faster, and at once on a volume without a model.
@@ -76,8 +105,8 @@ fn the_file_says_when_it_is_slower() {
     let mut modelled = modelled();
     modelled.start(at(0), &io(a), 0);
     modelled.start(at(0), &io(b), 2);
-    assert_eq!(modelled.stored(b, Ok(())), Some(Ok(())));
+    assert_eq!(modelled.stored(at(5), b, Ok(())), Some(Ok(())));
     assert!(due(&mut modelled, at(500)).is_empty());
-    assert_eq!(modelled.stored(a, Err(IoError::NoSpace)), Some(Err(IoError::NoSpace)));
+    assert_eq!(modelled.stored(at(600), a, Err(IoError::NoSpace)), Some(Err(IoError::NoSpace)));
     assert!(modelled.ios.is_empty() && modelled.next().is_none());
 }

@@ -367,7 +367,10 @@ impl<S: Stage<Input = Input, Output = Action>> World<S> for Scripted<'_> {
                 let come = &mut self.come[io.tag.0 as usize];
                 (come.key, come.sent) = (io.key, now);
                 self.inflight += 1;
-                self.start(now, DeviceIo { id: io.tag.0, op: io.op, extent: io.extent });
+                self.start(
+                    now,
+                    DeviceIo { id: io.tag.0, op: io.op, extent: io.extent, fua: io.fua },
+                );
             }
             Action::Transfer { key, tag, .. } => {
                 self.sent.push_back((key, self.come[tag.0 as usize].tenant));

@@ -168,6 +168,11 @@ impl Score {
 }
 
 impl Outcome {
+    /// Page operations and erasures that chips did.
+    pub(super) const fn operations(&self) -> u64 {
+        self.served.len() as u64
+    }
+
     /// By stream, nanoseconds of chips in this interval.
     pub(super) fn time(&self, from: u64, until: u64) -> Vec<f64> {
         let mut time = vec![0; self.weights.len()];

@@ -238,13 +238,24 @@ fn eight(weighted: bool) -> Vec<Host> {
     (0..8).map(host).collect()
 }
 
-fn shares(figure: u32, rival: Rival, seeds: &[u64]) -> ShareRow {
-    let garbage = match figure {
+/// One of figures 4 to 6.
+fn figure(number: u32, rival: Rival) -> Case {
+    let garbage = match number {
         6 => Garbage::Periodic { period: 200_000_000, pages: 64 },
         _ => Garbage::None,
     };
     let rival = Rival { debts: false, ..rival };
-    let case = Case { rival, hosts: eight(figure > 4), garbage, until: None };
+    Case { rival, hosts: eight(number > 4), garbage, until: None }
+}
+
+/// Runs figure 5 under the paper's policy, for whoever measures how fast that is: how many page operations
+/// the chips did.
+pub fn figure_5(seed: u64) -> u64 {
+    figure(5, contestants::FOG).play(seed).operations()
+}
+
+fn shares(number: u32, rival: Rival, seeds: &[u64]) -> ShareRow {
+    let case = figure(number, rival);
     let outcomes = outcomes(&case, seeds);
     // The first end, until which all have work.
     let all = |outcome: &Outcome| {
@@ -260,7 +271,7 @@ fn shares(figure: u32, rival: Rival, seeds: &[u64]) -> ShareRow {
         mean(&outcomes, share)
     };
     ShareRow {
-        figure,
+        figure: number,
         policy: rival.policy.label,
         all: 100.0 * worst(&outcomes, |o| o.error(0, all(o)).unwrap_or(0.0)),
         any: 100.0 * worst(&outcomes, |o| o.worst().0),

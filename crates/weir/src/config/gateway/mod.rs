@@ -99,6 +99,9 @@ pub(crate) fn read(
         savings::apart(context, document, path, &volumes);
     }
     reach::volumes(context, document, &volumes, &targets, &nbd);
+    if let Some(backends) = &backends {
+        reach::devices(context, document, backends, &volumes);
+    }
     let upstreams = upstreams?;
     reach::upstreams(context, document, &upstreams, &volumes);
     let upstreams = upstream::in_use(upstreams, &mut volumes);

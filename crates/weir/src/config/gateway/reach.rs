@@ -2,10 +2,12 @@
 
 use super::initiators::meet;
 use super::tenant::Claims;
+use crate::config::backend::Backend;
 use crate::config::fault::{Code, Fault};
 use crate::config::tree::{Context, Document};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use weir_flow::units::ByteCount;
 use weir_serve::config::{Nbd, Target, Upstream, Volume};
 
 /// A gateway that offers nothing is a mistake.
@@ -49,6 +51,28 @@ pub(super) fn listeners(
         let label = if document.has("iscsi") { "here" } else { "the file ends here" };
         let fault = Fault::new(Code::Unused, message).at(span, label);
         context.faults.push(fault.help("for NBD alone set `listen = []` in `[iscsi]`"));
+    }
+}
+
+/// A modelled device with addresses must have room for the volumes on it, as far as their sizes are written;
+/// what is found in files is looked at when they are opened.
+pub(super) fn devices(
+    context: &mut Context,
+    document: &Document<'_>,
+    backends: &[Backend],
+    volumes: &[Volume],
+) {
+    for (index, Backend { name, model, .. }) in backends.iter().enumerate() {
+        let files = volumes.iter().flat_map(Volume::files);
+        let on = files.filter(|file| file.backend == Some(index));
+        let (_, wanted) = model.regions(on.filter_map(|file| file.size));
+        if let Some(found) = model.capacity().filter(|&capacity| wanted > capacity) {
+            let (found, wanted) = (ByteCount(found), ByteCount(wanted));
+            let message = format!("the volumes on `{name}` have {wanted}, the device {found}");
+            let span = document.locate("backend", index, &["capacity", "blocks", "model"]);
+            let fault = Fault::new(Code::OutOfRange, message).at(span, "this device");
+            context.faults.push(fault.help("give it more `capacity`, or the volumes less `size`"));
+        }
     }
 }
 

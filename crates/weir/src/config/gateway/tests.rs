@@ -88,6 +88,79 @@ fn modelled_devices_have_no_paths() {
     check(&two, Code::UnknownKey, "paths");
 }
 
+/// Flash has all parameters of the model, each with a default of its preset, and room for the volumes on it.
+#[test]
+fn flash_is_described_in_full() {
+    let ssd = |lines: &str| format!("[[backend]]\nname = \"m\"\nmodel = \"ssd-paper\"\n{lines}");
+    let model = |text: String| {
+        let text: &'static str = text.leak();
+        match good(&top(text).source()).backends[0].model {
+            weir_model::Model::Ssd(config) => config,
+            other => panic!("{other:?}"),
+        }
+    };
+    let paper = weir_model::ssd::Config::paper();
+    assert_eq!(model(ssd("")), paper);
+    let nvme = ssd("").replace("paper", "nvme");
+    assert_eq!(model(nvme), weir_model::ssd::Config::nvme(64 << 30));
+    let all = "chips = 8\npages = 64\npage = \"16KiB\"\nspare_permille = 100\nfilled_permille = 900\n\
+               register = \"1us\"\nread = \"2us\"\nprogram = \"3us\"\nerase = \"4us\"\npipelined = true\n\
+               buffer = 7\ncommand = \"5us\"\n";
+    let micros = weir_flow::clock::Duration::from_micros;
+    let expected = weir_model::ssd::Config {
+        chips: 8,
+        blocks: 1_024,
+        pages: 64,
+        page: 16_384,
+        spare_permille: 100,
+        filled_permille: 900,
+        register: micros(1),
+        read: micros(2),
+        program: micros(3),
+        erase: micros(4),
+        pipelined: true,
+        buffer: 7,
+        command: micros(5),
+    };
+    assert_eq!(model(ssd(&format!("{all}blocks = 1024"))), expected);
+    let sized = model(ssd(&format!("{all}capacity = \"1GiB\"")));
+    assert_eq!(sized, expected.with_capacity(1 << 30));
+    assert!(sized.capacity() >= 1 << 30);
+}
+
+/// What is wrong with flash is told at its key, and at the device if the volumes on it are too large.
+#[test]
+fn faults_of_flash() {
+    let ssd = |lines: &str| {
+        let text = format!("[[backend]]\nname = \"m\"\nmodel = \"ssd-paper\"\n{lines}");
+        let text: &'static str = text.leak();
+        top(text)
+    };
+    let cases = [
+        ("chips = 0", Code::OutOfRange, "0"),
+        ("page = 4096", Code::BadUnit, "4096"),
+        ("erase = \"2m s\"", Code::BadUnit, "\"2m s\""),
+        ("pipelined = \"yes\"", Code::WrongType, "\"yes\""),
+        ("disks = 8", Code::Conflict, "8"),
+        ("chips = 4096\nblocks = 16777216", Code::OutOfRange, "16777216"),
+        ("capacity = \"1PiB\"", Code::OutOfRange, "\"1PiB\""),
+        ("blocks = 16\nspare_permille = 20", Code::OutOfRange, "20"),
+        ("capacity = \"1GiB\"\nblocks = 77", Code::Conflict, "\"1GiB\""),
+    ];
+    for (lines, code, at) in cases {
+        check(&ssd(lines).source(), code, at);
+    }
+    let two = "[[volume]]\nname = \"e\"\nfile = \"e\"\nsize = \"600MiB\"\nbackend = \"m\"\n";
+    let small =
+        format!("[[backend]]\nname = \"m\"\nmodel = \"ssd-paper\"\ncapacity = \"1GiB\"\n{two}");
+    let small: &'static str = small.leak();
+    let on = "size = \"600MiB\"\nbackend = \"m\"";
+    let both = Parts { top: small, volume: on, target: "" };
+    check(&both.source(), Code::OutOfRange, "\"1GiB\"");
+    let one = Parts { top: small, volume: "size = \"300MiB\"\nbackend = \"m\"", target: "" };
+    good(&one.source());
+}
+
 /// What initiators must prove, in every place where it can be wrong.
 #[test]
 fn faults_of_authentication() {
