@@ -133,7 +133,7 @@ start_tgtd() {
 }
 
 start_weir() {
-    local mode=$1 port=''
+    local mode=$1
     cat >"$work/weir.toml" <<TEXT
 [iscsi]
 listen = ["127.0.0.1:0"]
@@ -149,13 +149,7 @@ luns = { 0 = "disk0" }
 TEXT
     "$weir" serve "$work/weir.toml" --json >"$work/weir.out" 2>"$work/weir.log" &
     weir_pid=$!
-    for _ in $(seq 100); do
-        port=$(sed -n '/"event":"ready"/s/.*"portals":\["127\.0\.0\.1:\([0-9]*\)".*/\1/p' "$work/weir.out")
-        [ -z "$port" ] || break
-        kill -0 "$weir_pid" 2>/dev/null || break
-        sleep 0.1
-    done
-    [ -n "$port" ] || fail "weir does not start: $(tail -n 5 "$work/weir.log")"
+    await_weir "$work/weir" "$weir_pid"
     weir_url=127.0.0.1:$port/$WEIR_NAME/0
 }
 

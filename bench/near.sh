@@ -71,7 +71,7 @@ one.recv(100)' "$WORK/proxy.socket" "$1" "$round_trip"
 }
 
 start_weir() {
-    local number port=''
+    local number
     {
         printf '[iscsi]\nlisten = ["127.0.0.1:0"]\n[control]\nsocket = "%s"\n' "$WORK/control.socket"
         printf '[cache]\nsize = "64MiB"\n[policy]\nprefetch = "adaptive"\n'
@@ -87,13 +87,7 @@ start_weir() {
     } >"$WORK/weir.toml"
     "$weir" serve "$WORK/weir.toml" --json >"$WORK/weir.out" 2>"$WORK/weir.log" &
     weir_pid=$!
-    for _ in $(seq 300); do
-        port=$(sed -n '/"event":"ready"/s/.*"portals":\["127\.0\.0\.1:\([0-9]*\)".*/\1/p' "$WORK/weir.out")
-        [ -z "$port" ] || break
-        kill -0 "$weir_pid" 2>/dev/null || break
-        sleep 0.1
-    done
-    [ -n "$port" ] || fail "weir does not start: $(tail -n 5 "$WORK/weir.log")"
+    await_weir "$WORK/weir" "$weir_pid"
     portal=127.0.0.1:$port
 }
 name=iqn.2026-11.org.example:weir

@@ -1,5 +1,5 @@
 # The options of the scripts beside this one, which source it. They have `usage`, and a variable of the same name
-# with its default for each option, `-` being `_`.
+# with its default for each option, `-` being `_`. And what they all wait for.
 # shellcheck shell=bash
 # shellcheck disable=SC2034 # what is set here is theirs
 
@@ -51,4 +51,16 @@ only() {
     for word in $list; do
         [[ " $* " == *" $word "* ]] || misused "\`$word\` is not $what"
     done
+}
+
+# await_weir STEM PID: until the weir that serves STEM.toml, writes STEM.out and logs to STEM.log is ready; sets `port`
+await_weir() {
+    port=
+    for _ in $(seq 300); do
+        port=$(sed -n '/"event":"ready"/s/.*"portals":\["127\.0\.0\.1:\([0-9]*\)".*/\1/p' "$1.out")
+        [ -z "$port" ] || return 0
+        kill -0 "$2" 2>/dev/null || break
+        sleep 0.1
+    done
+    fail "weir does not start: $(tail -n 5 "$1.log")"
 }

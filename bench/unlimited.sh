@@ -65,13 +65,7 @@ luns = { 0 = "disk0" }
 TEXT
     "$weir" serve "$work/$policy.toml" --json >"$work/$policy.out" 2>"$work/$policy.log" &
     pids[$policy]=$!
-    for _ in $(seq 100); do
-        port=$(sed -n '/"event":"ready"/s/.*"portals":\["127\.0\.0\.1:\([0-9]*\)".*/\1/p' "$work/$policy.out")
-        [ -z "$port" ] || break
-        kill -0 "${pids[$policy]}" 2>/dev/null || break
-        sleep 0.1
-    done
-    [ -n "$port" ] || fail "weir does not start: $(tail -n 5 "$work/$policy.log")"
+    await_weir "$work/$policy" "${pids[$policy]}"
     urls[$policy]=127.0.0.1:$port/iqn.2026-11.org.example:$policy/0
 }
 

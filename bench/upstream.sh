@@ -44,7 +44,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 start_weir() {
-    local name=iqn.2026-11.org.example:weir port=''
+    local name=iqn.2026-11.org.example:weir
     cat >"$WORK/weir.toml" <<TEXT
 [iscsi]
 listen = ["127.0.0.1:0"]
@@ -65,13 +65,7 @@ luns = { 0 = "disk0" }
 TEXT
     "$weir" serve "$WORK/weir.toml" --json >"$WORK/weir.out" 2>"$WORK/weir.log" &
     weir_pid=$!
-    for _ in $(seq 100); do
-        port=$(sed -n '/"event":"ready"/s/.*"portals":\["127\.0\.0\.1:\([0-9]*\)".*/\1/p' "$WORK/weir.out")
-        [ -z "$port" ] || break
-        kill -0 "$weir_pid" 2>/dev/null || break
-        sleep 0.1
-    done
-    [ -n "$port" ] || fail "weir does not start: $(tail -n 5 "$WORK/weir.log")"
+    await_weir "$WORK/weir" "$weir_pid"
     weir_url=127.0.0.1:$port/$name/0
 }
 

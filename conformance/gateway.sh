@@ -5,6 +5,8 @@
 #                   NBD (the URIs of the NBD exports, if there are any)
 # stop              SIGTERM, and waits; fails if the gateway did not leave cleanly
 # crash             SIGKILL, and waits
+# each CASE...      `run CASE`, up to three times as long as it returns 4: a busy machine adds times of its own. Sets
+#                   status, to 4 if a case never did better
 # fail WORDS        says what is wrong, with the end of the gateway's log, and ends the script
 # expect PATTERN COMMAND...   the command must succeed and its output match
 # refuse PATTERN COMMAND...   the command must fail and its output match
@@ -72,6 +74,20 @@ serve() {
   read -r -a PORTALS < <(ready 'print(*ready["portals"])')
   read -r -a NBD < <(ready 'print(*ready.get("nbd", []))') || true
   PORTAL=${PORTALS[0]}
+}
+
+each() {
+  local case attempt verdict
+  status=0
+  for case in "$@"; do
+    for attempt in 1 2 3; do
+      verdict=0
+      run "$case" || verdict=$?
+      if [ $verdict = 0 ]; then continue 2; fi
+      echo "     attempt $attempt of $case is missed"
+    done
+    status=4
+  done
 }
 
 ready() { # ready PYTHON: looks at what the gateway said when it was ready

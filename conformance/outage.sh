@@ -42,13 +42,5 @@ run() {
   return $verdict
 }
 
-status=0
-for case in "${cases[@]}"; do
-  for attempt in 1 2 3; do
-    verdict=0
-    run "$case" || verdict=$?
-    if [ $verdict = 0 ]; then break; fi
-  done
-  [ $verdict = 0 ] || status=4
-done
-exit $status
+each "${cases[@]}"
+exit "$status"
