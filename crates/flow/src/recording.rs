@@ -37,7 +37,7 @@ use core::num::NonZeroU32;
 use slotmap::{Key, KeyData};
 
 /// The first bytes of a recording; the last one is the version of the format.
-pub const MAGIC: &[u8; 8] = b"WEIRREC\x06";
+pub const MAGIC: &[u8; 8] = b"WEIRREC\x07";
 
 /// The longest entry in bytes, but for those that change the promises or bring along what was kept. A reader that holds this many
 /// needs no more for any other.
@@ -257,9 +257,15 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             number(out, key.data().as_ffi());
             encode_outcome(out, outcome);
         }
-        Entry::Input(at, Input::Sent { key }) => {
+        Entry::Input(at, Input::Sent { key, bytes }) => {
             head(out, SENT, at);
             number(out, key.data().as_ffi());
+            number(out, bytes);
+        }
+        Entry::Input(at, Input::Link(id, link)) => {
+            head(out, LINK, at);
+            number(out, id.index() as u64);
+            out.push(u8::from(link.interleaves));
         }
         Entry::Input(at, Input::Resized(volume, capacity)) => {
             head(out, RESIZED, at);
@@ -318,7 +324,16 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
             let key = reader.key()?;
             Input::Stored { key, outcome: reader.outcome()? }
         }
-        SENT => Input::Sent { key: reader.key()? },
+        SENT => Input::Sent { key: reader.key()?, bytes: reader.number()? },
+        LINK => {
+            let id = LinkId::new(reader.small()?);
+            let interleaves = match reader.byte()? {
+                0 => false,
+                1 => true,
+                _ => return Err(FormatError::Damaged),
+            };
+            Input::Link(id, transfer::Link { interleaves })
+        }
         GOVERN => {
             let control = reader.choice(control::POLICIES)?;
             let promises = promises::decode(&mut reader)?;
@@ -352,6 +367,7 @@ const RESIZED: u8 = 8;
 const GOVERN: u8 = 9;
 const CAPPED: u8 = 10;
 const INHERIT: u8 = 16;
+const LINK: u8 = 26;
 
 fn number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

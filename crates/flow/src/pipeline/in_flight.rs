@@ -8,6 +8,7 @@ use crate::clock::{Duration, Instant};
 use crate::event::{StageName, StageTimes};
 use crate::policy::Rule;
 use crate::request::{BackendId, Outcome, Request, RequestKey};
+use crate::transfer::Progress;
 
 /// A request, or one piece of a split one, and where it is.
 #[derive(Debug)]
@@ -32,8 +33,8 @@ pub(super) struct InFlight {
     pub(super) released: Instant,
     /// When dispatch sent it.
     pub(super) dispatched: Instant,
-    /// The rule under which its reply is being sent; `None` until then.
-    pub(super) sending: Option<Rule>,
+    /// How far its reply has come.
+    pub(super) reply: Progress,
     /// What of the cache's own it is for, if it is no host's.
     pub(super) job: Option<JobKey>,
 }
@@ -56,7 +57,7 @@ impl InFlight {
             order: 0,
             released: now,
             dispatched: now,
-            sending: None,
+            reply: Progress::default(),
             job: None,
         }
     }
