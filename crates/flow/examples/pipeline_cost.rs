@@ -73,8 +73,8 @@ impl World<Pipeline> for Loop {
     fn perform(&mut self, _: Instant, action: Action) {
         match action {
             Action::Store(io) => self.device.push_back(io.key),
-            Action::Transfer { key, tag, .. } => {
-                self.inputs.push_back(Input::Sent { key });
+            Action::Transfer { key, tag, part, .. } => {
+                self.inputs.push_back(Input::Sent { key, bytes: part.length });
                 self.left -= 1;
                 self.send(tag.0);
             }

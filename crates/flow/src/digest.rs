@@ -34,11 +34,12 @@ impl Digest {
                 self.word(io.extent.length);
                 self.word(io.offset_in_request);
             }
-            Action::Transfer { key, tag, outcome } => {
+            Action::Transfer { key, tag, outcome, part } => {
                 self.word(2);
                 self.key(*key);
                 self.word(tag.0);
                 self.word(outcome_code(*outcome));
+                self.words(&[part.offset, part.length, part.last.into()]);
             }
             Action::Cache(work) => self.cache(work),
             Action::Refuse { tag } => {

@@ -262,9 +262,15 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             number(out, key.data().as_ffi());
             encode_outcome(out, outcome);
         }
-        Entry::Input(at, Input::Sent { key }) => {
+        Entry::Input(at, Input::Sent { key, bytes }) => {
             head(out, SENT, at);
             number(out, key.data().as_ffi());
+            number(out, bytes);
+        }
+        Entry::Input(at, Input::Link(id, link)) => {
+            head(out, LINK, at);
+            number(out, id.index() as u64);
+            out.push(u8::from(link.interleaves));
         }
         Entry::Input(at, Input::Resized(volume, capacity)) => {
             head(out, RESIZED, at);
@@ -327,7 +333,16 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
             let key = reader.key()?;
             Input::Stored { key, outcome: reader.outcome()? }
         }
-        SENT => Input::Sent { key: reader.key()? },
+        SENT => Input::Sent { key: reader.key()?, bytes: reader.number()? },
+        LINK => {
+            let id = LinkId::new(reader.small()?);
+            let interleaves = match reader.byte()? {
+                0 => false,
+                1 => true,
+                _ => return Err(FormatError::Damaged),
+            };
+            Input::Link(id, transfer::Link { interleaves })
+        }
         GOVERN => {
             let control = reader.choice(control::POLICIES)?;
             let promises = promises::decode(&mut reader)?;
@@ -363,6 +378,7 @@ const GOVERN: u8 = 9;
 const CAPPED: u8 = 10;
 const INHERIT: u8 = 16;
 const REWEIGH: u8 = 26;
+const LINK: u8 = 27;
 
 fn number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

@@ -4,6 +4,7 @@ use crate::buffer::Shared;
 use crate::jobs::JobKey;
 use crate::listen::connection::ConnectionId;
 use slotmap::{Key, KeyData, SlotMap};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use weir_flow::clock::Instant;
 use weir_flow::error::IoError;
@@ -73,6 +74,11 @@ pub(crate) struct Task {
     pub(crate) compared: bool,
     /// How far it has come.
     pub(crate) phase: Phase,
+    /// Bytes of the parts of its reply that are in the outbox: the first, and those behind it.
+    pub(crate) leaving: Option<u64>,
+    pub(crate) behind: VecDeque<u64>,
+    /// What the host is told is complete: further parts are not for it.
+    pub(crate) replied: bool,
     /// What to answer, once that is decided by something else than its requests.
     pub(crate) answer: Option<Answer>,
     /// What waits for its end.
@@ -103,6 +109,9 @@ impl Task {
             differs: None,
             compared: false,
             phase: Phase::Gathering,
+            leaving: None,
+            behind: VecDeque::new(),
+            replied: false,
             answer: None,
             awaited_by: Vec::new(),
             job: None,

@@ -356,9 +356,13 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
             {
                 Err(format!("there is no volume {}", volume.index()))
             }
+            Input::Link(link, _) if link.index() >= MAX_INDEX => {
+                Err(format!("link {} is past the last, {}", link.index(), MAX_INDEX - 1))
+            }
             Input::Cache(ref done) => self.check_done(done),
             Input::Stored { .. }
             | Input::Sent { .. }
+            | Input::Link(..)
             | Input::Resized(..)
             | Input::Capped(..)
             | Input::Inherit(_)

@@ -140,8 +140,10 @@ fn load_moves_a_tenant_to_another_row() {
             pipeline.handle(at(now), Input::Arrive(request(now)));
             assert!(matches!(pipeline.poll(at(now)), Some(Action::Refuse { .. })));
             pipeline.handle(at(now + 5), Input::Stored { key: io.key, outcome: Ok(()) });
-            let Some(Action::Transfer { key, .. }) = pipeline.poll(at(now + 5)) else { panic!() };
-            pipeline.handle(at(now + 5), Input::Sent { key });
+            let Some(Action::Transfer { key, part, .. }) = pipeline.poll(at(now + 5)) else {
+                panic!()
+            };
+            pipeline.handle(at(now + 5), Input::Sent { key, bytes: part.length });
         }
         let account = pipeline.observer_mut().tenant(TenantId::new(0)).unwrap();
         let score = |(row, _, score): (usize, _, &mut Attainment)| {
@@ -259,10 +261,7 @@ fn the_ledger_is_exact_in_a_storm() {
                     Input::Stored { key, outcome }
                 }
                 8 => Input::PathUp(backend, PathId::new(rng.below(2) as u32)),
-                _ if !links.is_empty() => {
-                    let key = links.swap_remove(rng.below(links.len() as u64) as usize);
-                    Input::Sent { key }
-                }
+                _ if !links.is_empty() => links.swap_remove(rng.below(links.len() as u64) as usize),
                 _ if done && pipeline.outstanding() == 0 => break,
                 _ => match pipeline.next_deadline() {
                     Some(deadline) if done => {
@@ -298,12 +297,14 @@ fn collect(
     pipeline: &mut Pipeline<(Accounts, Sums)>,
     now: Instant,
     devices: &mut Vec<RequestKey>,
-    links: &mut Vec<RequestKey>,
+    links: &mut Vec<Input>,
 ) {
     while let Some(action) = pipeline.poll(now) {
         match action {
             Action::Store(io) => devices.push(io.key),
-            Action::Transfer { key, .. } => links.push(key),
+            Action::Transfer { key, part, .. } => {
+                links.push(Input::Sent { key, bytes: part.length });
+            }
             Action::Refuse { .. } => {}
             other => panic!("{other:?}"),
         }

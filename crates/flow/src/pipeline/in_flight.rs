@@ -9,6 +9,7 @@ use crate::dispatch::Owner;
 use crate::event::{StageName, StageTimes};
 use crate::policy::Rule;
 use crate::request::{BackendId, Outcome, Request, RequestKey};
+use crate::transfer::Progress;
 
 /// A request, or one piece of a split one, and where it is.
 #[derive(Debug)]
@@ -33,10 +34,10 @@ pub(super) struct InFlight {
     pub(super) released: Instant,
     /// When dispatch sent it.
     pub(super) dispatched: Instant,
-    /// The rule under which its reply is being sent; `None` until then.
-    pub(super) sending: Option<Rule>,
     /// Whose part of the backends' time it takes.
     pub(super) owner: Owner,
+    /// How far its reply has come.
+    pub(super) reply: Progress,
     /// What of the cache's own it is for, if it is no host's.
     pub(super) job: Option<JobKey>,
 }
@@ -59,8 +60,8 @@ impl InFlight {
             order: 0,
             released: now,
             dispatched: now,
-            sending: None,
             owner: if request.job { Owner::Job } else { Owner::Tenant(request.tenant) },
+            reply: Progress::default(),
             job: None,
         }
     }

@@ -16,7 +16,7 @@ use crate::policy::Rule;
 use crate::request::{LinkId, Op, Outcome, PathId, Request, RequestKey};
 use crate::stage::Stage;
 use crate::store::{RULE_DEVICE, StorePolicy, Verdict};
-use crate::transfer::Links;
+use crate::transfer::{Grant, Links, Progress};
 use crate::units::Extent;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -419,33 +419,48 @@ impl<O: Observer> Pipeline<O> {
             let freed = self.hazards.leave(claim);
             self.unblocked.extend(freed.iter().map(|&(_, key)| key));
         }
-        self.links.push(now, key, &entry.request);
+        entry.reply = Progress::of(&entry.request, outcome);
         let link = entry.request.link;
-        self.pump(now, link);
+        self.links.push(link, key, &mut entry.reply);
+        self.pump(link);
     }
 
-    /// Starts as many replies as the link's window lets out.
-    fn pump(&mut self, now: Instant, link: LinkId) {
-        while let Some((key, rule)) = self.links.pop(now, link) {
+    /// Starts as much of what is ready as the link's window lets out.
+    fn pump(&mut self, link: LinkId) {
+        while let Some(Grant { key, bytes }) = self.links.pop(link) {
             let entry = &mut self.requests[key];
-            entry.sending = Some(rule);
-            self.links.start(&entry.request);
-            let (tag, outcome) = (entry.request.tag, entry.outcome);
-            self.actions.push_back(Action::Transfer { key, tag, outcome });
+            let next = self.links.start(link, bytes, &mut entry.reply);
+            match self.actions.back_mut() {
+                Some(Action::Transfer { key: before, part, .. }) if *before == key => {
+                    part.length += next.length;
+                    part.last = next.last;
+                }
+                _ => {
+                    let (tag, outcome) = (entry.request.tag, entry.outcome);
+                    self.actions.push_back(Action::Transfer { key, tag, outcome, part: next });
+                }
+            }
         }
     }
 
-    /// The reply has left: the request's story is complete.
-    fn sent(&mut self, now: Instant, key: RequestKey) {
-        let Some(rule) = self.requests.get(key).and_then(|entry| entry.sending) else {
+    /// Something of a reply has left; with the last of it the request's story is complete.
+    fn sent(&mut self, now: Instant, key: RequestKey, bytes: u64) {
+        let Some(entry) = self.requests.get_mut(key) else {
             self.observer.event(now, Event::Stray);
             return;
         };
-        let mut entry = self.requests.remove(key).expect("it was found above");
-        entry.move_to(now, StageName::Transfer, rule);
+        let link = entry.request.link;
+        match (self.links.sent(link, key, bytes, &mut entry.reply), entry.reply.rule) {
+            (Some(true), Some(rule)) => entry.move_to(now, StageName::Transfer, rule),
+            (Some(_), _) => return self.pump(link),
+            (None, _) => {
+                self.observer.event(now, Event::Stray);
+                return;
+            }
+        }
+        let entry = self.requests.remove(key).expect("it was found above");
         let InFlight { request, row, arrived, times, outcome, .. } = entry;
         assert!(times.total() == now.since(arrived), "the parts add up to the whole");
-        self.links.sent(now, key, &request);
         self.outstanding -= 1;
         self.bytes -= request.payload();
         let share = &mut self.tenants[request.tenant.index()];
@@ -456,7 +471,7 @@ impl<O: Observer> Pipeline<O> {
         }
         let completed = Completed { request: &request, row, arrived, times: &times, outcome };
         self.observer.event(now, Event::Completed(completed));
-        self.pump(now, request.link);
+        self.pump(link);
     }
 
     /// Reports what has been in one stage for too long.
@@ -478,7 +493,8 @@ impl<O: Observer> Stage for Pipeline<O> {
         match input {
             Input::Arrive(request) => self.arrive(now, request),
             Input::Stored { key, outcome } => self.stored(now, key, outcome),
-            Input::Sent { key } => self.sent(now, key),
+            Input::Sent { key, bytes } => self.sent(now, key, bytes),
+            Input::Link(id, link) => self.links.set(id, link),
             Input::PathDown(backend, path) => self.paths.down(now, backend, path),
             Input::PathUp(backend, path) => {
                 self.came_up(now, backend);

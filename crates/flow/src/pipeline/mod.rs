@@ -16,7 +16,7 @@ use crate::clock::Duration;
 use crate::control::Promises;
 use crate::event::StageName;
 use crate::policy::Choice;
-use crate::request::{BackendId, Op, Outcome, PathId, Request, RequestKey, Tag, VolumeId};
+use crate::request::{BackendId, LinkId, Op, Outcome, PathId, Request, RequestKey, Tag, VolumeId};
 use crate::units::Extent;
 use crate::{cache, control, dispatch, path, store, transfer};
 use alloc::sync::Arc;
@@ -192,7 +192,11 @@ pub enum Input {
     Sent {
         /// Which one.
         key: RequestKey,
+        /// The length of its part.
+        bytes: u64,
     },
+    /// A link is like this from now on; until it is said, every link is like the default.
+    Link(LinkId, transfer::Link),
     /// A path was found not to work.
     PathDown(BackendId, PathId),
     /// A path works again.
@@ -233,14 +237,17 @@ pub struct Govern {
 pub enum Action {
     /// Do this I/O, and answer with [`Input::Stored`].
     Store(StoreIo),
-    /// Send this reply, and answer with [`Input::Sent`].
+    /// Send this part of a reply behind all that came before on its link, and answer with
+    /// [`Input::Sent`]. The parts of a reply come in order; one for which the link has room is in one part.
     Transfer {
         /// Name it so in the answer.
         key: RequestKey,
         /// The caller's name for the request.
         tag: Tag,
-        /// What to tell the host.
+        /// What to tell the host, with the last part.
         outcome: Outcome,
+        /// Which of its data.
+        part: transfer::Part,
     },
     /// Ask whether anybody is at the other end of a path; answer with [`Input::Checked`], or with
     /// [`Input::PathDown`]. Silence is an answer, too.

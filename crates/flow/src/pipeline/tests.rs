@@ -11,12 +11,14 @@ use crate::request::{LinkId, RequestKey, TenantId};
 use crate::rng::Rng;
 use crate::stage::Stage;
 use crate::testing;
+use crate::transfer::Part;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use core::cell::RefCell;
 use std::thread_local;
 
+mod in_parts;
 mod layout;
 mod paths;
 mod shares;
@@ -98,11 +100,23 @@ fn ios(actions: &[Action]) -> Vec<StoreIo> {
 }
 
 fn replies(actions: &[Action]) -> Vec<(RequestKey, Tag, Outcome)> {
+    let parts = parts(actions);
+    parts.into_iter().map(|(key, tag, outcome, _)| (key, tag, outcome)).collect()
+}
+
+/// What of which reply is to be sent.
+fn parts(actions: &[Action]) -> Vec<(RequestKey, Tag, Outcome, Part)> {
     let reply = |action: &Action| match *action {
-        Action::Transfer { key, tag, outcome } => Some((key, tag, outcome)),
+        Action::Transfer { key, tag, outcome, part } => Some((key, tag, outcome, part)),
         _ => None,
     };
     actions.iter().filter_map(reply).collect()
+}
+
+/// The first of them has left.
+fn sent(actions: &[Action]) -> Input {
+    let (key, _, _, part) = parts(actions)[0];
+    Input::Sent { key, bytes: part.length }
 }
 
 /// A read goes to the device, its reply to the link, and every nanosecond of it has a place.
@@ -114,8 +128,9 @@ fn a_request_travels_and_its_times_add_up() {
     let [io] = ios(&actions)[..] else { panic!("{actions:?}") };
     assert_eq!((io.tag, io.extent), (Tag(7), Extent::new(0, 4096)));
     let actions = step(&mut pipeline, 350, Input::Stored { key: io.key, outcome: Ok(()) });
-    let [(key, Tag(7), Ok(()))] = replies(&actions)[..] else { panic!("{actions:?}") };
-    assert!(step(&mut pipeline, 360, Input::Sent { key }).is_empty());
+    let [(_, Tag(7), Ok(()), part)] = parts(&actions)[..] else { panic!("{actions:?}") };
+    assert_eq!(part, Part { offset: 0, length: 4096, last: true });
+    assert!(step(&mut pipeline, 360, sent(&actions)).is_empty());
     let [(_, Ok(()), times)] = &pipeline.observer().completed[..] else { panic!() };
     assert_eq!(times.spent(StageName::Store), Duration::from_nanos(250));
     assert_eq!(times.spent(StageName::Transfer), Duration::from_nanos(10));
@@ -140,7 +155,7 @@ fn overlapping_requests_keep_their_order() {
     let read = ios(&actions);
     assert_eq!(read[0].tag, Tag(2));
     let actions = step(&mut pipeline, 70, Input::Stored { key: read[0].key, outcome: Ok(()) });
-    step(&mut pipeline, 70, Input::Sent { key: replies(&actions)[0].0 });
+    step(&mut pipeline, 70, sent(&actions));
     let (_, _, times) = pipeline.observer().completed[0];
     assert_eq!(times.spent(StageName::Accept), Duration::from_nanos(40));
     assert_eq!(times.rule(StageName::Accept), Some(crate::accept::RULE_OVERLAP));
@@ -175,8 +190,8 @@ fn a_large_request_is_cut_and_joined() {
     assert!(step(&mut pipeline, 5, end(pieces[1].key, Err(IoError::Medium))).is_empty());
     assert!(step(&mut pipeline, 6, end(pieces[0].key, Ok(()))).is_empty());
     let actions = step(&mut pipeline, 9, end(pieces[2].key, Ok(())));
-    let [(key, Tag(1), Err(IoError::Medium))] = replies(&actions)[..] else { panic!() };
-    step(&mut pipeline, 9, Input::Sent { key });
+    let [(_, Tag(1), Err(IoError::Medium))] = replies(&actions)[..] else { panic!() };
+    step(&mut pipeline, 9, sent(&actions));
     assert_eq!(pipeline.observer().completed[0].2.total(), Duration::from_nanos(9));
 }
 
@@ -234,7 +249,7 @@ fn limits_refuse_and_forget() {
     // What has ended makes room again, for as many requests and bytes as before.
     let io = ios(&first)[0];
     let actions = step(&mut pipeline, 1, Input::Stored { key: io.key, outcome: Ok(()) });
-    step(&mut pipeline, 1, Input::Sent { key: replies(&actions)[0].0 });
+    step(&mut pipeline, 1, sent(&actions));
     let again = step(&mut pipeline, 2, Input::Arrive(request(5, Op::Read, 0, 8192)));
     assert_eq!(ios(&again).len(), 1);
 }
@@ -258,7 +273,7 @@ fn a_tenant_is_refused_alone() {
     assert_eq!(ios(&step(&mut pipeline, 0, of(1, 4, 4_096))).len(), 1);
     assert_eq!(step(&mut pipeline, 0, of(1, 5, 512)), refused(5));
     let actions = step(&mut pipeline, 1, Input::Stored { key: first[0].key, outcome: Ok(()) });
-    step(&mut pipeline, 1, Input::Sent { key: replies(&actions)[0].0 });
+    step(&mut pipeline, 1, sent(&actions));
     assert_eq!(ios(&step(&mut pipeline, 2, of(0, 6, 512))).len(), 1);
     assert_eq!(ios(&step(&mut pipeline, 2, of(0, 7, 512))).len(), 1);
     assert_eq!(step(&mut pipeline, 2, of(0, 8, 0)), refused(8));
@@ -284,7 +299,7 @@ fn a_cap_holds_by_name() {
     let mut io = first;
     for (now, next) in [(1_000_100, Some(2)), (1_000_200, None)] {
         let actions = step(&mut pipeline, now, Input::Stored { key: io.key, outcome: Ok(()) });
-        step(&mut pipeline, now, Input::Sent { key: replies(&actions)[0].0 });
+        step(&mut pipeline, now, sent(&actions));
         let started = ios(&actions);
         assert_eq!(started.first().map(|io| io.tag), next.map(Tag));
         io = started.first().copied().unwrap_or(io);
@@ -295,7 +310,7 @@ fn a_cap_holds_by_name() {
     let gone = step(&mut pipeline, 1_500_000, Input::Capped(VolumeId::new(0), Cap::default()));
     let [io] = ios(&gone)[..] else { panic!("{gone:?}") };
     let actions = step(&mut pipeline, 1_500_010, Input::Stored { key: io.key, outcome: Ok(()) });
-    step(&mut pipeline, 1_500_010, Input::Sent { key: replies(&actions)[0].0 });
+    step(&mut pipeline, 1_500_010, sent(&actions));
     let (_, _, times) = pipeline.observer().completed[2];
     assert_eq!(times.rule(StageName::Accept), Some(accept::RULE_CAP));
     assert_eq!(times.spent(StageName::Accept), Duration::from_nanos(1_499_993));
@@ -349,7 +364,7 @@ fn control_learns_the_time_since_release() {
     for end in [30, 45] {
         let io = ios(&actions)[0];
         actions = step(&mut pipeline, end, Input::Stored { key: io.key, outcome: Ok(()) });
-        step(&mut pipeline, end, Input::Sent { key: replies(&actions)[0].0 });
+        step(&mut pipeline, end, sent(&actions));
     }
     let device = DEVICE.with_borrow(Clone::clone);
     assert_eq!(device, [Duration::from_nanos(20), Duration::from_nanos(35)]);
@@ -401,8 +416,8 @@ fn a_new_policy_takes_over() {
     assert_eq!(ios(&third).iter().map(|io| io.tag).collect::<Vec<_>>(), [Tag(3)]);
     let ended = step(&mut pipeline, 20, Input::Stored { key: second[0].key, outcome: Ok(()) });
     assert_eq!(ios(&ended).len(), 1, "the last one has the place of the second");
-    let [(key, Tag(2), Ok(()))] = replies(&ended)[..] else { panic!("{ended:?}") };
-    step(&mut pipeline, 20, Input::Sent { key });
+    let [(_, Tag(2), Ok(()))] = replies(&ended)[..] else { panic!("{ended:?}") };
+    step(&mut pipeline, 20, sent(&ended));
     let (_, _, times) = pipeline.observer().completed[0];
     assert_eq!(times.spent(StageName::Control), Duration::from_nanos(5));
 }
@@ -413,19 +428,16 @@ fn a_link_sends_within_its_window() {
     let mut config = config();
     config.limits.link_window = 1;
     let mut pipeline = Pipeline::new(&config, Seen::default());
-    let mut sent = Vec::new();
+    let mut on_link = Vec::new();
     for (tag, link) in [(1, 0), (2, 0), (3, 1)] {
         let request =
             Request { link: LinkId::new(link), ..request(tag, Op::Read, tag * 8192, 4096) };
         let io = ios(&step(&mut pipeline, 0, Input::Arrive(request)))[0];
-        sent.extend(replies(&step(
-            &mut pipeline,
-            1,
-            Input::Stored { key: io.key, outcome: Ok(()) },
-        )));
+        let stored = Input::Stored { key: io.key, outcome: Ok(()) };
+        on_link.extend(step(&mut pipeline, 1, stored));
     }
-    assert_eq!(sent.iter().map(|r| r.1.0).collect::<Vec<_>>(), [1, 3]);
-    let next = replies(&step(&mut pipeline, 4, Input::Sent { key: sent[0].0 }));
+    assert_eq!(replies(&on_link).iter().map(|r| r.1.0).collect::<Vec<_>>(), [1, 3]);
+    let next = replies(&step(&mut pipeline, 4, sent(&on_link)));
     assert_eq!(next[0].1, Tag(2));
 }
 
@@ -435,12 +447,16 @@ fn late_completions_are_strays() {
     let mut pipeline = Pipeline::new(&config(), Seen::default());
     let io = ios(&step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 512))))[0];
     let done = Input::Stored { key: io.key, outcome: Ok(()) };
-    let (key, ..) = replies(&step(&mut pipeline, 1, done.clone()))[0];
+    let actions = step(&mut pipeline, 1, done.clone());
+    let key = replies(&actions)[0].0;
     assert!(step(&mut pipeline, 2, done).is_empty());
-    step(&mut pipeline, 3, Input::Sent { key });
-    step(&mut pipeline, 4, Input::Sent { key });
-    step(&mut pipeline, 5, Input::Sent { key: RequestKey::default() });
-    assert_eq!(pipeline.observer().strays, 3);
+    // Less or more has left than was to leave.
+    step(&mut pipeline, 3, Input::Sent { key, bytes: 0 });
+    step(&mut pipeline, 3, Input::Sent { key, bytes: 513 });
+    step(&mut pipeline, 3, sent(&actions));
+    step(&mut pipeline, 4, sent(&actions));
+    step(&mut pipeline, 5, Input::Sent { key: RequestKey::default(), bytes: 512 });
+    assert_eq!(pipeline.observer().strays, 5);
     assert_eq!(pipeline.observer().completed.len(), 1);
 }
 
@@ -481,10 +497,14 @@ fn nothing_is_lost_in_a_storm() {
             config.volumes[0].cap.iops = core::num::NonZeroU32::new(1_000_000);
         }
         config.policies.dispatch.set("depth", 1 + rng.below(16)).unwrap();
+        let policy = &transfer::POLICIES[seed as usize % transfer::POLICIES.len()];
+        config.policies.transfer = Choice::named(transfer::POLICIES, policy.name).unwrap();
+        let _ = config.policies.transfer.set("chunk", 1 + rng.below(20_000));
         let mut pipeline = Pipeline::new(&config, Seen::default());
         let (mut now, mut tag) = (0, 0);
         let mut at_device: BTreeMap<RequestKey, StoreIo> = BTreeMap::new();
-        let mut on_link: Vec<RequestKey> = Vec::new();
+        let mut on_link: Vec<(RequestKey, u64)> = Vec::new();
+        let mut replied: BTreeMap<Tag, u64> = BTreeMap::new();
         loop {
             now += rng.below(1_000);
             let done = tag >= 2_000;
@@ -512,7 +532,8 @@ fn nothing_is_lost_in_a_storm() {
                 8 => Input::PathUp(BackendId::new(0), PathId::new(rng.below(2) as u32)),
                 _ if !on_link.is_empty() => {
                     let index = rng.below(on_link.len() as u64) as usize;
-                    Input::Sent { key: on_link.swap_remove(index) }
+                    let (key, bytes) = on_link.swap_remove(index);
+                    Input::Sent { key, bytes }
                 }
                 _ if done && pipeline.outstanding() == 0 => break,
                 _ => continue,
@@ -527,7 +548,14 @@ fn nothing_is_lost_in_a_storm() {
                         }
                         assert!(at_device.insert(io.key, io).is_none());
                     }
-                    Action::Transfer { key, .. } => on_link.push(key),
+                    Action::Transfer { key, tag, part, .. } => {
+                        let begun = replied.remove(&tag).unwrap_or(0);
+                        assert_eq!(begun, part.offset, "parts come in order");
+                        if !part.last {
+                            replied.insert(tag, part.offset + part.length);
+                        }
+                        on_link.push((key, part.length));
+                    }
                     Action::Refuse { .. } => {}
                     other => panic!("{other:?}"),
                 }
@@ -540,6 +568,7 @@ fn nothing_is_lost_in_a_storm() {
         answered.dedup();
         assert_eq!(answered.len(), seen.arrived as usize);
         assert_eq!(seen.completed.len(), seen.arrived as usize);
+        assert!(replied.is_empty(), "every reply ends with its last part");
         assert!(pipeline.census(at(now)).iter().all(|census| census.count == 0));
     }
 }

@@ -228,7 +228,7 @@ proptest! {
     #[test]
     fn entries_round_trip(
         previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..7,
-        code in 0_u8..8, flags: (bool, bool, bool), kind in 0..14,
+        code in 0_u8..8, flags: (bool, bool, bool), kind in 0..15,
     ) {
         let (before, at) =
             (Instant::from_nanos(previous), Instant::from_nanos(previous + passed));
@@ -249,7 +249,7 @@ proptest! {
             1 => Entry::Input(at, Input::Stored {
                 key, outcome: IoError::from_code(code).map_or(Ok(()), Err),
             }),
-            2 => Entry::Input(at, Input::Sent { key }),
+            2 => Entry::Input(at, Input::Sent { key, bytes: word }),
             3 => Entry::Input(at, Input::PathDown(backend, path)),
             4 => Entry::Input(at, Input::PathUp(backend, path)),
             5 => Entry::Deadline(at),
@@ -264,6 +264,9 @@ proptest! {
             10 => Entry::Input(at, Input::PathOrder(backend, PathOrder::Disable(path))),
             11 => Entry::Input(at, Input::PathOrder(backend, PathOrder::Enable(path))),
             12 => Entry::Input(at, Input::PathOrder(backend, PathOrder::Failback)),
+            13 => Entry::Input(at, Input::Link(
+                LinkId::new(small), transfer::Link { interleaves: flags.0 },
+            )),
             _ => Entry::End(Digest::resume(word, u64::from(small))),
         };
         let mut bytes = Vec::new();

@@ -4,16 +4,15 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | `pop = head` |
+//! | Model    | `pop = head`, whole |
 //! | Ties     | order of becoming ready |
 //! | Cost     | O(1) |
 //! | Source   | the baseline of spec/transfer.md |
 //! | Not when | large and small replies share a slow link: the small ones wait for the large |
 
-use super::{Build, TransferPolicy};
-use crate::clock::Instant;
-use crate::policy::{Policy, Rule};
-use crate::request::{Request, RequestKey};
+use super::{Build, Grant, Reply, TransferPolicy};
+use crate::policy::Policy;
+use crate::request::RequestKey;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
@@ -24,21 +23,19 @@ pub(super) const POLICY: Policy<Build> = Policy {
     build: |_| Box::new(Fifo { ready: VecDeque::new() }),
 };
 
-const RULE: Rule = Rule("transfer/link");
-
 #[derive(Debug)]
 struct Fifo {
-    ready: VecDeque<RequestKey>,
+    ready: VecDeque<Grant>,
 }
 
 impl TransferPolicy for Fifo {
-    fn push(&mut self, _: Instant, key: RequestKey, _: &Request) {
-        self.ready.push_back(key);
+    fn push(&mut self, _: u64, Reply { key, bytes, .. }: Reply) {
+        self.ready.push_back(Grant { key, bytes });
     }
 
-    fn pop(&mut self, _: Instant) -> Option<(RequestKey, Rule)> {
-        self.ready.pop_front().map(|key| (key, RULE))
+    fn pop(&mut self, _: u64) -> Option<Grant> {
+        self.ready.pop_front()
     }
 
-    fn sent(&mut self, _: Instant, _: RequestKey) {}
+    fn sent(&mut self, _: u64, _: RequestKey, _: u64) {}
 }

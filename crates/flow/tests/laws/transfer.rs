@@ -1,46 +1,201 @@
 //! Laws of [`TransferPolicy`](weir_flow::transfer::TransferPolicy).
 
 use crate::{SEEDS, STEPS, Source};
-use std::collections::BTreeSet;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 use weir_flow::policy::Choice;
 use weir_flow::request::RequestKey;
-use weir_flow::transfer::POLICIES;
+use weir_flow::rng::Rng;
+use weir_flow::transfer::{Grant, POLICIES, Reply, TransferPolicy};
 
-fn storm(name: &str, seed: u64) -> Vec<RequestKey> {
-    let choice = Choice::named(POLICIES, name).expect("it is in the list");
-    let mut link = (choice.policy().build)(choice.values());
+fn named(name: &str, settings: &[(&str, u64)]) -> Box<dyn TransferPolicy> {
+    let mut choice = Choice::named(POLICIES, name).expect("it is in the list");
+    for &(name, value) in settings {
+        choice.set(name, value).expect("it is in range");
+    }
+    (choice.policy().build)(choice.values())
+}
+
+/// Random replies, some of them whole, on a link that has up to four parts on their way.
+fn storm(name: &str, settings: &[(&str, u64)], seed: u64) -> Vec<Grant> {
+    let mut link = named(name, settings);
     let mut source = Source::new(seed, "transfer");
-    let mut waiting = BTreeSet::new();
-    let mut log = Vec::new();
-    for step in 0..2 * STEPS {
-        let now = source.tick();
-        if step < STEPS && source.rng.below(2) == 0 {
+    // Bytes that were not granted, and whether they are to come at once.
+    let mut waiting: BTreeMap<RequestKey, (u64, bool)> = BTreeMap::new();
+    let mut on_the_way: Vec<Grant> = Vec::new();
+    let (mut work, mut log) = (0, Vec::new());
+    for step in 0.. {
+        if step < STEPS && source.rng.below(3) == 0 {
             let (key, request) = source.request();
-            waiting.insert(key);
-            link.push(now, key, &request);
-        } else {
-            match link.pop(now) {
-                Some((key, rule)) => {
-                    assert!(rule.0.starts_with("transfer/"), "{rule:?} names another stage");
-                    assert!(waiting.remove(&key), "{name} sent {key:?} twice or unasked");
-                    link.sent(now, key);
-                    log.push(key);
+            let (bytes, whole) = (request.reply_bytes().max(1), source.rng.below(4) == 0);
+            waiting.insert(key, (bytes, whole));
+            link.push(work, Reply { key, bytes, whole });
+        } else if on_the_way.len() < 4 {
+            if let Some(grant) = link.pop(work) {
+                let (left, whole) = waiting.get_mut(&grant.key).expect("it waits");
+                assert!((1..=*left).contains(&grant.bytes), "{name} grants {grant:?} of {left}");
+                assert!(!*whole || grant.bytes == *left, "{name} cuts what is to be whole");
+                *left -= grant.bytes;
+                if *left == 0 {
+                    waiting.remove(&grant.key);
                 }
-                None => assert!(waiting.is_empty(), "{name} idles with replies waiting"),
+                log.push(grant);
+                on_the_way.push(grant);
+            } else {
+                assert!(waiting.is_empty(), "{name} idles with replies waiting");
+                if step >= STEPS && on_the_way.is_empty() {
+                    break;
+                }
             }
         }
+        // The link tells of what has left as it likes, in order.
+        if source.rng.below(2) == 0
+            && let Some(first) = on_the_way.first_mut()
+        {
+            let most = first.bytes;
+            let bytes = (1 + source.rng.below(2 * most)).min(most);
+            let key = first.key;
+            first.bytes -= bytes;
+            if first.bytes == 0 {
+                on_the_way.remove(0);
+            }
+            work += bytes;
+            link.sent(work, key, bytes);
+        }
     }
-    assert!(waiting.is_empty(), "{name} forgot {}", waiting.len());
     log
 }
 
-/// Each reply is sent exactly once, a link never idles while one waits, and the same inputs give the
-/// same order.
+/// Each byte is granted exactly once, what is to be whole is, a link never idles while a reply waits, and
+/// the same inputs give the same grants; under every guard and key as well.
 #[test]
-fn sends_once_and_never_idles() {
-    for policy in POLICIES {
+fn every_byte_is_granted_once() {
+    let check = |name: &str, settings: &[(&str, u64)]| {
         for seed in 0..SEEDS {
-            assert_eq!(storm(policy.name, seed), storm(policy.name, seed), "{}", policy.name);
+            let once = storm(name, settings, seed);
+            assert_eq!(once, storm(name, settings, seed), "{name} {settings:?}");
+        }
+    };
+    for policy in POLICIES {
+        check(policy.name, &[]);
+        if policy.parameters.iter().any(|parameter| parameter.name == "chunk") {
+            check(policy.name, &[("chunk", 3_000)]);
         }
     }
+    for guard in 0..5 {
+        for key in 0..4 {
+            check("dqbs", &[("guard", guard), ("key", key), ("eager", guard % 2)]);
+        }
+    }
+}
+
+/// A page, the unit in which budgets are tried.
+const PAGE: u64 = 512;
+
+/// When each reply ends, in bytes of time, on a link that sends one part at a time.
+fn ends(mut policy: Box<dyn TransferPolicy>, replies: &[(u64, u64)]) -> Vec<u64> {
+    let keys: Vec<RequestKey> = {
+        let mut keys = slotmap::SlotMap::with_key();
+        replies.iter().map(|_| keys.insert(())).collect()
+    };
+    let mut left: Vec<u64> = replies.iter().map(|&(_, bytes)| bytes).collect();
+    let mut ends = vec![0; replies.len()];
+    let (mut now, mut idle, mut next) = (0, 0, 0);
+    loop {
+        let mut arrive = |policy: &mut Box<dyn TransferPolicy>, now: u64, idle: u64| {
+            while let Some(&(at, bytes)) = replies.get(next).filter(|reply| reply.0 <= now) {
+                policy.push(at - idle, Reply { key: keys[next], bytes, whole: false });
+                next += 1;
+            }
+            replies.get(next).map(|reply| reply.0)
+        };
+        let coming = arrive(&mut policy, now, idle);
+        let Some(Grant { key, bytes }) = policy.pop(now - idle) else {
+            let Some(at) = coming else { return ends };
+            idle += at - now;
+            now = at;
+            continue;
+        };
+        now += bytes;
+        arrive(&mut policy, now, idle);
+        policy.sent(now - idle, key, bytes);
+        let index = keys.iter().position(|&one| one == key).expect("it is one of them");
+        left[index] -= bytes;
+        if left[index] == 0 {
+            ends[index] = now;
+        }
+    }
+}
+
+fn instance() -> impl Strategy<Value = Vec<(u64, u64)>> {
+    // Gaps and lengths in pages; a few are long.
+    let length = prop_oneof![4 => 1_u64..16, 1 => 1_u64..400];
+    prop::collection::vec((0_u64..12, length), 1..120).prop_map(|list| {
+        let mut at = 0;
+        let reply = |(gap, pages): (u64, u64)| {
+            at += gap * PAGE;
+            (at, pages * PAGE)
+        };
+        list.into_iter().map(reply).collect()
+    })
+}
+
+proptest! {
+    /// No reply ends later than under first in, first out by more than the budget, whatever the chunk is;
+    /// without a budget all end as there, and with one beyond everything as under shortest remaining first.
+    #[test]
+    fn slack_bounds_lateness(replies in instance(), chunk in 1_u64..64) {
+        let fifo = ends(named("fifo", &[]), &replies);
+        for chunk in [("chunk", chunk * PAGE), ("chunk", 1 << 40)] {
+            for budget in [0, 5, 50, 500] {
+                let budget = budget * PAGE;
+                let slack = ends(named("slack", &[("budget", budget), chunk]), &replies);
+                let late = slack.iter().zip(&fifo).map(|(slack, fifo)| slack.saturating_sub(*fifo));
+                prop_assert!(late.max() <= Some(budget));
+                prop_assert!(budget > 0 || slack == fifo);
+            }
+            let slack = ends(named("slack", &[("budget", 1 << 40), chunk]), &replies);
+            prop_assert_eq!(slack, ends(named("srpt", &[chunk]), &replies));
+        }
+        let one = ("chunk", 1 << 40);
+        let (srpt, sjf) = (named("srpt", &[one]), named("sjf", &[]));
+        prop_assert_eq!(ends(srpt, &replies), ends(sjf, &replies));
+    }
+}
+
+/// A reply that is 64 times as long as those that keep coming, one for each that is sent, is sent under the
+/// policies that promise so, and is not under the others.
+#[test]
+fn nobody_starves_where_that_is_promised() {
+    let promises = ["fifo", "slack", "aged", "fsp", "hrrn", "round-robin"];
+    for policy in POLICIES {
+        let replies: Vec<_> = (0..20_000)
+            .map(|index: u64| {
+                let bytes = if index == 1 { 64 * 4_096 } else { 4_096 };
+                (index.saturating_sub(2) * 4_096, bytes)
+            })
+            .collect();
+        let end = ends(named(policy.name, &[]), &replies)[1];
+        let starves = end > 19_000 * 4_096;
+        assert_eq!(starves, !promises.contains(&policy.name), "{}: {end}", policy.name);
+    }
+}
+
+/// The lateness that a budget allows is used: the bound is no accident of loads that are too light.
+#[test]
+fn a_budget_is_used() {
+    let mut rng = Rng::stream(1, "transfer/budget");
+    let mut at = 0;
+    let mut reply = || {
+        at += rng.below(8) * PAGE;
+        (at, if rng.below(10) == 0 { 200 * PAGE } else { PAGE })
+    };
+    let replies: Vec<_> = (0..500).map(|_| reply()).collect();
+    let fifo = ends(named("fifo", &[]), &replies);
+    let late = |budget| {
+        let slack = ends(named("slack", &[("budget", budget), ("chunk", PAGE)]), &replies);
+        slack.iter().zip(&fifo).map(|(slack, fifo)| slack.saturating_sub(*fifo)).max().unwrap()
+    };
+    assert_eq!(late(50 * PAGE), 50 * PAGE);
+    assert!(late(1 << 40) > 100 * PAGE);
 }

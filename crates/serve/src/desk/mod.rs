@@ -389,7 +389,9 @@ impl Desk {
                 Phase::Gathering => self.finish(key),
                 Phase::Flowing { .. } | Phase::Aside => task.connection = None,
                 Phase::Replying(request) => {
-                    self.inbox.push_back(Input::Sent { key: request });
+                    // What is still to come of the reply finds nobody.
+                    let parts = task.leaving.into_iter().chain(task.behind.drain(..));
+                    self.inbox.extend(parts.map(|bytes| Input::Sent { key: request, bytes }));
                     self.finish(key);
                 }
             }

@@ -2,13 +2,14 @@
 
 use super::{Desk, Errand};
 use crate::buffer::Shared;
-use crate::listen::connection::{Connection, Payload, Speech, Wire};
+use crate::listen::connection::{Connection, ConnectionId, Payload, Speech, Wire};
 use crate::listen::nbd;
-use crate::task::{Answer, Deed, End, Phase, TaskKey};
+use crate::task::{Answer, Deed, End, Phase, Task, TaskKey};
 use std::rc::Rc;
 use weir_flow::error::{IoError, SenseTriple};
 use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, Outcome, RequestKey, Tag};
+use weir_flow::transfer::Part;
 use weir_flow::units::Extent;
 use weir_wire::iscsi::target::Itt;
 use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
@@ -18,24 +19,29 @@ use weir_wire::scsi::sense::SenseKey;
 use weir_wire::scsi::{ScsiStatus, Sense};
 
 impl Desk {
-    /// Performs a transfer action: a request has ended, and its reply may leave.
+    /// Performs a transfer action: a request has ended, and its reply may leave, or a part of that.
     pub(crate) fn reply(
         &mut self,
         connections: &mut [Option<Box<Connection>>],
         key: RequestKey,
         tag: Tag,
         outcome: Outcome,
+        part: Part,
     ) {
+        let task = TaskKey::of(tag);
+        if part.offset > 0 {
+            self.go_on_replying(connections, task, key, part);
+            return;
+        }
         let end = match outcome {
             Ok(()) => End::Good,
             Err(error) => End::Failed(error),
         };
-        let task = TaskKey::of(tag);
         let over = self.count_down(task, end) && !self.go_on(task, self.link(task));
         if over && !self.comes_again(connections, task) {
-            self.answer(connections, task, Some(key));
+            self.answer(connections, task, Some((key, part)));
         } else {
-            self.inbox.push_back(Input::Sent { key });
+            self.inbox.push_back(Input::Sent { key, bytes: part.length });
         }
     }
 
@@ -84,43 +90,93 @@ impl Desk {
     }
 
     /// Writes the reply of a command to its connection. `request` is the pipeline's request that is
-    /// over when the reply has left.
+    /// over when the reply has left, and the part of the reply that may leave now.
     pub(crate) fn answer(
         &mut self,
         connections: &mut [Option<Box<Connection>>],
         key: TaskKey,
-        request: Option<RequestKey>,
+        request: Option<(RequestKey, Part)>,
     ) {
+        let sent = request.map(|(key, part)| Input::Sent { key, bytes: part.length });
         let task = &mut self.tasks[key];
         if let Some(job) = task.job {
-            self.inbox.extend(request.map(|key| Input::Sent { key }));
+            self.inbox.extend(sent);
             self.job_stepped(job, key);
             return;
         }
         let (id, name) = (task.connection, task.name);
-        let connection =
-            id.and_then(|id| connections.get_mut(id.index)?.as_deref_mut().filter(|c| c.id == id));
-        let Some(connection) = connection else {
-            self.inbox.extend(request.map(|key| Input::Sent { key }));
+        let Some(connection) = place(connections, id) else {
+            self.inbox.extend(sent);
             self.finish(key);
             return;
         };
+        if let Some((request, part)) = request {
+            self.put(connection, key, request, part);
+            return;
+        }
         self.errands.push_back(Errand::Write(connection.id));
         match &mut connection.speech {
-            Speech::Iscsi(wire) => self.put_reply(wire, key),
+            Speech::Iscsi(wire) => {
+                self.put_reply(wire, key, Part::default());
+            }
             Speech::Nbd(wire) => nbd::put_reply(wire, &self.tasks[key]),
         }
-        if let Some(request) = request {
-            self.tasks[key].phase = Phase::Replying(request);
+        // Only what has gone through the pipeline refers to buffers.
+        connection.tasks.remove(&name);
+        self.finish(key);
+    }
+
+    /// A further part of a reply may leave.
+    fn go_on_replying(
+        &mut self,
+        connections: &mut [Option<Box<Connection>>],
+        key: TaskKey,
+        request: RequestKey,
+        part: Part,
+    ) {
+        let wanted = |task: &&Task| task.phase == Phase::Replying(request) && !task.replied;
+        let task = self.tasks.get(key).filter(wanted);
+        match task.and_then(|task| place(connections, task.connection)) {
+            Some(connection) => self.put(connection, key, request, part),
+            None => self.inbox.push_back(Input::Sent { key: request, bytes: part.length }),
+        }
+    }
+
+    /// Puts a part of a reply into the outbox, and notes that it is there.
+    fn put(&mut self, connection: &mut Connection, key: TaskKey, request: RequestKey, part: Part) {
+        self.errands.push_back(Errand::Write(connection.id));
+        let (queued, ended) = match &mut connection.speech {
+            Speech::Iscsi(wire) => {
+                let queued = self.put_reply(wire, key, part);
+                // An error, or data that the host has no room for, ends it before the last part.
+                let itt = Itt(self.tasks[key].name);
+                (queued, part.last || !wire.outstanding_tasks().contains(&itt))
+            }
+            Speech::Nbd(wire) => {
+                assert!(part.offset == 0 && part.last, "a simple reply is in one piece");
+                nbd::put_reply(wire, &self.tasks[key]);
+                (true, true)
+            }
+        };
+        let task = &mut self.tasks[key];
+        task.phase = Phase::Replying(request);
+        task.replied = ended;
+        if !queued {
+            self.inbox.push_back(Input::Sent { key: request, bytes: part.length });
+        } else if task.leaving.is_none() {
+            task.leaving = Some(part.length);
         } else {
-            // Only what has gone through the pipeline refers to buffers.
-            connection.tasks.remove(&name);
+            task.behind.push_back(part.length);
+        }
+        if task.replied && task.leaving.is_none() {
+            connection.tasks.remove(&task.name);
             self.finish(key);
         }
     }
 
-    /// Puts the reply into the outbox.
-    fn put_reply(&self, wire: &mut Wire, key: TaskKey) {
+    /// Puts a part of the reply into the outbox; true if there is something to wait for. What is not
+    /// the data of a read is in the first part.
+    fn put_reply(&self, wire: &mut Wire, key: TaskKey, part: Part) -> bool {
         let task = &self.tasks[key];
         let (itt, volume) = (Itt(task.name), &self.volumes[task.volume]);
         let check = |wire: &mut Wire, sense: Sense, moved: u32| {
@@ -148,9 +204,11 @@ impl Desk {
                         put_data(wire, itt, &lba_status(offset / block, &blocks, allocation));
                     }
                 }
-                return;
+                return true;
             }
             (None, Phase::Flowing { end, .. }) => end,
+            // Only what is read has further parts.
+            (None, Phase::Replying(_)) => End::Good,
             (None, phase) => unreachable!("nothing was decided, and nothing has flowed: {phase:?}"),
         };
         let (media, block) = (task.media(), volume.block_size());
@@ -172,23 +230,41 @@ impl Desk {
                     (Some(at), ..) => check(wire, Sense::MISCOMPARE.with_information(at), moved),
                     (None, MediaOp::Read, Some(medium)) => {
                         let payload = Payload::Pooled(medium.clone());
-                        wire.respond_data(itt, payload, 0..moved as usize, moved);
+                        let (from, length) = (part.offset as usize, part.length as usize);
+                        let part = from..from + length;
+                        return wire.respond_part(itt, payload, 0..moved as usize, part, moved);
                     }
                     _ => wire.respond(itt, ScsiStatus::Good, None, moved),
                 }
             }
         }
+        true
     }
 
-    /// The last byte of a reply has left.
+    /// The last byte of a reply, or of a part of one, has left.
     pub(crate) fn sent(&mut self, connection: &mut Connection, name: u32) {
         // Replies that never went through the pipeline have no task.
         let Some(&key) = connection.tasks.get(&name) else { return };
         let Phase::Replying(request) = self.tasks[key].phase else { return };
-        connection.tasks.remove(&name);
-        self.inbox.push_back(Input::Sent { key: request });
-        self.finish(key);
+        let task = &mut self.tasks[key];
+        let Some(bytes) = task.leaving else { return };
+        task.leaving = task.behind.pop_front();
+        let over = task.replied && task.leaving.is_none();
+        self.inbox.push_back(Input::Sent { key: request, bytes });
+        if over {
+            connection.tasks.remove(&name);
+            self.finish(key);
+        }
     }
+}
+
+/// The connection of this name, if it is still there.
+fn place(
+    connections: &mut [Option<Box<Connection>>],
+    id: Option<ConnectionId>,
+) -> Option<&mut Connection> {
+    let id = id?;
+    connections.get_mut(id.index)?.as_deref_mut().filter(|connection| connection.id == id)
 }
 
 /// Answers GOOD with data of the gateway's own.

@@ -525,8 +525,8 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
         match action {
             Action::Store(io) => self.desk.store(now, &io, &mut self.behind),
             Action::Cache(work) => self.desk.nearby(work, &mut self.behind),
-            Action::Transfer { key, tag, outcome } => {
-                self.desk.reply(&mut self.connections, key, tag, outcome);
+            Action::Transfer { key, tag, outcome, part } => {
+                self.desk.reply(&mut self.connections, key, tag, outcome, part);
             }
             Action::Refuse { tag } => self.desk.refuse(&mut self.connections, tag),
             Action::Check { backend, path } if self.behind.remotes.has(backend) => {

@@ -149,7 +149,12 @@ impl Desk {
     pub(crate) fn abort(&mut self, key: TaskKey, by: ManagementKey) {
         let task = &mut self.tasks[key];
         if let Phase::Replying(_) = task.phase {
-            // Its reply is on the wire; it is over as far as anybody can tell.
+            // Its reply is on the wire; it is over as far as anybody can tell. If more of that is to
+            // come, the answer to the function comes behind it.
+            if !task.replied {
+                task.awaited_by.push(by);
+                self.managing[by].left += 1;
+            }
             return;
         }
         if let Some(owner) = task.connection.take() {

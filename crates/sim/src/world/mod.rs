@@ -8,7 +8,7 @@
 //! 3. changes of paths;
 //! 4. I/Os given up on dead paths, then completions of devices (devices that complete several at
 //!    one time take turns);
-//! 5. replies that have left;
+//! 5. replies, or parts of them, that have left;
 //! 6. arrivals.
 //!
 //! Each open source has one request waiting to come, each closed one its depth; the rest of what
@@ -32,8 +32,9 @@ use std::collections::BinaryHeap;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::digest::Digest;
 use weir_flow::pipeline::{Action, Input};
-use weir_flow::request::{Outcome, PathId, Request, RequestKey, Tag};
+use weir_flow::request::{PathId, Request, RequestKey, Tag};
 use weir_flow::stage::{Stage, Wake, World as StageWorld};
+use weir_flow::transfer::Part;
 use weir_model::link::Link;
 
 /// How often progress is told, in events; a power of two.
@@ -64,7 +65,7 @@ pub(crate) struct World<'a> {
     closed: bool,
     links: Vec<Link>,
     delays: Vec<Duration>,
-    replies: BinaryHeap<Reverse<(Instant, u64, RequestKey)>>,
+    replies: BinaryHeap<Reverse<(Instant, u64, RequestKey, u64)>>,
     backends: Backends,
     near: Near,
     /// Sorted by time, latest first.
@@ -269,8 +270,8 @@ impl<'a> World<'a> {
             }
             Kind::Backend => self.backends.happen(self.now),
             Kind::Reply => {
-                let Reverse((_, _, key)) = self.replies.pop()?;
-                Some(Input::Sent { key })
+                let Reverse((_, _, key, bytes)) = self.replies.pop()?;
+                Some(Input::Sent { key, bytes })
             }
             Kind::Arrival => self.arrive(),
         }
@@ -304,14 +305,16 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A reply leaves; behind it a closed loop sends its next request.
-    fn reply(&mut self, now: Instant, key: RequestKey, tag: Tag, outcome: Outcome) {
+    /// A part of a reply leaves; behind the last one a closed loop sends its next request.
+    fn reply(&mut self, now: Instant, key: RequestKey, tag: Tag, part: Part) {
         let Asked { request, source, came } = *self.asked.get_mut(tag.0 as u32);
         let link = request.link.index();
-        let bytes = if outcome.is_ok() { request.reply_bytes() } else { 0 };
-        let sent = self.links[link].send(now, bytes);
+        let sent = self.links[link].send(now, part.length);
         self.scheduled += 1;
-        self.replies.push(Reverse((sent.left, self.scheduled, key)));
+        self.replies.push(Reverse((sent.left, self.scheduled, key, part.length)));
+        if !part.last {
+            return;
+        }
         let think = self.think_time(source);
         let (Some(think), Source::Generated(generator)) =
             (think, &mut self.sources[source as usize])
@@ -368,7 +371,7 @@ impl<S: Stage<Input = Input, Output = Action>> StageWorld<S> for World<'_> {
         match action {
             Action::Store(io) => self.backends.start(now, &io),
             Action::Cache(work) => self.near.perform(work),
-            Action::Transfer { key, tag, outcome } => self.reply(now, key, tag, outcome),
+            Action::Transfer { key, tag, part, .. } => self.reply(now, key, tag, part),
             Action::Refuse { tag } => self.refused(now, tag),
             Action::Check { backend, path } => self.backends.check(now, backend, path),
             Action::Abandon { key, .. } => self.backends.abandon(key),

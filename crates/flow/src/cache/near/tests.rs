@@ -12,7 +12,7 @@ use crate::error::IoError;
 use crate::event::{Event, Observer, StageName};
 use crate::pipeline::{Action, Backend, Config, Input, Limits, Pipeline, Policies, StoreIo};
 use crate::policy::Choice;
-use crate::request::{BackendId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId};
+use crate::request::{BackendId, Op, Outcome, Request, Tag, TenantId, VolumeId};
 use crate::rng::Rng;
 use crate::stage::Stage;
 use crate::units::Extent;
@@ -158,7 +158,11 @@ impl Rig {
         while let Some(action) = self.pipeline.poll(self.now) {
             match action {
                 Action::Store(io) => self.ios.push(io),
-                Action::Transfer { key, tag, outcome } => self.answered(key, tag, outcome),
+                Action::Transfer { key, tag, outcome, part } => {
+                    assert!(part.last && part.offset == 0, "the link has room");
+                    self.answered(tag, outcome);
+                    self.told.push(Input::Sent { key, bytes: part.length });
+                }
                 Action::Cache(work) => self.work(work),
                 Action::Check { backend, path } => self.told.push(Input::Checked(backend, path)),
                 other => panic!("nothing here asks for this: {other:?}"),
@@ -252,7 +256,7 @@ impl Rig {
     }
 
     /// A host has its answer: what it read is what was written last.
-    fn answered(&mut self, key: RequestKey, tag: Tag, outcome: Outcome) {
+    fn answered(&mut self, tag: Tag, outcome: Outcome) {
         let (op, payload) = self.payloads.remove(&tag).expect("each is answered once");
         let Extent { offset, length } = self.came.remove(&tag).unwrap().extent;
         let range = offset as usize..(offset + length) as usize;
@@ -273,7 +277,6 @@ impl Rig {
             // Either is right from here on, so ask storage, where all of it went.
             self.written[range.clone()].copy_from_slice(&self.storage[range]);
         }
-        self.told.push(Input::Sent { key });
     }
 
     /// A host asks for something.

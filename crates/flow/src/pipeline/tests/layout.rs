@@ -73,11 +73,12 @@ fn a_flush_is_over_when_all_parts_are() {
             let outcome = |part| if failing == Some(part) { Err(IoError::Medium) } else { Ok(()) };
             let stored = |part: usize| Input::Stored { key: ios[part].key, outcome: outcome(part) };
             assert!(replies(&step(&mut pipeline, 0, stored(1))).is_empty(), "one part is left");
-            let replies = replies(&step(&mut pipeline, 0, stored(0)));
+            let actions = step(&mut pipeline, 0, stored(0));
+            let replies = replies(&actions);
             let wanted = failing.map_or(Ok(()), |_| Err(IoError::Medium));
-            let [(key, Tag(told), outcome)] = replies[..] else { panic!("{replies:?}") };
+            let [(_, Tag(told), outcome)] = replies[..] else { panic!("{replies:?}") };
             assert_eq!((told, outcome), (tag, wanted));
-            step(&mut pipeline, 0, Input::Sent { key });
+            step(&mut pipeline, 0, sent(&actions));
         }
     }
 }
@@ -88,11 +89,11 @@ fn an_update_on_two_parts_is_refused() {
     let mut pipeline = striped();
     let across = request(1, Op::Update, 3 << 10, 2 << 10);
     let actions = step(&mut pipeline, 0, Input::Arrive(across));
-    let [(key, Tag(1), Err(IoError::Unsupported))] = replies(&actions)[..] else {
+    let [(_, Tag(1), Err(IoError::Unsupported))] = replies(&actions)[..] else {
         panic!("{actions:?}")
     };
     assert!(ios(&actions).is_empty());
-    step(&mut pipeline, 0, Input::Sent { key });
+    step(&mut pipeline, 0, sent(&actions));
     assert_eq!(pipeline.outstanding(), 0);
     let within = request(2, Op::Update, 5 << 10, 2 << 10);
     let ios = ios(&step(&mut pipeline, 0, Input::Arrive(within)));

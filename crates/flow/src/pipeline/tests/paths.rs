@@ -17,7 +17,7 @@ fn requests_survive_their_paths() {
     let back = ios(&step(&mut pipeline, 20, Input::PathUp(BackendId::new(0), io.path)))[0];
     assert_eq!(back.path, io.path);
     let actions = step(&mut pipeline, 30, Input::Stored { key: back.key, outcome: Ok(()) });
-    step(&mut pipeline, 30, Input::Sent { key: replies(&actions)[0].0 });
+    step(&mut pipeline, 30, sent(&actions));
     let seen = pipeline.observer();
     assert_eq!(seen.paths.iter().map(|p| p.0).collect::<Vec<_>>(), [false, false, true]);
     let times = seen.completed[0].2;

@@ -31,8 +31,9 @@ fn served(pipeline: &mut Pipeline<Seen>, now: &mut u64, count: u32) -> [u32; 3] 
         let key = at_store.remove(0);
         let actions = step(pipeline, *now, Input::Stored { key, outcome: Ok(()) });
         at_store.extend(ios(&actions).iter().map(|io| io.key));
-        let (key, Tag(kind), _) = replies(&actions)[0];
-        at_store.extend(ios(&step(pipeline, *now, Input::Sent { key })).iter().map(|io| io.key));
+        let Tag(kind) = replies(&actions)[0].1;
+        let sent = sent(&actions);
+        at_store.extend(ios(&step(pipeline, *now, sent)).iter().map(|io| io.key));
         served[kind as usize] += 1;
         at_store.extend(ios(&next(pipeline, *now, kind)).iter().map(|io| io.key));
     }

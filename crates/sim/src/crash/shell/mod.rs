@@ -414,9 +414,11 @@ impl<'a> Shell<'a> {
     fn act(&mut self, action: Action) -> Result<(), Fault> {
         match action {
             Action::Store(io) => return self.store(io),
-            Action::Transfer { key, tag, outcome } => {
-                self.ios.push(Io::Answer(Input::Sent { key }));
-                return self.told(tag, outcome);
+            Action::Transfer { key, tag, outcome, part } => {
+                self.ios.push(Io::Answer(Input::Sent { key, bytes: part.length }));
+                if part.last {
+                    return self.told(tag, outcome);
+                }
             }
             Action::Cache(work) => return self.work(work),
             Action::Check { backend, path } => {

@@ -196,7 +196,7 @@ struct Scripted<'a> {
     /// Requests that can be outstanding at once.
     most: u32,
     behind: Behind,
-    sent: VecDeque<(RequestKey, u32)>,
+    sent: VecDeque<(RequestKey, u64, u32)>,
     now: Instant,
     end: Instant,
     last_arrival: Instant,
@@ -322,12 +322,12 @@ impl<'a> Scripted<'a> {
 
 impl<S: Stage<Input = Input, Output = Action>> World<S> for Scripted<'_> {
     fn wait(&mut self, deadline: Option<Instant>) -> Wake<Input> {
-        if let Some((key, tenant)) = self.sent.pop_front() {
+        if let Some((key, bytes, tenant)) = self.sent.pop_front() {
             let comes = &self.script.tenants[tenant as usize].comes;
             if matches!(comes, Comes::Closed(_)) && self.now < self.last_arrival {
                 self.again.push_back(tenant);
             }
-            return Wake::Input(self.now, Input::Sent { key });
+            return Wake::Input(self.now, Input::Sent { key, bytes });
         }
         loop {
             let again = (!self.again.is_empty()).then_some(self.now);
@@ -372,8 +372,9 @@ impl<S: Stage<Input = Input, Output = Action>> World<S> for Scripted<'_> {
                     DeviceIo { id: io.tag.0, op: io.op, extent: io.extent, fua: io.fua },
                 );
             }
-            Action::Transfer { key, tag, .. } => {
-                self.sent.push_back((key, self.come[tag.0 as usize].tenant));
+            Action::Transfer { key, tag, part, .. } => {
+                assert!(part.last, "the link has room");
+                self.sent.push_back((key, part.length, self.come[tag.0 as usize].tenant));
             }
             Action::Refuse { .. } => panic!("the pipeline has room for all of a script"),
             Action::Check { .. }

@@ -163,6 +163,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             wanted: None,
             bursts: Bursts::default(),
             r2t_sn: 0,
+            data_in_sn: 0,
             broken: false,
         });
         let takes_immediate = writes && self.parameters.immediate_data;

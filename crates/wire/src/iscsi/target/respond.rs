@@ -61,25 +61,51 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
     /// Panics if the range leaves the payload. A command that was abandoned meanwhile is passed
     /// over.
     pub fn respond_data(&mut self, itt: Itt, payload: P, range: Range<usize>, length: u32) {
+        let whole = 0..range.len();
+        self.respond_part(itt, payload, range, whole, length);
+    }
+
+    /// Does so for a part of that data, counted from its start: what of it the initiator expects is
+    /// queued, and the status with the last byte that it expects. Parts come in order and join without
+    /// gaps; those of several commands may come in any order: RFC 7143 orders Data-In within a command
+    /// only. Returns whether anything was queued, and so will leave with the
+    /// mark of the command: not for a part that the initiator does not expect, nor for a command that was
+    /// abandoned.
+    ///
+    /// Panics if the range leaves the payload, or the part the range.
+    pub fn respond_part(
+        &mut self,
+        itt: Itt,
+        payload: P,
+        range: Range<usize>,
+        part: Range<usize>,
+        length: u32,
+    ) -> bool {
         assert!(range.end <= payload.as_ref().len(), "read data lies within its payload");
-        let Some(task) = self.tasks.remove(itt) else {
-            return;
+        assert!(part.end <= range.len(), "a part lies within the read data");
+        let Some(task) = self.tasks.find(itt) else {
+            return false;
         };
         let expected = if task.reads { task.expected_length as usize } else { 0 };
         let total = range.len().min(expected);
+        let expected_length = task.expected_length;
+        let mut data_sn = task.data_in_sn;
         if total == 0 {
-            self.push_scsi_response(&task, ScsiStatus::Good, None, length);
-            return;
+            self.respond(itt, ScsiStatus::Good, None, length);
+            return true;
         }
         let segment = self.parameters.initiator_segment_length as usize;
         let burst = self.parameters.max_burst_length as usize;
-        let (mut offset, mut data_sn, mut burst_left) = (0, 0_u32, burst);
-        while offset < total {
-            let n = segment.min(burst_left).min(total - offset);
+        let (mut offset, end) = (part.start, part.end.min(total));
+        if offset >= end {
+            return false;
+        }
+        while offset < end {
+            let burst_left = burst - offset % burst;
+            let n = segment.min(burst_left).min(end - offset);
             let is_last = offset + n == total;
-            burst_left -= n;
             // RFC 7143 section 11.7.1: F ends each sequence, which MaxBurstLength bounds.
-            let mut flags = if is_last || burst_left == 0 { FINAL } else { 0 };
+            let mut flags = if is_last || n == burst_left { FINAL } else { 0 };
             let mut pdu = DataIn {
                 opcode: opcode::DATA_IN,
                 itt: itt.0.into(),
@@ -89,8 +115,9 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
                 ..DataIn::default()
             };
             if is_last {
+                self.tasks.remove(itt);
                 // RFC 7143 section 11.7.3: good status may travel with the last data.
-                let (flag, count) = residual(task.expected_length, length);
+                let (flag, count) = residual(expected_length, length);
                 flags |= STATUS | flag;
                 pdu.residual = count.into();
                 pdu.stat_sn = self.window.next_stat_sn().into();
@@ -101,13 +128,14 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             pdu.max_cmd_sn = numbers.max_cmd_sn;
             let start = range.start + offset;
             let data = Segment::Payload(payload.clone(), start..start + n);
-            self.push(zerocopy::transmute!(pdu), data, is_last.then_some(itt));
             offset += n;
+            self.push(zerocopy::transmute!(pdu), data, (offset == end).then_some(itt));
             data_sn = data_sn.wrapping_add(1);
-            if burst_left == 0 {
-                burst_left = burst;
-            }
         }
+        if let Some(task) = self.tasks.find(itt) {
+            task.data_in_sn = data_sn;
+        }
+        true
     }
 
     /// Forgets a command without a response, as task management asks. Its write data is discarded

@@ -69,6 +69,8 @@ pub(crate) struct Task {
     pub(crate) bursts: Bursts,
     /// R2Ts sent.
     pub(crate) r2t_sn: u32,
+    /// `DataSN` of the next Data-In.
+    pub(crate) data_in_sn: u32,
     /// The transfer went wrong; further data is discarded until the shell has answered.
     pub(crate) broken: bool,
 }

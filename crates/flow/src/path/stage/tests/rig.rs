@@ -67,7 +67,7 @@ enum Happens {
     Dead(RequestKey, u64),
     Answers(usize),
     Works(usize),
-    Sent(RequestKey),
+    Sent(RequestKey, u64),
     Arrives,
 }
 
@@ -210,7 +210,7 @@ impl Rig {
         let path = |path: usize| PathId::new(path as u32);
         match what {
             Happens::Arrives => self.arrive(),
-            Happens::Sent(key) => self.input(Input::Sent { key }),
+            Happens::Sent(key, bytes) => self.input(Input::Sent { key, bytes }),
             Happens::Works(index) if self.fates[index].up && !self.fates[index].silent => {
                 self.input(Input::PathUp(BACKEND, path(index)));
             }
@@ -297,11 +297,11 @@ impl Rig {
         while let Some(action) = self.pipeline.poll(self.now) {
             match action {
                 Action::Store(io) => self.store(io),
-                Action::Transfer { key, tag, .. } => {
+                Action::Transfer { key, tag, part, .. } => {
                     assert!(!self.unsure.contains_key(&tag), "answered while it may still run");
                     let came = self.came.remove(&tag).expect("a request is answered once");
                     self.done.push((came, self.now, Op::Read));
-                    self.happens(Duration::ZERO, Happens::Sent(key));
+                    self.happens(Duration::ZERO, Happens::Sent(key, part.length));
                     if self.loops {
                         self.happens(Duration::from_nanos(1), Happens::Arrives);
                     }

@@ -88,6 +88,65 @@ fn read_data_is_cut_into_bursts() {
     assert!(peer.connection.outstanding_tasks().is_empty());
 }
 
+/// Read data may come in parts, with those of another command between them: the PDUs of each command are
+/// numbered and placed as if it were alone, F ends bursts and not parts, each part leaves with a mark, and
+/// the status comes with the last.
+#[test]
+fn read_data_comes_in_parts() {
+    let mut peer = peer(&["MaxRecvDataSegmentLength=1024", "MaxBurstLength=2560"]);
+    peer.command(5, READS, 4000, &[]);
+    peer.command(6, READS, 512, &[]);
+    let data = payload(4003);
+    let part = |peer: &mut Peer, part| {
+        peer.connection.respond_part(Itt(5), Arc::clone(&data), 3..4003, part, 4000)
+    };
+    assert!(part(&mut peer, 0..2048));
+    peer.connection.respond_data(Itt(6), payload(512), 0..512, 512);
+    assert!(peer.connection.outstanding_tasks().contains(&Itt(5)));
+    assert!(part(&mut peer, 2048..3000));
+    assert!(part(&mut peer, 3000..4000));
+    let answers = peer.answers();
+    let shape: Vec<_> = answers
+        .iter()
+        .map(|one| (one.word(16), one.byte(1), one.data.len(), one.word(36), one.word(40)))
+        .collect();
+    assert_eq!(
+        shape,
+        [
+            (5, 0x00, 1024, 0, 0),
+            (5, 0x00, 1024, 1, 1024),
+            (6, 0x81, 512, 0, 0),
+            (5, 0x80, 512, 2, 2048),
+            (5, 0x00, 440, 3, 2560),
+            (5, 0x81, 1000, 4, 3000),
+        ]
+    );
+    let of_5 = answers.iter().filter(|one| one.word(16) == 5);
+    let whole: Vec<u8> = of_5.flat_map(|one| one.data.clone()).collect();
+    assert_eq!(whole, data[3..]);
+    assert_eq!(peer.done, [5, 6, 5, 5]);
+    assert!(peer.connection.outstanding_tasks().is_empty());
+    assert!(!part(&mut peer, 0..10), "the command is over");
+}
+
+/// An initiator that expects less gets its status with the last byte that it expects, and the parts behind
+/// that are not queued.
+#[test]
+fn parts_that_nobody_expects_are_not_sent() {
+    let mut peer = peer(&[]);
+    peer.command(5, READS, 1000, &[]);
+    let data = payload(3000);
+    let mut part = |part| {
+        let connection = &mut peer.connection;
+        connection.respond_part(Itt(5), Arc::clone(&data), 0..3000, part, 3000)
+    };
+    assert_eq!([part(0..512), part(512..2000), part(2000..3000)], [true, true, false]);
+    let answers = peer.answers();
+    let shape: Vec<_> =
+        answers.iter().map(|one| (one.byte(1), one.data.len(), one.word(44))).collect();
+    assert_eq!(shape, [(0x00, 512, 0), (0x85, 488, 2000)]);
+}
+
 /// Residuals of reads: too little room, too much room, none.
 #[test]
 fn read_residuals_are_counted() {

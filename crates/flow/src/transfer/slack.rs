@@ -1,0 +1,94 @@
+//! # Transfer policy: shortest remaining first, with bounded lateness
+//!
+//! The reply with the fewest bytes left goes next, as long as the oldest can still end in time: at most a
+//! budget later than first in, first out would have sent it.
+//!
+//! | | |
+//! |---|---|
+//! | Model    | `F` of a reply = bytes of all that became ready up to and with it: first in, first out ends it when so much is handed out. With `D` handed out, `c` the reply with the fewest bytes left and `o` the oldest: `pop` = a chunk of `o` if `D + min(chunk, left of c) + left of o > F(o) + budget`, else of `c` |
+//! | Bound    | no reply ends more than `budget` bytes of work later than under first in, first out. To look at the oldest is enough: what was handed out for younger replies is the most for it |
+//! | Units    | bytes. A budget of `b` is `b / r` seconds on a link that sends `r` bytes per second: 1 MiB is 8.4 ms at 1 Gbit/s and 0.84 ms at 10 Gbit/s |
+//! | Ties     | order of becoming ready |
+//! | Cost     | O(log n) for each chunk |
+//! | Source   | spec/transfer.md section 7, our own |
+//! | Extremes | budget 0 is first in, first out; a budget beyond everything is `srpt` |
+//! | Not when | tenants must not pay for each other's replies: the budget is one for all |
+
+use super::waiting::Waiting;
+use super::{Build, CHUNK, Grant, Reply, TransferPolicy, WHOLE};
+use crate::policy::{Parameter, Policy, Unit};
+use crate::request::RequestKey;
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+
+pub(super) const POLICY: Policy<Build> = Policy {
+    name: "slack",
+    summary: "the reply with the fewest bytes left goes next, unless the oldest would be late by more than a budget",
+    parameters: &[BUDGET, CHUNK],
+    build: |values| {
+        Box::new(Slack {
+            budget: values[0],
+            chunk: values[1],
+            granted: 0,
+            came: 0,
+            numbered: 0,
+            ready: BTreeMap::new(),
+            shortest: BTreeSet::new(),
+        })
+    },
+};
+
+const BUDGET: Parameter = Parameter {
+    name: "budget",
+    unit: Unit::Bytes,
+    min: 0,
+    max: WHOLE,
+    default: 1 << 20,
+    effect: "bytes that a link may send for others after the moment at which first in, first out would have \
+             ended a reply; more shortens the mean, 0 is first in, first out",
+};
+
+#[derive(Debug)]
+struct Slack {
+    budget: u64,
+    chunk: u64,
+    /// Bytes that were handed out.
+    granted: u64,
+    /// Bytes of all that became ready.
+    came: u64,
+    /// How many were.
+    numbered: u64,
+    /// What waits, by number, with the work at which first in, first out ends it.
+    ready: BTreeMap<u64, (u64, Waiting)>,
+    /// The same, as bytes left and number.
+    shortest: BTreeSet<(u64, u64)>,
+}
+
+impl TransferPolicy for Slack {
+    fn push(&mut self, _: u64, reply: Reply) {
+        self.came += reply.bytes;
+        self.numbered += 1;
+        self.shortest.insert((reply.bytes, self.numbered));
+        self.ready.insert(self.numbered, (self.came, Waiting::new(reply)));
+    }
+
+    fn pop(&mut self, _: u64) -> Option<Grant> {
+        let &(_, shortest) = self.shortest.first()?;
+        let (&oldest, (due, old)) = self.ready.first_key_value()?;
+        let (_, candidate) = &self.ready[&shortest];
+        let ends = self.granted + candidate.next(self.chunk) + old.left;
+        let number = if ends > due + self.budget { oldest } else { shortest };
+        let (_, chosen) = self.ready.get_mut(&number)?;
+        self.shortest.remove(&(chosen.left, number));
+        let grant = chosen.take(self.chunk);
+        if chosen.left > 0 {
+            self.shortest.insert((chosen.left, number));
+        } else {
+            self.ready.remove(&number);
+        }
+        self.granted += grant.bytes;
+        Some(grant)
+    }
+
+    fn sent(&mut self, _: u64, _: RequestKey, _: u64) {}
+}

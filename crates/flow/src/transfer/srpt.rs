@@ -1,0 +1,42 @@
+//! # Transfer policy: shortest remaining first, in chunks
+//!
+//! The reply with the fewest bytes left goes next, chunk by chunk.
+//!
+//! | | |
+//! |---|---|
+//! | Model    | `pop` = `min(chunk, left)` bytes of the reply with the smallest `left` |
+//! | Ties     | order of becoming ready |
+//! | Cost     | O(log n) for each chunk |
+//! | Source   | spec/transfer.md section 6, `srpt:C` |
+//! | Not when | long replies must be sent at all; see `slack` |
+
+use super::waiting::{Ranked, Waiting};
+use super::{Build, CHUNK, Grant, Reply, TransferPolicy};
+use crate::policy::Policy;
+use crate::request::RequestKey;
+use alloc::boxed::Box;
+
+pub(super) const POLICY: Policy<Build> = Policy {
+    name: "srpt",
+    summary: "the reply with the fewest bytes left goes next, chunk by chunk; long ones may starve",
+    parameters: &[CHUNK],
+    build: |values| Box::new(Srpt { chunk: values[0], ready: Ranked::default() }),
+};
+
+#[derive(Debug)]
+struct Srpt {
+    chunk: u64,
+    ready: Ranked,
+}
+
+impl TransferPolicy for Srpt {
+    fn push(&mut self, _: u64, reply: Reply) {
+        self.ready.push(reply.bytes.into(), Waiting::new(reply));
+    }
+
+    fn pop(&mut self, _: u64) -> Option<Grant> {
+        self.ready.take(self.chunk, |rank, granted| rank - u128::from(granted))
+    }
+
+    fn sent(&mut self, _: u64, _: RequestKey, _: u64) {}
+}
