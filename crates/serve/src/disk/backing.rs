@@ -1,5 +1,6 @@
 //! Opening what is behind a volume: a file that is made on first use, or a block device.
 
+use super::lock::lock;
 use crate::buffer::Pool;
 use crate::config::{FileStore, IoMode, Volume};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -7,7 +8,6 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use thiserror::Error;
 use weir_flow::units::ByteCount;
 
@@ -333,23 +333,6 @@ fn check_size(
     }
     Ok(())
 }
-
-/// Locks a file against other gateways. A gateway that was killed keeps its lock until the kernel has
-/// ended its last I/O, which its successor waits for.
-#[expect(clippy::disallowed_methods, reason = "at start, before anything is served")]
-pub(crate) fn lock(file: &File) -> Result<(), TryLockError> {
-    for _ in 0..LOCK_TRIES {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
-            result => return result,
-        }
-    }
-    file.try_lock()
-}
-
-/// How often a lock is tried, and how long to wait in between: one second together.
-const LOCK_TRIES: u32 = 20;
-const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Asks the file system by a hole behind the `end` of the file, which changes nothing.
 #[expect(unsafe_code, reason = "the standard library has no call for holes")]

@@ -6,6 +6,7 @@
 
 pub(crate) mod backing;
 pub(crate) mod journal;
+pub(crate) mod lock;
 pub(crate) mod modelled;
 #[cfg(test)]
 mod tests;

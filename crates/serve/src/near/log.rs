@@ -7,7 +7,7 @@
 use super::pages::Pages;
 use crate::buffer::Pool;
 use crate::config::{IoMode, Log, Volume};
-use crate::disk::backing::lock;
+use crate::disk::lock::lock;
 use crate::state::{self, StateError};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};

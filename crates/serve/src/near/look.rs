@@ -4,10 +4,11 @@
 
 use super::log::{beside, forget_cached};
 use super::pages::Pages;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use crate::disk::lock::holder_of;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -192,25 +193,6 @@ fn locked(
     })
 }
 
-/// The process that has a file locked, as far as the kernel tells.
-fn holder_of(file: &File) -> Option<u32> {
-    let inode = file.metadata().ok()?.ino();
-    pid_in(&fs::read_to_string("/proc/locks").ok()?, inode)
-}
-
-/// Who has a file with this inode in what /proc/locks says. The device is not compared: some file systems tell
-/// another one there.
-fn pid_in(locks: &str, inode: u64) -> Option<u32> {
-    let mut held = locks.lines().filter_map(|line| {
-        let words: Vec<_> = line.split_whitespace().collect();
-        let [_, "FLOCK", _, _, pid, place, ..] = words[..] else { return None };
-        let found = place.rsplit(':').next()?.parse::<u64>().ok()?;
-        Some(pid.parse().ok()?).filter(|_| found == inode)
-    });
-    // Two files with the same number on two devices: which is it?
-    held.next().filter(|&pid: &u32| pid > 0 && held.all(|other| other == pid))
-}
-
 /// Gives space back; whether the file system can do that.
 #[expect(unsafe_code, reason = "the standard library has no call for holes")]
 fn punch(file: &File, at: u64, length: u64) -> bool {
@@ -222,23 +204,3 @@ fn punch(file: &File, at: u64, length: u64) -> bool {
 
 /// How many places that cannot be read are remembered.
 const UNREADABLE_MOST: usize = 1_000;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The holder of a lock is told from what the kernel says, unless that is ambiguous.
-    #[test]
-    fn the_holder_is_found() {
-        let locks = "1: POSIX  ADVISORY  WRITE 10 fe:00:77 0 EOF\n\
-                     2: FLOCK  ADVISORY  WRITE 11 fe:00:78 0 EOF\n\
-                     3: FLOCK  ADVISORY  WRITE 12 fe:00:77 0 EOF\n\
-                     3: -> FLOCK  ADVISORY  READ 13 fe:00:77 0 EOF\n\
-                     4: FLOCK  ADVISORY  WRITE 14 fe:00:79 0 EOF\n\
-                     5: FLOCK  ADVISORY  WRITE 15 fe:01:79 0 EOF\n\
-                     6: FLOCK\n";
-        assert_eq!(pid_in(locks, 77), Some(12));
-        assert_eq!(pid_in(locks, 79), None);
-        assert_eq!(pid_in(locks, 80), None);
-    }
-}
