@@ -17,7 +17,6 @@ import time
 NAMES = ["one", "two", "three"]
 # What is left out at either end of a phase: hosts do not come and go at the same moment.
 EDGE = 0.3
-LAYOUT = "{:8}{:10}{:>4} {:28}| {}"
 
 
 def watch(path):
@@ -128,10 +127,9 @@ def judge(work, case, policy, attempt, slack, fidelity):
         if max(abs(one) for one in away.values()) > fidelity:
             faults.append(f"a rate is off from the simulated by more than {fidelity:g} %")
     verdict = "; ".join(sorted(set(faults))) or "holds"
-    print(LAYOUT.format(case, policy, attempt, lines[0] if len(lines) == 1 else "", verdict if len(lines) == 1 else ""), flush=True)
+    print(f"{case} under {policy}, attempt {attempt}: {verdict}", flush=True)
     for line in lines:
         print(f"    {line}", flush=True)
-    print(f"    {verdict}", flush=True)
     return faults
 
 

@@ -5,10 +5,10 @@
 #
 # Three tenants, weights 4, 2 and 1, on one modelled device, which takes its time in real time:
 #
-# reads    each reads 4 KiB, with 32 outstanding, from a device that does four at once
+# reads    each reads 4 KiB, with 128 outstanding, from a device that does four at once
 # mixed    the first reads 4 KiB, the second writes 64 KiB, the third does both, on a disk where the large ones take
 #          three times as long
-# bursts   as reads, but the second comes for a second and goes for a second, again and again: what it leaves is the
+# bursts   as reads, but the second comes for two seconds and goes for one and a half, again and again: what it leaves is the
 #          others' by their weights, and while it is there it has its own
 # returns  as reads, but the second leaves for seconds and comes back: it has its share from the first seconds on,
 #          and no more
@@ -26,6 +26,8 @@ need python3
 LOAD=${LOAD:-$ROOT/target/release/examples/iscsi_load}
 [ -x "$LOAD" ] || fail "$LOAD is missing: cargo build --release -p weir-serve --example iscsi_load"
 SECONDS_EACH=${SECONDS_EACH:-10}
+# So many outstanding last a fifth of a second: as long as a busy machine lets a host wait.
+DEPTH=128
 SLACK=${SLACK:-3}
 FIDELITY=${FIDELITY:-5}
 POLICIES=${POLICIES:-fog fair-time}
@@ -36,7 +38,7 @@ trap 'for host in "${HOSTS[@]}"; do kill "$host" 2>/dev/null || true; done; clea
 # What the gateway's configuration and the plan have in common.
 common() { # common POLICY CASE
   local servers=4 device='model = "fixed"
-service = "1ms"
+service = "4ms"
 servers = 4'
   if [ "$2" = mixed ]; then
     servers=1
@@ -44,17 +46,18 @@ servers = 4'
 disks = 1
 buses = 1
 links = 1
-mean_service = "500us"
-media = "61MB/s"
+mean_service = "2ms"
+media = "15MB/s"
 bus = "100GB/s"
 link = "100GB/s"'
   fi
   local work=
-  # One at a time, whatever it takes: as deep as a single disk has to be.
-  [ "$1" != fair-time ] || work=', work = "4ms"'
+  # The depth bounds what is at the device, not the work: twice as many as it does at once, so that it has something
+  # to do while a busy machine lets the gateway wait.
+  [ "$1" != fair-time ] || work=', work = "1s"'
   cat <<TOML
 [policy]
-dispatch = { name = "$1", depth = $servers, servers = $servers$work }
+dispatch = { name = "$1", depth = $((2 * servers)), servers = $servers$work }
 [[tenant]]
 name = "one"
 share = 4
@@ -87,7 +90,7 @@ live() { # live POLICY CASE: a gateway that serves the three volumes
 host() { # host TENANT SECONDS OPTIONS...: in the background; its report is a line of TENANT.json
   local name=$1 seconds=$2
   shift 2
-  timeout $((seconds + 60)) "$LOAD" --url "$PORTAL/$TARGET-$name/0" --depth 32 --seconds "$seconds" "$@" >>"$WORK/$name.json" 2>>"$WORK/$name.log" &
+  timeout $((seconds + 60)) "$LOAD" --url "$PORTAL/$TARGET-$name/0" --depth $DEPTH --seconds "$seconds" "$@" >>"$WORK/$name.json" 2>>"$WORK/$name.log" &
   HOSTS+=($!)
 }
 
@@ -104,7 +107,7 @@ settle() { # waits for all hosts, of which the first is the one that watches
 
 mixed_hosts() { # mixed_hosts SECONDS
   host one "$1"
-  host two "$1" --block 65536 --write
+  host two "$1" --depth 32 --block 65536 --write
   host three "$1" --depth 16
   host three "$1" --depth 16 --block 65536 --write
 }
@@ -112,7 +115,7 @@ mixed_hosts() { # mixed_hosts SECONDS
 simulate() { # simulate POLICY CASE
   local name
   { common "$1" "$2"
-    printf '[run]\nduration = "%ss"\nwarm_up = "1s"\n' $((SECONDS_EACH + 1))
+    printf '[run]\nduration = "%ss"\nwarm_up = "2s"\ndrain = false\n' $((SECONDS_EACH + 2))
     for name in one two three; do
       printf '[[volume]]\nname = "%s"\nsize = "64MiB"\nbackend = "device"\n' "$name"
     done
@@ -121,12 +124,12 @@ simulate() { # simulate POLICY CASE
         "$1" "$3" "$1" "$1" "$2" "$3" "$4"
     }
     if [ "$2" = mixed ]; then
-      load one 32 4KiB 1
+      load one $DEPTH 4KiB 1
       load two 32 64KiB 0
       load three 16 4KiB 1
       load three 16 64KiB 0
     else
-      for name in one two three; do load "$name" 32 4KiB 1; done
+      for name in one two three; do load "$name" $DEPTH 4KiB 1; done
     fi
   } >"$WORK/plan.toml"
   "$WEIR" sim "$WORK/plan.toml" --json >"$WORK/sim.json" 2>"$WORK/sim.log" || fail "weir sim: $(cat "$WORK/sim.log")"
@@ -155,9 +158,10 @@ run() { # run CASE POLICY
     bursts)
       host one "$seconds"
       host three "$seconds"
-      for round in $(seq $((seconds / 2))); do
+      # Half a second of warm-up, one that is measured, and half of one until what is outstanding has ended.
+      for round in $(seq $((2 * seconds / 7))); do
         host two 1
-        sleep 2.5
+        sleep 3.5
       done
       ;;
     returns)
