@@ -199,9 +199,9 @@ wait "$flash" || { echo "the gateway of the emulated flash did not leave cleanly
 flash=''
 case " ${parts[*]} " in *' flash '*)
   : >"$WORK/hosts"
-  while read -r _ phase op told; do
-    base64 -d <<<"$told" | gunzip >"$WORK/fio.$phase.json"
-    echo "$phase $op $WORK/fio.$phase.json" >>"$WORK/hosts"
+  while read -r _ phase op depth told; do
+    base64 -d <<<"$told" | gunzip >"$WORK/fio.$phase.log"
+    echo "$phase $op $depth $WORK/fio.$phase.log" >>"$WORK/hosts"
   done < <(grep -a '^flash [1-4] ' "$WORK/guest.log")
   [ "$(wc -l <"$WORK/hosts")" = 4 ] || { echo "the guest did not measure the emulated flash" >&2; status=1; }
   python3 "$ROOT/conformance/emulated.py" "$WEIR" "$MEMORY/flash.recording" 0 64MiB "$WORK/backend.toml" "$WORK/hosts" ||
