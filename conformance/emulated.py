@@ -8,7 +8,8 @@ a file with the device's `[[backend]]` table. All requests of the volume are run
 at the times at which they came: that is the model's distribution. The gateway's is from when a request had come to
 when the last byte of its reply had left, out of the recording.
 
-HOSTS is what fio said: lines `PHASE OP FILE`, FILE with its `--output-format=json`. A phase begins after the host has
+HOSTS is what fio said: lines `PHASE OP DEPTH FILE`, FILE its log of completion latencies. The last DEPTH are left out:
+fio waits for those together at the end of a job and takes the time when it has all of them. A phase begins after the host has
 read 3 * 512 bytes at offset 0 and ends when it has read 5 * 512 bytes there; without such reads all is phase 1. Of a
 phase the requests of 4 KiB with its operation count.
 
@@ -90,26 +91,22 @@ def main():
     status = 0
     print(f"{'':16} {'':>9} {'requests':>8}" + "".join(f" {f'p{share} ms':>9}{'off':>8}" for share in SHARES))
     for line in open(hosts):
-        phase, op, file = line.split(maxsplit=2)
-        phase = int(phase)
-        said = open(file.strip()).read()
-        job = json.loads(said[said.index("{"):])["jobs"][0]
-        if job["error"]:
-            sys.exit(f"fio: error {job['error']} in {file}")
-        fio = job[op]["clat_ns"]["percentile"]
+        phase, op, depth, file = line.split()
+        phase, depth = int(phase), int(depth)
+        with open(file) as log:
+            host = [int(row.split(",")[1]) for row in log][:-depth]
         gateway = [story["response_ns"] for one, story in requests if (one, story["op"]) == (phase, op)]
         due = [nearest_rank(model[phase, op], share) for share in SHARES]
         rows = {
             "model": (len(model[phase, op]), due),
             "gateway": (len(gateway), [nearest_rank(gateway, share) for share in SHARES]),
-            "host": (job[op]["total_ios"], [fio[f"{share}.000000"] for share in SHARES]),
+            "host": (len(host), [nearest_rank(host, share) for share in SHARES]),
         }
         for name, (count, times) in rows.items():
             off = [time / wanted - 1 for time, wanted in zip(times, due)]
             cells = "".join(f" {time / 1e6:9.3f}{100 * much:+7.1f}%" for time, much in zip(times, off))
             misses = max(map(abs, off)) > bound
             status = 4 if misses else status
-            depth = job["job options"].get("iodepth", "1")
             print(f"{f'{op}, depth {depth}':16} {name:>9} {count:8}{cells}{'  MISSES' if misses else ''}")
     sys.exit(status)
 

@@ -72,7 +72,8 @@ volume chap 64MiB $'accounts = ["alice"]\nmutual = "weir"'
 # What is far is a tgtd behind a proxy that delays; the guest can reach it past both, as targets of their own.
 export PYTHONDONTWRITEBYTECODE=1
 proxy='' server='' flash=''
-trap 'for one in $proxy $server $flash; do kill "$one" 2>/dev/null || true; done; tgtd_stop; cleanup' EXIT
+MEMORY=$(mktemp -d -p /dev/shm 2>/dev/null || mktemp -d)
+trap 'for one in $proxy $server $flash; do kill "$one" 2>/dev/null || true; done; tgtd_stop; rm -rf "$MEMORY"; cleanup' EXIT
 truncate -s 128M "$WORK/near-ext4.img"
 truncate -s 320M "$WORK/near-xfs.img" # the least that mkfs.xfs makes
 tgtd_start "$WORK/near-ext4.img"
@@ -113,28 +114,28 @@ TOML
 done
 chmod go= "$WORK/weir.toml"
 
-# Emulated flash: a gateway of its own, so that a recording has nothing else. Reads take 20 ms, programs 50 ms.
+# Emulated flash: a gateway of its own, so that a recording has nothing else. Reads take 100 ms, programs 250 ms.
 cat >"$WORK/backend.toml" <<TOML
 [[backend]]
 name = "flash"
 model = "ssd-paper"
-register = "5ms"
-read = "15ms"
-program = "45ms"
+register = "25ms"
+read = "75ms"
+program = "225ms"
 TOML
 cat - "$WORK/backend.toml" >"$WORK/flash.toml" <<TOML
 [iscsi]
 listen = ["127.0.0.1:0"]
 [[volume]]
 name = "flash"
-file = "$WORK/flash.img"
+file = "$MEMORY/flash.img"
 size = "64MiB"
 backend = "flash"
 [[target]]
 name = "$TARGET.flash"
 luns = { 0 = "flash" }
 TOML
-"$WEIR" serve "$WORK/flash.toml" --json --record "$WORK/flash.recording" >"$WORK/flash.ready" 2>>"$WORK/log" &
+"$WEIR" serve "$WORK/flash.toml" --json --record "$MEMORY/flash.recording" >"$WORK/flash.ready" 2>>"$WORK/log" &
 flash=$!
 for _ in $(seq 200); do if [ -s "$WORK/flash.ready" ]; then break; fi; sleep 0.05; done
 FLASH=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["portals"][0].rpartition(":")[2])' "$WORK/flash.ready") ||
@@ -198,12 +199,12 @@ wait "$flash" || { echo "the gateway of the emulated flash did not leave cleanly
 flash=''
 case " ${parts[*]} " in *' flash '*)
   : >"$WORK/hosts"
-  while read -r _ phase op told; do
-    base64 -d <<<"$told" | gunzip >"$WORK/fio.$phase.json"
-    echo "$phase $op $WORK/fio.$phase.json" >>"$WORK/hosts"
+  while read -r _ phase op depth told; do
+    base64 -d <<<"$told" | gunzip >"$WORK/fio.$phase.log"
+    echo "$phase $op $depth $WORK/fio.$phase.log" >>"$WORK/hosts"
   done < <(grep -a '^flash [1-4] ' "$WORK/guest.log")
   [ "$(wc -l <"$WORK/hosts")" = 4 ] || { echo "the guest did not measure the emulated flash" >&2; status=1; }
-  python3 "$ROOT/conformance/emulated.py" "$WEIR" "$WORK/flash.recording" 0 64MiB "$WORK/backend.toml" "$WORK/hosts" ||
+  python3 "$ROOT/conformance/emulated.py" "$WEIR" "$MEMORY/flash.recording" 0 64MiB "$WORK/backend.toml" "$WORK/hosts" ||
     { echo "=== flash FAILED: response times are off" >&2; status=1; }
   ;;
 esac

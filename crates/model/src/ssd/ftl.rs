@@ -308,6 +308,14 @@ const LOW: usize = 4;
 
 #[cfg(test)]
 impl Ftl {
+    /// Bytes that its vectors take.
+    pub(super) fn bytes(&self) -> usize {
+        let free = self.state.iter().map(|chip| chip.free.capacity()).sum::<usize>();
+        let words = self.map.capacity() + self.back.capacity() + self.erases.capacity() + free;
+        let chips = self.state.capacity() * size_of::<Chip>();
+        4 * (words + self.turns.capacity()) + 2 * self.valid.capacity() + chips
+    }
+
     /// Both directions of the map agree, and so do all counts.
     pub(super) fn check(&self) {
         let mut valid = vec![0; self.valid.len()];

@@ -241,10 +241,10 @@ fn presets_are_sound() {
         let config = Config::nvme(bytes);
         assert_eq!(config.fault(), None);
         assert!(config.capacity() >= bytes && config.capacity() < bytes + bytes / 8 + (1 << 30));
-        // What vectors take: 4 bytes a logical page, 4 a physical one, 6 a block and its place in a list.
-        let blocks = u64::from(config.chips * config.blocks);
-        let state = 4 * (config.capacity_pages() + config.pages_in_all()) + 10 * blocks;
-        assert!(state <= 8 * config.pages_in_all());
+    }
+    for config in [Config::paper(), Config::nvme(16 << 30), Config::nvme(256 << 30)] {
+        let (bytes, pages) = (Ftl::new(&config).bytes() as u64, config.pages_in_all());
+        assert!(bytes > 7 * pages && bytes <= 8 * pages, "{bytes} bytes for {pages} pages");
     }
     for (spare_permille, bytes) in [(20, 1), (70, 1 << 30), (900, 64 << 30)] {
         let config = Config { spare_permille, ..Config::paper() }.with_capacity(bytes);

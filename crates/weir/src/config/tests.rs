@@ -47,6 +47,26 @@ stroke_ppm = 1000000
 window = 8
 buses = 2
 media = "50MB/s"
+[[backend]]
+name = "ssd"
+model = "ssd-paper"
+chips = 8
+blocks = 1024
+pages = 128
+page = "8KiB"
+spare_permille = 250
+filled_permille = 500
+register = "10us"
+read = "20us"
+program = "30us"
+erase = "40us"
+pipelined = true
+buffer = 64
+command = "5us"
+[[backend]]
+name = "drive"
+model = "ssd-nvme"
+capacity = "16GiB"
 [[volume]]
 name = "a"
 size = "1GiB"

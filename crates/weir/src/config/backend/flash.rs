@@ -72,11 +72,6 @@ pub(super) fn read(context: &mut Context, table: &Table<'_>, preset: Config) -> 
         None => config,
     };
     let Some((key, message)) = config.fault() else {
-        if capacity.is_some() {
-            table.note_number(context, "blocks", config.blocks.into());
-        } else {
-            table.note_number(context, "capacity", config.capacity());
-        }
         return Some(config);
     };
     let key = if key == "blocks" && capacity.is_some() { "capacity" } else { key };

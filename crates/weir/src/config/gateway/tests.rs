@@ -138,7 +138,7 @@ fn faults_of_flash() {
     };
     let cases = [
         ("chips = 0", Code::OutOfRange, "0"),
-        ("page = 4096", Code::BadUnit, "4096"),
+        ("page = \"4kilo\"", Code::BadUnit, "\"4kilo\""),
         ("erase = \"2m s\"", Code::BadUnit, "\"2m s\""),
         ("pipelined = \"yes\"", Code::WrongType, "\"yes\""),
         ("disks = 8", Code::Conflict, "8"),
