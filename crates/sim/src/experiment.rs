@@ -6,6 +6,7 @@
 //! * [`path`]: the path selectors on the workloads of the `RounG` paper, and on paths that go bad;
 //! * [`intermediate`]: a target between client and storage, with a buffer, prefetch and early
 //!   acknowledgement;
+//! * [`transfer`]: which reply goes first on a busy link, in the examples and on the traces of the DQBS paper;
 //! * [`claim`]: a claim and what became of it.
 
 pub mod claim;
@@ -14,6 +15,7 @@ pub mod control;
 pub mod dispatch;
 pub mod intermediate;
 pub mod path;
+pub mod transfer;
 
 /// How much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ fn unknown_experiments_are_refused() {
     let output = run(&folder, &["reproduce", "everything"]);
     assert_eq!((code(&output), out(&output)), (2, ""));
     assert!(
-        err(&output).contains("possible values: control, dispatch, path, intermediate"),
+        err(&output).contains("possible values: control, dispatch, path, intermediate, transfer"),
         "{}",
         err(&output)
     );
@@ -27,7 +27,8 @@ fn traces_that_cannot_be_used_are_refused() {
     std::fs::write(folder.join("bad/one.csv"), "time_ns,op,dev,offset,size\n0,X,0,0,512\n")
         .unwrap();
     for (name, traces, exit, told) in [
-        ("control", "bad", 2, "is for the experiment `path`"),
+        ("control", "bad", 2, "is for the experiments `path` and `transfer`"),
+        ("transfer", "bad", 3, "bad/one.csv:2:3: "),
         ("path", "missing", 3, "cannot read the folder `missing`"),
         ("path", "none", 3, "has no file `*.csv` or `*.csv.zst`"),
         ("path", "bad", 3, "bad/one.csv:2:3: "),
@@ -54,4 +55,28 @@ fn the_intermediate_target_is_reproduced() {
         assert!((measured - published).abs() < 0.01, "{measured} {published}");
     }
     assert!(std::fs::read_to_string(folder.join("page.html")).unwrap().ends_with("</html>\n"));
+}
+
+/// The study of the transfer policies succeeds, with the traces that the program brings along; its worked
+/// example is exact, and a misprint is said to be one.
+#[test]
+fn the_order_of_replies_is_reproduced() {
+    let folder = folder("reproduce-transfer");
+    let output = run(&folder, &["reproduce", "transfer", "--json"]);
+    assert_eq!((code(&output), err(&output)), (0, ""));
+    let found: serde_json::Value = serde_json::from_str(out(&output)).unwrap();
+    let found = &found["experiments"][0];
+    let traces: Vec<_> = found["points"].as_array().unwrap().iter().collect();
+    assert_eq!(
+        traces.iter().map(|row| &row["trace"]).collect::<Vec<_>>(),
+        ["linux-mysql", "windows-mssql"]
+    );
+    let text = run(&folder, &["reproduce", "transfer"]);
+    for part in [
+        "fifo               1 2 3 4 5  0 3 12 19 19     53  4 13 20 25 23         85   32",
+        "E-total     figures 3 and 4   worked            does not hold  31 ms of transfers",
+        "E-exact     figures 3 and 4   worked            holds",
+    ] {
+        assert!(out(&text).contains(part), "{part}: {}", out(&text));
+    }
 }

@@ -6,6 +6,7 @@ mod intermediate;
 mod page;
 mod path;
 mod text;
+mod transfer;
 
 use super::progress::Progress;
 use super::sim::trace_failure;
@@ -17,8 +18,8 @@ use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use weir_sim::experiment::claim::Claim;
-use weir_sim::experiment::path::Trace;
 use weir_sim::experiment::{self, Settings};
+use weir_sim::trace;
 
 /// Run published experiments and compare what was claimed with what is measured
 ///
@@ -37,6 +38,10 @@ use weir_sim::experiment::{self, Settings};
 /// acknowledgement: both figures of its paper by both readings of its parameters, the hit ratios as buffer
 /// and prefetch produce them, and what the paper leaves out.
 ///
+/// `transfer` is the order of replies on a busy link: the worked examples of the paper that `dqbs` is from, tick by
+/// tick, and its policy, its rivals and `slack` on reads of two databases at the paper's operating point; and on
+/// those of traces, if a folder of them is given.
+///
 /// Without a name every experiment is run. Equal seeds give equal figures.
 ///
 /// Where a claim that must hold does not, the exit code is 4.
@@ -52,7 +57,7 @@ pub(super) struct Reproduce {
     /// The first seed; further runs take those that follow
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 53))]
     seed: u64,
-    /// `path`: the traces (`*.csv`, `*.csv.zst`) in this folder too
+    /// `path`, `transfer`: the traces (`*.csv`, `*.csv.zst`) in this folder too
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
     /// Also write a page for a browser, with everything in one file
@@ -64,7 +69,7 @@ pub(super) struct Reproduce {
 }
 
 /// The experiments that there are.
-const NAMES: [&str; 4] = ["control", "dispatch", "path", "intermediate"];
+const NAMES: [&str; 5] = ["control", "dispatch", "path", "intermediate", "transfer"];
 
 /// What an experiment found, ready to be shown.
 struct Chapter {
@@ -87,11 +92,21 @@ struct Part {
 impl Reproduce {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let wanted = |name: &&str| self.names.is_empty() || self.names.iter().any(|n| n == name);
-        if self.traces.is_some() && !wanted(&"path") {
-            let message = "`--traces` is for the experiment `path`, which is not among the names";
-            return Err(Failure::new(Exit::Usage, message, "add `path`, or leave out `--traces`"));
+        if self.traces.is_some() && !wanted(&"path") && !wanted(&"transfer") {
+            let message = "`--traces` is for the experiments `path` and `transfer`, neither of which is among \
+                           the names";
+            let what = "add `path` or `transfer`, or leave out `--traces`";
+            return Err(Failure::new(Exit::Usage, message, what));
         }
-        let traces = self.traces.as_deref().map_or_else(|| Ok(Vec::new()), traces)?;
+        let files = self.traces.as_deref().map_or_else(|| Ok(Vec::new()), files)?;
+        // All of them are read before anything runs.
+        let mut traces = Traces::default();
+        if wanted(&"path") {
+            traces.path = read(&files, experiment::path::Trace::read)?;
+        }
+        if wanted(&"transfer") {
+            traces.transfer = read(&files, experiment::transfer::Trace::read)?;
+        }
         let mut chapters = Vec::new();
         for name in NAMES.into_iter().filter(wanted) {
             let chapter = self.chapter(name, &traces);
@@ -113,7 +128,7 @@ impl Reproduce {
     }
 
     /// Runs an experiment.
-    fn chapter(&self, name: &'static str, traces: &[Trace]) -> serde_json::Result<Chapter> {
+    fn chapter(&self, name: &'static str, traces: &Traces) -> serde_json::Result<Chapter> {
         let bar = Progress::new();
         let settings = Settings { seed: self.seed, seeds: self.seeds };
         let progress = |share| bar.show(Some(share), name.to_owned());
@@ -125,7 +140,11 @@ impl Reproduce {
                 dispatch::chapter(name, experiment::dispatch::study::run(settings, &progress))
             }
             "path" => {
-                path::chapter(name, experiment::path::study::run(settings, traces, &progress))
+                path::chapter(name, experiment::path::study::run(settings, &traces.path, &progress))
+            }
+            "transfer" => {
+                let study = experiment::transfer::study::run(settings, &traces.transfer, &progress);
+                transfer::chapter(name, study)
             }
             _ => {
                 let study = experiment::intermediate::study::run(settings, &progress);
@@ -135,8 +154,15 @@ impl Reproduce {
     }
 }
 
-/// Reads the traces of a folder, in the order of their names.
-fn traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
+/// The traces of a folder, as the experiments want them.
+#[derive(Default)]
+struct Traces {
+    path: Vec<experiment::path::Trace>,
+    transfer: Vec<experiment::transfer::Trace>,
+}
+
+/// Names and places of the traces of a folder, in the order of their names.
+fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
     let failure = |error: std::io::Error| {
         let message = format!("cannot read the folder `{}`: {error}", folder.display());
         Failure::new(Exit::Invalid, message, "name a folder of traces")
@@ -155,8 +181,15 @@ fn traces(folder: &Path) -> Result<Vec<Trace>, Failure> {
         return Err(Failure::new(Exit::Invalid, message, "name a folder of traces"));
     }
     files.sort();
-    let read = |(name, path): &(String, PathBuf)| Trace::read(name, path);
-    let traces: Result<_, _> = files.iter().map(read).collect();
+    Ok(files)
+}
+
+/// Reads all of them.
+fn read<T>(
+    files: &[(String, PathBuf)],
+    read: fn(&str, &Path) -> Result<T, trace::Error>,
+) -> Result<Vec<T>, Failure> {
+    let traces: Result<_, _> = files.iter().map(|(name, path)| read(name, path)).collect();
     traces.map_err(|error| trace_failure(&error))
 }
 
