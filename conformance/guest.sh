@@ -114,13 +114,13 @@ TOML
 done
 chmod go= "$WORK/weir.toml"
 
-# Emulated flash: a gateway of its own, so that a recording has nothing else. Reads take 100 ms, programs 250 ms.
+# Emulated flash: a gateway of its own, so that a recording has nothing else. Reads take 150 ms, programs 250 ms.
 cat >"$WORK/backend.toml" <<TOML
 [[backend]]
 name = "flash"
 model = "ssd-paper"
 register = "25ms"
-read = "75ms"
+read = "125ms"
 program = "225ms"
 TOML
 cat - "$WORK/backend.toml" >"$WORK/flash.toml" <<TOML
