@@ -5,7 +5,7 @@ iscsiadm -m node -T "$PREFIX.flash" -p "$HOST:$FLASH,1" -o new >/dev/null
 login flash "$FLASH"
 disk=$(device flash "$FLASH")
 mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 "$disk"
-mount -o noatime "$disk" /mnt
+mount -o noatime,lazytime "$disk" /mnt # no journal for the time of each write
 mark() { dd "if=$disk" of=/dev/null bs="$(($1 * 512))" count=1 iflag=direct status=none; }
 load() { # load PHASE OP DEPTH REQUESTS
   sync
@@ -17,10 +17,10 @@ load() { # load PHASE OP DEPTH REQUESTS
   echo "flash $1 $2 $3 $(gzip -9 <"/tmp/load$1_clat.log" | base64 -w 0)"
 }
 dd if=/dev/urandom of=/mnt/load bs=1M count=2 oflag=direct status=none
-load 1 read 1 100
-load 2 read 16 400
-load 3 write 1 60
-load 4 write 16 200
+load 1 read 1 200
+load 2 read 16 800
+load 3 write 1 110
+load 4 write 16 400
 umount /mnt
 e2fsck -fn "$disk"
 logout flash "$FLASH"

@@ -4,6 +4,10 @@
 //! answered with to [`Answer`]; `answer.rs` does not compile until it knows it. A new field is no new
 //! version: readers pass over what they do not know. A field that goes, or means something else, is one.
 
+mod devices;
+
+pub use devices::{DeviceStatus, FlashStatus, Spread};
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -290,51 +294,6 @@ pub struct VolumeStatus {
     /// Whose its upstreams are, of those that are reserved for one gateway.
     #[serde(default)]
     pub fences: Vec<FenceStatus>,
-}
-
-/// A modelled device, and how well its time is kept.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DeviceStatus {
-    /// Its name.
-    pub name: String,
-    /// I/Os that have ended.
-    pub ios: u64,
-    /// Those of them whose file was later than the model: hosts saw the file.
-    pub late: u64,
-    /// By how much.
-    pub late_by: Spread,
-    /// How long after the model's time the gateway went on with the others.
-    pub timer: Spread,
-    /// What its flash has been through, if it has some.
-    pub flash: Option<FlashStatus>,
-}
-
-/// Times, each within 1 %; `None` without any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spread {
-    /// The median.
-    pub p50_ns: Option<u64>,
-    /// 99 of a hundred were no longer.
-    pub p99_ns: Option<u64>,
-    /// The longest.
-    pub max_ns: Option<u64>,
-}
-
-/// What flash has been through since the gateway started.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FlashStatus {
-    /// Pages that hosts have written.
-    pub programs: u64,
-    /// Pages that garbage collection has moved.
-    pub moves: u64,
-    /// Blocks that it has erased.
-    pub erases: u64,
-    /// Erasures of the block that has had the fewest.
-    pub least_worn: u32,
-    /// Of the one that has had the most.
-    pub most_worn: u32,
-    /// Pages programmed for each page that hosts have written.
-    pub amplification: f64,
 }
 
 /// Whose the unit of an upstream is.
