@@ -73,7 +73,7 @@ fn the_order_of_replies_is_reproduced() {
     );
     let text = run(&folder, &["reproduce", "transfer"]);
     for part in [
-        "fifo               1 2 3 4 5  0 3 12 19 19     53  4 13 20 25 23         85   32",
+        "fifo               1 2 3 4 5  0 3 12 19 19   53  4 13 20 25 23   85   32",
         "E-total     figures 3 and 4   worked            does not hold  31 ms of transfers",
         "E-exact     figures 3 and 4   worked            holds",
     ] {
