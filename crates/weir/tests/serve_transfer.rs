@@ -6,6 +6,7 @@ mod gateway;
 use gateway::initiator::{Transfer, read16};
 use gateway::{Chance, Gateway, ONE_DISK, folder, weir};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A gateway whose links have one chunk on their way at a time.
 fn start(test: &str, policy: &str) -> Gateway {
@@ -61,13 +62,19 @@ fn parts_make_whole_replies() {
             let (offset, length) = open.remove(&itt).unwrap();
             assert!(ended.good() == pattern(offset, length), "{policy}: {offset} {length}");
         }
-        for _ in 0..8 {
-            let victim = host.issue(read16(0, 1 << 20), Transfer::In(1 << 20));
+        // More than fits between the two: replies stop in the middle, in turns all of them.
+        let stuck: Vec<u32> =
+            (0..24).map(|_| host.issue(read16(0, 1 << 20), Transfer::In(1 << 20))).collect();
+        std::thread::park_timeout(Duration::from_millis(300));
+        for &victim in &stuck[16..] {
             host.manage(ABORT_TASK, 0, victim);
-            // Nothing of it may come after the answer; `hear` would fail on what it does not know.
+            // Data or a status that came for it now would be a failure.
             host.forget(victim);
-            assert!(host.read(4_096, 4_096) == pattern(4_096, 4_096));
         }
+        for &itt in &stuck[..16] {
+            assert!(host.wait(itt).good() == pattern(0, 1 << 20));
+        }
+        assert!(host.read(4_096, 4_096) == pattern(4_096, 4_096));
         for _ in 0..24 {
             host.issue(read16(0, 1 << 20), Transfer::In(1 << 20));
         }
