@@ -17,6 +17,8 @@ import time
 NAMES = ["one", "two", "three"]
 # What is left out at either end of a phase: hosts do not come and go at the same moment.
 EDGE = 0.3
+# What a chip of `flash` takes for a page, in seconds; in `reads` all operations are alike.
+COSTS = {"flash": {"read": 0.0006, "write": 0.004}, "reads": {"read": 1}}
 
 
 def watch(path):
@@ -89,7 +91,7 @@ def judge(work, case, policy, attempt, slack, fidelity):
     found = phases(samples)
     whole = merged([phase for phase in found if len(phase["active"]) >= 2])
     faults, lines = [], []
-    expected = {"reads": 1, "mixed": 1, "bursts": 2, "returns": 2, "reload": 2}[case]
+    expected = {"reads": 1, "mixed": 1, "flash": 1, "bursts": 2, "returns": 2, "reload": 2}[case]
     # Moments at which not all have come yet, or some have left already.
     whole = [phase for phase in whole if phase["seconds"] >= 1.5]
     full = [phase for phase in whole if len(phase["active"]) == len(NAMES)]
@@ -110,17 +112,17 @@ def judge(work, case, policy, attempt, slack, fidelity):
         lines.append("back, first " + told(first))
         if off(first) > 2 * slack:
             faults.append("the one that returns has more or less than its share")
-    if case == "reads":
-        iops = {name: reports[0]["iops"] for name, reports in hosts(work).items()}
-        counted = {"active": full[0]["active"], "had": iops, "seconds": 0} if full else None
+    if case in COSTS:
+        had = {name: sum(one["iops"] * COSTS[case][one["op"]] for one in reports) for name, reports in hosts(work).items()}
+        counted = {"active": full[0]["active"], "had": had, "seconds": 0} if full else None
         if counted:
             lines.append("hosts' counts: " + told(counted).split(": ", 1)[1])
             if off(counted) > slack:
                 faults.append("the hosts' own counts say otherwise")
-    if case in ("reads", "mixed"):
+    if case in ("reads", "mixed", "flash"):
         results = json.load(open(f"{work}/sim.json"))["results"]
         rates = {one["name"]: one["requests_per_second"] for one in results["tenants"]}
-        # The third is two hosts in mixed.
+        # The third is two hosts in mixed and flash.
         live = {name: sum(one["iops"] for one in reports) for name, reports in hosts(work).items()}
         away = {name: 100 * (live[name] / rates[name] - 1) for name in NAMES}
         lines.append("requests a second, and off from simulated: " + ", ".join(f"{name} {live[name]:.0f} {away[name]:+.1f}%" for name in NAMES))

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Weighted shares of one backend's time, with three hosts over iSCSI, and the same experiment in `weir sim` beside it.
 #
-#     share.sh [CASE...]     reads mixed bursts returns reload; all without an argument
+#     share.sh [CASE...]     reads mixed flash bursts returns reload; all without an argument
 #
 # Three tenants, weights 4, 2 and 1, on one modelled device, which takes its time in real time:
 #
 # reads    each reads 4 KiB, with 128 outstanding, from a device that does four at once
 # mixed    the first reads 4 KiB, the second writes 64 KiB, the third does both, on a disk where the large ones take
 #          three times as long
+# flash    the first reads and the second writes 4 KiB, the third does both, on emulated flash of four chips, where a write
+#          takes seven times as long and nobody but the chips knows which of them is busy
 # bursts   as reads, but the second comes for two seconds and goes for one and a half, again and again: what it leaves is the
 #          others' by their weights, and while it is there it has its own
 # returns  as reads, but the second leaves for seconds and comes back: it has its share from the first seconds on,
@@ -15,8 +17,9 @@
 # reload   as reads; then a new configuration turns the weights round, without a restart
 #
 # The gateway's own account of service times must be within SLACK per cent of what the weights say, with each policy that
-# charges time. For reads the hosts' own counts must say the same, as all operations cost the same there. `weir sim` with
-# the same plan must give each host the same rate within FIDELITY per cent, in reads and mixed.
+# charges time. For reads the hosts' own counts must say the same, as all operations cost the same there; for flash, their
+# counts by what the chips take for a read and a write. `weir sim` with the same plan must give each host the same rate
+# within FIDELITY per cent, in reads, mixed and flash.
 #
 # A case that fails is repeated up to twice, and the output shows every attempt: a busy machine delays the hosts.
 # Status 4: a line that must hold does not.
@@ -51,13 +54,21 @@ media = "15MB/s"
 bus = "100GB/s"
 link = "100GB/s"'
   fi
+  if [ "$2" = flash ]; then
+    servers=0
+    device='model = "ssd-paper"
+read = "200us"
+register = "400us"
+program = "3600us"
+erase = "8ms"'
+  fi
   local work=
   # The depth bounds what is at the device, not the work: twice as many as it does at once, so that it has something
   # to do while a busy machine lets the gateway wait.
   [ "$1" != fair-time ] || work=', work = "1s"'
   cat <<TOML
 [policy]
-dispatch = { name = "$1", depth = $((2 * servers)), servers = $servers$work }
+dispatch = { name = "$1", depth = $((servers > 0 ? 2 * servers : 16)), servers = $servers$work }
 [[tenant]]
 name = "one"
 share = 4
@@ -105,11 +116,11 @@ settle() { # waits for all hosts, of which the first is the one that watches
   stop
 }
 
-mixed_hosts() { # mixed_hosts SECONDS
+mixed_hosts() { # mixed_hosts SECONDS BYTES: that a write has
   host one "$1"
-  host two "$1" --depth 32 --block 65536 --write
+  host two "$1" --depth 32 --block "$2" --write
   host three "$1" --depth 16
-  host three "$1" --depth 16 --block 65536 --write
+  host three "$1" --depth 16 --block "$2" --write
 }
 
 simulate() { # simulate POLICY CASE
@@ -120,10 +131,15 @@ simulate() { # simulate POLICY CASE
       printf '[[volume]]\nname = "%s"\nsize = "64MiB"\nbackend = "device"\n' "$name"
     done
     load() { # load TENANT DEPTH SIZE READS
-      printf '[[workload]]\nname = "%s-%s"\ntenant = "%s"\nvolume = "%s"\narrivals = "closed"\ndepth = %s\nsize = "%s"\nreads = %s\n' \
-        "$1" "$3" "$1" "$1" "$2" "$3" "$4"
+      printf '[[workload]]\nname = "%s-%s-%s"\ntenant = "%s"\nvolume = "%s"\narrivals = "closed"\ndepth = %s\nsize = "%s"\nreads = %s\n' \
+        "$1" "$3" "$4" "$1" "$1" "$2" "$3" "$4"
     }
-    if [ "$2" = mixed ]; then
+    if [ "$2" = flash ]; then
+      load one $DEPTH 4KiB 1
+      load two 32 4KiB 0
+      load three 16 4KiB 1
+      load three 16 4KiB 0
+    elif [ "$2" = mixed ]; then
       load one $DEPTH 4KiB 1
       load two 32 64KiB 0
       load three 16 4KiB 1
@@ -152,8 +168,12 @@ run() { # run CASE POLICY
       simulate "$2" reads
       ;;
     mixed)
-      mixed_hosts "$seconds"
+      mixed_hosts "$seconds" 65536
       simulate "$2" mixed
+      ;;
+    flash)
+      mixed_hosts "$seconds" 4096
+      simulate "$2" flash
       ;;
     bursts)
       host one "$seconds"
@@ -177,14 +197,14 @@ run() { # run CASE POLICY
       sed -i 's/^share = 4$/share = 0.5/' "$WORK/weir.toml"
       kill -HUP "$PID"
       ;;
-    *) fail "reads, mixed, bursts, returns or reload, not $1" ;;
+    *) fail "reads, mixed, flash, bursts, returns or reload, not $1" ;;
   esac
   settle
 }
 
 status=0
 cases=("$@")
-[ $# -gt 0 ] || cases=(reads mixed bursts returns reload)
+[ $# -gt 0 ] || cases=(reads mixed flash bursts returns reload)
 python3 "$ROOT/conformance/share.py" heading
 for case in "${cases[@]}"; do
   for policy in $POLICIES; do

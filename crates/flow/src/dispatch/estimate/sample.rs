@@ -2,7 +2,8 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | for 4 ms of every 100 at most two operations are at the backend; the time that those took which met at most one other is a sample of their class. `service` is the median of the class's last 15 samples, and never more than the operation was away |
+//! | Model    | in a look at most two operations are at the backend; the time that those took which met at most one other is a sample of their class. `service` is the median of the class's last 15 samples, and never more than the operation was away |
+//! | Look     | until no more than two have been there for 4 ms, and 8 samples were taken, among them one of each class that was sent meanwhile, but for a second at most; the next begins after 24 times as long as that took. Where operations take less than half a millisecond that is 4 ms of every 100, as in the source; a slower backend would be nearly empty only when such a time was over |
 //! | Cost     | O(15 log 15) per sample, O(1) otherwise; 2 to 3 % of the backend's throughput |
 //! | Source   | spec/dispatch.md 8.1, number 3 |
 //! | Not when | single operations of a class differ much, or the backend's speed changes within a second or so. Ends have to be noticed at once: 50 us late are 19 % where an operation takes 70 us |
@@ -16,8 +17,14 @@ use slotmap::SecondaryMap;
 /// For a backend of which nothing is known.
 #[derive(Debug)]
 pub struct Sample {
-    /// Where its windows lie in the period.
-    shift: u64,
+    /// When the look begins that is next, or now.
+    next: Instant,
+    /// No more than [`FEW`] have been there since then, in this look, and so many samples were taken.
+    few: Option<Instant>,
+    taken: u32,
+    /// By a bit for each class: sent since then and not sampled yet, and sampled.
+    lacks: u64,
+    has: u64,
     costs: Costs,
     classes: Vec<Seen>,
     sent: SecondaryMap<RequestKey, Sent>,
@@ -44,12 +51,34 @@ impl Sample {
     /// One that has seen nothing, for the backend with this index.
     pub fn new(index: usize) -> Self {
         Self {
-            shift: index as u64 % (PERIOD / WINDOW) * WINDOW,
+            next: Instant::ZERO + WINDOW * (index as u64 % REST),
+            few: None,
+            taken: 0,
+            lacks: 0,
+            has: 0,
             costs: Costs::new(),
             classes: alloc::vec![Seen::default(); 2 * SIZES],
             sent: SecondaryMap::new(),
             submitted: 0,
             crowded: 0,
+        }
+    }
+
+    /// Notices when few are there, and when a look is over.
+    fn look(&mut self, now: Instant) {
+        if now < self.next {
+            return;
+        }
+        if self.sent.len() <= FEW as usize {
+            self.few.get_or_insert(now);
+        }
+        let long = self.few.is_some_and(|few| now >= few + WINDOW)
+            && self.taken >= ENOUGH
+            && self.lacks == 0;
+        if long || now >= self.next + LONGEST {
+            let took = now.since(self.next).min(LONGEST).max(WINDOW);
+            (self.next, self.few, self.taken) = (now + took * REST, None, 0);
+            (self.lacks, self.has) = (0, 0);
         }
     }
 }
@@ -61,10 +90,14 @@ impl Estimator for Sample {
 
     fn submit(&mut self, now: Instant, key: RequestKey, class: Class) {
         self.submitted += 1;
+        if self.few.is_some() {
+            self.lacks |= bit(class) & !self.has;
+        }
         self.sent.insert(key, Sent { at: now, class, number: self.submitted });
         if self.sent.len() > FEW as usize {
             self.crowded = self.submitted;
         }
+        self.look(now);
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey) -> Duration {
@@ -74,23 +107,36 @@ impl Estimator for Sample {
             let seen = &mut self.classes[class.index()];
             seen.times[seen.count % SAMPLES] = away.as_nanos();
             seen.count += 1;
+            self.taken += 1;
+            self.has |= bit(class);
+            self.lacks &= !bit(class);
             let mut times = seen.times;
             let times = &mut times[..seen.count.min(SAMPLES)];
             times.sort_unstable();
             self.costs.set(class, Duration::from_nanos(times[(times.len() - 1) / 2]));
         }
+        self.look(now);
         self.costs.get(class).min(away)
     }
 
     fn limit(&self, now: Instant) -> Option<(u32, Instant)> {
-        let place = (now.as_nanos() + self.shift) % PERIOD;
-        (place < WINDOW).then(|| (FEW, now + Duration::from_nanos(WINDOW - place)))
+        let end = self.next + LONGEST;
+        (now >= self.next && now < end).then(|| (FEW, end.min(now + WINDOW)))
     }
 }
 
-/// How often, and how long, few operations are at the backend, in nanoseconds.
-const PERIOD: u64 = 100_000_000;
-const WINDOW: u64 = 4_000_000;
+const fn bit(class: Class) -> u64 {
+    const { assert!(2 * SIZES <= 64, "there is a bit for each class") };
+    1 << class.index()
+}
+
+/// How long few operations are at the backend in a look; the longest look; how many times as long there is none.
+const WINDOW: Duration = Duration::from_millis(4);
+const LONGEST: Duration = Duration::from_secs(1);
+const REST: u64 = 24;
+
+/// Samples of a look.
+const ENOUGH: u32 = 8;
 
 /// How many are few.
 const FEW: u32 = 2;

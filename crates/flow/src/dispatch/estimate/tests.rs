@@ -7,9 +7,9 @@ const READ: Class = Class::new(false, 4_096);
 const WRITE: Class = Class::new(true, 16_384);
 
 /// A backend of so many servers that take operations in order, kept full with `depth` of them, a quarter
-/// of which are writes. Reads take about 70 us, writes about 300. By class, the relative error of the sum of estimates of
-/// the last second of two.
-fn error(estimation: Estimation, servers: usize, depth: u32) -> BTreeMap<Class, f64> {
+/// of which are writes. Reads take about 70 us, writes about 300, or `slower` times as long. By class, the relative error
+/// of the sum of estimates of the second half of that many times two seconds.
+fn error(estimation: Estimation, servers: usize, depth: u32, slower: u64) -> BTreeMap<Class, f64> {
     let mut estimator = estimation.build(0);
     let mut rng = Rng::stream(7, "estimate");
     let keys = testing::keys(200_000);
@@ -18,12 +18,12 @@ fn error(estimation: Estimation, servers: usize, depth: u32) -> BTreeMap<Class, 
     let mut sent: Vec<(u64, RequestKey, Class, u64)> = Vec::new();
     let mut sums: BTreeMap<Class, (u64, u64)> = BTreeMap::new();
     let (mut now, mut next) = (0_u64, keys.into_iter());
-    while now < 2_000_000_000 {
+    while now < slower * 2_000_000_000 {
         let at = Instant::from_nanos(now);
         let limit = estimator.limit(at).map_or(depth, |(limit, _)| limit.min(depth));
         while (sent.len() as u32) < limit {
             let class = if rng.below(4) == 0 { WRITE } else { READ };
-            let mean = if class == READ { 70_000 } else { 300_000 };
+            let mean = slower * if class == READ { 70_000 } else { 300_000 };
             let service = mean * 9 / 10 + rng.below(mean / 5);
             let server = free.iter_mut().min().unwrap();
             *server = (*server).max(now) + service;
@@ -35,7 +35,7 @@ fn error(estimation: Estimation, servers: usize, depth: u32) -> BTreeMap<Class, 
         let (end, key, class, service) = sent.remove(first);
         now = end;
         let estimate = estimator.complete(Instant::from_nanos(now), key);
-        if now > 1_000_000_000 {
+        if now > slower * 1_000_000_000 {
             let sum = sums.entry(class).or_default();
             *sum = (sum.0 + estimate.as_nanos(), sum.1 + service);
         }
@@ -54,14 +54,26 @@ fn estimates_are_right_where_they_should_be() {
             (Estimation::Replay(8), 8, 1e-9),
             (Estimation::Sample, 8, 0.05),
         ] {
-            for (class, error) in error(estimation, servers, depth) {
+            for (class, error) in error(estimation, servers, depth, 1) {
                 assert!(error.abs() <= bound, "{estimation:?} {depth} {class:?}: {error}");
             }
         }
     }
     let worst =
-        error(Estimation::Serial, 8, 64).into_values().fold(0.0, |a: f64, b| a.max(b.abs()));
+        error(Estimation::Serial, 8, 64, 1).into_values().fold(0.0, |a: f64, b| a.max(b.abs()));
     assert!(worst > 0.5, "of eight servers the serial one knows nothing: {worst}");
+}
+
+/// A backend that is slow is looked at for longer, until what is in it has gone; a full one shows nothing.
+#[test]
+fn slow_backends_are_known() {
+    for slower in [5, 20, 50] {
+        for depth in [8, 32] {
+            for (class, error) in error(Estimation::Sample, 8, depth, slower) {
+                assert!(error.abs() <= 0.06, "{slower} {depth} {class:?}: {error}");
+            }
+        }
+    }
 }
 
 /// Classes are powers of two of bytes, by direction; nothing is too large for one.

@@ -1,0 +1,31 @@
+//! What there is to tell of the parts of the backends' time.
+
+use serde::{Deserialize, Serialize};
+
+/// What somebody has had of the backends' time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShareStatus {
+    /// A tenant's name, or what the gateway does by itself: `write-back`, `prefetch`, `jobs`.
+    pub name: String,
+    /// The gateway does it by itself.
+    pub background: bool,
+    /// Its weight.
+    pub weight: f64,
+    /// Service time since the start; see `docs/dispatch.md`.
+    pub service_ns: u64,
+    /// That of the last 5 to 10 s.
+    pub recent_ns: u64,
+    /// Its part of what all have had in the last 5 to 10 s, 0 to 1.
+    pub share: f64,
+}
+
+/// How full a backend is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackendStatus {
+    /// Its name, as `path.list` has it.
+    pub name: String,
+    /// I/Os that it has been given and has not ended.
+    pub outstanding: u64,
+    /// How many the dispatch policy lets it have at most, now.
+    pub depth: u64,
+}
