@@ -55,6 +55,9 @@ pub(super) struct History {
     direct: Option<Range<usize>>,
     /// The log device has failed: what is upstream may have more than the log.
     loose: bool,
+    /// What each sector had before the upstream lost its cache, as long as nobody knows that it has: memory
+    /// may still show it.
+    faded: Option<Vec<Vec<(usize, u64)>>>,
     numbers: u64,
     revision: u64,
     /// What was before the last start, until what recovery found is durable: if that dies in a cache of the
@@ -121,6 +124,7 @@ impl History {
             recovered: 0,
             direct: None,
             loose: false,
+            faded: None,
             numbers: 0,
             revision: 0,
             unsettled: None,
@@ -416,14 +420,19 @@ impl History {
         has: Option<u64>,
         floor: usize,
     ) -> Result<usize, Broken> {
-        let versions = &self.versions[sector as usize];
-        let from = versions.iter().rposition(|version| version.0 <= floor).unwrap_or(0);
-        let found = versions[from..].iter().find(|version| has == Some(version.1));
-        found.map(|version| version.0).ok_or_else(|| {
+        let since = |versions: &Vec<Vec<(usize, u64)>>| {
+            let versions = &versions[sector as usize];
+            let from = versions.iter().rposition(|version| version.0 <= floor).unwrap_or(0);
+            let found = versions[from..].iter().find(|version| has == Some(version.1));
+            (versions[from].0, found.map(|version| version.0))
+        };
+        let (oldest, found) = since(&self.versions);
+        let faded = || since(self.faded.as_ref()?).1;
+        found.or_else(faded).ok_or_else(|| {
             Broken::Read(format!(
                 "a read of sector {sector} returned {}, and {} had been acknowledged before it was asked",
                 self.name(has),
-                self.change(versions[from].0)
+                self.change(oldest)
             ))
         })
     }
@@ -434,6 +443,7 @@ impl History {
             return;
         }
         self.revision += 1;
+        self.faded.get_or_insert_with(|| self.versions.clone());
         let (changes, recovered) = (&self.changes, self.recovered);
         let comes = |place: usize| place > recovered && !changes[place - 1].acked;
         for (versions, &has) in self.versions.iter_mut().zip(upstream) {
@@ -443,9 +453,15 @@ impl History {
         }
     }
 
+    /// The gateway knows that the upstream may have lost its cache.
+    pub(super) fn found_out(&mut self) {
+        self.faded = None;
+    }
+
     /// A crash has left this. In words, what it is.
     pub(super) fn restart(&mut self, volume: &[Option<u64>]) -> Result<String, Broken> {
         self.survives(volume)?;
+        self.faded = None;
         if self.survives_settled(volume).is_err()
             && let Some(before) = self.unsettled.take()
         {

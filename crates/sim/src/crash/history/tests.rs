@@ -145,3 +145,17 @@ fn what_was_found_can_be_lost_until_it_is_durable() {
     assert_eq!(history.survives(&some([0, c, d, 0])), Ok(()));
     assert_eq!(history.survives(&some([a, b, 0, 0])), Ok(()));
 }
+
+/// What memory shows of what the upstream has lost is no lie until the loss can be known; then it is.
+#[test]
+fn a_loss_that_nobody_knows_of_is_none() {
+    let (mut history, [a, b], [c, _]) = history();
+    history.acked(0);
+    history.passed(0);
+    history.acked(1);
+    history.lost(&some([a, b, 0, 0]));
+    assert_eq!(history.read(1, Some(c), 2), Ok(2));
+    history.found_out();
+    assert_eq!(history.read(1, Some(c), 2).unwrap_err().law(), "read");
+    assert_eq!(history.read(1, Some(b), 2), Ok(1));
+}

@@ -407,6 +407,9 @@ impl<'a> Shell<'a> {
                 }
             }
             let Some(input) = self.told.pop_front() else { return Ok(()) };
+            if matches!(input, Input::PathUp(..)) {
+                self.lasting.history.found_out();
+            }
             self.pipeline.handle(self.now, input);
         }
     }
@@ -421,13 +424,10 @@ impl<'a> Shell<'a> {
                 }
             }
             Action::Cache(work) => return self.work(work),
+            // Who is not there does not answer.
+            Action::Check { .. } if self.down => {}
             Action::Check { backend, path } => {
-                let answer = if self.down {
-                    Input::PathDown(backend, path)
-                } else {
-                    Input::Checked(backend, path)
-                };
-                self.ios.push(Io::Answer(answer));
+                self.ios.push(Io::Answer(Input::Checked(backend, path)));
             }
             Action::Reset { .. } => self.lose_link(),
             Action::Abandon { key, .. } => {
