@@ -90,6 +90,10 @@ impl Estimator for Sample {
 
     fn submit(&mut self, now: Instant, key: RequestKey, class: Class) {
         self.submitted += 1;
+        // A look that began while there was nothing to see begins now.
+        if self.sent.is_empty() && self.few.is_none() {
+            self.next = self.next.max(now);
+        }
         if self.few.is_some() {
             self.lacks |= bit(class) & !self.has;
         }

@@ -76,6 +76,20 @@ fn slow_backends_are_known() {
     }
 }
 
+/// A look that comes while nothing is there waits for the first operation.
+#[test]
+fn an_idle_backend_is_looked_at_later() {
+    let mut estimator = Estimation::Sample.build(0);
+    let at = |micros| Instant::ZERO + Duration::from_secs(100) + Duration::from_micros(micros);
+    let keys = testing::keys(20);
+    for (turn, &key) in (0..).zip(&keys) {
+        estimator.submit(at(turn * 3_000), key, WRITE);
+        assert_eq!(estimator.limit(at(turn * 3_000)).is_some(), turn < 8, "{turn}");
+        estimator.complete(at(turn * 3_000 + 2_500), key);
+    }
+    assert_eq!(estimator.nominal(WRITE), Duration::from_micros(2_500));
+}
+
 /// Classes are powers of two of bytes, by direction; nothing is too large for one.
 #[test]
 fn classes_are_powers_of_two() {
