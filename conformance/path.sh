@@ -31,7 +31,8 @@ run() {
   tgtd_start "$WORK/disk.img"
   python3 "$ROOT/conformance/path/proxy.py" "$WORK/proxy.socket" "${TGT_PORTALS[@]}" >"$WORK/ports" &
   PROXY_PID=$!
-  for _ in $(seq 100); do if [ -s "$WORK/ports" ]; then break; fi; sleep 0.05; done
+  for _ in $(seq 400); do if [ -s "$WORK/ports" ]; then break; fi; sleep 0.05; done
+  [ -s "$WORK/ports" ] || fail "the proxy did not start"
   read -r first second <"$WORK/ports"
   cat >"$WORK/weir.toml" <<TOML
 [iscsi]

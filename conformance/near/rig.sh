@@ -21,7 +21,8 @@ rig_start() {
   target_start
   python3 "$ROOT/conformance/path/proxy.py" "$WORK/proxy.socket" "${TGT_PORTALS[0]}" >"$WORK/ports" &
   PROXY_PID=$!
-  for _ in $(seq 100); do if [ -s "$WORK/ports" ]; then break; fi; sleep 0.05; done
+  for _ in $(seq 400); do if [ -s "$WORK/ports" ]; then break; fi; sleep 0.05; done
+  [ -s "$WORK/ports" ] || fail "the proxy did not start"
   read -r portal <"$WORK/ports"
   UPSTREAM=127.0.0.1:$portal
   : >"$WORK/log"
