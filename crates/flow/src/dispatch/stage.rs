@@ -18,9 +18,7 @@ pub(crate) struct Dispatch {
     backends: Vec<Backend>,
     /// Backends below this have nothing new.
     first: usize,
-    outstanding: SecondaryMap<RequestKey, (BackendId, Owner)>,
-    /// Of what waits.
-    owners: SecondaryMap<RequestKey, Owner>,
+    outstanding: SecondaryMap<RequestKey, BackendId>,
     /// Of what waits, where somebody wants to know.
     classes: SecondaryMap<RequestKey, Class>,
     estimates: bool,
@@ -78,7 +76,6 @@ impl Dispatch {
             shares: shares.clone(),
             tally: Tally::default(),
             outstanding: SecondaryMap::new(),
-            owners: SecondaryMap::new(),
             classes: SecondaryMap::new(),
             estimates: estimation.is_some(),
         }
@@ -142,7 +139,6 @@ impl Dispatch {
         if owner.is_owed() {
             self.policy.owe(Owner::Tenant(request.tenant).stream(), work.nominal);
         }
-        self.owners.insert(key, owner);
         self.policy.arrive(now, &work);
         self.ask(backend);
     }
@@ -169,8 +165,7 @@ impl Dispatch {
                 let backend = BackendId::new(self.first as u32);
                 if let Some((key, rule)) = self.policy.next(now, backend) {
                     place.outstanding += 1;
-                    let owner = self.owners.remove(key).expect("it has come");
-                    self.outstanding.insert(key, (backend, owner));
+                    self.outstanding.insert(key, backend);
                     if let Some(estimator) = &mut place.estimator {
                         let class = self.classes.remove(key).expect("it has come");
                         estimator.submit(now, key, class);
@@ -184,10 +179,14 @@ impl Dispatch {
         None
     }
 
-    /// A sent request has ended.
-    pub(crate) fn complete(&mut self, now: Instant, key: RequestKey, away: Duration) {
-        let sent = self.outstanding.remove(key);
-        let (backend, owner) = sent.expect("only what was sent can end");
+    /// A sent request has ended, which was away for so long.
+    pub(crate) fn complete(
+        &mut self,
+        now: Instant,
+        (key, owner): (RequestKey, Owner),
+        away: Duration,
+    ) {
+        let backend = self.outstanding.remove(key).expect("only what was sent can end");
         let place = &mut self.backends[backend.index()];
         place.outstanding -= 1;
         place.held = None;
@@ -242,7 +241,8 @@ mod tests {
         }
         assert_eq!(sent(&mut stage, Instant::ZERO), keys[..2]);
         let soon = Instant::ZERO + Duration::from_micros(100);
-        stage.complete(soon, keys[0], Duration::from_micros(100));
+        let first = (keys[0], Owner::Tenant(request.tenant));
+        stage.complete(soon, first, Duration::from_micros(100));
         assert_eq!(sent(&mut stage, soon), keys[2..3]);
         let mut until = stage.next_deadline().unwrap();
         assert_eq!(until, soon + Duration::from_millis(4));
@@ -290,7 +290,7 @@ mod tests {
                 let index = lane[key];
                 served[index] += 1;
                 now += Duration::from_millis(1);
-                stage.complete(now, key, Duration::from_millis(1));
+                stage.complete(now, (key, owners[index]), Duration::from_millis(1));
                 // Write-back is no loop of its own: it follows the writes.
                 let next =
                     if index == 0 { &[0, 2][..] } else { &[index][..usize::from(index != 2)] };

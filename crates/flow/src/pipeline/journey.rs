@@ -384,9 +384,9 @@ impl<O: Observer> Pipeline<O> {
     fn deliver(&mut self, now: Instant, key: RequestKey, outcome: Outcome, rule: Rule) {
         let entry = &mut self.requests[key];
         entry.move_to(now, StageName::Transfer, rule);
-        let InFlight { request, released, dispatched, .. } = *entry;
+        let InFlight { request, owner, released, dispatched, .. } = *entry;
         self.paths.leave(key);
-        self.dispatch.complete(now, key, now.since(dispatched));
+        self.dispatch.complete(now, (key, owner), now.since(dispatched));
         self.control.complete(now, key, &request, now.since(released));
         self.ended(now, key, outcome);
     }

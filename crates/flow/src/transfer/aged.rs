@@ -13,7 +13,6 @@
 use super::waiting::{Ranked, Waiting};
 use super::{Build, Grant, NO_CHUNK, Reply, TransferPolicy, WEIGHT};
 use crate::policy::{Parameter, Policy};
-use crate::request::RequestKey;
 use alloc::boxed::Box;
 
 pub(super) const POLICY: Policy<Build> = Policy {
@@ -41,6 +40,4 @@ impl TransferPolicy for Aged {
     fn pop(&mut self, _: u64) -> Option<Grant> {
         self.ready.take(self.chunk, |rank, granted| rank - u128::from(granted) * 100)
     }
-
-    fn sent(&mut self, _: u64, _: RequestKey, _: u64) {}
 }

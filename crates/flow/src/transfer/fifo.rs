@@ -12,7 +12,6 @@
 
 use super::{Build, Grant, Reply, TransferPolicy};
 use crate::policy::Policy;
-use crate::request::RequestKey;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
@@ -36,6 +35,4 @@ impl TransferPolicy for Fifo {
     fn pop(&mut self, _: u64) -> Option<Grant> {
         self.ready.pop_front()
     }
-
-    fn sent(&mut self, _: u64, _: RequestKey, _: u64) {}
 }

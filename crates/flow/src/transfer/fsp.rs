@@ -14,7 +14,6 @@
 use super::waiting::{Ranked, Waiting};
 use super::{Build, Grant, NO_CHUNK, Reply, TransferPolicy};
 use crate::policy::Policy;
-use crate::request::RequestKey;
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
@@ -79,6 +78,4 @@ impl TransferPolicy for Fsp {
     fn pop(&mut self, _: u64) -> Option<Grant> {
         self.ready.take(self.chunk, |tag, _| tag)
     }
-
-    fn sent(&mut self, _: u64, _: RequestKey, _: u64) {}
 }

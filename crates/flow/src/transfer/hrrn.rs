@@ -12,7 +12,6 @@
 
 use super::{Build, Grant, Reply, TransferPolicy};
 use crate::policy::Policy;
-use crate::request::RequestKey;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -55,6 +54,4 @@ impl TransferPolicy for Hrrn {
         }
         best.map(|(index, _)| self.ready.remove(index).1)
     }
-
-    fn sent(&mut self, _: u64, _: RequestKey, _: u64) {}
 }

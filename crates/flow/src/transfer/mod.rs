@@ -37,7 +37,7 @@ pub trait TransferPolicy {
     fn pop(&mut self, work: u64) -> Option<Grant>;
 
     /// So many bytes of a reply have left. They are among those of `work`.
-    fn sent(&mut self, work: u64, key: RequestKey, bytes: u64);
+    fn sent(&mut self, _work: u64, _key: RequestKey, _bytes: u64) {}
 }
 
 /// A reply that waits for its link.

@@ -13,7 +13,6 @@
 use super::waiting::Waiting;
 use super::{Build, CHUNK, Grant, Reply, TransferPolicy};
 use crate::policy::Policy;
-use crate::request::RequestKey;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
@@ -43,6 +42,4 @@ impl TransferPolicy for RoundRobin {
         }
         Some(grant)
     }
-
-    fn sent(&mut self, _: u64, _: RequestKey, _: u64) {}
 }

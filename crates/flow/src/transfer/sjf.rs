@@ -13,7 +13,6 @@
 use super::waiting::{Ranked, Waiting};
 use super::{Build, Grant, Reply, TransferPolicy, WHOLE};
 use crate::policy::Policy;
-use crate::request::RequestKey;
 use alloc::boxed::Box;
 
 pub(super) const POLICY: Policy<Build> = Policy {
@@ -36,6 +35,4 @@ impl TransferPolicy for Sjf {
     fn pop(&mut self, _: u64) -> Option<Grant> {
         self.ready.take(WHOLE, |rank, _| rank)
     }
-
-    fn sent(&mut self, _: u64, _: RequestKey, _: u64) {}
 }

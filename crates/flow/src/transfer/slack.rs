@@ -17,7 +17,6 @@
 use super::waiting::Waiting;
 use super::{Build, CHUNK, Grant, Reply, TransferPolicy, WHOLE};
 use crate::policy::{Parameter, Policy, Unit};
-use crate::request::RequestKey;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -89,6 +88,4 @@ impl TransferPolicy for Slack {
         self.granted += grant.bytes;
         Some(grant)
     }
-
-    fn sent(&mut self, _: u64, _: RequestKey, _: u64) {}
 }

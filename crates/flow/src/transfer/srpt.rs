@@ -13,7 +13,6 @@
 use super::waiting::{Ranked, Waiting};
 use super::{Build, CHUNK, Grant, Reply, TransferPolicy};
 use crate::policy::Policy;
-use crate::request::RequestKey;
 use alloc::boxed::Box;
 
 pub(super) const POLICY: Policy<Build> = Policy {
@@ -37,6 +36,4 @@ impl TransferPolicy for Srpt {
     fn pop(&mut self, _: u64) -> Option<Grant> {
         self.ready.take(self.chunk, |rank, granted| rank - u128::from(granted))
     }
-
-    fn sent(&mut self, _: u64, _: RequestKey, _: u64) {}
 }

@@ -17,6 +17,8 @@ use slotmap::SecondaryMap;
 /// For a backend of which nothing is known.
 #[derive(Debug)]
 pub struct Sample {
+    /// How much later than others it looks, so that not all backends are nearly empty at once.
+    shift: Duration,
     /// When the look begins that is next, or now.
     next: Instant,
     /// No more than [`FEW`] have been there since then, in this look, and so many samples were taken.
@@ -51,7 +53,8 @@ impl Sample {
     /// One that has seen nothing, for the backend with this index.
     pub fn new(index: usize) -> Self {
         Self {
-            next: Instant::ZERO + WINDOW * (index as u64 % REST),
+            shift: WINDOW * (index as u64 % REST),
+            next: Instant::ZERO,
             few: None,
             taken: 0,
             lacks: 0,
@@ -90,9 +93,10 @@ impl Estimator for Sample {
 
     fn submit(&mut self, now: Instant, key: RequestKey, class: Class) {
         self.submitted += 1;
-        // A look that began while there was nothing to see begins now.
-        if self.sent.is_empty() && self.few.is_none() {
-            self.next = self.next.max(now);
+        // A look for which there was nothing to see is put off; one that is just due begins now.
+        if self.sent.is_empty() && self.few.is_none() && now >= self.next {
+            let over = now >= self.next + LONGEST || self.next == Instant::ZERO;
+            self.next = if over { now + self.shift } else { now };
         }
         if self.few.is_some() {
             self.lacks |= bit(class) & !self.has;

@@ -90,6 +90,32 @@ fn an_idle_backend_is_looked_at_later() {
     assert_eq!(estimator.nominal(WRITE), Duration::from_micros(2_500));
 }
 
+/// Backends that begin at the same time, or after the same pause, are not looked at at the same time.
+#[test]
+fn backends_are_looked_at_in_turn() {
+    let mut backends = [0, 1, 2].map(|index| Estimation::Sample.build(index));
+    let keys = testing::keys(600);
+    let mut keys = keys.iter();
+    for start in [7_000_000_u64, 50_000_000] {
+        let mut looked = [0; 3];
+        for turn in 0..60 {
+            let at = Instant::ZERO + Duration::from_micros(start + turn * 250);
+            for backend in &mut backends {
+                let &key = keys.next().unwrap();
+                backend.submit(at, key, READ);
+                backend.complete(at + Duration::from_micros(200), key);
+            }
+            let looks: Vec<_> =
+                backends.iter().map(|backend| backend.limit(at).is_some()).collect();
+            for (looked, look) in looked.iter_mut().zip(&looks) {
+                *looked += u32::from(*look);
+            }
+            assert!(looks.iter().filter(|&&look| look).count() <= 1, "{start} {turn}: {looks:?}");
+        }
+        assert!(looked.iter().all(|&looked| looked > 0), "{looked:?}");
+    }
+}
+
 /// Classes are powers of two of bytes, by direction; nothing is too large for one.
 #[test]
 fn classes_are_powers_of_two() {

@@ -111,6 +111,22 @@ fn it_stays_and_it_follows() {
     }
 }
 
+/// What was sent at another depth does not count.
+#[test]
+fn what_met_another_depth_does_not_count() {
+    let (mut device, mut knee) = (Device::new(8, false), Knee::new());
+    device.step(&mut knee, u32::MAX);
+    let depth = knee.depth();
+    for _ in 1..depth {
+        device.step(&mut knee, u32::MAX);
+    }
+    assert_eq!(knee.measure.count, 0);
+    for _ in 0..3 {
+        device.step(&mut knee, u32::MAX);
+    }
+    assert!((1..=3).contains(&knee.measure.count), "{}", knee.measure.count);
+}
+
 /// A queue that is not full teaches nothing: the depth stays where it begins while less is wanted, and comes
 /// back from where more would be needed than is wanted.
 #[test]
