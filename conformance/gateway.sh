@@ -1,7 +1,7 @@
 # Sourced by the scripts here: starts and stops a gateway of the release build on free ports.
 #
 # start FILE [io]   serves FILE as LUN 0 of TARGET; sets PORTAL (host:port), URL and PID
-# serve             serves $WORK/weir.toml, within PATIENCE seconds (10); sets PORTALS (all of them), PORTAL (the first), PID and
+# serve [COMMAND]   serves $WORK/weir.toml, by that command, within PATIENCE seconds (10); sets PORTALS (all of them), PORTAL (the first), PID and
 #                   NBD (the URIs of the NBD exports, if there are any)
 # stop              SIGTERM, and waits; fails if the gateway did not leave cleanly
 # crash             SIGKILL, and waits
@@ -64,7 +64,7 @@ refuse() {
 serve() {
   chmod go= "$WORK/weir.toml" # it may hold secrets
   : >"$WORK/ready"
-  "$WEIR" serve "$WORK/weir.toml" --json ${RECORD:+--record "$RECORD"} >"$WORK/ready" 2>>"$WORK/log" &
+  "$@" "$WEIR" serve "$WORK/weir.toml" --json ${RECORD:+--record "$RECORD"} >"$WORK/ready" 2>>"$WORK/log" &
   PID=$!
   for _ in $(seq $((20 * ${PATIENCE:-10}))); do
     if [ -s "$WORK/ready" ] || ! kill -0 "$PID" 2>/dev/null; then break; fi

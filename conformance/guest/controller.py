@@ -70,7 +70,7 @@ class Gateway:
 
     def volume(self, *words):
         done = subprocess.run([self.weir, "volume", *words, "--socket", self.control], capture_output=True, text=True,
-                              timeout=5 * SECONDS, check=False)
+                              timeout=10 * SECONDS, check=False)
         if done.returncode:
             raise RuntimeError(f"weir volume {' '.join(words)}: status {done.returncode}: {done.stderr.strip()}")
         return json.loads(done.stdout or "{}")

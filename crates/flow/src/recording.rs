@@ -29,6 +29,7 @@ use crate::request::{
     BackendId, LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId,
 };
 use crate::rng::{FNV_OFFSET as CHECKSUM_START, fnv1a};
+use crate::transfer::Port;
 use crate::units::{Bandwidth, Extent};
 use crate::{cache, control, dispatch, path, store, transfer};
 use alloc::sync::Arc;
@@ -38,7 +39,7 @@ use core::num::NonZeroU32;
 use slotmap::{Key, KeyData};
 
 /// The first bytes of a recording; the last one is the version of the format.
-pub const MAGIC: &[u8; 8] = b"WEIRREC\x07";
+pub const MAGIC: &[u8; 8] = b"WEIRREC\x08";
 
 /// The longest entry in bytes, but for those that change promises or shares, or bring along what was kept. A reader that holds this many
 /// needs no more for any other.
@@ -270,7 +271,11 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
         Entry::Input(at, Input::Link(id, link)) => {
             head(out, LINK, at);
             number(out, id.index() as u64);
-            out.push(u8::from(link.interleaves));
+            out.push(u8::from(link.interleaves) | u8::from(link.port.is_some()) << 1);
+            if let Some(Port { id, rate }) = link.port {
+                number(out, u64::from(id));
+                number(out, rate.bytes_per_second());
+            }
         }
         Entry::Input(at, Input::Resized(volume, capacity)) => {
             head(out, RESIZED, at);
@@ -336,12 +341,18 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
         SENT => Input::Sent { key: reader.key()?, bytes: reader.number()? },
         LINK => {
             let id = LinkId::new(reader.small()?);
-            let interleaves = match reader.byte()? {
-                0 => false,
-                1 => true,
-                _ => return Err(FormatError::Damaged),
+            let flags = reader.byte()?;
+            if flags > 3 {
+                return Err(FormatError::Damaged);
+            }
+            let port = if flags & 2 == 0 {
+                None
+            } else {
+                let id = reader.small()?;
+                let rate = Bandwidth::per_second(reader.number()?);
+                Some(Port { id, rate: rate.ok_or(FormatError::Damaged)? })
             };
-            Input::Link(id, transfer::Link { interleaves })
+            Input::Link(id, transfer::Link { interleaves: flags & 1 != 0, port })
         }
         GOVERN => {
             let control = reader.choice(control::POLICIES)?;

@@ -14,6 +14,7 @@ use weir_flow::control::Promises;
 use weir_flow::dispatch::Shares;
 use weir_flow::path;
 use weir_flow::pipeline::{Limits, Policies};
+use weir_flow::units::Bandwidth;
 use weir_model::Model;
 pub use weir_wire::iscsi::target::{
     Account, Authentication, DigestPolicy, Initiators, Redirect, Secret,
@@ -58,6 +59,8 @@ pub struct Config {
     pub cache: cache::Settings,
     /// The limits towards hosts.
     pub iscsi: Iscsi,
+    /// Ways out that are slower than the machine and that the hosts at several sockets share.
+    pub links: Vec<Link>,
     /// The Unix socket on which operators ask the gateway and order it; only its own user may connect.
     /// `None`: they cannot.
     pub control: Option<PathBuf>,
@@ -71,6 +74,17 @@ pub struct Config {
     pub record: Option<PathBuf>,
     /// How long a graceful stop waits for what is in flight. The volumes are flushed in any case.
     pub stop_within: Duration,
+}
+
+/// A way out: what leaves there is in one line, and goes no faster than this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its name, unique.
+    pub name: String,
+    /// The addresses whose connections leave by it, as they stand in `listen` there.
+    pub listen: Vec<SocketAddr>,
+    /// What it carries of replies' data and headers.
+    pub bandwidth: Bandwidth,
 }
 
 /// Somebody whose requests are told from those of others.

@@ -25,6 +25,7 @@ use weir_flow::pipeline::{Action, Census, Config, Input, Pipeline};
 use weir_flow::recording::{Decoder, Entry, FormatError, MAX_ENTRY, MAX_HEADER};
 use weir_flow::request::{BackendId, PathId, Request};
 use weir_flow::stage::{self, Stage, Wake, World};
+use weir_flow::transfer::Link;
 
 /// What became of a replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -358,6 +359,9 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
             }
             Input::Link(link, _) if link.index() >= MAX_INDEX => {
                 Err(format!("link {} is past the last, {}", link.index(), MAX_INDEX - 1))
+            }
+            Input::Link(_, Link { port: Some(port), .. }) if port.id as usize >= MAX_INDEX => {
+                Err(format!("port {} is past the last, {}", port.id, MAX_INDEX - 1))
             }
             Input::Cache(ref done) => self.check_done(done),
             Input::Stored { .. }

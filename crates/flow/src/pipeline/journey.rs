@@ -13,7 +13,7 @@ use crate::error::IoError;
 use crate::event::{Completed, Event, Observer, StageName};
 use crate::path::{self, Paths, RULE_LOST, RULE_NONE_LEFT, RULE_OVERDUE, Step};
 use crate::policy::Rule;
-use crate::request::{LinkId, Op, Outcome, PathId, Request, RequestKey};
+use crate::request::{Op, Outcome, PathId, Request, RequestKey};
 use crate::stage::Stage;
 use crate::store::{RULE_DEVICE, StorePolicy, Verdict};
 use crate::transfer::{Grant, Links, Progress};
@@ -420,25 +420,33 @@ impl<O: Observer> Pipeline<O> {
             self.unblocked.extend(freed.iter().map(|&(_, key)| key));
         }
         entry.reply = Progress::of(&entry.request, outcome);
-        let link = entry.request.link;
-        self.links.push(link, key, &mut entry.reply);
-        self.pump(link);
+        let grant = self.links.push(now, entry.request.link, key, &mut entry.reply);
+        let line = entry.reply.line();
+        if let Some(grant) = grant {
+            self.hand_out(now, grant);
+        }
+        self.pump(now, line);
     }
 
-    /// Starts as much of what is ready as the link's window lets out.
-    fn pump(&mut self, link: LinkId) {
-        while let Some(Grant { key, bytes }) = self.links.pop(link) {
-            let entry = &mut self.requests[key];
-            let next = self.links.start(link, bytes, &mut entry.reply);
-            match self.actions.back_mut() {
-                Some(Action::Transfer { key: before, part, .. }) if *before == key => {
-                    part.length += next.length;
-                    part.last = next.last;
-                }
-                _ => {
-                    let (tag, outcome) = (entry.request.tag, entry.outcome);
-                    self.actions.push_back(Action::Transfer { key, tag, outcome, part: next });
-                }
+    /// Starts as much of what is ready as may leave by now.
+    fn pump(&mut self, now: Instant, line: usize) {
+        while let Some(grant) = self.links.pop(now, line) {
+            self.hand_out(now, grant);
+        }
+    }
+
+    fn hand_out(&mut self, now: Instant, grant: Grant) {
+        let key = grant.key;
+        let entry = &mut self.requests[key];
+        let next = self.links.start(now, grant, &mut entry.reply);
+        match self.actions.back_mut() {
+            Some(Action::Transfer { key: before, part, .. }) if *before == key => {
+                part.length += next.length;
+                part.last = next.last;
+            }
+            _ => {
+                let (tag, outcome) = (entry.request.tag, entry.outcome);
+                self.actions.push_back(Action::Transfer { key, tag, outcome, part: next });
             }
         }
     }
@@ -449,10 +457,10 @@ impl<O: Observer> Pipeline<O> {
             self.observer.event(now, Event::Stray);
             return;
         };
-        let link = entry.request.link;
-        match (self.links.sent(link, key, bytes, &mut entry.reply), entry.reply.rule) {
+        let line = entry.reply.line();
+        match (self.links.sent(now, key, bytes, &mut entry.reply), entry.reply.rule) {
             (Some(true), Some(rule)) => entry.move_to(now, StageName::Transfer, rule),
-            (Some(_), _) => return self.pump(link),
+            (Some(_), _) => return self.pump(now, line),
             (None, _) => {
                 self.observer.event(now, Event::Stray);
                 return;
@@ -471,7 +479,7 @@ impl<O: Observer> Pipeline<O> {
         }
         let completed = Completed { request: &request, row, arrived, times: &times, outcome };
         self.observer.event(now, Event::Completed(completed));
-        self.pump(link);
+        self.pump(now, line);
     }
 
     /// Reports what has been in one stage for too long.
@@ -532,6 +540,7 @@ impl<O: Observer> Stage for Pipeline<O> {
             self.control.next_deadline(),
             self.dispatch.next_deadline(),
             self.paths.next_deadline(),
+            self.links.next_deadline(),
             self.watch,
         ]
         .into_iter()
@@ -549,6 +558,11 @@ impl<O: Observer> Stage for Pipeline<O> {
             self.dispatch.handle_deadline(now);
         }
         self.paths.handle_deadline(now);
+        if due(self.links.next_deadline()) {
+            for line in self.links.ports() {
+                self.pump(now, line);
+            }
+        }
         if due(self.watch) {
             self.watch(now);
         }

@@ -21,6 +21,7 @@ use std::thread_local;
 mod in_parts;
 mod layout;
 mod paths;
+mod ports;
 mod shares;
 
 /// Remembers what it saw.

@@ -265,7 +265,10 @@ proptest! {
             11 => Entry::Input(at, Input::PathOrder(backend, PathOrder::Enable(path))),
             12 => Entry::Input(at, Input::PathOrder(backend, PathOrder::Failback)),
             13 => Entry::Input(at, Input::Link(
-                LinkId::new(small), transfer::Link { interleaves: flags.0 },
+                LinkId::new(small), transfer::Link {
+                    interleaves: flags.0,
+                    port: Bandwidth::per_second(word).map(|rate| transfer::Port { id: small, rate }),
+                },
             )),
             _ => Entry::End(Digest::resume(word, u64::from(small))),
         };

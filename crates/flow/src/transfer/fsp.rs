@@ -68,6 +68,10 @@ impl Fsp {
 }
 
 impl TransferPolicy for Fsp {
+    fn forgets(&self) -> bool {
+        false
+    }
+
     fn push(&mut self, work: u64, reply: Reply) {
         self.share(work);
         let tag = self.level + u128::from(reply.bytes) * BYTE;

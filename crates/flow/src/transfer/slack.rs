@@ -7,11 +7,12 @@
 //! |---|---|
 //! | Model    | `F` of a reply = bytes of all that became ready up to and with it: first in, first out ends it when so much is handed out. With `D` handed out, `c` the reply with the fewest bytes left and `o` the oldest: `pop` = a chunk of `o` if `D + min(chunk, left of c) + left of o > F(o) + budget`, else of `c` |
 //! | Bound    | no reply ends more than `budget` bytes of work later than under first in, first out. To look at the oldest is enough: what was handed out for younger replies is the most for it |
-//! | Units    | bytes. A budget of `b` is `b / r` seconds on a link that sends `r` bytes per second: 1 MiB is 8.4 ms at 1 Gbit/s and 0.84 ms at 10 Gbit/s |
+//! | Units    | bytes. A budget of `b` is `b / r` seconds on a link that sends `r` bytes per second: 8 MiB are 67 ms at 1 Gbit/s and 6.7 ms at 10 Gbit/s |
 //! | Ties     | order of becoming ready |
 //! | Cost     | O(log n) for each chunk |
 //! | Source   | spec/transfer.md section 7, our own |
 //! | Extremes | budget 0 is first in, first out; a budget beyond everything is `srpt` |
+//! | Busy     | on a link that is never idle short replies use up what long ones can spare; once they have, nobody passes until those long ones have left. A budget of more than the short ones send while a long one waits avoids that |
 //! | Not when | tenants must not pay for each other's replies: the budget is one for all |
 
 use super::waiting::Waiting;
@@ -42,7 +43,7 @@ const BUDGET: Parameter = Parameter {
     unit: Unit::Bytes,
     min: 0,
     max: WHOLE,
-    default: 1 << 20,
+    default: 8 << 20,
     effect: "bytes that a link may send for others after the moment at which first in, first out would have \
              ended a reply; more shortens the mean, 0 is first in, first out",
 };

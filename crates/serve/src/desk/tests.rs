@@ -95,6 +95,7 @@ impl Scene {
             paths: weir_flow::path::Settings::default(),
             cache: weir_flow::cache::Settings::default(),
             iscsi: Iscsi::default(),
+            links: Vec::new(),
             control: None,
             savings: None,
             take_over: Vec::new(),

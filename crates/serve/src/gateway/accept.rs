@@ -2,7 +2,7 @@
 
 use super::{CONNECTIONS, Gateway, Stop};
 use crate::listen::connection::{Connection, ConnectionId, NbdWire, Speech};
-use crate::listen::listener::Protocol;
+use crate::listen::listener::{Listener, Protocol};
 use crate::listen::socket::{Peer, Socket};
 use mio::{Interest, Token};
 use std::io;
@@ -21,7 +21,7 @@ impl Gateway<'_> {
             while self.listeners[index].ready && left > 0 {
                 left -= 1;
                 match self.listeners[index].accept() {
-                    Ok(socket) => self.admit(socket, self.listeners[index].protocol),
+                    Ok(socket) => self.admit(socket, index),
                     Err(error) => match error.kind() {
                         io::ErrorKind::WouldBlock => self.listeners[index].ready = false,
                         io::ErrorKind::Interrupted
@@ -41,9 +41,10 @@ impl Gateway<'_> {
         }
     }
 
-    /// Lets a connection in, or not.
-    fn admit(&mut self, mut socket: Socket, protocol: Protocol) {
+    /// Lets a connection in that came to this listener, or not.
+    fn admit(&mut self, mut socket: Socket, listener: usize) {
         let peer = socket.peer().clone();
+        let Listener { protocol, port, .. } = self.listeners[listener];
         if let Peer::Tcp(address) = &peer
             && let Some(wait) = self.door.refuses(address.ip(), self.now)
         {
@@ -93,7 +94,8 @@ impl Gateway<'_> {
         let id = ConnectionId { index, serial: self.serial };
         debug!(%peer, ?protocol, "connected");
         self.counts[protocol as usize] += 1;
-        self.connections[index] = Some(Box::new(Connection::new(id, socket, speech, self.now)));
+        let connection = Connection::new(id, socket, port, speech, self.now);
+        self.connections[index] = Some(Box::new(connection));
         if let Some(longest) = self.door.enter(id) {
             self.close_id(longest, "others wait to log in");
         }

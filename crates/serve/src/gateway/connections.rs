@@ -82,7 +82,7 @@ impl Gateway<'_> {
             Verdict::Close => {
                 // Whatever still tells the host why.
                 self.sent.clear();
-                connection.write(&mut self.sent);
+                connection.write(self.now, &mut self.sent);
                 self.close(connection, "the host broke the protocol");
             }
         }
@@ -198,7 +198,7 @@ impl Gateway<'_> {
         connection.dirty = false;
         self.sent.clear();
         let waiting = connection.speech.outbox().len();
-        let progress = connection.write(&mut self.sent);
+        let progress = connection.write(self.now, &mut self.sent);
         if connection.speech.outbox().len() < waiting {
             // A host that takes replies is there, even if its answer to a ping waits behind them.
             connection.last_heard = self.now;

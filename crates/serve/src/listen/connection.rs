@@ -2,7 +2,7 @@
 
 use crate::buffer::Shared;
 use crate::listen::listener::Protocol;
-use crate::listen::socket::{Peer, Socket};
+use crate::listen::socket::{Peer, Socket, Unsent};
 use crate::seat::Seat;
 use crate::task::TaskKey;
 use std::collections::BTreeMap;
@@ -11,6 +11,7 @@ use std::rc::Rc;
 use tracing::{debug, info};
 use weir_flow::clock::Instant;
 use weir_flow::request::LinkId;
+use weir_flow::transfer::{Link, Port};
 use weir_wire::iscsi::target;
 use weir_wire::nbd;
 use weir_wire::outbox::Outbox;
@@ -136,6 +137,10 @@ pub(crate) struct Connection {
     pub(crate) starts_tls: bool,
     /// The host will send nothing more: what has come is read up to the end.
     pub(crate) ends: bool,
+    /// Where its replies leave, if others leave there as well.
+    pub(crate) port: Option<Port>,
+    /// What waits unsent in the kernel.
+    unsent: Unsent,
     pub(crate) socket: Socket,
 }
 
@@ -151,7 +156,13 @@ pub(crate) enum Progress {
 }
 
 impl Connection {
-    pub(crate) fn new(id: ConnectionId, socket: Socket, speech: Speech, now: Instant) -> Self {
+    pub(crate) fn new(
+        id: ConnectionId,
+        socket: Socket,
+        port: Option<Port>,
+        speech: Speech,
+        now: Instant,
+    ) -> Self {
         Self {
             id,
             peer: socket.peer().clone(),
@@ -172,6 +183,8 @@ impl Connection {
             paused: false,
             starts_tls: false,
             ends: false,
+            port,
+            unsent: Unsent::new(&socket),
             socket,
         }
     }
@@ -225,8 +238,13 @@ impl Connection {
         }
     }
 
+    /// How its replies leave: `interleaves` as the protocol has it.
+    pub(crate) const fn way(&self, interleaves: bool) -> Link {
+        Link { interleaves, port: self.port }
+    }
+
     /// Writes what waits, and names the tasks whose reply has left completely.
-    pub(crate) fn write(&mut self, sent: &mut Vec<u32>) -> Progress {
+    pub(crate) fn write(&mut self, now: Instant, sent: &mut Vec<u32>) -> Progress {
         while !self.speech.outbox().is_empty() {
             let outbox = match &mut self.speech {
                 Speech::Iscsi(wire) => wire.outbox(),
@@ -243,9 +261,15 @@ impl Connection {
             };
             match written {
                 Ok(0) => return Progress::Closed,
-                Ok(count) => outbox.advance(count, |name| sent.push(name)),
+                Ok(count) => {
+                    self.unsent.took(now, &self.socket);
+                    outbox.advance(count, |name| sent.push(name));
+                }
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Progress::Drained,
+                    io::ErrorKind::WouldBlock => {
+                        self.unsent.blocked(now);
+                        return Progress::Drained;
+                    }
                     io::ErrorKind::Interrupted => {}
                     _ => return Progress::Closed,
                 },

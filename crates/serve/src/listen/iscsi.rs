@@ -8,7 +8,6 @@ use crate::task::{Deed, Phase, Task, TaskKey};
 use std::collections::BTreeSet;
 use tracing::{info, warn};
 use weir_flow::pipeline::Input;
-use weir_flow::transfer::Link;
 use weir_wire::iscsi::target::{Attribute, Command, Event, Itt, LoginStatus};
 use weir_wire::scsi::cdb::Media;
 use weir_wire::scsi::disk::execute_absent;
@@ -127,7 +126,7 @@ impl Desk {
         target: Option<usize>,
         account: Option<&str>,
     ) {
-        let link = connection.link();
+        let (link, way) = (connection.link(), connection.way(true));
         let Speech::Iscsi(wire) = &mut connection.speech else { return };
         let peer = &connection.peer;
         let seat = target.map(|index| {
@@ -156,7 +155,7 @@ impl Desk {
         let window = self.window_of(seat.as_ref(), 1);
         wire.set_window(window);
         wire.session_admitted(tsih);
-        self.inbox.push_back(Input::Link(link, Link { interleaves: true }));
+        self.inbox.push_back(Input::Link(link, way));
         let reinstated = old.is_some();
         let target = target.map_or("(discovery)", |target| &self.targets[target].name);
         let initiator = wire.initiator();

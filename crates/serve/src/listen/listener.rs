@@ -9,11 +9,14 @@ use mio::{Interest, Registry, Token};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use weir_flow::transfer::Port;
 
 /// One address on which connections are accepted.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) protocol: Protocol,
+    /// Where the replies of its connections leave, if they share that.
+    pub(crate) port: Option<Port>,
     socket: Bound,
     /// The kernel may have connections that were not accepted yet: it tells of them once.
     pub(crate) ready: bool,
@@ -34,6 +37,12 @@ enum Bound {
     Unix(UnixPlace),
 }
 
+/// The link by which what is sent from this address leaves.
+fn port(config: &Config, address: SocketAddr) -> Option<Port> {
+    let id = config.links.iter().position(|link| link.listen.contains(&address))?;
+    Some(Port { id: id as u32, rate: config.links[id].bandwidth })
+}
+
 impl Listener {
     /// Binds everything that the configuration names.
     pub(crate) fn all(config: &Config) -> Result<Vec<Self>, ServeError> {
@@ -41,14 +50,16 @@ impl Listener {
             move |&address: &SocketAddr| {
                 let bound = TcpListener::bind(address);
                 let socket = bound.map_err(|source| ServeError::Listen { address, source })?;
-                Ok(Self { protocol, socket: Bound::Tcp(socket), ready: true })
+                let port = port(config, address);
+                Ok(Self { protocol, port, socket: Bound::Tcp(socket), ready: true })
             }
         };
         let unix = |path: &PathBuf| {
             let taken = UnixPlace::take(path, Access::ByUmask);
             let place =
                 taken.map_err(|source| ServeError::ListenUnix { path: path.clone(), source })?;
-            Ok(Self { protocol: Protocol::Nbd, socket: Bound::Unix(place), ready: true })
+            let socket = Bound::Unix(place);
+            Ok(Self { protocol: Protocol::Nbd, port: None, socket, ready: true })
         };
         let iscsi = config.listen.iter().map(tcp(Protocol::Iscsi));
         let nbd = config.nbd.listen.iter().map(tcp(Protocol::Nbd));

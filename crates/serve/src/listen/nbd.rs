@@ -15,7 +15,6 @@ use crate::unit::Volume;
 use tracing::{info, warn};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::Input;
-use weir_flow::transfer::Link;
 use weir_wire::nbd::{self, BlockSize, Command, Error, Event, Export, Exports, Limits, Tls};
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::cdb::{Media, MediaOp};
@@ -96,8 +95,8 @@ impl Desk {
                 let Speech::Nbd(wire) = &mut connection.speech else { return };
                 connection.widen = true;
                 wire.export_admitted();
-                let link = Link { interleaves: false };
-                self.inbox.push_back(Input::Link(connection.link(), link));
+                // A simple reply is in one piece.
+                self.inbox.push_back(Input::Link(connection.link(), connection.way(false)));
                 self.sessions.clients += 1;
                 self.errands.push_back(Errand::Share);
                 let export = &self.exports.as_slice()[index].name;

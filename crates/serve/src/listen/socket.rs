@@ -24,6 +24,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::debug;
+use weir_flow::clock::{self, Instant};
 
 /// Who is at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +122,16 @@ impl Socket {
         }
     }
 
+    /// Has the kernel take no more while so many bytes wait to be sent for the first time, and tell when
+    /// half of them have been.
+    fn limit_unsent(&self, bytes: u32) -> io::Result<()> {
+        match &self.stream {
+            Stream::Tcp(stream) => SockRef::from(stream).set_tcp_notsent_lowat(bytes),
+            // What another process has not read yet is all that waits there.
+            Stream::Unix(_) => Ok(()),
+        }
+    }
+
     /// Whether everything is TLS.
     pub(crate) const fn is_tls(&self) -> bool {
         self.tls.is_some()
@@ -160,6 +172,48 @@ impl Socket {
         match &mut self.tls {
             None => Ok(true),
             Some(tls) => tls.flush(&mut self.stream),
+        }
+    }
+}
+
+/// How many bytes wait in the kernel to be sent: what it has taken leaves in that order, whatever comes after.
+/// So few that half of them are sent in one to four milliseconds, the time in which more must be brought.
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    most: u32,
+    /// Since when the kernel takes nothing.
+    blocked: Option<Instant>,
+}
+
+impl Unsent {
+    /// For a socket that nothing is known of.
+    pub(crate) fn new(socket: &Socket) -> Self {
+        let mut unsent = Self { most: 0, blocked: None };
+        unsent.set(socket, UNSENT_FIRST);
+        unsent
+    }
+
+    /// The kernel takes nothing.
+    pub(crate) fn blocked(&mut self, now: Instant) {
+        self.blocked.get_or_insert(now);
+    }
+
+    /// The kernel has taken something.
+    pub(crate) fn took(&mut self, now: Instant, socket: &Socket) {
+        let Some(since) = self.blocked.take() else { return };
+        let waited = now.saturating_since(since);
+        if waited < UNSENT_SHORT && self.most < UNSENT_MOST {
+            self.set(socket, self.most * 2);
+        } else if waited > UNSENT_LONG && self.most > UNSENT_LEAST {
+            self.set(socket, self.most / 2);
+        }
+    }
+
+    fn set(&mut self, socket: &Socket, bytes: u32) {
+        self.most = bytes;
+        if let Err(error) = socket.limit_unsent(bytes) {
+            // It is slower so, not wrong.
+            debug!(peer = %socket.peer, %error, "cannot limit what waits in the kernel");
         }
     }
 }
@@ -329,6 +383,15 @@ const TLS_BUFFER: usize = 256 << 10;
 /// How often one read takes bytes from the socket, mostly 4 KiB at a time. Then others have their turn,
 /// even if what came held no data.
 const FETCHES: usize = 64;
+
+/// What waits unsent in the kernel, in bytes: at first, at least, and at most.
+const UNSENT_FIRST: u32 = 128 << 10;
+const UNSENT_LEAST: u32 = 16 << 10;
+const UNSENT_MOST: u32 = 4 << 20;
+
+/// Half of that should be sent in no less and no more than this.
+const UNSENT_SHORT: clock::Duration = clock::Duration::from_millis(1);
+const UNSENT_LONG: clock::Duration = clock::Duration::from_millis(4);
 
 /// A peer that is silent for so long is asked for a sign of life, so often, and given up after so many
 /// that stay without an answer.

@@ -59,6 +59,7 @@ impl Serve {
         let loaded =
             config::gateway(&source).map_err(|faults| Failure::invalid(faults, source.clone()))?;
         warn(&loaded.warnings, &source, color);
+        self.links(&loaded.checked)?;
         let mut config = self.adjust(loaded.checked);
         self.take_over(&mut config)?;
         if source.is_built_in() {
@@ -88,6 +89,16 @@ impl Serve {
         }
         config.record.clone_from(&self.record);
         config
+    }
+
+    /// Links are by the addresses that the file listens on.
+    fn links(&self, config: &Config) -> Result<(), Failure> {
+        let Some(link) = config.links.first().filter(|_| !self.listen.is_empty()) else {
+            return Ok(());
+        };
+        let message = format!("--listen: link `{}` is for other addresses", link.name);
+        let help = "change `listen` in the file, or remove the `[[link]]` tables";
+        Err(Failure::new(Exit::Usage, message, help))
     }
 
     /// What a person has decided about volumes that are somebody else's.

@@ -35,6 +35,8 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     fate: Fate,
+    /// How often it has been `Lost`: whatever is older stays open to the target, whenever that is noticed.
+    losses: u32,
     hosts: Vec<TcpStream>,
     targets: Vec<TcpStream>,
 }
@@ -44,7 +46,7 @@ impl Proxy {
     pub(crate) fn start(target: SocketAddr, fate: Fate) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let state = Mutex::new(State { fate, hosts: Vec::new(), targets: Vec::new() });
+        let state = Mutex::new(State { fate, losses: 0, hosts: Vec::new(), targets: Vec::new() });
         let shared = Arc::new(Shared { state, changed: Condvar::new() });
         let accepting = shared.clone();
         // It ends with the process of the test.
@@ -60,6 +62,7 @@ impl Proxy {
     pub(crate) fn be(&self, fate: Fate) {
         let mut state = self.shared.state.lock().unwrap();
         state.fate = fate;
+        state.losses += u32::from(fate == Fate::Lost);
         let State { hosts, targets, .. } = &mut *state;
         let closed = match fate {
             Fate::Cut => hosts.drain(..).chain(targets.drain(..)).collect(),
@@ -86,15 +89,16 @@ impl Shared {
         }
         state.hosts.push(host.try_clone().unwrap());
         state.targets.push(target.try_clone().unwrap());
+        let losses = state.losses;
         drop(state);
         for (from, to, counts) in [(host, &target, false), (&target, host, true)] {
             let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
             let shared = self.clone();
-            std::thread::spawn(move || shared.pass(from, to, counts));
+            std::thread::spawn(move || shared.pass(from, to, counts, losses));
         }
     }
 
-    fn pass(&self, mut from: TcpStream, mut to: TcpStream, counts: bool) {
+    fn pass(&self, mut from: TcpStream, mut to: TcpStream, counts: bool, losses: u32) {
         let (mut bytes, mut passed) = ([0; 16 << 10], 0);
         while let Ok(count @ 1..) = from.read(&mut bytes) {
             let state = self.state.lock().unwrap();
@@ -110,7 +114,7 @@ impl Shared {
                 break;
             }
         }
-        if self.state.lock().unwrap().fate != Fate::Lost {
+        if self.state.lock().unwrap().losses == losses {
             for stream in [from, to] {
                 let _ = stream.shutdown(Shutdown::Both);
             }

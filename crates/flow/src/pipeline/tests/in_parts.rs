@@ -73,7 +73,7 @@ fn without_contention_a_reply_is_one_action() {
 #[test]
 fn a_link_may_ask_for_whole_replies() {
     let mut pipeline = pipeline(1);
-    let whole = Link { interleaves: false };
+    let whole = Link { interleaves: false, ..Link::default() };
     step(&mut pipeline, 0, Input::Link(LinkId::new(0), whole));
     assert_eq!(told(&read(&mut pipeline, 0, 1, 16_000)), [(1, 0, 16_000, true)]);
 }

@@ -39,16 +39,23 @@ pub(super) fn addresses(
                 known.push(Read { value: address, span: text.span.clone() });
                 addresses.push(address);
             }
-            Err(help) => {
-                let message = format!("`{}` is not an address and a port", shorten(&text.value));
-                let fault = Fault::new(Code::BadValue, message);
-                let fault = fault.at_some(text.span.as_ref(), "an item of `listen`");
-                context.faults.push(fault.help(help));
-            }
+            Err(help) => context.faults.push(no_address(text, help)),
         }
     }
     bounded(context, "listen", texts);
     (context.faults.len() == faults).then_some(addresses)
+}
+
+/// An address of this machine, wherever it is used.
+pub(super) fn local(context: &mut Context, text: &Read<String>) -> Option<SocketAddr> {
+    let address = parse(&text.value, super::iscsi::PORT);
+    address.map_err(|help| context.faults.push(no_address(text, help))).ok()
+}
+
+fn no_address(text: &Read<String>, help: String) -> Fault {
+    let message = format!("`{}` is not an address and a port", shorten(&text.value));
+    let fault = Fault::new(Code::BadValue, message);
+    fault.at_some(text.span.as_ref(), "an item of `listen`").help(help)
 }
 
 /// An address of the command line to listen on for iSCSI; the error says what to write.

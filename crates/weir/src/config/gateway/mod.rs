@@ -7,6 +7,7 @@ mod files;
 mod guard;
 mod initiators;
 mod iscsi;
+mod link;
 mod listen;
 mod log;
 mod nbd;
@@ -43,6 +44,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &path::PATH,
         &cache::CACHE,
         &policy::POLICY,
+        &link::LINK,
         &contract::group::GROUP,
         &tenant::TENANT,
         &shares::BACKGROUND,
@@ -93,6 +95,7 @@ pub(crate) fn read(
     let nbd = nbd::read(context, document, source, &names, &mut listeners);
     let (targets, nbd) = (targets?, nbd?);
     let control = control::read(context, document, source, &nbd);
+    let links = link::read(context, document, &listeners);
     reach::something(context, document, &targets, &nbd);
     let mut volumes = volumes?;
     if let Ok(Some(path)) = &savings {
@@ -135,6 +138,7 @@ pub(crate) fn read(
         paths: paths?,
         cache: cache?,
         iscsi: iscsi.limits,
+        links: links?,
         control: control.ok()?,
         savings: savings.ok()?,
         take_over: Vec::new(),

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use weir_serve::config::{Config, DigestPolicy, Export, Nbd, Redirect, Secret, Where};
 
+mod links;
 mod stores;
 
 /// A volume, a target and two accounts that are in use, with more keys in each.

@@ -299,9 +299,12 @@ impl Rig {
                 Action::Store(io) => self.store(io),
                 Action::Transfer { key, tag, part, .. } => {
                     assert!(!self.unsure.contains_key(&tag), "answered while it may still run");
+                    self.happens(Duration::ZERO, Happens::Sent(key, part.length));
+                    if !part.last {
+                        continue;
+                    }
                     let came = self.came.remove(&tag).expect("a request is answered once");
                     self.done.push((came, self.now, Op::Read));
-                    self.happens(Duration::ZERO, Happens::Sent(key, part.length));
                     if self.loops {
                         self.happens(Duration::from_nanos(1), Happens::Arrives);
                     }
