@@ -1,8 +1,8 @@
 //! Drives a whole pipeline in which nobody is promised anything, to count the instructions of a request
-//! under one control policy.
+//! under one control policy, and one transfer policy.
 //!
 //! ```text
-//! cargo run --release -p weir-flow --example pipeline_cost -- POLICY REQUESTS
+//! cargo run --release -p weir-flow --example pipeline_cost -- POLICY REQUESTS [TRANSFER-POLICY]
 //! ```
 //!
 //! Four tenants with a volume and a link each keep 32 requests of 4 KiB outstanding, at a device that ends
@@ -20,6 +20,7 @@ use weir_flow::policy::Choice;
 use weir_flow::request::{BackendId, LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
 use weir_flow::rng::Rng;
 use weir_flow::stage::{Wake, World, run};
+use weir_flow::transfer;
 use weir_flow::units::Extent;
 
 const TENANTS: u32 = 4;
@@ -96,12 +97,15 @@ fn main() -> ExitCode {
     let choice = arguments.first().map(|policy| Choice::named(POLICIES, policy));
     let requests = arguments.get(1).and_then(|requests| requests.parse::<u64>().ok());
     let (Some(choice), Some(requests)) = (choice, requests) else {
-        println!("usage: pipeline_cost POLICY REQUESTS");
+        println!("usage: pipeline_cost POLICY REQUESTS [TRANSFER-POLICY]");
         return ExitCode::from(2);
     };
-    let control = match choice {
-        Ok(choice) => choice,
-        Err(error) => {
+    let usual = Choice::default_of(transfer::POLICIES);
+    let transfer =
+        arguments.get(2).map_or(Ok(usual), |policy| Choice::named(transfer::POLICIES, policy));
+    let (control, transfer) = match (choice, transfer) {
+        (Ok(control), Ok(transfer)) => (control, transfer),
+        (Err(error), _) | (_, Err(error)) => {
             println!("{error}");
             return ExitCode::from(2);
         }
@@ -120,7 +124,7 @@ fn main() -> ExitCode {
         limits: Limits::default(),
         paths: Settings::default(),
         cache: weir_flow::cache::Settings::default(),
-        policies: Policies { control, ..Policies::default() },
+        policies: Policies { control, transfer, ..Policies::default() },
     };
     let mut world = Loop {
         rng: Rng::stream(1, "pipeline_cost"),

@@ -85,7 +85,8 @@ impl Load {
             if first != size {
                 return Err(String::from("two sessions see logical units of different size"));
             }
-            let mut session = Session::new(link, arguments.url.lun, arguments.depth)?;
+            let Arguments { url, depth, think, .. } = arguments;
+            let mut session = Session::new(link, url.lun, *depth, *think)?;
             poll.registry()
                 .register(
                     session.socket(),
@@ -191,15 +192,23 @@ impl Load {
                     Some(left) => left.min(STALL),
                 },
             };
-            match poll.poll(events, Some(left)) {
+            let thinks = sessions.iter().filter_map(Session::thinks_until).min();
+            let thinks = thinks.map(|until| until.saturating_duration_since(now()));
+            match poll.poll(events, Some(thinks.map_or(left, |thinks| left.min(thinks)))) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                     return Err(format!("the event queue has failed: {error}"));
                 }
                 Err(_) => continue,
-                Ok(()) if events.is_empty() && left == STALL => {
+                Ok(()) if events.is_empty() && left == STALL && thinks.is_none() => {
                     return Err(format!("the server has sent nothing for {STALL:?}"));
                 }
                 Ok(()) => {}
+            }
+            if thinks.is_some() {
+                for session in &mut *sessions {
+                    session.refill(work, now());
+                    session.flush()?;
+                }
             }
             for event in &*events {
                 let session = &mut sessions[event.token().0];

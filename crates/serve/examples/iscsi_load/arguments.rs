@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::time::Duration;
 use weir_wire::iscsi::initiator::{Account, Secret};
 
 /// How the program is called.
@@ -9,6 +10,7 @@ usage: iscsi_load --url HOST:PORT/TARGET/LUN [options]
   --sessions S      sessions, 1 to 64 (1)
   --seconds N       length of the measured window, 1 to 86400 (3)
   --block BYTES     size of each read or write, up to 1 MiB (4096)
+  --think MICROS    after each reply wait so long, up to a minute, before the next command (0)
   --write           write instead of reading; destroys the contents
   --verify          fill the unit first and check what is read; destroys the contents
   --seed N          where to read and write (1)
@@ -41,6 +43,8 @@ pub(crate) struct Arguments {
     pub(crate) seconds: u64,
     /// Bytes per command.
     pub(crate) block: u32,
+    /// Between a reply and the next command of its session.
+    pub(crate) think: Duration,
     pub(crate) write: bool,
     pub(crate) verify: bool,
     pub(crate) seed: u64,
@@ -60,6 +64,7 @@ impl Arguments {
         let mut url = None;
         let (mut depth, mut sessions, mut seconds, mut block) = (1, 1, 3, 4096);
         let (mut write, mut verify, mut seed, mut server) = (false, false, 1, None);
+        let mut think = Duration::ZERO;
         let (mut digests, mut user, mut target_user) = (false, None, None);
         while let Some(word) = words.next() {
             let mut number = |least, most| number(&word, words.next(), least, most);
@@ -68,6 +73,7 @@ impl Arguments {
                 "--sessions" => sessions = number(1, 64)? as u32,
                 "--seconds" => seconds = number(1, 86_400)?,
                 "--block" => block = number(512, 1 << 20)? as u32,
+                "--think" => think = Duration::from_micros(number(0, 60_000_000)?),
                 "--seed" => seed = number(0, u64::MAX)?,
                 "--server-pid" => server = Some(number(1, u64::from(u32::MAX))? as u32),
                 "--url" => url = Some(Url::parse(&words.next().unwrap_or_default())?),
@@ -89,6 +95,7 @@ impl Arguments {
             sessions,
             seconds,
             block,
+            think,
             write,
             verify,
             seed,

@@ -4,7 +4,7 @@ use crate::link::Link;
 use crate::process::now;
 use crate::work::{Tally, Work, find_difference, pattern, read_write_16};
 use mio::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_wire::iscsi::initiator::{Attribute, Command, Direction, Event, Residual};
 
 /// One session.
@@ -14,6 +14,9 @@ pub(crate) struct Session {
     /// What is outstanding, by tag.
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
+    think: Duration,
+    /// No command before that.
+    thinks_until: Option<Instant>,
 }
 
 /// A command that is outstanding.
@@ -30,13 +33,21 @@ impl Session {
         link: Link<std::net::TcpStream>,
         lun: u8,
         depth: u32,
+        think: Duration,
     ) -> Result<Self, String> {
         link.socket
             .set_nonblocking(true)
             .map_err(|error| format!("cannot make a socket non-blocking: {error}"))?;
         let depth = depth as usize;
         let (slots, free) = (vec![None; depth], (0..depth).rev().collect());
-        Ok(Self { link: link.over(TcpStream::from_std), lun, slots, free })
+        Ok(Self {
+            link: link.over(TcpStream::from_std),
+            lun,
+            slots,
+            free,
+            think,
+            thinks_until: None,
+        })
     }
 
     /// The socket, to be registered.
@@ -50,8 +61,17 @@ impl Session {
         self.free.len() == self.slots.len() && (initiator.is_full_feature() || initiator.is_over())
     }
 
+    /// When it will have thought enough.
+    pub(crate) const fn thinks_until(&self) -> Option<Instant> {
+        self.thinks_until
+    }
+
     /// Makes as many commands as depth and command window allow.
     pub(crate) fn refill(&mut self, work: &mut Work, now: Instant) {
+        if self.thinks_until.take_if(|until| *until <= now).is_none() && self.thinks_until.is_some()
+        {
+            return;
+        }
         while self.link.initiator.room() > 0
             && let Some(&tag) = self.free.last()
             && let Some(offset) = work.next()
@@ -77,7 +97,11 @@ impl Session {
             if came {
                 let now = now();
                 let Self { link, slots, free, .. } = self;
+                let before = free.len();
                 link.hear(|event| take(&event, slots, free, work, tally, now))?;
+                if free.len() > before && !self.think.is_zero() {
+                    self.thinks_until = Some(now + self.think);
+                }
                 self.refill(work, now);
                 self.flush()?;
             }
