@@ -402,6 +402,19 @@ fn an_unavailable_device_is_told() {
     assert!(err(&output).contains("nowhere/d.img"), "{}", err(&output));
 }
 
+/// Links are by the addresses of the file: others on the command line would leave them without connections.
+#[test]
+fn a_link_without_its_address_is_told() {
+    let folder = folder("link");
+    let text = "[[link]]\nname = \"front\"\nlisten = [\"127.0.0.1:3260\"]\nbandwidth = \"1GB/s\"\n\
+                [[volume]]\nname = \"d\"\nfile = \"d.img\"\nsize = \"1MiB\"\n\
+                [[target]]\nname = \"iqn.2026-11.org.example:d\"\nluns = { 0 = \"d\" }\n";
+    std::fs::write(folder.join("weir.toml"), text).unwrap();
+    let output = run(&folder, &["serve", "weir.toml", "--listen", "127.0.0.1:0"]);
+    assert_eq!(code(&output), 2);
+    assert!(err(&output).contains("link `front` is for other addresses"), "{}", err(&output));
+}
+
 /// A reader that has seen enough is no failure.
 #[test]
 fn a_closed_pipe_is_success() {

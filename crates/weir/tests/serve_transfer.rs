@@ -88,3 +88,39 @@ fn parts_make_whole_replies() {
         assert_eq!(replay.status.code(), Some(0), "{told}");
     }
 }
+
+/// Hosts whose replies leave by one link get their own bytes, over both protocols; one that takes nothing of what it
+/// has asked for does not hold up the others, whatever is in front of them; and the recording gives the same again.
+#[test]
+fn a_link_is_shared_by_all_that_listen_there() {
+    for (test, policy) in [("link-slack", "slack"), ("link-fifo", "fifo"), ("link-dqbs", "dqbs")] {
+        let config = format!(
+            "[iscsi]\nlisten = [\"127.0.0.1:0\"]\n[policy]\ntransfer = \"{policy}\"\n\
+             [nbd]\nlisten = [\"[::1]:0\"]\nexports = {{ disk = \"disk\" }}\n\
+             [[link]]\nname = \"front\"\nlisten = [\"127.0.0.1:0\", \"[::1]:0\"]\nbandwidth = \"100MB/s\"\n{ONE_DISK}"
+        );
+        let mut gateway = Gateway::start(&folder(test), &config, &["--record", "run.weirrec"]);
+        let mut deaf = gateway.session("deaf");
+        for at in 0..8 {
+            deaf.write(at << 20, &pattern(at << 20, 1 << 20));
+        }
+        // More than fits between the two.
+        let unheard: Vec<u32> =
+            (0..24).map(|_| deaf.issue(read16(0, 1 << 20), Transfer::In(1 << 20))).collect();
+        let mut host = gateway.session("host");
+        let mut client = gateway.client();
+        for round in 0..8 {
+            let offset = round << 20;
+            assert!(host.read(offset, 4_096) == pattern(offset, 4_096), "{policy}");
+            assert!(client.read(offset + 512, 8_192) == pattern(offset + 512, 8_192), "{policy}");
+        }
+        for itt in unheard {
+            assert!(deaf.wait(itt).good() == pattern(0, 1 << 20), "{policy}");
+        }
+        drop((deaf, host, client));
+        gateway.stop();
+        let replay = weir(&gateway.folder, &["replay", "run.weirrec"]).output().unwrap();
+        let told = String::from_utf8_lossy(&replay.stdout);
+        assert_eq!(replay.status.code(), Some(0), "{told}");
+    }
+}

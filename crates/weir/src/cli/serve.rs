@@ -14,7 +14,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use tracing_subscriber::EnvFilter;
-use weir_serve::config::{Config, Fence};
+use weir_serve::config::{Config, Fence, Link};
 use weir_serve::{Denied, Ready, ServeError, Unowned, serve};
 
 /// Serve volumes to hosts over iSCSI and NBD
@@ -91,13 +91,16 @@ impl Serve {
         config
     }
 
-    /// Links are by the addresses that the file listens on.
+    /// Links are by the addresses that are listened on.
     fn links(&self, config: &Config) -> Result<(), Failure> {
-        let Some(link) = config.links.first().filter(|_| !self.listen.is_empty()) else {
+        if self.listen.is_empty() {
             return Ok(());
-        };
+        }
+        let known = |one: &SocketAddr| self.listen.contains(one) || config.nbd.listen.contains(one);
+        let lost = |link: &&Link| !link.listen.iter().all(known);
+        let Some(link) = config.links.iter().find(lost) else { return Ok(()) };
         let message = format!("--listen: link `{}` is for other addresses", link.name);
-        let help = "change `listen` in the file, or remove the `[[link]]` tables";
+        let help = "change `listen` in the file, or there in its `[[link]]` as well";
         Err(Failure::new(Exit::Usage, message, help))
     }
 
