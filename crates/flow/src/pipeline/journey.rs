@@ -559,8 +559,10 @@ impl<O: Observer> Stage for Pipeline<O> {
         }
         self.paths.handle_deadline(now);
         if due(self.links.next_deadline()) {
-            for line in self.links.ports() {
-                self.pump(now, line);
+            for port in 0..self.links.ports() {
+                if let Some(line) = self.links.line_of(port) {
+                    self.pump(now, line);
+                }
             }
         }
         if due(self.watch) {

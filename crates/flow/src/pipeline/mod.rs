@@ -116,7 +116,8 @@ pub struct Limits {
     /// Payload bytes of one tenant's outstanding requests. A request that would go past it is refused,
     /// unless the tenant has nothing else outstanding.
     pub tenant_bytes: u64,
-    /// Reply bytes on their way on one link; 1 sends one reply at a time.
+    /// Most reply bytes on their way on one link, fewer where they would take long; 1 sends one reply, or one
+    /// part of it, at a time.
     pub link_window: u64,
     /// How long a request waits for a path before it ends with
     /// [`NoPath`](crate::error::IoError::NoPath). From [`TIME_MIN`] to [`TIME_MAX`].

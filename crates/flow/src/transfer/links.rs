@@ -220,10 +220,13 @@ impl Links {
         self.ports.iter().flatten().filter_map(due).min()
     }
 
-    /// The lines of the ports, in which time moves things.
-    pub(crate) fn ports(&self) -> impl Iterator<Item = usize> + use<> {
-        let lines: Vec<usize> = self.ports.iter().flatten().copied().collect();
-        lines.into_iter()
+    /// How many ports there may be, and the line of one: time moves things there.
+    pub(crate) const fn ports(&self) -> usize {
+        self.ports.len()
+    }
+
+    pub(crate) fn line_of(&self, port: usize) -> Option<usize> {
+        self.ports[port]
     }
 
     fn place(&mut self, id: LinkId) -> &mut Place {

@@ -20,12 +20,12 @@ fn no_crash_breaks_a_law() {
     assert_eq!((sum(|kind| kind.log), sum(|kind| kind.upstream)), (report.states, report.states));
 }
 
-/// Workloads that have shown a fault of the log: a super block that named a segment that was lost, a flush
-/// that nobody answered, a log that did not go on with a segment less, a promise of the upstream that a
-/// replay took back for a while, a flush that did not cover what recovery had found.
+/// Workloads in which small mistakes show: an answer that data is upstream before the log device knows (27, 168, 287), a
+/// log that has failed and is closed with what only memory has (1886), a log that is passed by while what waited for it
+/// stays behind (848, 2186, 3356). With each of them, made on purpose, these were seen to fail.
 #[test]
 fn what_was_found_stays_mended() {
-    for seed in [6, 155, 234, 753, 102_377] {
+    for seed in [27, 168, 287, 848, 1886, 2186, 3356] {
         let end = play(&Plan::new(seed), None, false);
         assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
     }

@@ -47,7 +47,8 @@ pub(crate) static LIMITS: Section = Section {
             name: "link_window",
             kind: Kind::Size(1, 1 << 50),
             default: Default::Is("4MiB"),
-            effect: "reply bytes on their way on one link; 1 sends one reply at a time",
+            effect: "most reply bytes on their way on one link; there are fewer where they would take more \
+                     than 2 ms; 1 sends one reply, or one part of it, at a time",
         },
         Key {
             name: "no_path",

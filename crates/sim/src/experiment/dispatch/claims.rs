@@ -210,7 +210,7 @@ fn left_out(study: &Study) -> Vec<Claim> {
         );
         claims.push(
             claim("W-stall", "real blocks", "no paper's: collection keeps up with writers")
-                .measured(ours.stalled, "% of the time stalled")
+                .measured(ours.stalled, "% of the chips' time stalled")
                 .judged("less than half of fog's", ours.stalled < fog.stalled / 2.0)
                 .required(false)
                 .note(format!("fog {:.1} %", fog.stalled)),

@@ -193,7 +193,7 @@ impl Machine<'_> {
             }
             if self.ftl.full(chip) || !self.stalled[chip as usize].is_empty() {
                 self.stalled[chip as usize].push_back((stream, page, request));
-                self.score.stalls(stream, self.now);
+                self.score.stalls(chip, self.now);
                 return touched;
             }
         }
@@ -243,6 +243,9 @@ impl Machine<'_> {
             whole: Duration::from_nanos(whole),
         };
         self.policy.arrive(self.instant(), &work);
+        if page == Page::Program && request.is_some() {
+            self.score.writes(chip, self.now);
+        }
         self.score.waits(stream, self.now);
         1 << chip
     }
@@ -275,6 +278,9 @@ impl Machine<'_> {
         let mut touched = 1 << chip;
         match request {
             Some(number) => {
+                if page == Page::Program {
+                    self.score.written(chip, self.now);
+                }
                 self.score.page(stream, self.now);
                 self.requests[number].left -= 1;
                 if self.requests[number].left == 0 {
@@ -346,7 +352,7 @@ impl Machine<'_> {
         while !self.ftl.full(chip)
             && let Some((stream, page, request)) = self.stalled[chip as usize].pop_front()
         {
-            self.score.resumes(stream, self.now);
+            self.score.resumes(chip, self.now);
             self.ftl.write(page, chip);
             self.owe(stream);
             let whole = (key(self.scheduled, 3), self.nominal(Page::Program));

@@ -22,8 +22,9 @@ pub(super) struct Outcome {
     pub(super) responses: Vec<Vec<u64>>,
     /// When garbage collection had nothing to do, from and until.
     pub(super) lulls: Vec<(u64, u64)>,
-    /// By stream, nanoseconds of its pages' waiting for erased blocks: from the first to the last.
-    pub(super) stalled: Vec<u64>,
+    /// Nanoseconds in which a chip could write nothing for its hosts, since what they wanted to write waited for
+    /// an erased block; all chips together.
+    pub(super) stalled: u64,
     /// Blocks erased.
     pub(super) erased: u64,
 }
@@ -33,11 +34,28 @@ pub(super) struct Score {
     outcome: Outcome,
     waiting: Vec<u64>,
     pub(super) answered: Vec<u64>,
-    /// By stream, pages that wait for an erased block, and since when any does.
-    stalls: Vec<(u64, u64)>,
+    /// By chip, what writers wait for.
+    stalls: Vec<Stall>,
     /// Of garbage collection: nanoseconds, and blocks, since the beginning.
     collected: (u64, u64),
     copied: u64,
+}
+
+/// The writers of one chip.
+#[derive(Clone, Default)]
+struct Stall {
+    /// Pages that wait for an erased block, and pages that have one.
+    pages: u64,
+    placed: u64,
+    /// The last change of that.
+    since: u64,
+}
+
+impl Stall {
+    /// Nothing can be written before a block is erased.
+    const fn holds(&self) -> bool {
+        self.pages > 0 && self.placed == 0
+    }
 }
 
 impl Score {
@@ -53,12 +71,12 @@ impl Score {
                 pages: vec![Vec::new(); count],
                 responses: vec![Vec::new(); count],
                 lulls: Vec::new(),
-                stalled: vec![0; count],
+                stalled: 0,
                 erased: 0,
             },
             waiting: vec![0; count],
             answered: vec![0; count],
-            stalls: vec![(0, 0); count],
+            stalls: vec![Stall::default(); chips as usize],
             collected: (0, 0),
             copied: 0,
         }
@@ -125,22 +143,33 @@ impl Score {
         host.count.is_none_or(|count| self.answered[stream] >= count)
     }
 
-    /// A page waits for an erased block.
-    pub(super) fn stalls(&mut self, stream: usize, now: u64) {
-        let (count, since) = &mut self.stalls[stream];
-        if *count == 0 {
-            *since = now;
-        }
-        *count += 1;
+    /// A page waits for an erased block of this chip.
+    pub(super) fn stalls(&mut self, chip: u32, now: u64) {
+        self.stall(chip, now, |stall| stall.pages += 1);
     }
 
     /// It does not wait any more.
-    pub(super) fn resumes(&mut self, stream: usize, now: u64) {
-        let (count, since) = &mut self.stalls[stream];
-        *count -= 1;
-        if *count == 0 {
-            self.outcome.stalled[stream] += now - *since;
+    pub(super) fn resumes(&mut self, chip: u32, now: u64) {
+        self.stall(chip, now, |stall| stall.pages -= 1);
+    }
+
+    /// A host's page that has a block is to be written by this chip.
+    pub(super) fn writes(&mut self, chip: u32, now: u64) {
+        self.stall(chip, now, |stall| stall.placed += 1);
+    }
+
+    /// It is.
+    pub(super) fn written(&mut self, chip: u32, now: u64) {
+        self.stall(chip, now, |stall| stall.placed -= 1);
+    }
+
+    fn stall(&mut self, chip: u32, now: u64, change: impl Fn(&mut Stall)) {
+        let stall = &mut self.stalls[chip as usize];
+        if stall.holds() {
+            self.outcome.stalled += now - stall.since;
         }
+        change(stall);
+        stall.since = now;
     }
 
     /// What the reclaiming of a page has cost so far, in nanoseconds; pages of a block less those that
@@ -154,11 +183,8 @@ impl Score {
     pub(super) fn outcome(self, case: &Case, now: u64) -> Outcome {
         let mut outcome = self.outcome;
         outcome.end = case.until.unwrap_or(now);
-        for (stream, &(count, since)) in self.stalls.iter().enumerate() {
-            if count > 0 {
-                outcome.stalled[stream] += outcome.end.saturating_sub(since);
-            }
-        }
+        let held = self.stalls.iter().filter(|stall| stall.holds());
+        outcome.stalled += held.map(|stall| outcome.end.saturating_sub(stall.since)).sum::<u64>();
         outcome.responses.iter_mut().for_each(|responses| responses.sort_unstable());
         if case.garbage == Garbage::None {
             outcome.lulls.clear();

@@ -115,7 +115,7 @@ pub struct DebtRow {
     pub reader: f64,
     /// MiB/s of both writers.
     pub writers: f64,
-    /// Share of the time in which a writer's pages waited for an erased block, in per cent.
+    /// Share of the chips' time in which nothing could be written before a block was erased, in per cent.
     pub stalled: f64,
     /// Blocks erased.
     pub erased: f64,
@@ -342,7 +342,7 @@ fn debt(rival: Rival, seeds: &[u64]) -> DebtRow {
         reader: mean(&outcomes, reader),
         writers: mean(&outcomes, |o| o.rate(1, from, until) + o.rate(2, from, until)),
         stalled: 100.0
-            * mean(&outcomes, |o| (o.stalled[1] + o.stalled[2]) as f64 / 2.0 / until as f64),
+            * mean(&outcomes, |o| o.stalled as f64 / (until as f64 * f64::from(o.chips))),
         erased: mean(&outcomes, |outcome| outcome.erased as f64),
     }
 }
