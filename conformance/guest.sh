@@ -87,7 +87,7 @@ python3 -c '
 import socket, sys
 one = socket.socket(socket.AF_UNIX)
 one.connect(sys.argv[1])
-one.sendall(b"line 0 0 0.04\n")
+one.sendall(b"line 0 0 0.01\n")
 one.recv(100)' "$WORK/proxy.socket"
 number=1
 for kind in ext4 xfs; do
@@ -213,10 +213,10 @@ esac
 exec {CONTROLLER[1]}>&-
 wait "$controller" || { echo "the gateway did not leave cleanly" >&2; status=1; }
 if grep -q panicked "$WORK/log"; then fail "the gateway panicked"; fi
-if ! grep -q '=== guest exit 0' "$WORK/guest.log"; then
+grep -q '=== guest exit 0' "$WORK/guest.log" || status=1
+if [ $status != 0 ]; then
   tail -20 "$WORK/log" >&2
-  echo "the guest's script failed:" >&2
+  echo "the guest's script:" >&2
   grep -a -B 20 'FAILED' "$WORK/guest.log" >&2 || tail -20 "$WORK/guest.log" >&2
-  status=1
 fi
 exit $status
