@@ -124,3 +124,35 @@ fn a_link_is_shared_by_all_that_listen_there() {
         assert_eq!(replay.status.code(), Some(0), "{told}");
     }
 }
+
+/// Replies of one host that wait for the link they share with another are overtaken by its shorter ones; where each
+/// has a line of its own nothing of that is seen.
+#[test]
+fn replies_of_one_host_pass_those_of_another() {
+    for (test, link) in [
+        (
+            "pass-shared",
+            "[[link]]\nname = \"front\"\nlisten = [\"127.0.0.1:0\"]\nbandwidth = \"10MB/s\"\n",
+        ),
+        ("pass-alone", ""),
+    ] {
+        let config = format!("[iscsi]\nlisten = [\"127.0.0.1:0\"]\n{link}{ONE_DISK}");
+        let mut gateway = Gateway::start(&folder(test), &config, &["--record", "run.weirrec"]);
+        let (mut long, mut short) = (gateway.session("long"), gateway.session("short"));
+        long.write(0, &pattern(0, 1 << 20));
+        let waiting: Vec<u32> =
+            (0..8).map(|_| long.issue(read16(0, 1 << 20), Transfer::In(1 << 20))).collect();
+        long.ping();
+        assert!(short.read(0, 4_096) == pattern(0, 4_096));
+        for itt in waiting {
+            assert!(long.wait(itt).good() == pattern(0, 1 << 20));
+        }
+        drop((long, short));
+        gateway.stop();
+        let explained =
+            weir(&gateway.folder, &["explain", "run.weirrec", "--slowest", "9", "--json"]);
+        let told = { explained }.output().unwrap().stdout;
+        let told = String::from_utf8_lossy(&told);
+        assert_eq!(told.contains("transfer/order"), !link.is_empty(), "{told}");
+    }
+}

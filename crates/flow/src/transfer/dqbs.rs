@@ -157,10 +157,6 @@ impl Dqbs {
 }
 
 impl TransferPolicy for Dqbs {
-    fn forgets(&self) -> bool {
-        false
-    }
-
     fn push(&mut self, work: u64, Reply { key, bytes, .. }: Reply) {
         self.came += 1;
         let grant = Grant { key, bytes };

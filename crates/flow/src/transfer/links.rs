@@ -130,9 +130,9 @@ impl Links {
             Valve::Window(window) => window.outstanding.saturating_add(bytes) <= window.open,
             Valve::Pace(_) => false,
         };
-        let alone = line.waiting == 0 && fits && line.policy.forgets();
         line.waiting += bytes;
-        if alone {
+        // Nobody waits where there is room.
+        if fits && line.policy.forgets() {
             return Some(Grant { key, bytes });
         }
         line.policy.push(line.work, Reply { key, bytes, whole: !place.interleaves });

@@ -68,10 +68,10 @@ impl Session {
 
     /// Makes as many commands as depth and command window allow.
     pub(crate) fn refill(&mut self, work: &mut Work, now: Instant) {
-        if self.thinks_until.take_if(|until| *until <= now).is_none() && self.thinks_until.is_some()
-        {
+        if self.thinks_until.is_some_and(|until| until > now) {
             return;
         }
+        self.thinks_until = None;
         while self.link.initiator.room() > 0
             && let Some(&tag) = self.free.last()
             && let Some(offset) = work.next()

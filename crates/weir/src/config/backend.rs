@@ -3,7 +3,7 @@
 
 mod flash;
 
-use super::names::Names;
+use super::names::{self, Names};
 use super::only_with;
 use super::schema::{Default, Key, Kind, Many, Section};
 use super::tree::{Context, Document, Table};
@@ -31,12 +31,7 @@ pub(crate) static SERVED: Section = Section {
 /// The keys of a plan's table; a gateway's has all but the last. There no path to a modelled device would
 /// ever fail.
 const KEYS: &[Key] = &[
-    Key {
-        name: "name",
-        kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
-        default: Default::Required,
-        effect: "names the device in reports, and its random streams",
-    },
+    names::key("names the device in reports, and its random streams"),
     Key {
         name: "model",
         kind: Kind::Word(&["array-m1", "array-m2", "fixed", "ssd-paper", "ssd-nvme"]),

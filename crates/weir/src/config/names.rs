@@ -1,10 +1,17 @@
 //! Names: which are allowed, which exist, and which are meant.
 
 use super::fault::{Code, Fault, Span};
+use super::schema::{Default, Key, Kind};
 use super::tree::{Context, Read};
 use super::units::shorten;
 use super::value::one_of;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The key with the name of what a table describes.
+pub(crate) const fn key(effect: &'static str) -> Key {
+    let kind = Kind::Text("a name: letters, digits, `-`, `_`, `.`");
+    Key { name: "name", kind, default: Default::Required, effect }
+}
 
 /// The names of one kind of thing, with the index that each stands for.
 #[derive(Debug)]

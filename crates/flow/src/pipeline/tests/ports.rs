@@ -48,33 +48,23 @@ fn deadline(pipeline: &mut Pipeline<Seen>, at: u64) -> Vec<Action> {
 }
 
 /// The second link waits for what the first has been given, although it is idle itself and although the
-/// first has taken nothing of that; the shorter reply goes between the parts of the longer, and each part
-/// is handed out half a millisecond before the port is through with the one before.
+/// first has taken nothing of that; who is next is the policy's matter, and each part is handed out half a
+/// millisecond before the port is through with the one before.
 #[test]
 fn a_port_has_one_line_for_all() {
-    let mut pipeline = pipeline("srpt");
-    assert_eq!(told(&read(&mut pipeline, 0, 0, 80 << 10)), [(0, 64 << 10)]);
-    assert!(read(&mut pipeline, 1, 0, 4_096).is_empty());
-    assert!(read(&mut pipeline, 2, 1, 512).is_empty());
-    let mut through = (64 << 10) + 48;
-    assert_eq!(told(&deadline(&mut pipeline, through - 500)), [(1, 512)]);
-    through += 512 + 48;
-    assert_eq!(told(&deadline(&mut pipeline, through - 500)), [(0, 4_096)]);
-    through += 4_096 + 48;
-    assert_eq!(told(&deadline(&mut pipeline, through - 500)), [(0, 16 << 10)]);
-}
-
-/// First in, first out, the port's line is the order of all.
-#[test]
-fn first_come_first_served() {
-    let mut pipeline = pipeline("fifo");
-    assert_eq!(told(&read(&mut pipeline, 0, 0, 80 << 10)), [(0, 80 << 10)]);
-    assert!(read(&mut pipeline, 1, 0, 4_096).is_empty());
-    assert!(read(&mut pipeline, 2, 1, 512).is_empty());
-    let mut through = (80 << 10) + 48;
-    assert_eq!(told(&deadline(&mut pipeline, through - 500)), [(0, 4_096)]);
-    through += 4_096 + 48;
-    assert_eq!(told(&deadline(&mut pipeline, through - 500)), [(1, 512)]);
+    let srpt = &[(0, 64 << 10), (1, 512), (0, 4_096), (0, 16 << 10)][..];
+    let fifo = &[(0, 80 << 10), (0, 4_096), (1, 512)];
+    for (policy, parts) in [("srpt", srpt), ("fifo", fifo)] {
+        let mut pipeline = pipeline(policy);
+        assert_eq!(told(&read(&mut pipeline, 0, 0, 80 << 10)), parts[..1]);
+        assert!(read(&mut pipeline, 1, 0, 4_096).is_empty());
+        assert!(read(&mut pipeline, 2, 1, 512).is_empty());
+        let mut through = 0;
+        for (before, part) in parts.iter().zip(&parts[1..]) {
+            through += before.1 + 48;
+            assert_eq!(told(&deadline(&mut pipeline, through - 500)), [*part], "{policy}");
+        }
+    }
 }
 
 /// An idle port lets everything out at once and has no deadline; another rate counts from the next part on.

@@ -41,6 +41,34 @@ fn connected() -> (Socket, net::TcpStream) {
     (Socket::tcp(TcpStream::from_std(server), peer).unwrap(), client)
 }
 
+/// What may wait unsent in the kernel is doubled where it takes more at once and halved where that takes long,
+/// within bounds, and the kernel knows it; how long is counted from the first refusal on.
+#[test]
+fn what_waits_unsent_follows_the_rate() {
+    let (socket, _client) = connected();
+    let limit = || {
+        let Stream::Tcp(stream) = &socket.stream else { unreachable!("it is TCP") };
+        SockRef::from(stream).tcp_notsent_lowat().unwrap()
+    };
+    let mut unsent = Unsent::new(&socket);
+    assert_eq!(limit(), 128 << 10);
+    let mut now = Instant::ZERO;
+    let mut wait = |micros: u64| {
+        unsent.blocked(now);
+        unsent.blocked(now + clock::Duration::from_micros(micros / 2));
+        now += clock::Duration::from_micros(micros);
+        unsent.took(now, &socket);
+        unsent.took(now + clock::Duration::from_secs(1), &socket);
+        limit()
+    };
+    assert_eq!(
+        [900, 1_100, 3_900, 4_100].map(&mut wait),
+        [256, 256, 256, 128].map(|kib| kib << 10)
+    );
+    assert_eq!((0..20).map(|_| wait(10_000)).last(), Some(16 << 10));
+    assert_eq!((0..20).map(|_| wait(0)).last(), Some(4 << 20));
+}
+
 /// A server's end with the event loop that drives it.
 struct Driven {
     socket: Socket,

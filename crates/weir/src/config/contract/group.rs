@@ -1,7 +1,7 @@
 //! `[[group]]`: tenants, or groups of them, that are promised something together.
 
 use crate::config::fault::{Code, Fault};
-use crate::config::names::Names;
+use crate::config::names::{self, Names};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Table};
 use crate::config::units::SIZE;
@@ -13,12 +13,7 @@ pub(in crate::config) static GROUP: Section = Section {
     many: Many::Times(0, GROUPS_MAX),
     effect: "tenants, or groups of them, that are promised something together",
     keys: &[
-        Key {
-            name: "name",
-            kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
-            default: Default::Required,
-            effect: "what tenants and groups name as theirs",
-        },
+        names::key("what tenants and groups name as theirs"),
         Key {
             name: "parent",
             kind: Kind::Text("the name of a group above it in the file"),

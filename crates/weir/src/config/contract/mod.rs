@@ -4,7 +4,7 @@ pub(super) mod group;
 mod rows;
 
 use super::fault::{Code, Fault};
-use super::names::{Names, Tenants};
+use super::names::{self, Names, Tenants};
 use super::schema::{Default, Key, Kind};
 use super::tree::{Context, Document, Noted, Read, Table};
 use weir_flow::clock::Duration;
@@ -12,12 +12,7 @@ use weir_flow::control::{BURST_MIN, CREDIT_MAX, Contract, IOPS_MAX, Promises, Ti
 use weir_flow::pipeline::Policies;
 
 /// The key with the tenant's name.
-pub(super) const NAME: Key = Key {
-    name: "name",
-    kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
-    default: Default::Required,
-    effect: "names the tenant in reports, and where others name it",
-};
+pub(super) const NAME: Key = names::key("names the tenant in reports, and where others name it");
 
 /// The key with the contract itself.
 pub(super) const ROWS: Key = Key {

@@ -2,7 +2,7 @@
 
 use super::listen::{Listeners, bounded, local};
 use crate::config::fault::{Code, Fault};
-use crate::config::names::Names;
+use crate::config::names::{self, Names};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Read, Table};
 use std::net::SocketAddr;
@@ -16,12 +16,7 @@ pub(super) static LINK: Section = Section {
     effect: "a way out on which replies of several connections wait for each other: they leave in one line, in the \
              order of the transfer policy and no faster than this; without, each connection is a line of its own",
     keys: &[
-        Key {
-            name: "name",
-            kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
-            default: Default::Required,
-            effect: "names the link",
-        },
+        names::key("names the link"),
         Key {
             name: "listen",
             kind: Kind::Texts("IP addresses with a port"),

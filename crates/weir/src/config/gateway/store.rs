@@ -3,7 +3,7 @@
 
 use super::files::Files;
 use crate::config::fault::{Code, Fault, Span};
-use crate::config::names::Names;
+use crate::config::names::{self, Names};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::source::Source;
 use crate::config::tree::{Context, Document, Noted, Read, Table};
@@ -19,12 +19,7 @@ pub(super) static STORE: Section = Section {
     many: Many::Times(0, 4_096),
     effect: "a file, a block device or an upstream with a part of a volume, which names it in `stores`",
     keys: &[
-        Key {
-            name: "name",
-            kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
-            default: Default::Required,
-            effect: "names the store",
-        },
+        names::key("names the store"),
         Key {
             name: "file",
             kind: Kind::Text("a path; relative to this file"),

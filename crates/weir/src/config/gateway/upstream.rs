@@ -3,7 +3,7 @@
 use super::account::Accounts;
 use super::listen::remote;
 use crate::config::fault::{Code, Fault, Span};
-use crate::config::names::{Names, check_iscsi};
+use crate::config::names::{self, Names, check_iscsi};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Read, Table, unknown};
 use crate::config::units::shorten;
@@ -19,12 +19,7 @@ pub(super) static UPSTREAM: Section = Section {
     many: Many::Times(0, 1_024),
     effect: "a logical unit of somebody else's iSCSI target, which a volume may be on; connected if one is",
     keys: &[
-        Key {
-            name: "name",
-            kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
-            default: Default::Required,
-            effect: "names the upstream",
-        },
+        names::key("names the upstream"),
         Key {
             name: "target",
             kind: Kind::Text("an iSCSI name: `iqn.`, `eui.` or `naa.`"),

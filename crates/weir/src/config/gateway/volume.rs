@@ -6,7 +6,7 @@ use super::log;
 use super::store::{Known, Place, Several, Stores};
 use crate::config::cap;
 use crate::config::fault::{Code, Fault};
-use crate::config::names::{Names, Tenants};
+use crate::config::names::{self, Names, Tenants};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Noted, Read, Table};
 use crate::config::units::SIZE;
@@ -21,12 +21,7 @@ pub(super) static VOLUME: Section = Section {
     many: Many::Times(1, 1_024),
     effect: "a disk that hosts see, kept in a file, on a block device, on an upstream, or on several of them",
     keys: &[
-        Key {
-            name: "name",
-            kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
-            default: Default::Required,
-            effect: "names the volume",
-        },
+        names::key("names the volume"),
         Key {
             name: "file",
             kind: Kind::Text("a path; relative to this file"),

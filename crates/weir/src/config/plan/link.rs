@@ -1,6 +1,6 @@
 //! `[[link]]`: the way of the replies to the hosts.
 
-use crate::config::names::Names;
+use crate::config::names::{self, Names};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Table};
 use weir_flow::clock::Duration;
@@ -14,12 +14,7 @@ pub(super) static LINK: Section = Section {
     many: Many::Times(0, MAX_PARTS),
     effect: "a link on which replies leave; without any there is one that takes no time",
     keys: &[
-        Key {
-            name: "name",
-            kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
-            default: Default::Required,
-            effect: "names the link",
-        },
+        names::key("names the link"),
         Key {
             name: "bandwidth",
             kind: Kind::Bandwidth(1, 1 << 50),

@@ -2,7 +2,7 @@
 
 use super::part_of;
 use crate::config::cap;
-use crate::config::names::Names;
+use crate::config::names::{self, Names};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Table};
 use weir_flow::request::BackendId;
@@ -14,12 +14,7 @@ pub(super) static VOLUME: Section = Section {
     many: Many::Times(1, MAX_PARTS),
     effect: "an address space that requests are aimed at",
     keys: &[
-        Key {
-            name: "name",
-            kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
-            default: Default::Required,
-            effect: "names the volume",
-        },
+        names::key("names the volume"),
         Key {
             name: "size",
             kind: Kind::Size(1, 1 << 60),

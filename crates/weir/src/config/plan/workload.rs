@@ -2,7 +2,7 @@
 
 use super::{MAX_TIME, Parts, link_of, only_with, volume_of};
 use crate::config::fault::{Code, Fault};
-use crate::config::names::{Names, Tenants};
+use crate::config::names::{self, Names, Tenants};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Read, Table};
 use crate::config::units;
@@ -19,12 +19,7 @@ pub(super) static WORKLOAD: Section = Section {
     many: Many::Times(0, MAX_PARTS),
     effect: "a generator of requests of one tenant to one volume",
     keys: &[
-        Key {
-            name: "name",
-            kind: Kind::Text("a name: letters, digits, `-`, `_`, `.`"),
-            default: Default::Required,
-            effect: "names the workload, and its random streams",
-        },
+        names::key("names the workload, and its random streams"),
         Key {
             name: "tenant",
             kind: Kind::Text("a name"),
