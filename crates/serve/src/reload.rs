@@ -310,27 +310,54 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
             reasons.push(format!("{what} differs"));
         }
     };
-    differs("`listen` of [iscsi]", old.listen == new.listen);
-    differs("a limit of [iscsi]", old.iscsi == new.iscsi);
-    differs("[nbd]", old.nbd == new.nbd);
-    differs("[limits]", old.limits == new.limits);
-    differs("[path]", old.paths == new.paths);
-    differs("[cache]", old.cache == new.cache);
+    // Each field is named, so that none is forgotten; what changes live is left out.
+    let Config {
+        listen,
+        advertise: _,
+        accounts: _,
+        discovery: _,
+        nbd,
+        tenants,
+        promises: _,
+        shares: _,
+        backends,
+        upstreams,
+        volumes,
+        targets: _,
+        policies,
+        limits,
+        paths,
+        cache,
+        iscsi,
+        links,
+        control,
+        savings,
+        take_over: _,
+        record: _,
+        stop_within,
+    } = new;
+    differs("`listen` of [iscsi]", old.listen == *listen);
+    differs("a limit of [iscsi]", old.iscsi == *iscsi);
+    differs("[nbd]", old.nbd == *nbd);
+    differs("[[link]]", old.links == *links);
+    differs("[limits]", old.limits == *limits);
+    differs("[path]", old.paths == *paths);
+    differs("[cache]", old.cache == *cache);
     differs("another policy than `control` of [policy]", {
         let control = old.policies.control.clone();
-        old.policies == Policies { control, ..new.policies.clone() }
+        old.policies == Policies { control, ..policies.clone() }
     });
-    differs("the number of tenants", new.tenants.len() <= CONTRACTS_MAX);
-    differs("[control]", old.control == new.control);
-    differs("[savings]", old.savings == new.savings);
-    differs("`within` of [stop]", old.stop_within == new.stop_within);
-    differs("[[backend]]", old.backends == new.backends);
-    differs("[[upstream]]", old.upstreams == new.upstreams);
+    differs("the number of tenants", tenants.len() <= CONTRACTS_MAX);
+    differs("[control]", old.control == *control);
+    differs("[savings]", old.savings == *savings);
+    differs("`within` of [stop]", old.stop_within == *stop_within);
+    differs("[[backend]]", old.backends == *backends);
+    differs("[[upstream]]", old.upstreams == *upstreams);
     differs("the number of volumes, or their order,", {
         let name = |volume: &VolumeConfig| volume.name.clone();
-        old.volumes.iter().map(name).eq(new.volumes.iter().map(name))
+        old.volumes.iter().map(name).eq(volumes.iter().map(name))
     });
-    for (one, other) in old.volumes.iter().zip(&new.volumes).filter(|(a, b)| a.name == b.name) {
+    for (one, other) in old.volumes.iter().zip(volumes).filter(|(a, b)| a.name == b.name) {
         let VolumeConfig { tenant, cap, initiators, .. } = other.clone();
         let mut one = VolumeConfig { tenant, cap, initiators, ..one.clone() };
         if let ([Where::File(one)], [Where::File(other)]) = (&mut one.stores[..], &other.stores[..])

@@ -99,6 +99,9 @@ fn a_faulty_configuration_changes_nothing() {
     gateway.refuse_reload(&restart, &["needs a restart", "`within` of [stop]"]);
     let restart = format!("[cache]\nsize = \"1MiB\"\n{}", sized("80MiB"));
     gateway.refuse_reload(&restart, &["needs a restart", "[cache]"]);
+    let link = "[[link]]\nname = \"l\"\nlisten = [\"127.0.0.1:3260\"]\nbandwidth = \"1GB/s\"\n";
+    let restart = format!("{link}{}", sized("80MiB"));
+    gateway.refuse_reload(&restart, &["needs a restart", "[[link]]"]);
     std::fs::remove_file(gateway.folder.join("weir.toml")).unwrap();
     gateway.signal("HUP");
     gateway.logged(&["cannot read", "weir.toml"]);
