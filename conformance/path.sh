@@ -2,7 +2,7 @@
 # An upstream volume over two paths to tgtd, which lead through proxies that are killed, frozen and
 # slowed down under the load of other people's clients and of a verifier. The cases are in path/cases.py.
 #
-#     path.sh [--hold SECONDS] [CASE...]     killed slow frozen gone flaps; without CASE all of them
+#     path.sh [--hold SECONDS] [CASE...]     killed slow frozen both gone flaps; without CASE all of them
 #
 # SECONDS is how long `gone` takes all paths away; 60 if it is not given.
 # A figure of `slow` that is not what is wanted may have to do with the machine: it is repeated up to
@@ -17,7 +17,7 @@ if [ "${1:-}" = --hold ]; then HOLD=$2; shift 2; fi
 LIMITS=
 if [ "$HOLD" -lt 25 ]; then LIMITS=$'[limits]\noverdue = "3s"'; fi
 cases=("$@")
-if [ ${#cases[@]} = 0 ]; then cases=(killed slow frozen gone flaps); fi
+if [ ${#cases[@]} = 0 ]; then cases=(killed slow frozen both gone flaps); fi
 PROXY_PID=
 export PYTHONDONTWRITEBYTECODE=1
 trap 'tgtd_stop; if [ -n "$PROXY_PID" ]; then kill "$PROXY_PID" 2>/dev/null || true; fi; cleanup' EXIT

@@ -235,6 +235,37 @@ def judge_slow(proxy, load, begin, ill, well, end):
     return all(verdict)
 
 
+async def both(options, proxy):
+    """One path is so slow that it is not used; then the other is frozen."""
+    for path in (0, 1):
+        proxy("line", path, RATE, DELAY)
+    load = Load(options)
+    single = await load.verifier(SINGLE, 2 * MIB, 1, 1)
+    many = await load.verifier(MANY, 32 * MIB, 16, 2, 0.018)
+    for one in (single, many):
+        one.extent = lambda one=one: (one.random.randrange(one.blocks // 4) * 4, 4)
+    await load.sleep(2)
+    proxy("line", 0, RATE / SLOWER, DELAY * SLOWER)
+    start = time.monotonic()
+    while (state := (await ask(options, "path", "list"))["paths"][0]["state"]) != "ejected":
+        if time.monotonic() - start > 5:
+            raise Broken(f"a path that is {SLOWER} times slower is {state}")
+        await load.sleep(0.05)
+    frozen = proxy("freeze", 1)
+    await load.sleep(3)
+    paths = [(path["state"], path["why"]) for path in (await ask(options, "path", "list"))["paths"]]
+    proxy("up", 1)
+    proxy("line", 0, RATE, DELAY)
+    await load.in_use(proxy, 1)
+    total = await load.finish()
+    # What waits for the path that is left takes its turn there, as slow as that is.
+    most = STALL_MAX + 16 * 4 * BLOCK / (RATE / SLOWER) + 4 * DELAY * SLOWER
+    print(f"{total} verified requests, no error; the slow path is {' '.join(paths[0])}, the frozen one {' '.join(paths[1])}; "
+          f"longest request {single.longest(frozen) * 1000:.0f} ms with one outstanding, {many.longest(frozen) * 1000:.0f} ms "
+          f"with sixteen; below {most * 1000:.0f} ms wanted")
+    return paths == [("active", "last left"), ("failed", "no answer")] and load.longest() < most
+
+
 async def gone(options, proxy):
     """All paths are lost for a while."""
     load = Load(options)
@@ -334,7 +365,7 @@ async def flaps(options, proxy):
 CASES = {
     "killed": lambda options, proxy: one_path(options, proxy, "kill", "kill"),
     "frozen": lambda options, proxy: one_path(options, proxy, "freeze", "mute"),
-    "plain": plain, "slow": slow, "gone": gone, "flaps": flaps,
+    "plain": plain, "slow": slow, "both": both, "gone": gone, "flaps": flaps,
 }
 
 

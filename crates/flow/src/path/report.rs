@@ -123,7 +123,8 @@ pub enum Why {
     LinkLost,
     /// Nothing was heard for too long, not even an answer to a check.
     NoAnswer,
-    /// It is an order of magnitude slower than the best path of its group.
+    /// It is an order of magnitude slower than the best path of its group, or reads hung there while
+    /// another path did better.
     Slow,
     /// It works again.
     Repaired,
@@ -135,7 +136,7 @@ pub enum Why {
     Flapping,
     /// It returned step by step, and nothing speaks against it any more.
     Settled,
-    /// There is no better one.
+    /// There is no better one that answers.
     LastLeft,
     /// The group in use has changed, or which of its paths are.
     Group,

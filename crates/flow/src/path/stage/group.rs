@@ -12,9 +12,7 @@ impl Ways {
         for path in 0..self.paths.len() {
             self.judge(&core.settings, now, path);
         }
-        if !self.paths.iter().any(|way| way.usable) {
-            self.last_left(now);
-        }
+        self.last_left(&core.settings, now);
         self.choose(&core.settings, now);
         self.trust_one();
         self.admit(now);
@@ -41,14 +39,31 @@ impl Ways {
         }
     }
 
-    /// Nothing is usable: a slow path is better than none.
-    fn last_left(&mut self, now: Instant) {
-        for way in self.paths.iter_mut().filter(|way| way.is_reachable()) {
-            self.ejected -= u32::from(way.health == Health::Ejected);
-            way.back = Why::LastLeft;
-            way.enter(now, super::Duration::ZERO);
-            way.health = Health::Good;
+    /// Nothing is usable that answers: a path that is slow, or has changed too often, is better than none.
+    fn last_left(&mut self, settings: &Settings, now: Instant) {
+        let mut asked = None;
+        for way in self.paths.iter().filter(|way| way.usable) {
+            match way.check {
+                Some(check) if check.is_late(settings, now) => asked = asked.max(Some(check.at)),
+                _ => return,
+            }
         }
+        for path in 0..self.paths.len() {
+            let way = &self.paths[path];
+            let fit = asked.map_or(way.is_reachable(), |asked| way.could_replace(asked));
+            if fit && !way.usable {
+                self.let_in(now, path);
+            }
+        }
+    }
+
+    /// Lets in a path that was out, as there is no better one.
+    pub(super) fn let_in(&mut self, now: Instant, path: usize) {
+        let way = &mut self.paths[path];
+        self.ejected -= u32::from(way.health == Health::Ejected);
+        way.back = Why::LastLeft;
+        way.enter(now, super::Duration::ZERO);
+        way.health = Health::Good;
     }
 
     /// Whether there is another path of this kind.

@@ -4,7 +4,8 @@
 //! if that is later. A busy path that ends one I/O after the other is never silent, however long
 //! each of them takes: queues are not silence.
 
-use super::way::{Check, Finding, Health};
+use super::pace::Factor;
+use super::way::{Check, Finding, Health, Way};
 use super::{Core, FAR, Step, Ways};
 use crate::clock::{Duration, Instant};
 use crate::path::{Settings, Why};
@@ -90,20 +91,38 @@ impl Ways {
             });
             let idle = self.is_asked(path) && way.heard + settings.check_every <= now;
             if overdue || idle {
-                self.paths[path].check = Some(Check { at: now, overdue });
-                let (backend, path) = (self.id, PathId::new(path as u32));
-                core.steps.push_back(Step::Ask(Action::Check { backend, path }));
+                self.ask(core, now, path, overdue);
+            }
+            if overdue {
+                self.ask_those_out(core, now);
             }
             return;
         };
-        let another = self.others(path, |way| way.usable && !way.is_doubted());
+        let another = self.others(path, |way| way.could_replace(check.at));
         let dead = if another { settings.dead } else { settings.dead_last };
         if check.at + dead <= now {
             self.give_up(core, path);
-        } else if check.at + grace(&settings) <= now {
+        } else if check.is_late(&settings, now) {
             self.paths[path].check = Some(Check { overdue: true, ..check });
             if another {
                 self.abandon(core, now, path, |_| true);
+            }
+        }
+    }
+
+    /// Asks whether anybody is there.
+    fn ask(&mut self, core: &mut Core, now: Instant, path: usize, overdue: bool) {
+        self.paths[path].check = Some(Check { at: now, overdue });
+        let (backend, path) = (self.id, PathId::new(path as u32));
+        core.steps.push_back(Step::Ask(Action::Check { backend, path }));
+    }
+
+    /// Asks the paths that are out and might have to take over.
+    fn ask_those_out(&mut self, core: &mut Core, now: Instant) {
+        for path in 0..self.paths.len() {
+            let way = &self.paths[path];
+            if way.is_reachable() && !way.usable && way.check.is_none() {
+                self.ask(core, now, path, false);
             }
         }
     }
@@ -130,22 +149,36 @@ impl Ways {
         if self.paths.len() == 1 || age < after {
             return;
         }
-        let better = self.others(path, |way| {
+        let fares_better = |way: &Way| {
             let oldest = core.head(way).map_or(Duration::ZERO, |io| now.since(io.since));
-            way.usable && !way.is_doubted() && oldest * u64::from(STUCK) <= age
-        });
+            !way.is_doubted() && oldest * u64::from(STUCK) <= age
+        };
+        if !self.others(path, |way| way.usable) {
+            let fit = |other: &usize| {
+                let way = &self.paths[*other];
+                let slow = way.is_reachable() && way.health == Health::Ejected;
+                *other != path && slow && fares_better(way)
+            };
+            if let Some(other) = (0..self.paths.len()).find(fit) {
+                self.let_in(now, other);
+            }
+        }
+        let better = self.others(path, |way| way.usable && fares_better(way));
         self.paths[path].stuck = better;
         if !better {
             return;
         }
         if age >= settings.io_timeout {
             self.give_up(core, path);
-        } else {
-            self.abandon(core, now, path, |since| since + after <= now);
-            if self.paths[path].ends.is_some_and(|(first, _)| first == key) {
-                let (backend, path) = (self.id, PathId::new(path as u32));
-                core.steps.push_back(Step::Ask(Action::Recall { key, backend, path }));
-            }
+            return;
+        }
+        self.abandon(core, now, path, |since| since + after <= now);
+        if self.paths[path].ends.is_some_and(|(first, _)| first == key) {
+            let (backend, path) = (self.id, PathId::new(path as u32));
+            core.steps.push_back(Step::Ask(Action::Recall { key, backend, path }));
+        } else if self.paths[path].usable {
+            // With nothing on it that is old it would get more, which would hang as well.
+            self.eject(&settings, now, path, Factor::MAX);
         }
     }
 
@@ -197,7 +230,7 @@ impl Ways {
             let several = self.paths.len() > 1;
             let head = core.head(way);
             if let Some(check) = way.check {
-                let dead = [grace(settings), settings.dead, settings.dead_last];
+                let dead = [Check::grace(settings), settings.dead, settings.dead_last];
                 let due = dead.into_iter().map(|time| check.at + time).find(|&at| at > now);
                 next = next.min(later(due.unwrap_or(now)));
             } else {
@@ -227,11 +260,6 @@ impl Ways {
         self.wake = next;
         core.wake = core.wake.min(next);
     }
-}
-
-/// How long a check may take before the reads on the path are sent another way.
-const fn grace(settings: &Settings) -> Duration {
-    Duration::from_nanos(settings.dead.as_nanos() / 3)
 }
 
 /// An I/O is stuck when it takes so many times longer than when it is overdue, and than the oldest

@@ -3,7 +3,7 @@
 //!
 //! Long responses alone may be a slow path or a long queue. So a path with such responses gets one
 //! I/O at a time for a moment: then they are one thing, or the other.
-use super::pace::{ONE, SAMPLES};
+use super::pace::{Factor, ONE, SAMPLES};
 use super::way::{Finding, Health, Probing, Suspicion, Way};
 use super::{Core, Io, Ways};
 use crate::clock::{Duration, Instant};
@@ -52,7 +52,7 @@ impl Ways {
         let best = self.paths[best].pace;
         let way = &mut self.paths[path];
         if way.pace.is_slower(&best, settings.slow_factor) {
-            self.eject(settings, now, path);
+            self.eject(settings, now, path, self.paths[path].pace.recent_service());
             return true;
         }
         match &mut way.suspicion {
@@ -89,7 +89,14 @@ impl Ways {
         best.map(|(index, _)| index)
     }
 
-    fn eject(&mut self, settings: &Settings, now: Instant, path: usize) {
+    /// Takes a path out of use that is so slow.
+    pub(super) fn eject(
+        &mut self,
+        settings: &Settings,
+        now: Instant,
+        path: usize,
+        slowness: Factor,
+    ) {
         let way = &mut self.paths[path];
         if matches!(way.health, Health::Returning { .. }) {
             // It came back too soon.
@@ -100,7 +107,7 @@ impl Ways {
         way.probing.next = now + way.probing.pause;
         way.probing.since = now;
         way.probing.shape = self.shape;
-        way.probing.slowness = way.pace.recent_service();
+        way.probing.slowness = slowness;
         self.ejected += 1;
     }
 

@@ -3,7 +3,7 @@
 use super::pace::{Factor, Pace, Shape};
 use crate::clock::{Duration, Instant};
 use crate::path::settings::{CHANGES_MOST, RETURN_STEPS};
-use crate::path::{Access, State, Why};
+use crate::path::{Access, Settings, State, Why};
 use crate::request::RequestKey;
 use alloc::collections::VecDeque;
 
@@ -71,6 +71,18 @@ pub(super) struct Check {
     pub(super) at: Instant,
     /// It was asked because an I/O is overdue.
     pub(super) overdue: bool,
+}
+
+impl Check {
+    /// Whether it takes so long that the reads on the path are sent another way.
+    pub(super) fn is_late(&self, settings: &Settings, now: Instant) -> bool {
+        self.at + Self::grace(settings) <= now
+    }
+
+    /// How long it may take before that.
+    pub(super) const fn grace(settings: &Settings) -> Duration {
+        Duration::from_nanos(settings.dead.as_nanos() / 3)
+    }
 }
 
 /// Whether a path gets one I/O at a time, to see if it is slow or has a long queue.
@@ -159,6 +171,12 @@ impl Way {
     /// Whether somebody at the other end takes I/O.
     pub(super) const fn is_reachable(&self) -> bool {
         self.down.is_none() && !self.disabled && self.access.is_accessible()
+    }
+
+    /// Whether it could take over from paths of which the last was asked at `asked`, and has not answered
+    /// since. One that is out has to have been heard since then: or it may be as silent as they are.
+    pub(super) fn could_replace(&self, asked: Instant) -> bool {
+        self.is_reachable() && !self.is_doubted() && (self.usable || self.heard >= asked)
     }
 
     /// Whether nothing is against using it, but for how often it has changed.

@@ -6,6 +6,7 @@ mod storm;
 use crate::clock::{Duration, Instant};
 use crate::path::{Access, Failback, POLICIES, PathOrder, Settings, State, Why};
 use crate::request::PathId;
+use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 use rig::Rig;
@@ -236,6 +237,73 @@ fn the_last_path_is_never_ejected() {
     assert_eq!(rig.share(0, at(2_600), at(10_000)), 100);
 }
 
+/// A path that is out because it is slow, or because it has changed too often, takes over within a second
+/// from the only one in use, be that silent or does what it was given hang there.
+#[test]
+fn a_path_that_is_out_takes_over() {
+    for policy in POLICIES {
+        for (flaps, hung) in [(false, false), (false, true), (true, false)] {
+            let case = format!("{}, flaps: {flaps}, hung: {hung}", policy.name);
+            let mut rig = Rig::with(policy.name, &[0, 0], Settings::default());
+            rig.read_percent = 100;
+            rig.hosts(8);
+            rig.run_until(at(1_000));
+            if flaps {
+                for _ in 0..3 {
+                    rig.cut(0);
+                    rig.mend(0);
+                }
+            } else {
+                rig.eject(0);
+            }
+            rig.run_until(at(4_000));
+            let out = if flaps { State::Failed } else { State::Ejected };
+            assert_eq!((rig.state(0), rig.state(1)), (out, State::Active), "{case}");
+            (rig.fates[1].silent, rig.fates[1].hung) = (!hung, hung);
+            rig.run_until(at(8_000));
+            let stall = rig.longest_from(at(4_000));
+            assert!(stall < Duration::from_millis(900), "{case}: {stall}");
+            assert!(rig.done.last().unwrap().1 > at(7_900), "{case}: it goes on");
+            let lost = if hung { State::Ejected } else { State::Failed };
+            assert_eq!((rig.state(0), rig.state(1)), (State::Active, lost), "{case}");
+            assert_eq!(rig.resets, u32::from(!hung), "{case}");
+        }
+    }
+}
+
+/// A moment of silence on the only path in use calls nobody in. Where the path that is out is silent as
+/// well it is the storage: neither is given up, and nothing is sent twice.
+#[test]
+fn a_path_that_is_out_is_not_called_in_vain() {
+    for out in [0, 1] {
+        let mut rig = Rig::new(&[0, 0], Settings::default());
+        rig.read_percent = 100;
+        rig.hosts(8);
+        rig.run_until(at(1_000));
+        rig.eject(out);
+        // Whenever it was heard last, which it is every two seconds if nothing else is.
+        for start in (0..8).map(|n| n * 5_500 + 30_000) {
+            rig.run_until(at(start));
+            rig.fates[1 - out].silent = true;
+            rig.run_for(Duration::from_millis(150));
+            rig.fates[1 - out].silent = false;
+            rig.run_for(SECOND);
+            rig.fates.iter_mut().for_each(|fate| fate.silent = true);
+            rig.run_for(SECOND * 2);
+            rig.fates.iter_mut().for_each(|fate| fate.silent = false);
+        }
+        rig.run_for(SECOND);
+        // The path that is out may have been tried meanwhile and found slow, or given up.
+        let late = rig.pipeline.observer().changes.iter().filter(|(when, _)| *when > at(5_000));
+        for (when, change) in late {
+            let lost = change.path.index() != out || change.why == Why::LastLeft;
+            assert!(!lost, "{change:?} at {when:?}");
+        }
+        let probes = rig.starts.iter().filter(|start| start.1 == out && start.0 > at(30_000));
+        assert!(rig.abandoned as usize <= probes.count(), "{} sent twice", rig.abandoned);
+    }
+}
+
 /// A path that fails and comes back ten times a second changes between usable and not no more often
 /// than the bound in any minute, and stays out, saying why, until it may return.
 #[test]
@@ -358,6 +426,28 @@ fn a_stuck_io_does_not_hold_others() {
     rig.run_until(at(32_000));
     assert_eq!(rig.resets, 1);
     assert!(rig.came.values().all(|&came| came > at(31_000)), "what was stuck has ended");
+}
+
+/// Where all that hangs on a path are reads, each goes another way once, none of them is left behind, and
+/// the path gets nothing but probes until they are answered.
+#[test]
+fn hanging_reads_leave_for_good() {
+    for policy in POLICIES {
+        let mut rig = Rig::with(policy.name, &[0, 0], Settings::default());
+        rig.read_percent = 100;
+        rig.hosts(8);
+        rig.run_until(at(2_000));
+        rig.fates[1].hung = true;
+        rig.run_until(at(20_000));
+        let stall = rig.longest_from(at(2_000));
+        assert!(stall < SECOND, "{}: {stall}", policy.name);
+        assert_eq!((rig.resets, rig.state(1)), (0, State::Ejected), "{}", policy.name);
+        let tried = rig.starts.iter().filter(|start| start.1 == 1 && start.0 > at(4_000)).count();
+        assert!((4..12).contains(&tried), "{}: {tried} probes in 16 s", policy.name);
+        rig.fates[1].hung = false;
+        rig.run_until(at(26_000));
+        assert_eq!(rig.state(1), State::Active, "{}", policy.name);
+    }
 }
 
 /// A target that puts off whatever it is asked for on one path holds nobody for two seconds, be it a single

@@ -280,6 +280,17 @@ impl Rig {
         self.input(Input::PathUp(BACKEND, PathId::new(path)));
     }
 
+    /// Of two paths this one becomes slow and is ejected, whatever the selector thinks of it.
+    pub(super) fn eject(&mut self, path: usize) {
+        let other = PathId::new(1 - path as u32);
+        self.order(PathOrder::Disable(other));
+        self.fates[path].factor = 50;
+        self.run_for(Duration::from_millis(500));
+        self.order(PathOrder::Enable(other));
+        self.run_for(Duration::from_secs(2));
+        assert_eq!(self.state(path as u32), State::Ejected);
+    }
+
     fn kill(&mut self, path: usize) {
         let on_path = self.given.iter().filter(|(_, given)| given.io.path.index() == path);
         let mut dead: Vec<_> = on_path.map(|(&key, given)| (given.serial, key)).collect();
