@@ -5,7 +5,7 @@
 #     path.sh [--hold SECONDS] [CASE...]     killed slow frozen both gone flaps; without CASE all of them
 #
 # SECONDS is how long `gone` takes all paths away; 60 if it is not given.
-# A figure of `slow` that is not what is wanted may have to do with the machine: it is repeated up to
+# A figure of `slow` or `both` that is not what is wanted may have to do with the machine: it is repeated up to
 # twice, and the output shows every attempt. Status 4: no attempt was good, but nothing was lost.
 set -euo pipefail
 . "$(dirname "$0")/gateway.sh"
