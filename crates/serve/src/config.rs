@@ -16,7 +16,7 @@ use weir_flow::path;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::units::Bandwidth;
 use weir_model::Model;
-pub use weir_wire::iscsi::target::{
+pub use weir_wire::iscsi::target_role::{
     Account, Authentication, DigestPolicy, Initiators, Redirect, Secret,
 };
 

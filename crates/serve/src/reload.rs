@@ -29,7 +29,7 @@ use weir_flow::control::CONTRACTS_MAX;
 use weir_flow::pipeline::{Govern, Input, Policies};
 use weir_flow::request::{TenantId, VolumeId};
 use weir_flow::units::ByteCount;
-use weir_wire::iscsi::target::{Advertised, Node, TargetEntry};
+use weir_wire::iscsi::target_role::{Advertised, Node, TargetEntry};
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::nexus::Nexus;
 

@@ -1,7 +1,7 @@
 //! iSCSI, SCSI and NBD without I/O: bytes in, events and bytes out.
 //!
 //! Nothing here opens a socket, reads a clock, starts a thread or draws a random number. The shell
-//! that owns the sockets hands received bytes to a connection (iSCSI [as target](iscsi::target::Connection)
+//! that owns the sockets hands received bytes to a connection (iSCSI [as target](iscsi::target_role::Connection)
 //! or [as initiator](iscsi::initiator::Initiator), or [NBD](nbd::Connection)), acts on the events that come back, and writes what the
 //! connection's [outbox](outbox::Outbox) holds.
 //!

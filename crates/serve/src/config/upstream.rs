@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use weir_flow::clock::Duration;
-use weir_wire::iscsi::target::{Account, DigestPolicy};
+use weir_wire::iscsi::target_role::{Account, DigestPolicy};
 
 /// A logical unit of somebody else's iSCSI target, and the ways to it.
 #[derive(Clone, Debug, PartialEq, Eq)]

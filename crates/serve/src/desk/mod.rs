@@ -40,7 +40,7 @@ use weir_flow::cache::Done::Gone;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, RequestKey, TenantId, VolumeId};
-use weir_wire::iscsi::target::{Itt, Limits, Node};
+use weir_wire::iscsi::target_role::{Itt, Limits, Node};
 use weir_wire::nbd;
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::nexus::Nexus;

@@ -11,7 +11,7 @@ use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, Outcome, RequestKey, Tag};
 use weir_flow::transfer::Part;
 use weir_flow::units::Extent;
-use weir_wire::iscsi::target::Itt;
+use weir_wire::iscsi::target_role::Itt;
 use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
 use weir_wire::scsi::lba_status::lba_status;
 use weir_wire::scsi::nexus::Refusal;

@@ -9,7 +9,7 @@ use crate::listen::socket::Peer;
 use std::sync::Arc;
 use tracing::warn;
 use weir_flow::clock::Duration;
-use weir_wire::iscsi::target::TmfResponse;
+use weir_wire::iscsi::target_role::TmfResponse;
 
 impl Gateway<'_> {
     /// Reads from a connection once and deals with what has come.

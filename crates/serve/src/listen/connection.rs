@@ -12,7 +12,7 @@ use tracing::{debug, info};
 use weir_flow::clock::Instant;
 use weir_flow::request::LinkId;
 use weir_flow::transfer::{Link, Port};
-use weir_wire::iscsi::target;
+use weir_wire::iscsi::target_role;
 use weir_wire::nbd;
 use weir_wire::outbox::Outbox;
 
@@ -35,7 +35,7 @@ impl AsRef<[u8]> for Payload {
 }
 
 /// The state machine of an iSCSI connection, sending pooled buffers.
-pub(crate) type Wire = target::Connection<Payload>;
+pub(crate) type Wire = target_role::Connection<Payload>;
 
 /// The state machine of an NBD connection, sending pooled buffers.
 pub(crate) type NbdWire = nbd::Connection<Payload>;

@@ -8,7 +8,7 @@ use crate::task::{Deed, Phase, Task, TaskKey};
 use std::collections::BTreeSet;
 use tracing::{info, warn};
 use weir_flow::pipeline::Input;
-use weir_wire::iscsi::target::{Attribute, Command, Event, Itt, LoginStatus};
+use weir_wire::iscsi::target_role::{Attribute, Command, Event, Itt, LoginStatus};
 use weir_wire::scsi::cdb::Media;
 use weir_wire::scsi::disk::execute_absent;
 use weir_wire::scsi::lba_status::DESCRIPTORS_MAX;

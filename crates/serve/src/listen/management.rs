@@ -9,7 +9,7 @@ use crate::desk::{Desk, Errand};
 use crate::listen::connection::{Connection, ConnectionId};
 use crate::task::{ManagementKey, Phase, TaskKey};
 use tracing::info;
-use weir_wire::iscsi::target::{Itt, TaskFunction, TmfResponse};
+use weir_wire::iscsi::target_role::{Itt, TaskFunction, TmfResponse};
 use weir_wire::scsi::Sense;
 
 /// Something that waits for tasks to end.

@@ -12,7 +12,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use weir_flow::clock::{Duration, Instant};
-use weir_wire::iscsi::target::DigestPolicy;
+use weir_wire::iscsi::target_role::DigestPolicy;
 
 /// One upstream with so many paths. Their portal takes connections while the first value lives, and never
 /// says anything.

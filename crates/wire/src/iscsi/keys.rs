@@ -1,6 +1,6 @@
 //! The operational keys: what each may be, and how two sides come to agree (RFC 7143 section 13).
 
-use super::target::Limits;
+use super::target_role::Limits;
 use super::text;
 
 /// Largest value of a key that counts bytes of one transfer: 2^24 - 1.

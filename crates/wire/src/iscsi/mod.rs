@@ -11,5 +11,5 @@ pub mod initiator;
 pub(crate) mod keys;
 pub mod pdu;
 pub(crate) mod serial;
-pub mod target;
+pub mod target_role;
 pub(crate) mod text;

@@ -6,7 +6,7 @@
 
 use md5::{Digest, Md5};
 use sha2::Sha256;
-use weir_wire::iscsi::target::{DigestPolicy, Limits};
+use weir_wire::iscsi::target_role::{DigestPolicy, Limits};
 
 use super::shell::{
     ACCOUNTS, CHALLENGE, DISCOVERED_BY, FRIEND, GUARDED, GUARDED_BY, HIDDEN, OWN, Shell, TARGETS,

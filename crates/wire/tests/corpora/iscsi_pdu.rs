@@ -5,7 +5,7 @@
 //! fed twice, with everything there is and with no more than it asks for: what it sends must be the
 //! same.
 
-use weir_wire::iscsi::target::{DigestPolicy, Limits};
+use weir_wire::iscsi::target_role::{DigestPolicy, Limits};
 
 use super::shell::{OPEN, Shell};
 

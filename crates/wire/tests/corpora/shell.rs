@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_wire::iscsi::target::{
+use weir_wire::iscsi::target_role::{
     Account, Advertised, Authentication, Connection, Event, IMMEDIATE_TASKS_MAX, Initiators, Itt,
     Limits, LoginStatus, Node, Redirect, Secret, TargetEntry, TaskFunction, TmfResponse,
 };

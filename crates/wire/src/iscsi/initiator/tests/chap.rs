@@ -4,7 +4,7 @@
 use super::harness::{Alone, CHALLENGE, ENTROPY, Pair, Said, node, settings};
 use crate::iscsi::binary;
 use crate::iscsi::initiator::{Account, Chap, ChapFault, Fault, Secret, Settings};
-use crate::iscsi::target::{Authentication, Limits, Node};
+use crate::iscsi::target_role::{Authentication, Limits, Node};
 
 /// MD5 and SHA-256 of 0x40, `alice's secret` and the bytes 0x40 to 0x5f.
 const ALICE_MD5: &str = "CHAP_R=0xc064ebe6774120ff5f228563da7280c2";

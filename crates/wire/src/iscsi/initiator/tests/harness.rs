@@ -13,7 +13,7 @@ use crate::iscsi::initiator::{
     TmfResponse,
 };
 use crate::iscsi::pdu::{Header, LoginRequest, LoginResponse, ScsiResponse, opcode};
-use crate::iscsi::target::{self, Connection, Limits, LoginStatus, Node, TargetEntry};
+use crate::iscsi::target_role::{self, Connection, Limits, LoginStatus, Node, TargetEntry};
 use crate::scsi::{ScsiStatus, Sense};
 
 pub(super) const TARGET: &str = "iqn.2026-01.test.weir:disk";
@@ -159,12 +159,14 @@ impl Pair {
             rest = &rest[received.consumed..];
             match received.event {
                 None if received.consumed == 0 => break,
-                None | Some(target::Event::Pong) => {}
-                Some(target::Event::SessionRequested { .. }) => self.target.session_admitted(77),
-                Some(target::Event::LoginFailed { status, .. }) => {
+                None | Some(target_role::Event::Pong) => {}
+                Some(target_role::Event::SessionRequested { .. }) => {
+                    self.target.session_admitted(77)
+                }
+                Some(target_role::Event::LoginFailed { status, .. }) => {
                     assert_ne!(status, LoginStatus::Success);
                 }
-                Some(target::Event::Command(command)) => {
+                Some(target_role::Event::Command(command)) => {
                     let word = |at: usize| {
                         let bytes = command.cdb[at..at + 4].try_into().unwrap();
                         u32::from_be_bytes(bytes) as usize
@@ -189,7 +191,7 @@ impl Pair {
                         self.target.respond(command.itt, ScsiStatus::Good, None, 0);
                     }
                 }
-                Some(target::Event::Data { itt, offset, bytes, complete }) => {
+                Some(target_role::Event::Data { itt, offset, bytes, complete }) => {
                     let write = self.writes.get_mut(&itt.0).unwrap();
                     assert_eq!(write.gathered.len(), offset as usize);
                     write.gathered.extend_from_slice(bytes);
@@ -197,13 +199,13 @@ impl Pair {
                         self.finish_write(itt);
                     }
                 }
-                Some(target::Event::TaskManagement { itt, .. }) => {
+                Some(target_role::Event::TaskManagement { itt, .. }) => {
                     for task in self.target.outstanding_tasks().to_vec() {
                         self.target.abandon(task);
                     }
-                    self.target.task_management_response(itt, target::TmfResponse::Complete);
+                    self.target.task_management_response(itt, target_role::TmfResponse::Complete);
                 }
-                Some(target::Event::Logout { itt, .. }) => self.target.logout_response(itt),
+                Some(target_role::Event::Logout { itt, .. }) => self.target.logout_response(itt),
                 Some(other) => panic!("this initiator breaks no rule: {other:?}"),
             }
         }

@@ -7,7 +7,7 @@ use crate::iscsi::initiator::{
     DigestPolicy, Fault, PduKind, Portal, Settings, SettingsError, Target,
 };
 use crate::iscsi::pdu::{LoginResponse, TextResponse, opcode};
-use crate::iscsi::target::{Advertised, Limits, Redirect, TargetEntry};
+use crate::iscsi::target_role::{Advertised, Limits, Redirect, TargetEntry};
 
 pub(super) const RESPONSE: PduKind = PduKind(opcode::LOGIN_RESPONSE);
 

@@ -2,7 +2,7 @@
 
 use super::harness::{Buffer, DISK, Pair, Said, command, node, settings};
 use crate::iscsi::initiator::{DigestPolicy, Direction, Residual, Settings};
-use crate::iscsi::target::Limits;
+use crate::iscsi::target_role::Limits;
 
 const GOOD: Option<u8> = Some(0);
 

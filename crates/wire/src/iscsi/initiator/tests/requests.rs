@@ -12,7 +12,7 @@ use crate::iscsi::initiator::{
 use crate::iscsi::pdu::{
     AsyncMessage, DataIn, LogoutResponse, NopIn, Reject, TaskManagementResponse, opcode,
 };
-use crate::iscsi::target::Limits;
+use crate::iscsi::target_role::Limits;
 
 fn managed(itt: Itt, response: u8) -> TaskManagementResponse {
     let mut pdu = TaskManagementResponse::new_zeroed();

@@ -2,7 +2,7 @@
 
 use super::harness::{INITIATOR, ISID, Peer, TARGET, encode, text};
 use crate::iscsi::pdu::{IMMEDIATE, LoginRequest, NopOut, opcode};
-use crate::iscsi::target::{DigestPolicy, Event, Limits, LoginStatus, PeerError};
+use crate::iscsi::target_role::{DigestPolicy, Event, Limits, LoginStatus, PeerError};
 
 fn names() -> [String; 2] {
     [format!("InitiatorName={INITIATOR}"), format!("TargetName={TARGET}")]

@@ -2,7 +2,7 @@
 
 use super::harness::{INITIATOR, Peer, TARGET, text};
 use crate::iscsi::pdu::{CONTINUE, FINAL, IMMEDIATE, RESERVED_TAG, TextRequest, opcode};
-use crate::iscsi::target::{
+use crate::iscsi::target_role::{
     Advertised, Event, Initiators, Limits, Node, Redirect, RejectReason, TargetEntry,
 };
 

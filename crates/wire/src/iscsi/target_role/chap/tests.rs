@@ -1,7 +1,7 @@
 //! The handshake by itself. The responses were computed with another implementation of the hashes.
 
 use super::*;
-use crate::iscsi::target::Secret;
+use crate::iscsi::target_role::Secret;
 
 /// MD5 and SHA-256 of 0x40, `alice's secret` and the bytes 0x40 to 0x5f.
 const ALICE_MD5: &str = "0xc064ebe6774120ff5f228563da7280c2";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::harness::{Peer, encode};
 use crate::iscsi::pdu::{Itt, opcode};
-use crate::iscsi::target::{Event, Limits, PeerError};
+use crate::iscsi::target_role::{Event, Limits, PeerError};
 
 fn peer(header: bool, data: bool) -> Peer {
     let on = |on| if on { "CRC32C" } else { "None" };

@@ -1,7 +1,7 @@
 //! Why a login was refused: words for an operator, and the status for the initiator.
 
-use crate::iscsi::target::LoginStatus;
-use crate::iscsi::target::chap::ChapFault;
+use crate::iscsi::target_role::LoginStatus;
+use crate::iscsi::target_role::chap::ChapFault;
 
 /// Why a login was refused. Names in it are the initiator's own words, escaped; secrets never are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use super::harness::{Answer, Peer};
 use crate::iscsi::pdu::{Itt, RESERVED_TAG, opcode};
-use crate::iscsi::target::{Event, Limits};
+use crate::iscsi::target_role::{Event, Limits};
 use crate::scsi::{ScsiStatus, Sense};
 
 /// F and W, simple.

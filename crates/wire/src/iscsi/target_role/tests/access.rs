@@ -2,7 +2,7 @@
 
 use super::harness::{CHALLENGE, INITIATOR, Peer, TARGET};
 use crate::iscsi::binary;
-use crate::iscsi::target::{
+use crate::iscsi::target_role::{
     Account, Authentication, ChapFault, Event, Initiators, Limits, LoginFault, LoginStatus, Node,
     Redirect, Secret, TargetEntry,
 };

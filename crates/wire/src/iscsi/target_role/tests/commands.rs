@@ -7,7 +7,7 @@ use crate::iscsi::pdu::{
     FINAL, Header, IMMEDIATE, Itt, LogoutRequest, NopOut, RESERVED_TAG, ScsiCommand,
     TaskManagementRequest, opcode,
 };
-use crate::iscsi::target::{
+use crate::iscsi::target_role::{
     Attribute, Event, IMMEDIATE_TASKS_MAX, Limits, LogoutReason, PeerError, RejectReason,
     TaskFunction, TmfResponse,
 };

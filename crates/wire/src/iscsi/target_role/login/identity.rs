@@ -1,7 +1,7 @@
 //! Who is there, and which target is meant (RFC 7143 section 6.3.1).
 
 use super::LoginFault;
-use crate::iscsi::target::{Connection, TargetEntry};
+use crate::iscsi::target_role::{Connection, TargetEntry};
 use crate::iscsi::text;
 
 /// Longest iSCSI name, in bytes (RFC 7143 section 4.2.7.1).

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::harness::{INITIATOR, ISID, Peer, TARGET, encode, node, text};
 use crate::iscsi::pdu::{CONTINUE, Header, IMMEDIATE, LoginRequest, opcode};
-use crate::iscsi::target::{
+use crate::iscsi::target_role::{
     Account, Authentication, DigestPolicy, Event, IMMEDIATE_TASKS_MAX, Limits, LoginStatus, Node,
     Secret,
 };

@@ -9,7 +9,9 @@ use crate::iscsi::pdu::{
     DataOut, FINAL, Header, IMMEDIATE, LoginRequest, LoginResponse, RESERVED_TAG, ScsiCommand,
     opcode,
 };
-use crate::iscsi::target::{Connection, Event, Limits, Node, PeerError, Received, TargetEntry};
+use crate::iscsi::target_role::{
+    Connection, Event, Limits, Node, PeerError, Received, TargetEntry,
+};
 
 pub(super) const TARGET: &str = "iqn.2026-01.test.weir:disk";
 pub(super) const INITIATOR: &str = "iqn.2026-01.test.weir:host";

@@ -3,8 +3,8 @@
 
 use super::{LoginFault, SECURITY};
 use crate::iscsi::chap::Keys;
-use crate::iscsi::target::chap::{Accounts, Chap, ChapFault, Reply};
-use crate::iscsi::target::{Authentication, Connection, Node};
+use crate::iscsi::target_role::chap::{Accounts, Chap, ChapFault, Reply};
+use crate::iscsi::target_role::{Authentication, Connection, Node};
 use crate::iscsi::text;
 
 /// How far the authentication has come.
