@@ -1,6 +1,6 @@
 //! What is said on the control socket: one line of JSON for each request, and one for its answer.
 //!
-//! `docs/control-socket.md` is the reference. To add a verb, add a variant to [`Request`] and what it is
+//! `docs/reference/control-socket.md` is the reference. To add a verb, add a variant to [`Request`] and what it is
 //! answered with to [`Answer`]; `answer.rs` does not compile until it knows it. A new field is no new
 //! version: readers pass over what they do not know. A field that goes, or means something else, is one.
 
@@ -154,7 +154,7 @@ pub struct Leaving {
 /// Why nothing was done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// For programs; `docs/control-socket.md` lists them.
+    /// For programs; `docs/reference/control-socket.md` lists them.
     pub code: String,
     /// What is wrong.
     pub message: String,
@@ -544,7 +544,7 @@ impl Refusal {
                 "write one object on one line, such as {\"version\":1,\"do\":\"status\"}".to_owned()
             }
             Self::NoVersion | Self::Version(_) => format!("write \"version\":{VERSION}"),
-            Self::NotARequest(_) => "docs/control-socket.md lists what can be asked for".to_owned(),
+            Self::NotARequest(_) => "docs/reference/control-socket.md lists what can be asked for".to_owned(),
             Self::TooLong => "ask for one thing at a time".to_owned(),
             Self::NoLog { .. } => {
                 "its own storage has everything; `log` of its [[volume]] would give it one"

@@ -4,7 +4,7 @@
 //! [`Log`] is the log of one volume, a state machine without clock and I/O. Hosts' writes enter it
 //! ([`write`](Log::write)), are committed in groups to the log device, and are acknowledged when they are
 //! durable there. In the background they are written upstream, epoch by epoch ([`Order`]). The design and
-//! its reasons: `docs/decisions/0011-write-back.md`; the format: `docs/log-format.md`.
+//! its reasons: `docs/decisions/0011-write-back.md`; the format: `docs/reference/log-format.md`.
 //!
 //! | file | |
 //! |---|---|

@@ -11,7 +11,7 @@ pub struct ShareStatus {
     pub background: bool,
     /// Its weight.
     pub weight: f64,
-    /// Service time since the start; see `docs/dispatch.md`.
+    /// Service time since the start; see `docs/operate/shares.md`.
     pub service_ns: u64,
     /// That of the last 5 to 10 s.
     pub recent_ns: u64,

@@ -2,7 +2,7 @@ use super::*;
 
 /// The lines of the page's examples: requests, each with its answer.
 fn examples() -> Vec<(&'static str, &'static str)> {
-    let page = include_str!("../../../../../docs/control-socket.md");
+    let page = include_str!("../../../../../docs/reference/control-socket.md");
     let blocks = page.split("```json\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let lines: Vec<_> = blocks.flat_map(str::lines).collect();
     assert!(lines.len() % 2 == 0, "each request has an answer");
@@ -42,7 +42,7 @@ fn the_page_is_exact() {
 /// they say there.
 #[test]
 fn refusals_are_documented() {
-    let page = include_str!("../../../../../docs/control-socket.md");
+    let page = include_str!("../../../../../docs/reference/control-socket.md");
     let refused = |line: &[u8]| Request::parse(line).unwrap_err();
     let (backend, path) = ("array".to_owned(), 0);
     let last = Refusal::LastPath { backend: backend.clone(), path };

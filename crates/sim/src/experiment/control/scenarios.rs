@@ -2,7 +2,7 @@
 //!
 //! The text gives what happens, not every rate. Those that it leaves open are chosen so that TA1 and TA0
 //! come out at its totals: under TA1 the total is what the conforming tenants ask for plus the violators'
-//! contracts, under TA0 it is what the array can do. docs/control.md compares the results.
+//! contracts, under TA0 it is what the array can do. docs/research/control.md compares the results.
 //!
 //! | | contracts, asked for, besides WS_A with 2000 and 4000 req/s | chosen here |
 //! |---|---|---|
