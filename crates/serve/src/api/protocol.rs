@@ -544,7 +544,9 @@ impl Refusal {
                 "write one object on one line, such as {\"version\":1,\"do\":\"status\"}".to_owned()
             }
             Self::NoVersion | Self::Version(_) => format!("write \"version\":{VERSION}"),
-            Self::NotARequest(_) => "docs/reference/control-socket.md lists what can be asked for".to_owned(),
+            Self::NotARequest(_) => {
+                "docs/reference/control-socket.md lists what can be asked for".to_owned()
+            }
             Self::TooLong => "ask for one thing at a time".to_owned(),
             Self::NoLog { .. } => {
                 "its own storage has everything; `log` of its [[volume]] would give it one"
