@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Runs every job, and gives what they found in the order of the jobs. They are begun in that order, so
 /// what takes long belongs first. `progress` hears of the share that is done, from any thread.
-pub(crate) fn run<J: Sync, R: Send>(
+pub fn run<J: Sync, R: Send>(
     jobs: &[J],
     progress: &(dyn Fn(f64) + Sync),
     work: impl Fn(&J) -> R + Sync,

@@ -9,16 +9,14 @@
 //! * [`mod@run`]: a plan through the pipeline;
 //! * [`replay`]: a recording of `weir serve` through the pipeline, compared by digest;
 //! * [`explain`]: what held requests, in a recording or a plan;
-//! * [`experiment`]: what was published about control policies, path selectors and a target near the client,
-//!   run again;
 //! * [`crash`]: crashes at every turn of generated workloads, and what must hold after them;
 //! * [`trace`]: block traces, as sources of requests and to be described;
-//! * [`misses`]: what buffers of several sizes would miss of them, under each eviction policy.
+//! * [`misses`]: what buffers of several sizes would miss of them, under each eviction policy;
+//! * [`cores`]: many runs, on all cores; [`table`]: tables of text.
 
 mod account;
-mod cores;
+pub mod cores;
 pub mod crash;
-pub mod experiment;
 pub mod explain;
 mod measure;
 pub mod misses;
@@ -28,6 +26,7 @@ pub mod results;
 pub mod run;
 mod slots;
 mod source;
+pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod trace;

@@ -4,11 +4,11 @@ mod cli;
 mod config;
 mod exit;
 mod output;
-mod table;
 
 use clap::Parser;
 use exit::Exit;
 use std::process::ExitCode;
+use weir_sim::table;
 
 fn main() -> ExitCode {
     let arguments = match cli::Arguments::try_parse() {

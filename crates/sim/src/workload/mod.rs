@@ -4,7 +4,6 @@
 //! the part. So adding a workload, or changing one part, does not shift what the others draw.
 
 mod gaps;
-pub(crate) mod intervals;
 mod places;
 mod zipf;
 

@@ -1,0 +1,220 @@
+//! What the paper of flash operation groups claims, and what it leaves out.
+//!
+//! F3 to F6 are the paper's figures, by their numbers (spec/dispatch-results.md sections 0 to 2). W are
+//! figures in which the policy of the gateway has to be better than the paper's (section 6).
+
+use super::study::{ShareRow, Study, TurnRow};
+use crate::claim::{Claim, least, most};
+
+/// All verdicts.
+pub(super) fn judge(study: &Study) -> Vec<Claim> {
+    let mut claims = turns(study);
+    claims.extend(figure_4(study));
+    claims.extend(figure_5(study));
+    claims.extend(figure_6(study));
+    claims.extend(left_out(study));
+    claims
+}
+
+const CLOSED: &str = "closed, 32";
+
+fn row<'a>(study: &'a Study, figure: u32, policy: &str) -> Option<&'a ShareRow> {
+    study.shares.iter().find(|row| (row.figure, row.policy) == (figure, policy))
+}
+
+fn turns(study: &Study) -> Vec<Claim> {
+    let of = |policy: &str| study.turns.iter().find(|row| row.policy == policy);
+    let Some(fog) = of("fog") else { return Vec::new() };
+    let claim = |id, published| Claim::new(id, "figure 3", CLOSED, published).required(true);
+    let after = fog.one_writes;
+    let blind = ["fifo", "rr", "drr", "wfq, flat", "fog, flat, uncorrected"];
+    let blind: Vec<&TurnRow> = blind.into_iter().filter_map(of).collect();
+    let losses = most(blind.iter().map(|row| row.change));
+    let each = blind.iter().map(|row| format!("{} {:.1} %", row.policy, row.change));
+    let each: Vec<String> = each.collect();
+    let corrected = of("fog, flat nominal").map_or(f64::NAN, |row| row.change.abs());
+    let near = |measured: f64, due: f64| (measured / due - 1.0).abs() < 0.005;
+    vec![
+        claim("F3-alone", "S1 alone has the whole device")
+            .measured(fog.alone, "MiB/s")
+            .judged("104.2 +- 0.5 %", near(fog.alone, 104.17))
+            .note("four chips of 150 us a read; the paper's curves have no scale in its text"),
+        claim("F3-half", "two readers have half of it each")
+            .measured(fog.both_read[0] / fog.both_read.iter().sum::<f64>() * 100.0, "% of bytes")
+            .judged("50 +- 0.25", near(2.0 * fog.both_read[0], fog.both_read.iter().sum()))
+            .note(format!("{:.1} and {:.1} MiB/s", fog.both_read[0], fog.both_read[1])),
+        claim("F3-unchanged", "S1's rate does not change when S2 turns to writing")
+            .measured(fog.change, "% change")
+            .judged("0 +- 0.5", fog.change.abs() < 0.5)
+            .note(format!("S2 then writes {:.1} MiB/s", after[1])),
+        claim("F3-time", "time is shared 50:50 while S2 writes")
+            .measured(fog.time[0] * 100.0, "% of time")
+            .judged("50 +- 0.25", (fog.time[0] - 0.5).abs() < 0.0025),
+        claim("F3-unknown", "service times need not be known before")
+            .measured(corrected, "% change")
+            .judged("< 0.5", corrected < 0.5)
+            .note("500 us nominal for everything, corrected at the end of each operation"),
+        claim("F3-others", "what counts operations, bytes or nominal times loses")
+            .measured(losses, "% change, best of them")
+            .judged("< -50", losses < -50.0)
+            .note(each.join("; ")),
+    ]
+}
+
+fn figure_4(study: &Study) -> Vec<Claim> {
+    let Some(fog) = row(study, 4, "fog") else { return Vec::new() };
+    let claim = |id, published| Claim::new(id, "figure 4", CLOSED, published);
+    let ends = |streams: std::ops::Range<usize>| fog.ends[streams].to_vec();
+    let groups = [ends(0..3), ends(3..5), ends(5..8)];
+    let before = |a: &[f64], b: &[f64]| most(a.iter().copied()) < least(b.iter().copied());
+    let derived = before(&groups[0], &groups[1]) && before(&groups[1], &groups[2]);
+    let printed = before(&groups[2], &groups[1]) && before(&groups[1], &groups[0]);
+    let order = format!(
+        "readers end at {:.2} s, mixed at {:.2}, writers at {:.2}",
+        most(groups[0].iter().copied()),
+        most(groups[1].iter().copied()),
+        most(groups[2].iter().copied())
+    );
+    vec![
+        claim("F4-shares", "equal shares of time at every moment")
+            .measured(fog.any, "% worst interval")
+            .judged("< 2", fog.any < 2.0 && fog.all < 0.5)
+            .required(true)
+            .note(format!("{:.2} % while all have work, {:.1} % in the worst 100 ms", fog.all, fog.window)),
+        claim("F4-derived", "what equal shares of time make of equal counts: reads, mixed, writes")
+            .measured(f64::from(u8::from(derived)), "1: so")
+            .judged("1", derived)
+            .required(true)
+            .note(order.clone()),
+        claim("F4-printed", "writers end first, then mixed, then readers")
+            .measured(f64::from(u8::from(printed)), "1: so")
+            .judged("1", printed)
+            .note(format!(
+                "contradicts figure 3: with r the cost of a read in programs, figure 3 needs r = 0.15, this \
+                 order r > 1, and figure 5 r < 1.5; {order}"
+            )),
+    ]
+}
+
+fn fluid(fog: &ShareRow) -> f64 {
+    most(fog.ends.iter().zip(&fog.fluid).map(|(end, fluid)| 100.0 * (end / fluid - 1.0).abs()))
+}
+
+fn figure_5(study: &Study) -> Vec<Claim> {
+    let Some(fog) = row(study, 5, "fog") else { return Vec::new() };
+    let claim = |id, published| Claim::new(id, "figure 5", CLOSED, published).required(true);
+    let in_place = fog.order.iter().zip(1..).filter(|(stream, place)| **stream == *place).count();
+    let off = fluid(fog);
+    let blind = ["fifo", "rr", "drr", "wfq, flat", "fog, flat, uncorrected"];
+    let blind = least(blind.into_iter().filter_map(|p| row(study, 5, p)).map(|row| row.all));
+    let ours = row(study, 5, "fair-time");
+    let mut claims = vec![
+        claim("F5-order", "streams end in the order of their weights, S1 to S8")
+            .measured(in_place as f64, "in place")
+            .judged("8", in_place == 8),
+        claim("F5-all", "shares follow weights of 1.25^k while all have work")
+            .measured(fog.all, "% worst stream")
+            .judged("< 0.5", fog.all < 0.5),
+        claim("F5-any", "and whenever the set of streams changes")
+            .measured(fog.any, "% worst interval")
+            .judged("< 2", fog.any < 2.0)
+            .note(format!("{:.1} % in the worst 100 ms", fog.window)),
+        claim("F5-fluid", "streams end when one divided server would let them")
+            .measured(off, "% worst stream")
+            .judged("< 0.5", off < 0.5),
+        claim("F5-others", "what counts operations, bytes or nominal times is far off")
+            .measured(blind, "% worst stream, best of them")
+            .judged("> 50", blind > 50.0),
+    ];
+    if let Some(ours) = ours {
+        let full = ours.used > 99.0;
+        claims.push(
+            claim("F5-fair-time", "no paper's: fair-time shares balanced load as well")
+                .measured(ours.all, "% worst stream")
+                .judged("< 1, chips 99 % used", ours.all < 1.0 && full)
+                .note(format!("worst interval {:.1} %, chips {:.1} % used", ours.any, ours.used)),
+        );
+    }
+    claims
+}
+
+fn figure_6(study: &Study) -> Vec<Claim> {
+    let Some(fog) = row(study, 6, "fog") else { return Vec::new() };
+    let claim = |id, published| Claim::new(id, "figure 6", CLOSED, published).required(true);
+    let blocks = row(study, 6, "wfq").map_or(f64::NAN, |row| row.all);
+    vec![
+        claim("F6-ratio", "garbage collection of S8's weight has S8's share")
+            .measured(fog.ratio, "of S8's time")
+            .judged("1 +- 0.01", (fog.ratio - 1.0).abs() < 0.01),
+        claim("F6-all", "shares follow weights while all nine have work")
+            .measured(fog.all, "% worst stream")
+            .judged("< 0.5", fog.all < 0.5)
+            .note(format!("worst interval {:.1} %", fog.any)),
+        claim("F6-short", "the share may be too small for what has to be collected")
+            .measured(fog.garbage, "% of time")
+            .judged("< 9.45, what is asked for", fog.garbage < 9.45),
+        claim("F6-blocks", "no paper's: with a tag per request 129 operations go as a block")
+            .measured(blocks, "% worst stream, wfq")
+            .judged("> 5", blocks > 5.0)
+            .required(false),
+    ]
+}
+
+fn left_out(study: &Study) -> Vec<Claim> {
+    let claim = |id, set, published| Claim::new(id, set, CLOSED, published).required(true);
+    let hot = |policy: &str| study.hot.iter().find(|row| row.policy == policy);
+    let probe = |policy: &str| study.probes.iter().find(|row| row.policy == policy);
+    let debt = |policy: &str| study.debts.iter().find(|row| row.policy == policy);
+    let mut claims = Vec::new();
+    if let (Some(fog), Some(ours)) = (hot("fog"), hot("fair-time, depth 4")) {
+        claims.push(
+            claim(
+                "W-hot",
+                "hot chip",
+                "no paper's: a stream with one chip does not idle the others",
+            )
+            .measured(ours.used, "% of chips used")
+            .judged("> 70, fog < 55", ours.used > 70.0 && fog.used < 55.0)
+            .note(format!("fog uses {:.1} %", fog.used)),
+        );
+        claims.push(
+            claim("W-even", "hot chip", "no paper's: and all are slowed down alike")
+                .measured(ours.spread, "largest slowdown over smallest")
+                .judged("< 1.1, fog > 2", ours.spread < 1.1 && fog.spread > 2.0)
+                .note(format!("fog {:.2}", fog.spread)),
+        );
+    }
+    if let (Some(deep), Some(ours)) = (probe("fog, depth 16"), probe("fair-time")) {
+        let (gain, kept) = (deep.p99_ms / ours.p99_ms, ours.others / deep.others);
+        claims.push(
+            claim("W-probe", "probe", "no paper's: bounded work keeps small reads short")
+                .measured(gain, "times shorter p99 than fog at depth 16")
+                .judged("> 4, others keep 98 %", gain > 4.0 && kept > 0.98)
+                .note(format!(
+                    "{:.2} against {:.2} ms; others have {:.1} and {:.1} MiB/s",
+                    ours.p99_ms, deep.p99_ms, ours.others, deep.others
+                )),
+        );
+    }
+    if let (Some(fog), Some(ours)) = (debt("fog"), debt("fair-time, depth 4")) {
+        claims.push(
+            claim(
+                "W-debt",
+                "real blocks",
+                "no paper's: a reader does not pay for writers' garbage",
+            )
+            .measured(ours.reader, "of its third")
+            .judged("1 +- 0.05", (ours.reader - 1.0).abs() < 0.05)
+            .required(false)
+            .note(format!("fog {:.2}", fog.reader)),
+        );
+        claims.push(
+            claim("W-stall", "real blocks", "no paper's: collection keeps up with writers")
+                .measured(ours.stalled, "% of the chips' time stalled")
+                .judged("less than half of fog's", ours.stalled < fog.stalled / 2.0)
+                .required(false)
+                .note(format!("fog {:.1} %", fog.stalled)),
+        );
+    }
+    claims
+}

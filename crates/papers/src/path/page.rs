@@ -1,0 +1,384 @@
+//! How the study of the path selectors is shown.
+
+use crate::chapter::{Chapter, Part};
+use crate::html::escape;
+use crate::path::Sample;
+use crate::path::study::{
+    Course, FaultRow, OutageRow, PrintedRow, ResponseRow, RuleRow, SpreadRow, Study, ThresholdRow,
+};
+use std::fmt::Write as _;
+use weir_sim::table::{Align, Table};
+
+const PRINTED: &[(&str, Align)] = &[
+    ("block", Align::Left),
+    ("figure", Align::Left),
+    ("printed", Align::Right),
+    ("repaired", Align::Right),
+    ("measured", Align::Right),
+    ("mean of the rows printed", Align::Right),
+    ("repaired", Align::Right),
+];
+
+const SPREADS: &[(&str, Align)] = &[
+    ("arrivals", Align::Left),
+    ("rr", Align::Right),
+    ("end", Align::Right),
+    ("roung", Align::Right),
+    ("end", Align::Right),
+    ("faster", Align::Right),
+    ("imbalance", Align::Right),
+    ("roung-job", Align::Right),
+    ("end", Align::Right),
+    ("faster", Align::Right),
+    ("imbalance", Align::Right),
+];
+
+const LOADS: &[(&str, Align)] = &[
+    ("situation", Align::Left),
+    ("arrivals", Align::Left),
+    ("rr end", Align::Right),
+    ("roung-job", Align::Right),
+    ("end", Align::Right),
+    ("faster", Align::Right),
+    ("imbalance", Align::Right),
+];
+
+const THRESHOLDS: &[(&str, Align)] = &[
+    ("threshold", Align::Right),
+    ("4 outstanding", Align::Right),
+    ("16", Align::Right),
+    ("64", Align::Right),
+];
+
+const FAULTS: &[(&str, Align)] = &[
+    ("selector", Align::Left),
+    ("mean ms", Align::Right),
+    ("p99 ms", Align::Right),
+    ("p99.9 ms", Align::Right),
+    ("over 100 ms", Align::Right),
+    ("most in a run", Align::Right),
+    ("mean after ms", Align::Right),
+    ("share after", Align::Right),
+];
+
+const OUTAGES: &[(&str, Align)] = &[
+    ("selector", Align::Left),
+    ("without a path", Align::Left),
+    ("done", Align::Right),
+    ("failed", Align::Right),
+    ("lost", Align::Right),
+    ("retried", Align::Right),
+    ("longest ms", Align::Right),
+    ("second group after", Align::Right),
+];
+
+/// The study as a chapter.
+pub fn chapter(name: &'static str, study: Study) -> serde_json::Result<Chapter> {
+    let mut parts =
+        vec![plain("Table 1: as printed, with one digit per block repaired, as measured")];
+    parts[0].table = Some(printed(&study.printed));
+    for situation in ["A", "B constant", "B uniform", "80/20"] {
+        let rows: Vec<_> = study.spreads.iter().filter(|row| row.situation == situation).collect();
+        let Some(first) = rows.first() else { continue };
+        parts.push(Part {
+            table: Some(spreads(&rows)),
+            ..plain(format!(
+                "Situation {situation}, 10,000 files, {}: seconds that each path served, the end, times \
+                 faster than rr, times that one path served longer",
+                runs(first.runs)
+            ))
+        });
+    }
+    parts.push(Part {
+        table: Some(loads(&study.loads)),
+        ..plain("The reading `job` by load, in seconds")
+    });
+    parts.push(Part {
+        table: Some(rules(&study.rules)),
+        ..plain(
+            "More paths: seconds for 8000 I/Os in a closed loop; mean ms at load 0.8, heavy tails \
+             (paths used, if not all)",
+        )
+    });
+    parts.push(Part {
+        table: Some(thresholds(&study.thresholds)),
+        ..plain("Thresholds of roung on two paths, situation A in a closed loop, seconds")
+    });
+    let selectors = "mean/p99 in ms";
+    for (rows, title) in [
+        (&study.responses, "Poisson arrivals on paths of one speed"),
+        (&study.speeds, "Poisson arrivals on two paths of different speeds"),
+        (&study.traces, "Traces on two paths, the busiest tenth at load 0.6"),
+    ] {
+        let Some(first) = rows.first() else { continue };
+        let title = format!("{title}, {selectors}, {}", runs(first.runs));
+        parts.push(Part { table: Some(responses(rows)), ..plain(title) });
+    }
+    for (fault, sizes, title) in FAULT_PARTS {
+        let mine = |row: &&FaultRow| (row.fault, row.sizes) == (fault, sizes);
+        let rows: Vec<_> = study.faults.iter().filter(mine).collect();
+        let Some(first) = rows.first() else { continue };
+        let courses: Vec<_> =
+            study.courses.iter().filter(|row| (row.fault, row.sizes) == (fault, sizes)).collect();
+        let title = format!("{title}, {}", runs(first.runs));
+        parts.push(Part { table: Some(faults(&rows)), ..plain(title) });
+        parts.push(Part {
+            pictures: courses.iter().map(|course| picture(course, &courses)).collect(),
+            ..plain(format!("The same over time, first run: {fault}, {sizes}"))
+        });
+    }
+    if let Some(first) = study.outages.first() {
+        let runs = first.runs;
+        parts.push(Part {
+            table: Some(outages(&study.outages)),
+            ..plain(format!(
+                "Four paths in two groups fail one after the other and are repaired; sums of {runs} runs"
+            ))
+        });
+    }
+    let value = serde_json::to_value(&study)?;
+    Ok(Chapter { name, seed: study.seed, claims: study.claims, parts, value })
+}
+
+fn plain(title: impl Into<String>) -> Part {
+    Part { title: title.into(), pictures: Vec::new(), table: None }
+}
+
+fn runs(count: u32) -> String {
+    if count == 1 { "one run".to_owned() } else { format!("means of {count} runs") }
+}
+
+const FAULT_PARTS: [(&str, &str, &str); 4] = [
+    ("slow", "fixed", "A path is 20 times slower for the middle third, equal sizes, load 0.4"),
+    ("slow", "pareto", "A path is 20 times slower for the middle third, heavy tails, load 0.4"),
+    ("stall", "fixed", "A path stalls for 2 s, equal sizes, load 0.4"),
+    ("stall", "pareto", "A path stalls for 2 s, heavy tails, load 0.4"),
+];
+
+fn printed(rows: &[PrintedRow]) -> Table {
+    let mut table = Table::new(PRINTED);
+    for row in rows {
+        let two = |value: f64| format!("{value:.2}");
+        let (as_printed, repaired) = row
+            .means
+            .map_or_else(Default::default, |(a, b)| (format!("{a:.3}"), format!("{b:.3}")));
+        table.row(vec![
+            row.block.to_owned(),
+            row.figure.to_owned(),
+            two(row.printed),
+            two(row.repaired),
+            two(row.measured),
+            as_printed,
+            repaired,
+        ]);
+    }
+    table
+}
+
+/// A time for each path.
+fn served(row: &SpreadRow) -> String {
+    format!("{:.1}/{:.1}", row.served_s[0], row.served_s[1])
+}
+
+/// How much longer one path served; far out it does not matter how much.
+fn imbalance(row: &SpreadRow) -> String {
+    if row.imbalance > 100.0 { "total".to_owned() } else { format!("{:.3}", row.imbalance) }
+}
+
+fn spreads(rows: &[&SpreadRow]) -> Table {
+    let mut table = Table::new(SPREADS);
+    for row in rows.iter().filter(|row| row.selector == "rr") {
+        let mut cells = vec![row.arrivals.to_owned(), served(row), format!("{:.1}", row.end_s)];
+        for selector in ["roung", "roung-job"] {
+            let same =
+                |other: &&&SpreadRow| (other.arrivals, other.selector) == (row.arrivals, selector);
+            if let Some(row) = rows.iter().find(same) {
+                cells.extend([
+                    served(row),
+                    format!("{:.1}", row.end_s),
+                    format!("{:.2}", row.speed_up),
+                    imbalance(row),
+                ]);
+            }
+        }
+        cells.resize(SPREADS.len(), String::new());
+        table.row(cells);
+    }
+    table
+}
+
+fn loads(rows: &[SpreadRow]) -> Table {
+    let mut table = Table::new(LOADS);
+    for row in rows.iter().filter(|row| row.selector != "rr") {
+        table.row(vec![
+            row.situation.to_owned(),
+            row.arrivals.to_owned(),
+            format!("{:.1}", row.end_s * row.speed_up),
+            served(row),
+            format!("{:.1}", row.end_s),
+            format!("{:.2}", row.speed_up),
+            imbalance(row),
+        ]);
+    }
+    table
+}
+
+/// Rows by their first name, columns by their second.
+fn pivot<T>(
+    corner: &str,
+    rows: &[T],
+    names: impl Fn(&T) -> (String, String),
+    cell: impl Fn(&T) -> String,
+) -> Table {
+    let (mut downs, mut acrosses) = (Vec::new(), Vec::new());
+    for (down, across) in rows.iter().map(&names) {
+        if !downs.contains(&down) {
+            downs.push(down);
+        }
+        if !acrosses.contains(&across) {
+            acrosses.push(across);
+        }
+    }
+    let mut columns = vec![(corner, Align::Left)];
+    columns.extend(acrosses.iter().map(|across| (across.as_str(), Align::Right)));
+    let mut table = Table::new(&columns);
+    for down in &downs {
+        let figure = |across: &String| {
+            let found = rows.iter().find(|row| names(row) == (down.clone(), across.clone()));
+            found.map_or_else(|| "-".to_owned(), &cell)
+        };
+        let mut cells = vec![down.clone()];
+        cells.extend(acrosses.iter().map(figure));
+        table.row(cells);
+    }
+    table
+}
+
+fn rules(rows: &[RuleRow]) -> Table {
+    let cell = |row: &RuleRow| {
+        let used = if row.used == row.paths { String::new() } else { format!(" ({})", row.used) };
+        format!("{:.2}; {:.3}{used}", row.closed_s, row.mean_ms)
+    };
+    pivot("paths", rows, |row| (row.paths.to_string(), row.rule.to_owned()), cell)
+}
+
+fn thresholds(rows: &[ThresholdRow]) -> Table {
+    let mut table = Table::new(THRESHOLDS);
+    for row in rows {
+        let mut cells = vec![row.threshold.to_string()];
+        cells.extend(row.end_s.map(|end| format!("{end:.1}")));
+        table.row(cells);
+    }
+    table
+}
+
+/// Milliseconds with as many decimals as fit.
+fn millis(value: f64) -> String {
+    if value < 100.0 { format!("{value:.2}") } else { format!("{value:.0}") }
+}
+
+fn responses(rows: &[ResponseRow]) -> Table {
+    let names = |row: &ResponseRow| {
+        let paths = match row.paths {
+            "2" => String::new(),
+            "4" => " 4 paths".to_owned(),
+            ratio => format!(" {ratio}"),
+        };
+        let across = format!("{}{paths}, {}", row.workload, row.load);
+        (row.selector.to_owned(), across)
+    };
+    let cell = |row: &ResponseRow| format!("{}/{}", millis(row.mean_ms), millis(row.p99_ms));
+    pivot("selector", rows, names, cell)
+}
+
+fn faults(rows: &[&FaultRow]) -> Table {
+    let mut table = Table::new(FAULTS);
+    for row in rows {
+        table.row(vec![
+            row.selector.to_owned(),
+            format!("{:.2}", row.mean_ms),
+            format!("{:.1}", row.p99_ms),
+            format!("{:.1}", row.p999_ms),
+            format!("{:.1}", row.long),
+            row.long_most.to_string(),
+            format!("{:.2}", row.after_ms),
+            format!("{:.2}", row.after_share),
+        ]);
+    }
+    table
+}
+
+fn outages(rows: &[OutageRow]) -> Table {
+    let mut table = Table::new(OUTAGES);
+    for row in rows {
+        table.row(vec![
+            row.selector.to_owned(),
+            if row.holds { "wait" } else { "fail" }.to_owned(),
+            row.done.to_string(),
+            row.failed.to_string(),
+            row.lost.to_string(),
+            row.retried.to_string(),
+            format!("{:.0}", row.longest_ms),
+            format!("{:.2}", row.second_group),
+        ]);
+    }
+    table
+}
+
+/// Response over time under one selector, on a logarithmic scale that all of them share.
+fn picture(course: &Course, all: &[&Course]) -> String {
+    let end = all.iter().flat_map(|course| &course.samples).map(|sample| sample.seconds);
+    let end = end.fold(course.trouble.1, f64::max).max(1e-9);
+    let x = |seconds: f64| LEFT + seconds / end * (WIDTH - LEFT - 4.0);
+    let y = |ms: f64| {
+        let decades = (ms.clamp(LEAST_MS, MOST_MS) / LEAST_MS).log10();
+        BOTTOM - decades / (MOST_MS / LEAST_MS).log10() * (BOTTOM - TOP)
+    };
+    let mut page = String::new();
+    let height = BOTTOM + 16.0;
+    let _ = write!(
+        page,
+        "<figure><svg viewBox=\"0 0 {WIDTH} {height}\" width={WIDTH} height={height}>\
+         <text x=0 y=12 class=t>{}</text><text x=70 y=12>mean (blue), longest (red), trouble (grey)</text>\
+         <rect x={:.1} y={TOP} width={:.1} height={:.1} class=on />",
+        escape(course.selector),
+        x(course.trouble.0),
+        x(course.trouble.1) - x(course.trouble.0),
+        BOTTOM - TOP
+    );
+    let mut ms = LEAST_MS;
+    while ms <= MOST_MS * 1.01 {
+        let at = y(ms);
+        let label = if ms < 1_000.0 { format!("{ms} ms") } else { format!("{} s", ms / 1e3) };
+        let _ = write!(
+            page,
+            "<path d=\"M{LEFT} {at:.1}H{WIDTH}\" class=grid /><text x={:.0} y={:.1} text-anchor=end>{label}</text>",
+            LEFT - 4.0,
+            at + 4.0
+        );
+        ms *= 10.0;
+    }
+    let line = |value: fn(&Sample) -> f64| {
+        let points =
+            course.samples.iter().map(|s| format!("{:.1},{:.1}", x(s.seconds), y(value(s))));
+        points.collect::<Vec<_>>().join(" ")
+    };
+    let _ = writeln!(
+        page,
+        "<polyline class=time points=\"{}\" /><polyline class=flight points=\"{}\" />\
+         <text x={LEFT} y={height}>0</text><text x={WIDTH} y={height} text-anchor=end>{end:.1} s</text></svg></figure>",
+        line(|sample| sample.longest_ms),
+        line(|sample| sample.mean_ms)
+    );
+    page
+}
+
+/// A picture in pixels: its width, where the scale ends and the lines begin, their top and bottom.
+const WIDTH: f64 = 420.0;
+const LEFT: f64 = 50.0;
+const TOP: f64 = 20.0;
+const BOTTOM: f64 = 150.0;
+
+/// The scale of pictures in milliseconds.
+const LEAST_MS: f64 = 0.01;
+const MOST_MS: f64 = 10_000.0;
