@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # How long a restart takes with a log that is as full as hosts can make it, after kill -9: hosts give up on a session
-# after 15 seconds (R16 of the design).
+# after 15 seconds (R16 of docs/reference/writeback.md, section 12).
 #
 #     restart.sh [--log MIB] [--fill SECONDS] [--cases LIST]     4096 MiB; status 4 if one takes 15 s or more
 #

@@ -7,7 +7,7 @@
 //! | Model    | disk: uniform among `disks`, FCFS, service `mean * (0.5 + U[0, 1)) + max(0, bytes - 4096) / media`; then the disk's bus, FCFS, `bytes / bus`; then the less busy link, `bytes / link` |
 //! | Ties     | order of being scheduled; of two equally busy links the first |
 //! | Cost     | O(log outstanding) per I/O and per step |
-//! | Source   | spec/control.md section 5, with its two fitted constants. At 5000 requests of 4 KiB per second the 99th percentile is 37 ms in a long run and from 27 to 60 ms in runs of 10 s, among them the 41 ms of the fit |
+//! | Source   | docs/reference/control.md, section 5, with its two fitted constants. At 5000 requests of 4 KiB per second the 99th percentile is 37 ms in a long run and from 27 to 60 ms in runs of 10 s, among them the 41 ms of the fit |
 //! | Not when | positions matter: there is no seek, no rotation and no cache, and a disk here is five to six times faster than a real one in FCFS order |
 //!
 //! An I/O is assumed not to cross a stripe unit, so it meets one disk. Operations without payload

@@ -1,7 +1,7 @@
 //! What every array has between its disks and its hosts: buses, then links.
 //!
 //! What leaves a disk waits for the disk's bus, then for the less busy link (of two equally busy ones
-//! the first), each in order of arrival. Source: spec/control.md section 5.
+//! the first), each in order of arrival. Source: docs/reference/control.md, section 5.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

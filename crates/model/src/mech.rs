@@ -8,7 +8,7 @@
 //! | Model    | disk: uniform among `disks`; cylinder uniform among 1024, angle uniform. Of the first `window` that wait, the one with the shortest positioning time goes next (SPTF), the others wait in order of arrival. Service `50 us + seek + rotation to the angle + bytes / media`, seek `0.6 + 8.44 sqrt(d) ms`, d in strokes, none on the same cylinder. Then bus and link as [`array`](mod@crate::array) |
 //! | Ties     | order of arrival; disks whose service ends at one time in order of being scheduled |
 //! | Cost     | O(window + log outstanding) per I/O |
-//! | Source   | spec/control.md section 5, with its one fitted constant: the data occupy 2.04 % of the stroke, for which the mean at 5000 requests of 4 KiB per second is 41 ms |
+//! | Source   | docs/reference/control.md, section 5, with its one fitted constant: the data occupy 2.04 % of the stroke, for which the mean at 5000 requests of 4 KiB per second is 41 ms |
 //! | Not when | addresses matter: positions are drawn, not derived from extents, so a sequential stream is as slow as a random one. There is no cache and no read-ahead |
 //!
 //! An I/O is assumed not to cross a stripe unit, so it meets one disk. Operations without payload take

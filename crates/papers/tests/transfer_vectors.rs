@@ -45,7 +45,7 @@ const KNOWN: [Known; 16] = [
     ("dqbs:guard=gate,key=len", "dqbs", &[("guard", 2), ("key", 1)]),
 ];
 
-/// What the specification looks at and advises against: they are not offered.
+/// Policies of the golden file that Weir does not offer.
 const NOT_OFFERED: [&str; 3] = ["look:4", "srpt-cap:2:60", "srpt-slow:2:8"];
 
 /// Every policy begins every reply when the vectors say, and ends them in their order.

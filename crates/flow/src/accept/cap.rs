@@ -8,7 +8,7 @@
 //! | Order    | first in, first out in each volume |
 //! | Ties     | two volumes whose requests may go at one time: the lower id first |
 //! | Cost     | O(1) for a volume without a cap or a request that may go at once; otherwise O(log n) in the volumes where requests wait |
-//! | Source   | ITU-T I.371, annex A (GCRA); the specification of control, X1 |
+//! | Source   | ITU-T I.371, annex A (GCRA); docs/reference/control.md, section 12, X1 |
 //! | Not when | tenants share what there is: a cap wastes what nobody else wants. Promises are for `control` |
 //!
 //! A request pays before it goes: its cost must have passed since the meter was last used, so a large

@@ -24,7 +24,7 @@ impl Tally {
     }
 
     /// The missed share over the share that may be missed, in thousandths, rounded up: at 1000 the budget
-    /// lasts exactly as long as it must. Source: spec/control.md section 12, X2.
+    /// lasts exactly as long as it must. Source: docs/reference/control.md, section 12, X2.
     pub fn burn_permille(&self, index: usize, target: Target) -> u64 {
         if self.count == 0 {
             return 0;

@@ -30,7 +30,7 @@ use ledger::Ledger;
 /// | a request that | counts as |
 /// |---|---|
 /// | ended well | its time says |
-/// | was refused | a miss of every target (spec/control.md section 2.5) |
+/// | was refused | a miss of every target (docs/reference/control.md, section 2.5) |
 /// | failed because storage or the way to it did | a miss of every target |
 /// | failed because the host asked for what cannot be | its time says |
 /// | has no contract, or no row of it | nothing; it is in the ledger |

@@ -1,8 +1,8 @@
 //! Where pages are: a page-mapping flash translation layer.
 //!
 //! A page that is written goes to the next chip of its stream's round robin, into the chip's open block; where
-//! it was before is garbage. Before its first write page `l` lies on chip `l mod chips` (spec/dispatch.md
-//! 2.2). A chip whose free blocks run out moves what is valid in the block that has least of it, on the same
+//! it was before is garbage. Before its first write page `l` lies on chip `l mod chips` (docs/reference/dispatch.md,
+//! section 2.2). A chip whose free blocks run out moves what is valid in the block that has least of it, on the same
 //! chip, and erases it; moves are spread over the writes that will use what they free. Blocks are used
 //! in the order in which they were erased, which levels wear.
 //!

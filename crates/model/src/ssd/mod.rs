@@ -8,7 +8,7 @@
 //! | Model    | an I/O is cut into pages. Read: `cell + register`, program: `register + cell`, erase: `erase`, one at a time on a chip, in the order in which they came; pipelined: the register of one and the cell of its neighbour at the same time. An I/O ends with its last page; with a buffer a write ends when it is in it, unless it has to be durable then, and a flush when all of it is programmed. What is discarded or zeroed takes no time of chips. Where pages are, and what has to be moved, is the [`ftl`]'s to say: moves are spread over the writes that make them necessary |
 //! | Ties     | order of arrival |
 //! | Cost     | O(log outstanding) per I/O, O(1) per page; 8 bytes per page, 6 per block |
-//! | Source   | table 2 of the flash operation group paper; spec/dispatch.md section 2 |
+//! | Source   | table 2 of the flash operation group paper; docs/reference/dispatch.md, section 2 |
 //! | Not when | reads overtake programs inside the device, or programs are suspended for them: here a chip does what came first. There are no planes, no errors and no retention; addresses past the end begin again at zero |
 
 pub mod chips;

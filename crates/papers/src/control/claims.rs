@@ -1,6 +1,6 @@
 //! What the token-bucket paper claims, and what its successor must show, as numbers with thresholds.
 //!
-//! The thresholds are those of spec/control.md section 9 and of test T7 in section 13. A falling or
+//! The thresholds are those of docs/reference/control.md, section 9, and of test T7 in its section 13. A falling or
 //! rising series may stand still by as much as two runs differ: half a per cent of throughput, a fifth of
 //! a point of satisfaction.
 

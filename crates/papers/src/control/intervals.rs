@@ -5,7 +5,7 @@
 //! |---|---|
 //! | Model    | open loops of reads of the contract's size; a Poisson process, or request i at `(i + (U[0, 1) - 0.5) / 5) / rate` |
 //! | Streams  | `SplitMix64` in counter mode; a stream is named by a tuple of small integers. The i-th request of a tenant has the same disk and service time under every policy |
-//! | Source   | spec/control.md sections 1, 5 and 6 |
+//! | Source   | docs/reference/control.md, sections 1, 5 and 6 |
 //!
 //! These streams are not those of [`Rng`](weir_flow::rng::Rng): other programs draw the same numbers, so
 //! results can be compared request by request.

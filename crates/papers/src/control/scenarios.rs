@@ -1,4 +1,4 @@
-//! Twelve scenarios that stress control policies, S1 to S12 of spec/control-results.md section 5.
+//! Twelve scenarios that stress control policies, S1 to S12 of docs/research/control.md, section 2.
 //!
 //! The text gives what happens, not every rate. Those that it leaves open are chosen so that TA1 and TA0
 //! come out at its totals: under TA1 the total is what the conforming tenants ask for plus the violators'

@@ -1,6 +1,6 @@
 //! What the paper of flash operation groups claims, and what it leaves out.
 //!
-//! F3 to F6 are the paper's figures, by their numbers (spec/dispatch-results.md sections 0 to 2). W are
+//! F3 to F6 are the paper's figures, by their numbers (docs/research/dispatch.md, sections 0 to 2). W are
 //! figures in which the policy of the gateway has to be better than the paper's (section 6).
 
 use super::study::{ShareRow, Study, TurnRow};

@@ -3,8 +3,8 @@
 //! Hosts keep windows of requests in front of a flash device; a translation layer cuts those into page
 //! operations, and a dispatch policy, the one that the gateway uses, behind its public trait, gives them
 //! to chips. Chips are `weir-model`'s. Everything is in whole nanoseconds. [`study`] runs the paper's
-//! figures 3 to 6 under its policy and under rivals (spec/dispatch.md), and hot chips, small reads among
-//! writes, and garbage collection of real blocks (spec/dispatch-results.md section 6).
+//! figures 3 to 6 under its policy and under rivals (docs/reference/dispatch.md), and hot chips, small reads among
+//! writes, and garbage collection of real blocks (docs/research/dispatch.md, section 6).
 
 mod claims;
 mod contestants;

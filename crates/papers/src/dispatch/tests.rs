@@ -80,7 +80,7 @@ fn required_claims_hold() {
 }
 
 /// FOG's figures are those of an independent implementation, as far as chance allows
-/// (spec/dispatch-results.md section 1).
+/// (docs/research/dispatch.md, section 1).
 #[test]
 fn figures_are_the_published_ones() {
     let row = |figure, policy| {

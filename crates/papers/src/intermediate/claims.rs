@@ -1,6 +1,6 @@
 //! What the paper of the intermediate target claims, what its printed parameters give, and what it leaves out.
 //!
-//! The figures are those of spec/intermediate.md: W and R are the paper's results at 64 ms, T its trends, H
+//! The figures are those of docs/reference/intermediate.md: W and R are the paper's results at 64 ms, T its trends, H
 //! the hit ratios that it assumes, L what it leaves out (section 7).
 
 use super::study::{HitRow, LONGEST, ReadRow, Study, WRITE_BYTES};
@@ -17,7 +17,7 @@ pub(super) fn judge(study: &Study) -> Vec<Claim> {
     claims
 }
 
-/// A figure of the specification that has to come out.
+/// A figure of docs/reference/intermediate.md that has to come out.
 fn figure(
     claim: Claim,
     measured: f64,
@@ -51,7 +51,7 @@ fn writes(study: &Study) -> Vec<Claim> {
         .collect()
 }
 
-/// What the specification has for a reading: its name, and for each kind of data what the paper says, the
+/// What docs/reference/intermediate.md, sections 6.3 and 7, has for a reading: its name, and for each kind of data what the paper says, the
 /// gain as the mean of rates, and as bytes over time.
 type Known = (&'static str, [(&'static str, (f64, &'static str), (f64, &'static str)); 3]);
 

@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Exchange {
     /// As the paper has it: the status of a READ waits until the data has arrived. Three trips for a
-    /// READ, four for a WRITE (spec/intermediate.md 6.1).
+    /// READ, four for a WRITE (docs/reference/intermediate.md, section 6.1).
     Lockstep,
     /// As iSCSI has it: data and status of a READ travel together (section 7, 2). Two trips for a READ.
     #[default]

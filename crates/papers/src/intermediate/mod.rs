@@ -1,7 +1,7 @@
 //! An iSCSI target between a client and far storage: a buffer, prefetch, and early acknowledgement.
 //!
 //! The paper that it is from measured what a mobile client gains by an intermediate target that is nearer
-//! than the storage, over a narrow link (spec/intermediate.md). Here the same packets go over the same two
+//! than the storage, over a narrow link (docs/reference/intermediate.md). Here the same packets go over the same two
 //! links, one after the other, in whole nanoseconds; what the intermediate target finds in its buffer is
 //! either assumed, as in the paper, or found by the state machines that the gateway uses. [`study`] runs both figures
 //! of the paper, and what it leaves out.

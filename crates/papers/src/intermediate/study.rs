@@ -300,7 +300,7 @@ fn produced(reading: &Reading, data: &'static str, share: u64, settings: Setting
     }
 }
 
-/// Reads of a generated stream, as many as in spec/intermediate.md section 9.
+/// Reads of a generated stream, as many as in docs/reference/intermediate.md, section 9.
 const REQUESTS: usize = 4_000;
 
 /// Runs of a generated stream: in one of them the share of blocks that follow is off by up to 0.02 for

@@ -126,7 +126,7 @@ fn required_claims_hold() {
     }
 }
 
-/// Throughput without the intermediate target is what spec/intermediate.md 6.4 has, in whole bits per
+/// Throughput without the intermediate target is what docs/reference/intermediate.md, section 6.4, has, in whole bits per
 /// second; gains at 1 ms too.
 #[test]
 fn absolute_figures_are_those_of_the_specification() {

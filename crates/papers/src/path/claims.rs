@@ -1,7 +1,7 @@
 //! What the `RounG` paper claims, where it holds, and what it does not tell.
 //!
-//! C1 to C3 are the paper's (spec/path.md section 1), in the arrival regimes of section 4. The others are
-//! the verdicts of spec/path-results.md; what those give as an order has to come out as one.
+//! C1 to C3 are the paper's (docs/reference/path.md, section 1), in the arrival regimes of section 4. The others are
+//! the verdicts of docs/research/path.md; what those give as an order has to come out as one.
 
 use super::study::{FaultRow, OutageRow, ResponseRow, RuleRow, SpreadRow, Study};
 use super::tables::OUTAGE_COUNT;
@@ -433,7 +433,7 @@ fn many_paths(rows: &[RuleRow]) -> [Claim; 2] {
             .judged("<= 4, all of them with our rule", used <= 4.0 && all)
             .required(true)
             .note(format!(
-                "means {} ms, with our rule {} ms. spec/path-results.md speaks of one path; its means of \
+                "means {} ms, with our rule {} ms. docs/research/path.md, section 6, has one path; its means of \
                  24.1, 53.2 and 97.6 ms are those of four",
                 list([6, 8, 16].map(|paths| of("literal", paths).mean_ms), 1),
                 list([6, 8, 16].map(|paths| of("roung", paths).mean_ms), 3)

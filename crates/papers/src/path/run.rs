@@ -1,7 +1,7 @@
 //! One run: I/Os, a selector for each priority group, links.
 //!
 //! The stages of the pipeline are not in the way here: an I/O starts on the path that is selected at once,
-//! and what finds no path waits in the hold queue of spec/path.md section 5. Of what happens at one time
+//! and what finds no path waits in the hold queue of docs/reference/path.md, section 5. Of what happens at one time
 //! ends come first, in the order in which the I/Os began to be served, then failures and repairs, then
 //! arrivals.
 

@@ -7,7 +7,7 @@ use crate::claim::Claim;
 use serde::Serialize;
 use weir_sim::cores;
 
-/// What was found. Selectors are called as in spec/path-results.md: `rr1000` keeps a path for 1000 I/Os,
+/// What was found. Selectors are called as in docs/research/path.md: `rr1000` keeps a path for 1000 I/Os,
 /// `hst2` has threshold 2, `p2c` and `p2cb` compare I/Os and bytes, `st*` is told the speeds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {

@@ -1,6 +1,6 @@
 //! What each table runs, and how its rows come from that.
 //!
-//! Rates, loads and counts are those of spec/path-results.md. Where it does not say them, they follow from
+//! Rates, loads and counts are those of docs/research/path.md. Where it does not say them, they follow from
 //! its figures for round robin: 60,000 I/Os; an interval from what the files of the run add up to; a third
 //! of the run before, in and after a fault.
 

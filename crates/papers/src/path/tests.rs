@@ -141,7 +141,7 @@ fn a_run_is_table_1() {
     }
 }
 
-/// What chance has no part in is what spec/path-results.md has, as far as its tenths of
+/// What chance has no part in is what docs/research/path.md has, as far as its tenths of
 /// seconds tell files. Ends come before arrivals at the same time, or paths at load 1 would never drain.
 #[test]
 fn equal_sizes_are_the_published_ones() {

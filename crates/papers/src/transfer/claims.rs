@@ -180,10 +180,10 @@ fn bound(study: &Study) -> Claim {
     .measured(over, "mean transfers over, most")
     .judged("<= 0", over <= 0.0)
     .required(true)
-    .note("spec/transfer.md section 7; the property test tries random instances")
+    .note("docs/reference/transfer.md, section 7; the property test tries random instances")
 }
 
-/// A policy on a trace of the program, as spec/transfer-results.md has it: change of delay and of response
+/// A policy on a trace, as docs/research/transfer.md has it: change of delay and of response
 /// in per cent, and the largest lateness in mean transfers.
 type Known = (&'static str, &'static str, [f64; 3]);
 
@@ -235,7 +235,7 @@ fn known(study: &Study) -> Vec<Claim> {
             .judged("<= 0.15", gains.0 <= 0.15)
             .required(true)
             .note(format!(
-                "26 pairs of spec/transfer-results.md, which has whole nanoseconds for a page, so that FIFO delays \
+                "26 pairs of the reference program (docs/research/transfer.md), which has whole nanoseconds for a page, so that FIFO delays \
                  by 0.773 on windows-mssql; most apart: {}",
                 gains.1
             )),

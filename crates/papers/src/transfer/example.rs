@@ -36,7 +36,7 @@ pub(super) const JOBS: [Job; 5] = [
 /// The order of figure 4(a): by length, whatever is ready.
 pub(super) const BY_LENGTH: [usize; 5] = [0, 4, 3, 2, 1];
 
-/// Whom the specification has played.
+/// The policies that the worked example is played under (docs/reference/transfer.md, section 4).
 const RULES: [Contestant; 7] = [
     Contestant::new("fifo", "fifo", &[]),
     Contestant::new("sjf", "sjf", &[]),
@@ -47,7 +47,7 @@ const RULES: [Contestant; 7] = [
     Contestant::new("hrrn", "hrrn", &[]),
 ];
 
-/// Under every rule of the specification, the last in the order of lengths.
+/// The example under each policy, and last in the order of lengths.
 pub(super) fn rows(jobs: &[Job; 5]) -> Vec<ExampleRow> {
     let rules = RULES.iter();
     let rules = rules.map(|rule| row(rule.label, jobs, &play(&rule.choice(POLICIES), jobs)));

@@ -39,7 +39,7 @@ fn the_papers_claims_do_not_hold() {
     assert_eq!(holding, ["E-ratio"]);
 }
 
-/// The paper's figures follow from other times of arrival, as the specification says.
+/// The paper's figures follow from other times of arrival, see docs/reference/transfer.md, section 4.
 #[test]
 fn misprints_come_from_other_arrivals() {
     let waited = |fifth: u64, rule: usize| {

@@ -8,7 +8,7 @@
 //! | Units    | lines |
 //! | Ties     | none: lines come one after the other |
 //! | Cost     | O(1) per line; 8 bytes for each line of the buffer |
-//! | Source   | the published intermediate target's buffer (spec/intermediate.md sections 4 and 8, 13) |
+//! | Source   | the published intermediate target's buffer (docs/reference/intermediate.md, sections 4 and 8, 13) |
 //! | Not when | some lines are used more often than others: `s3-fifo` |
 
 use super::links::{Links, List};

@@ -4,7 +4,7 @@
 //! its 512-byte sectors is here or not, so that nothing is read in order to write. Bytes never come here;
 //! the caller copies them, in the order in which it is told to.
 //!
-//! **Nothing old is installed over something new** (requirement R24 of spec/writeback.md). A fetch is a
+//! **Nothing old is installed over something new** (R24 of docs/reference/writeback.md, section 12). A fetch is a
 //! [fill](Lines::begin) from its start to its end, and whatever [was written](Lines::wrote) meanwhile is
 //! taken out of it. So a caller must tell of a write when it is handed on *and* when it has ended, as long
 //! as reads of upstream could return what was there before: a fill that began between the two has seen

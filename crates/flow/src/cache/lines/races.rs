@@ -1,5 +1,5 @@
 //! Every interleaving of fills, writes, unmaps and evictions on three lines: nothing old is ever found
-//! (requirement R24 of spec/writeback.md).
+//! (R24 of docs/reference/writeback.md, section 12).
 
 use super::*;
 

@@ -9,7 +9,7 @@
 //! | Units    | bytes; wishes of whole lines, at most 256 KiB each, but steps as they were asked for |
 //! | Ties     | of two streams that a read continues, the one that was used last |
 //! | Cost     | O(streams) per read, at most 64; O(log wishes) per wish. 8 KiB for a session on a volume with all its streams, for at most 1024 of them |
-//! | Source   | spec/writeback.md section 8.2, P1 to P3. Windows and marker: Wu, Xi, Li and Zou, *Linux readahead: less tricks for more*, Linux Symposium 2007. Steps: Al Maruf and Chowdhury, *Effectively prefetching remote memory with Leap*, USENIX ATC 2020 |
+//! | Source   | docs/reference/writeback.md, section 8.2, P1 to P3. Windows and marker: Wu, Xi, Li and Zou, *Linux readahead: less tricks for more*, Linux Symposium 2007. Steps: Al Maruf and Chowdhury, *Effectively prefetching remote memory with Leap*, USENIX ATC 2020 |
 //! | Differs  | nothing is foreseen at offset 0, and nothing while all that is read is here already; a window is no smaller than the read that asks for it; the majority of the last steps must be the step that was just made |
 //! | Not when | the buffer is a few windows small: what was foreseen pushes out what was foreseen |
 //!

@@ -8,7 +8,7 @@
 //! | Units    | lines |
 //! | Ties     | wishes in the order of the reads |
 //! | Cost     | O(log wishes) per read; memory for at most 256 wishes that nobody polled, and for those under way |
-//! | Source   | the published intermediate target (spec/intermediate.md sections 4.1 and 8, 14 to 16) |
+//! | Source   | the published intermediate target (docs/reference/intermediate.md, sections 4.1 and 8, 14 to 16) |
 //! | Differs  | a wish that was polled but has not ended is not wished again; whether a block is here its caller knows |
 //! | Not when | the link is long: one block ahead is read before it has come. Or reads are at random: every block that is fetched ahead is one too many. `adaptive` |
 

@@ -18,8 +18,7 @@
 //! disk, where every write costs, bursts become single writes. `extra` is the least of eight bursts, for its
 //! size: what delayed one of them was not the burst.
 //!
-//! Source: spec of write-back 4.3 (a tenth of the bandwidth at least beside reads, reads first otherwise) and
-//! 5.1 (more from half of the log on). An eighth, as flushes and marks between epochs take their part.
+//! Source: docs/reference/writeback.md, section 4.3. An eighth, as flushes and marks between epochs take their part.
 //! Cost: O(1) for each write. Not for an upstream whose fastest answers come from a cache of its
 //! own: there `least` is too short, and write-back gets the lower end, one part in `times` of the time.
 
