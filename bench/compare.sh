@@ -22,7 +22,7 @@ usage: bench/compare.sh [options]
   --direct-writes   also measure direct writes
   --json FILE       also write the results there, as one object
   --weir PROGRAM    the program to measure (target/release/weir, built if need be)
-  --load PROGRAM    the load generator (target/release/examples/iscsi_load, built if need be)
+  --load PROGRAM    the load generator (target/release/iscsi-load, built if need be)
 exit status: 0 the targets hold, 4 they do not, 2 usage, 1 anything else
 TEXT
 }
@@ -50,9 +50,9 @@ if [ -z "$weir" ]; then
     weir=$target_dir/release/weir
 fi
 if [ -z "$load" ]; then
-    (cd "$root" && cargo build --quiet --release -p weir-serve --example iscsi_load) ||
+    (cd "$root" && cargo build --quiet --release -p iscsi-load) ||
         fail "the load generator does not build"
-    load=$target_dir/release/examples/iscsi_load
+    load=$target_dir/release/iscsi-load
 fi
 for program in "$weir" "$load"; do
     [ -x "$program" ] || fail "$program is not an executable file"

@@ -22,9 +22,9 @@ round_trip=20 link=20 seconds=2 repetitions=5 log=2048 dir=${TMPDIR:-/tmp}
 options 'round_trip link seconds repetitions log' 'dir' '' "$@"
 command -v python3 >/dev/null || fail "not installed: python3"
 (cd "$root" && cargo build --quiet --release --locked -p weir &&
-    cargo build --quiet --release --locked -p weir-serve --example iscsi_load) || fail "the programs do not build"
+    cargo build --quiet --release --locked -p iscsi-load) || fail "the programs do not build"
 weir=$target_dir/release/weir
-load=$target_dir/release/examples/iscsi_load
+load=$target_dir/release/iscsi-load
 export PYTHONDONTWRITEBYTECODE=1
 
 WORK=$(mktemp -d "$dir/weir-near.XXXXXX")

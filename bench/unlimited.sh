@@ -24,7 +24,7 @@ options 'seconds repetitions size' dir '' "$@"
 # shellcheck source=bench/instructions.sh
 . "$here/instructions.sh"
 (cd "$root" && cargo build --quiet --release --locked -p weir &&
-    cargo build --quiet --release --locked -p weir-serve --example iscsi_load &&
+    cargo build --quiet --release --locked -p iscsi-load &&
     cargo build --quiet --release --locked -p weir-flow --example pipeline_cost) ||
     fail "the programs do not build"
 weir=$target_dir/release/weir
@@ -75,7 +75,7 @@ field() { sed -n "s/.*\"$2\":\([0-9.]*\).*/\1/p" <<<"$1"; }
 # measure POLICY SEED: appends "IOPS CPU" to the file of the policy.
 measure() {
     local line
-    line=$("$examples/iscsi_load" --url "${urls[$1]}" --depth 32 --sessions 4 --seconds "$seconds" \
+    line=$("$target_dir/release/iscsi-load" --url "${urls[$1]}" --depth 32 --sessions 4 --seconds "$seconds" \
         --seed "$2" --server-pid "${pids[$1]}") || fail "$1: the load failed: $line"
     echo "$(field "$line" iops) $(field "$line" server_cpu_us_per_io)" >>"$work/$1.figures"
 }

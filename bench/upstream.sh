@@ -23,9 +23,9 @@ options 'seconds repetitions size depths' 'ops dir' '' "$@"
 only "$ops" 'an operation' read write
 command -v awk >/dev/null || fail "not installed: awk; on Debian: apt-get install mawk"
 (cd "$root" && cargo build --quiet --release --locked -p weir &&
-    cargo build --quiet --release --locked -p weir-serve --example iscsi_load) || fail "the programs do not build"
+    cargo build --quiet --release --locked -p iscsi-load) || fail "the programs do not build"
 weir=$target_dir/release/weir
-load=$target_dir/release/examples/iscsi_load
+load=$target_dir/release/iscsi-load
 
 WORK=$(mktemp -d "$dir/weir-upstream.XXXXXX")
 . "$root/conformance/path/tgtd.sh"

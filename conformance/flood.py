@@ -4,7 +4,7 @@
     flood.py PORTAL URL PID LOAD
 
 PORTAL is host:port on the loopback network, URL `PORTAL/TARGET/LUN` for the program LOAD
-(examples/iscsi_load), PID the gateway. Twice: LOAD runs alone, then LOAD runs with 10 000
+(tools/iscsi-load), PID the gateway. Twice: LOAD runs alone, then LOAD runs with 10 000
 connections that open and go silent, 1000 that send garbage and one that logs in at a byte a second,
 then LOAD runs alone again. The session's throughput under the flood is compared with the mean of the
 two beside it; the better of the two ratios counts, as the machine has other things to do too. Prints

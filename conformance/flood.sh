@@ -3,7 +3,7 @@
 # Status 4: it noticed.
 set -euo pipefail
 . "$(dirname "$0")/gateway.sh"
-LOAD=${LOAD:-$ROOT/target/release/examples/iscsi_load}
+LOAD=${LOAD:-$ROOT/target/release/iscsi-load}
 need python3 "$LOAD"
 # The gateway's own limit of open files is none of what is tested here.
 ulimit -n "$(ulimit -Hn)"

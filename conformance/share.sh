@@ -26,8 +26,8 @@
 set -euo pipefail
 . "$(dirname "$0")/gateway.sh"
 need python3
-LOAD=${LOAD:-$ROOT/target/release/examples/iscsi_load}
-[ -x "$LOAD" ] || fail "$LOAD is missing: cargo build --release -p weir-serve --example iscsi_load"
+LOAD=${LOAD:-$ROOT/target/release/iscsi-load}
+[ -x "$LOAD" ] || fail "$LOAD is missing: cargo build --release -p iscsi-load"
 SECONDS_EACH=${SECONDS_EACH:-10}
 # So many outstanding last a fifth of a second: as long as a busy machine lets a host wait.
 DEPTH=128

@@ -15,8 +15,8 @@
 set -euo pipefail
 . "$(dirname "$0")/gateway.sh"
 need python3 ip tc
-LOAD=${LOAD:-$ROOT/target/release/examples/iscsi_load}
-[ -x "$LOAD" ] || fail "$LOAD is missing: cargo build --release -p weir-serve --example iscsi_load"
+LOAD=${LOAD:-$ROOT/target/release/iscsi-load}
+[ -x "$LOAD" ] || fail "$LOAD is missing: cargo build --release -p iscsi-load"
 FIDELITY=${FIDELITY:-10}
 SECONDS_EACH=${SECONDS_EACH:-40}
 ROUNDS=${ROUNDS:-9}

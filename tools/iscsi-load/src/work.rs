@@ -1,7 +1,7 @@
-//! What is read and written, and what came of it.
+//! The commands to send, their data, and their results.
 
-use crate::histogram::Histogram;
 use crate::login::Disk;
+use hdrhistogram::Histogram;
 use std::rc::Rc;
 
 /// In which order blocks are visited.
@@ -122,21 +122,66 @@ const fn word(at: u64) -> u64 {
     at ^ 0x5765_6972_5765_6972
 }
 
-/// What came of the commands.
-#[derive(Debug, Default)]
+/// The results of the commands.
+#[derive(Debug)]
 pub(crate) struct Tally {
-    /// Response times of all commands that ended, well or badly.
-    pub(crate) histogram: Histogram,
-    /// Commands that ended badly.
+    /// Response times in nanoseconds of all commands that ended, with any status.
+    pub(crate) times: Histogram<u64>,
+    /// Commands that failed.
     pub(crate) errors: u64,
-    /// How the first of them did.
+    /// How the first of them failed.
     pub(crate) first_problem: Option<String>,
 }
 
+impl Default for Tally {
+    fn default() -> Self {
+        let times = Histogram::new_with_bounds(1, LONGEST, 3).expect("the bounds are in order");
+        Self { times, errors: 0, first_problem: None }
+    }
+}
+
 impl Tally {
-    /// Notes that a command ended badly.
+    /// Forgets the response times of the warm-up. Errors stay.
+    pub(crate) fn clear(&mut self) {
+        self.times.reset();
+    }
+
+    /// Notes that a command failed.
     pub(crate) fn error(&mut self, describe: impl FnOnce() -> String) {
         self.errors += 1;
         self.first_problem.get_or_insert_with(describe);
+    }
+}
+
+/// The longest response time that is told from longer ones: an hour, in nanoseconds.
+const LONGEST: u64 = 3_600_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pattern is found whole where it was written, and a wrong byte, a block in the wrong place and
+    /// a torn word are found at their first byte.
+    #[test]
+    fn differences_are_found() {
+        let block = pattern(4_096, 512);
+        assert_eq!(find_difference(block.as_ref(), 4_096), None);
+        assert_eq!(find_difference(block.as_ref(), 8_192), Some(8_192));
+        let mut bytes = block.as_ref().to_vec();
+        bytes[130] ^= 1;
+        assert_eq!(find_difference(&bytes, 4_096), Some(4_096 + 128));
+        assert_eq!(find_difference(&block.as_ref()[..12], 4_096), Some(4_096 + 8));
+    }
+
+    /// The response times of the warm-up are not in the result, but its errors are.
+    #[test]
+    fn the_warm_up_leaves_only_errors() {
+        let mut tally = Tally::default();
+        tally.times.saturating_record(7);
+        tally.error(|| String::from("first"));
+        tally.error(|| String::from("second"));
+        tally.clear();
+        assert_eq!((tally.times.len(), tally.errors), (0, 2));
+        assert_eq!(tally.first_problem.as_deref(), Some("first"));
     }
 }

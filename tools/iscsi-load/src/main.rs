@@ -1,31 +1,24 @@
-//! Loads an iSCSI logical unit with random reads or writes and reports what it took.
+//! Loads an iSCSI logical unit with random reads or writes and reports throughput and response times.
 //!
-//! One thread, one event loop: each session keeps `--depth` commands outstanding and answers every
-//! batch of replies with one write. It is a cheap initiator, that of `weir-wire`, so that the server is
-//! what is measured.
+//! One thread and one event loop: each session keeps `--depth` commands outstanding and answers every
+//! batch of replies with one write. The initiator is that of `weir-wire`; it costs little, so the result
+//! describes the server.
 //!
 //! `--verify` and `--write` destroy what is on the logical unit.
 
-#[path = "iscsi_load/arguments.rs"]
 mod arguments;
-#[path = "iscsi_load/histogram.rs"]
-mod histogram;
-#[path = "iscsi_load/link.rs"]
 mod link;
-#[path = "iscsi_load/login.rs"]
 mod login;
-#[path = "iscsi_load/process.rs"]
 mod process;
-#[path = "iscsi_load/session.rs"]
 mod session;
-#[path = "iscsi_load/work.rs"]
 mod work;
 
 use arguments::Arguments;
+use clap::Parser;
 use mio::{Events, Interest, Poll, Token};
 use process::{cpu_seconds, now};
+use serde::Serialize;
 use session::Session;
-use std::fmt::Write as _;
 use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -38,13 +31,10 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const STALL: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
-    let result = Arguments::parse(std::env::args().skip(1)).and_then(|arguments| {
-        let mut load = Load::new(&arguments)?;
-        load.run(&arguments)
-    });
-    match result {
+    let arguments = Arguments::parse();
+    match Load::new(&arguments).and_then(|mut load| load.run(&arguments)) {
         Ok(report) => {
-            say(&report.line);
+            say(&serde_json::to_string(&report).expect("numbers and words are JSON"));
             if let Some(problem) = &report.first_problem {
                 complain(&format!("{} errors; the first: {problem}", report.errors));
             }
@@ -57,14 +47,30 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is known at the end.
+/// The result: the object that is printed. Benchmarks read these keys.
+#[derive(Debug, Serialize)]
 struct Report {
-    line: String,
+    op: &'static str,
+    block: u32,
+    sessions: u32,
+    depth: u32,
+    seconds: f64,
+    ios: u64,
+    iops: u64,
+    mb_per_s: f64,
+    mean_us: f64,
+    p50_us: f64,
+    p99_us: f64,
+    max_us: f64,
     errors: u64,
+    own_cpu_us_per_io: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_cpu_us_per_io: Option<f64>,
+    #[serde(skip)]
     first_problem: Option<String>,
 }
 
-/// All sessions and what they do now.
+/// All sessions and their work.
 struct Load {
     poll: Poll,
     events: Events,
@@ -123,15 +129,15 @@ impl Load {
         self.work.start(Order::Random, arguments.write, arguments.verify);
         self.until(Some(now() + WARM_UP))?;
 
-        self.tally.histogram.clear();
-        let server_before = arguments.server.map(cpu_seconds).transpose()?;
+        self.tally.clear();
+        let server_before = arguments.server_pid.map(cpu_seconds).transpose()?;
         let own_before = cpu_seconds(std::process::id())?;
         let from = now();
         self.until(Some(from + Duration::from_secs(arguments.seconds)))?;
         let elapsed = now().duration_since(from).as_secs_f64();
         let own = cpu_seconds(std::process::id())? - own_before;
-        let server_after = arguments.server.map(cpu_seconds).transpose()?;
-        let histogram = std::mem::take(&mut self.tally.histogram);
+        let server_after = arguments.server_pid.map(cpu_seconds).transpose()?;
+        let times = self.tally.times.clone();
 
         self.work.stop();
         self.until(None)?;
@@ -144,34 +150,27 @@ impl Load {
         }
         self.until(None)?;
 
-        let count = histogram.count();
-        let per_io = |seconds: f64| seconds * 1e6 / count.max(1) as f64;
-        let micros = |nanos: u64| nanos as f64 / 1e3;
+        let count = times.len();
+        let per_io = |seconds: f64| rounded(seconds * 1e6 / count.max(1) as f64, 100.0);
+        let micros = |nanos: f64| rounded(nanos / 1e3, 10.0);
         let iops = count as f64 / elapsed;
-        let mut line = format!(
-            "{{\"op\":\"{}\",\"block\":{},\"sessions\":{},\"depth\":{},\"seconds\":{elapsed:.3},\
-             \"ios\":{count},\"iops\":{iops:.0},\"mb_per_s\":{:.1},\"mean_us\":{:.1},\"p50_us\":{:.1},\
-             \"p99_us\":{:.1},\"max_us\":{:.1},\"errors\":{},\"own_cpu_us_per_io\":{:.2}",
-            if arguments.write { "write" } else { "read" },
-            arguments.block,
-            arguments.sessions,
-            arguments.depth,
-            iops * f64::from(arguments.block) / 1e6,
-            micros(histogram.mean()),
-            micros(histogram.quantile(50)),
-            micros(histogram.quantile(99)),
-            micros(histogram.max()),
-            self.tally.errors,
-            per_io(own),
-        );
-        if let (Some(before), Some(after)) = (server_before, server_after) {
-            // Writing to a String cannot fail.
-            let _ = write!(line, ",\"server_cpu_us_per_io\":{:.2}", per_io(after - before));
-        }
-        line.push('}');
+        let used = |(before, after): (f64, f64)| per_io(after - before);
         Ok(Report {
-            line,
+            op: if arguments.write { "write" } else { "read" },
+            block: arguments.block,
+            sessions: arguments.sessions,
+            depth: arguments.depth,
+            seconds: rounded(elapsed, 1e3),
+            ios: count,
+            iops: iops.round() as u64,
+            mb_per_s: rounded(iops * f64::from(arguments.block) / 1e6, 10.0),
+            mean_us: micros(times.mean()),
+            p50_us: micros(times.value_at_quantile(0.5) as f64),
+            p99_us: micros(times.value_at_quantile(0.99) as f64),
+            max_us: micros(times.max() as f64),
             errors: self.tally.errors,
+            own_cpu_us_per_io: per_io(own),
+            server_cpu_us_per_io: server_before.zip(server_after).map(used),
             first_problem: self.tally.first_problem.take(),
         })
     }
@@ -223,6 +222,11 @@ impl Load {
     }
 }
 
+/// A number with as many decimals as `steps` has zeroes.
+fn rounded(value: f64, steps: f64) -> f64 {
+    (value * steps).round() / steps
+}
+
 #[expect(clippy::print_stdout, reason = "the report is this program's output")]
 fn say(line: &str) {
     println!("{line}");
@@ -230,5 +234,5 @@ fn say(line: &str) {
 
 #[expect(clippy::print_stderr, reason = "a program says on stderr why it failed")]
 fn complain(line: &str) {
-    eprintln!("iscsi_load: {line}");
+    eprintln!("iscsi-load: {line}");
 }

@@ -148,7 +148,7 @@ fn take(
                 tally.error(|| format!("byte {offset}: status {status:?}, {residual:?}"));
             }
             let nanos = now.saturating_duration_since(slot.made).as_nanos();
-            tally.histogram.add(u64::try_from(nanos).unwrap_or(u64::MAX));
+            tally.times.saturating_record(u64::try_from(nanos).unwrap_or(u64::MAX));
         }
         Event::Asked(what) => return Err(format!("the target says {what:?}")),
         _ => {}

@@ -1,4 +1,4 @@
-//! The clock, and what the kernel knows about a process.
+//! The clock, and the CPU time of a process.
 
 use std::fs;
 use std::time::Instant;
@@ -20,16 +20,8 @@ pub(crate) fn cpu_seconds(pid: u32) -> Result<f64, String> {
     let (Some(user), Some(system)) = (field(), field()) else {
         return Err(format!("{path} has not the form that proc(5) describes"));
     };
-    Ok((user + system) as f64 / ticks_per_second())
+    Ok((user + system) as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// Fields between the program's name and `utime`; `stime` follows.
 const UTIME: usize = 11;
-
-#[expect(unsafe_code, reason = "sysconf is a C function")]
-fn ticks_per_second() -> f64 {
-    // SAFETY: sysconf takes any number and touches no memory of ours.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    assert!(ticks > 0, "the kernel has a clock");
-    ticks as f64
-}
