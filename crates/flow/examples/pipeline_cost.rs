@@ -80,7 +80,7 @@ impl World<Pipeline> for Loop {
                 self.send(tag.0);
             }
             Action::Refuse { .. } => unreachable!("so few are never too many"),
-            Action::Cache(work) => unreachable!("nothing is near: {work:?}"),
+            Action::Cache(work) => unreachable!("nothing is cached: {work:?}"),
             Action::Check { .. }
             | Action::Abandon { .. }
             | Action::Recall { .. }

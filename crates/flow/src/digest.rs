@@ -1,7 +1,7 @@
 //! One number for a whole run: equal digests mean equal streams of actions.
 
 use crate::cache::Work;
-use crate::cache::near::{Copied, Kept, LogWrite};
+use crate::cache::stage::{Copied, Kept, LogWrite};
 use crate::clock::Instant;
 use crate::pipeline::Action;
 use crate::request::{Outcome, RequestKey};

@@ -13,7 +13,7 @@ use core::fmt;
 pub enum StageName {
     /// Bounds, overlap, split.
     Accept,
-    /// Is it near?
+    /// Is it cached?
     Cache,
     /// May it go now?
     Control,

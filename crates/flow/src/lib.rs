@@ -3,7 +3,7 @@
 //! A request meets seven stages, in alphabetical order:
 //!
 //! 1. [`accept`]: a session's command becomes requests;
-//! 2. [`cache`]: is it near?
+//! 2. [`cache`]: is it cached?
 //! 3. [`control`]: may it go to shared storage now?
 //! 4. [`dispatch`]: who goes next, and to which backend?
 //! 5. [`path`]: which way?

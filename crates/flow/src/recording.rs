@@ -14,7 +14,7 @@
 //! A recording without its end is one whose writer was killed: it can be replayed up to there, but
 //! not compared.
 
-mod near;
+mod cache;
 mod paths;
 mod promises;
 mod shares;
@@ -31,7 +31,7 @@ use crate::request::{
 use crate::rng::{FNV_OFFSET as CHECKSUM_START, fnv1a};
 use crate::transfer::Port;
 use crate::units::{Bandwidth, Extent};
-use crate::{cache, control, dispatch, path, store, transfer};
+use crate::{control, dispatch, path, store, transfer};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -170,7 +170,7 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
         encode_cap(out, volume.cap);
     }
     paths::encode(out, backends, paths);
-    near::encode(out, cache);
+    cache::encode(out, cache);
     promises::encode(out, promises);
     shares::encode(out, shares);
     number(out, u64::from(limits.max_requests));
@@ -210,7 +210,7 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
         });
     }
     let (backends, paths) = paths::decode(&mut reader)?;
-    let near = near::decode(&mut reader)?;
+    let cache = cache::decode(&mut reader)?;
     let promises = promises::decode(&mut reader)?;
     let shares = shares::decode(&mut reader)?;
     let limits = Limits {
@@ -223,15 +223,14 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
         overdue: Duration::from_nanos(reader.number()?),
     };
     let policies = Policies {
-        cache: reader.choice(cache::evict::POLICIES)?,
-        prefetch: reader.choice(cache::prefetch::POLICIES)?,
+        cache: reader.choice(crate::cache::evict::POLICIES)?,
+        prefetch: reader.choice(crate::cache::prefetch::POLICIES)?,
         control: reader.choice(control::POLICIES)?,
         dispatch: reader.choice(dispatch::POLICIES)?,
         path: reader.choice(path::POLICIES)?,
         store: reader.choice(store::POLICIES)?,
         transfer: reader.choice(transfer::POLICIES)?,
     };
-    let cache = near;
     let config = Config { volumes, backends, promises, shares, limits, paths, cache, policies };
     match config.fault() {
         None => Ok((config, reader.at)),
@@ -309,7 +308,7 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             | Input::PathOrder(..)),
         ) => paths::encode_input(out, input, |out, kind| head(out, kind, at)),
         Entry::Input(at, Input::Cache(ref done)) => {
-            near::encode_done(out, done, |out, kind| head(out, kind, at));
+            cache::encode_done(out, done, |out, kind| head(out, kind, at));
         }
         Entry::Deadline(at) => head(out, DEADLINE, at),
         Entry::End(digest) => {
@@ -367,7 +366,7 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
         CAPPED => Input::Capped(VolumeId::new(reader.small()?), reader.cap()?),
         RESIZED => Input::Resized(VolumeId::new(reader.small()?), reader.number()?),
         DEADLINE => return Ok((Entry::Deadline(at), reader.at)),
-        kind => match near::decode_done(&mut reader, kind)? {
+        kind => match cache::decode_done(&mut reader, kind)? {
             Some(done) => Input::Cache(done),
             None => paths::decode_input(&mut reader, kind)?.ok_or(FormatError::Damaged)?,
         },
@@ -381,7 +380,7 @@ const CHECKSUM_LENGTH: usize = 8;
 const ARRIVE: u8 = 1;
 const STORED: u8 = 2;
 const SENT: u8 = 3;
-// 4, 5 and 11 to 15 are in `paths`, 17 to 25 in `near`.
+// 4, 5 and 11 to 15 are in `paths`, 17 to 25 in `cache`.
 const DEADLINE: u8 = 6;
 const END: u8 = 7;
 const RESIZED: u8 = 8;

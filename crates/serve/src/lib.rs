@@ -356,7 +356,7 @@ pub fn serve(
     let (tenants, left_out) = pipeline.observer_mut().tenants(now);
     summary::log(&tenants, left_out);
     let clean = |volume: usize| {
-        let log = pipeline.near().log(VolumeId::new(volume as u32));
+        let log = pipeline.cache().log(VolumeId::new(volume as u32));
         log.is_none_or(|log| log.status(now).dirty_bytes == 0)
             && gateway.desk().near.is_clean(volume, &plan.cache)
     };

@@ -1,6 +1,6 @@
-//! Stage 2, cache: is it near?
+//! Stage 2, cache: is it cached?
 //!
-//! A read that is near is answered from here; a write of a volume with a log is answered when it is safe in
+//! A read whose bytes are cached is answered from here; a write of a volume with a log is answered when it is safe in
 //! the log, and goes to shared storage later. Everything else goes on.
 //!
 //! | part | what it decides |
@@ -9,12 +9,12 @@
 //! | [`evict`] | which line leaves for another |
 //! | [`prefetch`] | what to fetch before it is asked for |
 //! | [`writeback`] | when a write is safe, and in which order it goes to shared storage |
-//! | [`near`] | what all of this means for a request |
+//! | [`stage`] | the stage: read cache, logs and prefetcher joined, and what they mean for a request |
 
 pub mod evict;
 pub mod lines;
-pub mod near;
 pub mod prefetch;
+pub mod stage;
 pub mod writeback;
 
-pub use near::{Done, JobKey, Settings, Work};
+pub use stage::{Done, JobKey, Settings, Work};

@@ -5,7 +5,7 @@ use super::{Action, Census, Config, Govern, Input, Limits, Overdue, StoreIo};
 use crate::accept::cap::Caps;
 use crate::accept::hazard::Hazards;
 use crate::accept::{self, Piece, RULE_CAP, RULE_OVERLAP, Volume};
-use crate::cache::near::{Near, RULE_NEAR};
+use crate::cache::stage::{CacheStage, RULE_HIT};
 use crate::clock::{Duration, Instant};
 use crate::control::{ControlPolicy, Legacy, Rows};
 use crate::dispatch::{BackendView, Dispatch, StreamView};
@@ -39,7 +39,7 @@ pub struct Pipeline<O = ()> {
     unblocked: VecDeque<RequestKey>,
     /// The pieces of the request that begins now.
     pieces: Vec<Piece>,
-    pub(super) near: Near,
+    pub(super) cache: CacheStage,
     /// What tenants are promised for which request.
     rows: Rows,
     control: Box<dyn ControlPolicy>,
@@ -78,7 +78,7 @@ impl<O: Observer> Pipeline<O> {
             hazards: Hazards::new(volumes.len()),
             unblocked: VecDeque::new(),
             pieces: Vec::new(),
-            near: Near::new(cache, &policies.cache, &policies.prefetch, volumes.len()),
+            cache: CacheStage::new(cache, &policies.cache, &policies.prefetch, volumes.len()),
             rows: Rows::new(promises),
             control: (policies.control.policy().build)(policies.control.values(), promises),
             ordered: 0,
@@ -206,14 +206,14 @@ impl<O: Observer> Pipeline<O> {
         self.begin(now, key);
     }
 
-    /// Nothing earlier is in the way any more: is it near?
+    /// Nothing earlier is in the way any more: is it cached?
     fn begin(&mut self, now: Instant, key: RequestKey) {
         let entry = &mut self.requests[key];
         entry.move_to(now, StageName::Cache, RULE_OVERLAP);
         let request = entry.request;
         let end = self.volumes[request.volume.index()].capacity;
-        if self.near.arrive(now, key, &request, end) {
-            self.pass(now, key, RULE_NEAR);
+        if self.cache.arrive(now, key, &request, end) {
+            self.pass(now, key, RULE_HIT);
         }
     }
 
@@ -294,7 +294,7 @@ impl<O: Observer> Pipeline<O> {
             while let Some(key) = self.unblocked.pop_front() {
                 self.begin(now, key);
             }
-            self.nearby(now);
+            self.run_cache(now);
             if !self.unblocked.is_empty() {
                 continue;
             }
@@ -515,7 +515,7 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::PathOrder(backend, order) => self.paths.order(now, backend, order),
             Input::Resized(volume, capacity) => {
                 self.volumes[volume.index()].capacity = capacity;
-                self.near.resized(volume);
+                self.cache.resized(volume);
             }
             Input::Capped(volume, cap) => {
                 assert_eq!(cap.fault(), None, "a cap is checked before it is used");
@@ -524,7 +524,7 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::Govern(govern) => self.govern(now, &govern),
             Input::Reweigh(shares) => self.dispatch.reweigh(&shares),
             Input::Inherit(legacy) => self.control.inherit(now, &legacy),
-            Input::Cache(done) => self.near.done(now, done),
+            Input::Cache(done) => self.cache.done(now, done),
         }
         self.drain(now);
     }
@@ -536,7 +536,7 @@ impl<O: Observer> Stage for Pipeline<O> {
     fn next_deadline(&self) -> Option<Instant> {
         [
             self.caps.next_deadline(),
-            self.near.next_deadline(),
+            self.cache.next_deadline(),
             self.control.next_deadline(),
             self.dispatch.next_deadline(),
             self.paths.next_deadline(),
@@ -550,7 +550,7 @@ impl<O: Observer> Stage for Pipeline<O> {
 
     fn handle_deadline(&mut self, now: Instant) {
         let due = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
-        self.near.handle_deadline(now);
+        self.cache.handle_deadline(now);
         if due(self.control.next_deadline()) {
             self.control.handle_deadline(now);
         }

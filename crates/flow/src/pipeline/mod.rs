@@ -3,9 +3,9 @@
 //! [`Pipeline`] is the whole data path as one [`Stage`](crate::stage::Stage). Both worlds drive it through
 //! [`run`](crate::stage::run); what they do not share is who performs the [`Action`]s.
 
+mod cache;
 mod in_flight;
 mod journey;
-mod nearby;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +18,7 @@ use crate::event::StageName;
 use crate::policy::Choice;
 use crate::request::{BackendId, LinkId, Op, Outcome, PathId, Request, RequestKey, Tag, VolumeId};
 use crate::units::Extent;
-use crate::{cache, control, dispatch, path, store, transfer};
+use crate::{control, dispatch, path, store, transfer};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -38,8 +38,8 @@ pub struct Config {
     pub limits: Limits,
     /// How paths are judged.
     pub paths: path::Settings,
-    /// What is kept near.
-    pub cache: cache::Settings,
+    /// The read cache and the logs.
+    pub cache: crate::cache::Settings,
     /// One policy per stage.
     pub policies: Policies,
 }
@@ -146,9 +146,9 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policies {
     /// Stage 2: which line leaves the read buffer.
-    pub cache: Choice<cache::evict::Build>,
+    pub cache: Choice<crate::cache::evict::Build>,
     /// Stage 2: what is fetched ahead.
-    pub prefetch: Choice<cache::prefetch::Build>,
+    pub prefetch: Choice<crate::cache::prefetch::Build>,
     /// Stage 3.
     pub control: Choice<control::Build>,
     /// Stage 4.
@@ -164,8 +164,8 @@ pub struct Policies {
 impl Default for Policies {
     fn default() -> Self {
         Self {
-            cache: Choice::default_of(cache::evict::POLICIES),
-            prefetch: Choice::default_of(cache::prefetch::POLICIES),
+            cache: Choice::default_of(crate::cache::evict::POLICIES),
+            prefetch: Choice::default_of(crate::cache::prefetch::POLICIES),
             control: Choice::default_of(control::POLICIES),
             dispatch: Choice::default_of(dispatch::POLICIES),
             path: Choice::default_of(path::POLICIES),
@@ -220,8 +220,8 @@ pub enum Input {
     Reweigh(Arc<dispatch::Shares>),
     /// What was left when the gateway stopped: the policy begins with it. The first input, if any.
     Inherit(Arc<control::Legacy>),
-    /// Something has happened near.
-    Cache(cache::Done),
+    /// An answer to an [`Action::Cache`].
+    Cache(crate::cache::Done),
 }
 
 /// What stage 3 is governed by.
@@ -289,8 +289,8 @@ pub enum Action {
         /// The path.
         path: PathId,
     },
-    /// Do this near.
-    Cache(cache::Work),
+    /// Do this work of the cache.
+    Cache(crate::cache::Work),
     /// Tell the host that the task set is full. Nothing else will be heard of this request.
     Refuse {
         /// The caller's name for the request.

@@ -125,7 +125,7 @@ impl Desk<'_, '_> {
         order: impl FnOnce(VolumeId) -> Done,
     ) -> Result<(), Refusal> {
         let volume = self.volume(name.clone())?;
-        if self.pipeline.near().log(volume).is_none() {
+        if self.pipeline.cache().log(volume).is_none() {
             return Err(Refusal::NoLog { volume: name });
         }
         if self.gateway.is_stopping() {

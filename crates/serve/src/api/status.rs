@@ -79,7 +79,7 @@ pub(super) fn volumes(
     let volumes = gateway.desk().volumes.iter().enumerate();
     let volumes = volumes.map(|(index, volume)| {
         let disk = volume.unit.disk();
-        let log = pipeline.near().log(VolumeId::new(index as u32));
+        let log = pipeline.cache().log(VolumeId::new(index as u32));
         VolumeStatus {
             name: volume.name.clone(),
             bytes: disk.blocks * u64::from(disk.block_size),

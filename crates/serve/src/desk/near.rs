@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use tracing::error;
-use weir_flow::cache::near::{Copied, FetchKey, Kept, LogWrite};
+use weir_flow::cache::stage::{Copied, FetchKey, Kept, LogWrite};
 use weir_flow::cache::writeback::format::{Span, assemble};
 use weir_flow::cache::writeback::{LocalId, Part};
 use weir_flow::cache::{Done, JobKey, Settings, Work};

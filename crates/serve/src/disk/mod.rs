@@ -16,7 +16,7 @@ pub(crate) mod uring;
 use crate::buffer::Shared;
 use std::io;
 use std::os::fd::RawFd;
-use weir_flow::cache::near::FetchKey;
+use weir_flow::cache::stage::FetchKey;
 use weir_flow::cache::writeback::LocalId;
 use weir_flow::error::IoError;
 use weir_flow::request::{BackendId, Outcome, PathId, RequestKey, VolumeId};

@@ -192,25 +192,28 @@ fn live(
 ) -> Result<(), Fault> {
     let mut rng = Rng::stream(plan.seed, "crash/ends");
     let upstream = vec![Content::default(); plan.sectors as usize];
-    let mut far = Device::new(upstream, plan.settings.upstream_flush);
-    let mut near = new_log(plan, lasting);
+    let mut upstream_device = Device::new(upstream, plan.settings.upstream_flush);
+    let mut log_device = new_log(plan, lasting);
     for (life, asks) in plan.lives.iter().enumerate() {
         *lives += 1;
         if lasting.void {
             // As an operator does, who is told so.
-            near = new_log(plan, lasting);
+            log_device = new_log(plan, lasting);
         }
-        let opened = judge::open(&world(plan, bug, lasting, &near, &far), near.visible())?;
-        let volume = judge::tokens(&lasting.store, far.visible());
+        let opened = judge::open(
+            &world(plan, bug, lasting, &log_device, &upstream_device),
+            log_device.visible(),
+        )?;
+        let volume = judge::tokens(&lasting.store, upstream_device.visible());
         let volume = opened.volume(&lasting.store, volume)?;
         let found = lasting.history.restart(&volume)?;
-        if near.is_settled() {
+        if log_device.is_settled() {
             lasting.history.settle();
         }
         if let Some(story) = &mut lasting.story {
             story.push(format!("life {}: recovery finds {found}", life + 1));
         }
-        let devices = [near, far];
+        let devices = [log_device, upstream_device];
         let mut shell = Shell::new(plan, bug, lasting, judge, life, opened.recovered, devices);
         if life + 1 == plan.lives.len() {
             return shell.live(asks, None);
@@ -220,20 +223,20 @@ fn live(
         if rng.below(4) == 0 {
             shell.stop()?;
         }
-        (near, far) = (shell.near, shell.far);
+        (log_device, upstream_device) = (shell.log_device, shell.upstream);
         if lasting.history.is_loose() && !lasting.void {
             // The upstream may have parts of writes that nobody was told of, and lose them later. What hosts
             // were told has been held against every crash until here.
             return Ok(());
         }
-        let (near_cut, far_cut) = (rng.below(3) > 0, rng.below(3) == 0);
+        let (log_cut, upstream_cut) = (rng.below(3) > 0, rng.below(3) == 0);
         let ended = [
-            cut(&mut near, near_cut, true, &mut rng),
-            cut(&mut far, far_cut, plan.settings.upstream_flush, &mut rng),
+            cut(&mut log_device, log_cut, true, &mut rng),
+            cut(&mut upstream_device, upstream_cut, plan.settings.upstream_flush, &mut rng),
         ];
         if let Some(story) = &mut lasting.story {
-            let [near, far] = ended;
-            story.push(format!("crash: log device {near}, upstream {far}"));
+            let [log_device, upstream_device] = ended;
+            story.push(format!("crash: log device {log_device}, upstream {upstream_device}"));
         }
     }
     Ok(())

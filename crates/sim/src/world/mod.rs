@@ -4,7 +4,7 @@
 //! scheduled:
 //!
 //! 1. deadlines of the pipeline;
-//! 2. what is near, which takes no time;
+//! 2. the work of the cache, which takes no time;
 //! 3. changes of paths;
 //! 4. I/Os given up on dead paths, then completions of devices (devices that complete several at
 //!    one time take turns);
@@ -15,8 +15,8 @@
 //! is held here is what the pipeline has outstanding. Nothing grows with time.
 
 mod backends;
+mod cache;
 mod journal;
-mod near;
 
 pub(crate) use journal::Journal;
 
@@ -26,7 +26,7 @@ use crate::slots::Slots;
 use crate::source::Source;
 use crate::trace;
 use backends::Backends;
-use near::Near;
+use cache::CacheWork;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use weir_flow::clock::{Duration, Instant};
@@ -67,7 +67,7 @@ pub(crate) struct World<'a> {
     delays: Vec<Duration>,
     replies: BinaryHeap<Reverse<(Instant, u64, RequestKey, u64)>>,
     backends: Backends,
-    near: Near,
+    cache: CacheWork,
     /// Sorted by time, latest first.
     faults: Vec<PathFault>,
     /// Numbers what is scheduled, to keep the order among equal times.
@@ -99,7 +99,7 @@ struct Arrival {
 /// What happens next.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    Near,
+    Cache,
     Fault,
     Backend,
     Reply,
@@ -142,7 +142,7 @@ impl<'a> World<'a> {
             delays: plan.links.iter().map(|HostLink { config, .. }| config.delay).collect(),
             replies: BinaryHeap::new(),
             backends: Backends::new(plan),
-            near: Near::default(),
+            cache: CacheWork::default(),
             faults,
             scheduled: 0,
             arrived: 0,
@@ -222,7 +222,7 @@ impl<'a> World<'a> {
                 first = (at, kind);
             }
         };
-        offer(if self.near.is_idle() { FAR } else { self.now }, Kind::Near);
+        offer(if self.cache.is_idle() { FAR } else { self.now }, Kind::Cache);
         offer(self.faults.last().map_or(FAR, |fault| Instant::ZERO + fault.at), Kind::Fault);
         offer(self.backends.next(), Kind::Backend);
         offer(self.replies.peek().map_or(FAR, |Reverse(reply)| reply.0), Kind::Reply);
@@ -262,7 +262,7 @@ impl<'a> World<'a> {
     /// Lets the next event of a kind happen; some are none of the pipeline's business.
     fn happen(&mut self, kind: Kind) -> Option<Input> {
         match kind {
-            Kind::Near => self.near.happen(),
+            Kind::Cache => self.cache.happen(),
             Kind::Fault => {
                 let PathFault { backend, path, change, .. } = self.faults.pop()?;
                 let up = self.backends.change(self.now, backend, path, change);
@@ -370,7 +370,7 @@ impl<S: Stage<Input = Input, Output = Action>> StageWorld<S> for World<'_> {
         self.digest.action(now, &action);
         match action {
             Action::Store(io) => self.backends.start(now, &io),
-            Action::Cache(work) => self.near.perform(work),
+            Action::Cache(work) => self.cache.perform(work),
             Action::Transfer { key, tag, part, .. } => self.reply(now, key, tag, part),
             Action::Refuse { tag } => self.refused(now, tag),
             Action::Check { backend, path } => self.backends.check(now, backend, path),

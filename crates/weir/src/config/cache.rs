@@ -4,7 +4,7 @@ use super::fault::{Code, Fault};
 use super::schema::{Default, Key, Kind, Many, Section};
 use super::tree::{Context, Document};
 use weir_flow::cache::Settings;
-use weir_flow::cache::near::SIZE_MAX;
+use weir_flow::cache::stage::SIZE_MAX;
 
 /// The table.
 pub(crate) static CACHE: Section = Section {

@@ -16,9 +16,9 @@ impl Shell<'_> {
                 let fails = self.local_fails();
                 self.tell(|| format!("log write {} {}", io.0, how(fails)));
                 if fails {
-                    self.near.fail(id, &mut self.rng);
+                    self.log_device.fail(id, &mut self.rng);
                 } else {
-                    self.near.end(id);
+                    self.log_device.end(id);
                     if self.is(Bug::MemoryUsedAgain)
                         && let Some(batch) = self.batches.get_mut(&io)
                     {
@@ -32,9 +32,9 @@ impl Shell<'_> {
                 let fails = self.local_fails();
                 self.tell(|| format!("log flush {} {}", io.0, how(fails)));
                 if fails {
-                    self.near.fail_flush(&flush, &mut self.rng);
+                    self.log_device.fail_flush(&flush, &mut self.rng);
                 } else {
-                    self.near.settle(&flush);
+                    self.log_device.settle(&flush);
                     self.lasting.history.settle();
                     self.faulty = false;
                 }
@@ -68,8 +68,8 @@ impl Shell<'_> {
                 self.lasting.void = !self.is(Bug::VoidForgotten);
                 self.told.push_back(Input::Cache(Done::Abandoned(VOLUME, Ok(()))));
             }
-            Io::Unseen { near, effect } => {
-                let device = if near { &mut self.near } else { &mut self.far };
+            Io::Unseen { on_log, effect } => {
+                let device = if on_log { &mut self.log_device } else { &mut self.upstream };
                 match effect {
                     Effect::Write(id) => device.end(id),
                     Effect::Flush(flush) => device.settle(&flush),
@@ -94,7 +94,7 @@ impl Shell<'_> {
 
     fn fetch(&mut self, span: Span, tag: Tag, offset: u64) -> Result<(), Fault> {
         let store = &self.lasting.store;
-        let bytes = spanned(span, |at, out| store.read(self.near.visible(), at, out))?;
+        let bytes = spanned(span, |at, out| store.read(self.log_device.visible(), at, out))?;
         let payload = self.payloads.get_mut(&tag).expect("it is under way");
         payload[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
         Ok(())

@@ -122,8 +122,8 @@ impl Shell<'_> {
             return self.told(tag, Ok(()));
         }
         if op == Op::Discard && self.is(Bug::UnmapPastTheLog) {
-            let id = self.far.begin(sectors.start, sectors.map(|_| Content::default()));
-            self.far.end(id);
+            let id = self.upstream.begin(sectors.start, sectors.map(|_| Content::default()));
+            self.upstream.end(id);
             return self.told(tag, Ok(()));
         }
         let link = if self.is(Bug::HostsTakenForOne) { 0 } else { ask.host as u32 };

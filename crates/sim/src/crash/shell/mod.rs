@@ -4,9 +4,9 @@
 //! It is the pipeline of `weir serve`. What is not the gateway's is drawn here: hosts, both devices, the path
 //! to the upstream, the operator, and the order in which answers come.
 
+mod cache;
 mod end;
 mod hosts;
-mod near;
 mod upstream;
 
 use super::bug::Bug;
@@ -20,10 +20,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use weir_flow::accept::{Cap, Layout, Volume};
-use weir_flow::cache::near::FetchKey;
+use weir_flow::cache::stage::FetchKey;
 use weir_flow::cache::writeback::format::Span;
 use weir_flow::cache::writeback::{LocalId, Notice, Recovered};
-use weir_flow::cache::{self, Done, evict, prefetch};
+use weir_flow::cache::{Done, evict, prefetch};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control;
 use weir_flow::event::{Event, Observer};
@@ -74,8 +74,8 @@ pub(super) struct Shell<'a> {
     losses: Rng,
     now: Instant,
     pipeline: Pipeline<Notices>,
-    pub(super) near: Device,
-    pub(super) far: Device,
+    pub(super) log_device: Device,
+    pub(super) upstream: Device,
     frames: Vec<u8>,
     /// What is to be told at once.
     told: VecDeque<Input>,
@@ -134,7 +134,7 @@ enum Io {
     Abandon,
     /// Something of the log device or the upstream that ends unseen: whoever asked was answered before.
     Unseen {
-        near: bool,
+        on_log: bool,
         effect: Effect,
     },
     /// Bytes of the log that come late: whoever asked was answered before.
@@ -190,7 +190,7 @@ fn config(plan: &Plan) -> Config {
         // However long the link is gone: what a host is told then is not for this.
         limits: Limits { no_path: Duration::from_secs(30 * 86_400), ..Limits::default() },
         paths: path::Settings::default(),
-        cache: cache::Settings {
+        cache: weir_flow::cache::Settings {
             size: u64::from(FRAMES * line),
             line,
             owners: Vec::new(),
@@ -217,7 +217,7 @@ impl<'a> Shell<'a> {
         judge: &'a mut Judge,
         life: usize,
         recovered: Recovered,
-        [near, far]: [Device; 2],
+        [log_device, upstream]: [Device; 2],
     ) -> Self {
         let pipeline = Pipeline::new(&config(plan), Notices::default());
         Self {
@@ -229,8 +229,8 @@ impl<'a> Shell<'a> {
             losses: Rng::stream(plan.seed, &format!("crash/losses/{life}")),
             now: Instant::ZERO,
             pipeline,
-            near,
-            far,
+            log_device,
+            upstream,
             frames: vec![0xee; (FRAMES * plan.line) as usize * SECTOR],
             told: [Input::Cache(Done::Recovered(VOLUME, Arc::new(recovered)))].into(),
             ios: Vec::new(),
@@ -335,7 +335,7 @@ impl<'a> Shell<'a> {
 
     /// Whether everything is answered, and upstream.
     fn is_idle(&self) -> bool {
-        let log = self.pipeline.near().log(VOLUME).expect("it was opened first");
+        let log = self.pipeline.cache().log(VOLUME).expect("it was opened first");
         self.ios.is_empty()
             && self.asked.is_empty()
             && log.status(self.now).dirty_records == 0
@@ -344,7 +344,7 @@ impl<'a> Shell<'a> {
 
     /// Everything must have been answered and be upstream.
     fn finished(&mut self) -> Result<(), Fault> {
-        let upstream = tokens(&self.lasting.store, self.far.visible());
+        let upstream = tokens(&self.lasting.store, self.upstream.visible());
         let history = &mut self.lasting.history;
         history.whole(&upstream).map_err(|broken| {
             Broken::Stuck(format!("nothing is dirty, and not everything is upstream: {broken}"))
@@ -385,8 +385,8 @@ impl<'a> Shell<'a> {
             plan: self.plan,
             bug: self.bug,
             lasting: self.lasting,
-            log: &self.near,
-            upstream: &self.far,
+            log: &self.log_device,
+            upstream: &self.upstream,
         };
         let found = self.judge.point(&world, &mut self.losses);
         found.map_err(|(state, broken)| Fault { state: Some(state), broken })

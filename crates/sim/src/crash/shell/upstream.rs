@@ -1,4 +1,4 @@
-//! The upstream and the way there.
+//! The upstream and the link to it.
 
 use super::super::bug::Bug;
 use super::super::content::{Content, SECTOR};
@@ -26,11 +26,11 @@ impl Shell<'_> {
         let effect = match op {
             Op::Flush if self.is(Bug::PassedFlushDropped) && of_host => Effect::Nothing,
             Op::Flush => {
-                let flush = self.far.flush();
+                let flush = self.upstream.flush();
                 if self.is(Bug::UpstreamFlushDropped) {
                     Effect::Nothing
                 } else if self.is(Bug::UpstreamFlushAnsweredEarly) {
-                    self.ios.push(Io::Unseen { near: false, effect: Effect::Flush(flush) });
+                    self.ios.push(Io::Unseen { on_log: false, effect: Effect::Flush(flush) });
                     self.stored(key, Ok(()));
                     return self.point();
                 } else {
@@ -47,16 +47,16 @@ impl Shell<'_> {
                 let store = &mut self.lasting.store;
                 let sectors = bytes.as_chunks::<SECTOR>().0.iter().take(count as usize);
                 let contents: Vec<_> = sectors.map(|bytes| store.name(bytes)).collect();
-                Effect::Write(self.far.begin(first, contents))
+                Effect::Write(self.upstream.begin(first, contents))
             }
             Op::Discard if self.is(Bug::DiscardDropped) => Effect::Nothing,
             Op::Discard | Op::WriteZeroes => {
-                Effect::Write(self.far.begin(first, (0..count).map(|_| Content::default())))
+                Effect::Write(self.upstream.begin(first, (0..count).map(|_| Content::default())))
             }
             Op::Verify | Op::Update => unreachable!("no host asks for it"),
         };
         if self.is(Bug::UpstreamAnsweredEarly) && matches!(effect, Effect::Write(_)) {
-            self.ios.push(Io::Unseen { near: false, effect });
+            self.ios.push(Io::Unseen { on_log: false, effect });
             self.stored(key, Ok(()));
         } else {
             self.ios.push(Io::Store(io, effect));
@@ -67,7 +67,7 @@ impl Shell<'_> {
     /// What the upstream has where an I/O is.
     pub(super) fn upstream_bytes(&self, io: &StoreIo) -> Vec<u8> {
         let mut bytes = vec![0; io.extent.length as usize];
-        self.lasting.store.read(self.far.visible(), io.extent.offset, &mut bytes);
+        self.lasting.store.read(self.upstream.visible(), io.extent.offset, &mut bytes);
         bytes
     }
 
@@ -81,7 +81,7 @@ impl Shell<'_> {
                 && let Effect::Write(id) = effect
             {
                 self.tell(|| format!("upstream {op:?} has failed"));
-                self.far.fail(id, &mut self.rng);
+                self.upstream.fail(id, &mut self.rng);
                 self.stored(key, Ok(()));
                 return self.point();
             }
@@ -92,10 +92,10 @@ impl Shell<'_> {
         self.tell(|| format!("upstream {op:?} ends"));
         match effect {
             Effect::Write(id) if fua && (of_host || !self.is(Bug::UpstreamFuaDropped)) => {
-                self.far.end_durable(id);
+                self.upstream.end_durable(id);
             }
-            Effect::Write(id) => self.far.end(id),
-            Effect::Flush(flush) => self.far.settle(&flush),
+            Effect::Write(id) => self.upstream.end(id),
+            Effect::Flush(flush) => self.upstream.settle(&flush),
             Effect::Read(early) => {
                 // The upstream has read when the I/O began, or now.
                 let late = self.rng.below(2) == 0;
@@ -118,10 +118,10 @@ impl Shell<'_> {
     pub(super) fn break_link(&mut self, power: bool) -> Result<(), Fault> {
         if power && self.plan.settings.upstream_flush {
             let loss = Loss::ALL[self.rng.below(7) as usize];
-            self.far.lose_cache(loss, &mut self.rng);
+            self.upstream.lose_cache(loss, &mut self.rng);
             self.tell(|| format!("the upstream loses its cache: {}", loss.name()));
-            let Self { lasting, far, .. } = self;
-            lasting.history.lost(&tokens(&lasting.store, far.visible()));
+            let Self { lasting, upstream, .. } = self;
+            lasting.history.lost(&tokens(&lasting.store, upstream.visible()));
             if self.is(Bug::UpstreamResetUntold) {
                 return self.point();
             }
@@ -143,7 +143,7 @@ impl Shell<'_> {
                 continue;
             };
             if let Effect::Write(id) = effect {
-                self.far.fail(id, &mut self.rng);
+                self.upstream.fail(id, &mut self.rng);
             }
             self.stored(io.key, Err(IoError::PathFailed));
         }

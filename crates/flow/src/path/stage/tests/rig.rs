@@ -321,7 +321,7 @@ impl Rig {
                     }
                 }
                 Action::Refuse { tag } => panic!("{tag:?} is one too many"),
-                Action::Cache(work) => panic!("nothing is near here: {work:?}"),
+                Action::Cache(work) => panic!("nothing is cached here: {work:?}"),
                 Action::Check { path, .. } => {
                     self.happens(Duration::from_micros(100), Happens::Answers(path.index()));
                 }

@@ -1,7 +1,7 @@
-//! Reads: what is near, what is being fetched, and what only the log has.
+//! Reads: what is cached, what is being fetched, and what only the log has.
 
 use super::jobs::Fetching;
-use super::{Away, Held, Near, RULE_FILL, RULE_LOG, RULE_NEAR, State, Step, Work};
+use super::{Away, CacheStage, Held, RULE_FILL, RULE_HIT, RULE_LOG, State, Step, Work};
 use crate::cache::lines::{Cover, FillId};
 use crate::cache::prefetch::{Found, Reader};
 use crate::cache::writeback::{Dirty, Found as Newer, Log, Pin};
@@ -10,7 +10,7 @@ use crate::policy::Rule;
 use crate::request::{Outcome, Request, RequestKey, VolumeId};
 use alloc::vec::Vec;
 
-impl Near {
+impl CacheStage {
     /// Looks a read up, which may have waited here. `end` is the size of the volume for one that has just come,
     /// of which the prefetcher hears.
     pub(super) fn read(
@@ -21,7 +21,7 @@ impl Near {
         end: Option<u64>,
     ) {
         let Request { volume, extent, .. } = *request;
-        let rule = if end.is_some() { RULE_NEAR } else { RULE_FILL };
+        let rule = if end.is_some() { RULE_HIT } else { RULE_FILL };
         let mut dirty = core::mem::take(&mut self.dirty);
         dirty.clear();
         if let Some(log) = &self.volumes[volume.index()].log {
@@ -40,7 +40,7 @@ impl Near {
         }
     }
 
-    /// Answers a read from what is near, makes it wait, or passes it on.
+    /// Answers a read from the cache, makes it wait, or passes it on.
     fn answer(&mut self, key: RequestKey, request: &Request, dirty: &[Dirty], rule: Rule) -> Found {
         let Request { volume, extent, tag, fua, .. } = *request;
         let held = |state| Held { request: *request, state };
@@ -51,7 +51,7 @@ impl Near {
         }
         if !fua {
             self.copies.clear();
-            let cover = if rule == RULE_NEAR {
+            let cover = if rule == RULE_HIT {
                 self.lines.read(volume, extent, &mut self.copies)
             } else {
                 // It was counted when it came, but what came ahead of it has been of use.
@@ -129,7 +129,7 @@ impl Near {
         let Request { volume, tag, extent, .. } = request;
         let Away { overlay, pin, .. } = away;
         let Some(pin) = pin else {
-            self.end(key, outcome, RULE_NEAR);
+            self.end(key, outcome, RULE_HIT);
             return;
         };
         let mut left = 0;
@@ -153,7 +153,7 @@ impl Near {
             self.held.insert(key, Held { request, state });
         } else {
             self.unpin(volume, pin);
-            self.end(key, outcome, RULE_NEAR);
+            self.end(key, outcome, RULE_HIT);
         }
     }
 

@@ -1,6 +1,6 @@
-//! What the cache does on its own account: fetches ahead of readers, and write-back.
+//! Requests of the cache itself: prefetch and write-back.
 
-use super::{Begin, FetchKey, JobKey, Near, Step, Work};
+use super::{Begin, CacheStage, FetchKey, JobKey, Step, Work};
 use crate::cache::lines::{FillId, Judged};
 use crate::cache::prefetch::{Ended, Wish, WishId};
 use crate::cache::writeback::{JobId, Part, Piece, Source};
@@ -51,7 +51,7 @@ pub(super) enum Fetching {
     Gather(JobKey),
 }
 
-impl Near {
+impl CacheStage {
     /// Fetches what the prefetcher wants.
     pub(super) fn look_ahead(&mut self, now: Instant) {
         while let Some(Wish { id, volume, extent }) = self.prefetch.poll() {

@@ -1,4 +1,4 @@
-//! What is near takes no time here: memory is there at once, and a log is as fast as memory.
+//! The work of the cache in the simulated world: memory and logs take no time.
 
 use std::collections::VecDeque;
 use weir_flow::cache::{Done, Work};
@@ -7,13 +7,13 @@ use weir_flow::request::Tag;
 
 /// What the cache has asked for.
 #[derive(Debug, Default)]
-pub(super) struct Near {
+pub(super) struct CacheWork {
     done: VecDeque<Done>,
     /// Requests of the cache's own, counted.
     own: u64,
 }
 
-impl Near {
+impl CacheWork {
     pub(super) fn is_idle(&self) -> bool {
         self.done.is_empty()
     }

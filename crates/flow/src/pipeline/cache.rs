@@ -1,28 +1,28 @@
-//! What stage 2 has decided: requests go on or end, and the cache has requests of its own.
+//! Performs the steps of the cache stage: requests that go on or end, and requests of the cache itself.
 
 use super::in_flight::InFlight;
 use super::{Action, Pipeline};
-use crate::cache::near::{Begin, Near, RULE_NEAR, Step};
+use crate::cache::stage::{Begin, CacheStage, RULE_HIT, Step};
 use crate::clock::Instant;
 use crate::dispatch::Owner;
 use crate::event::{Event, Observer, StageName};
 use crate::request::{BackendId, LinkId, Outcome, Request, RequestKey, VolumeId};
 
 impl<O: Observer> Pipeline<O> {
-    /// Stage 2, to look at.
-    pub const fn near(&self) -> &Near {
-        &self.near
+    /// The cache stage, read-only.
+    pub const fn cache(&self) -> &CacheStage {
+        &self.cache
     }
 
     /// Mixes a secret into the tables that find lines, so that nobody can choose lines that are slow to find. It
     /// changes no decision, and is not recorded. To be called before anything comes.
     pub fn set_key(&mut self, key: u64) {
-        self.near.set_key(key);
+        self.cache.set_key(key);
     }
 
-    /// Does what the cache asks for.
-    pub(super) fn nearby(&mut self, now: Instant) {
-        while let Some(step) = self.near.poll() {
+    /// Performs all steps of the cache stage.
+    pub(super) fn run_cache(&mut self, now: Instant) {
+        while let Some(step) = self.cache.poll() {
             match step {
                 Step::Pass { key, rule, durable } => {
                     self.requests[key].request.fua |= durable;
@@ -45,7 +45,7 @@ impl<O: Observer> Pipeline<O> {
     pub(super) fn came_up(&mut self, now: Instant, backend: BackendId) {
         for (index, volume) in self.volumes.iter().enumerate() {
             if volume.layout.is_on(backend) {
-                self.near.reset(now, VolumeId::new(index as u32));
+                self.cache.reset(now, VolumeId::new(index as u32));
             }
         }
     }
@@ -56,7 +56,7 @@ impl<O: Observer> Pipeline<O> {
         let Begin { job, tag, volume, op, extent, fua } = begin;
         let request = Request {
             tag,
-            tenant: self.near.owner(volume),
+            tenant: self.cache.owner(volume),
             volume,
             link: LinkId::default(),
             op,
@@ -65,10 +65,10 @@ impl<O: Observer> Pipeline<O> {
             ordered: false,
             job: false,
         };
-        let owner = if self.near.is_ahead(job) { Owner::Prefetch } else { Owner::WriteBack };
+        let owner = if self.cache.is_ahead(job) { Owner::Prefetch } else { Owner::WriteBack };
         let entry = InFlight::new(request, None, now);
         let key = self.requests.insert(InFlight { job: Some(job), owner, ..entry });
-        self.pass(now, key, RULE_NEAR);
+        self.pass(now, key, RULE_HIT);
     }
 
     /// Storage has done with a whole request.
@@ -76,11 +76,11 @@ impl<O: Observer> Pipeline<O> {
         let entry = &mut self.requests[key];
         if let Some(job) = entry.job {
             self.requests.remove(key);
-            self.near.job_ended(now, job, outcome);
-        } else if self.near.holds(key) {
+            self.cache.job_ended(now, job, outcome);
+        } else if self.cache.holds(key) {
             entry.stage = StageName::Cache;
             entry.entered = now;
-            self.near.passed(now, key, outcome);
+            self.cache.passed(now, key, outcome);
         } else {
             self.reply(now, key, outcome);
         }

@@ -1,7 +1,7 @@
 //! The cache in a pipeline, with bytes: whatever happens in whatever order, a read returns what was
 //! written last.
 
-use crate::cache::near::{Copied, Done, Kept, LogWrite, Settings, Work};
+use crate::cache::stage::{Copied, Done, Kept, LogWrite, Settings, Work};
 use crate::cache::writeback::format::{assemble, crc32c};
 use crate::cache::writeback::{
     LocalId, Mode, Part, Recovered, Settings as LogSettings, format_new,
@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 const CAPACITY: u64 = 64 << 10;
 const LINE: u32 = 2048;
 
-/// A host, a volume and what is near, whose every answer comes when chance wants it.
+/// A host, a volume and its cache, whose every answer comes when chance wants it.
 struct Rig {
     rng: Rng,
     now: Instant,
@@ -124,7 +124,7 @@ impl Rig {
             policies,
         };
         Self {
-            rng: Rng::stream(seed, "near"),
+            rng: Rng::stream(seed, "cache"),
             now: Instant::ZERO,
             pipeline: Pipeline::new(&config, Seen::default()),
             storage: alloc::vec![0; CAPACITY as usize],
@@ -351,7 +351,7 @@ impl Rig {
                 self.answer();
                 continue;
             }
-            let log = self.pipeline.near().log(VolumeId::new(0));
+            let log = self.pipeline.cache().log(VolumeId::new(0));
             let waits = log.is_some_and(|log| log.status(self.now).dirty_records > 0);
             match self.pipeline.next_deadline() {
                 Some(at) if waits || !self.came.is_empty() => {
@@ -406,7 +406,7 @@ fn a_log_changes_nothing_that_is_read() {
                 let mut rig = Rig::logged(seed, frames, ahead, |log| log.mode = mode);
                 rig.run(1500);
                 assert!(rig.reads > 100, "{} reads", rig.reads);
-                let status = rig.pipeline.near().log(VolumeId::new(0)).unwrap().status(rig.now);
+                let status = rig.pipeline.cache().log(VolumeId::new(0)).unwrap().status(rig.now);
                 assert!(status.written > 0 && status.applied > 100, "{status:?}");
             }
         }

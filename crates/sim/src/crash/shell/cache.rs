@@ -1,10 +1,10 @@
-//! What the cache asks for: copies, memory, and the log device.
+//! The work of the cache stage: copies, memory, and the log device.
 
 use super::super::bug::Bug;
 use super::super::content::SECTOR;
 use super::{Asked, Effect, Fault, Io, Shell, sector};
 use weir_flow::cache::Done;
-use weir_flow::cache::near::{Copied, Kept, LogWrite, Work};
+use weir_flow::cache::stage::{Copied, Kept, LogWrite, Work};
 use weir_flow::cache::writeback::format::{Super, assemble, crc32c};
 use weir_flow::cache::writeback::{LocalId, Part};
 use weir_flow::pipeline::Input;
@@ -115,7 +115,7 @@ impl Shell<'_> {
         let store = &mut self.lasting.store;
         let contents: Vec<_> =
             bytes.as_chunks::<SECTOR>().0.iter().map(|bytes| store.name(bytes)).collect();
-        let id = self.near.begin(sector(write.at), contents);
+        let id = self.log_device.begin(sector(write.at), contents);
         let (io, at, length) = (write.io, write.at, write.bytes);
         self.tell(|| format!("log write {} of {length} bytes at {at} begins", io.0));
         self.batches.insert(io, bytes);
@@ -132,11 +132,11 @@ impl Shell<'_> {
 
     fn sync(&mut self, io: LocalId) -> Result<(), Fault> {
         self.tell(|| format!("log flush {} begins", io.0));
-        let flush = self.near.flush();
+        let flush = self.log_device.flush();
         if self.is(Bug::LogSyncDropped) {
             self.logged(io, Ok(()));
         } else if self.is(Bug::LogSyncAnsweredEarly) {
-            self.ios.push(Io::Unseen { near: true, effect: Effect::Flush(flush) });
+            self.ios.push(Io::Unseen { on_log: true, effect: Effect::Flush(flush) });
             self.logged(io, Ok(()));
         } else {
             self.ios.push(Io::LocalFlush { io, flush });

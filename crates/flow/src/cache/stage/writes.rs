@@ -1,19 +1,19 @@
-//! What changes a volume, and what has to be durable.
+//! Writes, flushes and requests that must be durable: into the log, or past it.
 
-use super::{Held, Kept, LogWrite, Near, RULE_DRAIN, RULE_NEAR, State, Step, Work, initiator};
+use super::{CacheStage, Held, Kept, LogWrite, RULE_DRAIN, RULE_HIT, State, Step, Work, initiator};
 use crate::cache::writeback::{Effect, Kind, Memory, Origin};
 use crate::clock::Instant;
 use crate::request::{Op, Outcome, Request, RequestKey, VolumeId};
 use alloc::boxed::Box;
 
-impl Near {
+impl CacheStage {
     /// A write, something that zeroes or unmaps, or a flush.
     pub(super) fn change(&mut self, now: Instant, key: RequestKey, request: &Request) {
         let Request { volume, op, extent, fua, .. } = *request;
         let held = |state| Held { request: *request, state };
         let Some(log) = &mut self.volumes[volume.index()].log else {
             self.held.insert(key, held(State::Direct));
-            self.steps.push_back(Step::Pass { key, rule: RULE_NEAR, durable: false });
+            self.steps.push_back(Step::Pass { key, rule: RULE_HIT, durable: false });
             return;
         };
         self.held.insert(key, held(State::Logged));
@@ -36,11 +36,11 @@ impl Near {
             self.pump(now, volume);
         } else {
             self.held.insert(key, held(State::Direct));
-            self.steps.push_back(Step::Pass { key, rule: RULE_NEAR, durable: false });
+            self.steps.push_back(Step::Pass { key, rule: RULE_HIT, durable: false });
         }
     }
 
-    /// What a request has changed is not near any more, and will not be by a fetch that is under way.
+    /// Drops from the cache what a request has changed, also from fetches in flight.
     pub(super) fn forget(&mut self, request: &Request) {
         if request.op.writes() {
             self.lines.wrote(request.volume, request.extent);
@@ -56,7 +56,7 @@ impl Near {
         }
     }
 
-    /// What was written is worth keeping near.
+    /// Puts what was written into the cache.
     pub(super) fn keep(&mut self, request: &Request) {
         if request.op == Op::Write {
             self.copies.clear();
@@ -81,7 +81,7 @@ impl Near {
                 Effect::Closed => self.work(Work::Closed(volume)),
                 Effect::Through(key) => {
                     self.held[key].state = State::Through;
-                    self.steps.push_back(Step::Pass { key, rule: RULE_NEAR, durable: false });
+                    self.steps.push_back(Step::Pass { key, rule: RULE_HIT, durable: false });
                 }
                 Effect::Ack(key, outcome, rule) => {
                     let Held { request, .. } = self.held.remove(key).expect("the log answers once");

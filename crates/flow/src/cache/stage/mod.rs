@@ -1,4 +1,4 @@
-//! What is near, and what that means for a request: the read buffer, the logs and the prefetcher joined.
+//! The cache stage: joins the read cache, the write-back logs and the prefetcher, and applies them to requests.
 //!
 //! | request | without a log, or a log that takes nothing | with a log |
 //! |---|---|---|
@@ -45,10 +45,10 @@ pub const RULE_LOG: Rule = Rule("cache/log");
 /// Waits until everything before it is on shared storage.
 pub const RULE_DRAIN: Rule = Rule("cache/drain");
 
-/// Was near.
-pub const RULE_NEAR: Rule = Rule("cache/near");
+/// Answered from the cache, or passed on at once.
+pub const RULE_HIT: Rule = Rule("cache/hit");
 
-/// How much is kept near.
+/// The size of the read cache, and the log of each volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Bytes of memory for what was read; 0 keeps nothing.
@@ -123,7 +123,7 @@ pub(crate) struct Begin {
 }
 
 /// Stage 2 of a pipeline.
-pub struct Near {
+pub struct CacheStage {
     /// There are no frames: nothing that was read is kept, and nothing is read ahead.
     no_lines: bool,
     lines: Lines,
@@ -186,7 +186,7 @@ struct Away {
     pin: Option<Pin>,
 }
 
-impl Near {
+impl CacheStage {
     pub(crate) fn new(
         settings: &Settings,
         evict: &Choice<evict::Build>,
@@ -278,11 +278,11 @@ impl Near {
             State::Away(away) => self.came_back(now, key, request, away, outcome),
             State::Direct => {
                 self.written(&request, outcome);
-                self.end(key, outcome, RULE_NEAR);
+                self.end(key, outcome, RULE_HIT);
             }
             State::Through => {
                 self.written(&request, outcome);
-                self.end(key, outcome, RULE_NEAR);
+                self.end(key, outcome, RULE_HIT);
                 self.with(now, request.volume, |log| log.passed(now, key, outcome));
             }
             State::Waits | State::Overlaid { .. } | State::Logged | State::Drains => {
@@ -338,7 +338,7 @@ impl Near {
         self.with(now, volume, Log::upstream_reset);
     }
 
-    /// A volume has another size: what is near of it may not be there any more.
+    /// A volume has another size: what is cached of it may not be there any more.
     pub(crate) fn resized(&mut self, volume: VolumeId) {
         self.lines.forget(volume);
     }

@@ -1,4 +1,4 @@
-//! What is kept near, as the header of a recording and its entries have it.
+//! The cache's settings and answers in a recording: header and entries.
 
 use super::{FormatError, Reader, encode_outcome, number};
 use crate::cache::writeback::{self, LocalId, Mode, Order, Recovered, Sync};
@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use slotmap::{Key, KeyData};
 
-/// Writes what is kept near.
+/// Writes the settings of the cache.
 pub(super) fn encode(out: &mut Vec<u8>, settings: &Settings) {
     let Settings { size, line, owners, logs } = settings;
     number(out, *size);

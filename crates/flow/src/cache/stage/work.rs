@@ -1,4 +1,4 @@
-//! What the cache asks of the world, and what the world tells it.
+//! The requests of the cache to the world (`Work`), and the answers (`Done`).
 
 use crate::cache::evict::Frame;
 use crate::cache::writeback::format::Span;
