@@ -1,0 +1,5 @@
+"""Runs conformance cases."""
+
+from .harness.runner import main
+
+main()

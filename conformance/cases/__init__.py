@@ -1,0 +1,1 @@
+"""The cases. The runner imports every module here; `@case` registers them."""

@@ -1,0 +1,1 @@
+"""What all cases share: the runner, the gateway, its peers, and clients."""
