@@ -156,6 +156,70 @@ impl Pool {
     }
 }
 
+/// A reply's bytes.
+#[derive(Clone, Debug)]
+pub(crate) enum Payload {
+    /// Data from the medium, shared between the task and the connection's outbox.
+    Pooled(Shared),
+    /// What the gateway itself has to say.
+    Small(Rc<[u8]>),
+}
+
+impl AsRef<[u8]> for Payload {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Pooled(buffer) => buffer.bytes(),
+            Self::Small(bytes) => bytes,
+        }
+    }
+}
+
+/// Bytes that have come and are not dealt with yet.
+#[derive(Default)]
+pub(crate) struct Received {
+    memory: Vec<u8>,
+    start: usize,
+    filled: usize,
+}
+
+impl Received {
+    /// The bytes that wait.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.memory[self.start..self.filled]
+    }
+
+    /// Notes that so many bytes have come into the room that [`spare`](Self::spare) gave.
+    pub(crate) const fn arrived(&mut self, count: usize) {
+        self.filled += count;
+    }
+
+    /// Notes that the first `count` of them are dealt with.
+    pub(crate) const fn consume(&mut self, count: usize) {
+        self.start += count;
+        if self.start == self.filled {
+            self.start = 0;
+            self.filled = 0;
+        }
+    }
+
+    /// Room for at least the rest of a message of `needed` bytes. Grows only for one that is larger
+    /// than what there is, so a connection that never logs in stays small.
+    pub(crate) fn spare(&mut self, needed: usize, smallest: usize) -> &mut [u8] {
+        let wanted = needed.max(smallest).next_power_of_two();
+        if self.memory.len() < wanted {
+            self.memory.resize(wanted, 0);
+        }
+        if self.memory.len() - self.start < needed || self.filled == self.memory.len() {
+            self.memory.copy_within(self.start..self.filled, 0);
+            self.filled -= self.start;
+            self.start = 0;
+        }
+        let spare = &mut self.memory[self.filled..];
+        assert!(!spare.is_empty(), "what waits is less than the message that is needed");
+        spare
+    }
+}
+
 /// What direct I/O asks of memory; a page satisfies every device.
 const ALIGNMENT: usize = 4096;
 

@@ -4,61 +4,47 @@
 //! policies. What it does with an I/O is decided by `weir-flow`; what it says to hosts is worded by
 //! `weir-wire`; here bytes are moved.
 
-pub mod api;
 mod buffer;
-mod chores;
 mod clock;
 pub mod config;
-mod descriptors;
-mod desk;
-mod disk;
-mod gateway;
-mod jobs;
-mod layout;
-mod listen;
-mod near;
-mod recorder;
-mod reload;
-mod remote;
-mod rooms;
-mod savings;
-mod seat;
-mod sessions;
-mod signals;
-mod state;
-mod store;
-mod summary;
-mod task;
-mod tenants;
-mod timer;
-mod unit;
-mod watch;
+mod frontend;
+mod identity;
+mod ids;
+mod limits;
+pub mod operator;
+mod shard;
+mod storage;
+mod tasks;
+mod volume;
 
-pub use disk::backing::OpenError;
-pub use listen::tls::TlsError;
-pub use near::log::LogError;
-pub use near::look::{ClosedLog, Image, LogReader, LookError};
-pub use remote::{Denied, Unowned, Unreachable, UnreachablePath};
-pub use state::{StateDamage, StateError};
+pub use frontend::tls::TlsError;
+pub use storage::file::backing::OpenError;
+pub use storage::log_device::inspect::{ClosedLog, Image, LogReader, LookError};
+pub use storage::log_device::log::LogError;
+pub use storage::state_file::{StateDamage, StateError};
+pub use storage::upstream::{Denied, Unowned, Unreachable, UnreachablePath};
 
-use api::answer::answer;
-use api::backends::Backends;
 use clock::Clock;
 use config::{Config, Where};
-use disk::journal;
-use gateway::Gateway;
 use mio::Poll;
-use recorder::{Recorded, Recorder};
-use remote::Remotes;
+use operator::answer::answer;
+use operator::backends::Backends;
+use operator::event_log::Watch;
+use operator::summary;
+use shard::recorder::{Recorded, Recorder};
+use shard::{Gateway, descriptors, plan};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
-use store::Store;
+use storage::file::atomic_journal;
+use storage::store::{self, Store};
+use storage::upstream::{self, Remotes};
+use storage::{layout, log_device, state_file};
+use tasks::Near;
 use thiserror::Error;
 use tracing::{info, warn};
-use unit::Kept;
-use watch::Watch;
+use volume::{Kept, credits};
 use weir_flow::pipeline::{Census, Pipeline};
 use weir_flow::request::VolumeId;
 use weir_flow::stage::run;
@@ -268,7 +254,7 @@ impl ServeError {
 /// one only what the kernel already has is waited for. SIGHUP calls `reload`, which reads the
 /// configuration again; what can change live is put into force. SIGUSR1 logs how tenants fare, what held
 /// them, and what is outstanding; how they fared is logged at the end, too. What operators can ask and
-/// order on the control socket is in [`api`].
+/// order on the control socket is in [`operator`].
 pub fn serve(
     config: &Config,
     ready: impl FnOnce(&Ready),
@@ -296,15 +282,16 @@ pub fn serve(
     let kept = layout::ranges(&config.volumes);
     let kept = kept.map(|(volume, range)| kept_of(volume, &stores[range]));
     let kept = kept.collect::<Result<_, _>>()?;
-    let plan = layout::plan(config, &stores);
+    let plan = plan::plan(config, &stores);
     let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
-    let saved = config.savings.as_ref().map(|path| savings::load(path, &names)).transpose();
+    let saved = config.savings.as_ref().map(|path| credits::load(path, &names)).transpose();
     let saved = saved.map_err(ServeError::Savings)?;
-    let near = near::open(config, &plan.cache)?;
-    let owners = remote::owners(config, &near.logged);
+    let logs = log_device::open(config, &plan.cache)?;
+    let owners = upstream::owners(config, &logs.logged);
     remotes.claim((&mut poll, clock), config, owners)?;
     let behind = (remotes, stores.clone());
-    let kept = (kept, saved, near);
+    let near = Near::new(&plan.cache, logs.logs);
+    let kept = (kept, saved, near, logs.found);
     let mut gateway = Gateway::new(config, (poll, clock), behind, kept, reload)?;
     let mut recorder = match &config.record {
         None => None,
@@ -345,7 +332,7 @@ pub fn serve(
     }
     let now = gateway.now();
     if let Some((path, bytes)) = gateway.kept(&pipeline.legacy(now))
-        && let Err(problem) = state::save(&path, &bytes)
+        && let Err(problem) = state_file::save(&path, &bytes)
     {
         warn!(%problem, "what tenants have saved is lost");
     }
@@ -390,7 +377,8 @@ fn setup(action: &'static str) -> impl Fn(io::Error) -> ServeError {
 fn kept_of(volume: &config::Volume, stores: &[Store]) -> Result<Kept, ServeError> {
     let Some(path) = &volume.state else { return Ok(Kept::default()) };
     let name = || volume.name.clone();
-    let state = state::load(path).map_err(|source| ServeError::State { volume: name(), source })?;
+    let state =
+        state_file::load(path).map_err(|source| ServeError::State { volume: name(), source })?;
     let state = state.unwrap_or_default();
     let reservations = match &state.reservations[..] {
         [] => Reservations::default(),
@@ -401,14 +389,14 @@ fn kept_of(volume: &config::Volume, stores: &[Store]) -> Result<Kept, ServeError
         })?,
     };
     let mut journal = None;
-    let path = journal::path(path);
+    let path = atomic_journal::path(path);
     // A journal that atomic writes have left is finished even if there shall be no more of them: later
     // it would undo what was written since.
     let exists = !volume.read_only && path.exists();
     if let Some(kept) = volume.file().filter(|_| volume.atomic || exists) {
         let failed = |source| ServeError::Journal { volume: name(), path: path.clone(), source };
         let (file, finished) =
-            journal::open(&path, &kept.path, stores[0].capacity()).map_err(failed)?;
+            atomic_journal::open(&path, &kept.path, stores[0].capacity()).map_err(failed)?;
         if finished {
             info!(volume = volume.name, "finished an atomic write that was interrupted");
         }

@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_serve::api::{Answer, Line, Request, VERSION};
+use weir_serve::operator::{Answer, Line, Request, VERSION};
 
 /// Which gateway is asked, and how the answer is printed.
 #[derive(Debug, Args)]

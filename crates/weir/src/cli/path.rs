@@ -5,7 +5,7 @@ use super::status::{age, time};
 use crate::exit::{Exit, Failure};
 use crate::table::{Align, Table};
 use clap::{Args, Subcommand};
-use weir_serve::api::{Answer, PathStatus, Request};
+use weir_serve::operator::{Answer, PathStatus, Request};
 
 /// Look at the paths to upstream storage, and give orders about them
 ///

@@ -7,7 +7,7 @@ use clap::Args;
 use std::fmt::Write as _;
 use weir_flow::clock::Duration;
 use weir_flow::units::ByteCount;
-use weir_serve::api::{
+use weir_serve::operator::{
     self, Answer, DeviceStatus, FenceStatus, Request, Spread, TargetStatus, TenantStatus,
 };
 
@@ -31,16 +31,16 @@ impl Status {
     }
 }
 
-fn text(status: &api::Status) -> String {
+fn text(status: &operator::Status) -> String {
     let mut text = String::new();
-    let api::GatewayStatus { release, pid, up_ns, driver, stopping } = &status.gateway;
+    let operator::GatewayStatus { release, pid, up_ns, driver, stopping } = &status.gateway;
     let _ = writeln!(
         text,
         "weir {release}, process {pid}, up {}, disk I/O by {driver}{}",
         age(*up_ns),
         if *stopping { "; stopping: it finishes what is in flight" } else { "" }
     );
-    let api::RequestCounts { completed, failed, refused, outstanding } = status.requests;
+    let operator::RequestCounts { completed, failed, refused, outstanding } = status.requests;
     let _ = writeln!(
         text,
         "{completed} requests have ended, {failed} of them failed; {refused} were refused; \
@@ -83,7 +83,7 @@ fn section(text: &mut String, heading: &str, table: &Table, left_out: u64) {
     }
 }
 
-fn overdue(status: &api::Status) -> Table {
+fn overdue(status: &operator::Status) -> Table {
     let mut table = Table::new(&[
         ("stage", Align::Left),
         ("for", Align::Right),
@@ -107,7 +107,7 @@ fn overdue(status: &api::Status) -> Table {
     table
 }
 
-fn sessions(status: &api::Status) -> Table {
+fn sessions(status: &operator::Status) -> Table {
     let mut table = Table::new(&[
         ("host", Align::Left),
         ("from", Align::Left),
@@ -126,7 +126,7 @@ fn sessions(status: &api::Status) -> Table {
     table
 }
 
-fn volumes(status: &api::Status) -> Table {
+fn volumes(status: &operator::Status) -> Table {
     let mut table = Table::new(&[
         ("volume", Align::Left),
         ("size", Align::Right),
@@ -148,19 +148,19 @@ fn volumes(status: &api::Status) -> Table {
     table
 }
 
-fn backends(status: &api::Status) -> Table {
+fn backends(status: &operator::Status) -> Table {
     let mut table = Table::new(&[
         ("backend", Align::Left),
         ("outstanding", Align::Right),
         ("at most", Align::Right),
     ]);
-    for api::BackendStatus { name, outstanding, depth } in &status.backends {
+    for operator::BackendStatus { name, outstanding, depth } in &status.backends {
         table.row(vec![name.clone(), outstanding.to_string(), depth.to_string()]);
     }
     table
 }
 
-fn shares(status: &api::Status) -> Table {
+fn shares(status: &operator::Status) -> Table {
     let mut table = Table::new(&[
         ("whose", Align::Left),
         ("weight", Align::Right),

@@ -5,7 +5,7 @@ use super::volume;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use weir_flow::units::ByteCount;
-use weir_serve::api::{Answer, Leaving, Request};
+use weir_serve::operator::{Answer, Leaving, Request};
 
 /// Have a gateway leave, as SIGTERM does
 ///

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::thread;
 use std::time::Duration;
 use weir_flow::units::ByteCount;
-use weir_serve::api::{Answer, LogStatus, Request, VolumeStatus};
+use weir_serve::operator::{Answer, LogStatus, Request, VolumeStatus};
 
 /// Look at the volumes and their logs, and give orders about them
 #[derive(Debug, Args)]

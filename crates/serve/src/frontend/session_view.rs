@@ -1,0 +1,109 @@
+//! What a session sees: who it is, and which logical units are there for it.
+
+use crate::volume::tenants::Claims;
+use crate::volume::{Target, Volume};
+use std::rc::Rc;
+use weir_flow::request::TenantId;
+use weir_wire::scsi::Sense;
+use weir_wire::scsi::attention::UnitAttention;
+use weir_wire::scsi::disk::Port;
+use weir_wire::scsi::nexus::{InitiatorPort, Nexus};
+
+/// A session's place at a target.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    /// Who it is to SCSI.
+    pub(crate) nexus: Rc<Nexus>,
+    /// Index of the target.
+    pub(crate) target: usize,
+    /// The tenant that claims the host by its name.
+    pub(crate) claim: Option<TenantId>,
+    /// What it may see there, by ascending number.
+    pub(crate) units: Vec<Seen>,
+    /// The numbers of these, for REPORT LUNS.
+    numbers: Vec<u64>,
+}
+
+/// A logical unit that a session may see.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// Its number.
+    lun: u64,
+    /// Index of the volume behind it.
+    pub(crate) volume: usize,
+    /// What the session has yet to be told about it.
+    pub(crate) attention: UnitAttention,
+}
+
+impl Seat {
+    /// The seat of a new session.
+    pub(crate) fn new(
+        initiator: InitiatorPort,
+        index: usize,
+        target: &Target,
+        volumes: &[Volume],
+        claims: &Claims,
+    ) -> Self {
+        let nexus = Nexus { initiator, target: target.name.clone() };
+        let mut seat = Self {
+            nexus: Rc::new(nexus),
+            target: index,
+            claim: None,
+            units: Vec::new(),
+            numbers: Vec::new(),
+        };
+        seat.look(target, volumes, claims);
+        seat
+    }
+
+    /// Looks at the target's units anew; true if others are there than before. Commands from now on
+    /// are those of the tenant that claims the host now.
+    pub(crate) fn look(&mut self, target: &Target, volumes: &[Volume], claims: &Claims) -> bool {
+        let name = &self.nexus.initiator.name;
+        self.claim = claims.of(name);
+        let visible = |&&(_, volume): &&(u64, usize)| volumes[volume].initiators.admit(name);
+        let now: Vec<(u64, usize)> = target.luns.iter().filter(visible).copied().collect();
+        let before = self.units.iter().map(|seen| (seen.lun, seen.volume));
+        if before.eq(now.iter().copied()) {
+            return false;
+        }
+        let mut old = std::mem::take(&mut self.units);
+        for &(lun, volume) in &now {
+            let kept = old.iter().position(|seen| (seen.lun, seen.volume) == (lun, volume));
+            self.units.push(match kept {
+                Some(index) => old.swap_remove(index),
+                None => Seen { lun, volume, attention: UnitAttention::new() },
+            });
+        }
+        self.numbers = now.into_iter().map(|(lun, _)| lun).collect();
+        true
+    }
+
+    /// The index of the unit with this number.
+    pub(crate) fn unit(&self, lun: u64) -> Option<usize> {
+        self.numbers.binary_search(&lun).ok()
+    }
+
+    /// The numbers of all units, ascending.
+    pub(crate) fn numbers(&self) -> &[u64] {
+        &self.numbers
+    }
+
+    /// A unit, and the target as the SCSI port that it is seen through.
+    pub(crate) fn look_at(&mut self, unit: usize) -> (Port<'_>, &mut Seen) {
+        let port = Port {
+            iqn: &self.nexus.target,
+            portal_group: crate::limits::PORTAL_GROUP,
+            relative: 1,
+            units: &self.numbers,
+        };
+        (port, &mut self.units[unit])
+    }
+
+    /// Raises a condition on every unit that is this volume.
+    pub(crate) fn attend(&mut self, volume: usize, sense: Sense) {
+        for seen in self.units.iter_mut().filter(|seen| seen.volume == volume) {
+            seen.attention.raise(sense);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Turns what the pipeline notices into log lines for operators.
+
+use crate::operator::backends::Backends;
+use crate::operator::{TenantStatus, summary};
+use crate::volume::tenants::TenantNames;
+use std::rc::Rc;
+use tracing::{debug, error, info, warn};
+use weir_flow::account::Accounts;
+use weir_flow::cache::writeback::{Blocked, Notice as LogNotice};
+use weir_flow::clock::Instant;
+use weir_flow::control::{Notice, Promises};
+use weir_flow::event::{Event, Observer};
+use weir_flow::path::Change;
+use weir_flow::request::TenantId;
+
+/// Counts what is ordinary and says what is not.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    volumes: Vec<String>,
+    backends: Rc<Backends>,
+    tenants: TenantNames,
+    accounts: Accounts,
+    /// Requests that have ended.
+    pub(crate) completed: u64,
+    /// Requests that ended with an error.
+    pub(crate) failed: u64,
+    /// Requests that were turned away because a limit was reached.
+    pub(crate) refused: u64,
+    /// The same by tenant.
+    refused_of: Vec<u64>,
+}
+
+impl Watch {
+    /// Watches over the volumes of these names, what is behind, and the tenants, who are promised this.
+    pub(crate) fn new(
+        volumes: Vec<String>,
+        backends: Rc<Backends>,
+        tenants: TenantNames,
+        promises: &Promises,
+    ) -> Self {
+        let accounts = Accounts::new(promises);
+        let (completed, failed, refused, refused_of) = (0, 0, 0, Vec::new());
+        Self { volumes, backends, tenants, accounts, completed, failed, refused, refused_of }
+    }
+
+    /// How the tenants with a contract fare, and how many more there are: see [`summary::tenants`].
+    pub(crate) fn tenants(&mut self, now: Instant) -> (Vec<TenantStatus>, u64) {
+        summary::tenants(&mut self.accounts, &self.tenants.borrow(), now)
+    }
+
+    /// A tenant's name. Policies may have a line past all tenants, where nobody is.
+    fn tenant(&self, id: TenantId) -> String {
+        self.tenants.borrow().get(id.index()).cloned().unwrap_or_default()
+    }
+}
+
+impl Observer for Watch {
+    fn event(&mut self, now: Instant, event: Event<'_>) {
+        self.accounts.event(now, event);
+        match event {
+            Event::Arrived(_) | Event::Governed(_) => {}
+            Event::Cache(volume, notice) => log_notice(&self.volumes[volume.index()], notice),
+            Event::Completed(completed) => {
+                self.completed += 1;
+                if let Err(error) = completed.outcome {
+                    self.failed += 1;
+                    let request = completed.request;
+                    warn!(
+                        volume = %self.volumes[request.volume.index()],
+                        op = ?request.op,
+                        offset = request.extent.offset,
+                        length = request.extent.length,
+                        %error,
+                        "request failed"
+                    );
+                }
+            }
+            Event::Refused(request, _) => {
+                self.refused += 1;
+                let tenant = request.tenant.index();
+                self.refused_of.resize(self.refused_of.len().max(tenant + 1), 0);
+                self.refused_of[tenant] += 1;
+                let refused_total = self.refused_of[tenant];
+                // A flood says it once per power of two.
+                if refused_total.is_power_of_two() {
+                    warn!(
+                        volume = %self.volumes[request.volume.index()],
+                        tenant = self.tenant(request.tenant),
+                        refused_total,
+                        "task set full: a limit of outstanding requests or bytes is reached"
+                    );
+                }
+            }
+            Event::Path(change) => {
+                let Change { backend, path, from, lasted, state, why } = change;
+                let named = self.backends.get(backend);
+                let (backend, path) = (&named.name, path.index());
+                let portal = &named.portals[path];
+                if state.is_usable() {
+                    info!(backend, path, portal, %state, %why, %from, %lasted, "path");
+                } else {
+                    warn!(backend, path, portal, %state, %why, %from, %lasted, "path");
+                }
+            }
+            Event::Overdue { request, stage, age } => warn!(
+                volume = %self.volumes[request.volume.index()],
+                op = ?request.op,
+                offset = request.extent.offset,
+                %stage,
+                %age,
+                "request is overdue"
+            ),
+            Event::Control(Notice::Gate(tenant, on)) => {
+                debug!(tenant = self.tenant(tenant), on, "token bucket switched");
+            }
+            Event::Control(Notice::Infeasible(tenant, true)) => warn!(
+                tenant = self.tenant(tenant),
+                alarm = "slo_infeasible",
+                "the promised response time is missed however little others get; others are held back \
+                 less for a while"
+            ),
+            Event::Control(Notice::Scaled(tier, ppm)) => warn!(
+                ?tier,
+                per_cent = ppm / 10_000,
+                "the guarantees of a tier hold in part: there is less capacity than was promised"
+            ),
+            Event::Control(Notice::Infeasible(tenant, false)) => {
+                info!(tenant = self.tenant(tenant), "the promised response time is held to again");
+            }
+            Event::Stray => warn!("a completion came for nothing that is outstanding"),
+        }
+    }
+}
+
+/// Tells of what a volume's log has noticed.
+fn log_notice(volume: &str, notice: LogNotice) {
+    match notice {
+        LogNotice::LogFault(error) => {
+            warn!(volume, %error, "the log could not be written: what was in it is written elsewhere");
+        }
+        LogNotice::LogFailed(error) => error!(
+            volume,
+            %error,
+            "the log has failed: everything in it goes to the volume's own storage, and so do new writes"
+        ),
+        LogNotice::Away(error) => {
+            warn!(volume, %error, "write-back waits: the volume's own storage does not answer");
+        }
+        LogNotice::Back(away) => info!(volume, %away, "write-back goes on"),
+        LogNotice::Blocked(Blocked { seq, extent, cause }) => error!(
+            volume,
+            seq,
+            offset = extent.offset,
+            length = extent.length,
+            %cause,
+            "write-back has stopped, and nothing is dropped: mend the storage, then `weir volume retry`"
+        ),
+        LogNotice::Unblocked => info!(volume, "write-back is tried again"),
+        LogNotice::Full(true) => {
+            warn!(
+                volume,
+                "the log is full: writes wait until the volume's own storage has taken some"
+            );
+        }
+        LogNotice::Full(false) => info!(volume, "the log has room again"),
+        LogNotice::Relaxed(true) => {
+            info!(volume, "every host that writes flushes: epochs order write-back");
+        }
+        LogNotice::Relaxed(false) => {
+            info!(
+                volume,
+                "a host that writes has not flushed yet: write-back keeps exactly its order"
+            );
+        }
+        LogNotice::Through(why) => warn!(volume, %why, "writes go past the log from here on"),
+        LogNotice::Resumed => info!(volume, "writes go to the log"),
+    }
+}

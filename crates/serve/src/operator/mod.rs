@@ -1,0 +1,39 @@
+//! What operators ask a gateway while it serves, and order it to do.
+//!
+//! A question comes by a signal or over the control socket. Both ways end in one place: the run of the
+//! pipeline ends for a look at it (`Gateway::take_question`),
+//! `answer` looks, and the run goes on. An order becomes an input of the pipeline like
+//! any other, so that a recording has it.
+
+pub(crate) mod answer;
+pub(crate) mod backends;
+pub(crate) mod event_log;
+mod protocol;
+pub(crate) mod socket;
+mod status;
+pub(crate) mod summary;
+
+pub use protocol::{
+    Answer, BackendStatus, CauseStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus,
+    LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus, OverdueRequest, PathStatus, Problem, Request,
+    RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status, TargetStatus,
+    TenantStatus, VERSION, VolumeStatus,
+};
+
+use socket::{Asked, ClientId};
+use weir_flow::request::{BackendId, VolumeId};
+
+/// What the run of the pipeline has ended for.
+#[derive(Debug)]
+pub(crate) enum Question {
+    /// The log is to tell how things are.
+    Summary,
+    /// What control would need after a restart is to be kept.
+    Keep,
+    /// A client of the control socket has asked for something.
+    Asked(ClientId, Asked),
+    /// A client of the control socket waits to hear what its order has made of a backend.
+    Ordered(ClientId, BackendId),
+    /// A client of the control socket waits to hear what its order has made of a volume.
+    Told(ClientId, VolumeId),
+}

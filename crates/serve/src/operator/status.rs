@@ -1,0 +1,321 @@
+//! How a gateway does: what the control socket answers and what the log tells are the same.
+
+use super::backends::Backends;
+use super::protocol::{
+    BackendStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus, LogStatus,
+    OverdueRequest, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status,
+    VolumeStatus,
+};
+use crate::frontend::connection::{Connection, Speech};
+use crate::operator::event_log::Watch;
+use crate::operator::summary;
+use crate::shard::Gateway;
+use crate::storage::emulated::Kept;
+use crate::storage::upstream::{Key, Ownership};
+use std::cmp::Reverse;
+use tracing::info;
+use weir_flow::account::histogram::Histogram;
+use weir_flow::cache::writeback::{Blocked, Log, Mode, Phase, Upstream};
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::dispatch::{Owner, StreamView};
+use weir_flow::pipeline::{Overdue, Pipeline};
+use weir_flow::request::{BackendId, VolumeId};
+use weir_flow::units::Extent;
+use weir_model::ssd::ftl::Wear;
+
+/// What there is to tell at `now`. O(outstanding + connections + tenants).
+pub(crate) fn status(
+    pipeline: &mut Pipeline<Watch>,
+    gateway: &Gateway<'_>,
+    backends: &Backends,
+    now: Instant,
+) -> Status {
+    let volumes = volumes(pipeline, gateway, backends, now);
+    let (shares, shares_left_out) = shares(pipeline, gateway, now);
+    let (held, backends_left_out) = fullest(pipeline, backends);
+    let (overdue, overdue_left_out) = overdue(pipeline, gateway, now);
+    let (sessions, sessions_left_out) = sessions(gateway);
+    let stages = pipeline.census(now).into_iter().map(|census| StageStatus {
+        stage: census.stage.as_str().to_owned(),
+        count: census.count.into(),
+        oldest_ns: census.oldest.as_nanos(),
+    });
+    let stages = stages.collect();
+    let Watch { completed, failed, refused, .. } = *pipeline.observer();
+    let outstanding = pipeline.outstanding().into();
+    let (tenants, tenants_left_out) = pipeline.observer_mut().tenants(now);
+    Status {
+        gateway: GatewayStatus {
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            up_ns: now.as_nanos(),
+            driver: gateway.driver_name().to_owned(),
+            stopping: gateway.is_stopping(),
+        },
+        requests: RequestCounts { completed, failed, refused, outstanding },
+        stages,
+        overdue,
+        overdue_left_out,
+        sessions,
+        sessions_left_out,
+        volumes,
+        devices: devices(gateway, backends),
+        tenants,
+        tenants_left_out,
+        shares,
+        shares_left_out,
+        backends: held,
+        backends_left_out,
+    }
+}
+
+/// The volumes, in the order of the configuration.
+pub(super) fn volumes(
+    pipeline: &Pipeline<Watch>,
+    gateway: &Gateway<'_>,
+    backends: &Backends,
+    now: Instant,
+) -> Vec<VolumeStatus> {
+    let volumes = gateway.desk().volumes.iter().enumerate();
+    let volumes = volumes.map(|(index, volume)| {
+        let disk = volume.unit.disk();
+        let log = pipeline.cache().log(VolumeId::new(index as u32));
+        VolumeStatus {
+            name: volume.name.clone(),
+            bytes: disk.blocks * u64::from(disk.block_size),
+            backend: backends.of_volume(index),
+            read_only: disk.read_only,
+            lost: volume.lost,
+            log: log.map(|log| {
+                let mut status = log_status(log, now);
+                if let Some((backend, age)) = cut_off(pipeline, backends, index, now)
+                    && status.storage == "up"
+                {
+                    "away".clone_into(&mut status.storage);
+                    status.storage_why = format!("no path to `{backend}` works");
+                    status.storage_ns = age.as_nanos();
+                }
+                status
+            }),
+            fences: fences(gateway, index, now),
+        }
+    });
+    volumes.collect()
+}
+
+/// The modelled devices, in the order of the configuration.
+fn devices(gateway: &Gateway<'_>, backends: &Backends) -> Vec<DeviceStatus> {
+    let spread = |times: &Histogram| {
+        let within = |ppm| times.quantile(ppm).map(Duration::as_nanos);
+        Spread { p50_ns: within(500_000), p99_ns: within(990_000), max_ns: within(1_000_000) }
+    };
+    let flash = |wear: Wear| FlashStatus {
+        programs: wear.programs,
+        moves: wear.moves,
+        erases: wear.erases,
+        least_worn: wear.least,
+        most_worn: wear.most,
+        amplification: wear.amplification,
+    };
+    let device = |(index, (kept, wear)): (u32, (&Kept, Option<Wear>))| DeviceStatus {
+        name: backends.get(BackendId::new(index)).name.clone(),
+        ios: kept.ios,
+        late: kept.late.count(),
+        late_by: spread(&kept.late),
+        timer: spread(&kept.timer),
+        flash: wear.map(flash),
+    };
+    (0..).zip(gateway.desk().modelled.kept()).map(device).collect()
+}
+
+/// Whose the upstreams of a volume are.
+fn fences(gateway: &Gateway<'_>, volume: usize, now: Instant) -> Vec<FenceStatus> {
+    let fence = |(upstream, ownership): (&str, Ownership)| FenceStatus {
+        upstream: upstream.to_owned(),
+        state: if ownership.lost.is_some() { "fenced" } else { "held" }.to_owned(),
+        key: Key(ownership.key).to_string(),
+        holder: ownership.lost.and_then(|(_, holder)| holder).map(|key| Key(key).to_string()),
+        fenced_ns: ownership.lost.map_or(0, |(since, _)| now.saturating_since(since).as_nanos()),
+    };
+    gateway.ownership(volume).map(fence).collect()
+}
+
+/// The backend of a volume to which no path works, if there is one, and for how long. Write-back waits there, in
+/// the path stage, as requests of hosts do.
+fn cut_off(
+    pipeline: &Pipeline<Watch>,
+    backends: &Backends,
+    volume: usize,
+    now: Instant,
+) -> Option<(String, Duration)> {
+    let mut under = backends.under(volume);
+    under.find_map(|backend| {
+        let paths = || pipeline.paths(now).filter(|view| view.backend == backend);
+        let since = paths().map(|view| view.since).max()?;
+        let none = !paths().any(|view| view.state.is_usable());
+        none.then(|| (backends.get(backend).name.clone(), now.saturating_since(since)))
+    })
+}
+
+fn log_status(log: &Log, now: Instant) -> LogStatus {
+    let status = log.status(now);
+    let (phase, why) = match status.phase {
+        Phase::Log if log.mode() == Mode::Ram => ("ram", None),
+        Phase::Log => ("log", None),
+        Phase::Draining(why) => ("draining", Some(why)),
+        Phase::Emptying(why) => ("emptying", Some(why)),
+        Phase::Through(why) => ("through", Some(why)),
+        Phase::Resuming => ("resuming", None),
+    };
+    let (storage, storage_why, age) = match status.upstream {
+        Upstream::Up => ("up", String::new(), Duration::ZERO),
+        Upstream::Away { age, attempts, error } => {
+            ("away", format!("{error}; tried {attempts} times"), age)
+        }
+        Upstream::Blocked { at: Blocked { seq, extent, cause }, age } => {
+            let Extent { offset, length } = extent;
+            ("blocked", format!("record {seq}, {length} bytes at {offset}: {cause}"), age)
+        }
+    };
+    LogStatus {
+        phase: phase.to_owned(),
+        why: why.map_or_else(String::new, |why| why.to_string()),
+        strict: status.strict,
+        dirty_bytes: status.dirty_bytes,
+        oldest_dirty_ns: status.oldest_dirty.map_or(0, Duration::as_nanos),
+        fill: f64::from(status.fill) / 1e3,
+        last: status.last,
+        durable: status.durable,
+        applied: status.applied,
+        drain_rate: status.drain_rate,
+        eta_ns: status.eta.map(Duration::as_nanos),
+        storage: storage.to_owned(),
+        storage_why,
+        storage_ns: age.as_nanos(),
+        waiting: status.waiting.count,
+        oldest_waiting_ns: status.waiting.oldest.as_nanos(),
+        rule: status.waiting.rule.map_or_else(String::new, |rule| rule.0.to_owned()),
+        faults: status.faults,
+        busy: status.busy,
+    }
+}
+
+/// Has the log tell of it.
+pub(crate) fn log(status: &Status) {
+    let RequestCounts { completed, failed, refused, outstanding } = status.requests;
+    info!(completed, failed, refused, outstanding, "requests");
+    for device in status.devices.iter().filter(|device| device.ios > 0) {
+        let DeviceStatus { name, ios, late, late_by, .. } = device;
+        let late_p99 = Duration::from_nanos(late_by.p99_ns.unwrap_or(0));
+        info!(device = name, ios, late, %late_p99, "modelled device");
+    }
+    for held in status.stages.iter().filter(|held| held.count > 0) {
+        let oldest = Duration::from_nanos(held.oldest_ns);
+        info!(stage = %held.stage, count = held.count, %oldest, "outstanding");
+    }
+    for share in &status.shares {
+        let ShareStatus { name, weight, share, .. } = share;
+        info!(name, weight, per_cent = (share * 1e4).round() / 1e2, "share of the backends' time");
+    }
+    summary::log(&status.tenants, status.tenants_left_out);
+}
+
+/// The first of a list that is sorted, and how many more there are.
+pub(crate) fn first<T>(mut all: Vec<T>) -> (Vec<T>, u64) {
+    let left_out = all.len().saturating_sub(LISTED) as u64;
+    all.truncate(LISTED);
+    (all, left_out)
+}
+
+fn overdue(
+    pipeline: &Pipeline<Watch>,
+    gateway: &Gateway<'_>,
+    now: Instant,
+) -> (Vec<OverdueRequest>, u64) {
+    let mut overdue: Vec<Overdue<'_>> = pipeline.overdue(now).collect();
+    overdue.sort_by_key(|overdue| Reverse(overdue.age));
+    let (overdue, left_out) = first(overdue);
+    let desk = gateway.desk();
+    let names = desk.tenant_names.borrow();
+    let told = overdue.into_iter().map(|Overdue { request, stage, age }| OverdueRequest {
+        stage: stage.as_str().to_owned(),
+        age_ns: age.as_nanos(),
+        tenant: names.get(request.tenant.index()).cloned().unwrap_or_default(),
+        volume: desk.volumes[request.volume.index()].name.clone(),
+        op: format!("{:?}", request.op).to_lowercase(),
+        offset: request.extent.offset,
+        length: request.extent.length,
+    });
+    (told.collect(), left_out)
+}
+
+fn sessions(gateway: &Gateway<'_>) -> (Vec<SessionStatus>, u64) {
+    let established = |connection: &&Connection| connection.speech.is_established();
+    let mut sessions: Vec<&Connection> = gateway.connections().filter(established).collect();
+    sessions.sort_by_key(|connection| (Reverse(connection.tasks.len()), connection.id));
+    let (sessions, left_out) = first(sessions);
+    let told = sessions.into_iter().map(|connection| {
+        let seat = connection.seat.as_ref();
+        let (protocol, initiator, target) = match &connection.speech {
+            Speech::Iscsi(wire) => {
+                let target = seat.map(|seat| seat.nexus.target.clone());
+                ("iscsi", Some(wire.initiator().to_owned()), target)
+            }
+            Speech::Nbd(wire) => {
+                let export = wire.export().and_then(|export| gateway.export_name(export));
+                ("nbd", None, export.map(str::to_owned))
+            }
+        };
+        SessionStatus {
+            protocol: protocol.to_owned(),
+            peer: connection.peer.to_string(),
+            initiator,
+            target,
+            outstanding: connection.tasks.len() as u64,
+        }
+    });
+    (told.collect(), left_out)
+}
+
+/// Who has had time of the backends.
+fn shares(
+    pipeline: &Pipeline<Watch>,
+    gateway: &Gateway<'_>,
+    now: Instant,
+) -> (Vec<ShareStatus>, u64) {
+    let had = |view: &StreamView| view.service > Duration::ZERO;
+    let mut views: Vec<StreamView> = pipeline.streams(now).filter(had).collect();
+    let all: u64 = views.iter().map(|view| view.recent.as_nanos()).sum();
+    views.sort_by_key(|view| (Reverse(view.recent), Reverse(view.service)));
+    let (views, left_out) = first(views);
+    let names = gateway.desk().tenant_names.borrow();
+    let told = views.into_iter().map(|StreamView { owner, weight, service, recent }| ShareStatus {
+        name: match owner {
+            Owner::Tenant(tenant) => names.get(tenant.index()).cloned().unwrap_or_default(),
+            Owner::WriteBack => "write-back".to_owned(),
+            Owner::Prefetch => "prefetch".to_owned(),
+            Owner::Job => "jobs".to_owned(),
+        },
+        background: !matches!(owner, Owner::Tenant(_)),
+        weight: f64::from(weight.as_1024ths()) / 1_024.0,
+        service_ns: service.as_nanos(),
+        recent_ns: recent.as_nanos(),
+        share: recent.as_nanos() as f64 / all.max(1) as f64,
+    });
+    (told.collect(), left_out)
+}
+
+/// How full the backends are.
+fn fullest(pipeline: &Pipeline<Watch>, backends: &Backends) -> (Vec<BackendStatus>, u64) {
+    let told = pipeline.backends().map(|view| BackendStatus {
+        name: backends.get(view.backend).name.clone(),
+        outstanding: view.outstanding.into(),
+        depth: view.depth.into(),
+    });
+    let mut told: Vec<_> = told.collect();
+    told.sort_by_key(|backend| Reverse(backend.outstanding));
+    first(told)
+}
+
+/// Entries of each list; the rest is counted.
+const LISTED: usize = 100;

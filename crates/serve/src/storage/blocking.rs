@@ -1,0 +1,200 @@
+//! Calls of the operating system that are rare and may block: done by a thread of their own, so that
+//! the event loop never waits for them.
+//!
+//! Chores are done in the order in which they were given, one at a time. The queue has no limit of its
+//! own: whoever submits keeps to a bounded number that are not reaped, for instance one save for each
+//! volume and one map for each request.
+
+use crate::storage::state_file;
+use crate::storage::state_file::StateError;
+use std::io;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// Something that the helper is to do.
+#[derive(Debug)]
+pub(crate) enum Chore {
+    /// Replace a small file durably: [`state_file::save`].
+    Save {
+        /// Comes back in [`Finished::Saved`].
+        owner: u64,
+        /// The file.
+        path: PathBuf,
+        /// Its new contents.
+        bytes: Vec<u8>,
+    },
+    /// Find out which parts of a range of a file hold data, and which are holes.
+    Map {
+        /// Comes back in [`Finished::Mapped`].
+        token: u64,
+        /// The open file or device. It outlives the chore: files are closed after the helper. Its
+        /// position is moved, which nobody else relies on: all other I/O is positioned.
+        fd: RawFd,
+        /// First byte, a multiple of `block`.
+        offset: u64,
+        /// Number of bytes, a multiple of `block`.
+        length: u64,
+        /// Bytes in a block, at least 1. Runs are whole blocks; one with any data in it is mapped.
+        block: u64,
+        /// How many runs are wanted at most; at least 1.
+        max: usize,
+    },
+}
+
+/// A chore that has been done.
+#[derive(Debug)]
+pub(crate) enum Finished {
+    /// A [`Chore::Save`].
+    Saved {
+        /// As given.
+        owner: u64,
+        /// After an error the old contents or the new ones are in the file.
+        result: Result<(), StateError>,
+    },
+    /// A [`Chore::Map`].
+    Mapped {
+        /// As given.
+        token: u64,
+        /// Runs from the start of the range on: number of bytes, never 0, and whether they are mapped.
+        /// Neighbours differ. There is one at least unless the range is empty, but they may end before
+        /// the range does, and the last one before its kind does.
+        /// What is not mapped reads as zeroes. Where a file system or device cannot tell, everything
+        /// is mapped.
+        result: io::Result<Vec<Run>>,
+    },
+}
+
+/// Number of bytes, and whether they are mapped.
+pub(crate) type Run = (u64, bool);
+
+/// The helper thread. When dropped it does what is queued first.
+#[derive(Debug)]
+pub(crate) struct Chores {
+    queue: Option<Sender<Chore>>,
+    finished: Arc<Mutex<Vec<Finished>>>,
+    helper: Option<JoinHandle<()>>,
+}
+
+impl Chores {
+    /// Starts the helper. It calls `wake` after each chore.
+    pub(crate) fn new(wake: impl Fn() + Send + 'static) -> io::Result<Self> {
+        let (queue, chores) = channel();
+        let finished = Arc::new(Mutex::new(Vec::new()));
+        let done = finished.clone();
+        let helper = Builder::new()
+            .name(String::from("weir-chores"))
+            .spawn(move || work(&chores, &done, &wake))?;
+        Ok(Self { queue: Some(queue), finished, helper: Some(helper) })
+    }
+
+    /// Queues a chore.
+    pub(crate) fn submit(&mut self, chore: Chore) {
+        let queue = self.queue.as_ref().expect("open until dropped");
+        assert!(queue.send(chore).is_ok(), "the helper lives as long as the queue");
+    }
+
+    /// Appends the chores that have been done since the last call, in their order.
+    pub(crate) fn reap(&mut self, done: &mut Vec<Finished>) {
+        done.append(&mut self.finished.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for Chores {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(helper) = self.helper.take() {
+            // A helper that panicked has said so itself.
+            drop(helper.join());
+        }
+    }
+}
+
+fn work(chores: &Receiver<Chore>, finished: &Mutex<Vec<Finished>>, wake: &impl Fn()) {
+    while let Ok(chore) = chores.recv() {
+        let done = match chore {
+            Chore::Save { owner, path, bytes } => {
+                Finished::Saved { owner, result: state_file::save(&path, &bytes) }
+            }
+            Chore::Map { token, fd, offset, length, block, max } => {
+                let seek = |at, whence| seek(fd, at, whence);
+                Finished::Mapped { token, result: map(seek, offset, length, block, max) }
+            }
+        };
+        finished.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+        wake();
+    }
+}
+
+/// The runs of a range, as `lseek` tells them, in at most `2 * max + 1` calls.
+fn map(
+    seek: impl Fn(u64, i32) -> io::Result<u64>,
+    offset: u64,
+    length: u64,
+    block: u64,
+    max: usize,
+) -> io::Result<Vec<Run>> {
+    let end = offset.checked_add(length).ok_or(io::ErrorKind::InvalidInput)?;
+    if length == 0 {
+        return Ok(Vec::new());
+    }
+    // What lies behind the end of a file would pass for a hole, but it cannot be read.
+    if seek(0, libc::SEEK_END)? < end {
+        let problem = "the file ends before the volume does";
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem));
+    }
+    let mut runs: Vec<Run> = Vec::new();
+    let mut at = offset;
+    let mut add = |from: u64, to: u64, mapped| {
+        match runs.last_mut() {
+            _ if from == to => {}
+            Some((length, last)) if *last == mapped => *length += to - from,
+            _ => runs.push((to - from, mapped)),
+        }
+        runs.len() >= max || to >= end
+    };
+    // Each round adds a run or makes the last one longer, so the work is bounded as well.
+    for _ in 0..max.max(1) {
+        let data = match seek(at, libc::SEEK_DATA) {
+            Ok(data) => data.min(end),
+            Err(error) => match error.raw_os_error() {
+                // lseek(2): there is only a hole from here to the end of the file.
+                Some(libc::ENXIO) => end,
+                // Block devices, and file systems that keep no account of holes.
+                Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) => {
+                    add(at, end, true);
+                    break;
+                }
+                _ => return Err(error),
+            },
+        };
+        let from = if data == end { end } else { data / block * block }.max(at);
+        if add(at, from, false) || from == end {
+            break;
+        }
+        let hole = match seek(data, libc::SEEK_HOLE) {
+            // Somebody may have made a hole of this data just now; the next call comes later.
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => data,
+            hole => hole?,
+        };
+        at = hole.max(data + 1).next_multiple_of(block).min(end);
+        if add(from, at, true) {
+            break;
+        }
+    }
+    Ok(runs)
+}
+
+/// Moves the position of an open file and returns it.
+#[expect(unsafe_code, reason = "the standard library has no way to look for holes")]
+fn seek(fd: RawFd, offset: u64, whence: i32) -> io::Result<u64> {
+    let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: a plain system call on an open file.
+    let position = unsafe { libc::lseek64(fd, offset, whence) };
+    u64::try_from(position).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! The helper against a real file system, and maps against simulated ones.
+
+use super::*;
+use crate::storage::state_file::tests::Folder;
+use crate::storage::state_file::{Sanitize, State};
+use std::cell::Cell;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::mpsc;
+
+/// Chores end in their order, each after a wake-up, and what is queued at the end is done.
+#[test]
+fn chores_end_in_order() {
+    let folder = Folder::new("chores-order");
+    let (woken, wakes) = mpsc::channel();
+    let mut chores = Chores::new(move || woken.send(()).unwrap()).unwrap();
+    let state = |byte| State { reservations: vec![byte], sanitize: Sanitize::None };
+    let save = |owner, name: &str, byte| Chore::Save {
+        owner,
+        path: folder.file(name),
+        bytes: state(byte).encode().unwrap(),
+    };
+    chores.submit(save(7, "v.state", 1));
+    chores.submit(save(8, "missing/v.state", 2));
+    chores.submit(save(9, "v.state", 3));
+    let mut done = Vec::new();
+    for _ in 0..3 {
+        wakes.recv().unwrap();
+        chores.reap(&mut done);
+    }
+    let ends: Vec<(u64, bool)> = done
+        .iter()
+        .map(|done| match done {
+            Finished::Saved { owner, result } => (*owner, result.is_ok()),
+            Finished::Mapped { .. } => panic!("nobody asked for a map"),
+        })
+        .collect();
+    assert_eq!(ends, [(7, true), (8, false), (9, true)]);
+    let loaded = || state_file::load(&folder.file("v.state")).unwrap();
+    assert_eq!(loaded(), Some(state(3)));
+    for byte in 4..40 {
+        chores.submit(save(7, "v.state", byte));
+    }
+    drop(chores);
+    assert_eq!(loaded(), Some(state(39)));
+    assert_eq!(wakes.iter().count(), 36);
+}
+
+/// A sparse file is told apart into its data and its holes.
+#[test]
+fn a_sparse_file_is_mapped() {
+    const MIB: u64 = 1 << 20;
+    let folder = Folder::new("chores-map");
+    let file = File::create(folder.file("disk")).unwrap();
+    file.set_len(8 * MIB).unwrap();
+    for at in [0, MIB, 5 * MIB] {
+        file.write_all_at(&vec![1; MIB as usize], at).unwrap();
+    }
+    let (woken, wakes) = mpsc::channel();
+    let mut chores = Chores::new(move || woken.send(()).unwrap()).unwrap();
+    let mut runs = |fd: RawFd, offset, length, max| {
+        chores.submit(Chore::Map { token: offset, fd, offset, length, block: 4096, max });
+        wakes.recv().unwrap();
+        let mut done = Vec::new();
+        chores.reap(&mut done);
+        match done.pop() {
+            Some(Finished::Mapped { token, result }) if token == offset => result,
+            other => panic!("{other:?}"),
+        }
+    };
+    let fd = file.as_raw_fd();
+    let all = [(2 * MIB, true), (3 * MIB, false), (MIB, true), (2 * MIB, false)];
+    assert_eq!(runs(fd, 0, 8 * MIB, 64).unwrap(), all);
+    assert_eq!(runs(fd, 0, 8 * MIB, 2).unwrap(), all[..2]);
+    let inside = [(MIB - 4096, false), (4096, true)];
+    assert_eq!(runs(fd, 4 * MIB + 4096, MIB, 64).unwrap(), inside);
+    assert_eq!(runs(fd, 3 * MIB, 4096, 1).unwrap(), [(4096, false)]);
+    assert!(runs(fd, 0, 0, 64).unwrap().is_empty());
+    // The file is shorter than it should be: what is missing is not a hole.
+    let error = runs(fd, 7 * MIB, 2 * MIB, 64).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    // Something that has no positions at all.
+    let (reader, _writer) = io::pipe().unwrap();
+    assert!(runs(reader.as_raw_fd(), 0, 4096, 64).is_err());
+}
+
+/// A file of 1 KiB units, data where there is an `x`; answers as lseek(2) says.
+fn sparse(picture: &str) -> impl Fn(u64, i32) -> io::Result<u64> {
+    move |at, whence| {
+        let size = picture.len() as u64 * 1024;
+        let wanted = match whence {
+            libc::SEEK_END => return Ok(size + at),
+            _ if at >= size => return Err(io::Error::from_raw_os_error(libc::ENXIO)),
+            libc::SEEK_DATA => b'x',
+            _ => b'.',
+        };
+        let first = (at / 1024) as usize;
+        match picture.bytes().skip(first).position(|unit| unit == wanted) {
+            Some(skipped) => Ok(((first + skipped) as u64 * 1024).max(at)),
+            None if whence == libc::SEEK_HOLE => Ok(size),
+            None => Err(io::Error::from_raw_os_error(libc::ENXIO)),
+        }
+    }
+}
+
+/// Where the file system counts in smaller pieces than the volume, a block with any data is mapped.
+#[test]
+fn runs_are_whole_blocks() {
+    let mapped = |picture: &str, max| {
+        let length = picture.len() as u64 * 1024;
+        map(sparse(picture), 0, length, 4096, max).unwrap()
+    };
+    let all = [(4096, false), (8192, true), (4096, false)];
+    assert_eq!(mapped(".....x..x.......", 9), all);
+    // The last run of those that are wanted may go on.
+    assert_eq!(mapped(".....x..x.......", 2), [(4096, false), (4096, true)]);
+    assert_eq!(mapped("...xx...", 9), [(8192, true)]);
+    assert_eq!(mapped("x......x", 9), [(8192, true)]);
+    assert_eq!(mapped("xxxxxxxx", 9), [(8192, true)]);
+    assert_eq!(mapped("........", 9), [(8192, false)]);
+    // One call may not go on for ever where every block is in pieces.
+    assert_eq!(mapped(&"x...".repeat(100), 3), [(3 * 4096, true)]);
+}
+
+/// Every range of every small file gets the runs that its picture shows.
+#[test]
+fn maps_agree_with_the_picture() {
+    for bits in 0..1_u32 << 10 {
+        let picture: String =
+            (0..10).map(|bit| if bits >> bit & 1 == 1 { 'x' } else { '.' }).collect();
+        for start in 0..10 {
+            let max = start % 3 + 1;
+            let length = (10 - start) as u64 * 1024;
+            let runs = map(sparse(&picture), start as u64 * 1024, length, 1024, max).unwrap();
+            let mut shown = String::new();
+            for &(length, mapped) in &runs {
+                let unit = if mapped { "x" } else { "." };
+                shown += &unit.repeat((length / 1024) as usize);
+            }
+            assert!(!runs.is_empty() && runs.len() <= max && picture[start..].starts_with(&shown));
+            assert!(runs.windows(2).all(|pair| pair[0].1 != pair[1].1));
+            assert!(runs.len() == max || shown.len() == 10 - start, "{picture} from {start}");
+        }
+    }
+}
+
+/// What cannot tell where its holes are has none; other errors are told.
+#[test]
+fn without_holes_everything_is_mapped() {
+    for code in [libc::EINVAL, libc::EOPNOTSUPP, libc::ENOSYS] {
+        let seek = |_, whence| match whence {
+            libc::SEEK_END => Ok(1 << 30),
+            _ => Err(io::Error::from_raw_os_error(code)),
+        };
+        assert_eq!(map(seek, 4096, 8192, 512, 5).unwrap(), [(8192, true)]);
+    }
+    let seek = |_, whence| match whence {
+        libc::SEEK_END => Ok(1 << 30),
+        _ => Err(io::Error::from_raw_os_error(libc::EIO)),
+    };
+    assert_eq!(map(seek, 0, 512, 512, 5).unwrap_err().raw_os_error(), Some(libc::EIO));
+    assert!(map(seek, u64::MAX, 512, 512, 5).is_err());
+}
+
+/// Data that goes away between two calls is told as data, and the map goes on behind it.
+#[test]
+fn a_race_with_a_hole_ends() {
+    let calls = Cell::new(0);
+    let seek = |at, whence| {
+        calls.set(calls.get() + 1);
+        match whence {
+            libc::SEEK_END => Ok(1 << 30),
+            _ => Ok(at),
+        }
+    };
+    assert_eq!(map(seek, 0, 1 << 30, 512, 4).unwrap(), [(4 * 512, true)]);
+    assert!(calls.get() < 16);
+}
+
+/// The kernel answers in positions, and its errors come through.
+#[test]
+fn positions_are_asked_of_the_kernel() {
+    let folder = Folder::new("chores-seek");
+    fs::write(folder.file("disk"), [1; 1000]).unwrap();
+    let file = OpenOptions::new().read(true).open(folder.file("disk")).unwrap();
+    assert_eq!(seek(file.as_raw_fd(), 0, libc::SEEK_END).unwrap(), 1000);
+    let beyond = seek(file.as_raw_fd(), 1000, libc::SEEK_DATA).unwrap_err();
+    assert_eq!(beyond.raw_os_error(), Some(libc::ENXIO));
+    assert!(seek(file.as_raw_fd(), u64::MAX, libc::SEEK_DATA).is_err());
+}

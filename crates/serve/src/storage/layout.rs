@@ -1,0 +1,147 @@
+//! The stores of volumes, and where in them the bytes of a volume are.
+//!
+//! The stores of all volumes are in one row, in the order of the volumes: a store is known by its place
+//! there, a volume by the range of its own.
+
+use crate::config::{Config, Layout, Volume, Where};
+use crate::storage::file::backing::{Backing, OpenError};
+use crate::storage::store::Store;
+use crate::storage::upstream::Remotes;
+use std::ops::Range;
+use tracing::info;
+use weir_flow::units::ByteCount;
+
+/// Each volume, and the range of its stores in the row of all.
+pub(crate) fn ranges(volumes: &[Volume]) -> impl Iterator<Item = (&Volume, Range<usize>)> {
+    volumes.iter().scan(0, |next, volume| {
+        let first = *next;
+        *next += volume.stores.len();
+        Some((volume, first..*next))
+    })
+}
+
+/// Opens what keeps the bytes of the volumes.
+pub(crate) fn open(config: &Config, remotes: &Remotes) -> Result<Vec<Store>, OpenError> {
+    let mut stores = Vec::new();
+    for (volume, range) in ranges(&config.volumes) {
+        for place in &volume.stores {
+            stores.push(match place {
+                Where::File(file) => Store::File(Backing::open(volume, file)?),
+                Where::Upstream { index, size } => upstream(volume, *index, *size, remotes)?,
+            });
+        }
+        check(volume, &stores[range])?;
+    }
+    fit(config, &stores)?;
+    Ok(stores)
+}
+
+/// Whether the modelled devices have room for what is on them.
+fn fit(config: &Config, stores: &[Store]) -> Result<(), OpenError> {
+    for (index, backend) in config.backends.iter().enumerate() {
+        let places = config.volumes.iter().flat_map(|volume| &volume.stores);
+        let here = |place: &Where| place.file().is_some_and(|file| file.backend == Some(index));
+        let on = places.zip(stores).filter(|(place, _)| here(place));
+        let (_, wanted) = backend.model.regions(on.map(|(_, store)| store.capacity()));
+        if let Some(found) = backend.model.capacity().filter(|&capacity| wanted > capacity) {
+            return Err(OpenError::SmallDevice {
+                backend: backend.name.clone(),
+                found: ByteCount(found),
+                wanted: ByteCount(wanted),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The logical unit of an upstream, of which the volume has `size` bytes, or all.
+fn upstream(
+    volume: &Volume,
+    index: usize,
+    size: Option<u64>,
+    remotes: &Remotes,
+) -> Result<Store, OpenError> {
+    let unit = remotes.unit(index);
+    let (found, block_size) = (unit.block_size, volume.block_size);
+    let capacity = unit.capacity.get();
+    let whole = size.is_some() || capacity.is_multiple_of(block_size.into());
+    if !block_size.is_multiple_of(found) || !whole {
+        return Err(OpenError::Blocks {
+            volume: volume.name.clone(),
+            upstream: unit.name.clone(),
+            blocks: capacity / u64::from(found),
+            found,
+            block_size,
+        });
+    }
+    if let Some(wanted) = size.filter(|&size| size > capacity) {
+        return Err(OpenError::SmallUnit {
+            volume: volume.name.clone(),
+            upstream: unit.name,
+            found: ByteCount(capacity),
+            wanted: ByteCount(wanted),
+        });
+    }
+    Ok(Store::Upstream(unit))
+}
+
+/// Whether the stores make a volume.
+fn check(volume: &Volume, stores: &[Store]) -> Result<(), OpenError> {
+    let name = || volume.name.clone();
+    if let Layout::Stripe { chunk } = volume.layout
+        && let Some(small) = parts(volume, stores).into_iter().position(|part| part < chunk)
+    {
+        let (store, chunk) = (store_name(volume, stores, small), ByteCount(chunk));
+        return Err(OpenError::NoChunk { volume: name(), store, chunk });
+    }
+    let whole = parts(volume, stores).into_iter().try_fold(0_u64, u64::checked_add);
+    whole.filter(|&whole| whole <= CAPACITY_MAX).ok_or(OpenError::TooLarge { volume: name() })?;
+    Ok(())
+}
+
+/// What a store of a volume is called.
+fn store_name(volume: &Volume, stores: &[Store], index: usize) -> String {
+    match (&volume.stores[index], &stores[index]) {
+        (Where::File(file), _) => file.name.clone(),
+        (_, Store::Upstream(unit)) => unit.name.clone(),
+        (Where::Upstream { .. }, Store::File(_)) => unreachable!("opened as it is configured"),
+    }
+}
+
+/// Bytes of each store that the volume may use.
+fn parts(volume: &Volume, stores: &[Store]) -> Vec<u64> {
+    let part = |(place, store): (&Where, &Store)| match place {
+        Where::Upstream { size: Some(size), .. } => *size,
+        _ => store.capacity(),
+    };
+    volume.stores.iter().zip(stores).map(part).collect()
+}
+
+/// Bytes of each store that the volume does use: of a stripe, as many of each in whole chunks.
+pub(crate) fn used(volume: &Volume, stores: &[Store]) -> Vec<u64> {
+    let mut parts = parts(volume, stores);
+    if let Layout::Stripe { chunk } = volume.layout {
+        let least = parts.iter().copied().min().unwrap_or(0);
+        parts.fill(least - least % chunk);
+    }
+    parts
+}
+
+/// Bytes of a volume on these stores.
+pub(crate) fn capacity(volume: &Volume, stores: &[Store]) -> u64 {
+    used(volume, stores).into_iter().sum()
+}
+
+/// Says what of the stores is of no use to the volume.
+pub(crate) fn log_unused(volume: &Volume, stores: &[Store]) {
+    for (index, used) in used(volume, stores).into_iter().enumerate() {
+        let found = stores[index].measure().unwrap_or(used);
+        if found > used && stores.len() > 1 {
+            let (store, unused) = (store_name(volume, stores, index), ByteCount(found - used));
+            info!(volume = volume.name, store, %unused, "the end of a store is left unused");
+        }
+    }
+}
+
+/// The most bytes that a volume may have: what the offset of a file can be.
+const CAPACITY_MAX: u64 = i64::MAX as u64;

@@ -1,0 +1,375 @@
+//! The file or device of a log: made, opened, and remembered by its volume.
+//!
+//! A volume whose log is missing has lost what was acknowledged and is not on its stores yet. So a volume with a
+//! state file has a mark beside it, `STATE.log`, that names its log; without that log it is not served. Removing
+//! the mark is how a person accepts the loss.
+
+use super::pages::Pages;
+use crate::buffer::Pool;
+use crate::config::{IoMode, Log, Volume};
+use crate::storage::file::lock::lock;
+use crate::storage::state_file;
+use crate::storage::state_file::StateError;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use thiserror::Error;
+use tracing::{info, warn};
+use weir_flow::cache::writeback::{Recovered, Refusal, Settings, format_new, recover};
+use weir_flow::units::ByteCount;
+
+/// An open log.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    file: File,
+    /// Where a log that has failed is remembered as void.
+    pub(crate) void: PathBuf,
+    /// Its name.
+    pub(crate) id: [u8; 16],
+}
+
+/// Why a volume's log cannot be used. Nothing was changed.
+#[derive(Debug, Error)]
+pub enum LogError {
+    /// The operating system refused.
+    #[error("volume `{volume}`: cannot {action} its log {}: {source}", .path.display())]
+    Os {
+        /// The volume.
+        volume: String,
+        /// What was tried.
+        action: &'static str,
+        /// The log.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Somebody else has it.
+    #[error(
+        "volume `{volume}`: its log {} is in use by another process; two writers would destroy it",
+        .path.display()
+    )]
+    InUse {
+        /// The volume.
+        volume: String,
+        /// The log.
+        path: PathBuf,
+    },
+    /// It is of no use, or must not be used.
+    #[error("volume `{volume}`: {}: {refusal}", .path.display())]
+    Refused {
+        /// The volume.
+        volume: String,
+        /// The log.
+        path: PathBuf,
+        /// Why.
+        refusal: Refusal<io::Error>,
+    },
+    /// It is too small.
+    #[error(
+        "volume `{volume}`: its log {} has {found}, and the least is 16 MiB; make it larger",
+        .path.display()
+    )]
+    Small {
+        /// The volume.
+        volume: String,
+        /// The log.
+        path: PathBuf,
+        /// Its size.
+        found: ByteCount,
+    },
+    /// It has failed, and must never be replayed.
+    #[error(
+        "volume `{volume}`: its log {} has failed, as {} says, and everything in it is on the volume's own \
+         storage: remove both to begin with a new log",
+        .path.display(), .void.display()
+    )]
+    Void {
+        /// The volume.
+        volume: String,
+        /// The log.
+        path: PathBuf,
+        /// Where that is remembered.
+        void: PathBuf,
+    },
+    /// The volume had another one, which may have what is nowhere else.
+    #[error(
+        "volume `{volume}`: its log was {}, which may have acknowledged writes that are nowhere else, and it is \
+         not {here}; put it back, or accept the loss of these writes by removing {}",
+        .was.display(), .mark.display()
+    )]
+    Missing {
+        /// The volume.
+        volume: String,
+        /// Where its log was.
+        was: PathBuf,
+        /// What there is instead.
+        here: &'static str,
+        /// What remembers it.
+        mark: PathBuf,
+    },
+    /// What remembers the log cannot be read or replaced.
+    #[error("volume `{volume}`: the mark of its log: {source}")]
+    Mark {
+        /// The volume.
+        volume: String,
+        /// Why not.
+        source: StateError,
+    },
+}
+
+impl LogError {
+    /// Whether a log is damaged or missing, so that a person must look at it.
+    pub const fn is_damage(&self) -> bool {
+        !matches!(self, Self::Os { .. } | Self::InUse { .. } | Self::Small { .. })
+    }
+}
+
+/// How many bytes a log that is there, or shall be made, has.
+pub(crate) fn capacity(log: &Log) -> u64 {
+    let found = File::open(&log.path).and_then(|mut file| file.seek(SeekFrom::End(0))).ok();
+    let whole = |bytes: u64| bytes / PAGE * PAGE;
+    log.size.or(found.filter(|&found| found > 0)).map_or(NEW, whole)
+}
+
+/// Bytes of a segment of a log of so many bytes: few enough that there are a dozen.
+pub(crate) fn segment(capacity: u64) -> u64 {
+    (capacity / 16 / PAGE * PAGE).clamp(SEGMENT_LEAST, SEGMENT_MOST)
+}
+
+/// Opens a volume's log, or makes it, and says what is in it.
+pub(super) fn open(
+    volume: &Volume,
+    log: &Log,
+    settings: &Settings,
+) -> Result<(LogFile, Recovered), LogError> {
+    let name = || volume.name.clone();
+    let path = || log.path.clone();
+    let failed =
+        |action| move |source| LogError::Os { volume: name(), action, path: path(), source };
+    if settings.fault().is_some() {
+        let found = ByteCount(settings.capacity);
+        return Err(LogError::Small { volume: name(), path: path(), found });
+    }
+    let void = beside(&log.path, ".void");
+    if void.exists() {
+        return Err(LogError::Void { volume: name(), path: path(), void });
+    }
+    let marked = Mark::of(volume).load(volume)?;
+    let exists = log.path.exists();
+    if let Some(mark) = marked.as_ref().filter(|_| !exists) {
+        return Err(mark.missing(volume, "there"));
+    }
+    let file = open_file(volume, log, false)?;
+    let found = (&file).seek(SeekFrom::End(0)).map_err(failed("measure"))?;
+    let device = file.metadata().map_err(failed("look at"))?.file_type().is_block_device();
+    if if device { is_blank(&file).map_err(failed("read"))? } else { found == 0 } {
+        if let Some(mark) = &marked {
+            return Err(mark.missing(volume, "what was there"));
+        }
+        make(&file, settings, device).map_err(failed("make"))?;
+    }
+    // It is opened, and locked, by one at a time.
+    drop(file);
+    let past_cache = if log.io == IoMode::Buffered { None } else { direct(volume, log) };
+    let file = match past_cache {
+        Some(file) => file,
+        None if log.io == IoMode::Direct => {
+            let source = io::Error::other("it cannot do direct I/O in 512-byte blocks");
+            return Err(failed("open")(source));
+        }
+        None => {
+            let file = open_file(volume, log, false)?;
+            forget_cached(&file);
+            file
+        }
+    };
+    let size = (&file).seek(SeekFrom::End(0)).map_err(failed("measure"))?;
+    let refused = |refusal| LogError::Refused { volume: name(), path: path(), refusal };
+    let mut pages = Pages::new(&file);
+    let mut read = |at: u64, bytes: &mut [u8]| pages.read(at, bytes);
+    let recovered = recover(&mut read, size, settings).map_err(refused)?;
+    drop(pages);
+    let id = recovered.log();
+    match &marked {
+        Some(mark) if mark.id != id => return Err(mark.missing(volume, "this one")),
+        Some(_) => {}
+        None => Mark { id, path: path() }.save(volume)?,
+    }
+    let (bytes, records) = recovered.dirty();
+    info!(
+        volume = volume.name,
+        log = %log.path.display(),
+        size = %ByteCount(settings.capacity),
+        dirty = %ByteCount(bytes),
+        records,
+        "log"
+    );
+    Ok((LogFile { file, void, id }, recovered))
+}
+
+impl LogFile {
+    /// Whether a start would find nothing in it that is not known to be upstream. Nobody writes to it any more.
+    pub(crate) fn is_clean(&self, settings: &Settings) -> bool {
+        let Ok(size) = (&self.file).seek(SeekFrom::End(0)) else { return false };
+        let mut pages = Pages::new(&self.file);
+        let mut read = |at: u64, bytes: &mut [u8]| pages.read(at, bytes);
+        recover(&mut read, size, settings).is_ok_and(|recovered| recovered.dirty() == (0, 0))
+    }
+}
+
+/// What the page cache shows after a flush that failed may be nowhere else, and must not be found.
+#[expect(unsafe_code, reason = "the standard library has no call for this")]
+pub(super) fn forget_cached(file: &File) {
+    // SAFETY: a plain system call on an open file. It is advice, and may be refused.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+}
+
+/// Sees to it that a volume that is configured without a log has none with anything in it.
+pub(super) fn none(volume: &Volume) -> Result<(), LogError> {
+    let Some(mark) = Mark::of(volume).load(volume)? else { return Ok(()) };
+    Err(mark.missing(volume, "configured"))
+}
+
+fn open_file(volume: &Volume, log: &Log, direct: bool) -> Result<File, LogError> {
+    let name = || volume.name.clone();
+    let failed = |action| {
+        move |source| LogError::Os { volume: name(), action, path: log.path.clone(), source }
+    };
+    let device = log.path.metadata().is_ok_and(|found| found.file_type().is_block_device());
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(!direct).truncate(false).mode(0o600);
+    options.custom_flags(
+        if device { libc::O_EXCL } else { 0 } | if direct { libc::O_DIRECT } else { 0 },
+    );
+    let file = options.open(&log.path).map_err(|source| match source.kind() {
+        io::ErrorKind::ResourceBusy => LogError::InUse { volume: name(), path: log.path.clone() },
+        _ => failed("open")(source),
+    })?;
+    lock(&file).map_err(|error| match error {
+        TryLockError::WouldBlock => LogError::InUse { volume: name(), path: log.path.clone() },
+        TryLockError::Error(source) => failed("lock")(source),
+    })?;
+    Ok(file)
+}
+
+/// The log past the page cache, if it can be read so in sectors.
+fn direct(volume: &Volume, log: &Log) -> Option<File> {
+    let file = open_file(volume, log, true).ok()?;
+    let mut buffer = Pool::new(PAGE).take(512)?;
+    let sector = &mut Rc::get_mut(&mut buffer)?.bytes_mut()[..512];
+    file.read_exact_at(sector, 512).ok()?;
+    Some(file)
+}
+
+/// Whether a device begins with nothing.
+fn is_blank(file: &File) -> io::Result<bool> {
+    let mut front = [0; 8192];
+    file.read_exact_at(&mut front, 0)?;
+    Ok(front.iter().all(|&byte| byte == 0))
+}
+
+/// Makes a new log. It is filled with zeroes first, so that writing to it allocates nothing.
+fn make(file: &File, settings: &Settings, device: bool) -> io::Result<()> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).map_err(|error| io::Error::other(error.to_string()))?;
+    if !device {
+        let zeroes = vec![0; 1 << 20];
+        let mut at = 0;
+        while at < settings.capacity {
+            let length = (settings.capacity - at).min(zeroes.len() as u64);
+            file.write_all_at(&zeroes[..length as usize], at)?;
+            at += length;
+        }
+        // What is made in part is not taken for a log before the super blocks are there.
+        file.sync_all()?;
+    }
+    for (at, bytes) in format_new(settings, id, 1, 1) {
+        file.write_all_at(&bytes, at)?;
+    }
+    file.sync_all()
+}
+
+/// What a volume remembers of its log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mark {
+    id: [u8; 16],
+    path: PathBuf,
+}
+
+/// Where a volume's mark is; nowhere for one without a state file.
+struct Place(Option<PathBuf>);
+
+impl Mark {
+    fn of(volume: &Volume) -> Place {
+        Place(volume.state.as_ref().map(|state| beside(state, ".log")))
+    }
+
+    /// A volume must not be served without the log that the mark names.
+    fn missing(&self, volume: &Volume, here: &'static str) -> LogError {
+        let mark = Self::of(volume).0.unwrap_or_default();
+        LogError::Missing { volume: volume.name.clone(), was: self.path.clone(), here, mark }
+    }
+
+    fn save(&self, volume: &Volume) -> Result<(), LogError> {
+        let Some(place) = Self::of(volume).0 else {
+            warn!(
+                volume = volume.name,
+                "has no `state` file to remember its log in: a missing log will not be noticed"
+            );
+            return Ok(());
+        };
+        let path = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        let text = format!("{:032x} {}\n", u128::from_be_bytes(self.id), path.display());
+        let failed = |source| LogError::Mark { volume: volume.name.clone(), source };
+        state_file::save(&place, text.as_bytes()).map_err(failed)
+    }
+}
+
+impl Place {
+    fn load(&self, volume: &Volume) -> Result<Option<Mark>, LogError> {
+        let Some(place) = &self.0 else { return Ok(None) };
+        let failed = |source| LogError::Mark { volume: volume.name.clone(), source };
+        let Some(bytes) = state_file::read(place, MARK_MOST).map_err(failed)? else {
+            return Ok(None);
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let parsed = text.trim_end().split_once(' ').and_then(|(hex, path)| {
+            let id = u128::from_str_radix(hex, 16).ok().filter(|_| hex.len() == 32)?;
+            Some(Mark { id: id.to_be_bytes(), path: PathBuf::from(path) })
+        });
+        let foreign = || StateError::Damaged {
+            path: place.clone(),
+            damage: state_file::StateDamage::Foreign,
+        };
+        parsed.map(Some).ok_or_else(|| failed(foreign()))
+    }
+}
+
+/// A file beside another.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+impl AsRawFd for LogFile {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+/// What a log's size is a multiple of.
+const PAGE: u64 = 4096;
+
+/// Bytes of a new log if nobody says how many.
+const NEW: u64 = 1 << 30;
+
+/// Bytes of the smallest and the largest segment.
+const SEGMENT_LEAST: u64 = 2 << 20;
+const SEGMENT_MOST: u64 = 64 << 20;
+
+/// More bytes than any mark has.
+const MARK_MOST: usize = 8192;

@@ -1,0 +1,106 @@
+//! What keeps the bytes of a volume: a file or device of this machine, or an upstream.
+
+use crate::limits::PIECE;
+use crate::storage::file::backing::Backing;
+use std::cell::Cell;
+use std::io;
+
+/// What keeps the bytes of a volume.
+#[derive(Debug)]
+pub(crate) enum Store {
+    /// An open file or device.
+    File(Backing),
+    /// A logical unit of somebody else's target.
+    Upstream(Unit),
+}
+
+/// What is known of the logical unit of an upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    /// Its size in bytes, as it said last.
+    pub(crate) capacity: Cell<u64>,
+    /// Bytes in a logical block.
+    pub(crate) block_size: u32,
+    /// It has a volatile write cache.
+    pub(crate) write_cache: bool,
+    /// Blocks can be given back to it.
+    pub(crate) thin: bool,
+    /// The most bytes that one command may move.
+    pub(crate) max_transfer: u64,
+    /// What operators call it, its target and its number.
+    pub(crate) name: String,
+    pub(crate) target: String,
+    pub(crate) lun: u64,
+    /// Number of its paths, and of those that work when hosts can connect.
+    pub(crate) paths: u32,
+    pub(crate) ready: u32,
+}
+
+impl Store {
+    /// Bytes of the volume.
+    pub(crate) const fn capacity(&self) -> u64 {
+        match self {
+            Self::File(backing) => backing.capacity,
+            Self::Upstream(unit) => unit.capacity.get(),
+        }
+    }
+
+    /// Whether space can be given back.
+    pub(crate) const fn gives_back(&self) -> bool {
+        match self {
+            Self::File(backing) => backing.holes,
+            Self::Upstream(unit) => unit.thin,
+        }
+    }
+
+    /// Whether what is written is not durable before it is flushed.
+    pub(crate) const fn has_cache(&self) -> bool {
+        match self {
+            // Neither driver makes a write durable before it is asked to.
+            Self::File(_) => true,
+            Self::Upstream(unit) => unit.write_cache,
+        }
+    }
+
+    /// The most bytes that one I/O may move.
+    pub(crate) fn max_transfer(&self) -> u64 {
+        match self {
+            Self::File(_) => PIECE,
+            Self::Upstream(unit) => unit.max_transfer.min(PIECE),
+        }
+    }
+
+    /// The size now, in bytes.
+    pub(crate) fn measure(&self) -> io::Result<u64> {
+        match self {
+            Self::File(backing) => backing.measure(),
+            Self::Upstream(unit) => Ok(unit.capacity.get()),
+        }
+    }
+
+    /// Extends it to `size` bytes if it is shorter. Only files grow by being told to.
+    pub(crate) fn grow(&self, size: u64) -> io::Result<()> {
+        match self {
+            Self::File(backing) => backing.grow(size),
+            Self::Upstream(_) => Ok(()),
+        }
+    }
+
+    /// Whether [`grow`](Self::grow) makes sense.
+    pub(crate) fn can_grow(&self, size: u64) -> io::Result<()> {
+        match self {
+            Self::File(backing) => backing.can_grow(size),
+            // It is given the size that it has.
+            Self::Upstream(_) => Ok(()),
+        }
+    }
+
+    /// Makes everything written so far durable, and waits for it. An upstream was flushed, over a path,
+    /// when the gateway took its leave.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::File(backing) => backing.sync(),
+            Self::Upstream(_) => Ok(()),
+        }
+    }
+}

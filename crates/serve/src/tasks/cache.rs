@@ -1,0 +1,351 @@
+//! What the cache wants done near: copies, the memory of its own requests, and its logs.
+
+use super::{Awaited, Desk};
+use crate::buffer::{Pool, Shared};
+use crate::ids::TaskKey;
+use crate::limits::PIECE;
+use crate::storage::blocking::Chore;
+use crate::storage::io::{Io, Place, Stores, Whose, Work as DiskWork};
+use crate::storage::log_device::log::LogFile;
+use crate::tasks::frames::Frames;
+use crate::tasks::table::{Deed, End, Phase, Task};
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use tracing::error;
+use weir_flow::cache::stage::{Copied, FetchKey, Kept, LogWrite};
+use weir_flow::cache::writeback::format::{Span, assemble};
+use weir_flow::cache::writeback::{LocalId, Part};
+use weir_flow::cache::{Done, JobKey, Settings, Work};
+use weir_flow::error::IoError;
+use weir_flow::pipeline::Input;
+use weir_flow::request::{Outcome, Tag, VolumeId};
+use weir_flow::units::Extent;
+use weir_wire::scsi::cdb::{Media, MediaOp};
+
+/// What is near, and the memory that it takes.
+#[derive(Debug)]
+pub(crate) struct Near {
+    frames: Frames,
+    /// Memory of the cache's own requests.
+    pool: Pool,
+    /// Requests of the cache's own that wait for memory, in order.
+    waiting: VecDeque<(JobKey, VolumeId, u64, bool)>,
+    /// Requests of the cache's own that are under way.
+    own: usize,
+    /// Memory of what is being written to logs and read from them. The pipeline bounds it: a log has a few
+    /// batches under way, and write-back and readers few parts.
+    scratch: Pool,
+    /// What was written to logs and must be kept.
+    batches: Vec<(VolumeId, LocalId, Shared)>,
+    fetches: BTreeMap<FetchKey, Fetching>,
+    /// The log of each volume that has one.
+    logs: Vec<Option<LogFile>>,
+    /// They were told that the gateway leaves.
+    closing: bool,
+    /// Those that want nothing more before that.
+    closed: Vec<bool>,
+}
+
+impl Near {
+    pub(crate) fn new(settings: &Settings, logs: Vec<Option<LogFile>>) -> Self {
+        Self {
+            frames: Frames::new(settings.lines(), settings.line),
+            pool: Pool::new(OWN_MEMORY),
+            waiting: VecDeque::new(),
+            own: 0,
+            scratch: Pool::new(u64::MAX),
+            batches: Vec::new(),
+            fetches: BTreeMap::new(),
+            closing: false,
+            closed: logs.iter().map(Option::is_none).collect(),
+            logs,
+        }
+    }
+
+    /// Requests of the cache's own that are under way.
+    pub(super) const fn own(&self) -> usize {
+        self.own
+    }
+
+    /// Whether every log has what it wants before the gateway leaves.
+    fn is_closed(&self) -> bool {
+        self.closed.iter().all(|&closed| closed)
+    }
+
+    /// The volumes with a log.
+    pub(super) fn logged(&self) -> impl Iterator<Item = VolumeId> {
+        let logged = self.logs.iter().enumerate().filter(|(_, log)| log.is_some());
+        logged.map(|(index, _)| VolumeId::new(index as u32))
+    }
+
+    /// Whether nothing of a volume is only in its log, as a start would find it. Nothing is under way any more.
+    pub(crate) fn is_clean(&self, volume: usize, settings: &Settings) -> bool {
+        match (self.logs.get(volume).and_then(Option::as_ref), settings.logs.get(volume)) {
+            (Some(log), Some(Some(settings))) => log.is_clean(settings),
+            (log, _) => log.is_none(),
+        }
+    }
+
+    /// Whether a volume has a log.
+    pub(super) fn has_log(&self, volume: usize) -> bool {
+        self.logs.get(volume).is_some_and(Option::is_some)
+    }
+
+    /// The log of a volume, which the pipeline asks for.
+    fn log(&self, volume: VolumeId) -> Place {
+        let log = self.logs.get(volume.index()).and_then(Option::as_ref);
+        Place::File(log.expect("the pipeline was told of it").as_raw_fd())
+    }
+
+    /// What a write to a log was made of.
+    fn batch(&self, volume: VolumeId, io: LocalId) -> &Shared {
+        &self.batches[self.written(volume, io)].2
+    }
+
+    fn written(&self, volume: VolumeId, io: LocalId) -> usize {
+        let mut batches = self.batches.iter();
+        let found = batches.position(|&(of, one, _)| (of, one) == (volume, io));
+        found.expect("it is kept until it is not needed")
+    }
+
+    /// Memory for whole sectors around a range of a log.
+    fn sectors(&mut self, range: Extent) -> (Extent, Shared) {
+        let start = range.offset / SECTOR * SECTOR;
+        let end = (range.offset + range.length).next_multiple_of(SECTOR);
+        (Extent::new(start, end - start), self.memory((end - start) as usize))
+    }
+
+    fn memory(&mut self, length: usize) -> Shared {
+        let memory = self.scratch.take(length);
+        memory.expect("batches and their parts are smaller than the largest buffer")
+    }
+}
+
+impl Desk {
+    /// Performs an action of the cache.
+    pub(crate) fn nearby(&mut self, work: Work, stores: &mut dyn Stores) {
+        match work {
+            Work::Copy(copied) => self.copy_near(copied),
+            Work::Zero { tag, offset, length } => {
+                let range = offset as usize..(offset + length) as usize;
+                filling(&mut self.tasks[TaskKey::of(tag)])[range].fill(0);
+            }
+            Work::Fetch { fetch, volume, span, tag, offset } => {
+                self.fetch(fetch, volume, (span, tag, offset), stores);
+            }
+            Work::Carry { volume, from, tag, offset, length } => {
+                let (kept, at) = match from {
+                    Kept::Payload(from, at) => (source(&self.tasks[TaskKey::of(from)]).clone(), at),
+                    Kept::Batch(io, at) => (self.near.batch(volume, io).clone(), at),
+                };
+                let to = &mut filling(&mut self.tasks[TaskKey::of(tag)])[offset as usize..];
+                to[..length as usize]
+                    .copy_from_slice(&kept.bytes()[at as usize..][..length as usize]);
+            }
+            Work::Reserve { job, volume, bytes, reads } => {
+                self.near.waiting.push_back((job, volume, bytes, reads));
+                self.reserve_near();
+            }
+            Work::Release(tag) => {
+                let task = self.tasks.remove(TaskKey::of(tag)).expect("it is released once");
+                self.near.own -= 1;
+                for buffer in [task.data, task.medium].into_iter().flatten() {
+                    self.near.pool.give(buffer);
+                }
+                self.reserve_near();
+            }
+            Work::Log { volume, write } => self.write_log(volume, &write, stores),
+            Work::Sync { volume, io } => {
+                let (whose, work) = (Whose::Log(volume, io), DiskWork::Sync);
+                self.submitted = true;
+                stores.submit(
+                    self.near.log(volume),
+                    Io { whose, work, offset: 0, length: 0, promise: None },
+                );
+            }
+            Work::Unkeep { volume, io } => {
+                let index = self.near.written(volume, io);
+                let (.., buffer) = self.near.batches.swap_remove(index);
+                self.near.scratch.give(buffer);
+            }
+            Work::Abandon(volume) => {
+                let log = self.near.logs[volume.index()].as_ref().expect("it has one");
+                let (path, bytes) = (log.void.clone(), log.id.to_vec());
+                let owner = self.await_chore(Awaited::Void(volume));
+                self.chores.submit(Chore::Save { owner, path, bytes });
+            }
+            Work::Closed(volume) => self.near.closed[volume.index()] = true,
+        }
+    }
+
+    /// Has every log make durable what it has, the first time; true when that is done. Nothing may come any
+    /// more.
+    pub(crate) fn close_logs(&mut self) -> bool {
+        if !std::mem::replace(&mut self.near.closing, true) {
+            let close = self.near.logged().map(|volume| Input::Cache(Done::Close(volume)));
+            self.inbox.extend(close.collect::<Vec<_>>());
+        }
+        self.near.is_closed()
+    }
+
+    /// Copies between a frame and a payload.
+    fn copy_near(&mut self, Copied { tag, offset, frame, at, length, keep }: Copied) {
+        let task = &mut self.tasks[TaskKey::of(tag)];
+        if keep {
+            let bytes = payload(task, offset, length.into());
+            self.near.frames.bytes_mut(frame, at, length).copy_from_slice(bytes);
+        } else {
+            let place = &mut filling(task)[offset as usize..][..length as usize];
+            place.copy_from_slice(self.near.frames.bytes(frame, at, length));
+        }
+    }
+
+    /// Gives memory to requests of the cache's own, as long as there is some.
+    fn reserve_near(&mut self) {
+        while let Some(&(job, volume, bytes, reads)) = self.near.waiting.front() {
+            let buffer = match bytes {
+                0 => None,
+                _ => match self.near.pool.take(bytes as usize) {
+                    Some(buffer) => Some(buffer),
+                    None => return,
+                },
+            };
+            self.near.waiting.pop_front();
+            let op = if reads { MediaOp::Read } else { MediaOp::Write };
+            let media = Media { op, lba: 0, blocks: 0, fua: false, dpo: false };
+            let mut task = Task::new(self.now, volume.index(), Deed::Media(media));
+            task.phase = Phase::Flowing { left: 1, end: End::Good };
+            *(if reads { &mut task.medium } else { &mut task.data }) = buffer;
+            self.near.own += 1;
+            let tag = self.tasks.insert(task).tag();
+            self.inbox.push_back(Input::Cache(Done::Reserved { job, tag }));
+        }
+    }
+
+    /// Puts a write to a log together and hands it to the driver.
+    fn write_log(&mut self, volume: VolumeId, write: &LogWrite, stores: &mut dyn Stores) {
+        let LogWrite { write, from } = write;
+        let mut buffer = self.near.memory(write.bytes as usize);
+        let bytes = Rc::get_mut(&mut buffer).expect("fresh from the pool").bytes_mut();
+        let mut from = from.iter();
+        let payload = |part: &Part, out: &mut [u8]| match *from
+            .next()
+            .expect("each part is somewhere")
+        {
+            Kept::Payload(tag, offset) => {
+                out.copy_from_slice(payload(&self.tasks[TaskKey::of(tag)], offset, part.length));
+            }
+            Kept::Batch(io, at) => {
+                let kept = self.near.batch(volume, io);
+                out.copy_from_slice(&kept.bytes()[at as usize..][..part.length as usize]);
+            }
+        };
+        assemble(write, crc32c::crc32c, payload, &mut bytes[..write.bytes as usize]);
+        self.near.batches.push((volume, write.io, buffer.clone()));
+        let whose = Whose::Log(volume, write.io);
+        let work = DiskWork::Write { buffer, at: 0, durable: false };
+        self.submitted = true;
+        stores.submit(
+            self.near.log(volume),
+            Io { whose, work, offset: write.at, length: write.bytes, promise: None },
+        );
+    }
+
+    /// Reads a part of a log, and the checksums that go with it.
+    fn fetch(
+        &mut self,
+        fetch: FetchKey,
+        volume: VolumeId,
+        (span, tag, offset): (Span, Tag, u64),
+        stores: &mut dyn Stores,
+    ) {
+        let place = self.near.log(volume);
+        let (sums, bytes) = span.reads();
+        let (sums, bytes) = (self.near.sectors(sums), self.near.sectors(bytes));
+        let fetching = Fetching { span, tag, offset, sums, bytes, left: 2, outcome: Ok(()) };
+        for (range, buffer) in [&fetching.sums, &fetching.bytes] {
+            let work = DiskWork::Read { buffer: buffer.clone(), at: 0 };
+            let (whose, offset, length) = (Whose::Fetch(fetch), range.offset, range.length);
+            stores.submit(place, Io { whose, work, offset, length, promise: None });
+        }
+        self.submitted = true;
+        self.near.fetches.insert(fetch, fetching);
+    }
+
+    /// One of the two reads of a part of a log has ended.
+    pub(super) fn fetched(&mut self, fetch: FetchKey, outcome: Outcome) {
+        let fetching = self.near.fetches.get_mut(&fetch).expect("two reads end");
+        fetching.outcome = fetching.outcome.and(outcome);
+        fetching.left -= 1;
+        if fetching.left > 0 {
+            return;
+        }
+        let Fetching { span, tag, offset, sums, bytes, outcome, .. } =
+            self.near.fetches.remove(&fetch).expect("it was just there");
+        let outcome = outcome.and_then(|()| {
+            let (wanted, read) = span.reads();
+            let within = |(range, _): &(Extent, Shared), wanted: Extent| {
+                let start = (wanted.offset - range.offset) as usize;
+                start..start + wanted.length as usize
+            };
+            let checked = span.check(
+                &sums.1.bytes()[within(&sums, wanted)],
+                &bytes.1.bytes()[within(&bytes, read)],
+                crc32c::crc32c,
+            );
+            let checked = checked.map_err(|at| {
+                error!(at, "the log is damaged: what was read is not what was written");
+                IoError::Medium
+            })?;
+            let to = &mut filling(&mut self.tasks[TaskKey::of(tag)])[offset as usize..];
+            to[..checked.len()].copy_from_slice(checked);
+            Ok(())
+        });
+        for (_, buffer) in [sums, bytes] {
+            self.near.scratch.give(buffer);
+        }
+        self.inbox.push_back(Input::Cache(Done::Fetched { fetch, outcome }));
+    }
+}
+
+/// A part of a log that is being read.
+#[derive(Debug)]
+struct Fetching {
+    span: Span,
+    /// Where it goes.
+    tag: Tag,
+    offset: u64,
+    /// What is read for it: whole sectors.
+    sums: (Extent, Shared),
+    bytes: (Extent, Shared),
+    left: u8,
+    outcome: Outcome,
+}
+
+/// Where the payload of a request is.
+fn source(task: &Task) -> &Shared {
+    let buffer = if task.media().is_write() { &task.data } else { &task.medium };
+    buffer.as_ref().expect("it has a payload")
+}
+
+/// Bytes of a request's payload.
+fn payload(task: &Task, offset: u64, length: u64) -> &[u8] {
+    // A pattern stands there once, and is written again and again.
+    let repeats = matches!(task.media().op, MediaOp::WriteSame { .. });
+    let start = if repeats { offset % PIECE } else { offset };
+    &source(task).bytes()[start as usize..][..length as usize]
+}
+
+/// The payload of a request, to be filled.
+fn filling(task: &mut Task) -> &mut [u8] {
+    let buffer = if task.media().is_write() { &mut task.data } else { &mut task.medium };
+    let buffer = Rc::get_mut(buffer.as_mut().expect("it has a payload"));
+    buffer.expect("no store has it now").bytes_mut()
+}
+
+/// Memory of the cache's own requests, in bytes: reads ahead and write-back wait while it is all in use.
+const OWN_MEMORY: u64 = 64 << 20;
+
+/// What a log can be read in.
+const SECTOR: u64 = 512;

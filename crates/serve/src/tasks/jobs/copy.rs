@@ -1,0 +1,216 @@
+//! EXTENDED COPY: blocks from one volume to another without passing through a host.
+
+use super::{Job, JobKey, Step, Stepped};
+use crate::buffer::Shared;
+use crate::ids::TaskKey;
+use crate::limits::PIECE;
+use crate::tasks::Desk;
+use crate::tasks::table::Answer;
+use std::rc::Rc;
+use tracing::info;
+use weir_flow::error::IoError;
+use weir_flow::request::Op;
+use weir_flow::units::Extent;
+use weir_wire::scsi::Sense;
+use weir_wire::scsi::cdb::{Media, MediaOp};
+use weir_wire::scsi::copy::{CONCURRENT_MAX, Move, Plan, Progress, Side, State};
+use weir_wire::scsi::disk::DiskInfo;
+use weir_wire::scsi::nexus::{Nexus, Refusal};
+
+/// A copy that is under way.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    /// The command, answered at the end.
+    pub(super) key: TaskKey,
+    nexus: Rc<Nexus>,
+    plan: Plan,
+    /// The volumes that the host sees, and the place of the command's own among them.
+    volumes: Vec<usize>,
+    own: usize,
+    /// The segment that is being copied.
+    number: usize,
+    step: Option<Move>,
+    /// Bytes of the segment, and how many of them are copied.
+    length: u64,
+    done: u64,
+    /// What was read waits to be written.
+    full: bool,
+    /// Bytes copied in all.
+    bytes: u64,
+    failed: Option<IoError>,
+    pub(super) buffer: Option<Shared>,
+}
+
+impl Copy {
+    /// A read or a write has ended.
+    pub(super) fn stepped(&mut self, result: Stepped) {
+        match (result, self.full) {
+            (Err(error), _) => self.failed = Some(error),
+            (Ok(()), false) => self.full = true,
+            (Ok(()), true) => {
+                let chunk = self.chunk();
+                self.done += chunk;
+                self.bytes += chunk;
+                self.full = false;
+            }
+        }
+    }
+
+    /// Bytes of the piece that is copied now.
+    fn chunk(&self) -> u64 {
+        PIECE.min(self.length - self.done)
+    }
+}
+
+impl Desk {
+    /// Begins a copy for a command that waits aside.
+    pub(crate) fn copy(
+        &mut self,
+        key: TaskKey,
+        nexus: &Rc<Nexus>,
+        plan: Plan,
+        volumes: Vec<usize>,
+    ) {
+        let own = self.tasks[key].volume;
+        let Some(own) = volumes.iter().position(|&volume| volume == own) else {
+            // It was hidden from the host while the list was on its way.
+            self.decide(key, Answer::Refused(Sense::LOGICAL_UNIT_NOT_SUPPORTED.into()));
+            return;
+        };
+        let copies = self.jobs.values().filter(|job| matches!(job, Job::Copy(_))).count();
+        let owner = self.tasks[key].owner;
+        if copies >= CONCURRENT_MAX.into() || !self.may_hold(owner, PIECE) {
+            self.decide(key, Answer::Busy);
+            return;
+        }
+        self.charge(key, PIECE);
+        let progress = Progress { state: State::InProgress, segments: 0, bytes: 0 };
+        self.volumes[volumes[own]].unit.copy_progressed(nexus, &plan, progress);
+        let copy = Copy {
+            key,
+            nexus: nexus.clone(),
+            plan,
+            volumes,
+            own,
+            number: 0,
+            step: None,
+            length: 0,
+            done: 0,
+            full: false,
+            bytes: 0,
+            failed: None,
+            buffer: None,
+        };
+        let job = self.jobs.insert(Job::Copy(copy));
+        self.copy_on(job);
+    }
+
+    /// Does the next piece, or ends the copy.
+    pub(super) fn copy_on(&mut self, job: JobKey) {
+        let step = match self.next_piece(job) {
+            Ok(Some(step)) => step,
+            Ok(None) => return self.copied(job, Ok(())),
+            Err(Halt::Failed(refusal)) => return self.copied(job, Err(refusal)),
+            Err(Halt::NoRoom) => return self.stall(job),
+        };
+        self.make_step(job, step);
+    }
+
+    /// The next piece; none if all is copied.
+    fn next_piece(&mut self, job: JobKey) -> Result<Option<Step>, Halt> {
+        let Job::Copy(copy) = &mut self.jobs[job] else { unreachable!("asked of a copy") };
+        if self.tasks[copy.key].connection.is_none() {
+            // Nobody waits for it any more: it was aborted, or its host has gone.
+            return Err(Sense::COPY_ABORTED.into());
+        }
+        let segment = loop {
+            if copy.number == copy.plan.segments.len() {
+                return Ok(None);
+            }
+            let segment = if let Some(segment) = copy.step {
+                segment
+            } else {
+                let volumes = copy.volumes.iter();
+                let disks: Vec<&DiskInfo> =
+                    volumes.map(|&index| self.volumes[index].unit.disk()).collect();
+                let segment = copy.plan.resolve(copy.number, copy.own, &disks)?;
+                let block = u64::from(disks[segment.source].block_size);
+                copy.length = u64::from(segment.from.blocks) * block;
+                *copy.step.insert(segment)
+            };
+            if let Some(error) = copy.failed {
+                let side = if copy.full { Side::Destination } else { Side::Source };
+                info!(%error, segment = copy.number, "a copy has failed");
+                let block = self.volumes[copy.volumes[segment.destination]].block_size();
+                let written = (copy.done / u64::from(block)) as u32;
+                return Err(copy.plan.failed(&segment, side, written).into());
+            }
+            if copy.done < copy.length {
+                break segment;
+            }
+            (copy.number, copy.step, copy.done) = (copy.number + 1, None, 0);
+        };
+        let chunk = copy.chunk();
+        let place =
+            if segment.from_the_end() { copy.length - copy.done - chunk } else { copy.done };
+        let (place_of, range, op) = if copy.full {
+            (segment.destination, segment.to, Op::Write)
+        } else {
+            (segment.source, segment.from, Op::Read)
+        };
+        let index = copy.volumes[place_of];
+        let volume = &self.volumes[index];
+        let block = u64::from(volume.block_size());
+        let extent = Extent::new(range.lba * block + place, chunk);
+        let media = Media {
+            op: if copy.full { MediaOp::Write } else { MediaOp::Read },
+            lba: extent.offset / block,
+            blocks: chunk / block,
+            fua: false,
+            dpo: false,
+        };
+        let Ok(Media { fua, .. }) = volume.unit.admit(Some(&copy.nexus), media) else {
+            // Reserved by somebody else, or taken away meanwhile.
+            let side = if copy.full { Side::Destination } else { Side::Source };
+            return Err(copy.plan.failed(&segment, side, 0).into());
+        };
+        let buffer = match copy.buffer.take() {
+            Some(buffer) => buffer,
+            None => self.pool.take(PIECE as usize).ok_or(Halt::NoRoom)?,
+        };
+        Ok(Some(Step { volume: index, op, extent, fua, buffer: Some(buffer) }))
+    }
+
+    /// The copy has ended.
+    fn copied(&mut self, job: JobKey, result: Result<(), Refusal>) {
+        let Some(Job::Copy(copy)) = self.jobs.remove(job) else { unreachable!("asked of a copy") };
+        if let Some(buffer) = copy.buffer {
+            self.pool.give(buffer);
+        }
+        let state = match result {
+            Ok(()) => State::Done,
+            Err(Refusal::Check(sense)) => State::Failed(sense),
+            Err(Refusal::Conflict) => State::Failed(Sense::COPY_ABORTED),
+        };
+        let segments = (copy.number + 1).min(copy.plan.segments.len()) as u16;
+        let progress = Progress { state, segments, bytes: copy.bytes };
+        let unit = &mut self.volumes[copy.volumes[copy.own]].unit;
+        unit.copy_progressed(&copy.nexus, &copy.plan, progress);
+        info!(bytes = copy.bytes, ok = result.is_ok(), "copy");
+        self.decide(copy.key, result.map_or_else(Answer::Refused, |()| Answer::Good));
+    }
+}
+
+/// Why a copy does not go on.
+enum Halt {
+    /// For good.
+    Failed(Refusal),
+    /// There is no buffer for it now.
+    NoRoom,
+}
+
+impl From<Sense> for Halt {
+    fn from(sense: Sense) -> Self {
+        Self::Failed(sense.into())
+    }
+}

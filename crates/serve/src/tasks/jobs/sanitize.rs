@@ -1,0 +1,370 @@
+//! SANITIZE: all data of a volume is destroyed, whatever happens meanwhile.
+//!
+//! The state file says so before the first block is touched, and no more when the last is durable: a
+//! restart in between goes on with it.
+
+use super::{Job, JobKey, Step, Stepped};
+use crate::buffer::Shared;
+use crate::ids::TaskKey;
+use crate::limits::{PIECE, ZEROES_AT_ONCE};
+use crate::storage::blocking::Chore;
+use crate::storage::file::atomic_journal;
+use crate::storage::state_file;
+use crate::storage::state_file::StateError;
+use crate::tasks::table::Answer;
+use crate::tasks::{Awaited, Desk};
+use std::rc::Rc;
+use tracing::{error, info, warn};
+use weir_flow::error::IoError;
+use weir_flow::request::Op;
+use weir_flow::units::Extent;
+use weir_wire::scsi::Sense;
+use weir_wire::scsi::sanitize::{Fill, Method, Plan};
+
+/// A sanitize that is under way.
+#[derive(Debug)]
+pub(crate) struct Sanitize {
+    volume: usize,
+    plan: Plan,
+    /// The command, if it is still to be answered.
+    pub(super) key: Option<TaskKey>,
+    stage: Stage,
+    pass: u8,
+    /// Bytes of this pass that are done.
+    done: u64,
+    /// Bytes of the step that is under way.
+    under_way: u64,
+    failed: Option<IoError>,
+    /// What the state file said before.
+    before: state_file::Sanitize,
+    pub(super) buffer: Option<Shared>,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// That it has begun is being made durable.
+    Beginning,
+    /// It could not be: that it has not begun is being made durable instead.
+    Reverting,
+    /// Blocks are being destroyed.
+    Working,
+    /// All that is being made durable.
+    Flushing,
+    /// That it has ended is being made durable.
+    Ending,
+}
+
+impl Sanitize {
+    fn new(volume: usize, plan: Plan, key: Option<TaskKey>, stage: Stage) -> Self {
+        let before = state_file::Sanitize::None;
+        let (pass, done, under_way, failed, buffer) = (0, 0, 0, None, None);
+        Self { volume, plan, key, stage, pass, done, under_way, failed, before, buffer }
+    }
+
+    /// A step has ended.
+    pub(super) fn stepped(&mut self, result: Stepped) {
+        match result {
+            Err(error) => self.failed = Some(error),
+            Ok(()) if self.stage == Stage::Flushing => self.stage = Stage::Ending,
+            Ok(()) => self.done += self.under_way,
+        }
+    }
+}
+
+impl Desk {
+    /// Begins a sanitize for a command that waits aside.
+    pub(crate) fn sanitize(&mut self, key: TaskKey, volume: usize, plan: Plan) {
+        self.tasks[key].phase = crate::tasks::table::Phase::Aside;
+        info!(volume = self.volumes[volume].name, ?plan, "sanitize: all data is being destroyed");
+        self.volumes[volume].unit.sanitize_begun(plan.ause);
+        let running = state_file::Sanitize::Running(encode(&plan));
+        let mut job = Sanitize::new(volume, plan, Some(key), Stage::Beginning);
+        job.before = std::mem::replace(&mut self.volumes[volume].sanitize, running);
+        let job = self.jobs.insert(Job::Sanitize(job));
+        self.save_for(job, volume);
+    }
+
+    /// Goes on with what a restart has interrupted.
+    pub(crate) fn resume(&mut self) {
+        for volume in 0..self.volumes.len() {
+            let name = &self.volumes[volume].name;
+            match &self.volumes[volume].sanitize {
+                state_file::Sanitize::None => {}
+                state_file::Sanitize::Failed(bytes) => {
+                    warn!(volume = name, "a sanitize has failed: the volume serves no data");
+                    let ause = decode(bytes).is_some_and(|plan| plan.ause);
+                    self.volumes[volume].unit.sanitize_begun(ause);
+                    self.volumes[volume].unit.sanitize_ended(false);
+                }
+                state_file::Sanitize::Running(bytes) => {
+                    let plan = decode(bytes).unwrap_or_else(|| {
+                        error!(volume = name, "what is known of its sanitize is damaged");
+                        Plan { method: Method::BlockErase, immediate: true, ause: false }
+                    });
+                    info!(volume = name, ?plan, "sanitize goes on after a restart");
+                    self.volumes[volume].unit.sanitize_begun(plan.ause);
+                    let job = Sanitize::new(volume, plan, None, Stage::Working);
+                    let job = self.jobs.insert(Job::Sanitize(job));
+                    self.sanitize_on(job);
+                }
+            }
+        }
+    }
+
+    /// Whether the failure mode of a volume has just been left, which a restart must not bring back.
+    pub(crate) fn has_left_failure(&self, index: usize) -> bool {
+        let volume = &self.volumes[index];
+        let failed = matches!(volume.sanitize, state_file::Sanitize::Failed(_));
+        failed && !volume.unit.sanitize_failed() && volume.unit.ready().is_ok()
+    }
+
+    /// Makes that durable for the command that has done it.
+    pub(crate) fn leave_failure(&mut self, key: TaskKey) {
+        let task = &mut self.tasks[key];
+        task.phase = crate::tasks::table::Phase::Aside;
+        let index = task.volume;
+        self.volumes[index].sanitize = state_file::Sanitize::None;
+        self.save(Awaited::Exit(key), index);
+    }
+
+    /// It is durable, or could not be made so.
+    pub(crate) fn left_failure(&mut self, key: TaskKey, saved: &Result<(), StateError>) {
+        let volume = &mut self.volumes[self.tasks[key].volume];
+        let Err(problem) = saved else {
+            self.decide(key, Answer::Good);
+            return;
+        };
+        error!(volume = volume.name, %problem, "sanitize: the state is not saved");
+        // As the file may say: failed, and to be left again.
+        let plan = Plan { method: Method::BlockErase, immediate: true, ause: true };
+        volume.sanitize = state_file::Sanitize::Failed(encode(&plan));
+        volume.unit.sanitize_begun(true);
+        volume.unit.sanitize_ended(false);
+        self.decide(key, Answer::Refused(Sense::SANITIZE_COMMAND_FAILED.into()));
+    }
+
+    /// A command is aborted: a sanitize that it has begun goes on without it (SBC-4 section 4.11).
+    /// True if there is one.
+    pub(crate) fn disown(&mut self, key: TaskKey) -> bool {
+        let mut sanitizes = self.jobs.values_mut().filter_map(|job| match job {
+            Job::Sanitize(sanitize) => Some(sanitize),
+            Job::Copy(_) => None,
+        });
+        let mine = sanitizes.find(|sanitize| sanitize.key == Some(key));
+        mine.is_some_and(|sanitize| sanitize.key.take().is_some())
+    }
+
+    /// Makes a volume's state durable; the job goes on then.
+    fn save_for(&mut self, job: JobKey, volume: usize) {
+        self.save(Awaited::Job(job), volume);
+    }
+
+    fn save(&mut self, who: Awaited, volume: usize) {
+        let volume = &self.volumes[volume];
+        let path =
+            volume.state.clone().expect("the configuration offers it only with a state file");
+        // A change that is being saved must not be undone by what is saved behind it.
+        let reservations = match &volume.change {
+            Some((_, change)) => &change.next,
+            None => volume.unit.reservations(),
+        };
+        let bytes = volume.state_with(reservations);
+        let bytes = bytes.expect("reservations and a pattern fit a state file");
+        let owner = self.await_chore(who);
+        self.chores.submit(Chore::Save { owner, path, bytes });
+    }
+
+    /// A volume's state is durable, or could not be made so.
+    pub(crate) fn job_saved(&mut self, job: JobKey, saved: &Result<(), StateError>) {
+        let Job::Sanitize(sanitize) = &mut self.jobs[job] else {
+            unreachable!("copies have no state")
+        };
+        let (volume, key) = (sanitize.volume, sanitize.key);
+        if let Err(problem) = saved {
+            error!(volume = self.volumes[volume].name, %problem, "sanitize: the state is not saved");
+        }
+        match (sanitize.stage, saved.is_ok()) {
+            (Stage::Beginning, true) => {
+                sanitize.stage = Stage::Working;
+                if sanitize.plan.immediate
+                    && let Some(key) = sanitize.key.take()
+                {
+                    self.decide(key, Answer::Good);
+                }
+                self.go_on_with(job);
+            }
+            (Stage::Beginning, false) => {
+                // Nothing was touched, but the file may say otherwise, and a restart would believe it.
+                sanitize.stage = Stage::Reverting;
+                self.volumes[volume].sanitize = sanitize.before.clone();
+                self.save_for(job, volume);
+            }
+            (Stage::Reverting, saved) => {
+                let before = sanitize.before.clone();
+                self.jobs.remove(job);
+                let unit = &mut self.volumes[volume].unit;
+                match (&before, saved) {
+                    (state_file::Sanitize::None, true) => unit.sanitize_ended(true),
+                    (state_file::Sanitize::Failed(bytes), true) => {
+                        unit.sanitize_begun(decode(bytes).is_some_and(|plan| plan.ause));
+                        unit.sanitize_ended(false);
+                    }
+                    // What the file says is not known: out of service until it can be written.
+                    _ => unit.sanitize_ended(false),
+                }
+                if let Some(key) = key {
+                    let sense = Sense::SANITIZE_COMMAND_FAILED;
+                    self.decide(key, Answer::Refused(sense.into()));
+                }
+            }
+            (_, saved) => {
+                let ok = saved && sanitize.failed.is_none();
+                let plan = encode(&sanitize.plan);
+                self.jobs.remove(job);
+                if !ok {
+                    self.volumes[volume].sanitize = state_file::Sanitize::Failed(plan);
+                }
+                let name = &self.volumes[volume].name;
+                if ok {
+                    info!(volume = name, "sanitize: done");
+                } else {
+                    error!(volume = name, "sanitize failed: the volume serves no data");
+                }
+                self.volumes[volume].unit.sanitize_ended(ok);
+                if let Some(key) = key {
+                    let failed = Answer::Refused(Sense::SANITIZE_COMMAND_FAILED.into());
+                    self.decide(key, if ok { Answer::Good } else { failed });
+                }
+            }
+        }
+    }
+
+    /// Does the next step.
+    pub(super) fn sanitize_on(&mut self, job: JobKey) {
+        let Job::Sanitize(sanitize) = &mut self.jobs[job] else {
+            unreachable!("asked of a sanitize")
+        };
+        let index = sanitize.volume;
+        let disk = self.volumes[index].unit.disk();
+        let (block, capacity) = (disk.block_size, disk.blocks * u64::from(disk.block_size));
+        let passes = sanitize.plan.method.passes();
+        if sanitize.failed.is_none()
+            && sanitize.stage == Stage::Working
+            && sanitize.done == capacity
+        {
+            (sanitize.pass, sanitize.done) = (sanitize.pass + 1, 0);
+            if let Some(buffer) = sanitize.buffer.take() {
+                self.pool.give(buffer);
+            }
+            if sanitize.pass == passes {
+                sanitize.stage = Stage::Flushing;
+                // The last atomic write is still in the journal. Few bytes, and once in a lifetime.
+                let journal = self.volumes[index].journal.as_ref();
+                if let Some(problem) =
+                    journal.and_then(|journal| atomic_journal::wipe(journal).err())
+                {
+                    error!(%problem, "sanitize: the journal cannot be wiped");
+                    sanitize.failed = Some(IoError::Medium);
+                }
+            }
+        }
+        if sanitize.failed.is_some() || sanitize.stage == Stage::Ending {
+            if let Some(buffer) = sanitize.buffer.take() {
+                self.pool.give(buffer);
+            }
+            let failed = sanitize.failed.is_some();
+            sanitize.stage = Stage::Ending;
+            let plan = encode(&sanitize.plan);
+            self.volumes[index].sanitize = if failed {
+                state_file::Sanitize::Failed(plan)
+            } else {
+                state_file::Sanitize::None
+            };
+            self.save_for(job, index);
+            return;
+        }
+        if sanitize.stage == Stage::Flushing {
+            let extent = Extent::default();
+            self.make_step(
+                job,
+                Step { volume: index, op: Op::Flush, extent, fua: false, buffer: None },
+            );
+            return;
+        }
+        let whole = u128::from(capacity) * u128::from(passes);
+        let so_far = u128::from(capacity) * u128::from(sanitize.pass) + u128::from(sanitize.done);
+        let progress = (so_far * 65_536 / whole) as u16;
+        let left = capacity - sanitize.done;
+        let (op, length, buffer) = match sanitize.plan.method.pass(sanitize.pass, block) {
+            Fill::Unmap if disk.thin => (Op::Discard, ZEROES_AT_ONCE.min(left), None),
+            Fill::Unmap => (Op::WriteZeroes, ZEROES_AT_ONCE.min(left), None),
+            Fill::Block(bytes) => {
+                let buffer = if let Some(buffer) = sanitize.buffer.take() {
+                    buffer
+                } else {
+                    let Some(mut buffer) = self.pool.take(PIECE as usize) else {
+                        self.stall(job);
+                        return;
+                    };
+                    let memory = Rc::get_mut(&mut buffer).expect("fresh from the pool");
+                    for part in memory.bytes_mut().chunks_exact_mut(block as usize) {
+                        part.copy_from_slice(&bytes);
+                    }
+                    buffer
+                };
+                (Op::Write, PIECE.min(left), Some(buffer))
+            }
+        };
+        sanitize.under_way = length;
+        let extent = Extent::new(sanitize.done, length);
+        self.volumes[index].unit.sanitize_progress(progress);
+        self.make_step(job, Step { volume: index, op, extent, fua: false, buffer });
+    }
+}
+
+/// A plan as the state file keeps it: passes (0 for a block erase), whether every second pass is
+/// inverted, whether failure may be left, then the pattern.
+fn encode(plan: &Plan) -> Vec<u8> {
+    let ause = u8::from(plan.ause);
+    match &plan.method {
+        Method::BlockErase => vec![0, 0, ause],
+        Method::Overwrite { passes, invert, pattern } => {
+            let mut bytes = vec![*passes, u8::from(*invert), ause];
+            bytes.extend_from_slice(pattern);
+            bytes
+        }
+    }
+}
+
+fn decode(bytes: &[u8]) -> Option<Plan> {
+    let (&[passes, invert, ause], pattern) = bytes.split_first_chunk()?;
+    let method = match (passes, pattern) {
+        (0, []) => Method::BlockErase,
+        (1..=31, [_, ..]) => {
+            Method::Overwrite { passes, invert: invert != 0, pattern: pattern.to_vec() }
+        }
+        _ => return None,
+    };
+    Some(Plan { method, immediate: true, ause: ause != 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a restart goes on with is what was asked for.
+    #[test]
+    fn plans_survive_a_restart() {
+        let overwrite = Method::Overwrite { passes: 3, invert: true, pattern: vec![1, 2, 3] };
+        for method in [Method::BlockErase, overwrite] {
+            for ause in [false, true] {
+                let plan = Plan { method: method.clone(), immediate: true, ause };
+                assert_eq!(decode(&encode(&plan)), Some(plan));
+            }
+        }
+        for damaged in [&[][..], &[0, 0], &[0, 0, 0, 1], &[1, 0, 0], &[32, 0, 0, 1]] {
+            assert_eq!(decode(damaged), None);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! What the desk promises about durability, against a driver that does nothing by itself.
+
+use super::*;
+use crate::config::{
+    Authentication, FileStore, Initiators, IoMode, Iscsi, Layout, Nbd, Target as TargetConfig,
+    Tenant, Volume as VolumeConfig, Where,
+};
+use crate::storage::file::backing::Backing;
+use crate::storage::io::{Done, Ended, Io, Place, Stores, Work};
+use crate::tasks::table::{Deed, End, Task};
+use std::io;
+use weir_flow::accept::Cap;
+use weir_flow::control::Promises;
+use weir_flow::error::IoError;
+use weir_flow::pipeline::StoreIo;
+use weir_flow::pipeline::{Limits as PipelineLimits, Policies};
+use weir_flow::request::{BackendId, PathId};
+use weir_flow::request::{Op, Outcome, VolumeId};
+use weir_flow::units::Extent;
+use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
+
+/// Remembers what it was given.
+#[derive(Default)]
+struct Given(Vec<Io>);
+
+impl Stores for Given {
+    fn submit(&mut self, _: Place, io: Io) {
+        self.0.push(io);
+    }
+}
+
+struct Scene {
+    desk: Desk,
+    driver: Given,
+    task: TaskKey,
+    keys: SlotMap<RequestKey, ()>,
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        Self::on(1, name)
+    }
+
+    /// With a volume on so many stores.
+    fn on(stores: usize, name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("weir-desk-{name}-{}", std::process::id()));
+        let place = |part: usize| {
+            Where::File(FileStore {
+                name: String::from("s"),
+                path: path.with_extension(part.to_string()),
+                backend: None,
+                size: Some(1 << 20),
+                io: IoMode::Buffered,
+            })
+        };
+        let config = Config {
+            listen: Vec::new(),
+            advertise: Vec::new(),
+            accounts: Vec::new(),
+            discovery: Authentication::default(),
+            nbd: Nbd::default(),
+            tenants: vec![Tenant { name: String::from("t"), initiators: None }],
+            promises: Promises::default(),
+            shares: weir_flow::dispatch::Shares::default(),
+            backends: Vec::new(),
+            upstreams: Vec::new(),
+            volumes: vec![VolumeConfig {
+                name: String::from("v"),
+                identity: None,
+                tenant: 0,
+                stores: (0..stores).map(place).collect(),
+                layout: Layout::Concat,
+                log: None,
+                cap: Cap::default(),
+                block_size: 512,
+                physical_block_size: 4096,
+                read_only: false,
+                thin: true,
+                initiators: Initiators::default(),
+                removable: false,
+                sanitize: false,
+                atomic: false,
+                state: None,
+            }],
+            targets: vec![TargetConfig {
+                name: String::from("iqn.t"),
+                alias: None,
+                initiators: Initiators::default(),
+                authentication: Authentication::default(),
+                redirect: None,
+                luns: vec![(0, 0)],
+            }],
+            policies: Policies::default(),
+            limits: PipelineLimits::default(),
+            paths: weir_flow::path::Settings::default(),
+            cache: weir_flow::cache::Settings::default(),
+            iscsi: Iscsi::default(),
+            links: Vec::new(),
+            control: None,
+            savings: None,
+            take_over: Vec::new(),
+            record: None,
+            stop_within: Duration::ZERO,
+        };
+        let volume = &config.volumes[0];
+        let open = |file: &FileStore| {
+            let backing = Backing::open(volume, file).expect("a new file");
+            // The open file lives on without its name.
+            std::fs::remove_file(&file.path).expect("it was just made");
+            Store::File(backing)
+        };
+        let stores: Rc<[Store]> = volume.files().map(open).collect();
+        let chores = [(); 2].map(|()| Chores::new(|| {}).expect("a thread"));
+        let near = Near::new(&config.cache, vec![None]);
+        let mut desk = Desk::new(&config, stores, vec![Kept::default()], near, chores);
+        let op = MediaOp::Synchronize { immediate: false };
+        let data = desk.pool.take(512);
+        let media = Media { op, lba: 0, blocks: 1, fua: true, dpo: false };
+        let mut task = Task::new(Instant::ZERO, 0, Deed::Media(media));
+        (task.data, task.data_length) = (data, 512);
+        task.phase = Phase::Flowing { left: 9, end: End::Good };
+        let task = desk.tasks.insert(task);
+        Self { desk, driver: Given::default(), task, keys: SlotMap::with_key() }
+    }
+
+    /// Makes the command another one, with so many blocks of data and of medium.
+    fn becomes(&mut self, op: MediaOp, data: &[u8], medium: &[u8]) {
+        let buffer = |desk: &mut Desk, bytes: &[u8]| {
+            let mut buffer = desk.pool.take(bytes.len()).unwrap();
+            let memory = Rc::get_mut(&mut buffer).unwrap().bytes_mut();
+            memory[..bytes.len()].copy_from_slice(bytes);
+            buffer
+        };
+        let (data_length, data) = (data.len() as u32, buffer(&mut self.desk, data));
+        let medium = buffer(&mut self.desk, medium);
+        let task = &mut self.desk.tasks[self.task];
+        let media = Media { op, lba: 0, blocks: 1, fua: false, dpo: false };
+        task.deed = Deed::Media(media);
+        (task.data, task.data_length, task.medium) = (Some(data), data_length, Some(medium));
+    }
+
+    /// What the driver was given first, in a word.
+    fn given(&self) -> &'static str {
+        match &self.driver.0[..] {
+            [] => "nothing",
+            [io, ..] => match &io.work {
+                Work::Read { .. } => "read",
+                Work::Write { at: 512, .. } => "write the second half",
+                Work::Write { durable: true, .. } => "durable write",
+                Work::Write { .. } => "write",
+                Work::Sync => "sync",
+                Work::Discard | Work::Zero => "zero",
+            },
+        }
+    }
+
+    /// The pipeline asks for a flush, for zeroes or a write with FUA, or for an update.
+    fn ask(&mut self, op: Op) -> RequestKey {
+        self.ask_part(op, 0)
+    }
+
+    /// The same of a part of the volume.
+    fn ask_part(&mut self, op: Op, part: u32) -> RequestKey {
+        let key = self.keys.insert(());
+        let io = StoreIo {
+            key,
+            tag: self.task.tag(),
+            volume: VolumeId::new(0),
+            part,
+            backend: BackendId::new(0),
+            path: PathId::new(0),
+            op,
+            extent: if op == Op::Flush { Extent::default() } else { Extent::new(0, 512) },
+            offset_in_request: 0,
+            fua: matches!(op, Op::Write | Op::WriteZeroes | Op::Discard),
+        };
+        self.desk.store(Instant::ZERO, &io, &mut self.driver);
+        key
+    }
+
+    /// The driver ends what it was given first.
+    fn end(&mut self, result: io::Result<()>) {
+        let Io { whose, work, promise, .. } = self.driver.0.remove(0);
+        let done = Done { whose, result, flushed: matches!(work, Work::Sync), promise };
+        // Drivers let go of buffers before they say so.
+        drop(work);
+        self.desk.stored(done, &mut self.driver);
+    }
+
+    /// What the pipeline was told since the last time.
+    fn told(&mut self) -> Vec<(RequestKey, Outcome)> {
+        let stored = |input| match input {
+            Input::Stored { key, outcome } => (key, outcome),
+            other => panic!("only ends are told here: {other:?}"),
+        };
+        self.desk.inbox.drain(..).map(stored).collect()
+    }
+}
+
+fn failure(code: i32) -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(code))
+}
+
+/// One flush is at the driver at a time, and it is never one that began before a flush was asked
+/// for: those who come meanwhile share the next. Everybody is answered once.
+#[test]
+fn flushes_are_shared() {
+    let mut scene = Scene::new("shared");
+    let keys = [(); 4].map(|()| scene.ask(Op::Flush));
+    assert_eq!(scene.driver.0.len(), 1);
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(keys[0], Ok(()))], "the others came after it began");
+    assert_eq!(scene.driver.0.len(), 1, "one for all three");
+    scene.end(Ok(()));
+    let mut told = scene.told();
+    told.sort_unstable_by_key(|&(key, _)| key);
+    assert_eq!(told, [(keys[1], Ok(())), (keys[2], Ok(())), (keys[3], Ok(()))]);
+    assert!(scene.driver.0.is_empty());
+    let again = scene.ask(Op::Flush);
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(again, Ok(()))]);
+}
+
+/// Flushes of two parts of a volume do not wait for each other, and each part's own are shared; when one
+/// part has lost something, so has the volume.
+#[test]
+fn each_part_has_its_flushes() {
+    let mut scene = Scene::on(2, "parts");
+    let [one, other, late] = [0, 1, 1].map(|part| scene.ask_part(Op::Flush, part));
+    let promised = |scene: &Scene| scene.driver.0.iter().map(|io| io.promise).collect::<Vec<_>>();
+    assert_eq!(promised(&scene), [Some(0), Some(1)]);
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(one, Ok(()))]);
+    assert_eq!(promised(&scene), [Some(1)], "the late one waits for its own part");
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(other, Ok(()))]);
+    assert_eq!(promised(&scene), [Some(1)]);
+    scene.end(failure(libc::EIO));
+    assert_eq!(scene.told(), [(late, Err(IoError::Medium))]);
+    let flush = scene.ask_part(Op::Flush, 0);
+    assert_eq!(scene.told(), [(flush, Err(IoError::Medium))]);
+    assert!(scene.driver.0.is_empty() && scene.desk.volumes[0].lost);
+}
+
+/// After a flush has failed, whatever waited for one and whatever asks later is told of a failure,
+/// without asking the kernel, which would have forgotten.
+#[test]
+fn a_failed_flush_is_final() {
+    let mut scene = Scene::new("final");
+    let keys = [(); 2].map(|()| scene.ask(Op::Flush));
+    scene.end(failure(libc::EIO));
+    let lost = Err(IoError::Medium);
+    assert_eq!(scene.told(), [(keys[0], lost), (keys[1], lost)]);
+    let (flush, write) = (scene.ask(Op::Flush), scene.ask(Op::Write));
+    assert_eq!(scene.told(), [(flush, lost), (write, lost)]);
+    assert!(scene.driver.0.is_empty() && scene.desk.volumes[0].lost);
+}
+
+/// A durable write that finds no space has lost nothing but itself: later flushes work. One that
+/// meets a broken medium is as final as a flush.
+#[test]
+fn a_full_disk_is_not_a_lost_one() {
+    let mut scene = Scene::new("full");
+    let write = scene.ask(Op::Write);
+    scene.end(failure(libc::ENOSPC));
+    assert_eq!(scene.told(), [(write, Err(IoError::NoSpace))]);
+    let flush = scene.ask(Op::Flush);
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(flush, Ok(()))]);
+    scene.ask(Op::Write);
+    scene.end(failure(libc::EIO));
+    assert!(scene.desk.volumes[0].lost);
+}
+
+/// An update that goes another way after its comparison writes without comparing again: what it would
+/// find may be its own.
+#[test]
+fn an_update_on_another_path_does_not_compare_again() {
+    let mut scene = Scene::new("again");
+    scene.becomes(MediaOp::CompareAndWrite, &[[1; 512], [2; 512]].concat(), &[1; 512]);
+    scene.ask(Op::Update);
+    scene.end(Ok(()));
+    assert_eq!(scene.given(), "write the second half");
+    let Io { whose, work, promise, .. } = scene.driver.0.remove(0);
+    drop(work);
+    let (key, outcome) = (whose.request(), Err(IoError::PathFailed));
+    scene.desk.ended(Ended { key, outcome, flushed: false, promise }, &mut scene.driver);
+    assert_eq!(scene.told(), [(key, outcome)]);
+    assert!(!scene.desk.volumes[0].lost, "nothing is lost with a path");
+    scene.ask(Op::Update);
+    assert_eq!(scene.given(), "write the second half");
+}
+
+/// Zeroes that were asked for with FUA are flushed before they are acknowledged, and a flush that
+/// fails fails them.
+#[test]
+fn zeroes_with_fua_are_durable() {
+    let mut scene = Scene::new("zeroes");
+    let zero = scene.ask(Op::WriteZeroes);
+    scene.end(Ok(()));
+    assert!(scene.told().is_empty());
+    assert_eq!(scene.given(), "sync");
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(zero, Ok(()))]);
+    let discard = scene.ask(Op::Discard);
+    scene.end(Ok(()));
+    scene.end(failure(libc::EIO));
+    assert_eq!(scene.told(), [(discard, Err(IoError::Medium))]);
+    assert!(scene.desk.volumes[0].lost);
+}
+
+/// COMPARE AND WRITE writes the second half of its data if the first is what the medium has, and
+/// nothing else.
+#[test]
+fn a_comparison_decides() {
+    for equal in [true, false] {
+        let mut scene = Scene::new(if equal { "equal" } else { "differs" });
+        let mut found = [1; 512];
+        found[77] = if equal { 1 } else { 9 };
+        scene.becomes(MediaOp::CompareAndWrite, &[[1; 512], [2; 512]].concat(), &found);
+        let key = scene.ask(Op::Update);
+        assert_eq!(scene.given(), "read");
+        scene.end(Ok(()));
+        assert_eq!(scene.desk.tasks[scene.task].differs, (!equal).then_some(77));
+        if equal {
+            assert!(scene.told().is_empty());
+            assert_eq!(scene.given(), "write the second half");
+            scene.end(Ok(()));
+        }
+        assert_eq!((scene.told(), scene.given()), (vec![(key, Ok(()))], "nothing"));
+    }
+}
+
+/// ORWRITE writes what the medium has and what the host has, in every bit.
+#[test]
+fn or_is_written() {
+    let mut scene = Scene::new("or");
+    scene.becomes(MediaOp::OrWrite, &[0b0101; 512], &[0b0011; 512]);
+    let key = scene.ask(Op::Update);
+    scene.end(Ok(()));
+    let Work::Write { buffer, at: 0, .. } = &scene.driver.0[0].work else { panic!("no write") };
+    assert!(buffer.bytes()[..512].iter().all(|&byte| byte == 0b0111));
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(key, Ok(()))]);
+}
+
+/// An atomic write is in the journal before it is in its place, and out of it before it is told of,
+/// however it ends: a record that stays would undo later writes. The next one waits for that.
+#[test]
+fn the_journal_is_always_cleared() {
+    let record = vec![0; crate::storage::file::atomic_journal::HEADER + 512];
+    let (ok, full) = (Ok(()), Err(IoError::NoSpace));
+    for (journal, in_place, told) in [
+        (None, Some(None), ok),
+        (Some(libc::ENOSPC), None, full),
+        (None, Some(Some(libc::ENOSPC)), full),
+    ] {
+        let mut scene = Scene::new("journal");
+        scene.desk.volumes[0].journal = Some(std::fs::File::open("/dev/null").unwrap());
+        scene.becomes(MediaOp::WriteAtomic, &[5; 512], &record);
+        let [first, others @ ..] = [(); 4].map(|()| scene.ask(Op::Update));
+        assert_eq!(scene.driver.0.len(), 1, "one at a time");
+        scene.end(journal.map_or(Ok(()), failure));
+        if let Some(in_place) = in_place {
+            assert_eq!(scene.given(), "durable write");
+            scene.end(in_place.map_or(Ok(()), failure));
+        }
+        let Work::Write { buffer, .. } = &scene.driver.0[0].work else { panic!("not cleared") };
+        assert_eq!(scene.driver.0[0].length, crate::storage::file::atomic_journal::HEADER as u64);
+        assert!(buffer.bytes()[..64].iter().all(|&byte| byte == 0));
+        assert!(scene.told().is_empty());
+        scene.end(Ok(()));
+        assert_eq!(scene.told(), [(first, told)]);
+        // The next may begin. If its record cannot be cleared, the volume promises nothing more, to
+        // those who wait either.
+        for result in [Ok(()), Ok(()), failure(libc::EIO)] {
+            scene.end(result);
+        }
+        let mut told = scene.told();
+        told.sort_unstable_by_key(|&(key, _)| key);
+        assert_eq!(told, others.map(|key| (key, Err(IoError::Medium))));
+        assert!(scene.desk.volumes[0].lost);
+        let late = [scene.ask(Op::Update), scene.ask(Op::Update)];
+        assert_eq!(scene.told(), late.map(|key| (key, Err(IoError::Medium))));
+    }
+}
+
+/// What is written and verified is durable before it is read back, and compared where asked.
+#[test]
+fn a_verified_write_is_read_back() {
+    let mut scene = Scene::new("verify");
+    scene.becomes(MediaOp::WriteVerify(Compare::Blocks), &[3; 512], &[4; 512]);
+    let key = scene.ask(Op::Update);
+    assert_eq!(scene.given(), "durable write");
+    scene.end(Ok(()));
+    assert_eq!(scene.given(), "read");
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(key, Ok(()))]);
+    assert_eq!(scene.desk.tasks[scene.task].differs, Some(0));
+}
