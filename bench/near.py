@@ -12,11 +12,11 @@ import random
 import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "conformance", "near"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from gateway import Proxy
-from iscsi import GOOD, Session, serve
-from load import percentile
+from conformance.harness.case import percentile
+from conformance.harness.iscsi import GOOD, Session, serve
+from conformance.harness.proxy import Proxy
 
 PIECE, SMALL = 128, 8
 

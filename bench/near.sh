@@ -55,7 +55,7 @@ start_far() {
     for number in 1 2 3 4 5; do
         tgt --mode logicalunit --op new --tid 1 --lun $((number + 1)) --backing-store "$WORK/${units[number]}.img"
     done
-    python3 "$root/conformance/path/proxy.py" "$WORK/proxy.socket" "${TGT_PORTALS[0]}" >"$WORK/ports" &
+    python3 "$root/conformance/harness/proxy.py" "$WORK/proxy.socket" "${TGT_PORTALS[0]}" >"$WORK/ports" &
     proxy_pid=$!
     for _ in $(seq 100); do if [ -s "$WORK/ports" ]; then break; fi; sleep 0.05; done
     far=127.0.0.1:$(cat "$WORK/ports")

@@ -79,7 +79,7 @@ truncate -s 320M "$WORK/near-xfs.img" # the least that mkfs.xfs makes
 tgtd_start "$WORK/near-ext4.img"
 tgt --mode logicalunit --op new --tid 1 --lun 2 --backing-store "$WORK/near-xfs.img"
 FAR=${TGT_PORTALS[1]##*:}
-python3 "$ROOT/conformance/path/proxy.py" "$WORK/proxy.socket" "${TGT_PORTALS[0]}" >"$WORK/ports" &
+python3 "$ROOT/conformance/harness/proxy.py" "$WORK/proxy.socket" "${TGT_PORTALS[0]}" >"$WORK/ports" &
 proxy=$!
 for _ in $(seq 100); do if [ -s "$WORK/ports" ]; then break; fi; sleep 0.05; done
 far=$(cat "$WORK/ports")
@@ -149,7 +149,7 @@ read -r control <&"${CONTROLLER[0]}" || fail "the gateway did not start"
 # What a part fetches: the guest's script has room for text only.
 mkdir "$WORK/files"
 strip -o "$WORK/files/weir" "$WEIR"
-cp "$ROOT"/conformance/path/{proxy,nbd,cases}.py "$WORK/files/"
+tar -cf "$WORK/files/conformance.tar" -C "$ROOT" conformance
 python3 -u -m http.server 0 --bind 127.0.0.1 --directory "$WORK/files" >"$WORK/served" 2>/dev/null &
 server=$!
 for _ in $(seq 100); do if [ -s "$WORK/served" ]; then break; fi; sleep 0.05; done

@@ -6,9 +6,10 @@
 fetch() { python3 -c 'import shutil, sys, urllib.request as u
 shutil.copyfileobj(u.urlopen(sys.argv[1]), open(sys.argv[2], "wb"))' "http://$HOST:$FILES/$1" "/tmp/lio/$1"; }
 mkdir -p /tmp/lio /etc/target
-for file in weir proxy.py nbd.py cases.py; do fetch "$file"; done
+for file in weir conformance.tar; do fetch "$file"; done
 chmod +x /tmp/lio/weir
 cd /tmp/lio
+tar -xf conformance.tar
 
 for module in configfs target_core_mod target_core_file iscsi_target_mod; do modprobe "$module"; done
 mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
@@ -34,7 +35,7 @@ for group in 1 2; do
   echo 1 >"$portal_group/enable"
 done
 
-python3 proxy.py /tmp/lio/proxy.socket 127.0.0.1:3261 127.0.0.1:3263 127.0.0.1:3262 >ports &
+python3 -m conformance.harness.proxy /tmp/lio/proxy.socket 127.0.0.1:3261 127.0.0.1:3263 127.0.0.1:3262 >ports &
 proxy=$!
 until_works test -s ports
 read -r first second other <ports
@@ -72,13 +73,16 @@ chmod 600 weir.toml
 weir=$!
 until_works test -s ready || { cat log; exit 1; }
 address=$(python3 -c 'import json; print(json.load(open("ready"))["nbd"][0].split("/")[2])')
-python3 cases.py --proxy proxy.socket --nbd "$address" --file disk.img --weir ./weir --control control.socket plain ||
+python3 -m conformance.harness.load proxy.socket "$address" disk.img ||
   { tail -20 log; exit 1; }
 
 # alua GROUP STATE: 0 active/optimized, 2 standby
 alua() { echo "$2" >"$disk/alua/group$1/alua_access_state"; }
 # carried PATH: bytes that have gone up that way so far
-carried() { python3 -c 'import cases, sys; print(cases.Proxy("proxy.socket")("counts")[int(sys.argv[1])]["up"])' "$1"; }
+carried() {
+  python3 -c 'import sys; from conformance.harness.proxy import Proxy
+print(Proxy("proxy.socket")("counts")[int(sys.argv[1])]["up"])' "$1"
+}
 # A target tells of it when it is sent something the next time.
 work() { # work SECONDS
   fio --name=v --ioengine=nbd "--uri=nbd://$address/asymmetric" --rw=randwrite --bs=4k --offset=16m --size=4m --iodepth=8 \

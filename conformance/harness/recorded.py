@@ -1,12 +1,9 @@
-#!/usr/bin/env python3
 """A disk whose writes and flushes are recorded, so that its power can be cut at any of them.
 
 QEMU's blklogwrites writes the format of the kernel's dm-log-writes; its disk is a file here, by FUSE.
 
-    recorded.py SEED POINT BASE RECORD OUT [FROM]    OUT is the disk when its power is cut after POINT entries
-
 What a cut may take is what no flush has covered: each such write is there, or is lost, or is there in part, any
-subset of its 512-byte sectors. With FROM it takes flushed ones behind that entry as well, which no disk may do.
+subset of its 512-byte sectors. An unfair cut takes flushed ones as well, which no disk may do.
 """
 
 import os
@@ -14,8 +11,9 @@ import random
 import signal
 import struct
 import subprocess
-import sys
 import time
+
+from .case import Failed
 
 SECTOR = 512
 MAGIC = 0x6A736677736872
@@ -40,7 +38,7 @@ def entries(path):
             return found
         magic, version, number, sector = struct.unpack("<QQQI", head)
         if (magic, version, sector) != (MAGIC, 1, SECTOR):
-            raise SystemExit(f"{path} is no record of writes in sectors of {SECTOR} bytes")
+            raise Failed(f"{path} is no record of writes in sectors of {SECTOR} bytes")
         at = SECTOR
         for _ in range(number):
             file.seek(at)
@@ -53,7 +51,8 @@ def entries(path):
 
 
 def cut(base, record, out, point, seed, unfair_from=None):
-    """Makes `out`; returns how many writes are there, lost, and there in part, of those that a cut may take."""
+    """Makes `out`, the disk when its power is cut after `point` entries; how many writes are there, lost, and there in
+    part, of those that a cut may take. From `unfair_from` on it takes flushed ones."""
     chance, recorded = random.Random(seed), entries(record)[:point]
     flushed = max((i for i, one in enumerate(recorded) if one.flags & FLUSH), default=-1)
     safe = flushed if unfair_from is None else unfair_from - 1
@@ -83,7 +82,7 @@ def cut(base, record, out, point, seed, unfair_from=None):
 
 
 def copy(one, other):
-    """What nobody has written takes no room."""
+    """Holes stay holes."""
     subprocess.run(["cp", "--sparse=always", one, other], check=True)
 
 
@@ -94,8 +93,9 @@ class Disk:
     cache they come one after the other.
     """
 
-    def __init__(self, base, record, place):
-        self.base, self.record, self.place, self.process = base, record, place, None
+    def __init__(self, run, base, record, place):
+        self.run = run
+        self.base, self.record, self.place, self.process = str(base), str(record), str(place), None
 
     def start(self):
         # What is written goes there as well; the base stays what it was.
@@ -103,13 +103,13 @@ class Disk:
         open(self.record, "wb").close()
         open(self.place, "ab").close()
         size = os.path.getsize(self.base)
-        self.process = subprocess.Popen(
-            ["qemu-storage-daemon", "--blockdev", f"driver=file,node-name=file,filename={self.base}.now",
-             "--blockdev", f"driver=file,node-name=record,filename={self.record}",
-             "--blockdev", f"driver=blklogwrites,node-name=disk,file=file,log=record,log-sector-size={SECTOR},"
-             "log-super-update-interval=1",
-             "--export", f"type=fuse,id=export,node-name=disk,mountpoint={self.place},writable=on"],
-            stdin=subprocess.DEVNULL)
+        self.process = self.run.spawn(
+            "qemu-storage-daemon", "--blockdev", f"driver=file,node-name=file,filename={self.base}.now",
+            "--blockdev", f"driver=file,node-name=record,filename={self.record}",
+            "--blockdev", f"driver=blklogwrites,node-name=disk,file=file,log=record,log-sector-size={SECTOR},"
+            "log-super-update-interval=1",
+            "--export", f"type=fuse,id=export,node-name=disk,mountpoint={self.place},writable=on")
+        self.run.defer(self.stop)
         # The file below it is empty.
         for _ in range(SECONDS * 100):
             if os.path.getsize(self.place) == size:
@@ -117,7 +117,7 @@ class Disk:
             if self.process.poll() is not None:
                 break
             time.sleep(0.01)
-        raise SystemExit(f"qemu-storage-daemon does not export {self.base}")
+        raise Failed(f"qemu-storage-daemon does not export {self.base}")
 
     def stop(self):
         if self.process:
@@ -126,19 +126,9 @@ class Disk:
             self.process = None
 
     def cut_power(self, seed, point):
-        """After so many entries. Nobody uses it any more; what is left is the base of the next start."""
+        """After so many entries, with the gateway gone; what is left is the base of the next start."""
         self.stop()
         after = self.base + ".cut"
         fates = cut(self.base, self.record, after, point, seed)
         os.replace(after, self.base)
         return fates
-
-
-def main():
-    seed, point, base, record, out = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:6]
-    there, lost, torn = cut(base, record, out, point, seed, int(sys.argv[6]) if sys.argv[6:] else None)
-    print(f"{there} writes are there, {lost} are lost, {torn} are there in part")
-
-
-if __name__ == "__main__":
-    main()

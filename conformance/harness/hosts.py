@@ -3,8 +3,9 @@
 import random
 import time
 
-from iscsi import Broken, GOOD, LOST, Session, serve
-from ledger import Ledger, REPEATED, STAMPED, ZEROES
+from .case import Failed
+from .iscsi import GOOD, LOST, Session, serve
+from .ledger import Ledger, REPEATED, STAMPED, ZEROES
 
 # Sectors of a write, mostly small, up to 64 KiB; of a WRITE SAME, and of an UNMAP.
 SIZES = [1, 1, 1, 2, 3, 4, 5, 7, 8, 8, 8, 8, 8, 8, 8, 8, 9, 16, 17, 32, 64, 128]
@@ -81,7 +82,7 @@ class Writer:
         if status in LOST:
             return
         if status != GOOD:
-            raise Broken(f"a read ended with status {status:#x}")
+            raise Failed(f"a read ended with status {status:#x}")
         self.ledger.compare(first, wanted, found.raw)
 
     def ended(self, sent, name, _=None):
@@ -95,7 +96,7 @@ class Writer:
         for at in range(0, count, PIECE):
             def done(status, found, at=at):
                 if status != GOOD:
-                    raise Broken(f"the read of sector {self.ledger.first + at} ended with status {status:#x}")
+                    raise Failed(f"the read of sector {self.ledger.first + at} ended with status {status:#x}")
                 pieces[at] = found.raw
                 if len(pieces) == -(-count // PIECE):
                     then(b"".join(pieces[one] for one in sorted(pieces)))
@@ -127,7 +128,7 @@ class Hosts:
         for one in self.writers:
             one.running = False
         if not serve(self.sessions(), lambda: not any(one.outstanding for one in self.writers), seconds):
-            raise Broken(f"{sum(one.outstanding for one in self.writers)} commands without an answer after {seconds} s")
+            raise Failed(f"{sum(one.outstanding for one in self.writers)} commands without an answer after {seconds} s")
 
     def leave(self):
         for one in self.writers:
@@ -139,7 +140,7 @@ class Hosts:
             before = one.ledger.flushing()
             one.session.flush(lambda status, _, one=one, before=before: ended.append(one.ledger.flushed(before, status)))
         if not serve(self.sessions(), lambda: len(ended) == len(self.writers)):
-            raise Broken("a flush has no answer")
+            raise Failed("a flush has no answer")
 
     def read_all(self):
         """What is in each part."""
@@ -147,7 +148,7 @@ class Hosts:
         for index, one in enumerate(self.writers):
             one.all(lambda data, index=index: found.__setitem__(index, data))
         if not serve(self.sessions(), lambda: len(found) == len(self.writers), 120):
-            raise Broken("the volume cannot be read")
+            raise Failed("the volume cannot be read")
         return [found[index] for index in range(len(self.writers))]
 
     def settle(self):
@@ -164,14 +165,9 @@ class Hosts:
                 found = file.read(ledger.count * 512)
                 try:
                     ledger.compare(0, ledger.wanted(0, ledger.count), found)
-                except Broken as broken:
-                    wrong.append(str(broken))
+                except Failed as failed:
+                    wrong.append(str(failed))
         return wrong
 
     def total(self, what):
         return sum(getattr(one.ledger, what) for one in self.writers)
-
-
-def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0

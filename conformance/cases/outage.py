@@ -1,35 +1,32 @@
-#!/usr/bin/env python3
-"""An upstream that is away or slow behind a gateway with a log: see ../outage.sh.
+"""A volume with a write-back log whose upstream, tgtd behind a proxy, is away or slow."""
 
-Prints figures and a verdict a case. Status 0: as it must be; 1: something was lost or refused; 4: a time is not
-what is wanted.
-"""
-
-import argparse
 import random
-import sys
 import time
 
-from gateway import Gateway, Proxy, Target
-from iscsi import BUSY, Broken, GOOD, Refused, Session, TASK_SET_FULL, serve
-from ledger import Ledger
-from load import percentile
+from ..harness.case import Failed, Missed, case, percentile
+from ..harness.iscsi import BUSY, GOOD, TASK_SET_FULL, Session, serve
+from ..harness.ledger import Ledger
+from ..harness.write_back import WriteBack
 
 HOSTS, BLOCK_SECTORS, MIB = 4, 16, 1 << 20
 # Sectors of the part of a host.
 PART = 16384
+# MiB of the unit.
+MIB_OF_UNIT = 320
 # After BUSY a host tries again so many seconds later.
 AGAIN = 0.1
 # `away`: what of the log may be filled meanwhile, and the delay of the upstream each way, in seconds.
 SHARE, DELAY = 0.5, 0.01
-# `full`: bytes per second of the upstream, each way, and how long it is written to, in seconds.
-SLOW, PRESSED = 1e6, 40
-# The bands of a log's fill whose latencies are told apart.
+# `full`: bytes per second of the upstream, each way.
+SLOW = 1e6
+# A log is full from here on; writes are slowed down from 75 % on.
+FULL = 0.75
+# The bands of a log's fill whose latencies are shown.
 BANDS = [0.0, 0.5, 0.75, 0.8, 0.85, 0.9, 0.95, 1.01]
 # `reads`: bytes per second of the upstream each way, outstanding reads, bytes that they are over, and how long a
 # measurement takes, in seconds; the p99 with a backlog may be so many times that without, and write-back must have so
 # much of the link.
-LINK, READERS, READ_OVER, MEASURED, WORSE, SHARE_LEAST = 20e6, 4, 256 * MIB, 8, 1.5, 0.1
+LINK, READERS, READ_OVER, MEASURED, WORSE, SHARE_MIN = 20e6, 4, 256 * MIB, 8, 1.5, 0.1
 
 
 class Host:
@@ -75,13 +72,12 @@ class Host:
         self.session.write(self.ledger.first + at, self.ledger.data(at, BLOCK_SECTORS, number), done, forced)
 
 
-class Case:
-    def __init__(self, options):
-        self.options, self.proxy, self.target = options, Proxy(options.proxy), Target(options.work)
-        self.gateway, self.hosts = Gateway(options), []
+class Hosts:
+    """Several hosts on the volume of a rig."""
 
-    def connect(self, depth, every=0.0):
-        self.hosts = [Host(self.gateway.url, index, depth, every) for index in range(HOSTS)]
+    def __init__(self, rig, depth, every=0.0):
+        self.rig, self.gateway = rig, rig.gateway
+        self.hosts = [Host(self.gateway.url(), index, depth, every) for index in range(HOSTS)]
 
     def work(self, seconds, also=None):
         """Hosts write for so long; `also()` is called each tenth of a second."""
@@ -98,39 +94,39 @@ class Case:
         sessions = [one.session for one in self.hosts]
         serve(sessions, lambda: False, seconds, tick)
         if not all(one.open for one in sessions):
-            raise Broken("a session was lost")
+            raise Failed("a session was lost")
 
     def finish(self, seconds):
         for one in self.hosts:
             one.running = False
         if not serve([one.session for one in self.hosts], lambda: not any(one.taken for one in self.hosts), seconds,
                      lambda: min(one.tick() for one in self.hosts)):
-            raise Broken(f"{sum(len(one.taken) for one in self.hosts)} writes without an answer after {seconds} s")
+            raise Failed(f"{sum(len(one.taken) for one in self.hosts)} writes without an answer after {seconds} s")
 
     def settle(self):
         """After a kill: every part is read, and must be what was acknowledged."""
         wrong = []
         for index, one in enumerate(self.hosts):
             ledger = one.ledger
-            session, found = Session(self.gateway.url, f"iqn.2026-11.org.example:host{index}"), {}
+            session, found = Session(self.gateway.url(), f"iqn.2026-11.org.example:host{index}"), {}
             for at in range(0, ledger.count, 512):
                 session.read(ledger.first + at, 512, lambda status, data, at=at: found.__setitem__(at, (status, data.raw)))
             serve([session], lambda: not session.waiting)
             if any(status != GOOD for status, _ in found.values()):
-                raise Broken("the volume cannot be read after the kill")
+                raise Failed("the volume cannot be read after the kill")
             wrong += ledger.settle(b"".join(found[at][1] for at in sorted(found)))
             session.leave()
         if wrong:
-            raise Broken(f"after the kill, {len(wrong)} sectors: {'; '.join(wrong[:3])}")
+            raise Failed(f"after the kill, {len(wrong)} sectors: {'; '.join(wrong[:3])}")
 
     def compare(self):
-        took = self.gateway.drain(900)
-        with open(self.options.file, "rb") as file:
+        took = self.gateway.drain(seconds=900)
+        with open(self.rig.image, "rb") as file:
             for one in self.hosts:
                 ledger = one.ledger
                 file.seek(ledger.first * 512)
                 ledger.compare(0, ledger.wanted(0, ledger.count), file.read(ledger.count * 512))
-        print(f"drained in {took:.1f} s; the upstream image is what the hosts wrote")
+        print(f"written back in {took:.1f} s; the upstream image is what the hosts wrote")
 
     def told(self, what):
         latencies = [answered - sent for one in self.hosts for sent, answered in one.done]
@@ -138,55 +134,59 @@ class Case:
               f"{percentile(latencies, 0.5) * 1000:.1f} ms, p99 {percentile(latencies, 0.99) * 1000:.1f} ms, longest "
               f"{max(latencies) * 1000:.0f} ms")
 
-    def end(self):
-        process = self.gateway.process
-        if process and process.poll() is None:
-            process.kill()
-            process.wait()
+    def again(self):
+        """Forgets the latencies so far."""
+        for one in self.hosts:
+            one.done = []
 
 
-def away(case, options):
+@case("outage.away", "hosts have no error while the upstream is away, and afterwards it has all that they wrote",
+      gate={"away_seconds": 5}, nightly={"away_seconds": 600}, nightly_limit=1800, tools=("tgtd", "tgtadm"))
+def away(run, away_seconds):
     """The target is killed and its portal refuses, for a while, under load."""
-    case.proxy("line", 0, 0, DELAY)
-    case.gateway.start()
-    bytes_ = options.log_size * MIB * SHARE / (BLOCK_SECTORS * 512 + 4096)
-    case.connect(4, HOSTS * options.away / bytes_)
-    case.work(3)
-    case.told("upstream there")
-    for one in case.hosts:
-        one.done = []
-    case.target.kill()
-    case.proxy("kill", 0)
+    size = int(64 + 2 * away_seconds)
+    rig = WriteBack(run, MIB_OF_UNIT, log_size=f"{size}MiB")
+    rig.proxy("line", 0, 0, DELAY)
+    rig.gateway.start()
+    writes = size * MIB * SHARE / (BLOCK_SECTORS * 512 + 4096)
+    hosts = Hosts(rig, 4, HOSTS * away_seconds / writes)
+    hosts.work(3)
+    hosts.told("upstream there")
+    hosts.again()
+    rig.target.kill()
+    rig.proxy("kill", 0)
     fills = []
-    case.work(options.away, lambda: fills.append(case.gateway.volume_log()))
+    hosts.work(away_seconds, lambda: fills.append(rig.gateway.volume_log()))
     said = fills[-1]
-    case.told(f"upstream away for {options.away:.0f} s")
-    paths = [(path["state"], path["why"]) for path in case.gateway.ask("path.list")["paths"] if path["backend"] == "array"]
+    hosts.told(f"upstream away for {away_seconds} s")
+    paths = [(path["state"], path["why"]) for path in rig.gateway.ask("path.list")["paths"] if path["backend"] == "array"]
     print(f"weir path list: {paths[0][0]} ({paths[0][1]}); weir volume status: {said['dirty_bytes'] / MIB:.1f} MiB only in the "
           f"log, the oldest for {said['oldest_dirty_ns'] / 1e9:.0f} s, which is {max(one['fill'] for one in fills):.0%} full")
-    if paths[0][0] != "failed":
-        raise Broken(f"the gateway does not know that the upstream is away: {paths}")
-    for one in case.hosts:
-        one.done = []
-    case.proxy("to", 0, case.target.start())
-    case.proxy("up", 0)
-    case.work(3)
-    case.finish(60)
-    case.told("upstream back")
-    case.compare()
-    return True
+    if paths[0][0] != "failed" or not said["dirty_bytes"]:
+        raise Failed(f"the gateway does not know that the upstream is away: {paths}, {said['dirty_bytes']} bytes only in the log")
+    hosts.again()
+    rig.target.start()
+    rig.proxy("to", 0, rig.target.portals[0])
+    rig.proxy("up", 0)
+    hosts.work(3)
+    hosts.finish(60)
+    hosts.told("upstream back")
+    hosts.compare()
+    rig.gateway.stop()
 
 
-def full(case, _):
+@case("outage.full", "a log that is full slows hosts down without an error, and a kill then loses nothing",
+      nightly={"pressed": 40}, small={"pressed": 15}, area="write-back", limit=300, nightly_limit=1200, tools=("tgtd", "tgtadm"))
+def full(run, pressed):
     """Hosts write far more than the upstream takes, into a small log."""
-    case.proxy("line", 0, SLOW, DELAY)
-    case.gateway.start()
-    case.connect(8)
-    fills = []
-    case.work(PRESSED, lambda: fills.append((time.monotonic(), case.gateway.volume_log())))
-    case.told("log full")
+    rig = WriteBack(run, MIB_OF_UNIT, log_size="16MiB")
+    rig.proxy("line", 0, SLOW, DELAY)
+    rig.gateway.start()
+    hosts, fills = Hosts(rig, 8), []
+    hosts.work(pressed, lambda: fills.append((time.monotonic(), rig.gateway.volume_log())))
+    hosts.told("log full")
     rows, at = [[] for _ in BANDS], 0
-    done = sorted((sent, answered) for one in case.hosts for sent, answered in one.done)
+    done = sorted((sent, answered) for one in hosts.hosts for sent, answered in one.done)
     for sent, answered in done:
         while at + 1 < len(fills) and fills[at + 1][0] <= sent:
             at += 1
@@ -196,38 +196,41 @@ def full(case, _):
         if row:
             print(f"  fill {BANDS[band]:4.0%} to {min(BANDS[band + 1], 1):4.0%}: {len(row):6} writes, p50 "
                   f"{percentile(row, 0.5) * 1000:8.1f} ms, p99 {percentile(row, 0.99) * 1000:8.1f} ms")
-    print(f"the fullest was {max(one['fill'] for _, one in fills):.1%}")
-    case.gateway.kill()
-    serve([one.session for one in case.hosts], lambda: False, 30)
-    took = case.gateway.start()
-    case.settle()
+    fullest = max(one["fill"] for _, one in fills)
+    print(f"the fullest was {fullest:.1%}")
+    if fullest < FULL:
+        raise Failed(f"the log was {fullest:.0%} full at most, so this shows nothing")
+    rig.gateway.kill()
+    serve([one.session for one in hosts.hosts], lambda: False, 30)
+    took = rig.gateway.start()
+    hosts.settle()
     print(f"killed with a full log, {took * 1000:.0f} ms from start to ready: no acknowledged write is lost")
-    case.proxy("line", 0, 0, DELAY)
-    case.compare()
-    if took > 15:
-        raise Broken(f"a start with a full log took {took:.1f} s")
-    return True
+    rig.proxy("line", 0, 0, DELAY)
+    hosts.compare()
+    rig.gateway.stop()
 
 
-def reads(case, options):
-    """Reads of hosts while a large backlog is written back."""
-    backlog = options.backlog * MIB
-    case.proxy("line", 0, LINK, DELAY)
-    case.gateway.start()
-    session, chance = Session(case.gateway.url, "iqn.2026-11.org.example:reader"), random.Random(1)
+@case("outage.reads", "reads keep their latency while a backlog is written back, and the backlog gets its share of the link",
+      nightly={"backlog": 128}, informational=True, attempts=3, tools=("tgtd", "tgtadm"))
+def reads(run, backlog):
+    """Reads of one host while a large backlog is written back."""
+    rig, backlog = WriteBack(run, backlog + 320, log_size=f"{backlog * 3 // 2 + 64}MiB"), backlog * MIB
+    rig.proxy("line", 0, LINK, DELAY)
+    rig.gateway.start()
+    session, chance = Session(rig.gateway.url(), "iqn.2026-11.org.example:reader"), random.Random(1)
     first = measure(session, chance, backlog, MEASURED, lambda: True)
-    case.proxy("kill", 0)
+    rig.proxy("kill", 0)
     begin = time.monotonic()
     fill(session, backlog)
-    log = case.gateway.volume_log()
+    log = rig.gateway.volume_log()
     print(f"{log['dirty_bytes'] / MIB:.0f} MiB only in the log after {time.monotonic() - begin:.1f} s")
-    case.proxy("up", 0)
-    while case.gateway.volume_log()["storage"] != "up":
+    rig.proxy("up", 0)
+    while rig.gateway.volume_log()["storage"] != "up":
         time.sleep(0.1)
-    before = case.gateway.volume_log()
+    before = rig.gateway.volume_log()
     begin = time.monotonic()
-    second = measure(session, chance, backlog, MEASURED, lambda: case.gateway.volume_log()["dirty_bytes"] > 0)
-    after = case.gateway.volume_log()
+    second = measure(session, chance, backlog, MEASURED, lambda: rig.gateway.volume_log()["dirty_bytes"] > 0)
+    after = rig.gateway.volume_log()
     rate = (before["dirty_bytes"] - after["dirty_bytes"]) / (time.monotonic() - begin)
     p99 = [percentile(one, 0.99) * 1000 for one in (first, second)]
     print(f"reads of 4 KiB, {READERS} outstanding: without a backlog {len(first)} in {MEASURED} s, p50 "
@@ -235,9 +238,11 @@ def reads(case, options):
           f"{percentile(second, 0.5) * 1000:.1f} ms, p99 {p99[1]:.1f} ms, {p99[1] / p99[0]:.2f} times; meanwhile "
           f"{rate / 1e6:.2f} MB/s were written back, {rate / LINK:.0%} of the link, {after['dirty_bytes'] / MIB:.0f} MiB are left")
     session.leave()
+    rig.gateway.stop()
     if not second:
-        raise Broken("the backlog was gone before anything was read: it has to be larger")
-    return p99[1] <= WORSE * p99[0] and rate >= SHARE_LEAST * LINK or None
+        raise Failed("the backlog was gone before anything was read: it has to be larger")
+    if p99[1] > WORSE * p99[0] or rate < SHARE_MIN * LINK:
+        raise Missed(f"p99 is {p99[1] / p99[0]:.2f} times that without a backlog; write-back has {rate / LINK:.0%} of the link")
 
 
 def fill(session, bytes_):
@@ -246,7 +251,7 @@ def fill(session, bytes_):
 
     def done(status, _):
         if status != GOOD:
-            raise Broken(f"a write ended with status {status:#x}")
+            raise Failed(f"a write ended with status {status:#x}")
         state["out"] -= 1
 
     def more():
@@ -277,39 +282,9 @@ def measure(session, chance, first, seconds, goes_on):
 
     def done(status, sent):
         if status != GOOD:
-            raise Broken(f"a read ended with status {status:#x}")
+            raise Failed(f"a read ended with status {status:#x}")
         took.append(time.monotonic() - sent)
         state["out"] -= 1
 
     serve([session], lambda: state["out"] == 0 and time.monotonic() >= state["until"], None, more)
     return took
-
-
-CASES = {"away": away, "full": full, "reads": reads}
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    for name in ("weir", "config", "log", "control", "file", "proxy", "target", "work"):
-        parser.add_argument("--" + name, required=True)
-    parser.add_argument("--away", type=float, required=True, help="seconds")
-    parser.add_argument("--backlog", type=int, required=True, help="MiB")
-    parser.add_argument("--log-size", type=int, required=True, help="MiB")
-    parser.add_argument("case", choices=CASES)
-    options = parser.parse_args()
-    case, begin = Case(options), time.monotonic()
-    try:
-        good = CASES[options.case](case, options)
-        case.gateway.stop()
-        if case.gateway.panicked():
-            raise Broken("the gateway panicked")
-    except (Broken, Refused) as broken:
-        print(f"FAIL {options.case}: {broken}", flush=True)
-        sys.exit(1)
-    finally:
-        case.end()
-    print(f"{'ok  ' if good else 'MISS'} {options.case} in {time.monotonic() - begin:.0f} s", flush=True)
-    sys.exit(0 if good else 4)
-
-
-main()

@@ -1,14 +1,13 @@
-#!/usr/bin/env python3
 """TCP proxies that can be made slow, frozen or dead while they run: the paths to a target.
 
-    proxy.py SOCKET HOST:PORT [HOST:PORT...]
+    python3 -m conformance.harness.proxy SOCKET HOST:PORT [HOST:PORT...]
 
-Listens on a free port of the loopback address for each HOST:PORT and prints the ports on one line. Orders
-come over the Unix socket SOCKET, one a line, and each is answered with one line of JSON:
+listens on a free port of the loopback address for each HOST:PORT and prints the ports on one line. Orders come
+over the Unix socket SOCKET, one a line, and each is answered with one line of JSON. `Proxy` starts that and sends orders.
 
     line PATH RATE DELAY   bytes per second (0: no limit) and seconds of delay, each way
     freeze PATH            takes connections and bytes, passes none on and keeps what came
-    mute PATH              the same for what comes from the target alone: it does what nobody hears of
+    mute PATH              the same for what comes from the target alone: it works, and its answers are kept
     kill PATH              resets its connections, forgets what they carried, refuses new ones
     up PATH                works again; a frozen path delivers what it has kept, late as it is
     to PATH HOST:PORT      new connections lead there
@@ -22,9 +21,12 @@ the connection up: that is what a switch does that comes back to life.
 
 import collections
 import json
+import os
+import pathlib
 import selectors
 import socket
 import struct
+import subprocess
 import sys
 import time
 
@@ -35,6 +37,40 @@ READ, PIECE = 256 << 10, 4 << 10
 # A limited direction that was idle may catch up this much, in seconds.
 SLACK = 0.005
 UP, DOWN = 0, 1
+
+
+# Columns of the time line: what came from the client and from the target.
+FROM_CLIENT, FROM_TARGET = 1, 3
+
+
+class Proxy:
+    """Orders for a server of proxies; see above."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(str(path))
+        self.answers, self.portals = self.socket.makefile(), []
+
+    @classmethod
+    def start(cls, run, *targets):
+        """With a process of its own: load here must not slow it down."""
+        place = run.fresh("proxy") / "socket"
+        process = run.spawn(sys.executable, "-m", __name__, place, *targets, stdout=subprocess.PIPE, text=True,
+                            cwd=pathlib.Path(__file__).parents[2], env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        ports = process.stdout.readline().split()
+        self = cls(place)
+        self.portals = [f"127.0.0.1:{port}" for port in ports]
+        return self
+
+    def __call__(self, *order):
+        self.socket.sendall((" ".join(map(str, order)) + "\n").encode())
+        return json.loads(self.answers.readline())
+
+    def bytes_of(self, path, since, until, columns=(FROM_CLIENT, FROM_TARGET)):
+        """What came in each tenth of a second of that time."""
+        rows = {row[0]: row for row in self("timeline")[path]}
+        return [sum(rows[tenth][column] for column in columns) if tenth in rows else 0
+                for tenth in range(int(since * 10) + 1, int(until * 10))]
 
 
 def reset(one):
@@ -48,8 +84,8 @@ def reset(one):
 class Flow:
     """One direction of a connection: what came from `source` and is due at `sink`."""
 
-    def __init__(self, way, source, sink):
-        self.way, self.source, self.sink = way, source, sink
+    def __init__(self, direction, source, sink):
+        self.direction, self.source, self.sink = direction, source, sink
         self.kept, self.bytes, self.ended, self.blocked = collections.deque(), 0, False, False
 
 
@@ -70,7 +106,7 @@ class Path:
         self.timeline.setdefault(tenth, [0, 0, 0, 0])[slot] += bytes_
 
 
-class Proxy:
+class Server:
     def __init__(self, control, targets):
         self.selector = selectors.DefaultSelector()
         self.paths = [Path(to) for to in targets]
@@ -180,7 +216,7 @@ class Proxy:
         if not data:
             flow.ended = True
             return
-        path.count(2 * flow.way, len(data))
+        path.count(2 * flow.direction, len(data))
         flow.kept.append((time.monotonic() + path.delay, memoryview(data)))
         flow.bytes += len(data)
 
@@ -193,7 +229,7 @@ class Proxy:
             self.connect(path, pair)
         wake = None
         for flow in pair["flows"]:
-            if flow.way == DOWN and path.state == "mute":
+            if flow.direction == DOWN and path.state == "mute":
                 continue
             try:
                 due = self.forward(path, flow, now)
@@ -203,7 +239,7 @@ class Proxy:
             if due is not None:
                 wake = due if wake is None else min(wake, due)
             if flow.ended and not flow.kept:
-                # Half-closed connections are of no use to anybody here. What was passed on must arrive.
+                # A half-closed connection is of no use here. What was passed on must arrive.
                 self.drop(path, pair, socket.socket.close)
                 return None
         self.want(path, pair)
@@ -213,7 +249,7 @@ class Proxy:
         while flow.kept and not flow.blocked:
             due, data = flow.kept[0]
             if path.rate:
-                due = max(due, path.free[flow.way])
+                due = max(due, path.free[flow.direction])
             if due > now:
                 return due
             piece = data[:PIECE] if path.rate else data
@@ -222,10 +258,10 @@ class Proxy:
             except BlockingIOError:
                 flow.blocked = True
                 return None
-            path.count(2 * flow.way + 1, sent)
+            path.count(2 * flow.direction + 1, sent)
             flow.bytes -= sent
             if path.rate:
-                path.free[flow.way] = max(path.free[flow.way], now - SLACK) + sent / path.rate
+                path.free[flow.direction] = max(path.free[flow.direction], now - SLACK) + sent / path.rate
             if sent == len(data):
                 flow.kept.popleft()
             else:
@@ -276,9 +312,10 @@ class Proxy:
 
 
 def main():
-    proxy = Proxy(sys.argv[1], sys.argv[2:])
-    print(*(path.port for path in proxy.paths), flush=True)
-    proxy.run()
+    server = Server(sys.argv[1], sys.argv[2:])
+    print(*(path.port for path in server.paths), flush=True)
+    server.run()
 
 
-main()
+if __name__ == "__main__":
+    main()

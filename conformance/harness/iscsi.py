@@ -1,8 +1,11 @@
 """libiscsi by ctypes: sessions with many commands outstanding, all served by one loop."""
 
 import ctypes
+import functools
 import select
 import time
+
+from .case import Failed
 
 BLOCK = 512
 GOOD, CHECK_CONDITION, BUSY, TASK_SET_FULL = 0, 2, 8, 0x28
@@ -11,18 +14,10 @@ LOST = (0x0F000000, 0x0F000001, 0x0F000002)
 NORMAL_SESSION = 2
 # More reads than it takes to have what a connection brought before its end.
 READS_MAX = 10_000
-# Nobody who has something outstanding may hear nothing for this long, in seconds.
+# A session with commands outstanding may have no answer for this long, in seconds.
 SILENCE_MAX = 120
 
 DONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-
-
-class Broken(Exception):
-    """The volume did not keep its word; the text says how."""
-
-
-class Refused(Exception):
-    """No session; the text says why."""
 
 
 class Vector(ctypes.Structure):
@@ -33,11 +28,12 @@ class Unmap(ctypes.Structure):
     _fields_ = [("lba", ctypes.c_uint64), ("blocks", ctypes.c_uint32)]
 
 
+@functools.cache
 def library():
     try:
         lib = ctypes.CDLL("libiscsi.so.7")
     except OSError as error:
-        raise SystemExit(f"libiscsi.so.7 is missing: on Debian, apt-get install libiscsi7 ({error})") from error
+        raise Failed(f"libiscsi.so.7 is missing: on Debian, apt-get install libiscsi7 ({error})") from error
     pointer, number, u64, u32 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_uint32
     signatures = {
         "iscsi_create_context": (pointer, [ctypes.c_char_p]),
@@ -65,14 +61,11 @@ def library():
     return lib
 
 
-LIB = library()
-
-
 class Session:
     """One session with one unit, which ends when its connection does.
 
     Every command takes `done(status, data)`, called from `serve`: `data` is what a read has brought, and
-    a status of LOST says that nobody knows whether the command was done.
+    a status of LOST says that it is unknown whether the command was done.
     """
 
     def __init__(self, url, initiator):
@@ -80,26 +73,26 @@ class Session:
         self.lun, self.waiting, self.number, self.raised = int(lun), {}, 0, None
         # `lost` comes first: libiscsi would cancel what is begun while it cancels, and never end.
         self.open, self.lost = True, False
-        self.context = LIB.iscsi_create_context(initiator.encode())
-        LIB.iscsi_set_targetname(self.context, target.encode())
-        LIB.iscsi_set_session_type(self.context, NORMAL_SESSION)
-        LIB.iscsi_set_noautoreconnect(self.context, 1)
-        LIB.iscsi_set_timeout(self.context, 60)
+        self.context = library().iscsi_create_context(initiator.encode())
+        library().iscsi_set_targetname(self.context, target.encode())
+        library().iscsi_set_session_type(self.context, NORMAL_SESSION)
+        library().iscsi_set_noautoreconnect(self.context, 1)
+        library().iscsi_set_timeout(self.context, 60)
         self.done = DONE(self.ended)
-        if LIB.iscsi_full_connect_sync(self.context, portal.encode(), self.lun):
+        if library().iscsi_full_connect_sync(self.context, portal.encode(), self.lun):
             why = self.why()
-            LIB.iscsi_destroy_context(self.context)
-            raise Refused(f"{url}: {why}")
-        LIB.iscsi_set_timeout(self.context, 0)
+            library().iscsi_destroy_context(self.context)
+            raise Failed(f"{url}: {why}")
+        library().iscsi_set_timeout(self.context, 0)
 
     def why(self):
-        return (LIB.iscsi_get_error(self.context) or b"").decode(errors="replace").strip()
+        return (library().iscsi_get_error(self.context) or b"").decode(errors="replace").strip()
 
     def ended(self, _, status, task, number):
         done, _, buffer = self.waiting.pop(number)
         self.lost |= status in LOST
         if task:
-            LIB.scsi_free_scsi_task(task)
+            library().scsi_free_scsi_task(task)
         try:
             done(status, buffer)
         except BaseException as error:  # It cannot pass through libiscsi.
@@ -112,64 +105,64 @@ class Session:
 
     def sent(self, task):
         if not task:
-            raise Broken(f"libiscsi takes no command: {self.why()}")
+            raise Failed(f"libiscsi takes no command: {self.why()}")
 
     def read(self, lba, blocks, done, fua=False):
         buffer = ctypes.create_string_buffer(blocks * BLOCK)
         vector = Vector(ctypes.addressof(buffer), blocks * BLOCK)
         about = self.begin(done, vector, buffer)
-        self.sent(LIB.iscsi_read16_iov_task(
+        self.sent(library().iscsi_read16_iov_task(
             self.context, self.lun, lba, blocks * BLOCK, BLOCK, 0, 0, int(fua), 0, 0, *about, ctypes.addressof(vector), 1))
 
     def write(self, lba, data, done, fua=False):
         about = self.begin(done, data)
-        self.sent(LIB.iscsi_write16_task(
+        self.sent(library().iscsi_write16_task(
             self.context, self.lun, lba, data, len(data), BLOCK, 0, 0, int(fua), 0, 0, *about))
 
     def write_same(self, lba, blocks, data, done):
         about = self.begin(done, data)
-        self.sent(LIB.iscsi_writesame16_task(self.context, self.lun, lba, data, len(data), blocks, 0, 0, 0, 0, *about))
+        self.sent(library().iscsi_writesame16_task(self.context, self.lun, lba, data, len(data), blocks, 0, 0, 0, 0, *about))
 
     def unmap(self, lba, blocks, done):
         one = Unmap(lba, blocks)
         about = self.begin(done, one)
-        self.sent(LIB.iscsi_unmap_task(self.context, self.lun, 0, 0, ctypes.addressof(one), 1, *about))
+        self.sent(library().iscsi_unmap_task(self.context, self.lun, 0, 0, ctypes.addressof(one), 1, *about))
 
     def flush(self, done):
-        self.sent(LIB.iscsi_synchronizecache16_task(self.context, self.lun, 0, 0, 0, 0, *self.begin(done, None)))
+        self.sent(library().iscsi_synchronizecache16_task(self.context, self.lun, 0, 0, 0, 0, *self.begin(done, None)))
 
     def fd(self):
-        return LIB.iscsi_get_fd(self.context)
+        return library().iscsi_get_fd(self.context)
 
     def service(self, events):
-        """What the socket has to say; afterwards the session may be lost."""
+        """Handles events of the socket; afterwards the session may be lost."""
         lost = False
         if events & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             # An end that has come does not undo the answers before it: libiscsi would not read them.
             for _ in range(READS_MAX):
                 if lost or self.fd() < 0 or not self.waiting:
                     break
-                lost = LIB.iscsi_service(self.context, select.POLLIN) != 0
+                lost = library().iscsi_service(self.context, select.POLLIN) != 0
             lost = True
         else:
-            lost = LIB.iscsi_service(self.context, events) != 0 or self.fd() < 0
+            lost = library().iscsi_service(self.context, events) != 0 or self.fd() < 0
         if self.raised:
             raise self.raised
         if lost or self.lost:
             self.close()
 
     def close(self):
-        """Whatever has no answer ends as lost."""
+        """Commands without an answer end as lost."""
         if self.open:
             self.open, self.lost = False, True
-            LIB.iscsi_destroy_context(self.context)
+            library().iscsi_destroy_context(self.context)
             for number in list(self.waiting):
                 done, _, buffer = self.waiting.pop(number)
                 done(LOST[0], buffer)
 
     def leave(self):
         if self.open:
-            LIB.iscsi_logout_sync(self.context)
+            library().iscsi_logout_sync(self.context)
             self.close()
 
 
@@ -190,7 +183,7 @@ def serve(sessions, until, seconds=None, tick=None):
         poll, by_fd = select.poll(), {}
         for one in living:
             by_fd[one.fd()] = one
-            poll.register(one.fd(), LIB.iscsi_which_events(one.context))
+            poll.register(one.fd(), library().iscsi_which_events(one.context))
         ready = poll.poll(max(0.0, wait) * 1000)
         for fd, events in ready:
             by_fd[fd].service(events)
@@ -198,5 +191,5 @@ def serve(sessions, until, seconds=None, tick=None):
             heard = time.monotonic()
         elif now - heard > SILENCE_MAX:
             waiting = sum(len(one.waiting) for one in living)
-            raise Broken(f"{waiting} commands have had no answer for {SILENCE_MAX} s")
+            raise Failed(f"{waiting} commands have had no answer for {SILENCE_MAX} s")
     return True

@@ -1,4 +1,4 @@
-"""What each sector of a part of a volume may hold, by what its only writer was told.
+"""What each sector of a part of a volume may hold, given the answers that its only writer has had.
 
 Every write has a number, and every sector says which write it is from. Commands of one session that overlap
 take effect in the order in which they are sent, so the numbers of a sector's writes only grow.
@@ -6,7 +6,8 @@ take effect in the order in which they are sent, so the numbers of a sector's wr
 
 import struct
 
-from iscsi import BLOCK, Broken, GOOD, LOST
+from .case import Failed
+from .iscsi import BLOCK, GOOD, LOST
 
 MARK = 0x7765697263726173
 # The sector that a block of WRITE SAME names: it does not know where it is.
@@ -60,7 +61,7 @@ class Ledger:
             self.doubtful += 1
             return
         if status != GOOD:
-            raise Broken(f"a write of {count} sectors at {self.first + at} ended with status {status:#x}")
+            raise Failed(f"a write of {count} sectors at {self.first + at} ended with status {status:#x}")
         self.answered += 1
         for sector in range(at, at + count):
             # Of two writes that overlap, the second may be answered first.
@@ -77,7 +78,7 @@ class Ledger:
         if status in LOST:
             return
         if status != GOOD:
-            raise Broken(f"a flush ended with status {status:#x}")
+            raise Failed(f"a flush ended with status {status:#x}")
         if before is not None:
             self.kept = list(map(max, self.kept, before))
 
@@ -94,7 +95,7 @@ class Ledger:
             piece = found[index * BLOCK:(index + 1) * BLOCK]
             if piece != expected:
                 sector = self.first + at + index
-                raise Broken(f"sector {sector} was read as {describe(sector, piece)}; the last write sent before "
+                raise Failed(f"sector {sector} was read as {describe(sector, piece)}; the last write sent before "
                              f"is {describe(sector, expected)}")
 
     def settle(self, found):
@@ -134,7 +135,7 @@ def describe(sector, piece):
     if piece == EMPTY:
         return "zeroes"
     if mark != MARK:
-        return f"what nobody wrote ({piece[:16].hex()})"
+        return f"what was never written ({piece[:16].hex()})"
     if piece != stamp(where, number):
         return f"parts of several writes, one of them {number}"
     if where not in (sector, ANYWHERE):

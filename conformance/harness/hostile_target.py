@@ -1,20 +1,23 @@
-#!/usr/bin/env python3
-"""iSCSI targets that break the protocol, each in a way of its own.
+"""iSCSI targets that break the protocol, each in another way.
 
-    hostile_target.py SOCKET
+    python3 -m conformance.harness.hostile_target SOCKET
 
 Each has two portals on free ports of the loopback address: one where it works, and one where it works
 until the fault is due: at an answer in login (L:...), at an answer to a SCSI command (C:...), at one to a
 read or write of the medium (M:...), or when so many PDUs have come (close:N, cut:N, mute:N). LUN 1 is a unit
 of a MiB in memory. Numbers are those of RFC 7143.
 
-Prints one line of JSON, {fault: [good port, bad port]}. Answers each line on the Unix socket SOCKET: `off` lets
-nobody use the good portals any more, `on` does again, anything else gives {fault: connections so far}.
+Prints one line of JSON, {fault: [good port, bad port]}. Answers each line on the Unix socket SOCKET: `off` takes the
+good portals out of service, `on` brings them back, anything else gives {fault: connections so far}. `Hostile` starts that.
 """
 
 import asyncio
 import json
+import os
+import pathlib
+import socket
 import struct
+import subprocess
 import sys
 
 NAME = "iqn.2026-11.org.example:hostile"
@@ -23,7 +26,7 @@ NOP_OUT, COMMAND, TASK, LOGIN, TEXT, DATA_OUT, LOGOUT = 0, 1, 2, 3, 4, 5, 6
 NOP_IN, RESPONSE, TASK_DONE, LOGIN_DONE, TEXT_DONE, DATA_IN, LOGOUT_DONE = 0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26
 R2T, ASYNC, REJECT = 0x31, 0x32, 0x3F
 NONE = 0xFFFFFFFF
-ENDLESS = 1 << 30  # bytes that nobody should take
+ENDLESS = 1 << 30  # bytes that no initiator should take
 PORTION = 8 << 10  # of those, in one go
 
 # What a target answers to the keys that are negotiated; the others are echoed or not understood.
@@ -67,6 +70,23 @@ FAULTS = ([f"close:{number}" for number in range(12)] + [f"cut:{number}" for num
           + [f"mute:{number}" for number in range(1, 6)] + [f"{stage}:{bent}" for stage in "LC" for bent in BENT]
           + list(STATUSES) + list(TEXTS) + LOGIN_FAULTS + COMMAND_FAULTS
           + ["M:" + fault for fault in BENT] + ["M" + fault[1:] for fault in COMMAND_FAULTS[:COMMAND_FAULTS.index("C:conflict")]])
+
+
+class Hostile:
+    """The process of all these targets."""
+
+    def __init__(self, run):
+        place = run.fresh("hostile") / "socket"
+        process = run.spawn(sys.executable, "-m", __name__, place, stdout=subprocess.PIPE, text=True,
+                            cwd=pathlib.Path(__file__).parents[2], env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        self.ports = json.loads(process.stdout.readline())
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(str(place))
+        self.answers = self.socket.makefile()
+
+    def __call__(self, order):
+        self.socket.sendall(f"{order}\n".encode())
+        return json.loads(self.answers.readline())
 
 
 class Target:

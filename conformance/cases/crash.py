@@ -1,0 +1,140 @@
+"""kill -9 of the gateway, and power cuts, at random instants under verified random writes of several iSCSI hosts.
+
+The volume has a write-back log on a local file and a slow upstream: tgtd behind a proxy that delays. Hosts write,
+overwrite, unmap, flush and read back; after each restart every sector is read and must be the last write that was
+acknowledged, or one sent after it. At the end everything is written back, and the target's own file must be what the
+hosts wrote. What hosts do is in harness/hosts.py, what a sector may hold in harness/ledger.py.
+"""
+
+import os
+import random
+
+from ..harness.case import Failed, case, percentile
+from ..harness.hosts import Hosts
+from ..harness.recorded import Disk, entries
+from ..harness.write_back import WriteBack
+
+# Hosts, and the sectors of the part of each: small, so that most writes are over earlier ones.
+SESSIONS, SECTORS = 4, 4096
+# How long hosts work before the gateway is killed, in seconds.
+SHORTEST, LONGEST = 0.02, 0.9
+# One start in so many is killed before it is over.
+STARTS = 8
+DEPTHS = [1, 2, 8, 32]
+# What hosts do in a round, in percent: plain writes, FUA, WRITE SAME, UNMAP, flushes; the rest are reads. Each flush
+# and each FUA is two round trips of the upstream for the write-back: with many of them the log is always full.
+SELDOM, OFTEN, UNFLUSHED = (74, 0.5, 5, 5, 0.5), (66, 6, 4, 4, 6), (93, 1, 1, 1, 1)
+# A killed gateway's sessions end within so many seconds.
+SILENCE = 30
+# Of the upstream, each way, in seconds.
+DELAY = 0.005
+
+
+class Rounds:
+    """Kills of one gateway; `early` if a write is acknowledged when it is in the log on disk."""
+
+    def __init__(self, run, ack, power):
+        keys = {"ack": ack, "log_size": "64MiB", **({"log_io": "buffered"} if power else {})}
+        self.rig, self.early, self.random = WriteBack(run, 16, **keys), ack == "log", random.Random(run.seed)
+        self.rig.proxy("line", 0, 0, DELAY)
+        self.hosts, self.gateway = Hosts(SESSIONS, SECTORS, self.early, run.seed), self.rig.gateway
+        self.starts, self.killed_early, self.fates, self.disk, self.entries = [], 0, [0, 0, 0], None, 0
+        if power:
+            self.record(run)
+
+    def record(self, run):
+        """From now on the log is on a disk whose power is cut."""
+        self.gateway.start()
+        self.gateway.stop()
+        log = str(self.rig.log)
+        os.rename(log, log + ".base")
+        self.disk = Disk(run, log + ".base", log + ".record", log)
+        self.disk.start()
+        self.gateway.before_kill = self.power_fails
+
+    def power_fails(self):
+        """Closing its files would flush them: the power fails before that."""
+        self.entries = len(entries(self.disk.record))
+
+    def cut_power(self):
+        if self.disk:
+            fates = self.disk.cut_power(self.random.random(), self.entries)
+            self.fates = [sum(pair) for pair in zip(self.fates, fates)]
+            self.disk.start()
+
+    def one(self, number):
+        if number and self.random.randrange(STARTS) == 0:
+            self.gateway.start(kill_after=self.random.uniform(0, percentile(self.starts, 0.5)))
+            self.cut_power()
+            self.killed_early += 1
+        self.starts.append(self.gateway.start())
+        self.hosts.connect(self.gateway.url())
+        self.verify(number)
+        mix = self.random.choice((SELDOM, SELDOM, SELDOM, OFTEN)) if self.early else UNFLUSHED
+        for writer in self.hosts.writers:
+            writer.depth, writer.mix = self.random.choice(DEPTHS), mix
+        # Until every host that writes has flushed, the order is strict.
+        if not self.early or self.random.randrange(8):
+            self.hosts.flush()
+        killer = self.gateway.kill_after(self.random.uniform(SHORTEST, LONGEST))
+        try:
+            self.hosts.run(SILENCE)
+            if any(one.open for one in self.hosts.sessions()):
+                raise Failed(f"sessions are still open {SILENCE} s after the kill")
+        finally:
+            killer.join()
+        self.cut_power()
+
+    def verify(self, number):
+        wrong = self.hosts.settle()
+        if wrong:
+            raise Failed(f"after kill {number}, {len(wrong)} sectors: " + "; ".join(wrong[:3]))
+
+    def last(self, number):
+        """The last restart, a little more work, and everything is written back."""
+        self.starts.append(self.gateway.start())
+        self.hosts.connect(self.gateway.url())
+        self.verify(number)
+        self.hosts.run(0.5)
+        self.hosts.finish()
+        self.hosts.leave()
+        took = self.gateway.drain()
+        wrong = self.hosts.compare_file(self.rig.image)
+        if wrong:
+            raise Failed(f"the upstream image after the drain: {'; '.join(wrong[:3])}")
+        self.gateway.stop()
+        print(f"written back in {took:.2f} s, and the upstream image is what the hosts wrote")
+
+    def figures(self):
+        hosts = self.hosts
+        print(f"{len(self.starts) - 1} kills under load and {self.killed_early} during a start, {hosts.total('answered')} writes "
+              f"acknowledged, {hosts.total('doubtful')} in doubt; {hosts.total('newer')} sectors had a write in doubt, "
+              f"{hosts.total('lost')} had lost an acknowledged write{'' if self.early else ' that was not flushed'}")
+        if self.disk:
+            there, gone, torn = self.fates
+            print(f"of the unflushed writes to the log, {there} were there after the cuts, {gone} were lost and {torn} torn")
+        print(f"start to ready: p50 {percentile(self.starts, 0.5) * 1000:.0f} ms, longest {max(self.starts) * 1000:.0f} ms")
+
+
+def crash(run, count, ack="log", power=False):
+    rounds = Rounds(run, ack, power)
+    try:
+        for number in range(count):
+            rounds.one(number)
+        rounds.last(count)
+    finally:
+        rounds.figures()
+    if not rounds.hosts.total("answered"):
+        raise Failed("no write was acknowledged: this shows nothing")
+    if ack == "ram" and not rounds.hosts.total("lost"):
+        raise Failed("nothing was lost with `ack = \"ram\"`: this case cannot see a loss")
+
+
+LIMITS = {"limit": 240, "nightly_limit": 3600}
+POWER = {**LIMITS, "root": True, "tools": ("tgtd", "tgtadm", "qemu-storage-daemon")}
+case("crash.log", "no acknowledged write is lost when the gateway is killed", gate={"count": 3}, nightly={"count": 500},
+     tools=("tgtd", "tgtadm"), **LIMITS)(crash)
+case("crash.power", "no acknowledged write is lost when the log's disk loses its power", gate={"count": 3, "power": True},
+     nightly={"count": 105, "power": True}, **POWER)(crash)
+case("crash.ram", "with `ack = \"ram\"` unflushed writes are seen to be lost, and flushed ones never are",
+     gate={"count": 3, "ack": "ram", "power": True}, nightly={"count": 20, "ack": "ram", "power": True}, **POWER)(crash)

@@ -1,0 +1,108 @@
+"""Two gateways with write-back logs in front of one unit of somebody else's target: one at a time writes to it."""
+
+import re
+import signal
+import time
+
+from ..harness import fio
+from ..harness.case import Failed, case, ok, output, refuse, until
+from ..harness.config import Config
+from ..harness.gateway import Gateway
+from ..harness.proxy import Proxy
+from ..harness.targets import MUTUAL, SECRET, Istgt, Tgtd
+from .interop import qemu_io
+
+MIB = 1 << 20
+FILL = 16
+
+
+class Owner(Gateway):
+    """One of the two gateways."""
+
+    def __init__(self, run, name, target, portals, **upstream):
+        config = Config().nbd().account("alice", secret=SECRET).account("tgtside", secret=MUTUAL)
+        config.add("upstream", name="array", target=target.name, lun=target.lun, portals=portals,
+                   initiator_name=f"iqn.2026-11.org.example:{name}", reconnect_interval_max="200ms", **upstream)
+        config.volume(upstream="array", state="disk.state", log="disk.log", log_size="64MiB").target()
+        super().__init__(run, config, name)
+
+    def fence(self):
+        return self.volume()["fences"][0]
+
+    def fill(self, byte):
+        output(*qemu_io(self.uri(), f"write -P {byte} 0 8M", f"write -P {byte} 8M 8M", "flush"))
+
+    def refused(self, status, pattern):
+        """It must not start, with this exit status, and must say why."""
+        self.write()
+        refuse(pattern, self.weir, "serve", self.file, status=status, seconds=60, cwd=self.folder)
+
+
+def owners(run, target, **upstream):
+    # A is 10 ms away from the target, so that its log has something to write back when it is frozen.
+    proxy = Proxy.start(run, *target.portals)
+    for path in range(len(target.portals)):
+        proxy("line", path, 0, 0.01)
+    a, b = Owner(run, "a", target, proxy.portals, **upstream), Owner(run, "b", target, target.portals, **upstream)
+    a.start()
+    key = a.fence()["key"]
+    reserved = a.said().count("path is ready: the unit is reserved")
+    if reserved != len(target.portals):
+        raise Failed(f"A has reserved the unit on {reserved} of {len(target.portals)} paths")
+    b.refused(7, f"key {key}.*Registrants Only")
+    a.fill(0xAA)
+    a.kill()
+    b.refused(7, f"key {key}")
+    a.start()
+    again = a.fence()["key"]
+    if again[6:] != key[6:] or again == key:
+        raise Failed(f"A does not know itself: {key}, then {again}")
+    ok(f"A is killed and knows itself: {key}, then {again}")
+
+    # Host writes are in flight, and the log has some, when A is frozen. A large write that A does not finish would keep
+    # istgt from everything else, so what was recovered is written back first.
+    until(lambda: not a.volume_log()["dirty_bytes"], "A writes back what it has recovered", 60)
+    writer = run.spawn(*fio.words("a", a.uri(), rw="randwrite", bs="64k", size=f"{FILL}m", iodepth=8, fsync=4,
+                                  buffer_pattern="0xaa", time_based=True, runtime=30), stdout=open(run.folder / "fio", "wb"))
+    until(lambda: a.volume_log()["dirty_bytes"], "A's log has writes that are not written back", 20)
+    a.process.send_signal(signal.SIGSTOP)
+    b.start("--take-over", f"disk={again}")
+    b.fill(0xBB)
+    b.drain()
+    a.process.send_signal(signal.SIGCONT)
+    until(lambda: "FENCED" in a.said(), "A says that it is fenced", 20)
+    holder = b.fence()["key"]
+    if not re.search(f"FENCED.*{holder}", a.said()):
+        raise Failed(f"A does not say that {holder} has fenced it")
+    if (a.fence()["state"], a.fence()["holder"]) != ("fenced", holder):
+        raise Failed(f"A's status: {a.fence()}")
+    if writer.wait(60) == 0:
+        raise Failed("hosts of A had no error")
+    print(a.cli("volume", "status", "disk"))
+    if not a.volume_log()["dirty_bytes"]:
+        raise Failed("A had nothing left to write, so this shows nothing")
+    time.sleep(1)
+    a.stop()
+    # The target's own file.
+    with open(target.image, "rb") as image:
+        if image.read(FILL * MIB) != b"\xbb" * (FILL * MIB):
+            raise Failed("a write of A reached the unit after the take-over")
+    ok("B takes over from a frozen A, which is fenced; nothing of A's is on the unit")
+    a.refused(7, f"key {holder}")
+    b.stop()
+    a.refused(6, "PRGENERATION")
+    b.start()
+    b.stop()
+    ok("what was drained is given up, and B may come again; A may not")
+
+
+@case("fence.tgtd", "of two gateways on one unit of tgtd one writes, and a fenced one never again",
+      gate={}, tools=("tgtd", "tgtadm", "fio", "qemu-io"))
+def tgtd(run):
+    owners(run, Tgtd(run, run.image("disk.img", 64)))
+
+
+@case("fence.istgt", "of two gateways on one unit of istgt one writes, and a fenced one never again",
+      gate={}, tools=("istgt", "fio", "qemu-io"))
+def istgt(run):
+    owners(run, Istgt(run), account="alice", mutual="tgtside")
