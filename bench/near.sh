@@ -28,7 +28,7 @@ load=$target_dir/release/iscsi-load
 export PYTHONDONTWRITEBYTECODE=1
 
 WORK=$(mktemp -d "$dir/weir-near.XXXXXX")
-. "$root/conformance/path/tgtd.sh"
+. "$here/tgtd.sh"
 command -v tgtd >/dev/null && command -v tgtadm >/dev/null || fail "not installed: tgt; on Debian: apt-get install tgt"
 weir_pid='' proxy_pid=''
 clean_up() {

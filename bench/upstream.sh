@@ -28,7 +28,7 @@ weir=$target_dir/release/weir
 load=$target_dir/release/iscsi-load
 
 WORK=$(mktemp -d "$dir/weir-upstream.XXXXXX")
-. "$root/conformance/path/tgtd.sh"
+. "$here/tgtd.sh"
 command -v tgtd >/dev/null && command -v tgtadm >/dev/null || fail "not installed: tgt; on Debian: apt-get install tgt"
 weir_pid=''
 clean_up() {

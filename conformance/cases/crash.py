@@ -132,8 +132,8 @@ def crash(run, count, ack="log", power=False):
 
 LIMITS = {"limit": 240, "nightly_limit": 3600}
 POWER = {**LIMITS, "root": True, "tools": ("tgtd", "tgtadm", "qemu-storage-daemon")}
-case("crash.log", "no acknowledged write is lost when the gateway is killed", gate={"count": 3}, nightly={"count": 500},
-     tools=("tgtd", "tgtadm"), **LIMITS)(crash)
+case("crash.log", "no acknowledged write is lost when the gateway is killed", gate={"count": 3}, small={"count": 10}, nightly={"count": 500},
+     area="write-back", tools=("tgtd", "tgtadm"), **LIMITS)(crash)
 case("crash.power", "no acknowledged write is lost when the log's disk loses its power", gate={"count": 3, "power": True},
      nightly={"count": 105, "power": True}, **POWER)(crash)
 case("crash.ram", "with `ack = \"ram\"` unflushed writes are seen to be lost, and flushed ones never are",

@@ -96,10 +96,12 @@ async def many_options(address, _):
     """Options without end are answered, or the server closes; it does not fall over."""
     client = await Client.greet(address)
     try:
-        for _ in range(5000):
-            client.option(0x7FFF0000, b"x" * 64)
-            if await client.option_reply(0x7FFF0000) != UNSUP:
-                raise Failed("an unknown option was not refused")
+        for _ in range(50):
+            for _ in range(100):
+                client.option(0x7FFF0000, b"x" * 64)
+            for _ in range(100):
+                if await client.option_reply(0x7FFF0000) != UNSUP:
+                    raise Failed("an unknown option was not refused")
     except Closed:
         pass
     client.close()
@@ -110,8 +112,8 @@ async def never_reads(address, export):
     client = await Client.connect(address, export)
     client.listener.cancel()
     try:
-        for number in range(20000):
-            client.put(struct.pack(">IHHQQI", REQUEST, 0, READ, number, 0, 1 << 16))
+        for _ in range(200):
+            client.put(100 * struct.pack(">IHHQQI", REQUEST, 0, READ, 7, 0, 1 << 16))
             await asyncio.wait_for(client.writer.drain(), 1)
     except (TimeoutError, OSError):
         pass

@@ -141,7 +141,7 @@ class Hosts:
 
 
 @case("outage.away", "hosts have no error while the upstream is away, and afterwards it has all that they wrote",
-      gate={"away_seconds": 5}, nightly={"away_seconds": 600}, nightly_limit=1800, tools=("tgtd", "tgtadm"))
+      gate={"away_seconds": 5}, small={"away_seconds": 10}, nightly={"away_seconds": 600}, area="write-back", nightly_limit=1800, tools=("tgtd", "tgtadm"))
 def away(run, away_seconds):
     """The target is killed and its portal refuses, for a while, under load."""
     size = int(64 + 2 * away_seconds)

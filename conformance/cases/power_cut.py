@@ -160,5 +160,6 @@ def power_cut(run, kind, cuts, unfair_cuts, changes):
 for each, tools in (("ext4", ("mkfs.ext4", "e2fsck")), ("xfs", ("mkfs.xfs", "xfs_repair"))):
     case(f"power_cut.{each}", f"the upstream alone is a whole {each} after a power cut at any instant",
          gate={"kind": each, "cuts": 8, "unfair_cuts": 20, "changes": 150},
-         nightly={"kind": each, "cuts": 200, "unfair_cuts": 40, "changes": 3000}, root=True, limit=400,
+         small={"kind": each, "cuts": 40, "unfair_cuts": 40, "changes": 500},
+         nightly={"kind": each, "cuts": 200, "unfair_cuts": 40, "changes": 3000}, root=True, area="write-back", limit=400,
          nightly_limit=1800, tools=("qemu-storage-daemon", "losetup", *tools))(power_cut)

@@ -68,7 +68,7 @@ class Units:
 
 
 @case("test_cu.shapes", "iscsi-test-cu passes on every shape of unit, but for what known.txt lists",
-      gate={"shapes": ["thin", "4k"]}, nightly={"shapes": list(SHAPES)}, tools=TOOLS, nightly_limit=1200)
+      gate={"shapes": ["thin", "4k"]}, nightly={"shapes": list(SHAPES)}, tools=TOOLS, limit=600, nightly_limit=1200)
 def shapes(run, shapes):
     units, suites, known = Units(run, {name: SHAPES[name] for name in shapes}), listing(), known_results()
     wanted = {name for tests in suites.values() for name in tests}

@@ -56,8 +56,8 @@ def case(name, protects, **options):
     protects        what must hold, one sentence
     gate, nightly   the function's keyword arguments in either tier; without `gate` the case is nightly only,
                     without `nightly` both are the same
-    area, small     `--changed AREA` adds a nightly case to the gate, with `small` as its arguments
-    limit           seconds until the case is ended; `nightly_limit` with --nightly
+    area, small     `--changed AREA` runs the case with these arguments, also when it is nightly only
+    limit           seconds until the case is ended; `nightly_limit` where it is larger than in the gate
     attempts        runs of a case that raises Missed
     informational   a Missed is a figure to look at, and never a failure; such a case runs alone
     alone           no other case runs at the same time

@@ -50,7 +50,7 @@ def arguments():
                         help="a case, or the first words of several (`path`); all of the tier without any")
     parser.add_argument("--nightly", action="store_true", help="every case, at full size")
     parser.add_argument("--changed", action="append", default=[], metavar="AREA",
-                        help="also run the nightly cases that protect AREA, in a smaller size")
+                        help="also run the nightly cases that protect AREA, and its others in a larger size")
     parser.add_argument("--list", action="store_true", help="show what would run, and what it protects")
     parser.add_argument("--junit", metavar="FILE", help="also write the results there, as JUnit XML")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="cases that run at the same time (1)")
@@ -85,7 +85,7 @@ def choose(options):
     for name, one in sorted(CASES.items()):
         tier = "nightly" if options.nightly else "gate"
         wanted = options.nightly or one.gate is not None
-        if not wanted and one.area in options.changed and not one.informational:
+        if not options.nightly and one.area in options.changed and not one.informational:
             wanted, tier = True, "small"
         if options.cases:
             # A case that is named as a whole always runs.
@@ -166,7 +166,7 @@ class Runner:
                  "--weir", os.path.abspath(self.options.weir), "--seed", str(self.options.seed)]
         if self.options.guest:
             words += ["--guest", os.path.abspath(self.options.guest)]
-        limit = one.limits[tier == "nightly"]
+        limit = one.limits[tier != "gate"]
         with open(said, "wb") as output:
             process = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                        start_new_session=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})

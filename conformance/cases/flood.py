@@ -1,17 +1,8 @@
-#!/usr/bin/env python3
-"""Opens connections to a gateway that are up to no good, while a session of another host works.
+"""Ten thousand connections that do harm, beside a session that works.
 
-    flood.py PORTAL URL PID LOAD
-
-PORTAL is host:port on the loopback network, URL `PORTAL/TARGET/LUN` for the program LOAD
-(tools/iscsi-load), PID the gateway. Twice: LOAD runs alone, then LOAD runs with 10 000
-connections that open and go silent, 1000 that send garbage and one that logs in at a byte a second,
-then LOAD runs alone again. The session's throughput under the flood is compared with the mean of the
-two beside it; the better of the two ratios counts, as the machine has other things to do too. Prints
-one line of numbers a round.
-
-Status 0: all is well; 1: the gateway took too much memory, fell over or does not let anybody in after
-the flood; 4: the session did not keep its throughput.
+The load generator runs alone, then with 10,000 connections that open and go silent, 1000 that send garbage and one
+that logs in at a byte a second, then alone again. The session's throughput under the flood is compared with the mean
+of the two beside it; the better ratio of two rounds counts, as the machine has other things to do too.
 """
 
 import json
@@ -20,48 +11,44 @@ import resource
 import socket
 import struct
 import subprocess
-import sys
 import time
 
+from ..harness.case import TARGET, Failed, Missed, case
+from ..harness.config import Config
+from ..harness.gateway import Gateway
+from ..harness.nbd import address_of
+
 SILENT, GARBAGE = 10_000, 1_000
-# Connections opened in one go, and how many goes a second. A flood comes from other machines; here it
-# must leave the processor to those who are measured.
+# Connections opened in one go, and how many goes a second. A flood comes from other machines; here it must leave the
+# processor to those who are measured.
 BATCH, BATCHES_PER_SECOND = 40, 25
-# Length of a measurement without and with the flood, in seconds. The flood comes when the session has
-# been there for a second, and has come when there is a second left.
+# Length of a measurement without and with the flood, in seconds. The flood comes when the session has been there for
+# a second, and has come when there is a second left.
 QUIET, SECONDS, HEAD_START = 5, 13, 1.0
 ROUNDS = 2
 # The session keeps at least this part of its throughput.
 RATIO = 0.9
 # The gateway's resident memory grows by no more than this, in KiB.
 GROWTH_MAX = 32 << 10
-# A host that has nothing to do with it can log in again this long after the flood, in seconds.
+# Another host can log in again this long after the flood, in seconds.
 RECOVERY_SECONDS = 40
 
 
-def resident(pid):
-    for line in open(f"/proc/{pid}/status"):
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    raise RuntimeError("the gateway is gone")
-
-
-def load(program, url, seconds):
-    return subprocess.Popen([program, "--url", url, "--depth", "16", "--seconds", str(seconds)],
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def load(run, gateway, seconds):
+    return run.spawn(run.load_program, "--url", f"{gateway.portals[0]}/{TARGET}/0", "--depth", 16, "--seconds", seconds,
+                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def rate(process):
-    output, _ = process.communicate(timeout=SECONDS + 30)
+    said, _ = process.communicate(timeout=SECONDS + 60)
     if process.returncode != 0:
-        raise RuntimeError(f"the session failed: {output}")
-    return json.loads(output.splitlines()[-1])["iops"]
+        raise Failed(f"the session failed: {said}")
+    return json.loads(said.splitlines()[-1])["iops"]
 
 
 class Flood:
-    def __init__(self, portal):
-        host, port = portal.rsplit(":", 1)
-        self.to, self.sockets, self.refused = (host, int(port)), [], 0
+    def __init__(self, address):
+        self.to, self.sockets, self.refused = address, [], 0
         self.noise = random.Random(1).randbytes(1024)
         self.slow, self.slow_sent = None, 0
 
@@ -136,11 +123,10 @@ def login_request():
     return bytes(header) + keys + b"\0" * (-len(keys) % 4)
 
 
-def can_log_in(portal):
-    """Whether a discovery session begins and is told that all is well."""
-    host, port = portal.rsplit(":", 1)
+def can_log_in(address):
+    """Whether a discovery session begins with success."""
     try:
-        with socket.create_connection((host, int(port)), timeout=5) as one:
+        with socket.create_connection(address, timeout=5) as one:
             one.sendall(login_request())
             answer = b""
             while len(answer) < 48:
@@ -153,20 +139,19 @@ def can_log_in(portal):
         return False
 
 
-def one_round(portal, url, pid, program):
-    before = rate(load(program, url, QUIET))
-    start = resident(pid)
-    peak = start
-    last_look = 0.0
+def one_round(run, gateway, address):
+    """The ratio of throughputs, and the growth of memory in KiB."""
+    before = rate(load(run, gateway, QUIET))
+    start = gateway.resident()
+    peak, last = start, 0.0
 
     def watch():
-        nonlocal peak, last_look
-        if time.monotonic() - last_look > 0.2:
-            last_look = time.monotonic()
-            peak = max(peak, resident(pid))
+        nonlocal peak, last
+        if time.monotonic() - last > 0.2:
+            last = time.monotonic()
+            peak = max(peak, gateway.resident())
 
-    flood = Flood(portal)
-    process = load(program, url, SECONDS)
+    flood, process = Flood(address), load(run, gateway, SECONDS)
     time.sleep(HEAD_START)
     opened = flood.run(SECONDS - HEAD_START + 0.5, watch)
     during = rate(process)
@@ -174,36 +159,36 @@ def one_round(portal, url, pid, program):
     closed = flood.closed()
     flood.end()
     ended = time.monotonic()
-    while not can_log_in(portal):
+    while not can_log_in(address):
         if time.monotonic() - ended > RECOVERY_SECONDS:
-            raise RuntimeError(f"nobody can log in {RECOVERY_SECONDS} s after the flood")
+            raise Failed(f"no host can log in {RECOVERY_SECONDS} s after the flood")
         time.sleep(0.2)
     recovery = time.monotonic() - ended
-    after = rate(load(program, url, QUIET))
+    after = rate(load(run, gateway, QUIET))
     ratio = during / ((before + after) / 2)
-    print(f"{opened} connections, {closed} closed by the gateway: {before:.0f} IOPS before, {during:.0f} during, "
-          f"{after:.0f} after, ratio {ratio:.2f}; resident {start >> 10} MiB, at most {peak >> 10} MiB; "
-          f"another host logs in after {recovery:.1f} s", flush=True)
+    print(f"{opened} connections, {closed} closed by the gateway: {before:.0f} IOPS before, {during:.0f} during, {after:.0f} after, ratio "
+          f"{ratio:.2f}; resident {start >> 10} MiB, at most {peak >> 10} MiB; another host logs in after {recovery:.1f} s")
     return ratio, peak - start
 
 
-def main():
-    portal, url, pid, program = sys.argv[1:5]
+def flood(run, **limits):
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < SILENT + GARBAGE + 100:
-        sys.exit(f"the limit of open files is {hard}; {SILENT + GARBAGE + 100} are needed: ulimit -Hn")
+        raise Failed(f"the limit of open files is {hard}; {SILENT + GARBAGE + 100} are needed: ulimit -Hn")
+    # The gateway's own limit of open files is not what is tested here.
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    rounds = [one_round(portal, url, pid, program) for _ in range(ROUNDS)]
+    gateway = Gateway(run, Config(**limits).volume(file=run.folder / "disk.img", size="64MiB", io="buffered").target())
+    gateway.start()
+    rounds = [one_round(run, gateway, address_of(gateway.portals[0])) for _ in range(ROUNDS)]
+    gateway.stop()
     ratio, growth = max(one[0] for one in rounds), max(one[1] for one in rounds)
-    print(f"best ratio {ratio:.2f}, at least {RATIO} wanted; memory grew by {growth >> 10} MiB, "
-          f"at most {GROWTH_MAX >> 10} MiB allowed")
     if growth > GROWTH_MAX:
-        sys.exit(1)
+        raise Failed(f"memory grew by {growth >> 10} MiB, at most {GROWTH_MAX >> 10} MiB are allowed")
     if ratio < RATIO:
-        sys.exit(4)
+        raise Missed(f"the session has {ratio:.2f} of its throughput under the flood, {RATIO} wanted")
 
 
-try:
-    main()
-except RuntimeError as error:
-    sys.exit(f"flood.py: {error}")
+for name, protects, limits in (
+        ("default", "a flood of connections, most of which are turned away, costs a session little", {}),
+        ("admitted", "a flood of connections that all may wait costs a session little", {"max_connections": 12000, "max_logins": 12000})):
+    case(f"flood.{name}", protects, nightly=limits, informational=True, limit=300)(flood)

@@ -1,0 +1,212 @@
+"""A Linux kernel as initiator, in a virtual machine: the scripts in guest/ run there, all in one boot.
+
+The folder that --guest names holds build.sh, which makes the machine once, and run.sh, which boots it with a script.
+"""
+
+import base64
+import functools
+import gzip
+import http.server
+import os
+import pathlib
+import re
+import socketserver
+import subprocess
+import tarfile
+import threading
+
+from ..harness.case import ROOT, TARGET, Failed, attempt, case, output
+from ..harness.config import Config
+from ..harness.gateway import Gateway
+from ..harness.proxy import Proxy
+from ..harness.targets import Tgtd, free_ports
+from . import emulated
+
+# What a kernel logs when storage fails it. No part may make it log that, but where its own reservations are in the
+# way: the block layer calls a reservation conflict a nexus error. That the timer of the virtual machine did not tick
+# for a moment is the host's doing.
+COMPLAINTS = ("i/o error|critical [a-z]+ error|reservation conflict|rejecting i/o|timing out command|recovery timed out|offline|sense key"
+              "|synchronize cache.*failed|(ext4|jbd2|xfs).*(error|warning|shut)|blocked for more|hung|call trace|corrupt|bug:|warning:")
+TOLERATED = {"reservations": "reservation conflict|critical nexus error, dev sd"}
+# Longest run of one part and of all, in seconds.
+PART_SECONDS, ALL_SECONDS = 240, 900
+# The guest sees the host's loopback as this address, so that is what discovery must advertise.
+HOST = "10.0.2.2"
+SCRIPTS = ROOT / "conformance/guest"
+PARTS = ["ext4", "multipath", "restart", "near", "reservations", "commands", "chap", "lio", "flash"]
+# Slow enough for the machine's own times not to matter: reads take 150 ms, programs 250 ms.
+FLASH = {"name": "flash", "model": "ssd-paper", "register": "25ms", "read": "125ms", "program": "225ms"}
+# Parts of a script, as the guest gets them: text only.
+FRAME = """
+complaints() {{ dmesg --read-clear | grep -iE '{complaints}' | grep -vE "MP-BIOS bug|${{1:-^$}}"; }}
+status=0
+if complaints; then echo "the kernel complained while it booted"; status=1; fi
+part() {{ # part NAME TOLERATED
+  echo "--- $1"
+  local start=$SECONDS
+  if ! timeout -k 5 {seconds} bash -euo pipefail -c ". /tmp/common.part; . /tmp/$1.part"; then
+    echo "=== $1 FAILED after $((SECONDS - start)) s"
+    udevadm settle
+    timeout 20 iscsiadm -m node --logout >/dev/null 2>&1
+    dmesg --read-clear | tail -40
+    status=1
+  elif complaints "$2"; then
+    echo "=== $1 FAILED: the kernel complained"
+    status=1
+  else
+    echo "=== $1 passed in $((SECONDS - start)) s"
+  fi
+}}
+"""
+
+
+class Host:
+    """What the guest uses: a gateway on two ports, its upstream, and a gateway with emulated flash."""
+
+    def __init__(self, run, flash):
+        self.ports, folder = free_ports(2), run.folder
+        config = Config(listen=[f"127.0.0.1:{port}" for port in self.ports], advertise=[f"{HOST}:{port}" for port in self.ports])
+        config.account("alice", secret="secretsecret12").account("weir", secret="mutualmutual12").section("cache", size="16MiB")
+        config.section("discovery", accounts=["alice"], mutual="weir")
+        for name, mib, keys in (("ext4", 128, {}), ("multipath", 384, {}), ("restart", 128, {}), ("reservations", 64, {}),
+                                ("commands", 128, {}), ("chap", 64, {"accounts": ["alice"], "mutual": "weir"})):
+            config.volume(name, file=folder / f"{name}.img", size=f"{mib}MiB").target(name, name=f"{TARGET}.{name}", **keys)
+        # 320 MiB is the least that mkfs.xfs makes. The guest can reach both units past the gateway, as targets of their own.
+        images = {"ext4": run.image("near-ext4.img", 128), "xfs": run.image("near-xfs.img", 320)}
+        target = Tgtd(run, images["ext4"])
+        target.add(2, images["xfs"])
+        self.far = target.portals[1].rpartition(":")[2]
+        proxy = Proxy.start(run, target.portals[0])
+        proxy("line", 0, 0, 0.01)
+        for lun, (kind, image) in enumerate(images.items(), 1):
+            config.add("upstream", name=f"far-{kind}", target=target.name, lun=lun, portals=proxy.portals)
+            config.volume(f"near-{kind}", upstream=f"far-{kind}", state=folder / f"{kind}.state", log=folder / f"{kind}.log", log_size="64MiB")
+            config.target(f"near-{kind}", name=f"{TARGET}.near-{kind}")
+            target.another(lun + 1, f"{TARGET}.alone-{kind}", image)
+        self.gateway = Gateway(run, config)
+        self.gateway.start()
+        self.flash, self.recording = None, None
+        if flash:
+            memory = run.memory()
+            self.recording = memory / "recording"
+            slow = Config().add("backend", **FLASH).volume("flash", file=memory / "flash.img", size="64MiB", backend="flash")
+            self.flash = Gateway(run, slow.target("flash", name=f"{TARGET}.flash"), "flash")
+            self.flash.start(record=self.recording)
+
+    def obey(self, words):
+        """An order of the guest; the answer."""
+        gateway = self.gateway
+        match words:
+            case ["restart"]:
+                gateway.restart()
+            case ["crash"]:
+                gateway.kill()
+                gateway.start()
+            case ["resize", volume, size]:
+                gateway.config.change("volume", volume, size=size)
+                gateway.reload()
+            case ["dirty", volume]:
+                return str(gateway.volume_log(volume)["dirty_bytes"])
+            case ["drain", volume]:
+                gateway.drain(volume, 200)
+            case ["log", *pattern]:
+                found = re.findall(f"^.*{' '.join(pattern)}.*$", gateway.said(), re.M)
+                return found[-1] if found else "no such line"
+            case _:
+                raise Failed(f"no such order: {words}")
+        return "done"
+
+
+def serve(run, host):
+    """Takes the guest's orders; the port."""
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            try:
+                answer = host.obey(self.rfile.readline().decode().split())
+            except Exception as error:  # The guest reports it.
+                answer = f"failed: {error}"
+            self.wfile.write(answer.replace("\n", " / ").encode() + b"\n")
+
+    return in_background(run, socketserver.TCPServer(("127.0.0.1", 0), Handler))
+
+
+def in_background(run, server):
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    run.defer(server.shutdown)
+    return server.server_address[1]
+
+
+def files(run):
+    """What a part of the guest's script fetches: the gateway, and this package."""
+    folder = run.fresh("files")
+    output("strip", "-o", folder / "weir", run.weir)
+    with tarfile.open(folder / "conformance.tar", "w") as tar:
+        tar.add(ROOT / "conformance", "conformance", filter=lambda one: None if "__pycache__" in one.name else one)
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    return in_background(run, http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)))
+
+
+def script(run, host, parts):
+    variables = {"HOST": HOST, "PORT": host.ports[0], "PORT2": host.ports[1], "FAR": host.far, "CONTROL": serve(run, host),
+                 "FILES": files(run), "PREFIX": TARGET,
+                 "FLASH": host.flash.portals[0].rpartition(":")[2] if host.flash else ""}
+    lines = ["export " + " ".join(f"{name}={value}" for name, value in variables.items())]
+    for part in ("common", *parts):
+        lines += [f"cat >/tmp/{part}.part <<'END OF PART'", (SCRIPTS / f"{part}.sh").read_text(), "END OF PART"]
+    lines.append(FRAME.format(complaints=COMPLAINTS, seconds=PART_SECONDS))
+    lines += [f"part {part} '{TOLERATED.get(part, '')}'" for part in parts] + ["exit $status", ""]
+    place = run.folder / "script.sh"
+    place.write_text("\n".join(lines))
+    return place
+
+
+@case("guest.boot", "a Linux initiator uses every feature without an error, and its kernel logs no complaint",
+      gate={"parts": ["ext4", "multipath"]}, small={"parts": PARTS}, nightly={"parts": PARTS}, area="guest", guest=True, limit=600, nightly_limit=2000,
+      tools=("qemu-system-x86_64", "tgtd", "tgtadm"))
+def boot(run, parts):
+    machine, environment = pathlib.Path(run.guest), {**os.environ, "GUEST_DIR": os.environ.get("GUEST_DIR", "/var/tmp/weir-guest")}
+    if not os.path.exists(environment["GUEST_DIR"] + "/root.img"):
+        status, said = attempt("bash", machine / "build.sh", seconds=600, env=environment)
+        if status:
+            raise Failed(f"the virtual machine cannot be built: {said[-800:]}")
+    host = Host(run, "flash" in parts)
+    place = script(run, host, parts)
+    process = run.spawn("bash", machine / "run.sh", place, ALL_SECONDS, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said, measured = [], []
+    for line in process.stdout:
+        line = line.decode(errors="replace").rstrip()
+        # What the guest measured is for the comparison below, not for readers.
+        if re.match("flash [1-4] ", line):
+            measured.append(line.split())
+        else:
+            said.append(line)
+            print(line, flush=True)
+    process.wait(60)
+    wrong = [line for line in said if re.search("=== kernel:|=== .* FAILED", line)]
+    if not any("=== guest exit 0" in line for line in said):
+        wrong.append("the guest's script did not end well")
+    wrong += [f"{part} was not seen to pass" for part in parts if not any(f"=== {part} passed" in line for line in said)]
+    host.gateway.stop()
+    if host.flash:
+        host.flash.stop()
+        flash(run, host, measured)
+    if wrong:
+        raise Failed("; ".join(wrong))
+
+
+def flash(run, host, measured):
+    """Informational: the machine's own times are in them. The guest's processor is emulated: a hiccup of a few of its
+    ticks decides its 99th percentile of some hundred requests."""
+    if len(measured) != 4:
+        raise Failed("the guest did not measure the emulated flash")
+    hosts = []
+    for _, phase, op, depth, packed in measured:
+        log = run.folder / f"fio.{phase}.log"
+        log.write_bytes(gzip.decompress(base64.b64decode(packed)))
+        hosts.append((int(phase), op, int(depth), emulated.fio_times(log, int(depth))))
+    missed = emulated.compare(run, host.recording, "64MiB", FLASH, hosts, judged=90)
+    print(f"informational: more than 10 % off the model: {', '.join(missed) or 'nothing'}")

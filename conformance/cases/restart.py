@@ -1,0 +1,87 @@
+"""How long a restart takes with a log that is as full as hosts can make it, after kill -9.
+
+Hosts give up a session after 15 seconds. The log is filled in memory, where a commit costs nothing, in front of a
+storage that takes an hour for an I/O, until nothing more is admitted; then it is copied to a disk and dropped from the
+page cache. Measured is the time from the start of the process until it says that hosts can connect, and until a read
+of data that is only in the log is answered.
+"""
+
+import time
+
+from ..harness import fio
+from ..harness.case import Failed, Missed, case, output
+from ..harness.config import Config
+from ..harness.gateway import Gateway
+from .interop import qemu_io
+
+SECONDS_MAX = 15
+# Seconds that the log is filled for at most; it is full when it has not grown by 1/2000 for so many seconds.
+FILL, SAME = 600, 8
+MIB = 1 << 20
+
+
+class Far:
+    """A gateway whose volume's storage takes `service` for an I/O."""
+
+    def __init__(self, run, log, mib, service):
+        self.socket = run.folder / "nbd.socket"
+        config = Config().nbd("disk", unix=self.socket).add("backend", name="far", model="fixed", service=service)
+        config.volume(file=run.folder / "disk.img", size="16GiB", backend="far", log=log, log_size=f"{mib}MiB")
+        self.gateway = Gateway(run, config.target())
+
+    def io(self, *commands, options=("-f", "raw")):
+        output(*qemu_io(self.uri, *commands, options=options))
+
+    @property
+    def uri(self):
+        return f"nbd+unix:///disk?socket={self.socket}"
+
+
+def restart(run, mib, block, depth):
+    memory = run.memory() / "log"
+    # The first write of a new log waits for the storage.
+    first = Far(run, memory, mib, "1us")
+    first.gateway.start(patience=120)
+    first.io("write 0 4k")
+    first.gateway.kill()
+    far = Far(run, memory, mib, "1h")
+    far.gateway.start()
+    # Later to be found in the log.
+    far.io("write -P 7 0 4k")
+    filler = run.spawn(*fio.words("fill", far.uri, rw="randwrite", bs=block, iodepth=depth, offset="1m", size="15g", time_based=True,
+                                  runtime=FILL, randrepeat=0), stdout=open(run.folder / "fio", "wb"))
+    before = same = 0
+    begin = time.monotonic()
+    # From 75 % on writes are slowed down to what the storage takes, which is nothing.
+    while same < SAME and time.monotonic() - begin < FILL:
+        time.sleep(1)
+        now = far.gateway.volume_log()["dirty_bytes"]
+        same = same + 1 if now < before + mib * MIB // 2000 else 0
+        before = now
+    log = far.gateway.volume_log()
+    filler.kill()
+    filler.wait()
+    far.gateway.kill()
+    if log["fill"] < 0.5:
+        raise Failed(f"the log was {log['fill']:.0%} full at most, so this shows nothing")
+    disk = run.folder / "disk.log"
+    output("cp", "--sparse=never", memory, disk, seconds=300)
+    memory.unlink()
+    output("sync", disk, seconds=300)
+    output("dd", f"if={disk}", "iflag=nocache", "count=0", "status=none")
+    again = Far(run, disk, mib, "1h")
+    begin = time.monotonic()
+    ready = again.gateway.start(patience=120)
+    again.io("read -P 7 0 4k", options=("-f", "raw", "-r"))
+    answered = time.monotonic() - begin
+    print(f"{block}, depth {depth}: a log of {mib} MiB, {log['fill']:.1%} full, {log['dirty_bytes'] / MIB:.0f} MiB dirty: ready in "
+          f"{ready:.2f} s, a read answered in {answered:.2f} s, {again.gateway.resident() >> 10} MiB of memory")
+    again.gateway.kill()
+    if answered >= SECONDS_MAX:
+        raise Missed(f"a read is answered {answered:.1f} s after the start, {SECONDS_MAX} s wanted")
+
+
+# 4k at depth 1 makes a batch of each write, which is the most work for recovery; 64k at depth 32 the fewest batches.
+for size, outstanding in (("4k", 1), ("4k", 32), ("64k", 32)):
+    case(f"restart.{size}_depth{outstanding}", f"a restart with a full log takes less than {SECONDS_MAX} s",
+         nightly={"mib": 1024, "block": size, "depth": outstanding}, informational=True, tools=("fio", "qemu-io"), limit=1200)(restart)
