@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::process::ExitCode;
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::path::{POLICIES, PathPolicy};
+use weir_flow::path::{POLICIES, PathIo, PathPolicy};
 use weir_flow::policy::Choice;
 use weir_flow::request::PathId;
 use weir_flow::rng::Rng;
@@ -33,12 +33,12 @@ struct Driver {
 }
 
 impl PathPolicy for Driver {
-    fn select(&mut self, _: Instant, _: u64) -> Option<PathId> {
+    fn select(&mut self, _: Instant, _: &PathIo) -> Option<PathId> {
         self.next = if self.next + 1 == self.paths { 0 } else { self.next + 1 };
         Some(PathId::new(self.next))
     }
 
-    fn end(&mut self, _: Instant, _: PathId, _: u64, _: Instant) {}
+    fn end(&mut self, _: Instant, _: PathId, _: &PathIo, _: Instant) {}
 
     fn fail(&mut self, _: Instant, _: PathId) {}
 
@@ -58,7 +58,7 @@ struct Bench {
 impl Bench {
     fn start(&mut self, now: Instant) {
         let pages = 1 + self.rng.below(32);
-        let path = self.policy.select(now, pages * 4_096).expect("all paths work");
+        let path = self.policy.select(now, &PathIo::sized(pages * 4_096)).expect("all paths work");
         let busy = &mut self.busy[path.index()];
         *busy = (*busy).max(now) + SERVICE * ((1 + pages) * (1 + path.index() as u64 % 2));
         self.outstanding.push(Reverse((*busy, path, pages * 4_096, now)));
@@ -66,7 +66,7 @@ impl Bench {
 
     fn end(&mut self) -> Instant {
         let Reverse((now, path, bytes, started)) = self.outstanding.pop().expect("some are");
-        self.policy.end(now, path, bytes, started);
+        self.policy.end(now, path, &PathIo::sized(bytes), started);
         now
     }
 }

@@ -442,8 +442,10 @@ fn encode_cap(out: &mut Vec<u8>, cap: Cap) {
 
 fn encode_choice<B>(out: &mut Vec<u8>, choice: &Choice<B>) {
     text(out, choice.policy().name);
-    number(out, choice.values().len() as u64);
-    for (parameter, &value) in choice.policy().parameters.iter().zip(choice.values()) {
+    let values =
+        || choice.values().iter().flat_map(|(of, values)| values.iter().map(move |v| (of, v)));
+    number(out, values().count() as u64);
+    for (parameter, &value) in values() {
         text(out, parameter.name);
         number(out, value);
     }
@@ -569,9 +571,13 @@ impl<'a> Reader<'a> {
     fn choice<B>(&mut self, list: &'static [Policy<B>]) -> Result<Choice<B>, FormatError> {
         let unknown = |_| FormatError::UnknownPolicy;
         let mut choice = Choice::named(list, self.text()?).map_err(unknown)?;
+        // The values of a list follow each other under one name.
+        let (mut before, mut place) = ("", 0);
         for _ in 0..self.number()? {
             let name = self.text()?;
-            choice.set(name, self.number()?).map_err(unknown)?;
+            place = if name == before { place + 1 } else { 0 };
+            choice.set_at(name, place, self.number()?).map_err(unknown)?;
+            before = name;
         }
         Ok(choice)
     }

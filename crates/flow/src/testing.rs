@@ -3,6 +3,7 @@
 use crate::clock::Duration;
 use crate::control::{Contract, Promises};
 use crate::dispatch::Work;
+use crate::policy::{Choice, Policy};
 use crate::request::{BackendId, LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
 use crate::units::Extent;
 use alloc::vec::Vec;
@@ -21,6 +22,15 @@ pub(crate) fn request(tag: u64) -> Request {
         ordered: false,
         job: false,
     }
+}
+
+/// A policy with these values, and defaults for the others.
+pub(crate) fn choice<B>(policy: &'static Policy<B>, values: &[(&str, u64)]) -> Choice<B> {
+    let mut choice = Choice::of(policy);
+    for &(name, value) in values {
+        choice.set(name, value).unwrap();
+    }
+    choice
 }
 
 /// So many different keys.

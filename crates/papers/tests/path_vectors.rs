@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::PathBuf;
 use weir_flow::clock::Instant;
-use weir_flow::path::{Build, POLICIES};
+use weir_flow::path::{Build, POLICIES, PathIo};
 use weir_flow::policy::Choice;
 use weir_flow::request::PathId;
 
@@ -89,12 +89,12 @@ fn every_choice_is_met() {
             let at = Instant::from_nanos;
             match *call {
                 Call::Select(now, bytes, expected) => {
-                    let path = selector.select(at(now), bytes);
+                    let path = selector.select(at(now), &PathIo::sized(bytes));
                     assert_eq!(path, expected.map(PathId::new), "{script}, call {index}: {call:?}");
                     choices += 1;
                 }
                 Call::End(now, path, bytes, started) => {
-                    selector.end(at(now), PathId::new(path), bytes, at(started));
+                    selector.end(at(now), PathId::new(path), &PathIo::sized(bytes), at(started));
                 }
                 Call::Fail(now, path) => selector.fail(at(now), PathId::new(path)),
                 Call::Reinstate(now, path) => selector.reinstate(at(now), PathId::new(path)),

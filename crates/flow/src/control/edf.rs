@@ -24,7 +24,7 @@ use super::contract::{self, Promise, TOKEN};
 use super::sfq::{self, Places};
 use super::{Build, ControlPolicy, Promises};
 use crate::clock::{Duration, Instant};
-use crate::policy::{Parameter, Policy, Rule, Unit};
+use crate::policy::{Parameter, Policy, Property, Rule, Unit};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -34,8 +34,9 @@ use slotmap::SecondaryMap;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "edf",
     summary: "a fixed number of places at the device for the requests whose promises end first (EDF(D))",
+    properties: &[Property::WorkConserving],
     parameters: &[sfq::DEPTH, MARGIN],
-    build: |values, list| Box::new(Edf::new(values[0] as u32, values[1], list)),
+    build: |values, list| Box::new(Edf::new(values.get_u32("depth"), values.get("margin"), list)),
 };
 
 pub(super) const MARGIN: Parameter = Parameter {

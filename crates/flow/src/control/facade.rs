@@ -43,7 +43,7 @@ use super::edf::{Edf, MARGIN};
 use super::sfq::DEPTH;
 use super::{Build, ControlPolicy, Promises};
 use crate::clock::{Duration, Instant};
-use crate::policy::{Parameter, Policy, Rule};
+use crate::policy::{Parameter, Policy, Property, Rule};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -51,8 +51,9 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "facade",
     summary: "earliest deadline first with a depth that follows the mean response times (Façade)",
+    properties: &[Property::WorkConserving],
     parameters: &[FIRST, MARGIN],
-    build: |values, list| Box::new(Facade::new(values[0], values[1], list)),
+    build: |values, list| Box::new(Facade::new(values.get("depth"), values.get("margin"), list)),
 };
 
 const FIRST: Parameter = Parameter {

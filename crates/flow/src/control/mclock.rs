@@ -27,7 +27,7 @@ use super::fair::{Fair, Tag};
 use super::sfq::{self, Places};
 use super::{Build, ControlPolicy};
 use crate::clock::{Duration, Instant};
-use crate::policy::{Policy, Rule};
+use crate::policy::{Policy, Property, Rule};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -37,6 +37,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "mclock",
     summary: "a fixed number of places at the device, first for what contracts reserve, then by shares \
               (mClock(D))",
+    properties: &[Property::KeepsOrder, Property::WorkConserving],
     parameters: &[sfq::DEPTH],
     build: |values, list| {
         let promises = contract::promises(list);
@@ -51,7 +52,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
             reserved: BTreeSet::new(),
             shares: BTreeSet::new(),
             fair: Fair::new(&promises),
-            places: Places::new(values[0] as u32),
+            places: Places::new(values.get_u32("depth")),
         })
     },
 };
@@ -166,12 +167,16 @@ mod tests {
     use super::*;
     use crate::request::TenantId;
     use crate::testing;
+    use crate::testing::choice;
 
     /// A reservation that is due goes first, although by shares alone it would be far from its turn.
     #[test]
     fn a_due_reservation_goes_first() {
         let contract = |iops| Some(Contract::new(iops, 4_096, Duration::from_millis(1)));
-        let mut mclock = (POLICY.build)(&[1], &testing::promises(&[None, contract(10)]));
+        let mut mclock = (POLICY.build)(
+            choice(&POLICY, &[("depth", 1)]).values(),
+            &testing::promises(&[None, contract(10)]),
+        );
         let keys = testing::keys(6);
         let request =
             |tenant: u32| Request { tenant: TenantId::new(tenant), ..testing::request(0) };
@@ -195,7 +200,10 @@ mod tests {
     #[test]
     fn credit_outlasts_a_pause() {
         let contract = Some(Contract::new(10, 4_096, Duration::from_millis(1)));
-        let mut mclock = (POLICY.build)(&[1], &testing::promises(&[None, contract]));
+        let mut mclock = (POLICY.build)(
+            choice(&POLICY, &[("depth", 1)]).values(),
+            &testing::promises(&[None, contract]),
+        );
         let keys = testing::keys(60);
         let of = |tenant: u32| Request { tenant: TenantId::new(tenant), ..testing::request(0) };
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);

@@ -29,7 +29,7 @@ pub use contract::{
 pub(crate) use load::Rows;
 
 use crate::clock::{Duration, Instant};
-use crate::policy::{Policy, Rule};
+use crate::policy::{Policy, Rule, Values};
 use crate::request::{Request, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -98,7 +98,7 @@ pub enum Notice {
 
 /// Builds a control policy from checked parameter values and what tenants are promised. A
 /// tenant without a contract, or past the end, is promised nothing: best effort.
-pub type Build = fn(&[u64], &Promises) -> Box<dyn ControlPolicy>;
+pub type Build = fn(Values<'_>, &Promises) -> Box<dyn ControlPolicy>;
 
 /// Every control policy; the first is the default.
 pub static POLICIES: &[Policy<Build>] = &[

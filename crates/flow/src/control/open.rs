@@ -12,7 +12,7 @@
 
 use super::{Build, ControlPolicy};
 use crate::clock::{Duration, Instant};
-use crate::policy::{Policy, Rule};
+use crate::policy::{Policy, Property, Rule};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -20,6 +20,7 @@ use alloc::collections::VecDeque;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "open",
     summary: "every request goes to shared storage at once (TA0)",
+    properties: &[Property::KeepsOrder, Property::WorkConserving],
     parameters: &[],
     build: |_, _| Box::new(Open { arrived: VecDeque::new() }),
 };

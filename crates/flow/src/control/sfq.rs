@@ -17,7 +17,7 @@ use super::contract::{self, Promise};
 use super::fair::{Fair, Tag};
 use super::{Build, ControlPolicy};
 use crate::clock::{Duration, Instant};
-use crate::policy::{Parameter, Policy, Rule, Unit};
+use crate::policy::{Parameter, Policy, Property, Rule, Unit};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -26,9 +26,10 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "sfq",
     summary: "tenants share a fixed number of places at the device by their contracts' rates (SFQ(D))",
+    properties: &[Property::KeepsOrder, Property::WorkConserving],
     parameters: &[DEPTH],
     build: |values, list| {
-        let (promises, depth) = (contract::promises(list), values[0] as u32);
+        let (promises, depth) = (contract::promises(list), values.get_u32("depth"));
         Box::new(Sfq {
             promises: promises.clone(),
             lanes: promises.iter().map(|_| VecDeque::new()).collect(),
@@ -131,6 +132,7 @@ mod tests {
     use super::*;
     use crate::request::TenantId;
     use crate::testing;
+    use crate::testing::choice;
 
     /// With one place, tenants with contracts of three to one leave three to one, the lower one first;
     /// a tenant that comes later starts at the virtual time, without a claim for what it missed.
@@ -138,8 +140,10 @@ mod tests {
     fn places_are_shared_by_contracts() {
         let contract =
             |iops| Some(super::super::Contract::new(iops, 4_096, Duration::from_millis(1)));
-        let mut sfq =
-            (POLICY.build)(&[1], &testing::promises(&[3_000, 1_000, 1_000].map(contract)));
+        let mut sfq = (POLICY.build)(
+            choice(&POLICY, &[("depth", 1)]).values(),
+            &testing::promises(&[3_000, 1_000, 1_000].map(contract)),
+        );
         let keys = testing::keys(60);
         let tenants = [[0; 20], [1; 20], [2; 20]].concat();
         let request =

@@ -39,7 +39,7 @@ use self::window::Window;
 use super::contract::Tier;
 use super::{Build, ControlPolicy, Legacy, Notice, Promises, contract};
 use crate::clock::{Duration, Instant};
-use crate::policy::{Policy, Rule};
+use crate::policy::{Policy, Property, Rule};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -49,6 +49,7 @@ use slotmap::SecondaryMap;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "slack",
     summary: "guaranteed requests go at once, all others within a window that holds the promises (TA4)",
+    properties: &[Property::KeepsOrder, Property::WorkConserving],
     parameters: settings::PARAMETERS,
     build: |values, list| Box::new(Slack::new(Settings::from(values), list)),
 };

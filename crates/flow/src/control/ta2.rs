@@ -15,13 +15,14 @@
 //! 100 requests of 4 KiB a second.
 
 use super::Build;
-use super::switched::{Decide, SHARED, Settings, Switched};
+use super::switched::{Decide, KEEPS_ORDER, SHARED, Settings, Switched};
 use crate::policy::Policy;
 use alloc::boxed::Box;
 
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "ta2",
     summary: "token buckets for all tenants while any response time is near its promise (TA2)",
+    properties: KEEPS_ORDER,
     parameters: &SHARED,
     build: |values, list| Box::new(Switched::new(Settings::shared(values, Decide::Together), list)),
 };

@@ -17,7 +17,7 @@
 
 use super::Build;
 use super::switched::{
-    Decide, ESTIMATOR, HWM, LWM, OLDEST, RAMP, RELEASE, SHARED, Settings, Switched, WINDOW,
+    Decide, ESTIMATOR, HWM, KEEPS_ORDER, LWM, OLDEST, RAMP, RELEASE, Settings, Switched, WINDOW,
 };
 use super::token_bucket::TAU;
 use crate::policy::{Parameter, Policy, Unit};
@@ -27,15 +27,15 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "ta3",
     summary: "token buckets for tenants that break their contract while one that keeps it suffers \
               (TA3)",
+    properties: KEEPS_ORDER,
     parameters: &[TAU, HWM, LWM, ESTIMATOR, WINDOW, OLDEST, RELEASE, RAMP, MARGIN, WATCH],
     build: |values, list| {
-        let (shared, own) = values.split_at(SHARED.len());
-        let margin_permille = own[0];
-        let decide = match own[1] {
-            0 => Decide::Victim { margin_permille },
+        let margin_permille = values.get("margin");
+        let decide = match values.word("watch") {
+            "victims" => Decide::Victim { margin_permille },
             _ => Decide::Own { margin_permille },
         };
-        Box::new(Switched::new(Settings::shared(shared, decide), list))
+        Box::new(Switched::new(Settings::shared(values, decide), list))
     },
 };
 
@@ -48,12 +48,9 @@ const MARGIN: Parameter = Parameter {
     effect: "thousandths by which a tenant may exceed its rate; less accuses tenants whose arrivals \
              only fluctuate",
 };
-const WATCH: Parameter = Parameter {
-    name: "watch",
-    unit: Unit::Count,
-    min: 0,
-    max: 1,
-    default: 0,
-    effect: "whose response time switches: 0 that of tenants that keep their contract, 1 each one's \
-             own, which overlooks a violator with a lax promise",
-};
+const WATCH: Parameter = Parameter::word(
+    "watch",
+    &["victims", "own"],
+    "whose response time switches: `victims` that of tenants that keep their contract, `own` each one's \
+     own, which overlooks a violator with a lax promise",
+);

@@ -17,7 +17,7 @@ use super::bucket::{Bucket, PACE_ONE, Ticks};
 use super::contract::{self, Promise};
 use super::{Build, ControlPolicy, Notice, Promises};
 use crate::clock::{Duration, Instant};
-use crate::policy::{Parameter, Policy, Rule, Unit};
+use crate::policy::{Parameter, Policy, Property, Rule, Unit};
 use crate::request::{Request, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -26,8 +26,9 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "ta1",
     summary: "each tenant's requests pass a bucket that fills at the contract's rate (TA1)",
+    properties: &[Property::KeepsOrder],
     parameters: &[TAU],
-    build: |values, list| Box::new(TokenBucket::new(values[0], list)),
+    build: |values, list| Box::new(TokenBucket::new(values.get("tau"), list)),
 };
 
 /// Refills per second, the `tau` of the paper.

@@ -24,6 +24,7 @@ use slotmap::SecondaryMap;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "deficit-round-robin",
     summary: "streams take turns at each backend, worth bytes by their weights",
+    properties: &[],
     parameters: &[
         fog::FIXED_DEPTH,
         Parameter {
@@ -37,10 +38,10 @@ pub(super) const POLICY: Policy<Build> = Policy {
     ],
     build: |values, setup| {
         Box::new(DeficitRoundRobin {
-            quantum: values[1],
+            quantum: values.get("quantum"),
             weights: setup.streams.iter().map(|stream| stream.weight).collect(),
             lanes: Lanes::new(setup.backends),
-            slots: Slots::new(values[0], setup.backends),
+            slots: Slots::new(values.get("depth"), setup.backends),
             rings: (0..setup.backends).map(|_| Ring::default()).collect(),
             sent: SecondaryMap::new(),
         })
@@ -164,6 +165,7 @@ mod tests {
     use super::*;
     use crate::dispatch::{Setup, Stream};
     use crate::testing;
+    use crate::testing::choice;
 
     /// With weights 3 and 1 bytes leave three to one, although operations of the first are larger than its
     /// quantum many times over.
@@ -172,7 +174,10 @@ mod tests {
         let weight =
             |parts| Stream { weight: Weight::from_1024ths(parts).unwrap(), background: false };
         let streams = [weight(3), weight(1)];
-        let mut policy = (POLICY.build)(&[1_000, 512], &Setup { backends: 1, streams: &streams });
+        let mut policy = (POLICY.build)(
+            choice(&POLICY, &[("depth", 1_000), ("quantum", 512)]).values(),
+            &Setup { backends: 1, streams: &streams },
+        );
         let keys = testing::keys(800);
         for (index, &key) in keys.iter().enumerate() {
             let stream = (index % 2) as u32;

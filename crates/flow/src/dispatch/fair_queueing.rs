@@ -25,6 +25,7 @@ use slotmap::SecondaryMap;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "wfq",
     summary: "requests go in the order of their virtual finish by nominal times (WFQ)",
+    properties: &[],
     parameters: &[fog::DEPTH, estimate::SERVERS],
     build: |values, setup| {
         let line = |weight| Line { weight, finish: 0, request: None };
@@ -32,9 +33,9 @@ pub(super) const POLICY: Policy<Build> = Policy {
             v: 0,
             lines: setup.streams.iter().map(|stream| line(stream.weight)).collect(),
             lanes: Lanes::new(setup.backends),
-            slots: Slots::new(values[0], setup.backends),
+            slots: Slots::new(values.get("depth"), setup.backends),
             sent: SecondaryMap::new(),
-            estimation: Estimation::from_servers(values[1]),
+            estimation: Estimation::from_servers(values.get("servers")),
         })
     },
 };
@@ -122,12 +123,16 @@ mod tests {
     use super::*;
     use crate::dispatch::Setup;
     use crate::testing;
+    use crate::testing::choice;
 
     /// A request of three parts has one tag for all of them: it waits for what would end earlier, and then
     /// goes as a block.
     #[test]
     fn parts_share_a_tag() {
-        let mut policy = (POLICY.build)(&[8, 1], &Setup { backends: 1, streams: &[] });
+        let mut policy = (POLICY.build)(
+            choice(&POLICY, &[("depth", 8), ("servers", 1)]).values(),
+            &Setup { backends: 1, streams: &[] },
+        );
         let keys = testing::keys(6);
         let ms = Duration::from_millis;
         for part in 0..3 {

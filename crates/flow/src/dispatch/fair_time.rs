@@ -17,7 +17,7 @@ use super::estimate::Estimation;
 use super::lanes::{Lanes, Slots, Waiting};
 use super::{Build, DispatchPolicy, Setup, Weight, Work, estimate, fog};
 use crate::clock::{Duration, Instant};
-use crate::policy::{Parameter, Policy, Rule, Unit};
+use crate::policy::{Parameter, Policy, Property, Rule, Unit, Values};
 use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,6 +26,7 @@ use slotmap::SecondaryMap;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "fair-time",
     summary: "streams share the time of backends by their weights, with little work ahead of a newcomer",
+    properties: &[Property::SharesTime],
     parameters: &[
         Parameter { default: 16, ..fog::DEPTH },
         time(
@@ -86,18 +87,19 @@ struct Sent {
 }
 
 impl FairTime {
-    fn new(values: &[u64], setup: &Setup<'_>) -> Self {
+    fn new(values: Values<'_>, setup: &Setup<'_>) -> Self {
         let (backends, streams) = (setup.backends, setup.streams);
+        let depth = values.get("depth");
         Self {
             // A depth that is found out is no more than keeps the backend busy: less would not.
-            work: if values[0] == 0 { u64::MAX } else { values[1] },
-            credit: Duration::from_nanos(values[2]),
-            lead: (values[3] << 10).cast_signed(),
+            work: if depth == 0 { u64::MAX } else { values.get("work") },
+            credit: values.time("credit"),
+            lead: (values.get("lead") << 10).cast_signed(),
             all: Clocks::new(streams),
             each: (0..backends).map(|_| Clocks::new(streams)).collect(),
             lanes: Lanes::new(backends),
             foreground: alloc::vec![0; backends],
-            slots: Slots::new(values[0], backends),
+            slots: Slots::new(depth, backends),
             ahead: alloc::vec![0; backends],
             background: {
                 let streams = (0..).map(TenantId::new).zip(streams);
@@ -105,7 +107,7 @@ impl FairTime {
             },
             debts: Vec::new(),
             sent: SecondaryMap::new(),
-            estimation: Estimation::from_servers(values[4]),
+            estimation: Estimation::from_servers(values.get("servers")),
         }
     }
 

@@ -22,6 +22,7 @@ use slotmap::SecondaryMap;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "fifo",
     summary: "each backend serves its requests in order of arrival",
+    properties: &[],
     parameters: &[Parameter {
         name: "depth",
         unit: Unit::Count,
@@ -32,7 +33,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
                  more for the policy to order",
     }],
     build: |values, setup| {
-        let depth = values[0] as u32;
+        let depth = values.get_u32("depth");
         let backends = (0..setup.backends).map(|_| Backend::default()).collect();
         Box::new(Fifo { depth, backends, sent: SecondaryMap::new() })
     },
@@ -84,12 +85,16 @@ mod tests {
     use super::*;
     use crate::dispatch::Setup;
     use crate::testing;
+    use crate::testing::choice;
 
     /// With a depth of two the third request leaves only when one of the first two has ended.
     #[test]
     fn depth_bounds_what_is_outstanding() {
         let (keys, backend) = (testing::keys(3), BackendId::new(0));
-        let mut fifo = (POLICY.build)(&[2], &Setup { backends: 1, streams: &[] });
+        let mut fifo = (POLICY.build)(
+            choice(&POLICY, &[("depth", 2)]).values(),
+            &Setup { backends: 1, streams: &[] },
+        );
         for &key in &keys {
             fifo.arrive(Instant::ZERO, &testing::work(key, 0));
         }

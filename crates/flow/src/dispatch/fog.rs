@@ -17,7 +17,7 @@ use super::estimate::Estimation;
 use super::lanes::{Lanes, Slots};
 use super::{Build, DispatchPolicy, Weight, Work, estimate};
 use crate::clock::{Duration, Instant};
-use crate::policy::{Parameter, Policy, Rule, Unit};
+use crate::policy::{Parameter, Policy, Property, Rule, Unit};
 use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use slotmap::SecondaryMap;
@@ -25,14 +25,15 @@ use slotmap::SecondaryMap;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "fog",
     summary: "streams share the time of all backends together by their weights (FOG)",
+    properties: &[Property::SharesTime],
     parameters: &[DEPTH, estimate::SERVERS],
     build: |values, setup| {
         Box::new(Fog {
             clocks: Clocks::new(setup.streams),
             lanes: Lanes::new(setup.backends),
-            slots: Slots::new(values[0], setup.backends),
+            slots: Slots::new(values.get("depth"), setup.backends),
             sent: SecondaryMap::new(),
-            estimation: Estimation::from_servers(values[1]),
+            estimation: Estimation::from_servers(values.get("servers")),
         })
     },
 };
@@ -122,6 +123,7 @@ mod tests {
     use super::*;
     use crate::dispatch::{Setup, Stream};
     use crate::testing;
+    use crate::testing::choice;
     use alloc::vec::Vec;
 
     /// Two streams of weights 2 and 1 believe that an operation costs 1 ms; those of the first turn out to
@@ -131,7 +133,10 @@ mod tests {
         let weight =
             |parts| Stream { weight: Weight::from_1024ths(parts).unwrap(), background: false };
         let streams = [weight(2_048), weight(1_024)];
-        let mut fog = (POLICY.build)(&[1, 1], &Setup { backends: 1, streams: &streams });
+        let mut fog = (POLICY.build)(
+            choice(&POLICY, &[("depth", 1), ("servers", 1)]).values(),
+            &Setup { backends: 1, streams: &streams },
+        );
         let (keys, backend) = (testing::keys(600), BackendId::new(0));
         for (index, &key) in keys.iter().enumerate() {
             let mut work = testing::work(key, (index % 2) as u32);

@@ -28,7 +28,7 @@ pub use stage::{BackendView, StreamView};
 pub use weight::Weight;
 
 use crate::clock::{Duration, Instant};
-use crate::policy::{Policy, Rule};
+use crate::policy::{Policy, Rule, Values};
 use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use estimate::Estimation;
@@ -110,7 +110,7 @@ pub struct Setup<'a> {
 }
 
 /// Builds a dispatch policy from checked parameter values.
-pub type Build = fn(&[u64], &Setup<'_>) -> Box<dyn DispatchPolicy>;
+pub type Build = fn(Values<'_>, &Setup<'_>) -> Box<dyn DispatchPolicy>;
 
 /// Every dispatch policy; the first is the default.
 pub static POLICIES: &[Policy<Build>] = &[

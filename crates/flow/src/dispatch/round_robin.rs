@@ -22,11 +22,12 @@ use slotmap::SecondaryMap;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "round-robin",
     summary: "streams take turns at each backend, one operation each",
+    properties: &[],
     parameters: &[fog::FIXED_DEPTH],
     build: |values, setup| {
         Box::new(RoundRobin {
             lanes: Lanes::new(setup.backends),
-            slots: Slots::new(values[0], setup.backends),
+            slots: Slots::new(values.get("depth"), setup.backends),
             turn: alloc::vec![0; setup.backends],
             sent: SecondaryMap::new(),
         })
@@ -77,11 +78,15 @@ mod tests {
     use super::*;
     use crate::dispatch::Setup;
     use crate::testing;
+    use crate::testing::choice;
 
     /// Three of stream 0 and one each of 1 and 2 leave as 0, 1, 2, 0, 0.
     #[test]
     fn turns_go_round() {
-        let mut policy = (POLICY.build)(&[8], &Setup { backends: 1, streams: &[] });
+        let mut policy = (POLICY.build)(
+            choice(&POLICY, &[("depth", 8)]).values(),
+            &Setup { backends: 1, streams: &[] },
+        );
         let keys = testing::keys(5);
         for (&key, stream) in keys.iter().zip([0, 0, 0, 1, 2]) {
             policy.arrive(Instant::ZERO, &testing::work(key, stream));

@@ -25,15 +25,16 @@ use slotmap::SecondaryMap;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "sfq",
     summary: "streams share each backend by their weights and nominal times (SFQ(D))",
+    properties: &[],
     parameters: &[fog::DEPTH, estimate::SERVERS],
     build: |values, setup| {
         Box::new(StartTimeFair {
             weights: setup.streams.iter().map(|stream| stream.weight).collect(),
             servers: (0..setup.backends).map(|_| Server::default()).collect(),
             lanes: Lanes::new(setup.backends),
-            slots: Slots::new(values[0], setup.backends),
+            slots: Slots::new(values.get("depth"), setup.backends),
             sent: SecondaryMap::new(),
-            estimation: Estimation::from_servers(values[1]),
+            estimation: Estimation::from_servers(values.get("servers")),
         })
     },
 };
@@ -112,6 +113,7 @@ mod tests {
     use super::*;
     use crate::dispatch::{Setup, Stream};
     use crate::testing;
+    use crate::testing::choice;
 
     /// Streams of weights 3 and 1 leave three to one; what happens at one backend is nothing to another.
     #[test]
@@ -119,7 +121,10 @@ mod tests {
         let weight =
             |parts| Stream { weight: Weight::from_1024ths(parts).unwrap(), background: false };
         let streams = [weight(3_072), weight(1_024)];
-        let mut policy = (POLICY.build)(&[64, 1], &Setup { backends: 2, streams: &streams });
+        let mut policy = (POLICY.build)(
+            choice(&POLICY, &[("depth", 64), ("servers", 1)]).values(),
+            &Setup { backends: 2, streams: &streams },
+        );
         let keys = testing::keys(80);
         for (index, &key) in keys.iter().enumerate() {
             let backend = BackendId::new((index / 2 % 2) as u32);

@@ -12,9 +12,9 @@
 //! | Not when | a path may stall: one slow answer stays its average, and it is hardly used again until the others are as slow; one that has never answered takes almost all |
 
 use super::turns::Turns;
-use super::{Build, PathPolicy};
+use super::{Build, PathIo, PathPolicy};
 use crate::clock::Instant;
-use crate::policy::Policy;
+use crate::policy::{Policy, Property};
 use crate::request::PathId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "ewma",
     summary: "the path with the least average response time, times its queue, is next",
+    properties: &[Property::UsesEveryPath],
     parameters: &[],
     build: |_, paths| {
         let ways = alloc::vec![Way::default(); paths as usize];
@@ -43,7 +44,7 @@ struct Way {
 }
 
 impl PathPolicy for Ewma {
-    fn select(&mut self, _: Instant, _: u64) -> Option<PathId> {
+    fn select(&mut self, _: Instant, _: &PathIo) -> Option<PathId> {
         let path = self.turns.least(|path| {
             let way = self.ways[path.index()];
             u128::from(way.average.max(1)) * (u128::from(way.outstanding) + 1)
@@ -52,7 +53,7 @@ impl PathPolicy for Ewma {
         Some(path)
     }
 
-    fn end(&mut self, now: Instant, path: PathId, _: u64, started: Instant) {
+    fn end(&mut self, now: Instant, path: PathId, _: &PathIo, started: Instant) {
         let way = &mut self.ways[path.index()];
         way.outstanding = way.outstanding.checked_sub(1).expect("only what was started can end");
         let response = now.since(started).as_nanos();
@@ -75,6 +76,7 @@ impl PathPolicy for Ewma {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::choice;
 
     fn at(nanos: u64) -> Instant {
         Instant::from_nanos(nanos)
@@ -84,16 +86,16 @@ mod tests {
     /// three times that of the other, with the I/O in question.
     #[test]
     fn a_slow_path_gets_a_shorter_queue() {
-        let mut policy = (POLICY.build)(&[], 2);
-        assert_eq!(policy.select(at(0), 1), Some(PathId::new(0)));
-        assert_eq!(policy.select(at(0), 1), Some(PathId::new(1)));
-        policy.end(at(100), PathId::new(0), 1, at(0));
+        let mut policy = (POLICY.build)(choice(&POLICY, &[]).values(), 2);
+        assert_eq!(policy.select(at(0), &PathIo::sized(1)), Some(PathId::new(0)));
+        assert_eq!(policy.select(at(0), &PathIo::sized(1)), Some(PathId::new(1)));
+        policy.end(at(100), PathId::new(0), &PathIo::sized(1), at(0));
         // The second has not been measured: nothing is better than that.
-        assert_eq!(policy.select(at(100), 1), Some(PathId::new(1)));
-        policy.end(at(300), PathId::new(1), 1, at(0));
-        policy.end(at(400), PathId::new(1), 1, at(100));
+        assert_eq!(policy.select(at(100), &PathIo::sized(1)), Some(PathId::new(1)));
+        policy.end(at(300), PathId::new(1), &PathIo::sized(1), at(0));
+        policy.end(at(400), PathId::new(1), &PathIo::sized(1), at(100));
         // 100 and 200 are less than 300; at 300 the second was chosen longer ago.
-        let chosen = [(); 5].map(|()| policy.select(at(400), 1).unwrap().index());
+        let chosen = [(); 5].map(|()| policy.select(at(400), &PathIo::sized(1)).unwrap().index());
         assert_eq!(chosen, [0, 0, 1, 0, 0]);
     }
 
@@ -102,8 +104,8 @@ mod tests {
     fn the_average_moves_by_an_eighth() {
         let mut policy = Ewma { turns: Turns::new(1), ways: alloc::vec![Way::default()] };
         for (response, average) in [(800, 800), (1_600, 900), (0, 787), (787, 787)] {
-            let path = policy.select(at(0), 1).unwrap();
-            policy.end(at(response), path, 1, at(0));
+            let path = policy.select(at(0), &PathIo::sized(1)).unwrap();
+            policy.end(at(response), path, &PathIo::sized(1), at(0));
             assert_eq!(policy.ways[0].average, average);
         }
     }

@@ -21,9 +21,9 @@
 //! goes first, the most stale of two idle ones; and nothing is won by an average that is stale.
 
 use super::turns::Turns;
-use super::{Build, PathPolicy};
+use super::{Build, PathIo, PathPolicy};
 use crate::clock::Instant;
-use crate::policy::{Parameter, Policy, Unit};
+use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -32,6 +32,7 @@ use core::cmp::Ordering;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "historical-service-time",
     summary: "the path that has been serving fastest lately, in proportion to its queue",
+    properties: &[Property::UsesEveryPath],
     parameters: &[Parameter {
         name: "threshold",
         unit: Unit::Count,
@@ -41,7 +42,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
         effect: "how many times as long one average must be as the other to count; 0 and 1: any \
                  difference does",
     }],
-    build: |values, paths| Box::new(Historical::new(paths, values[0])),
+    build: |values, paths| Box::new(Historical::new(paths, values.get("threshold"))),
 };
 
 /// Bits behind the point.
@@ -146,7 +147,7 @@ impl Way {
 }
 
 impl PathPolicy for Historical {
-    fn select(&mut self, now: Instant, _: u64) -> Option<PathId> {
+    fn select(&mut self, now: Instant, _: &PathIo) -> Option<PathId> {
         let (ways, threshold) = (&self.ways, self.threshold);
         let better =
             |a: PathId, b: PathId| ways[a.index()].compare(ways[b.index()], now, threshold).is_lt();
@@ -155,7 +156,7 @@ impl PathPolicy for Historical {
         Some(path)
     }
 
-    fn end(&mut self, now: Instant, path: PathId, _: u64, started: Instant) {
+    fn end(&mut self, now: Instant, path: PathId, _: &PathIo, started: Instant) {
         let valid = self.turns.paths().len() as u64;
         let way = &mut self.ways[path.index()];
         way.outstanding = way.outstanding.checked_sub(1).expect("only what was started can end");
@@ -196,7 +197,7 @@ mod tests {
     }
 
     fn chosen(mut policy: Historical, now: u64) -> usize {
-        policy.select(at(now), 4_096).unwrap().index()
+        policy.select(at(now), &PathIo::sized(4_096)).unwrap().index()
     }
 
     /// The weights are the powers of 0.95, each rounded on its way, and 0 at the end.
@@ -211,9 +212,9 @@ mod tests {
     #[test]
     fn service_is_counted_one_after_the_other() {
         let mut policy = two(0, [(1, 2, 0), (1, 0, 0)]);
-        policy.end(at(1_000), PathId::new(0), 1, at(0));
+        policy.end(at(1_000), PathId::new(0), &PathIo::sized(1), at(0));
         assert_eq!(policy.ways[0].history, (1_024 * 972 + 1_024_000 * 52) / 1_024);
-        policy.end(at(1_600), PathId::new(0), 1, at(500));
+        policy.end(at(1_600), PathId::new(0), &PathIo::sized(1), at(500));
         assert_eq!(policy.ways[0].history, (52_972 * 972 + 614_400 * 52) / 1_024);
         // 79 ns for each of two paths.
         assert_eq!(policy.ways[0].stale_after, at(1_600 + 2 * 79));
@@ -225,7 +226,7 @@ mod tests {
         let limit = 63 << BUCKET_SHIFT;
         let history = |served| {
             let mut policy = two(0, [(1 << 20, 1, 0), (1, 0, 0)]);
-            policy.end(at(served), PathId::new(0), 1, at(0));
+            policy.end(at(served), PathId::new(0), &PathIo::sized(1), at(0));
             policy.ways[0].history
         };
         assert_eq!(history(limit), limit << SHIFT);

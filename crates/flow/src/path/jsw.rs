@@ -25,9 +25,9 @@
 
 use super::speed::{Fit, Line, Sample};
 use super::turns::Turns;
-use super::{Build, PathPolicy, Speed};
+use super::{Build, PathIo, PathPolicy, Speed};
 use crate::clock::{Duration, Instant};
-use crate::policy::Policy;
+use crate::policy::{Policy, Property};
 use crate::request::PathId;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -36,6 +36,7 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "jsw",
     summary: "the path that will be done first, by speeds that are learnt",
+    properties: &[Property::UsesEveryPath],
     parameters: &[],
     build: |_, paths| Box::new(Jsw::new(paths)),
 };
@@ -156,7 +157,7 @@ impl Jsw {
 }
 
 impl PathPolicy for Jsw {
-    fn select(&mut self, now: Instant, bytes: u64) -> Option<PathId> {
+    fn select(&mut self, now: Instant, &PathIo { bytes, .. }: &PathIo) -> Option<PathId> {
         self.chosen += 1;
         let due = |path: &PathId| self.ways[path.index()].probe_is_due(now, bytes, self.chosen);
         let path = if let Some(place) = self.turns.paths().iter().position(due) {
@@ -172,7 +173,13 @@ impl PathPolicy for Jsw {
         Some(path)
     }
 
-    fn end(&mut self, now: Instant, path: PathId, bytes: u64, started: Instant) {
+    fn end(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        &PathIo { bytes, .. }: &PathIo,
+        started: Instant,
+    ) {
         let way = &mut self.ways[path.index()];
         if way.remove(started, bytes) {
             if bytes > 0 {
@@ -240,7 +247,7 @@ mod tests {
     }
 
     fn select(policy: &mut Jsw, now: u64, bytes: u64) -> usize {
-        policy.select(at(now), bytes).unwrap().index()
+        policy.select(at(now), &PathIo::sized(bytes)).unwrap().index()
     }
 
     /// At half the speed a path gets every third of equal I/Os, the first when the other would take as
@@ -277,7 +284,7 @@ mod tests {
         for n in 0..20 {
             let now = start + MS + n * 200_000;
             assert_eq!(select(&mut policy, now, 48 << 10), 1, "I/O {n}");
-            policy.end(at(now + 131_072), PathId::new(1), 48 << 10, at(now));
+            policy.end(at(now + 131_072), PathId::new(1), &PathIo::sized(48 << 10), at(now));
         }
     }
 
@@ -292,7 +299,12 @@ mod tests {
             let start = start.max(policy.ways[1].last_end.as_nanos());
             let serve = |policy: &mut Jsw, now: u64| -> usize {
                 let path = select(policy, now, bytes);
-                policy.end(at(now + 1_000), PathId::new(path as u32), bytes, at(now));
+                policy.end(
+                    at(now + 1_000),
+                    PathId::new(path as u32),
+                    &PathIo::sized(bytes),
+                    at(now),
+                );
                 path
             };
             for n in 0..20 {
@@ -315,7 +327,7 @@ mod tests {
             let now = 1_000 * MS * (n + 1);
             let path = select(&mut policy, now, 48 << 10);
             let time = [65_536, 20 * 65_536][path];
-            policy.end(at(now + time), PathId::new(path as u32), 48 << 10, at(now));
+            policy.end(at(now + time), PathId::new(path as u32), &PathIo::sized(48 << 10), at(now));
             slow += path;
         }
         assert_eq!(slow, 10);
@@ -331,7 +343,12 @@ mod tests {
                 select(&mut policy, round * 3 * MS, 4_096);
             }
             for _ in 0..3 {
-                policy.end(at((round + 1) * 3 * MS), PathId::new(0), 4_096, at(round * 3 * MS));
+                policy.end(
+                    at((round + 1) * 3 * MS),
+                    PathId::new(0),
+                    &PathIo::sized(4_096),
+                    at(round * 3 * MS),
+                );
             }
             let time = policy.ways[0].line.unwrap().time(1, 4_096);
             assert!(time.abs_diff(MS) < 3_000, "round {round}: {time}");
@@ -349,7 +366,7 @@ mod tests {
         policy.reinstate(at(now + 2), path);
         assert_eq!(policy.ways[0].bytes, 0);
         assert_eq!(select(&mut policy, now + 3, 48 << 10), 0);
-        policy.end(at(now + 4), path, 48 << 10, at(now));
+        policy.end(at(now + 4), path, &PathIo::sized(48 << 10), at(now));
         assert_eq!(policy.ways[0].outstanding.len(), 1);
         assert_eq!(policy.learned(path), learned);
     }
@@ -368,9 +385,11 @@ mod tests {
                 4..12 if !on_way.is_empty() => {
                     let index = rng.below(on_way.len() as u64) as usize;
                     let (path, started) = on_way.swap_remove(index);
-                    policy.end(now, path, 4_096, started);
+                    policy.end(now, path, &PathIo::sized(4_096), started);
                 }
-                _ => on_way.extend(policy.select(now, 4_096).map(|path| (path, now))),
+                _ => {
+                    on_way.extend(policy.select(now, &PathIo::sized(4_096)).map(|path| (path, now)))
+                }
             }
             for (index, way) in policy.ways.iter().enumerate() {
                 let most = on_way.iter().filter(|(path, _)| path.index() == index).count();
@@ -379,7 +398,7 @@ mod tests {
             }
         }
         for (path, started) in on_way {
-            policy.end(at(1 << 40), path, 4_096, started);
+            policy.end(at(1 << 40), path, &PathIo::sized(4_096), started);
         }
         assert!(policy.ways.iter().all(|way| way.outstanding.is_empty()), "{policy:?}");
     }
@@ -406,7 +425,7 @@ mod tests {
         let learned = policy.learned(PathId::new(0));
         assert_eq!(select(&mut policy, now, 0), 0);
         assert!(policy.ways[0].cost(at(now), 0, Line::GUESS) > 30_000);
-        policy.end(at(now + 50 * MS), PathId::new(0), 0, at(now));
+        policy.end(at(now + 50 * MS), PathId::new(0), &PathIo::sized(0), at(now));
         assert_eq!(policy.learned(PathId::new(0)), learned);
     }
 }

@@ -26,8 +26,8 @@ pub use settings::{Failback, Settings};
 pub(crate) use stage::{Paths, Step};
 
 use crate::clock::Instant;
-use crate::policy::{Policy, Rule};
-use crate::request::PathId;
+use crate::policy::{Policy, Rule, Values};
+use crate::request::{Op, PathId, TenantId, VolumeId};
 use alloc::boxed::Box;
 
 /// Held because no path to the backend is left.
@@ -41,15 +41,21 @@ pub const RULE_LOST: Rule = Rule("path/lost");
 
 /// Chooses among the paths of one backend.
 ///
-/// Laws (checked for every policy in the list): a failed path is never chosen; with a usable path
-/// the answer is never `None`; failing or reinstating twice changes nothing; the same inputs give
-/// the same choices.
+/// Laws, which `crates/flow/tests/laws/path.rs` checks for every policy in the list:
+///
+/// * a failed path is never chosen, and with a usable path `select` is not `None`;
+/// * the first path to return is chosen at once;
+/// * failing or reinstating a path twice changes nothing;
+/// * the same inputs give the same choices.
+///
+/// [`Property::UsesEveryPath`](crate::policy::Property::UsesEveryPath) is claimed in the record, and is
+/// checked against what the policy does: an active/passive selector leaves it out.
 pub trait PathPolicy {
-    /// The path for an I/O of `bytes`, which starts on it now; `None` if every path has failed.
-    fn select(&mut self, now: Instant, bytes: u64) -> Option<PathId>;
+    /// The path for an I/O, which starts on it now; `None` if every path has failed.
+    fn select(&mut self, now: Instant, io: &PathIo) -> Option<PathId>;
 
-    /// An I/O of `bytes` that started at `started` has ended on `path`, well or not.
-    fn end(&mut self, now: Instant, path: PathId, bytes: u64, started: Instant);
+    /// An I/O that started at `started` has ended on `path`, well or not.
+    fn end(&mut self, now: Instant, path: PathId, io: &PathIo, started: Instant);
 
     /// The path does not work; what is on it will still end.
     fn fail(&mut self, now: Instant, path: PathId);
@@ -64,8 +70,33 @@ pub trait PathPolicy {
     }
 }
 
+/// What a selector is told of an I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathIo {
+    /// Bytes that it moves; none for a flush or a discard.
+    pub bytes: u64,
+    /// What it does.
+    pub op: Op,
+    /// The tenant that asked.
+    pub tenant: TenantId,
+    /// The volume that is addressed.
+    pub volume: VolumeId,
+    /// Its first byte at the backend.
+    pub offset: u64,
+    /// When the request arrived at the gateway.
+    pub arrived: Instant,
+}
+
+impl PathIo {
+    /// A read of which nothing but the size matters.
+    pub const fn sized(bytes: u64) -> Self {
+        let (tenant, volume) = (TenantId::new(0), VolumeId::new(0));
+        Self { bytes, op: Op::Read, tenant, volume, offset: 0, arrived: Instant::ZERO }
+    }
+}
+
 /// Builds a selector over this many paths from checked parameter values.
-pub type Build = fn(&[u64], u32) -> Box<dyn PathPolicy>;
+pub type Build = fn(Values<'_>, u32) -> Box<dyn PathPolicy>;
 
 /// Every path policy; the first is the default.
 pub static POLICIES: &[Policy<Build>] = &[

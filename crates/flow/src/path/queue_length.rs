@@ -11,9 +11,9 @@
 //! | Not when | sizes vary, which it does not see, or a path may stall: it goes on sending to it until the others are as long |
 
 use super::turns::Turns;
-use super::{Build, PathPolicy};
+use super::{Build, PathIo, PathPolicy};
 use crate::clock::Instant;
-use crate::policy::Policy;
+use crate::policy::{Policy, Property};
 use crate::request::PathId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "queue-length",
     summary: "the path with the fewest I/Os outstanding is next",
+    properties: &[Property::UsesEveryPath],
     parameters: &[],
     build: |_, paths| {
         let outstanding = alloc::vec![0; paths as usize];
@@ -35,13 +36,13 @@ struct QueueLength {
 }
 
 impl PathPolicy for QueueLength {
-    fn select(&mut self, _: Instant, _: u64) -> Option<PathId> {
+    fn select(&mut self, _: Instant, _: &PathIo) -> Option<PathId> {
         let path = self.turns.least(|path| self.outstanding[path.index()])?;
         self.outstanding[path.index()] += 1;
         Some(path)
     }
 
-    fn end(&mut self, _: Instant, path: PathId, _: u64, _: Instant) {
+    fn end(&mut self, _: Instant, path: PathId, _: &PathIo, _: Instant) {
         let outstanding = &mut self.outstanding[path.index()];
         *outstanding = outstanding.checked_sub(1).expect("only what was started can end");
     }
@@ -58,16 +59,17 @@ impl PathPolicy for QueueLength {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::choice;
 
     /// Among equals the paths take turns; one that is a single I/O shorter is next, and only once.
     #[test]
     fn the_shortest_queue_is_next() {
-        let (mut policy, now) = ((POLICY.build)(&[], 3), Instant::ZERO);
+        let (mut policy, now) = ((POLICY.build)(choice(&POLICY, &[]).values(), 3), Instant::ZERO);
         let turns = |policy: &mut Box<dyn PathPolicy>, n| -> Vec<usize> {
-            (0..n).map(|_| policy.select(now, 1).unwrap().index()).collect()
+            (0..n).map(|_| policy.select(now, &PathIo::sized(1)).unwrap().index()).collect()
         };
         assert_eq!(turns(&mut policy, 5), [0, 1, 2, 0, 1]);
-        policy.end(now, PathId::new(1), 1, now);
+        policy.end(now, PathId::new(1), &PathIo::sized(1), now);
         // One outstanding on 1 and on 2, two on 0; 2 was chosen before 1.
         assert_eq!(turns(&mut policy, 3), [2, 1, 0]);
     }
@@ -75,12 +77,13 @@ mod tests {
     /// What is still on a path that has failed counts when it is back, until it ends.
     #[test]
     fn the_queue_of_a_failed_path_is_not_forgotten() {
-        let (mut policy, now, first) = ((POLICY.build)(&[], 2), Instant::ZERO, PathId::new(0));
-        assert_eq!(policy.select(now, 1), Some(first));
+        let (mut policy, now, first) =
+            ((POLICY.build)(choice(&POLICY, &[]).values(), 2), Instant::ZERO, PathId::new(0));
+        assert_eq!(policy.select(now, &PathIo::sized(1)), Some(first));
         policy.fail(now, first);
-        assert_eq!(policy.select(now, 1), Some(PathId::new(1)));
+        assert_eq!(policy.select(now, &PathIo::sized(1)), Some(PathId::new(1)));
         policy.reinstate(now, first);
-        policy.end(now, first, 1, now);
-        assert_eq!(policy.select(now, 1), Some(first));
+        policy.end(now, first, &PathIo::sized(1), now);
+        assert_eq!(policy.select(now, &PathIo::sized(1)), Some(first));
     }
 }

@@ -11,15 +11,16 @@
 //! | Not when | paths differ in speed or I/Os in size: the slow one collects the queue |
 
 use super::turns::Turns;
-use super::{Build, PathPolicy};
+use super::{Build, PathIo, PathPolicy};
 use crate::clock::Instant;
-use crate::policy::{Parameter, Policy, Unit};
+use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
 use alloc::boxed::Box;
 
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "round-robin",
     summary: "the paths that work take turns",
+    properties: &[Property::UsesEveryPath],
     parameters: &[Parameter {
         name: "repeat",
         unit: Unit::Count,
@@ -29,7 +30,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
         effect: "I/Os that a path gets in a row before the next has its turn",
     }],
     build: |values, paths| {
-        Box::new(RoundRobin { turns: Turns::new(paths), repeat: values[0], left: 0 })
+        Box::new(RoundRobin { turns: Turns::new(paths), repeat: values.get("repeat"), left: 0 })
     },
 };
 
@@ -42,7 +43,7 @@ struct RoundRobin {
 }
 
 impl PathPolicy for RoundRobin {
-    fn select(&mut self, _: Instant, _: u64) -> Option<PathId> {
+    fn select(&mut self, _: Instant, _: &PathIo) -> Option<PathId> {
         let last = self.turns.paths().last().copied()?;
         if self.left > 0 {
             self.left -= 1;
@@ -52,7 +53,7 @@ impl PathPolicy for RoundRobin {
         Some(self.turns.choose(0))
     }
 
-    fn end(&mut self, _: Instant, _: PathId, _: u64, _: Instant) {}
+    fn end(&mut self, _: Instant, _: PathId, _: &PathIo, _: Instant) {}
 
     fn fail(&mut self, _: Instant, path: PathId) {
         if self.turns.paths().last() == Some(&path) {
@@ -69,16 +70,17 @@ impl PathPolicy for RoundRobin {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::choice;
     use alloc::vec::Vec;
 
     fn turns(policy: &mut Box<dyn PathPolicy>, n: usize) -> Vec<usize> {
-        (0..n).map(|_| policy.select(Instant::ZERO, 1).unwrap().index()).collect()
+        (0..n).map(|_| policy.select(Instant::ZERO, &PathIo::sized(1)).unwrap().index()).collect()
     }
 
     /// Three paths take turns; without the second the others alternate; it returns at the head.
     #[test]
     fn paths_take_turns() {
-        let mut policy = (POLICY.build)(&[1], 3);
+        let mut policy = (POLICY.build)(choice(&POLICY, &[("repeat", 1)]).values(), 3);
         assert_eq!(turns(&mut policy, 4), [0, 1, 2, 0]);
         policy.fail(Instant::ZERO, PathId::new(1));
         assert_eq!(turns(&mut policy, 3), [2, 0, 2]);
@@ -89,7 +91,7 @@ mod tests {
     /// A turn lasts for `repeat` I/Os; it ends early with its path, and the next is a whole one.
     #[test]
     fn a_turn_can_be_longer() {
-        let mut policy = (POLICY.build)(&[3], 3);
+        let mut policy = (POLICY.build)(choice(&POLICY, &[("repeat", 3)]).values(), 3);
         assert_eq!(turns(&mut policy, 5), [0, 0, 0, 1, 1]);
         policy.fail(Instant::ZERO, PathId::new(1));
         assert_eq!(turns(&mut policy, 5), [2, 2, 2, 0, 0]);

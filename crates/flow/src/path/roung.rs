@@ -16,9 +16,9 @@
 //! gets three I/Os at most. `roung-job` is the reading of the paper's open systems.
 
 use super::turns::Turns;
-use super::{Build, PathPolicy};
+use super::{Build, PathIo, PathPolicy};
 use crate::clock::Instant;
-use crate::policy::{Parameter, Policy, Unit};
+use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -26,21 +26,19 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "roung",
     summary: "the paths take turns; one that is busy for long is passed over until it has drained",
+    properties: &[Property::UsesEveryPath],
     parameters: &[
         THRESHOLD,
-        Parameter {
-            name: "literal",
-            unit: Unit::Count,
-            min: 0,
-            max: 1,
-            default: 0,
-            effect: "1 follows the paper to the letter: idle paths age too, and none does while one \
-                     is at the threshold; with more than four paths some are never used again",
-        },
+        Parameter::flag(
+            "literal",
+            false,
+            "true follows the paper to the letter: idle paths age too, and none does while one is at \
+             the threshold; with more than four paths some are never used again",
+        ),
     ],
     build: |values, paths| {
-        let ages = if values[1] == 0 { Ages::Busy } else { Ages::UntilBlocked };
-        Box::new(RounG::new(paths, values[0], Renewal::Drained, ages))
+        let ages = if values.flag("literal") { Ages::UntilBlocked } else { Ages::Busy };
+        Box::new(RounG::new(paths, values.get("threshold"), Renewal::Drained, ages))
     },
 };
 
@@ -110,7 +108,7 @@ impl RounG {
 }
 
 impl PathPolicy for RounG {
-    fn select(&mut self, _: Instant, _: u64) -> Option<PathId> {
+    fn select(&mut self, _: Instant, _: &PathIo) -> Option<PathId> {
         let paths = self.turns.paths();
         let free = |path: &PathId| self.ways[path.index()].age < self.threshold;
         let first = paths.iter().position(free);
@@ -128,7 +126,7 @@ impl PathPolicy for RounG {
         Some(chosen)
     }
 
-    fn end(&mut self, _: Instant, path: PathId, _: u64, _: Instant) {
+    fn end(&mut self, _: Instant, path: PathId, _: &PathIo, _: Instant) {
         let way = &mut self.ways[path.index()];
         way.outstanding = way.outstanding.checked_sub(1).expect("only what was started can end");
         if way.outstanding == 0 {
@@ -158,7 +156,7 @@ mod tests {
     const NOW: Instant = Instant::ZERO;
 
     fn turns(policy: &mut RounG, n: usize) -> Vec<usize> {
-        (0..n).map(|_| policy.select(NOW, 1).unwrap().index()).collect()
+        (0..n).map(|_| policy.select(NOW, &PathIo::sized(1)).unwrap().index()).collect()
     }
 
     fn ages(policy: &RounG) -> Vec<u64> {
@@ -171,17 +169,17 @@ mod tests {
     fn a_stalled_path_is_given_three() {
         let mut policy = RounG::new(2, 4, Renewal::Drained, Ages::Busy);
         for expected in [0, 1, 0, 1, 0, 1, 1, 1, 1] {
-            let path = policy.select(NOW, 1).unwrap();
+            let path = policy.select(NOW, &PathIo::sized(1)).unwrap();
             assert_eq!(path.index(), expected, "{:?}", ages(&policy));
             if expected == 1 {
-                policy.end(NOW, path, 1, NOW);
+                policy.end(NOW, path, &PathIo::sized(1), NOW);
             }
         }
         assert_eq!(ages(&policy), [4, 0]);
         for left in [2, 1, 0] {
             assert_eq!(turns(&mut policy, 1), [1], "{left} and one more on the other");
-            policy.end(NOW, PathId::new(1), 1, NOW);
-            policy.end(NOW, PathId::new(0), 1, NOW);
+            policy.end(NOW, PathId::new(1), &PathIo::sized(1), NOW);
+            policy.end(NOW, PathId::new(0), &PathIo::sized(1), NOW);
         }
         assert_eq!(turns(&mut policy, 1), [0]);
     }
@@ -204,9 +202,9 @@ mod tests {
     fn the_letter_locks_idle_paths_out() {
         let mut policy = RounG::new(6, 4, Renewal::Drained, Ages::UntilBlocked);
         for _ in 0..100 {
-            let path = policy.select(NOW, 1).unwrap();
+            let path = policy.select(NOW, &PathIo::sized(1)).unwrap();
             assert!(path.index() < 4, "{:?}", ages(&policy));
-            policy.end(NOW, path, 1, NOW);
+            policy.end(NOW, path, &PathIo::sized(1), NOW);
         }
         assert_eq!(ages(&policy)[4..], [4, 4]);
     }
@@ -231,8 +229,8 @@ mod tests {
         assert_eq!(ages(&policy), [4, 1, 3]);
         assert_eq!(turns(&mut policy, 1), [1]);
         policy.fail(NOW, PathId::new(0));
-        policy.end(NOW, PathId::new(0), 1, NOW);
-        policy.end(NOW, PathId::new(0), 1, NOW);
+        policy.end(NOW, PathId::new(0), &PathIo::sized(1), NOW);
+        policy.end(NOW, PathId::new(0), &PathIo::sized(1), NOW);
         policy.reinstate(NOW, PathId::new(0));
         assert_eq!(ages(&policy), [0, 1, 4]);
     }

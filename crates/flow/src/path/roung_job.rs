@@ -16,27 +16,25 @@
 
 use super::Build;
 use super::roung::{Ages, Renewal, RounG, THRESHOLD};
-use crate::policy::{Parameter, Policy, Unit};
+use crate::policy::{Parameter, Policy, Property};
 use alloc::boxed::Box;
 
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "roung-job",
     summary: "as roung, but a path is new again with each I/O that it ends",
+    properties: &[Property::UsesEveryPath],
     parameters: &[
         THRESHOLD,
-        Parameter {
-            name: "starts",
-            unit: Unit::Count,
-            min: 0,
-            max: 1,
-            default: 0,
-            effect: "1 takes the start of an I/O for the start of its job: a path is new again with \
-                     each that it is given, so two paths merely take turns",
-        },
+        Parameter::flag(
+            "starts",
+            false,
+            "true takes the start of an I/O for the start of its job: a path is new again with each \
+             that it is given, so two paths merely take turns",
+        ),
     ],
     build: |values, paths| {
-        let renewal = if values[1] == 0 { Renewal::EachEnd } else { Renewal::EachStart };
-        Box::new(RounG::new(paths, values[0], renewal, Ages::Busy))
+        let renewal = if values.flag("starts") { Renewal::EachStart } else { Renewal::EachEnd };
+        Box::new(RounG::new(paths, values.get("threshold"), renewal, Ages::Busy))
     },
 };
 
@@ -44,35 +42,39 @@ pub(super) const POLICY: Policy<Build> = Policy {
 mod tests {
     use super::*;
     use crate::clock::Instant;
+    use crate::path::PathIo;
     use crate::request::PathId;
+    use crate::testing::choice;
     use alloc::vec::Vec;
 
     const NOW: Instant = Instant::ZERO;
 
     fn turns(policy: &mut dyn super::super::PathPolicy, n: usize) -> Vec<usize> {
-        (0..n).map(|_| policy.select(NOW, 1).unwrap().index()).collect()
+        (0..n).map(|_| policy.select(NOW, &PathIo::sized(1)).unwrap().index()).collect()
     }
 
     /// A path that was passed over three times is back in turn as soon as one of its I/Os ends.
     #[test]
     fn one_end_makes_a_path_new() {
-        let mut policy = (POLICY.build)(&[4, 0], 2);
+        let mut policy =
+            (POLICY.build)(choice(&POLICY, &[("threshold", 4), ("starts", 0)]).values(), 2);
         for _ in 0..3 {
             assert_eq!(turns(&mut *policy, 2), [0, 1]);
-            policy.end(NOW, PathId::new(1), 1, NOW);
+            policy.end(NOW, PathId::new(1), &PathIo::sized(1), NOW);
         }
         assert_eq!(turns(&mut *policy, 2), [1, 1]);
-        policy.end(NOW, PathId::new(0), 1, NOW);
+        policy.end(NOW, PathId::new(0), &PathIo::sized(1), NOW);
         assert_eq!(turns(&mut *policy, 2), [0, 1]);
     }
 
     /// With `starts` two paths take turns whatever ends when.
     #[test]
     fn the_start_of_each_makes_round_robin() {
-        let mut policy = (POLICY.build)(&[4, 1], 2);
+        let mut policy =
+            (POLICY.build)(choice(&POLICY, &[("threshold", 4), ("starts", 1)]).values(), 2);
         for _ in 0..10 {
             assert_eq!(turns(&mut *policy, 2), [0, 1]);
-            policy.end(NOW, PathId::new(1), 1, NOW);
+            policy.end(NOW, PathId::new(1), &PathIo::sized(1), NOW);
         }
     }
 }

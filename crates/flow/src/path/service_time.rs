@@ -14,9 +14,9 @@
 //! | Not when | nobody knows the throughputs or they change; or a path may stall |
 
 use super::turns::Turns;
-use super::{Build, PathPolicy};
+use super::{Build, PathIo, PathPolicy};
 use crate::clock::Instant;
-use crate::policy::{Parameter, Policy, Unit};
+use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -24,31 +24,18 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "service-time",
     summary: "the path that is done first with its bytes, at throughputs that are given",
-    parameters: &[
-        throughput("path0"),
-        throughput("path1"),
-        throughput("path2"),
-        throughput("path3"),
-        throughput("path4"),
-        throughput("path5"),
-        throughput("path6"),
-        throughput("path7"),
-    ],
-    build: |values, paths| Box::new(ServiceTime::new(values, paths)),
-};
-
-/// Paths without a parameter have its default.
-const fn throughput(name: &'static str) -> Parameter {
-    Parameter {
-        name,
-        unit: Unit::Count,
+    properties: &[Property::UsesEveryPath],
+    parameters: &[Parameter {
+        name: "throughput",
+        unit: Unit::Counts(8),
         min: 0,
         max: 100,
         default: DEFAULT,
-        effect: "relative throughput of the path of this number (1 from the ninth on); 0 keeps it for \
-                 when no other works",
-    }
-}
+        effect: "relative throughput of each path, in the order of the paths, 1 for those not listed; 0 \
+                 keeps a path for when no other works",
+    }],
+    build: |values, paths| Box::new(ServiceTime::new(values.list("throughput"), paths)),
+};
 
 const DEFAULT: u64 = 1;
 
@@ -91,14 +78,14 @@ impl Way {
 }
 
 impl PathPolicy for ServiceTime {
-    fn select(&mut self, _: Instant, bytes: u64) -> Option<PathId> {
+    fn select(&mut self, _: Instant, &PathIo { bytes, .. }: &PathIo) -> Option<PathId> {
         let ways = &self.ways;
         let path = self.turns.best(|a, b| ways[a.index()].better(ways[b.index()], bytes))?;
         self.ways[path.index()].outstanding += bytes;
         Some(path)
     }
 
-    fn end(&mut self, _: Instant, path: PathId, bytes: u64, _: Instant) {
+    fn end(&mut self, _: Instant, path: PathId, &PathIo { bytes, .. }: &PathIo, _: Instant) {
         let outstanding = &mut self.ways[path.index()].outstanding;
         *outstanding = outstanding.checked_sub(bytes).expect("only what was started can end");
     }
@@ -117,7 +104,10 @@ mod tests {
     use super::*;
 
     fn choices(policy: &mut ServiceTime, sizes: &[u64]) -> Vec<usize> {
-        sizes.iter().map(|&size| policy.select(Instant::ZERO, size).unwrap().index()).collect()
+        sizes
+            .iter()
+            .map(|&size| policy.select(Instant::ZERO, &PathIo::sized(size)).unwrap().index())
+            .collect()
     }
 
     /// At equal throughputs the fewest outstanding bytes decide, and the size of the I/O does not.
@@ -125,7 +115,7 @@ mod tests {
     fn equal_paths_share_the_bytes() {
         let mut policy = ServiceTime::new(&[1], 2);
         assert_eq!(choices(&mut policy, &[100, 30, 30, 30, 30, 30]), [0, 1, 1, 1, 1, 0]);
-        policy.end(Instant::ZERO, PathId::new(0), 100, Instant::ZERO);
+        policy.end(Instant::ZERO, PathId::new(0), &PathIo::sized(100), Instant::ZERO);
         assert_eq!(choices(&mut policy, &[1_000, 1]), [0, 1]);
     }
 

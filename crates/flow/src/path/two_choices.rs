@@ -11,9 +11,9 @@
 //! | Not when | there are few paths: on two it is `queue-length` with ties by chance |
 
 use super::turns::Turns;
-use super::{Build, PathPolicy};
+use super::{Build, PathIo, PathPolicy};
 use crate::clock::Instant;
-use crate::policy::{Parameter, Policy, Unit};
+use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
 use crate::rng::Rng;
 use alloc::boxed::Box;
@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "two-choices",
     summary: "of two paths that chance draws, the one with less outstanding is next",
+    properties: &[Property::UsesEveryPath],
     parameters: &[
         Parameter {
             name: "seed",
@@ -31,16 +32,11 @@ pub(super) const POLICY: Policy<Build> = Policy {
             default: 1,
             effect: "what the draws start from; equal seeds give equal draws",
         },
-        Parameter {
-            name: "bytes",
-            unit: Unit::Count,
-            min: 0,
-            max: 1,
-            default: 0,
-            effect: "1 compares outstanding bytes, 0 outstanding I/Os",
-        },
+        Parameter::flag("bytes", false, "true compares outstanding bytes, false outstanding I/Os"),
     ],
-    build: |values, paths| Box::new(TwoChoices::new(paths, values[0], values[1] == 1)),
+    build: |values, paths| {
+        Box::new(TwoChoices::new(paths, values.get("seed"), values.flag("bytes")))
+    },
 };
 
 #[derive(Debug)]
@@ -76,7 +72,7 @@ impl TwoChoices {
 }
 
 impl PathPolicy for TwoChoices {
-    fn select(&mut self, _: Instant, bytes: u64) -> Option<PathId> {
+    fn select(&mut self, _: Instant, &PathIo { bytes, .. }: &PathIo) -> Option<PathId> {
         let place = match self.turns.paths().len() as u64 {
             0 => return None,
             1 => 0,
@@ -91,7 +87,7 @@ impl PathPolicy for TwoChoices {
         Some(path)
     }
 
-    fn end(&mut self, _: Instant, path: PathId, bytes: u64, _: Instant) {
+    fn end(&mut self, _: Instant, path: PathId, &PathIo { bytes, .. }: &PathIo, _: Instant) {
         let size = self.size(bytes);
         let outstanding = &mut self.outstanding[path.index()];
         *outstanding = outstanding.checked_sub(size).expect("only what was started can end");
@@ -134,7 +130,7 @@ mod tests {
     fn of_two_the_shorter_is_taken() {
         let mut policy = TwoChoices::new(2, 7, false);
         for n in 0..100 {
-            policy.select(NOW, 1).unwrap();
+            policy.select(NOW, &PathIo::sized(1)).unwrap();
             assert_eq!(policy.outstanding[0].abs_diff(policy.outstanding[1]), (n + 1) % 2);
         }
     }
@@ -143,12 +139,12 @@ mod tests {
     #[test]
     fn bytes_can_be_what_counts() {
         let mut policy = TwoChoices::new(2, 7, true);
-        let first = policy.select(NOW, 100).unwrap();
+        let first = policy.select(NOW, &PathIo::sized(100)).unwrap();
         for _ in 0..10 {
-            assert_ne!(policy.select(NOW, 10), Some(first));
+            assert_ne!(policy.select(NOW, &PathIo::sized(10)), Some(first));
         }
-        policy.end(NOW, first, 100, NOW);
-        assert_eq!(policy.select(NOW, 1), Some(first));
+        policy.end(NOW, first, &PathIo::sized(100), NOW);
+        assert_eq!(policy.select(NOW, &PathIo::sized(1)), Some(first));
     }
 
     /// Another seed draws other paths.
@@ -156,7 +152,7 @@ mod tests {
     fn the_seed_decides() {
         let draws = |seed| -> Vec<PathId> {
             let mut policy = TwoChoices::new(8, seed, false);
-            (0..20).map(|_| policy.select(NOW, 1).unwrap()).collect()
+            (0..20).map(|_| policy.select(NOW, &PathIo::sized(1)).unwrap()).collect()
         };
         assert_eq!(draws(1), draws(1));
         assert_ne!(draws(1), draws(2));

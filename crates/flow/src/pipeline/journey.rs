@@ -11,7 +11,7 @@ use crate::control::{ControlPolicy, Legacy, Rows};
 use crate::dispatch::{BackendView, Dispatch, StreamView};
 use crate::error::IoError;
 use crate::event::{Completed, Event, Observer, StageName};
-use crate::path::{self, Paths, RULE_LOST, RULE_NONE_LEFT, RULE_OVERDUE, Step};
+use crate::path::{self, PathIo, Paths, RULE_LOST, RULE_NONE_LEFT, RULE_OVERDUE, Step};
 use crate::policy::Rule;
 use crate::request::{Op, Outcome, PathId, Request, RequestKey};
 use crate::stage::Stage;
@@ -314,9 +314,10 @@ impl<O: Observer> Pipeline<O> {
             let entry = &mut self.requests[key];
             entry.move_to(now, StageName::Path, rule);
             entry.dispatched = now;
-            let (backend, request) = (entry.backend, &entry.request);
-            let payload = request.payload();
-            self.paths.enter(now, key, backend, (payload, request.op == Op::Read));
+            let InFlight { backend, arrived, place: (_, offset), ref request, .. } = *entry;
+            let Request { op, tenant, volume, .. } = *request;
+            let io = PathIo { bytes: request.payload(), op, tenant, volume, offset, arrived };
+            self.paths.enter(now, key, backend, io);
             self.follow(now);
         }
     }
@@ -420,7 +421,7 @@ impl<O: Observer> Pipeline<O> {
             self.unblocked.extend(freed.iter().map(|&(_, key)| key));
         }
         entry.reply = Progress::of(&entry.request, outcome);
-        let grant = self.links.push(now, entry.request.link, key, &mut entry.reply);
+        let grant = self.links.push(now, key, (&entry.request, entry.arrived), &mut entry.reply);
         let line = entry.reply.line();
         if let Some(grant) = grant {
             self.hand_out(now, grant);

@@ -347,6 +347,7 @@ fn control_learns_the_time_since_release() {
     static PROBE: [Policy<control::Build>; 1] = [Policy {
         name: "probe",
         summary: "lets everything go at 10 ns",
+        properties: &[],
         parameters: &[],
         build: |_, _| Box::new(Probe(VecDeque::new())),
     }];

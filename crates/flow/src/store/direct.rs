@@ -23,6 +23,7 @@ use alloc::boxed::Box;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "direct",
     summary: "what the device says is what the host is told",
+    properties: &[],
     parameters: &[],
     build: |_| Box::new(Direct),
 };

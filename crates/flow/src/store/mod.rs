@@ -6,7 +6,7 @@
 mod direct;
 
 use crate::clock::Instant;
-use crate::policy::{Policy, Rule};
+use crate::policy::{Policy, Rule, Values};
 use crate::request::{Outcome, Request, RequestKey};
 use alloc::boxed::Box;
 
@@ -41,7 +41,7 @@ pub enum Verdict {
 }
 
 /// Builds a store policy from checked parameter values.
-pub type Build = fn(&[u64]) -> Box<dyn StorePolicy>;
+pub type Build = fn(Values<'_>) -> Box<dyn StorePolicy>;
 
 /// Every store policy; the first is the default.
 pub static POLICIES: &[Policy<Build>] = &[direct::POLICY];

@@ -11,16 +11,21 @@
 //! | Not when | one longest reply beside many short ones must have a bound of its own: the bound grows with the difference of the lengths; see `slack` |
 
 use super::waiting::{Ranked, Waiting};
-use super::{Build, Grant, NO_CHUNK, Reply, TransferPolicy, WEIGHT};
-use crate::policy::{Parameter, Policy};
+use super::{Build, Grant, LinkTime, NO_CHUNK, Reply, TransferPolicy, WEIGHT};
+use crate::policy::{Parameter, Policy, Property};
 use alloc::boxed::Box;
 
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "aged",
     summary: "the shortest reply goes next, where waiting counts as being shorter",
+    properties: &[Property::StarvationFree],
     parameters: &[Parameter { default: 10, ..WEIGHT }, NO_CHUNK],
     build: |values| {
-        Box::new(Aged { weight: values[0].into(), chunk: values[1], ready: Ranked::default() })
+        Box::new(Aged {
+            weight: values.get("weight").into(),
+            chunk: values.get("chunk"),
+            ready: Ranked::default(),
+        })
     },
 };
 
@@ -32,12 +37,12 @@ struct Aged {
 }
 
 impl TransferPolicy for Aged {
-    fn push(&mut self, work: u64, reply: Reply) {
+    fn push(&mut self, LinkTime { work, .. }: LinkTime, reply: &Reply) {
         let rank = u128::from(reply.bytes) * 100 + u128::from(work) * self.weight;
         self.ready.push(rank, Waiting::new(reply));
     }
 
-    fn pop(&mut self, _: u64) -> Option<Grant> {
+    fn pop(&mut self, _: LinkTime) -> Option<Grant> {
         self.ready.take(self.chunk, |rank, granted| rank - u128::from(granted) * 100)
     }
 }

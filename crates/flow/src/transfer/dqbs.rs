@@ -6,15 +6,15 @@
 //! | | |
 //! |---|---|
 //! | Model    | queue 1 by arrival, queue 2 by key; `pop` = the smallest key of queue 2, whole. The head H of queue 1 moves unless the guard holds it; then nothing moves before L, the largest key of queue 2, has been sent |
-//! | Guard    | E(L) = all bytes of queue 2; E(H) = those that would be before H, and H. 0 *literal*: hold if E(L) < E(H). 1 *inverse*: hold if H would be before L, which is `fifo`. 2 *gate*: all of queue 1 moves when queue 2 is empty. 3 *arrival order*: as 0 with H behind all of queue 2, which is `fifo` too. 4 *none*: never hold; `sjf` under key 1 |
-//! | Key      | 0 *ins*: length - w wait, the wait until the move. 1 *len*: length. 2 *dyn*: as 0, the wait until now. 3 *ratio*: length / (1 + w wait / length), the wait until now. w = `weight`/100 |
+//! | Guard    | E(L) = all bytes of queue 2; E(H) = those that would be before H, and H. *literal*: hold if E(L) < E(H). *inverse*: hold if H would be before L, which is `fifo`. *gate*: all of queue 1 moves when queue 2 is empty. *arrival-order*: as *literal* with H behind all of queue 2, which is `fifo` too. *none*: never hold; `sjf` under key *len* |
+//! | Key      | *ins*: length - w wait, the wait until the move. *len*: length. *dyn*: as *ins*, the wait until now. *ratio*: length / (1 + w wait / length), the wait until now. w = `weight`/100 |
 //! | Ties     | order of becoming ready |
 //! | Cost     | O(n): an experiment, not a default |
 //! | Source   | a paper of Baekseok University, 2024, which gives no formula; readings and resolution in spec/transfer.md sections 2 and 3 |
 //! | Not when | long replies must not starve: whatever the paper says, shorter ones that keep coming hold the longest up. A new longest reply closes the door to the short ones behind it. See `slack` |
 
-use super::{Build, Grant, Reply, TransferPolicy, WEIGHT};
-use crate::policy::{Parameter, Policy, Unit};
+use super::{Build, Grant, LinkTime, Reply, TransferPolicy, WEIGHT};
+use crate::policy::{Parameter, Policy};
 use crate::request::RequestKey;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -23,13 +23,25 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "dqbs",
     summary: "the shortest of a queue that is refilled in order of arrival (DQBS)",
+    properties: &[],
     parameters: &[WEIGHT, GUARD, KEY, EAGER],
     build: |values| {
         Box::new(Dqbs {
-            weight: values[0].into(),
-            guard: values[1],
-            key: values[2],
-            eager: values[3] == 1,
+            weight: values.get("weight").into(),
+            guard: match values.word("guard") {
+                "literal" => Guard::Literal,
+                "inverse" => Guard::Inverse,
+                "gate" => Guard::Gate,
+                "arrival-order" => Guard::ArrivalOrder,
+                _ => Guard::None,
+            },
+            key: match values.word("key") {
+                "ins" => Key::Ins,
+                "len" => Key::Len,
+                "dyn" => Key::Dyn,
+                _ => Key::Ratio,
+            },
+            eager: values.flag("eager"),
             came: 0,
             requests: VecDeque::new(),
             lengths: Vec::new(),
@@ -38,49 +50,50 @@ pub(super) const POLICY: Policy<Build> = Policy {
     },
 };
 
-const GUARD: Parameter = Parameter {
-    name: "guard",
-    unit: Unit::Count,
-    min: LITERAL,
-    max: NONE,
-    default: LITERAL,
-    effect: "what keeps a reply in the queue by arrival: 0 literal, 1 inverse, 2 gate, 3 arrival order, 4 none",
-};
+const GUARD: Parameter = Parameter::word(
+    "guard",
+    &["literal", "inverse", "gate", "arrival-order", "none"],
+    "what keeps a reply in the queue by arrival",
+);
 
-const LITERAL: u64 = 0;
-const INVERSE: u64 = 1;
-const GATE: u64 = 2;
-const NONE: u64 = 4;
+const KEY: Parameter = Parameter::word(
+    "key",
+    &["ins", "len", "dyn", "ratio"],
+    "how waiting shortens a length: `ins` at the move, `len` not at all, `dyn` all the time, `ratio` in \
+     proportion to the length",
+);
 
-const KEY: Parameter = Parameter {
-    name: "key",
-    unit: Unit::Count,
-    min: INS,
-    max: RATIO,
-    default: INS,
-    effect: "how waiting shortens a length: 0 at the move, 1 not at all, 2 all the time, 3 as a ratio",
-};
+const EAGER: Parameter = Parameter::flag(
+    "eager",
+    true,
+    "true moves replies whenever one becomes ready or has been sent, false only when the link has room",
+);
 
-const INS: u64 = 0;
-const LEN: u64 = 1;
-const DYN: u64 = 2;
-const RATIO: u64 = 3;
+/// What keeps a reply in queue 1. See the table above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guard {
+    Literal,
+    Inverse,
+    Gate,
+    ArrivalOrder,
+    None,
+}
 
-const EAGER: Parameter = Parameter {
-    name: "eager",
-    unit: Unit::Count,
-    min: 0,
-    max: 1,
-    default: 1,
-    effect: "1 moves replies whenever one becomes ready or has been sent, 0 only when the link has room",
-};
+/// What queue 2 is ordered by. See the table above.
+#[derive(Clone, Copy, Debug)]
+enum Key {
+    Ins,
+    Len,
+    Dyn,
+    Ratio,
+}
 
 #[derive(Debug)]
 struct Dqbs {
     /// Per cent.
     weight: i128,
-    guard: u64,
-    key: u64,
+    guard: Guard,
+    key: Key,
     eager: bool,
     came: u64,
     /// Queue 1.
@@ -108,11 +121,11 @@ impl Dqbs {
         let length = i128::from(entry.grant.bytes);
         let credit = |until: u64| self.weight * i128::from(until - entry.since);
         let rank = match self.key {
-            INS => length * 100 - credit(entry.moved),
-            LEN => length,
-            DYN => length * 100 - credit(work),
+            Key::Ins => length * 100 - credit(entry.moved),
+            Key::Len => length,
+            Key::Dyn => length * 100 - credit(work),
             // In 2^-20 bytes, rounded down.
-            _ => ((length * length * 100) << 20) / (length * 100 + credit(work)),
+            Key::Ratio => ((length * length * 100) << 20) / (length * 100 + credit(work)),
         };
         (rank, entry.came)
     }
@@ -127,24 +140,24 @@ impl Dqbs {
         };
         let all = bytes(&mut self.lengths.iter());
         let holds = match self.guard {
-            LITERAL => {
+            Guard::Literal => {
                 let before = &mut self.lengths.iter().filter(|&entry| rank(entry) < place);
                 all < bytes(before) + head.grant.bytes
             }
-            INVERSE => place < rank(last),
-            NONE => false,
-            // Both the gate and arrival order: there is something in queue 2.
-            _ => true,
+            Guard::Inverse => place < rank(last),
+            Guard::None => false,
+            // There is something in queue 2.
+            Guard::Gate | Guard::ArrivalOrder => true,
         };
         holds.then_some(last.grant)
     }
 
     fn refill(&mut self, work: u64) {
-        if self.barrier.is_some() || self.guard == GATE && !self.lengths.is_empty() {
+        if self.barrier.is_some() || self.guard == Guard::Gate && !self.lengths.is_empty() {
             return;
         }
         while let Some(&head) = self.requests.front() {
-            if self.guard != GATE {
+            if self.guard != Guard::Gate {
                 self.barrier = self.holds(work, &head);
                 if self.barrier.is_some() {
                     return;
@@ -157,7 +170,7 @@ impl Dqbs {
 }
 
 impl TransferPolicy for Dqbs {
-    fn push(&mut self, work: u64, Reply { key, bytes, .. }: Reply) {
+    fn push(&mut self, LinkTime { work, .. }: LinkTime, &Reply { key, bytes, .. }: &Reply) {
         self.came += 1;
         let grant = Grant { key, bytes };
         self.requests.push_back(Entry { grant, came: self.came, since: work, moved: work });
@@ -166,7 +179,7 @@ impl TransferPolicy for Dqbs {
         }
     }
 
-    fn pop(&mut self, work: u64) -> Option<Grant> {
+    fn pop(&mut self, LinkTime { work, .. }: LinkTime) -> Option<Grant> {
         if self.lengths.is_empty() {
             // The window has room while the barrier is on its way: the link must not idle.
             self.barrier = None;
@@ -177,7 +190,7 @@ impl TransferPolicy for Dqbs {
         Some(self.lengths.swap_remove(index).grant)
     }
 
-    fn sent(&mut self, work: u64, key: RequestKey, bytes: u64) {
+    fn sent(&mut self, LinkTime { work, .. }: LinkTime, key: RequestKey, bytes: u64) {
         if let Some(barrier) = self.barrier.as_mut().filter(|barrier| barrier.key == key) {
             barrier.bytes -= bytes;
             if barrier.bytes == 0 {

@@ -10,14 +10,15 @@
 //! | Source   | the baseline of spec/transfer.md |
 //! | Not when | large and small replies share a slow link: the small ones wait for the large |
 
-use super::{Build, Grant, Reply, TransferPolicy};
-use crate::policy::Policy;
+use super::{Build, Grant, LinkTime, Reply, TransferPolicy};
+use crate::policy::{Policy, Property};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "fifo",
     summary: "replies leave in the order in which they became ready",
+    properties: &[Property::StarvationFree],
     parameters: &[],
     build: |_| Box::new(Fifo { ready: VecDeque::new() }),
 };
@@ -28,11 +29,11 @@ struct Fifo {
 }
 
 impl TransferPolicy for Fifo {
-    fn push(&mut self, _: u64, Reply { key, bytes, .. }: Reply) {
+    fn push(&mut self, _: LinkTime, &Reply { key, bytes, .. }: &Reply) {
         self.ready.push_back(Grant { key, bytes });
     }
 
-    fn pop(&mut self, _: u64) -> Option<Grant> {
+    fn pop(&mut self, _: LinkTime) -> Option<Grant> {
         self.ready.pop_front()
     }
 }

@@ -12,8 +12,8 @@
 //! | Not when | lateness against first in, first out needs a bound in bytes; see `slack` |
 
 use super::waiting::{Ranked, Waiting};
-use super::{Build, Grant, NO_CHUNK, Reply, TransferPolicy};
-use crate::policy::Policy;
+use super::{Build, Grant, LinkTime, NO_CHUNK, Reply, TransferPolicy};
+use crate::policy::{Policy, Property};
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
@@ -21,10 +21,11 @@ use core::cmp::Reverse;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "fsp",
     summary: "replies go in the order in which they would end if the link were shared equally",
+    properties: &[Property::StarvationFree],
     parameters: &[NO_CHUNK],
     build: |values| {
         Box::new(Fsp {
-            chunk: values[0],
+            chunk: values.get("chunk"),
             ready: Ranked::default(),
             shared: BinaryHeap::new(),
             level: 0,
@@ -72,14 +73,14 @@ impl TransferPolicy for Fsp {
         false
     }
 
-    fn push(&mut self, work: u64, reply: Reply) {
+    fn push(&mut self, LinkTime { work, .. }: LinkTime, reply: &Reply) {
         self.share(work);
         let tag = self.level + u128::from(reply.bytes) * BYTE;
         self.shared.push(Reverse(tag));
         self.ready.push(tag, Waiting::new(reply));
     }
 
-    fn pop(&mut self, _: u64) -> Option<Grant> {
+    fn pop(&mut self, _: LinkTime) -> Option<Grant> {
         self.ready.take(self.chunk, |tag, _| tag)
     }
 }

@@ -10,14 +10,15 @@
 //! | Source   | spec/transfer.md section 6, `hrrn` |
 //! | Not when | very many replies wait, or the longest must not pay: it is let go when it has waited as many times its length as the shortest |
 
-use super::{Build, Grant, Reply, TransferPolicy};
-use crate::policy::Policy;
+use super::{Build, Grant, LinkTime, Reply, TransferPolicy};
+use crate::policy::{Policy, Property};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "hrrn",
     summary: "the reply that has waited longest for its length goes next, whole",
+    properties: &[Property::StarvationFree],
     parameters: &[],
     build: |_| Box::new(Hrrn { ready: Vec::new() }),
 };
@@ -39,11 +40,11 @@ impl Ratio {
 }
 
 impl TransferPolicy for Hrrn {
-    fn push(&mut self, work: u64, Reply { key, bytes, .. }: Reply) {
+    fn push(&mut self, LinkTime { work, .. }: LinkTime, &Reply { key, bytes, .. }: &Reply) {
         self.ready.push((work, Grant { key, bytes }));
     }
 
-    fn pop(&mut self, work: u64) -> Option<Grant> {
+    fn pop(&mut self, LinkTime { work, .. }: LinkTime) -> Option<Grant> {
         let ratio = |&(since, grant): &(u64, Grant)| Ratio(work - since, grant.bytes);
         let mut best: Option<(usize, Ratio)> = None;
         for (index, entry) in self.ready.iter().enumerate() {

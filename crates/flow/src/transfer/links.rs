@@ -5,7 +5,7 @@
 //! [`DWELL`]. The line of a port has a **pace** instead, the rate that it was told: a host that takes nothing
 //! would keep a window shut for all others.
 
-use super::{Build, Grant, Link, Part, Port, Reply, TransferPolicy};
+use super::{Build, Grant, Link, LinkTime, Part, Port, Reply, TransferPolicy};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Choice, Rule};
 use crate::request::{LinkId, Outcome, Request, RequestKey};
@@ -108,10 +108,11 @@ impl Links {
     pub(crate) fn push(
         &mut self,
         now: Instant,
-        id: LinkId,
         key: RequestKey,
+        (request, arrived): (&Request, Instant),
         progress: &mut Progress,
     ) -> Option<Grant> {
+        let id = request.link;
         let place = *self.place(id);
         let index = place.port.or(place.own).unwrap_or_else(|| {
             let open = FIRST.min(self.window);
@@ -135,7 +136,9 @@ impl Links {
         if fits && line.policy.forgets() {
             return Some(Grant { key, bytes });
         }
-        line.policy.push(line.work, Reply { key, bytes, whole: !place.interleaves });
+        let Request { tenant, op, .. } = *request;
+        let reply = Reply { key, bytes, whole: !place.interleaves, tenant, op, arrived };
+        line.policy.push(LinkTime { now, work: line.work }, &reply);
         None
     }
 
@@ -147,7 +150,7 @@ impl Links {
             Valve::Window(window) => window.outstanding >= window.open,
             Valve::Pace(pace) => pace.leaving.is_some(),
         };
-        if shut { None } else { line.policy.pop(line.work) }
+        if shut { None } else { line.policy.pop(LinkTime { now, work: line.work }) }
     }
 
     /// Hands that out, and says which part of the reply it is.
@@ -203,7 +206,7 @@ impl Links {
         if let Valve::Window(window) = &mut line.valve {
             window.sent(now, takes, line.waiting > 0, self.window);
             line.work += takes;
-            line.policy.sent(line.work, key, takes);
+            line.policy.sent(LinkTime { now, work: line.work }, key, takes);
         }
         Some(progress.unsent == 0 && progress.granted == progress.takes())
     }
@@ -269,7 +272,7 @@ impl Line {
             && let Some((key, bytes)) = pace.leaving.take()
         {
             self.work += bytes;
-            self.policy.sent(self.work, key, bytes);
+            self.policy.sent(LinkTime { now, work: self.work }, key, bytes);
         }
     }
 }

@@ -24,42 +24,73 @@ mod waiting;
 pub(crate) use links::{Links, Progress};
 pub use links::{RULE_LINK, RULE_ORDER};
 
-use crate::policy::{Parameter, Policy, Unit};
-use crate::request::RequestKey;
+use crate::clock::Instant;
+use crate::policy::{Parameter, Policy, Unit, Values};
+use crate::request::{Op, RequestKey, TenantId};
 use crate::units::Bandwidth;
 use alloc::boxed::Box;
 
 /// Orders the replies of one link.
 ///
-/// Laws (checked for every policy in the list): each byte of a reply is handed out exactly once; a reply
-/// that is to stay whole is handed out at once; with a reply waiting, `pop` never returns `None`; the same
-/// inputs give the same grants.
+/// Laws, which `crates/flow/tests/laws/transfer.rs` checks for every policy in the list, with its defaults
+/// and with every word and flag of its parameters:
+///
+/// * each byte of a reply is granted exactly once, and a reply that is `whole` in one grant;
+/// * while a reply waits, `pop` is not `None`;
+/// * the same inputs give the same grants;
+/// * a policy that [`forgets`](Self::forgets) gives the same order whether or not it is told of a reply
+///   that comes while no other waits.
+///
+/// [`Property::StarvationFree`](crate::policy::Property::StarvationFree) is claimed in the record, and is
+/// checked against what the policy does.
 pub trait TransferPolicy {
-    /// A reply is ready. `work` is what the link has sent by now, in bytes; it never runs backwards.
-    fn push(&mut self, work: u64, reply: Reply);
+    /// A reply is ready.
+    fn push(&mut self, time: LinkTime, reply: &Reply);
 
     /// What to send next.
-    fn pop(&mut self, work: u64) -> Option<Grant>;
+    fn pop(&mut self, time: LinkTime) -> Option<Grant>;
 
-    /// So many bytes of a reply have left. They are among those of `work`.
-    fn sent(&mut self, _work: u64, _key: RequestKey, _bytes: u64) {}
+    /// So many bytes of a reply have left. They are among those of `time.work`.
+    fn sent(&mut self, _time: LinkTime, _key: RequestKey, _bytes: u64) {}
 
-    /// A reply that comes while nothing waits, and is handed out at once, changes nothing for later ones:
-    /// then it need not be told.
+    /// Whether a reply that comes while no other waits, and is handed out at once, changes nothing for
+    /// later ones. The stage then does not tell the policy of it.
     fn forgets(&self) -> bool {
         true
     }
 }
 
+/// When a policy is called. Neither runs backwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkTime {
+    /// The time of the clock.
+    pub now: Instant,
+    /// Bytes that the link has sent.
+    pub work: u64,
+}
+
 /// A reply that waits for its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// Whose it is.
+    /// The request that it answers.
     pub key: RequestKey,
     /// What it takes of the link, at least 1.
     pub bytes: u64,
-    /// Nothing may be sent between its bytes.
+    /// Whether it must be sent in one piece.
     pub whole: bool,
+    /// The tenant that asked.
+    pub tenant: TenantId,
+    /// What was asked for. Only a [`Read`](Op::Read) that succeeded has more than a status to send.
+    pub op: Op,
+    /// When the request arrived.
+    pub arrived: Instant,
+}
+
+impl Reply {
+    /// The reply to a read of which nothing but the size matters.
+    pub const fn sized(key: RequestKey, bytes: u64, whole: bool) -> Self {
+        Self { key, bytes, whole, tenant: TenantId::new(0), op: Op::Read, arrived: Instant::ZERO }
+    }
 }
 
 /// What of a reply is to be sent now: so many bytes, from where the last grant for it ended.
@@ -109,7 +140,7 @@ pub struct Port {
 }
 
 /// Builds the policy of one link from checked parameter values.
-pub type Build = fn(&[u64]) -> Box<dyn TransferPolicy>;
+pub type Build = fn(Values<'_>) -> Box<dyn TransferPolicy>;
 
 /// Every transfer policy; the first is the default.
 pub static POLICIES: &[Policy<Build>] = &[

@@ -11,16 +11,17 @@
 //! | Not when | responses count: everything begins early and ends late |
 
 use super::waiting::Waiting;
-use super::{Build, CHUNK, Grant, Reply, TransferPolicy};
-use crate::policy::Policy;
+use super::{Build, CHUNK, Grant, LinkTime, Reply, TransferPolicy};
+use crate::policy::{Policy, Property};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "round-robin",
     summary: "each reply sends a chunk in turn",
+    properties: &[Property::StarvationFree],
     parameters: &[CHUNK],
-    build: |values| Box::new(RoundRobin { chunk: values[0], ready: VecDeque::new() }),
+    build: |values| Box::new(RoundRobin { chunk: values.get("chunk"), ready: VecDeque::new() }),
 };
 
 #[derive(Debug)]
@@ -30,11 +31,11 @@ struct RoundRobin {
 }
 
 impl TransferPolicy for RoundRobin {
-    fn push(&mut self, _: u64, reply: Reply) {
+    fn push(&mut self, _: LinkTime, reply: &Reply) {
         self.ready.push_back(Waiting::new(reply));
     }
 
-    fn pop(&mut self, _: u64) -> Option<Grant> {
+    fn pop(&mut self, _: LinkTime) -> Option<Grant> {
         let mut first = self.ready.pop_front()?;
         let grant = first.take(self.chunk);
         if first.left > 0 {

@@ -11,13 +11,14 @@
 //! | Not when | long replies must be sent at all: short ones that keep coming hold them up for ever |
 
 use super::waiting::{Ranked, Waiting};
-use super::{Build, Grant, Reply, TransferPolicy, WHOLE};
+use super::{Build, Grant, LinkTime, Reply, TransferPolicy, WHOLE};
 use crate::policy::Policy;
 use alloc::boxed::Box;
 
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "sjf",
     summary: "the shortest reply goes next, whole; long ones may starve",
+    properties: &[],
     parameters: &[],
     build: |_| Box::new(Sjf { ready: Ranked::default() }),
 };
@@ -28,11 +29,11 @@ struct Sjf {
 }
 
 impl TransferPolicy for Sjf {
-    fn push(&mut self, _: u64, reply: Reply) {
+    fn push(&mut self, _: LinkTime, reply: &Reply) {
         self.ready.push(reply.bytes.into(), Waiting::new(reply));
     }
 
-    fn pop(&mut self, _: u64) -> Option<Grant> {
+    fn pop(&mut self, _: LinkTime) -> Option<Grant> {
         self.ready.take(WHOLE, |rank, _| rank)
     }
 }

@@ -16,19 +16,20 @@
 //! | Not when | tenants must not pay for each other's replies: the budget is one for all |
 
 use super::waiting::Waiting;
-use super::{Build, CHUNK, Grant, Reply, TransferPolicy, WHOLE};
-use crate::policy::{Parameter, Policy, Unit};
+use super::{Build, CHUNK, Grant, LinkTime, Reply, TransferPolicy, WHOLE};
+use crate::policy::{Parameter, Policy, Property, Unit};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "slack",
     summary: "the reply with the fewest bytes left goes next, unless the oldest would be late by more than a budget",
+    properties: &[Property::StarvationFree],
     parameters: &[BUDGET, CHUNK],
     build: |values| {
         Box::new(Slack {
-            budget: values[0],
-            chunk: values[1],
+            budget: values.get("budget"),
+            chunk: values.get("chunk"),
             granted: 0,
             came: 0,
             numbered: 0,
@@ -65,14 +66,14 @@ struct Slack {
 }
 
 impl TransferPolicy for Slack {
-    fn push(&mut self, _: u64, reply: Reply) {
+    fn push(&mut self, _: LinkTime, reply: &Reply) {
         self.came += reply.bytes;
         self.numbered += 1;
         self.shortest.insert((reply.bytes, self.numbered));
         self.ready.insert(self.numbered, (self.came, Waiting::new(reply)));
     }
 
-    fn pop(&mut self, _: u64) -> Option<Grant> {
+    fn pop(&mut self, _: LinkTime) -> Option<Grant> {
         let &(_, shortest) = self.shortest.first()?;
         let (&oldest, (due, old)) = self.ready.first_key_value()?;
         let (_, candidate) = &self.ready[&shortest];

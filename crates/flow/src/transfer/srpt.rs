@@ -11,15 +11,16 @@
 //! | Not when | long replies must be sent at all; see `slack` |
 
 use super::waiting::{Ranked, Waiting};
-use super::{Build, CHUNK, Grant, Reply, TransferPolicy};
+use super::{Build, CHUNK, Grant, LinkTime, Reply, TransferPolicy};
 use crate::policy::Policy;
 use alloc::boxed::Box;
 
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "srpt",
     summary: "the reply with the fewest bytes left goes next, chunk by chunk; long ones may starve",
+    properties: &[],
     parameters: &[CHUNK],
-    build: |values| Box::new(Srpt { chunk: values[0], ready: Ranked::default() }),
+    build: |values| Box::new(Srpt { chunk: values.get("chunk"), ready: Ranked::default() }),
 };
 
 #[derive(Debug)]
@@ -29,11 +30,11 @@ struct Srpt {
 }
 
 impl TransferPolicy for Srpt {
-    fn push(&mut self, _: u64, reply: Reply) {
+    fn push(&mut self, _: LinkTime, reply: &Reply) {
         self.ready.push(reply.bytes.into(), Waiting::new(reply));
     }
 
-    fn pop(&mut self, _: u64) -> Option<Grant> {
+    fn pop(&mut self, _: LinkTime) -> Option<Grant> {
         self.ready.take(self.chunk, |rank, granted| rank - u128::from(granted))
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) const fn new(Reply { key, bytes, whole }: Reply) -> Self {
+    pub(super) const fn new(&Reply { key, bytes, whole, .. }: &Reply) -> Self {
         Self { key, left: bytes, whole }
     }
 

@@ -1,24 +1,17 @@
 //! Laws of [`ControlPolicy`](weir_flow::control::ControlPolicy).
 
-use crate::{SEEDS, STEPS, Source};
+use crate::{SEEDS, STEPS, Source, in_all_words};
 use std::collections::{BTreeMap, VecDeque};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::{
     Build, Contract, ControlPolicy, Group, Ops, POLICIES, Promises, Row, Target, Tier,
 };
-use weir_flow::policy::Choice;
+use weir_flow::policy::{Choice, Property};
 use weir_flow::request::{Request, RequestKey, TenantId};
 
-/// Policies that say in their tables that a later request of a tenant may overtake an earlier one.
-const REORDER: &[&str] = &["edf", "facade"];
-
-/// Policies that promise to hold nothing back from an idle device, if the tenant has no limit.
-const CONSERVE: &[&str] = &["open", "edf", "facade", "sfq", "mclock", "slack"];
-
-/// Values that the laws are checked for besides the defaults. Only the last reorders.
+/// Values that the laws are checked for besides the defaults and the words.
 const VARIANTS: &[(&str, &[(&str, u64)])] = &[
     ("ta1", &[("tau", 30)]),
-    ("ta2", &[("estimator", 1), ("oldest", 0)]),
     ("ta2", &[("hwm", 1), ("lwm", 1), ("tau", 7)]),
     ("ta3", &[("release", 1), ("hwm", 10), ("lwm", 5)]),
     ("ta3", &[("watch", 1), ("estimator", 1), ("window", 7_000_000), ("ramp", 10_000)]),
@@ -83,8 +76,13 @@ struct Model {
     policy: Box<dyn ControlPolicy>,
     promises: Promises,
     name: &'static str,
-    /// Whether a tenant's requests keep their order.
+    /// Whether the policy claims to keep the order of a tenant's requests, with these values.
     ordered: bool,
+    /// Whether it claims never to idle the device.
+    conserves: bool,
+    /// Whether it did either.
+    reordered: bool,
+    idled: bool,
     waiting: BTreeMap<TenantId, VecDeque<RequestKey>>,
     outstanding: Vec<(RequestKey, Request, Instant)>,
     requests: BTreeMap<RequestKey, Request>,
@@ -94,13 +92,21 @@ struct Model {
 impl Model {
     fn new(choice: &Choice<Build>, promises: Promises) -> Self {
         let name = choice.policy().name;
-        let stays = choice.policy().parameters.iter().zip(choice.values());
-        let stays = stays.filter(|(parameter, _)| parameter.name == "release");
+        let ordered = |property: &Property| match *property {
+            Property::KeepsOrder => true,
+            Property::KeepsOrderUnless { parameter, word } => {
+                choice.values().word(parameter) != word
+            }
+            _ => false,
+        };
         Self {
             policy: (choice.policy().build)(choice.values(), &promises),
             promises,
             name,
-            ordered: !REORDER.contains(&name) && stays.map(|(_, &value)| value).all(|v| v < 2),
+            ordered: choice.policy().properties.iter().any(ordered),
+            conserves: choice.policy().has(Property::WorkConserving),
+            reordered: false,
+            idled: false,
             waiting: BTreeMap::new(),
             outstanding: Vec::new(),
             requests: BTreeMap::new(),
@@ -122,9 +128,8 @@ impl Model {
             assert!(rule.0.starts_with("control/"), "{rule:?} names another stage");
             let request = self.requests.remove(&key).expect("released once, after it arrived");
             let line = self.waiting.get_mut(&request.tenant).expect("it has arrived");
-            if self.ordered {
-                assert_eq!(line.front(), Some(&key), "{}: order within a tenant", self.name);
-            }
+            self.reordered |= line.front() != Some(&key);
+            assert!(!(self.ordered && self.reordered), "{}: order within a tenant", self.name);
             line.retain(|&waiting| waiting != key);
             self.outstanding.push((key, request, now));
             self.log.push((now, key));
@@ -132,8 +137,8 @@ impl Model {
         while self.policy.notice().is_some() {}
         if self.outstanding.is_empty() && !self.requests.is_empty() {
             let free = |request: &Request| !limited(&self.promises, request.tenant);
-            let idles = self.requests.values().any(free) && CONSERVE.contains(&self.name);
-            assert!(!idles, "{} idles the device", self.name);
+            self.idled |= self.requests.values().any(free);
+            assert!(!(self.conserves && self.idled), "{} idles the device", self.name);
             assert!(self.policy.next_deadline().is_some(), "{} waits for nothing", self.name);
         }
     }
@@ -168,6 +173,10 @@ struct Weather {
 }
 
 fn storm(choice: &Choice<Build>, seed: u64, weather: Weather) -> Vec<(Instant, RequestKey)> {
+    watched(choice, seed, weather).log
+}
+
+fn watched(choice: &Choice<Build>, seed: u64, weather: Weather) -> Model {
     let mut source = Source::new(seed, "control");
     let mut model = Model::new(choice, (weather.promises)());
     if weather.adopted > 0 {
@@ -222,19 +231,33 @@ fn storm(choice: &Choice<Build>, seed: u64, weather: Weather) -> Vec<(Instant, R
         asked += 1;
         assert!(asked < 1_000, "{} never sleeps", model.name);
     }
-    model.log
+    model
 }
 
-/// The policies as they are by default, and the variants.
+/// The policies with every combination of their words and flags, and the variants.
 fn choices() -> impl Iterator<Item = Choice<Build>> {
-    let defaults = POLICIES.iter().map(|policy| (policy.name, &[] as &[_]));
-    defaults.chain(VARIANTS.iter().copied()).map(|(name, values)| {
+    let variants = VARIANTS.iter().map(|&(name, values)| {
         let mut choice = Choice::named(POLICIES, name).expect("it is in the list");
         for &(parameter, value) in values {
             choice.set(parameter, value).expect("it is in range");
         }
         choice
-    })
+    });
+    POLICIES.iter().flat_map(|policy| in_all_words(POLICIES, policy.name)).chain(variants)
+}
+
+/// A policy that does not claim to keep the order of a tenant's requests overtakes, and one that does not
+/// claim to conserve work idles the device: what a policy keeps it claims.
+#[test]
+fn nothing_is_kept_without_a_claim() {
+    let weather = Weather { promises: plain, early: false, adopted: 0 };
+    for choice in choices() {
+        let models = || (0..SEEDS).map(|seed| watched(&choice, seed, weather));
+        let model = Model::new(&choice, plain());
+        let named = (model.name, choice.values());
+        assert!(model.ordered || models().any(|model| model.reordered), "{named:?}");
+        assert!(model.conserves || models().any(|model| model.idled), "{named:?}");
+    }
 }
 
 /// Each request is released exactly once, a tenant's in order of arrival unless the policy says

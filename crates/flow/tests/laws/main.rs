@@ -9,11 +9,12 @@ mod cache_prefetch;
 mod control;
 mod dispatch;
 mod path;
-mod store;
+mod records;
 mod transfer;
 
 use slotmap::SlotMap;
 use weir_flow::clock::{Duration, Instant};
+use weir_flow::policy::{Choice, Policy, Unit};
 use weir_flow::request::{LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
 use weir_flow::rng::Rng;
 use weir_flow::units::Extent;
@@ -23,6 +24,26 @@ const SEEDS: u64 = 20;
 
 /// Operations per seed.
 const STEPS: u64 = 2_000;
+
+/// A policy with every combination of its words and flags; the first is its default.
+fn in_all_words<B>(list: &'static [Policy<B>], name: &str) -> Vec<Choice<B>> {
+    let mut all = vec![Choice::named(list, name).expect("it is in the list")];
+    for parameter in all[0].policy().parameters {
+        if !matches!(parameter.unit, Unit::Flag | Unit::Word(_)) {
+            continue;
+        }
+        let others = (parameter.min..=parameter.max).filter(|&value| value != parameter.default);
+        let with = |value| {
+            all.iter().cloned().map(move |mut choice| {
+                choice.set(parameter.name, value).expect("it is in range");
+                choice
+            })
+        };
+        let more: Vec<_> = others.flat_map(with).collect();
+        all.extend(more);
+    }
+    all
+}
 
 /// A source of requests with fresh keys, and a clock that runs forward by random steps.
 struct Source {

@@ -2,8 +2,8 @@
 
 use crate::{SEEDS, STEPS, Source};
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::path::{POLICIES, PathPolicy};
-use weir_flow::policy::Choice;
+use weir_flow::path::{POLICIES, PathIo, PathPolicy};
+use weir_flow::policy::{Choice, Property};
 use weir_flow::request::PathId;
 
 /// A policy of the list with its defaults.
@@ -33,11 +33,11 @@ fn storm(name: &str, paths: u32, seed: u64) -> Vec<Option<PathId>> {
             3..10 if !on_way.is_empty() => {
                 let index = source.rng.below(on_way.len() as u64) as usize;
                 let (path, bytes, started) = on_way.swap_remove(index);
-                policy.end(now, path, bytes, started);
+                policy.end(now, path, &PathIo::sized(bytes), started);
             }
             _ => {
                 let bytes = 512 * (1 + source.rng.below(512));
-                let chosen = policy.select(now, bytes);
+                let chosen = policy.select(now, &PathIo::sized(bytes));
                 match chosen {
                     Some(path) => {
                         assert!(usable[path.index()], "{name} chose a failed path");
@@ -66,7 +66,8 @@ fn chooses_among_the_usable() {
     }
 }
 
-/// No usable path is starved: equal requests, one at a time, reach every path.
+/// Equal requests, one at a time, reach every path under the policies that claim to use every path, and do
+/// not under the others.
 #[test]
 fn every_path_gets_work() {
     for policy in POLICIES {
@@ -74,11 +75,12 @@ fn every_path_gets_work() {
         let mut used = [0_u32; 4];
         for n in 0..400 {
             let now = Instant::from_nanos(n * 1_000_000);
-            let path = selector.select(now, 4096).expect("all paths work");
+            let path = selector.select(now, &PathIo::sized(4096)).expect("all paths work");
             used[path.index()] += 1;
-            selector.end(now, path, 4096, now);
+            selector.end(now, path, &PathIo::sized(4096), now);
         }
-        assert!(used.iter().all(|&n| n > 0), "{}: {used:?}", policy.name);
+        let all = used.iter().all(|&n| n > 0);
+        assert_eq!(all, policy.has(Property::UsesEveryPath), "{}: {used:?}", policy.name);
     }
 }
 
@@ -106,11 +108,16 @@ fn redundant_news_changes_nothing() {
                         told_twice.reinstate(now, path);
                     }
                     _ => {
-                        let chosen = told_once.select(now, 4096);
-                        assert_eq!(chosen, told_twice.select(now, 4096), "{}", policy.name);
+                        let chosen = told_once.select(now, &PathIo::sized(4096));
+                        assert_eq!(
+                            chosen,
+                            told_twice.select(now, &PathIo::sized(4096)),
+                            "{}",
+                            policy.name
+                        );
                         if let Some(path) = chosen {
-                            told_once.end(now, path, 4096, now);
-                            told_twice.end(now, path, 4096, now);
+                            told_once.end(now, path, &PathIo::sized(4096), now);
+                            told_twice.end(now, path, &PathIo::sized(4096), now);
                         }
                     }
                 }
@@ -135,16 +142,16 @@ fn seasoned(
     let mut on_way = Vec::new();
     for _ in 0..50 {
         for _ in 0..2 * paths {
-            on_way.push((policy.select(now, 16_384).expect("all paths work"), now));
+            on_way.push((policy.select(now, &PathIo::sized(16_384)).expect("all paths work"), now));
         }
         on_way.sort_by_key(|&(path, _)| path);
         for (path, started) in on_way.drain(..) {
             now += Duration::from_micros(100 * (path.index() as u64 + 1));
-            policy.end(now, path, 16_384, started);
+            policy.end(now, path, &PathIo::sized(16_384), started);
         }
     }
     for _ in 0..4 * paths {
-        on_way.push((policy.select(now, 16_384).expect("all paths work"), now));
+        on_way.push((policy.select(now, &PathIo::sized(16_384)).expect("all paths work"), now));
     }
     policy.fail(now, failed);
     if !ends_first {
@@ -152,24 +159,25 @@ fn seasoned(
     }
     for (path, started) in on_way {
         now += Duration::from_micros(100);
-        policy.end(now, path, 16_384, started);
+        policy.end(now, path, &PathIo::sized(16_384), started);
     }
     policy.reinstate(now, failed);
     (policy, now)
 }
 
-/// A path that has nothing to do is chosen sooner or later while others only get more, whatever it was
-/// like, and also when it has failed under load and its I/Os ended only after it was back.
+/// Under a policy that claims to use every path, one that has nothing to do is chosen sooner or later while
+/// others only get more, whatever it was like, and also when it has failed under load and its I/Os ended only after it was back.
 #[test]
 fn no_idle_path_is_locked_out() {
-    for policy in POLICIES {
+    for policy in POLICIES.iter().filter(|policy| policy.has(Property::UsesEveryPath)) {
         for paths in [2, 3, 6, 8] {
             for failed in (0..paths).map(PathId::new) {
                 for ends_first in [false, true] {
                     let (mut selector, now) = seasoned(policy.name, paths, failed, ends_first);
                     let mut used = vec![0_u32; paths as usize];
                     for _ in 0..PATIENCE * paths as usize {
-                        let path = selector.select(now, 16_384).expect("all paths work");
+                        let path =
+                            selector.select(now, &PathIo::sized(16_384)).expect("all paths work");
                         used[path.index()] += 1;
                     }
                     let name = policy.name;
@@ -188,8 +196,13 @@ fn the_first_to_return_is_chosen() {
         for path in 0..3 {
             selector.fail(now, PathId::new(path));
         }
-        assert_eq!(selector.select(now, 4_096), None, "{}", policy.name);
+        assert_eq!(selector.select(now, &PathIo::sized(4_096)), None, "{}", policy.name);
         selector.reinstate(now, PathId::new(2));
-        assert_eq!(selector.select(now, 4_096), Some(PathId::new(2)), "{}", policy.name);
+        assert_eq!(
+            selector.select(now, &PathIo::sized(4_096)),
+            Some(PathId::new(2)),
+            "{}",
+            policy.name
+        );
     }
 }

@@ -31,9 +31,9 @@ pub(super) const ALL: [Contestant; 12] = [
 
 /// Service-time that is told by how much the first path is faster.
 pub(super) const TOLD: [Contestant; 3] = [
-    Contestant::new("st*", "service-time", &[("path0", 2), ("path1", 1)]),
-    Contestant::new("st*", "service-time", &[("path0", 4), ("path1", 1)]),
-    Contestant::new("st*", "service-time", &[("path0", 10), ("path1", 1)]),
+    Contestant::new("st*", "service-time", &[("throughput", 2)]),
+    Contestant::new("st*", "service-time", &[("throughput", 4)]),
+    Contestant::new("st*", "service-time", &[("throughput", 10)]),
 ];
 
 /// Rules of aging for more than two paths, with a rival before and two after them.

@@ -9,7 +9,7 @@ use super::link::{Link, Trouble};
 use super::work::Io;
 use std::collections::VecDeque;
 use weir_flow::clock::Instant;
-use weir_flow::path::PathPolicy;
+use weir_flow::path::{PathIo, PathPolicy};
 use weir_flow::request::PathId;
 
 /// The paths and what happens to them.
@@ -249,7 +249,7 @@ impl Ways {
         if !works(self.current) {
             self.current = (0..self.selectors.len()).find(|&place| works(place))?;
         }
-        let path = self.selectors[self.current].select(Instant::from_nanos(now), bytes);
+        let path = self.selectors[self.current].select(Instant::from_nanos(now), &PathIo::sized(bytes));
         let path = path.expect("a selector with a path that works finds one").index();
         assert_eq!(self.paths[path], (self.current, true), "a selector chooses what works");
         Some(path)
@@ -257,7 +257,7 @@ impl Ways {
 
     fn end(&mut self, now: u64, path: usize, task: Task) {
         let (now, started) = (Instant::from_nanos(now), Instant::from_nanos(task.started));
-        self.selectors[self.paths[path].0].end(now, id(path), task.bytes, started);
+        self.selectors[self.paths[path].0].end(now, id(path), &PathIo::sized(task.bytes), started);
     }
 
     fn fail(&mut self, now: u64, path: usize) {

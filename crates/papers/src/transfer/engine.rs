@@ -1,9 +1,10 @@
 //! One link, one reply or chunk at a time.
 
 use slotmap::{Key, KeyData};
+use weir_flow::clock::Instant;
 use weir_flow::policy::Choice;
 use weir_flow::request::RequestKey;
-use weir_flow::transfer::{Build, Grant, Reply};
+use weir_flow::transfer::{Build, Grant, LinkTime, Reply};
 
 /// A reply that becomes ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +37,12 @@ pub fn play(choice: &Choice<Build>, jobs: &[Job]) -> Vec<Done> {
     loop {
         let coming = jobs.get(next).map_or(u64::MAX, |job| job.at);
         if coming <= now {
-            let reply = Reply { key: key(next), bytes: jobs[next].bytes, whole: false };
-            policy.push(coming - idle, reply);
+            let reply = Reply::sized(key(next), jobs[next].bytes, false);
+            policy.push(at(coming - idle), &reply);
             next += 1;
             continue;
         }
-        let Some(Grant { key: granted, bytes }) = policy.pop(now - idle) else {
+        let Some(Grant { key: granted, bytes }) = policy.pop(at(now - idle)) else {
             assert!(left[..next].iter().all(|&left| left == 0), "the link idles");
             if coming == u64::MAX {
                 return done;
@@ -56,15 +57,20 @@ pub fn play(choice: &Choice<Build>, jobs: &[Job]) -> Vec<Done> {
         }
         now += bytes;
         while let Some(job) = jobs.get(next).filter(|job| job.at < now) {
-            policy.push(job.at - idle, Reply { key: key(next), bytes: job.bytes, whole: false });
+            policy.push(at(job.at - idle), &Reply::sized(key(next), job.bytes, false));
             next += 1;
         }
-        policy.sent(now - idle, granted, bytes);
+        policy.sent(at(now - idle), granted, bytes);
         left[index] -= bytes;
         if left[index] == 0 {
             done[index].end = now;
         }
     }
+}
+
+/// When the link has sent so much, at a byte in a nanosecond.
+fn at(work: u64) -> LinkTime {
+    LinkTime { now: Instant::from_nanos(work), work }
 }
 
 fn key(index: usize) -> RequestKey {

@@ -63,18 +63,50 @@ pub(crate) fn value<B>(choice: &Choice<B>) -> Value {
     if policy.parameters.is_empty() {
         return name;
     }
-    let parameters = policy.parameters.iter().zip(choice.values());
-    let parameters = parameters.map(|(parameter, &value)| {
-        (parameter.name.to_owned(), Value::Number(value, kind(parameter).scale().map(|s| s.0)))
-    });
+    let parameters = choice.values();
+    let parameters = parameters.iter().map(|(of, values)| (of.name.to_owned(), shown(of, values)));
     Value::Pairs(std::iter::once(("name".to_owned(), name)).chain(parameters).collect())
 }
 
-/// What a parameter's value may be.
-pub(crate) const fn kind(parameter: &Parameter) -> Kind {
+/// A parameter's default as a value.
+pub(crate) fn default(parameter: &Parameter) -> Value {
+    shown(parameter, &[parameter.default])
+}
+
+/// The values of a parameter as they are written: one, or a list without the defaults at its end.
+fn shown(parameter: &Parameter, values: &[u64]) -> Value {
+    let first = values[0];
+    match parameter.unit {
+        Unit::Flag => Value::Flag(first == 1),
+        Unit::Word(words) => Value::Text(words[first as usize].to_owned()),
+        Unit::Counts(_) => {
+            let last = values.iter().rposition(|&value| value != parameter.default);
+            let given = values.iter().take(last.map_or(1, |last| last + 1));
+            Value::List(given.map(|&value| Value::Number(value, None)).collect())
+        }
+        Unit::Bytes | Unit::Count | Unit::Time => {
+            Value::Number(first, kind(parameter).scale().map(|(scale, ..)| scale))
+        }
+    }
+}
+
+/// What a parameter's value may be in words.
+pub(crate) fn describe(parameter: &Parameter) -> String {
+    match parameter.unit {
+        Unit::Counts(most) => {
+            format!("a list of up to {most}, each {}", kind(parameter).describe())
+        }
+        _ => kind(parameter).describe(),
+    }
+}
+
+/// What a parameter's value may be, or each of a list.
+const fn kind(parameter: &Parameter) -> Kind {
     match parameter.unit {
         Unit::Bytes => Kind::Size(parameter.min, parameter.max),
-        Unit::Count => Kind::Count(parameter.min, parameter.max),
+        Unit::Count | Unit::Counts(_) => Kind::Count(parameter.min, parameter.max),
+        Unit::Flag => Kind::Flag,
+        Unit::Word(words) => Kind::Word(words),
         Unit::Time => Kind::Time(parameter.min, parameter.max),
     }
 }
@@ -154,23 +186,41 @@ fn set<B>(context: &mut Context, stage: &str, choice: &mut Choice<B>, entries: &
             });
             continue;
         };
-        let number = match Value::read(&kind(parameter), raw.get_ref()) {
-            Ok(Value::Number(number, _)) => number,
-            Ok(_) => unreachable!("a parameter is a number"),
-            Err(rejected) => {
-                context.reject(name, raw.span(), rejected);
-                continue;
-            }
+        let items = match (parameter.unit, raw.get_ref()) {
+            (Unit::Counts(_), DeValue::Array(items)) => &items[..],
+            _ => core::slice::from_ref(raw),
         };
-        if let Err(error) = choice.set(name, number) {
-            let rejected =
-                Rejected { code: Code::OutOfRange, message: error.to_string(), help: None };
-            context.reject(stage, raw.span(), rejected);
+        for (place, item) in items.iter().enumerate() {
+            let number = match Value::read(&kind(parameter), item.get_ref()) {
+                Ok(value) => number(parameter, &value),
+                Err(rejected) => {
+                    context.reject(name, item.span(), rejected);
+                    continue;
+                }
+            };
+            if let Err(error) = choice.set_at(name, place, number) {
+                let rejected =
+                    Rejected { code: Code::OutOfRange, message: error.to_string(), help: None };
+                context.reject(stage, item.span(), rejected);
+                break;
+            }
         }
     }
 }
 
-/// Reads a policy from a command line: `NAME[,parameter=value]…`.
+/// The number that stands for a value of this parameter's [`kind`].
+fn number(parameter: &Parameter, value: &Value) -> u64 {
+    match (parameter.unit, value) {
+        (_, Value::Number(number, _)) => *number,
+        (_, Value::Flag(flag)) => u64::from(*flag),
+        (Unit::Word(words), Value::Text(word)) => {
+            words.iter().position(|one| one == word).expect("it was read as one of them") as u64
+        }
+        _ => unreachable!("a parameter is a number, a flag or a word"),
+    }
+}
+
+/// Reads a policy from a command line: `NAME[,parameter=value]…`, where a list is `value:value…`.
 pub(crate) fn parse<B>(list: &'static [Policy<B>], text: &str) -> Result<Choice<B>, String> {
     let mut parts = text.split(',');
     let name = parts.next().unwrap_or_default();
@@ -178,17 +228,30 @@ pub(crate) fn parse<B>(list: &'static [Policy<B>], text: &str) -> Result<Choice<
     for part in parts {
         let (name, value) =
             part.split_once('=').ok_or_else(|| format!("write `{part}=VALUE` or leave it out"))?;
-        let number = match choice.policy().parameters.iter().find(|known| known.name == name) {
-            // An unknown one is reported by `set`, whatever its value.
-            None => 0,
-            Some(parameter) => match kind(parameter).scale() {
-                Some((scale, ..)) => {
-                    scale.parse(value).map_err(|bad| format!("{}; {}", bad.message, bad.help))?
-                }
-                None => value.parse().map_err(|_| format!("`{name}` is a whole number"))?,
-            },
-        };
-        choice.set(name, number).map_err(|error| error.to_string())?;
+        assign(&mut choice, name, value)?;
     }
     Ok(choice)
+}
+
+fn assign<B>(choice: &mut Choice<B>, name: &str, value: &str) -> Result<(), String> {
+    let known = choice.policy().parameters.iter().find(|known| known.name == name);
+    let whole = |value: &str| value.parse().map_err(|_| format!("`{name}` is a whole number"));
+    let done = match known.map(|parameter| (parameter.unit, kind(parameter).scale())) {
+        Some((Unit::Word(_) | Unit::Flag, _)) => choice.set_word(name, value),
+        Some((Unit::Counts(_), _)) => {
+            let mut items = value.split(':').enumerate();
+            items.try_for_each(|(place, item)| {
+                choice.set_at(name, place, whole(item)?).map_err(|error| error.to_string())
+            })?;
+            Ok(())
+        }
+        Some((_, Some((scale, ..)))) => {
+            let number = scale.parse(value);
+            choice.set(name, number.map_err(|bad| format!("{}; {}", bad.message, bad.help))?)
+        }
+        Some((_, None)) => choice.set(name, whole(value)?),
+        // `set` reports it.
+        None => choice.set(name, 0),
+    };
+    done.map_err(|error| error.to_string())
 }

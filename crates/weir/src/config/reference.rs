@@ -43,8 +43,8 @@ pub(crate) fn text(kind: super::Kind) -> String {
             table.row(vec![
                 String::new(),
                 String::new(),
-                format!("{} ({})", parameter.name, policy::kind(parameter).describe()),
-                show(parameter).to_toml(),
+                format!("{} ({})", parameter.name, policy::describe(parameter)),
+                policy::default(parameter).to_toml(),
                 parameter.effect.to_owned(),
             ]);
         }
@@ -81,8 +81,8 @@ pub(crate) fn json(kind: super::Kind) -> Json {
                 .map(|parameter| {
                     json!({
                         "name": parameter.name,
-                        "value": policy::kind(parameter).describe(),
-                        "default": show(parameter).to_json(),
+                        "value": policy::describe(parameter),
+                        "default": policy::default(parameter).to_json(),
                         "effect": parameter.effect,
                     })
                 })
@@ -124,10 +124,6 @@ fn policies() -> Vec<Listed> {
     stage("store", store::POLICIES, &mut all);
     stage("transfer", transfer::POLICIES, &mut all);
     all
-}
-
-fn show(parameter: &Parameter) -> Value {
-    Value::Number(parameter.default, policy::kind(parameter).scale().map(|(scale, ..)| scale))
 }
 
 fn title(section: &Section) -> String {

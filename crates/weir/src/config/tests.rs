@@ -294,7 +294,7 @@ fn a_gateway_is_what_its_file_says() {
     };
     assert_eq!(weights(&config.shares), [1_024, 512, 256, 2_560, 1_024]);
     assert_eq!(config.stop_within.as_nanos(), 1_500_000_000);
-    assert_eq!(config.policies.dispatch.values(), [7, 0]);
+    assert_eq!(config.policies.dispatch.values().get("depth"), 7);
     let volume = &config.volumes[0];
     let file = volume.file().unwrap();
     assert_eq!(file.path, PathBuf::from(format!("{FOLDER}/disk0.img")));

@@ -23,6 +23,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "arc",
     summary: "lines used once and lines used more often share the buffer as what was given up too early \
               shows",
+    properties: &[],
     parameters: &[],
     build: |_, lines| Box::new(Arc::new(lines)),
 };

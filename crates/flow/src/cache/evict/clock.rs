@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "clock",
     summary: "the line that came first goes first, but one that was used since is passed over once",
+    properties: &[],
     parameters: &[],
     build: |_, lines| {
         Box::new(Clock {

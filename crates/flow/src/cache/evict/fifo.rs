@@ -19,6 +19,7 @@ use alloc::boxed::Box;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "fifo",
     summary: "the line that came first goes first, used or not",
+    properties: &[],
     parameters: &[],
     build: |_, lines| Box::new(Fifo { links: Links::new(lines), queue: List::EMPTY }),
 };

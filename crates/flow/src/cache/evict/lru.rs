@@ -19,6 +19,7 @@ use alloc::boxed::Box;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "lru",
     summary: "the line that has not been used for longest goes first",
+    properties: &[],
     parameters: &[],
     build: |_, lines| Box::new(Lru { links: Links::new(lines), list: List::EMPTY }),
 };

@@ -18,7 +18,7 @@ mod w_tinylfu;
 
 pub(super) use index::Index;
 
-use crate::policy::Policy;
+use crate::policy::{Policy, Values};
 use crate::request::VolumeId;
 use alloc::boxed::Box;
 
@@ -95,7 +95,7 @@ pub trait Evict {
 }
 
 /// Builds a policy from checked parameter values for a buffer of so many lines.
-pub type Build = fn(&[u64], u32) -> Box<dyn Evict>;
+pub type Build = fn(Values<'_>, u32) -> Box<dyn Evict>;
 
 /// Every policy; the first is the default.
 pub static POLICIES: &[Policy<Build>] = &[

@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "s3-fifo",
     summary: "a line proves in a small queue that it is worth a place in the large one",
+    properties: &[],
     parameters: &[
         Parameter {
             name: "small",
@@ -41,7 +42,9 @@ pub(super) const POLICY: Policy<Build> = Policy {
             effect: "uses after it came that bring a line from the small queue into the main one",
         },
     ],
-    build: |values, lines| Box::new(S3Fifo::new(lines, values[0], values[1] as u8)),
+    build: |values, lines| {
+        Box::new(S3Fifo::new(lines, values.get("small"), values.get("uses") as u8))
+    },
 };
 
 /// Uses that are counted.

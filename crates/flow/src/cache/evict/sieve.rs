@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "sieve",
     summary: "a hand goes through the lines by age and takes the first that was not used since it passed",
+    properties: &[],
     parameters: &[],
     build: |_, lines| {
         Box::new(Sieve {

@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "w-tinylfu",
     summary: "a line must have been asked for more often than the one it would push out",
+    properties: &[],
     parameters: &[
         Parameter {
             name: "window",
@@ -42,7 +43,9 @@ pub(super) const POLICY: Policy<Build> = Policy {
                      remembers longer",
         },
     ],
-    build: |values, lines| Box::new(WTinyLfu::new(lines, values[0], values[1])),
+    build: |values, lines| {
+        Box::new(WTinyLfu::new(lines, values.get("window"), values.get("sample")))
+    },
 };
 
 /// Percent of main that is protected.

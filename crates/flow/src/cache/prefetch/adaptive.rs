@@ -38,6 +38,7 @@ use volume::{Owner, Queued, Volume};
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "adaptive",
     summary: "reads in order, forwards, backwards or in steps, are foreseen as far as the link is long",
+    properties: &[],
     parameters: &[
         Parameter {
             name: "window",
@@ -57,7 +58,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
                      leaves more of them to what was asked for",
         },
     ],
-    build: |values, room| Box::new(Adaptive::new(values[0], values[1], room)),
+    build: |values, room| Box::new(Adaptive::new(values.get("window"), values.get("flight"), room)),
 };
 
 /// Sessions on volumes that are followed; the one that has read nothing for longest makes room.

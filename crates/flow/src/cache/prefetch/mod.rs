@@ -8,7 +8,7 @@ mod next_block;
 mod off;
 
 use crate::clock::{Duration, Instant};
-use crate::policy::Policy;
+use crate::policy::{Policy, Values};
 use crate::request::{LinkId, VolumeId};
 use crate::units::Extent;
 use alloc::boxed::Box;
@@ -101,7 +101,7 @@ pub struct Room {
 }
 
 /// Builds a policy from checked parameter values for a buffer.
-pub type Build = fn(&[u64], Room) -> Box<dyn Prefetch>;
+pub type Build = fn(Values<'_>, Room) -> Box<dyn Prefetch>;
 
 /// Every policy; the first is the default.
 pub static POLICIES: &[Policy<Build>] = &[adaptive::POLICY, next_block::POLICY, off::POLICY];

@@ -23,6 +23,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "next-block",
     summary: "after every read the block behind it is fetched",
+    properties: &[],
     parameters: &[],
     build: |_, room| Box::new(NextBlock::new(room)),
 };

@@ -19,6 +19,7 @@ use alloc::boxed::Box;
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "off",
     summary: "nothing is fetched before it is asked for",
+    properties: &[],
     parameters: &[],
     build: |_, _| Box::new(Off),
 };

@@ -55,7 +55,8 @@ impl Slack {
 #[cfg(test)]
 mod tests {
     use super::super::super::{Contract, ControlPolicy, Promises};
-    use super::super::settings::{PARAMETERS, Settings};
+    use super::super::POLICY;
+    use super::super::settings::Settings;
     use super::*;
     use crate::clock::Duration;
     use crate::request::TenantId;
@@ -79,8 +80,8 @@ mod tests {
         let contract = |iops| Some(Contract::new(iops, 4_096, Duration::from_millis(3)));
         let promises =
             Promises { contracts: vec![contract(300), None, contract(20)], groups: Vec::new() };
-        let values: Vec<u64> = PARAMETERS.iter().map(|parameter| parameter.default).collect();
-        let mut slack = Slack::new(Settings { first: 12, ..Settings::from(&values) }, &promises);
+        let settings = Settings::from(testing::choice(&POLICY, &[]).values());
+        let mut slack = Slack::new(Settings { first: 12, ..settings }, &promises);
         slack.lanes.iter_mut().for_each(|lane| lane.plain &= short);
         let (mut rng, mut now) = (Rng::stream(seed, "short"), Instant::ZERO);
         let mut keys: SlotMap<RequestKey, _> = SlotMap::with_key();

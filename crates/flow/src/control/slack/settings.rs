@@ -1,8 +1,8 @@
 //! What the slack policy is made from.
 
-use crate::policy::{Parameter, Unit};
+use crate::policy::{Parameter, Unit, Values};
 
-/// The parameters, in the order of [`Settings::from`].
+/// The parameters.
 pub(in super::super) const PARAMETERS: &[Parameter] = &[THETA, KAPPA, MARGIN, MIN, FIRST, MAX];
 
 const THETA: Parameter = Parameter {
@@ -70,15 +70,15 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn from(values: &[u64]) -> Self {
-        let (min, max) = (values[3] as u32, values[5] as u32);
+    pub(super) fn from(values: Values<'_>) -> Self {
+        let (min, max) = (values.get_u32("min"), values.get_u32("max"));
         let max = max.max(min);
         Self {
-            theta_percent: values[0],
-            kappa_percent: values[1],
-            margin_permille: values[2],
+            theta_percent: values.get("theta"),
+            kappa_percent: values.get("kappa"),
+            margin_permille: values.get("margin"),
             min,
-            first: (values[4] as u32).clamp(min, max),
+            first: values.get_u32("first").clamp(min, max),
             max,
         }
     }

@@ -11,8 +11,7 @@ use std::collections::BinaryHeap;
 const PROMISE: Duration = Duration::from_millis(41);
 
 fn settings() -> Settings {
-    let defaults: Vec<u64> = POLICY.parameters.iter().map(|p| p.default).collect();
-    Settings::from(&defaults)
+    Settings::from(testing::choice(&POLICY, &[]).values())
 }
 
 /// Feeds a window with an ending every 200 us, with 8 at the device and excess waiting, for so many

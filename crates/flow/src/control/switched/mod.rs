@@ -24,7 +24,8 @@ use crate::request::{Request, RequestKey, TenantId};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 pub(super) use settings::{
-    Decide, ESTIMATOR, HWM, LWM, Leave, OLDEST, RAMP, RELEASE, SHARED, Settings, WINDOW,
+    Decide, ESTIMATOR, HWM, KEEPS_ORDER, LWM, Leave, OLDEST, RAMP, RELEASE, SHARED, Settings,
+    WINDOW,
 };
 
 /// Buckets, switches and what they go by.
@@ -372,17 +373,9 @@ mod tests {
         let at = |millis| Instant::ZERO + Duration::from_millis(millis);
         let contract = Contract::new(30, 4_096, Duration::from_millis(10));
         let list = testing::promises(&[Some(contract)]);
-        let values: Vec<u64> = ta2::POLICY
-            .parameters
-            .iter()
-            .map(|parameter| match parameter.name {
-                "tau" => 100_000,
-                "ramp" => 1_001,
-                "oldest" => 0,
-                _ => parameter.default,
-            })
-            .collect();
-        let mut policy = (ta2::POLICY.build)(&values, &list);
+        let values = [("tau", 100_000), ("ramp", 1_001), ("oldest", 0)];
+        let choice = testing::choice(&ta2::POLICY, &values);
+        let mut policy = (ta2::POLICY.build)(choice.values(), &list);
         let (keys, request) = (testing::keys(5), testing::request(0));
         policy.arrive(at(1), keys[0], &request, Some(0));
         assert_eq!(policy.poll(at(1)), Some((keys[0], token_bucket::RULE)));

@@ -2,8 +2,7 @@
 
 use super::super::token_bucket;
 use super::responses::Estimator;
-use crate::clock::Duration;
-use crate::policy::{Parameter, Unit};
+use crate::policy::{Parameter, Property, Unit, Values};
 
 /// What a switched policy is made from.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +58,7 @@ impl Decide {
     }
 }
 
-/// The parameters that TA2 and TA3 share, in the order of [`Settings::shared`].
+/// The parameters that TA2 and TA3 share.
 pub(in super::super) const HWM: Parameter = Parameter {
     name: "hwm",
     unit: Unit::Count,
@@ -77,42 +76,35 @@ pub(in super::super) const LWM: Parameter = Parameter {
     default: 80,
     effect: "per cent below which they are switched off, at most hwm; less keeps them on for longer",
 };
-pub(in super::super) const ESTIMATOR: Parameter = Parameter {
-    name: "estimator",
-    unit: Unit::Count,
-    min: 0,
-    max: 1,
-    default: 0,
-    effect: "what counts as observed: 0 the tenant's last response time, 1 the 95th percentile of a \
-             window, which switches far less often on devices with a long tail",
-};
+pub(in super::super) const ESTIMATOR: Parameter = Parameter::word(
+    "estimator",
+    &["last", "p95"],
+    "what counts as observed: `last` the tenant's last response time, `p95` the 95th percentile of a \
+     window, which switches far less often on devices with a long tail",
+);
 pub(in super::super) const WINDOW: Parameter = Parameter {
     name: "window",
     unit: Unit::Time,
     min: 5_000_000,
     max: 1_000_000_000,
     default: 50_000_000,
-    effect: "length of the window of estimator 1; about the promised response time, and at least 20 \
+    effect: "length of the window of estimator `p95`; about the promised response time, and at least 20 \
              requests of each tenant, gives the best signal",
 };
-pub(in super::super) const OLDEST: Parameter = Parameter {
-    name: "oldest",
-    unit: Unit::Count,
-    min: 0,
-    max: 1,
-    default: 1,
-    effect: "1 takes the age of the oldest request at the device for observed when it is longer, so \
-             that a stalled device does not look fast; 0 looks at finished ones only",
-};
-pub(in super::super) const RELEASE: Parameter = Parameter {
-    name: "release",
-    unit: Unit::Count,
-    min: 0,
-    max: 2,
-    default: 0,
-    effect: "how a backlog leaves when a bucket is switched off: 0 in order at a growing pace, 1 at \
-             once, 2 at the contract's rate while later requests overtake it",
-};
+pub(in super::super) const OLDEST: Parameter = Parameter::flag(
+    "oldest",
+    true,
+    "true takes the age of the oldest request at the device for observed when it is longer, so that a \
+     stalled device does not look fast; false looks at finished ones only",
+);
+pub(in super::super) const RELEASE: Parameter = Parameter::word(
+    "release",
+    &["ramp", "flush", "stay"],
+    "how a backlog leaves when a bucket is switched off: `ramp` in order at a growing pace, `flush` at \
+     once, `stay` at the contract's rate while later requests overtake it",
+);
+pub(in super::super) const KEEPS_ORDER: &[Property] =
+    &[Property::KeepsOrderUnless { parameter: "release", word: "stay" }];
 pub(in super::super) const RAMP: Parameter = Parameter {
     name: "ramp",
     unit: Unit::Count,
@@ -127,22 +119,22 @@ pub(in super::super) const SHARED: [Parameter; 8] =
 
 impl Settings {
     /// From the values of [`SHARED`].
-    pub(in super::super) fn shared(values: &[u64], decide: Decide) -> Self {
-        let window = Duration::from_nanos(values[4]);
+    pub(in super::super) fn shared(values: Values<'_>, decide: Decide) -> Self {
+        let window = values.time("window");
         Self {
-            tau: values[0],
-            on_percent: values[1],
-            off_percent: values[2].min(values[1]),
+            tau: values.get("tau"),
+            on_percent: values.get("hwm"),
+            off_percent: values.get("lwm").min(values.get("hwm")),
             estimator: Estimator {
-                window: (values[3] == 1).then_some(window),
-                oldest: values[5] == 1,
+                window: (values.word("estimator") == "p95").then_some(window),
+                oldest: values.flag("oldest"),
             },
-            leave: match values[6] {
-                0 => Leave::Ramp,
-                1 => Leave::Flush,
+            leave: match values.word("release") {
+                "ramp" => Leave::Ramp,
+                "flush" => Leave::Flush,
                 _ => Leave::Stay,
             },
-            ramp_permille: values[7],
+            ramp_permille: values.get("ramp"),
             decide,
         }
     }

@@ -1,12 +1,20 @@
 use super::*;
 use crate::dispatch::Stream;
 use crate::testing;
+use crate::testing::choice;
 
 const HOUR: u64 = 3_600_000_000_000;
 
 fn build(values: [u64; 4], backends: usize, streams: &[Stream]) -> Box<dyn DispatchPolicy> {
     let [depth, work, credit, lead] = values;
-    (POLICY.build)(&[depth, work, credit, lead, 1], &Setup { backends, streams })
+    (POLICY.build)(
+        choice(
+            &POLICY,
+            &[("depth", depth), ("work", work), ("credit", credit), ("lead", lead), ("servers", 1)],
+        )
+        .values(),
+        &Setup { backends, streams },
+    )
 }
 
 /// Every stream asks for its backends without end; one operation is at a backend at a time and takes a

@@ -10,7 +10,7 @@ use super::{Core, FAR, Step, Ways};
 use crate::clock::{Duration, Instant};
 use crate::path::{Settings, Why};
 use crate::pipeline::Action;
-use crate::request::{PathId, RequestKey};
+use crate::request::{Op, PathId, RequestKey};
 
 impl Ways {
     /// The path does not work.
@@ -87,7 +87,7 @@ impl Ways {
         let way = &self.paths[path];
         let Some(check) = way.check else {
             let overdue = core.head(way).is_some_and(|io| {
-                io.since.max(way.heard) + self.quiet(&settings, path, io.bytes) <= now
+                io.since.max(way.heard) + self.quiet(&settings, path, io.told.bytes) <= now
             });
             let idle = self.is_asked(path) && way.heard + settings.check_every <= now;
             if overdue || idle {
@@ -145,7 +145,7 @@ impl Ways {
         let Some((key, _)) = self.paths[path].ends else { return };
         let head = core.ios[key];
         let age = now.since(head.since);
-        let after = self.stuck_after(&settings, path, head.bytes);
+        let after = self.stuck_after(&settings, path, head.told.bytes);
         if self.paths.len() == 1 || age < after {
             return;
         }
@@ -194,7 +194,10 @@ impl Ways {
         while let Some(key) = next {
             let io = core.ios[key];
             next = io.behind;
-            if io.read && io.retries < core.settings.read_retries && overdue(io.since) {
+            if io.told.op == Op::Read
+                && io.retries < core.settings.read_retries
+                && overdue(io.since)
+            {
                 self.forget(core, now, key);
             }
         }
@@ -235,7 +238,7 @@ impl Ways {
                 next = next.min(later(due.unwrap_or(now)));
             } else {
                 if let Some(io) = head {
-                    let quiet = self.quiet(settings, path, io.bytes);
+                    let quiet = self.quiet(settings, path, io.told.bytes);
                     next = next.min(later(io.since.max(way.heard) + quiet));
                 }
                 if self.is_asked(path) {
@@ -243,7 +246,7 @@ impl Ways {
                 }
             }
             if let Some(io) = head.filter(|_| several) {
-                let stuck = io.since + self.stuck_after(settings, path, io.bytes);
+                let stuck = io.since + self.stuck_after(settings, path, io.told.bytes);
                 next = next.min(later(stuck));
             }
             if way.health == Health::Ejected {

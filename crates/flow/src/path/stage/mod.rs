@@ -14,7 +14,8 @@ mod tests;
 mod way;
 
 use super::{
-    Access, Build, Change, PathOrder, PathPolicy, RULE_NONE_LEFT, Settings, Speed, View, Why,
+    Access, Build, Change, PathIo, PathOrder, PathPolicy, RULE_NONE_LEFT, Settings, Speed, View,
+    Why,
 };
 use crate::clock::{Duration, Instant};
 use crate::pipeline::{Action, Backend};
@@ -68,8 +69,8 @@ struct Io {
     /// Its place in the order of arrival.
     order: u64,
     backend: usize,
-    bytes: u64,
-    read: bool,
+    /// What selectors are told of it.
+    told: PathIo,
     /// How often it has been sent another way because it was overdue.
     retries: u32,
     /// Since when it waits, or has been on its path.
@@ -141,15 +142,14 @@ impl Paths {
         now: Instant,
         key: RequestKey,
         backend: BackendId,
-        (bytes, read): (u64, bool),
+        told: PathIo,
     ) {
         let core = &mut self.core;
         core.entered += 1;
         let io = Io {
             order: core.entered,
             backend: backend.index(),
-            bytes,
-            read,
+            told,
             retries: 0,
             since: now,
             path: None,
@@ -292,7 +292,7 @@ impl Core {
         let io = &mut self.ios[key];
         (io.path, io.since, io.before, io.behind) = (Some(path), now, last, None);
         way.in_flight += 1;
-        way.bytes += io.bytes;
+        way.bytes += io.told.bytes;
     }
 
     /// Takes an I/O off its path; true if it was the first there.
@@ -311,7 +311,7 @@ impl Core {
         });
         self.ios[key].path = None;
         way.in_flight -= 1;
-        way.bytes -= io.bytes;
+        way.bytes -= io.told.bytes;
         io.before.is_none()
     }
 }
@@ -359,13 +359,12 @@ impl Ways {
     /// Lets go who waits, as far as there are paths.
     fn release(&mut self, core: &mut Core, now: Instant) {
         while let Some(key) = self.hold.first() {
-            let Io { bytes, .. } = core.ios[key];
             if let Some(path) = self.probe(core, now, key) {
                 self.hold.pop();
                 self.start(core, now, key, path);
                 continue;
             }
-            let Some(path) = self.selectors[self.current].select(now, bytes) else {
+            let Some(path) = self.selectors[self.current].select(now, &core.ios[key].told) else {
                 return;
             };
             self.hold.pop();
@@ -383,7 +382,7 @@ impl Ways {
         core.attach(now, way, path, key);
         core.steps.push_back(Step::Go(key, PathId::new(path as u32), RULE_NONE_LEFT));
         if way.in_flight == 1 || core.ios[key].probe {
-            let at = now + self.quiet(&core.settings, path, core.ios[key].bytes);
+            let at = now + self.quiet(&core.settings, path, core.ios[key].told.bytes);
             self.arm(core, at);
         }
     }
@@ -401,7 +400,7 @@ impl Ways {
             core.ios[key].probe = false;
             way.probing.out = None;
         } else {
-            self.selectors[way.group].end(now, PathId::new(path as u32), io.bytes, io.since);
+            self.selectors[way.group].end(now, PathId::new(path as u32), &io.told, io.since);
         }
         if was_held {
             self.admit(now);

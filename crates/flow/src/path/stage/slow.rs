@@ -8,7 +8,7 @@ use super::way::{Finding, Health, Probing, Suspicion, Way};
 use super::{Core, Io, Ways};
 use crate::clock::{Duration, Instant};
 use crate::path::{Settings, Why};
-use crate::request::RequestKey;
+use crate::request::{Op, RequestKey};
 
 impl Ways {
     /// Learns from an I/O that was answered; true if that changes what the path is good for.
@@ -30,9 +30,9 @@ impl Ways {
             !known || pace(path).recent_service() <= pace(best).fair_service() * 2
         });
         if good && !io.probe {
-            self.shape.learn(io.bytes, service);
+            self.shape.learn(io.told.bytes, service);
         }
-        let cost = self.shape.cost(io.bytes);
+        let cost = self.shape.cost(io.told.bytes);
         self.paths[path].pace.learn(cost, service, response);
         if io.probe {
             let factor = |cost| response.as_nanos().saturating_mul(ONE) / cost;
@@ -41,7 +41,7 @@ impl Ways {
             let Probing { shape, slowness, .. } = self.paths[path].probing;
             let finding = if usual.is_some_and(|usual| factor(cost) > usual * half) {
                 Finding::Slow
-            } else if factor(shape.cost(io.bytes)) * half <= slowness {
+            } else if factor(shape.cost(io.told.bytes)) * half <= slowness {
                 Finding::Well
             } else {
                 Finding::Unclear
@@ -119,7 +119,11 @@ impl Ways {
         key: RequestKey,
     ) -> Option<usize> {
         let io = &mut core.ios[key];
-        if self.ejected == 0 || !io.read || io.bytes > PROBE_BYTES || io.retries > 0 {
+        if self.ejected == 0
+            || io.told.op != Op::Read
+            || io.told.bytes > PROBE_BYTES
+            || io.retries > 0
+        {
             return None;
         }
         let due = |way: &Way| {
@@ -179,7 +183,7 @@ impl Ways {
             None => probing.next + TRIAL,
             Some(key) => {
                 let io = &core.ios[key];
-                io.since + self.quiet(&core.settings, path, io.bytes)
+                io.since + self.quiet(&core.settings, path, io.told.bytes)
             }
         }
     }
