@@ -22,7 +22,7 @@ pub enum StageName {
     /// Which way?
     Path,
     /// The device behind.
-    Store,
+    Storage,
     /// Which reply is sent first?
     Transfer,
 }
@@ -35,7 +35,7 @@ impl StageName {
         Self::Control,
         Self::Dispatch,
         Self::Path,
-        Self::Store,
+        Self::Storage,
         Self::Transfer,
     ];
 
@@ -52,7 +52,7 @@ impl StageName {
             Self::Control => "control",
             Self::Dispatch => "dispatch",
             Self::Path => "path",
-            Self::Store => "store",
+            Self::Storage => "storage",
             Self::Transfer => "transfer",
         }
     }

@@ -7,7 +7,7 @@
 //! 3. [`control`]: may it go to shared storage now?
 //! 4. [`dispatch`]: who goes next, and to which backend?
 //! 5. [`path`]: which way?
-//! 6. [`store`]: the device behind;
+//! 6. storage: the device behind, which has no policy;
 //! 7. [`transfer`]: which finished reply is sent first?
 //!
 //! [`pipeline`] joins them into one state machine that takes inputs and gives actions. It has no
@@ -38,7 +38,6 @@ pub mod recording;
 pub mod request;
 pub mod rng;
 pub mod stage;
-pub mod store;
 #[cfg(test)]
 mod testing;
 pub mod transfer;

@@ -31,7 +31,7 @@ use crate::request::{
 use crate::rng::{FNV_OFFSET as CHECKSUM_START, fnv1a};
 use crate::transfer::Port;
 use crate::units::{Bandwidth, Extent};
-use crate::{control, dispatch, path, store, transfer};
+use crate::{control, dispatch, path, transfer};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -180,13 +180,14 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
     number(out, limits.link_window);
     number(out, limits.no_path.as_nanos());
     number(out, limits.overdue.as_nanos());
-    let Policies { cache, prefetch, control, dispatch, path, store, transfer } = policies;
+    let Policies { cache, prefetch, control, dispatch, path, transfer } = policies;
     encode_choice(out, cache);
     encode_choice(out, prefetch);
     encode_choice(out, control);
     encode_choice(out, dispatch);
     encode_choice(out, path);
-    encode_choice(out, store);
+    text(out, STORAGE);
+    number(out, 0);
     encode_choice(out, transfer);
 }
 
@@ -228,8 +229,13 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
         control: reader.choice(control::POLICIES)?,
         dispatch: reader.choice(dispatch::POLICIES)?,
         path: reader.choice(path::POLICIES)?,
-        store: reader.choice(store::POLICIES)?,
-        transfer: reader.choice(transfer::POLICIES)?,
+        transfer: {
+            let storage = (reader.text()?, reader.number()?);
+            if storage != (STORAGE, 0) {
+                return Err(FormatError::UnknownPolicy);
+            }
+            reader.choice(transfer::POLICIES)?
+        },
     };
     let config = Config { volumes, backends, promises, shares, limits, paths, cache, policies };
     match config.fault() {
@@ -439,6 +445,9 @@ fn encode_cap(out: &mut Vec<u8>, cap: Cap) {
     number(out, cap.bandwidth.map_or(0, Bandwidth::bytes_per_second));
     number(out, cap.burst.as_nanos());
 }
+
+/// The only policy that the storage stage ever had; the format keeps its place.
+const STORAGE: &str = "direct";
 
 fn encode_choice<B>(out: &mut Vec<u8>, choice: &Choice<B>) {
     text(out, choice.policy().name);

@@ -109,7 +109,7 @@ fn promises_and_causes_are_told() {
         ];
         assert!(figures.iter().all(|figure| line.contains(figure)), "{line}: {figures:?}");
     }
-    let held = "backup  control/window 86.8 %, store/device 13.2 %";
+    let held = "backup  control/window 86.8 %, storage/device 13.2 %";
     assert!(out(&text).contains(held), "{}", out(&text));
 }
 

@@ -41,8 +41,8 @@ fn tenants_are_told_of_on_a_signal() {
     gateway.logged(&[&last[..], &["requests=1 met_per_cent=100.0 burn=0.0 "]].concat());
     let burn = "requests=10 met_per_cent=0.0 burn=100.0 burn_5min=100.0 burn_1h=100.0";
     gateway.logged(&["promise", "tenant=\"two\"", "promised=p99 1.000 us", burn]);
-    gateway.logged(&["account", "tenant=\"one\"", "requests=1 late=0 refused=0", "store/device"]);
-    gateway.logged(&["account", "tenant=\"two\"", "requests=10 late=10", "store/device"]);
+    gateway.logged(&["account", "tenant=\"one\"", "requests=1 late=0 refused=0", "storage/device"]);
+    gateway.logged(&["account", "tenant=\"two\"", "requests=10 late=10", "storage/device"]);
     gateway.logged(&["requests completed=12 failed=0 refused=0 outstanding=1"]);
     gateway.logged(&["outstanding stage=control count=1 oldest="]);
     let log = gateway.log();

@@ -109,12 +109,12 @@ mod tests {
 
     const OPEN: Rule = Rule("control/open");
     const BUCKET: Rule = Rule("control/bucket");
-    const DEVICE: Rule = Rule("store/device");
+    const DEVICE: Rule = Rule("storage/device");
 
     fn times(control: (u64, Rule), store: u64) -> StageTimes {
         let mut times = StageTimes::default();
         times.charge(StageName::Control, Duration::from_nanos(control.0), control.1);
-        times.charge(StageName::Store, Duration::from_nanos(store), DEVICE);
+        times.charge(StageName::Storage, Duration::from_nanos(store), DEVICE);
         times
     }
 

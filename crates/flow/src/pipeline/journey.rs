@@ -1,7 +1,7 @@
 //! How a request travels: one function per step, in the order of the steps.
 
 use super::in_flight::InFlight;
-use super::{Action, Census, Config, Govern, Input, Limits, Overdue, StoreIo};
+use super::{Action, Census, Config, Govern, Input, Limits, Overdue, RULE_DEVICE, StoreIo};
 use crate::accept::cap::Caps;
 use crate::accept::hazard::Hazards;
 use crate::accept::{self, Piece, RULE_CAP, RULE_OVERLAP, Volume};
@@ -15,7 +15,6 @@ use crate::path::{self, PathIo, Paths, RULE_LOST, RULE_NONE_LEFT, RULE_OVERDUE, 
 use crate::policy::Rule;
 use crate::request::{Op, Outcome, PathId, Request, RequestKey};
 use crate::stage::Stage;
-use crate::store::{RULE_DEVICE, StorePolicy, Verdict};
 use crate::transfer::{Grant, Links, Progress};
 use crate::units::Extent;
 use alloc::boxed::Box;
@@ -47,7 +46,6 @@ pub struct Pipeline<O = ()> {
     ordered: u64,
     dispatch: Dispatch,
     paths: Paths,
-    store: Box<dyn StorePolicy>,
     links: Links,
     /// When to look for overdue requests next, while any is outstanding.
     watch: Option<Instant>,
@@ -84,7 +82,6 @@ impl<O: Observer> Pipeline<O> {
             ordered: 0,
             dispatch: Dispatch::new(&policies.dispatch, backends.len(), shares),
             paths: Paths::new(&policies.path, backends, paths, limits.no_path),
-            store: (policies.store.policy().build)(policies.store.values()),
             links: Links::new(&policies.transfer, limits.link_window),
             watch: None,
             actions: VecDeque::new(),
@@ -263,7 +260,7 @@ impl<O: Observer> Pipeline<O> {
             entry.row = self.rows.again(&entry.request);
         }
         self.observer.event(now, Event::Governed(promises));
-        let held = [StageName::Control, StageName::Dispatch, StageName::Path, StageName::Store];
+        let held = [StageName::Control, StageName::Dispatch, StageName::Path, StageName::Storage];
         // A request that was cut stays at accept; its pieces are in control.
         let concerned = self.requests.iter().filter(|(_, entry)| held.contains(&entry.stage));
         let mut concerned: Vec<_> = concerned.map(|(key, entry)| (entry.order, key)).collect();
@@ -341,9 +338,8 @@ impl<O: Observer> Pipeline<O> {
     /// Stage 6: the I/O starts on a path.
     fn go(&mut self, now: Instant, key: RequestKey, path: PathId, rule: Rule) {
         let entry = &mut self.requests[key];
-        entry.move_to(now, StageName::Store, rule);
+        entry.move_to(now, StageName::Storage, rule);
         let InFlight { request, parent, backend, place: (part, at), .. } = *entry;
-        self.store.start(now, key, &request);
         let whole = parent.map_or(request.extent, |parent| self.requests[parent].request.extent);
         self.actions.push_back(Action::Store(StoreIo {
             key,
@@ -361,7 +357,7 @@ impl<O: Observer> Pipeline<O> {
 
     /// Stage 6: the device has ended an I/O.
     fn stored(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
-        let at_store = |entry: &&mut InFlight| entry.stage == StageName::Store;
+        let at_store = |entry: &&mut InFlight| entry.stage == StageName::Storage;
         let Some(entry) = self.requests.get_mut(key).filter(at_store) else {
             self.observer.event(now, Event::Stray);
             return;
@@ -372,13 +368,7 @@ impl<O: Observer> Pipeline<O> {
             return;
         }
         self.paths.answered(now, key);
-        match self.store.finish(now, key, &entry.request, outcome) {
-            Verdict::Deliver(outcome) => self.deliver(now, key, outcome, RULE_DEVICE),
-            Verdict::Retry => {
-                entry.move_to(now, StageName::Path, RULE_DEVICE);
-                self.paths.again(now, key);
-            }
-        }
+        self.deliver(now, key, outcome, RULE_DEVICE);
     }
 
     /// Tells every stage on the way back that a request has ended.

@@ -15,12 +15,18 @@ use crate::accept::{Cap, Volume};
 use crate::clock::Duration;
 use crate::control::Promises;
 use crate::event::StageName;
-use crate::policy::Choice;
+use crate::policy::{Choice, Rule};
 use crate::request::{BackendId, LinkId, Op, Outcome, PathId, Request, RequestKey, Tag, VolumeId};
 use crate::units::Extent;
-use crate::{control, dispatch, path, store, transfer};
+use crate::{control, dispatch, path, transfer};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+/// The rule of I/Os at the device: stage 6, storage.
+///
+/// It has no time-out on purpose. A write that is reported as failed and lands later could overwrite the
+/// host's next write to the same bytes. An I/O that does not end stays visible, with its age, as overdue.
+pub const RULE_DEVICE: Rule = Rule("storage/device");
 
 /// Everything that a pipeline is made from. Two pipelines with equal configurations and equal
 /// inputs perform equal actions.
@@ -155,8 +161,6 @@ pub struct Policies {
     pub dispatch: Choice<dispatch::Build>,
     /// Stage 5.
     pub path: Choice<path::Build>,
-    /// Stage 6.
-    pub store: Choice<store::Build>,
     /// Stage 7.
     pub transfer: Choice<transfer::Build>,
 }
@@ -169,7 +173,6 @@ impl Default for Policies {
             control: Choice::default_of(control::POLICIES),
             dispatch: Choice::default_of(dispatch::POLICIES),
             path: Choice::default_of(path::POLICIES),
-            store: Choice::default_of(store::POLICIES),
             transfer: Choice::default_of(transfer::POLICIES),
         }
     }

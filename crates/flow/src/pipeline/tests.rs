@@ -133,10 +133,10 @@ fn a_request_travels_and_its_times_add_up() {
     assert_eq!(part, Part { offset: 0, length: 4096, last: true });
     assert!(step(&mut pipeline, 360, sent(&actions)).is_empty());
     let [(_, Ok(()), times)] = &pipeline.observer().completed[..] else { panic!() };
-    assert_eq!(times.spent(StageName::Store), Duration::from_nanos(250));
+    assert_eq!(times.spent(StageName::Storage), Duration::from_nanos(250));
     assert_eq!(times.spent(StageName::Transfer), Duration::from_nanos(10));
     assert_eq!(times.total(), Duration::from_nanos(260));
-    assert_eq!(times.rule(StageName::Store), Some(crate::store::RULE_DEVICE));
+    assert_eq!(times.rule(StageName::Storage), Some(RULE_DEVICE));
     assert_eq!(times.rule(StageName::Control), None);
     assert_eq!(pipeline.outstanding(), 0);
     assert_rest(&mut pipeline);
@@ -478,10 +478,10 @@ fn overdue_requests_are_reported() {
     }
     let told = &pipeline.observer().overdue;
     assert_eq!(told.len(), 3);
-    assert_eq!(told[2], (Tag(1), StageName::Store, overdue * 3));
+    assert_eq!(told[2], (Tag(1), StageName::Storage, overdue * 3));
     let census = pipeline.census(Instant::ZERO + overdue * 3);
-    assert_eq!(census[StageName::Store.index()].count, 1);
-    assert_eq!(census[StageName::Store.index()].oldest, overdue * 3);
+    assert_eq!(census[StageName::Storage.index()].count, 1);
+    assert_eq!(census[StageName::Storage.index()].oldest, overdue * 3);
 }
 
 /// Random requests, random order of endings, failing and returning paths: every request is answered

@@ -181,7 +181,7 @@ impl Observer for Scores {
                     score.completed += u32::from(now >= from && now < until);
                     if completed.arrived >= from && completed.arrived < until {
                         score.satisfied += u32::from(whole <= self.promised[tenant]);
-                        score.device.push(completed.times.spent(StageName::Store));
+                        score.device.push(completed.times.spent(StageName::Storage));
                     }
                 }
             }

@@ -249,7 +249,8 @@ impl Ways {
         if !works(self.current) {
             self.current = (0..self.selectors.len()).find(|&place| works(place))?;
         }
-        let path = self.selectors[self.current].select(Instant::from_nanos(now), &PathIo::sized(bytes));
+        let path =
+            self.selectors[self.current].select(Instant::from_nanos(now), &PathIo::sized(bytes));
         let path = path.expect("a selector with a path that works finds one").index();
         assert_eq!(self.paths[path], (self.current, true), "a selector chooses what works");
         Some(path)

@@ -101,7 +101,7 @@ fn nobody_waits_below_saturation() {
     );
     close(times.mean_ns, 600_000.0, 0.0);
     let store = &results.all.stages[5];
-    assert_eq!((store.stage, store.times), ("store", times));
+    assert_eq!((store.stage, store.times), ("storage", times));
     assert_eq!(results.all.bytes, 999 * 4_096);
 }
 

@@ -22,7 +22,7 @@ use weir_flow::path::Settings;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::recording::MAGIC;
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
-use weir_flow::{cache, control, dispatch, path, policy::Choice, store, transfer};
+use weir_flow::{cache, control, dispatch, path, policy::Choice, transfer};
 use weir_model::{array, fixed, mech, ssd};
 use weir_sim::plan::{
     Backend, End, HostLink, MAX_PARTS, MAX_TENANTS, Model, Plan, TraceDevice, Volume,
@@ -64,9 +64,6 @@ pub(super) struct Replay {
     /// The same for the path stage
     #[arg(long, value_name = "POLICY", value_parser = path_policy)]
     path: Option<Choice<path::Build>>,
-    /// The same for the store stage
-    #[arg(long, value_name = "POLICY", value_parser = store_policy)]
-    store: Option<Choice<store::Build>>,
     /// The same for the transfer stage
     #[arg(long, value_name = "POLICY", value_parser = transfer_policy)]
     transfer: Option<Choice<transfer::Build>>,
@@ -142,7 +139,6 @@ impl Replay {
             ("--control", self.control.is_some()),
             ("--dispatch", self.dispatch.is_some()),
             ("--path", self.path.is_some()),
-            ("--store", self.store.is_some()),
             ("--transfer", self.transfer.is_some()),
             ("--speed", self.speed.is_some()),
             ("--format", self.format.is_some()),
@@ -237,7 +233,6 @@ impl Replay {
             control: self.control.unwrap_or(default.control),
             dispatch: self.dispatch.unwrap_or(default.dispatch),
             path: self.path.unwrap_or(default.path),
-            store: self.store.unwrap_or(default.store),
             transfer: self.transfer.unwrap_or(default.transfer),
         };
         plan
@@ -361,10 +356,6 @@ fn dispatch_policy(text: &str) -> Result<Choice<dispatch::Build>, String> {
 
 fn path_policy(text: &str) -> Result<Choice<path::Build>, String> {
     policy::parse(path::POLICIES, text)
-}
-
-fn store_policy(text: &str) -> Result<Choice<store::Build>, String> {
-    policy::parse(store::POLICIES, text)
 }
 
 fn transfer_policy(text: &str) -> Result<Choice<transfer::Build>, String> {

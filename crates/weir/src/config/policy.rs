@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use weir_flow::pipeline::Policies;
 use weir_flow::policy::{Choice, Parameter, Policy, Unit};
-use weir_flow::{cache, control, dispatch, path, store, transfer};
+use weir_flow::{cache, control, dispatch, path, transfer};
 
 /// The table.
 pub(crate) static POLICY: Section = Section {
@@ -22,7 +22,6 @@ pub(crate) static POLICY: Section = Section {
         stage("control", "when a request may go to shared storage"),
         stage("dispatch", "which request goes to a backend next"),
         stage("path", "which way to a backend it takes"),
-        stage("store", "what the ending of an I/O means"),
         stage("transfer", "which finished reply is sent first"),
     ],
 };
@@ -43,7 +42,6 @@ pub(crate) fn read(context: &mut Context, document: &Document<'_>) -> Option<Pol
     let control = choose(context, &table, "control", control::POLICIES);
     let dispatch = choose(context, &table, "dispatch", dispatch::POLICIES);
     let path = choose(context, &table, "path", path::POLICIES);
-    let store = choose(context, &table, "store", store::POLICIES);
     let transfer = choose(context, &table, "transfer", transfer::POLICIES);
     Some(Policies {
         cache: cache?,
@@ -51,7 +49,6 @@ pub(crate) fn read(context: &mut Context, document: &Document<'_>) -> Option<Pol
         control: control?,
         dispatch: dispatch?,
         path: path?,
-        store: store?,
         transfer: transfer?,
     })
 }

@@ -8,7 +8,7 @@ use crate::table::{Align, Table};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 use weir_flow::policy::{Parameter, Policy};
-use weir_flow::{cache, control, dispatch, path, store, transfer};
+use weir_flow::{cache, control, dispatch, path, transfer};
 
 /// All keys of one kind of file, as text.
 pub(crate) fn text(kind: super::Kind) -> String {
@@ -121,7 +121,6 @@ fn policies() -> Vec<Listed> {
     stage("control", control::POLICIES, &mut all);
     stage("dispatch", dispatch::POLICIES, &mut all);
     stage("path", path::POLICIES, &mut all);
-    stage("store", store::POLICIES, &mut all);
     stage("transfer", transfer::POLICIES, &mut all);
     all
 }

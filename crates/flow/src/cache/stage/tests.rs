@@ -62,7 +62,7 @@ impl Observer for Seen {
         if let Event::Completed(completed) = event
             && completed.request.op == Op::Read
         {
-            self.hits += u64::from(completed.times.spent(StageName::Store) == Duration::ZERO);
+            self.hits += u64::from(completed.times.spent(StageName::Storage) == Duration::ZERO);
         }
     }
 }

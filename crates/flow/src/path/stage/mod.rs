@@ -178,13 +178,6 @@ impl Paths {
         self.backends[io.backend].lost(&mut self.core, now, key);
     }
 
-    /// An I/O that was answered is to be done once more.
-    pub(crate) fn again(&mut self, now: Instant, key: RequestKey) {
-        let ways = &mut self.backends[self.core.ios[key].backend];
-        ways.wait_again(&mut self.core, now, key);
-        ways.release(&mut self.core, now);
-    }
-
     /// An I/O leaves this stage for good.
     pub(crate) fn leave(&mut self, key: RequestKey) {
         self.core.ios.remove(key);

@@ -22,7 +22,7 @@ fn requests_survive_their_paths() {
     assert_eq!(seen.paths.iter().map(|p| p.0).collect::<Vec<_>>(), [false, false, true]);
     let times = seen.completed[0].2;
     assert_eq!(times.spent(StageName::Path), Duration::from_nanos(20));
-    assert_eq!(times.spent(StageName::Store), Duration::from_nanos(10));
+    assert_eq!(times.spent(StageName::Storage), Duration::from_nanos(10));
     assert_eq!(times.rule(StageName::Path), Some(crate::path::RULE_NONE_LEFT));
 }
 

@@ -24,7 +24,7 @@ fn served(pipeline: &mut Pipeline<Seen>, now: &mut u64, count: u32) -> [u32; 3] 
             next(pipeline, *now, kind % 3);
         }
     }
-    let at_store = |key: &RequestKey| pipeline.requests[*key].stage == StageName::Store;
+    let at_store = |key: &RequestKey| pipeline.requests[*key].stage == StageName::Storage;
     let mut at_store: Vec<_> = pipeline.requests.keys().filter(at_store).collect();
     for _ in 0..count {
         *now += 1_000_000;

@@ -425,7 +425,7 @@ impl Rig {
             }
         }
         self.asked[number as usize - 1].past = true;
-        self.acked(key, Ok(()), Rule("store/device"));
+        self.acked(key, Ok(()), Rule("storage/device"));
         self.log.passed(self.now, key, Ok(()));
     }
 
