@@ -3,7 +3,6 @@
 //! Source: the tuple `W = {iops, size, rt}` of the token-bucket paper, section 2.1, and its extension to
 //! several tuples, percentiles, credits and groups (spec/control.md section 12, X1 to X4).
 
-use super::tariff::{self, Tariff};
 use crate::clock::Duration;
 use crate::request::{Op, Request};
 use alloc::vec;
@@ -341,7 +340,7 @@ impl Promises {
         let mut sold = vec![0_u64; self.groups.len()];
         let mut promise = |group: Option<u32>, iops: u32, size: u32| {
             let Some(group) = group.map(|group| group as usize) else { return };
-            let cost = tariff::by_size(size.into(), self.groups[group].size);
+            let cost = by_size(size.into(), self.groups[group].size);
             sold[group] = sold[group].saturating_add(cost.saturating_mul(u64::from(iops)));
         };
         for contract in self.contracts.iter().flatten() {
@@ -384,43 +383,18 @@ pub(super) fn best_effort() -> Contract {
     Contract::new(BEST_EFFORT_IOPS, BEST_EFFORT_SIZE, RESPONSE_MAX)
 }
 
-/// A line of requests as policies with one tuple see it: a tenant with its contract or, promised
-/// nothing, without.
-#[derive(Clone, Debug)]
-pub(super) struct Promise {
-    /// Tokens per second.
-    pub(super) iops: u32,
-    /// The response time of the first row; for best effort it means nothing.
-    pub(super) response: Duration,
-    /// What a request costs.
-    tariff: Tariff,
-    /// Whether it is a contract, not best effort.
-    pub(super) kept: bool,
-}
-
-impl Promise {
-    /// Milli-tokens that a request costs, at least one token for the smallest.
-    pub(super) fn cost(&self, request: &Request) -> u64 {
-        self.tariff.cost(request)
-    }
-}
-
-/// One line for each tenant in the list, and a last one for all others together.
-pub(super) fn promises(promises: &Promises) -> Vec<Promise> {
-    let best_effort = best_effort();
-    let promise = |contract: Option<&Contract>| {
-        let kept = contract.is_some();
-        let contract = contract.unwrap_or(&best_effort);
-        let row = &contract.rows[0];
-        let tariff = Tariff::new(&contract.rows);
-        Promise { iops: row.iops, response: row.response(), tariff, kept }
-    };
-    promises.contracts.iter().map(Option::as_ref).chain([None]).map(promise).collect()
-}
-
 /// The line of a request, of so many lines.
 pub(super) fn line(request: &Request, lines: usize) -> usize {
     request.tenant.index().min(lines - 1)
+}
+
+/// The most that a request costs: as much as 4 billion requests. Keeps sums in range.
+pub(super) const COST_MAX: u64 = 1 << 42;
+
+/// Milli-tokens that so many bytes cost where a token is a request of `size`: at least one token.
+pub(super) fn by_size(bytes: u64, size: u32) -> u64 {
+    let cost = (u128::from(bytes) * u128::from(TOKEN)).div_ceil(u128::from(size));
+    u64::try_from(cost).unwrap_or(u64::MAX).clamp(TOKEN, COST_MAX)
 }
 
 #[cfg(test)]

@@ -20,7 +20,8 @@
 //! that fills continuously, or begins empty, or holds the margin too, single cells are 8 to 29 points away.
 
 use super::bucket::{Bucket, Ticks};
-use super::contract::{self, Promise, TOKEN};
+use super::contract::{self, TOKEN};
+use super::simple::{SimpleContract, simple_contracts};
 use super::sfq::{self, Places};
 use super::{Build, ControlPolicy, Promises};
 use crate::clock::{Duration, Instant};
@@ -67,20 +68,20 @@ pub(super) struct Edf {
 }
 
 struct Lane {
-    promise: Promise,
+    promise: SimpleContract,
     profile: Bucket,
 }
 
 impl Edf {
     pub(super) fn new(depth: u32, margin_permille: u64, list: &Promises) -> Self {
-        let lane = |promise: Promise| {
+        let lane = |promise: SimpleContract| {
             let iops = u64::from(promise.iops);
             let saved = iops * TOKEN * SAVED.as_nanos() / Duration::from_secs(1).as_nanos();
             let rate = iops * (1_000 + margin_permille) * TOKEN / 1_000;
             Lane { profile: Bucket::holding(saved.max(TOKEN), rate, TAU), promise }
         };
         Self {
-            lanes: contract::promises(list).into_iter().map(lane).collect(),
+            lanes: simple_contracts(list).into_iter().map(lane).collect(),
             urgent: BTreeMap::new(),
             others: VecDeque::new(),
             places: Places::new(depth),

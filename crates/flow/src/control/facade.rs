@@ -38,7 +38,8 @@
 //! of "binding", collapse as often, in part in other runs. With times at the device no run of 12 has less
 //! than 42 %, which the published figure contradicts.
 
-use super::contract::{self, Promise};
+use super::contract;
+use super::simple::{SimpleContract, simple_contracts};
 use super::edf::{Edf, MARGIN};
 use super::sfq::DEPTH;
 use super::{Build, ControlPolicy, Promises};
@@ -81,14 +82,14 @@ struct Facade {
 }
 
 struct Lane {
-    promise: Promise,
+    promise: SimpleContract,
     /// Requests that ended in this period, and the time from their arrivals in nanoseconds.
     ended: u64,
     time: u128,
 }
 
 impl Lane {
-    const fn new(promise: Promise) -> Self {
+    const fn new(promise: SimpleContract) -> Self {
         Self { promise, ended: 0, time: 0 }
     }
 
@@ -105,7 +106,7 @@ impl Facade {
     fn new(first: u64, margin_permille: u64, list: &Promises) -> Self {
         Self {
             edf: Edf::new(first as u32, margin_permille, list),
-            lanes: contract::promises(list).into_iter().map(Lane::new).collect(),
+            lanes: simple_contracts(list).into_iter().map(Lane::new).collect(),
             depth: first * ONE,
             period_end: Instant::ZERO + PERIOD,
         }

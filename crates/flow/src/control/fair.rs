@@ -5,7 +5,8 @@
 //! one that went last. A tag is a whole number of `2^-40` virtual seconds: each request's share is cut
 //! below that, which after a million requests is less than a microsecond.
 
-use super::contract::{Promise, TOKEN};
+use super::contract::TOKEN;
+use super::simple::SimpleContract;
 use alloc::vec::Vec;
 
 /// A time of the virtual clock, in `2^-40` s.
@@ -20,7 +21,7 @@ pub(super) struct Fair {
 }
 
 impl Fair {
-    pub(super) fn new(promises: &[Promise]) -> Self {
+    pub(super) fn new(promises: &[SimpleContract]) -> Self {
         let iops: Vec<u32> = promises.iter().map(|promise| promise.iops).collect();
         Self { now: 0, finish: iops.iter().map(|_| 0).collect(), iops }
     }

@@ -22,7 +22,8 @@
 //! than its contract for an hour, and then pauses for one, comes back with an hour of reservations. No figure
 //! depends on it.
 
-use super::contract::{self, Promise};
+use super::contract;
+use super::simple::{SimpleContract, simple_contracts};
 use super::fair::{Fair, Tag};
 use super::sfq::{self, Places};
 use super::{Build, ControlPolicy};
@@ -40,8 +41,8 @@ pub(super) const POLICY: Policy<Build> = Policy {
     properties: &[Property::KeepsOrder, Property::WorkConserving],
     parameters: &[sfq::DEPTH],
     build: |values, list| {
-        let promises = contract::promises(list);
-        let lane = |promise: &Promise| Lane {
+        let promises = simple_contracts(list);
+        let lane = |promise: &SimpleContract| Lane {
             promise: promise.clone(),
             queue: VecDeque::new(),
             next: 0,
@@ -70,7 +71,7 @@ struct Mclock {
 }
 
 struct Lane {
-    promise: Promise,
+    promise: SimpleContract,
     queue: VecDeque<Waiting>,
     /// The earliest reservation of the next request, before the credit.
     next: u128,

@@ -13,6 +13,7 @@ mod log;
 mod mclock;
 mod open;
 mod sfq;
+mod simple;
 mod slack;
 mod switched;
 mod ta2;

@@ -13,7 +13,8 @@
 //!
 //! A tenant without a contract has the weight of 100 requests of 4 KiB a second.
 
-use super::contract::{self, Promise};
+use super::contract;
+use super::simple::{SimpleContract, simple_contracts};
 use super::fair::{Fair, Tag};
 use super::{Build, ControlPolicy};
 use crate::clock::{Duration, Instant};
@@ -29,7 +30,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     properties: &[Property::KeepsOrder, Property::WorkConserving],
     parameters: &[DEPTH],
     build: |values, list| {
-        let (promises, depth) = (contract::promises(list), values.get_u32("depth"));
+        let (promises, depth) = (simple_contracts(list), values.get_u32("depth"));
         Box::new(Sfq {
             promises: promises.clone(),
             lanes: promises.iter().map(|_| VecDeque::new()).collect(),
@@ -79,7 +80,7 @@ impl Places {
 }
 
 struct Sfq {
-    promises: Vec<Promise>,
+    promises: Vec<SimpleContract>,
     /// What waits, with its start.
     lanes: Vec<VecDeque<(RequestKey, Tag)>>,
     /// The first of each lane in which something waits.

@@ -9,7 +9,7 @@
 //!
 //! Source: spec/control.md section 12, X1; the floor and the single row: section 2.2, A3.
 
-use super::contract::{Direction, Row, TOKEN};
+use super::contract::{COST_MAX, Direction, Row, TOKEN};
 use crate::request::Request;
 use alloc::vec::Vec;
 
@@ -29,15 +29,6 @@ struct Point {
     iops: u128,
     /// The same in milli-tokens, rounded up.
     cost: u64,
-}
-
-/// The most that a request costs: as much as 4 billion requests. Keeps sums in range.
-const COST_MAX: u64 = 1 << 42;
-
-/// Milli-tokens that so many bytes cost where a token is a request of `size`: at least one token.
-pub(super) fn by_size(bytes: u64, size: u32) -> u64 {
-    let cost = (u128::from(bytes) * u128::from(TOKEN)).div_ceil(u128::from(size));
-    u64::try_from(cost).unwrap_or(u64::MAX).clamp(TOKEN, COST_MAX)
 }
 
 impl Tariff {

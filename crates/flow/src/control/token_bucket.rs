@@ -14,7 +14,8 @@
 //! A tenant without a contract has no bucket and passes.
 
 use super::bucket::{Bucket, PACE_ONE, Ticks};
-use super::contract::{self, Promise};
+use super::contract;
+use super::simple::{SimpleContract, simple_contracts};
 use super::{Build, ControlPolicy, Notice, Promises};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Property, Rule, Unit};
@@ -55,7 +56,7 @@ struct TokenBucket {
 }
 
 struct Lane {
-    promise: Promise,
+    promise: SimpleContract,
     bucket: Bucket,
     /// What waits, and what it costs.
     queue: VecDeque<(RequestKey, u64)>,
@@ -63,12 +64,12 @@ struct Lane {
 
 impl TokenBucket {
     fn new(tau: u64, list: &Promises) -> Self {
-        let lane = |promise: Promise| Lane {
+        let lane = |promise: SimpleContract| Lane {
             bucket: Bucket::new(promise.iops, tau),
             promise,
             queue: VecDeque::new(),
         };
-        let lanes: Vec<Lane> = contract::promises(list).into_iter().map(lane).collect();
+        let lanes: Vec<Lane> = simple_contracts(list).into_iter().map(lane).collect();
         let kept = (0..).zip(&lanes).filter(|(_, lane)| lane.promise.kept);
         let notices = kept.map(|(id, _)| Notice::Gate(TenantId::new(id), true)).collect();
         let (due, ready) = (BTreeSet::new(), VecDeque::new());

@@ -13,7 +13,7 @@
 //! | Not when | a byte of one costs more than a byte of another: a stream of programs then gets most of the time. Bursts are as long as a quantum |
 
 use super::lanes::{Lanes, Slots};
-use super::{Build, DispatchPolicy, Weight, Work, fog};
+use super::{Build, DispatchPolicy, Weight, Work, lanes};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Rule, Unit};
 use crate::request::{BackendId, RequestKey, TenantId};
@@ -26,7 +26,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     summary: "streams take turns at each backend, worth bytes by their weights",
     properties: &[],
     parameters: &[
-        fog::FIXED_DEPTH,
+        lanes::FIXED_DEPTH,
         Parameter {
             name: "quantum",
             unit: Unit::Bytes,

@@ -14,7 +14,7 @@
 
 use super::estimate::Estimation;
 use super::lanes::{Lanes, Slots};
-use super::{Build, DispatchPolicy, Weight, Work, estimate, fog};
+use super::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
 use crate::request::{BackendId, RequestKey, TenantId};
@@ -26,7 +26,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "wfq",
     summary: "requests go in the order of their virtual finish by nominal times (WFQ)",
     properties: &[],
-    parameters: &[fog::DEPTH, estimate::SERVERS],
+    parameters: &[lanes::DEPTH, estimate::SERVERS],
     build: |values, setup| {
         let line = |weight| Line { weight, finish: 0, request: None };
         Box::new(FairQueueing {
@@ -91,7 +91,7 @@ impl DispatchPolicy for FairQueueing {
         self.v = self.v.max(finish);
         self.slots.take(now, backend);
         self.sent.insert(key, backend);
-        Some((key, fog::RULE))
+        Some((key, lanes::RULE_SHARE))
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {

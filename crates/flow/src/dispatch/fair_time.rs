@@ -15,7 +15,7 @@
 use super::clocks::{Clocks, Epoch, Reading};
 use super::estimate::Estimation;
 use super::lanes::{Lanes, Slots, Waiting};
-use super::{Build, DispatchPolicy, Setup, Weight, Work, estimate, fog};
+use super::{Build, DispatchPolicy, Setup, Weight, Work, estimate, lanes};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Property, Rule, Unit, Values};
 use crate::request::{BackendId, RequestKey, TenantId};
@@ -28,7 +28,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     summary: "streams share the time of backends by their weights, with little work ahead of a newcomer",
     properties: &[Property::SharesTime],
     parameters: &[
-        Parameter { default: 16, ..fog::DEPTH },
+        Parameter { default: 16, ..lanes::DEPTH },
         time(
             "work",
             1_200_000,
@@ -191,7 +191,7 @@ impl DispatchPolicy for FairTime {
         self.slots.take(now, backend);
         self.ahead[index] = ahead;
         self.sent.insert(work.key, Sent { work, payer, epochs });
-        Some((work.key, fog::RULE))
+        Some((work.key, lanes::RULE_SHARE))
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {

@@ -15,7 +15,7 @@
 use super::clocks::{Clocks, Epoch, Reading};
 use super::estimate::Estimation;
 use super::lanes::{Lanes, Slots};
-use super::{Build, DispatchPolicy, Weight, Work, estimate};
+use super::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Property, Rule, Unit};
 use crate::request::{BackendId, RequestKey, TenantId};
@@ -26,7 +26,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "fog",
     summary: "streams share the time of all backends together by their weights (FOG)",
     properties: &[Property::SharesTime],
-    parameters: &[DEPTH, estimate::SERVERS],
+    parameters: &[lanes::DEPTH, estimate::SERVERS],
     build: |values, setup| {
         Box::new(Fog {
             clocks: Clocks::new(setup.streams),
@@ -37,28 +37,6 @@ pub(super) const POLICY: Policy<Build> = Policy {
         })
     },
 };
-
-/// The depth of policies that order by time.
-pub(super) const DEPTH: Parameter = Parameter {
-    min: 0,
-    effect: "operations outstanding at a backend; more keeps a parallel device busy, fewer keep \
-             shares and response times; 0 finds out the fewest that keep it busy, up to 64",
-    ..FIXED_DEPTH
-};
-
-/// The depth of policies that order by turns.
-pub(super) const FIXED_DEPTH: Parameter = Parameter {
-    name: "depth",
-    unit: Unit::Count,
-    min: 1,
-    max: 65_536,
-    default: 4,
-    effect: "operations outstanding at a backend; more keeps a parallel device busy, fewer keep \
-             shares and response times",
-};
-
-/// The rule of operations that wait for their turn or a place at the backend.
-pub(super) const RULE: Rule = Rule("dispatch/share");
 
 struct Fog {
     clocks: Clocks,
@@ -92,7 +70,7 @@ impl DispatchPolicy for Fog {
         let epoch = self.clocks.charge(work.stream, work.nominal);
         self.slots.take(now, backend);
         self.sent.insert(work.key, Sent { work, epoch });
-        Some((work.key, RULE))
+        Some((work.key, lanes::RULE_SHARE))
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {

@@ -6,10 +6,32 @@
 use super::Work;
 use super::knee::Knee;
 use crate::clock::{Duration, Instant};
+use crate::policy::{Parameter, Rule, Unit};
 use crate::request::{BackendId, TenantId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+/// The rule of operations that wait for their turn or a place at the backend.
+pub(super) const RULE_SHARE: Rule = Rule("dispatch/share");
+
+/// The depth of policies that order by time.
+pub(super) const DEPTH: Parameter = Parameter {
+    min: 0,
+    effect: "operations outstanding at a backend; more keeps a parallel device busy, fewer keep \
+             shares and response times; 0 finds out the fewest that keep it busy, up to 64",
+    ..FIXED_DEPTH
+};
+
+/// The depth of policies that order by turns.
+pub(super) const FIXED_DEPTH: Parameter = Parameter {
+    name: "depth",
+    unit: Unit::Count,
+    min: 1,
+    max: 65_536,
+    default: 4,
+    effect: "operations outstanding at a backend; more keeps a parallel device busy, fewer keep \
+             shares and response times",
+};
 /// An operation that waits, with what its policy notes on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting<T> {

@@ -11,7 +11,7 @@
 //! | Not when | operations differ in cost: a stream of programs gets as many turns as one of reads, and most of the time. It has no weights |
 
 use super::lanes::{Lanes, Slots};
-use super::{Build, DispatchPolicy, Work, fog};
+use super::{Build, DispatchPolicy, Work, lanes};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
 use crate::request::{BackendId, RequestKey};
@@ -23,7 +23,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "round-robin",
     summary: "streams take turns at each backend, one operation each",
     properties: &[],
-    parameters: &[fog::FIXED_DEPTH],
+    parameters: &[lanes::FIXED_DEPTH],
     build: |values, setup| {
         Box::new(RoundRobin {
             lanes: Lanes::new(setup.backends),

@@ -14,7 +14,7 @@
 use super::estimate::Estimation;
 use super::fair_queueing::span;
 use super::lanes::{Lanes, Slots};
-use super::{Build, DispatchPolicy, Weight, Work, estimate, fog};
+use super::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
 use crate::request::{BackendId, RequestKey, TenantId};
@@ -26,7 +26,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     name: "sfq",
     summary: "streams share each backend by their weights and nominal times (SFQ(D))",
     properties: &[],
-    parameters: &[fog::DEPTH, estimate::SERVERS],
+    parameters: &[lanes::DEPTH, estimate::SERVERS],
     build: |values, setup| {
         Box::new(StartTimeFair {
             weights: setup.streams.iter().map(|stream| stream.weight).collect(),
@@ -80,7 +80,7 @@ impl DispatchPolicy for StartTimeFair {
         self.servers[backend.index()].v = start;
         self.slots.take(now, backend);
         self.sent.insert(key, backend);
-        Some((key, fog::RULE))
+        Some((key, lanes::RULE_SHARE))
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {

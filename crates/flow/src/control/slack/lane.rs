@@ -1,7 +1,8 @@
 //! A tenant's line of requests, and the groups above it.
 
 use super::super::contract::{self, Contract, Group, Tier};
-use super::super::tariff::{self, Tariff};
+use super::super::contract::by_size;
+use super::super::tariff::Tariff;
 use super::marker::{Clock, Marker, Passed, Savings};
 use super::share::Hue;
 use super::window::{Promised, Window};
@@ -138,6 +139,6 @@ impl Band {
 
     /// Milli-tokens of the group that so many bytes cost.
     pub(super) fn cost(&self, bytes: u64) -> u64 {
-        tariff::by_size(bytes, self.size)
+        by_size(bytes, self.size)
     }
 }

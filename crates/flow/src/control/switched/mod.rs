@@ -16,7 +16,8 @@ use self::rates::Rates;
 use self::responses::Responses;
 use self::verdict::{Standing, Verdict};
 use super::bucket::{Bucket, PACE_ONE, Ticks};
-use super::contract::{self, Promise};
+use super::contract;
+use super::simple::{SimpleContract, simple_contracts};
 use super::{ControlPolicy, Notice, Promises, token_bucket};
 use crate::clock::{Duration, Instant};
 use crate::policy::Rule;
@@ -55,7 +56,7 @@ struct Released {
 }
 
 struct Lane {
-    promise: Promise,
+    promise: SimpleContract,
     bucket: Bucket,
     queue: VecDeque<(RequestKey, u64)>,
     /// The tick that it stands at among those that are due.
@@ -81,7 +82,7 @@ impl Lane {
 
 impl Switched {
     pub(super) fn new(settings: Settings, list: &Promises) -> Self {
-        let promises = contract::promises(list);
+        let promises = simple_contracts(list);
         let thresholds = promises.iter().map(|promise| {
             let percent = |percent: u64| promise.response.as_nanos() * percent / 100;
             let [high, low] = [settings.on_percent, settings.off_percent].map(percent);
@@ -89,7 +90,7 @@ impl Switched {
         });
         let responses = Responses::new(settings.estimator, thresholds);
         let verdict = Verdict::new(settings.decide, promises.iter().map(|promise| promise.kept));
-        let lane = |promise: Promise| Lane {
+        let lane = |promise: SimpleContract| Lane {
             bucket: Bucket::new(promise.iops, settings.tau),
             promise,
             queue: VecDeque::new(),

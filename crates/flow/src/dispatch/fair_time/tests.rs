@@ -85,18 +85,18 @@ fn work_ahead_is_bounded() {
         policy.arrive(Instant::ZERO, &work(index, 400));
     }
     for &key in &keys[..3] {
-        assert_eq!(policy.next(Instant::ZERO, backend), Some((key, fog::RULE)));
+        assert_eq!(policy.next(Instant::ZERO, backend), Some((key, lanes::RULE_SHARE)));
     }
     assert_eq!(policy.next(Instant::ZERO, backend), None);
     policy.arrive(Instant::ZERO, &work(4, 5_000));
     policy.complete(Instant::ZERO, keys[0], Duration::from_micros(400));
-    assert_eq!(policy.next(Instant::ZERO, backend), Some((keys[3], fog::RULE)));
+    assert_eq!(policy.next(Instant::ZERO, backend), Some((keys[3], lanes::RULE_SHARE)));
     for &key in &keys[1..3] {
         policy.complete(Instant::ZERO, key, Duration::from_micros(400));
         assert_eq!(policy.next(Instant::ZERO, backend), None, "the large one waits for idleness");
     }
     policy.complete(Instant::ZERO, keys[3], Duration::from_micros(400));
-    assert_eq!(policy.next(Instant::ZERO, backend), Some((keys[4], fog::RULE)));
+    assert_eq!(policy.next(Instant::ZERO, backend), Some((keys[4], lanes::RULE_SHARE)));
 }
 
 /// A writer owes for as much background work as it does itself, a reader for none: the reader keeps its
