@@ -3,23 +3,13 @@
 //! A control policy may delay a request, never drop it. What it holds is bounded by the pipeline's
 //! own limit on outstanding requests.
 
-mod bucket;
+mod baselines;
 mod contract;
-mod edf;
-mod facade;
-mod fair;
 mod load;
 mod log;
-mod mclock;
 mod open;
-mod sfq;
-mod simple;
 mod slack;
-mod switched;
-mod ta2;
-mod ta3;
 mod tariff;
-mod token_bucket;
 
 pub use contract::{
     BURST, BURST_MIN, CONTRACTS_MAX, CREDIT_MAX, Contract, Direction, GROUP_DEPTH_MAX, GROUPS_MAX,
@@ -105,11 +95,11 @@ pub type Build = fn(Values<'_>, &Promises) -> Box<dyn ControlPolicy>;
 pub static POLICIES: &[Policy<Build>] = &[
     slack::POLICY,
     open::POLICY,
-    token_bucket::POLICY,
-    ta2::POLICY,
-    ta3::POLICY,
-    edf::POLICY,
-    facade::POLICY,
-    sfq::POLICY,
-    mclock::POLICY,
+    baselines::token_bucket::POLICY,
+    baselines::ta2::POLICY,
+    baselines::ta3::POLICY,
+    baselines::edf::POLICY,
+    baselines::facade::POLICY,
+    baselines::sfq::POLICY,
+    baselines::mclock::POLICY,
 ];

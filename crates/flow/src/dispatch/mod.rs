@@ -5,19 +5,15 @@
 //! ([`Shares`]); a weight says how much of the backends' time a stream is due while others want it too. What an
 //! operation took is the [`estimate`]'s to say.
 
+mod baselines;
 mod clocks;
-mod deficit_round_robin;
 pub mod estimate;
-mod fair_queueing;
 mod fair_time;
 mod fifo;
-mod fog;
 mod knee;
 mod lanes;
-mod round_robin;
 mod shares;
 mod stage;
-mod start_time_fair;
 mod tally;
 mod weight;
 
@@ -116,9 +112,9 @@ pub type Build = fn(Values<'_>, &Setup<'_>) -> Box<dyn DispatchPolicy>;
 pub static POLICIES: &[Policy<Build>] = &[
     fifo::POLICY,
     fair_time::POLICY,
-    fog::POLICY,
-    start_time_fair::POLICY,
-    fair_queueing::POLICY,
-    deficit_round_robin::POLICY,
-    round_robin::POLICY,
+    baselines::fog::POLICY,
+    baselines::start_time_fair::POLICY,
+    baselines::fair_queueing::POLICY,
+    baselines::deficit_round_robin::POLICY,
+    baselines::round_robin::POLICY,
 ];

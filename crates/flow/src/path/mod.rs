@@ -6,20 +6,13 @@
 //! also be too slow, or silent, without any error: then it is left before anything fails
 //! (`docs/decisions/0010-paths.md`).
 
-mod ewma;
-mod historical_service_time;
+mod baselines;
 mod jsw;
-mod queue_length;
 mod report;
-mod round_robin;
-mod roung;
-mod roung_job;
-mod service_time;
 pub mod settings;
 mod speed;
 mod stage;
 mod turns;
-mod two_choices;
 
 pub use report::{Access, Change, PathOrder, Speed, State, View, Why};
 pub use settings::{Failback, Settings};
@@ -101,12 +94,12 @@ pub type Build = fn(Values<'_>, u32) -> Box<dyn PathPolicy>;
 /// Every path policy; the first is the default.
 pub static POLICIES: &[Policy<Build>] = &[
     jsw::POLICY,
-    round_robin::POLICY,
-    roung::POLICY,
-    roung_job::POLICY,
-    queue_length::POLICY,
-    service_time::POLICY,
-    historical_service_time::POLICY,
-    ewma::POLICY,
-    two_choices::POLICY,
+    baselines::round_robin::POLICY,
+    baselines::roung::POLICY,
+    baselines::roung_job::POLICY,
+    baselines::queue_length::POLICY,
+    baselines::service_time::POLICY,
+    baselines::historical_service_time::POLICY,
+    baselines::ewma::POLICY,
+    baselines::two_choices::POLICY,
 ];

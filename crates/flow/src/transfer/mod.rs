@@ -9,16 +9,10 @@
 //! so that this is time as the link has it, whatever its rate is and however that changes: at `r` bytes per
 //! second a budget of `b` bytes is `b / r` seconds.
 
-mod aged;
-mod dqbs;
+mod baselines;
 mod fifo;
-mod fsp;
-mod hrrn;
 mod links;
-mod round_robin;
-mod sjf;
 mod slack;
-mod srpt;
 mod waiting;
 
 pub(crate) use links::{Links, Progress};
@@ -146,13 +140,13 @@ pub type Build = fn(Values<'_>) -> Box<dyn TransferPolicy>;
 pub static POLICIES: &[Policy<Build>] = &[
     slack::POLICY,
     fifo::POLICY,
-    srpt::POLICY,
-    sjf::POLICY,
-    aged::POLICY,
-    fsp::POLICY,
-    hrrn::POLICY,
-    round_robin::POLICY,
-    dqbs::POLICY,
+    baselines::srpt::POLICY,
+    baselines::sjf::POLICY,
+    baselines::aged::POLICY,
+    baselines::fsp::POLICY,
+    baselines::hrrn::POLICY,
+    baselines::round_robin::POLICY,
+    baselines::dqbs::POLICY,
 ];
 
 /// No reply is larger: as a chunk it keeps replies whole, as a budget it is as good as infinite.

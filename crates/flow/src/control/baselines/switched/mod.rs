@@ -1,0 +1,407 @@
+//! Buckets with a by-pass around each: what TA2 and TA3 share.
+//!
+//! A tenant's requests by-pass its bucket until its switch is on. When the switch goes off, what has
+//! collected behind the bucket leaves by the rule of [`Leave`]. When to switch is the policies'
+//! [`Decide`]; it is asked whenever an observed response time changes.
+//!
+//! Nothing here looks at all tenants. Those with a backlog stand in the order of the ticks at which they
+//! can pay; what a decision needs to know is kept up to date by each change ([`Verdict`]).
+
+mod rates;
+mod responses;
+mod settings;
+mod verdict;
+
+use self::rates::Rates;
+use self::responses::Responses;
+use self::verdict::{Standing, Verdict};
+use super::bucket::{Bucket, PACE_ONE, Ticks};
+use crate::control::contract;
+use super::simple::{SimpleContract, simple_contracts};
+use crate::control::{ControlPolicy, Notice, Promises};
+use super::token_bucket;
+use crate::clock::{Duration, Instant};
+use crate::policy::Rule;
+use crate::request::{Request, RequestKey, TenantId};
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+pub(super) use settings::{
+    Decide, ESTIMATOR, HWM, KEEPS_ORDER, LWM, Leave, OLDEST, RAMP, RELEASE, SHARED, Settings,
+    WINDOW,
+};
+
+/// Buckets, switches and what they go by.
+pub(super) struct Switched {
+    settings: Settings,
+    lanes: Vec<Lane>,
+    ticks: Ticks,
+    /// The tick at which each lane with a backlog can pay for its head.
+    due: BTreeSet<(u64, usize)>,
+    /// Lanes whose backlog leaves at a pace of its own.
+    ramped: BTreeSet<usize>,
+    responses: Responses,
+    rates: Rates,
+    verdict: Verdict,
+    /// When windows end and beats come next.
+    window_end: Instant,
+    beat: Instant,
+    ready: VecDeque<Released>,
+    notices: VecDeque<Notice>,
+}
+
+/// A request that may go.
+struct Released {
+    key: RequestKey,
+    rule: Rule,
+    index: usize,
+}
+
+struct Lane {
+    promise: SimpleContract,
+    bucket: Bucket,
+    queue: VecDeque<(RequestKey, u64)>,
+    /// The tick that it stands at among those that are due.
+    due: Option<u64>,
+    /// The multiple of the contract's rate at which the queue leaves, over [`PACE_ONE`].
+    pace: u128,
+}
+
+impl Lane {
+    /// Puts it, or no longer, among those that are due.
+    fn schedule(&mut self, index: usize, due: &mut BTreeSet<(u64, usize)>) {
+        let head = self.queue.front();
+        let tick = head.map(|&(_, cost)| self.bucket.covers(cost, self.pace));
+        if tick != self.due {
+            if let Some(old) = self.due {
+                due.remove(&(old, index));
+            }
+            due.extend(tick.map(|tick| (tick, index)));
+            self.due = tick;
+        }
+    }
+}
+
+impl Switched {
+    pub(super) fn new(settings: Settings, list: &Promises) -> Self {
+        let promises = simple_contracts(list);
+        let thresholds = promises.iter().map(|promise| {
+            let percent = |percent: u64| promise.response.as_nanos() * percent / 100;
+            let [high, low] = [settings.on_percent, settings.off_percent].map(percent);
+            (Duration::from_nanos(high), Duration::from_nanos(low))
+        });
+        let responses = Responses::new(settings.estimator, thresholds);
+        let verdict = Verdict::new(settings.decide, promises.iter().map(|promise| promise.kept));
+        let lane = |promise: SimpleContract| Lane {
+            bucket: Bucket::new(promise.iops, settings.tau),
+            promise,
+            queue: VecDeque::new(),
+            due: None,
+            pace: PACE_ONE,
+        };
+        let start = Instant::ZERO;
+        Self {
+            settings,
+            responses,
+            rates: Rates::new(promises.len()),
+            verdict,
+            lanes: promises.into_iter().map(lane).collect(),
+            ticks: Ticks::new(settings.tau),
+            due: BTreeSet::new(),
+            ramped: BTreeSet::new(),
+            window_end: settings.estimator.window.map_or(NEVER, |window| start + window),
+            beat: start + BEAT,
+            ready: VecDeque::new(),
+            notices: VecDeque::new(),
+        }
+    }
+
+    /// Whether a silent world would still change something: somebody waits, a switch is on, or
+    /// somebody's response time is remembered.
+    fn lively(&self) -> bool {
+        !self.due.is_empty() || self.verdict.any_on() || self.responses.lively()
+    }
+
+    /// When the next head can be paid for.
+    fn payday(&self) -> Instant {
+        self.due.first().map_or(NEVER, |&(tick, _)| self.ticks.at(tick))
+    }
+
+    /// Everything that time brings, up to `now`, in its order.
+    fn advance(&mut self, now: Instant) {
+        loop {
+            let beat = self.window_end.min(self.beat).min(self.rates.slot_end());
+            let at = self.payday().min(beat);
+            if at > now {
+                return;
+            }
+            if !self.lively() {
+                self.skip(now);
+                return;
+            }
+            self.grow(at);
+            self.pay(at);
+            self.slots(at);
+            self.beats(at);
+        }
+    }
+
+    /// Nothing waits and nothing is remembered: only slots end.
+    fn skip(&mut self, now: Instant) {
+        self.slots(now);
+        self.beat = after(self.beat, BEAT, now);
+        if let Some(window) = self.settings.estimator.window {
+            self.window_end = after(self.window_end, window, now);
+        }
+    }
+
+    /// Lets ramps rise, from the tick at `at` on.
+    fn grow(&mut self, at: Instant) {
+        if at < self.beat {
+            return;
+        }
+        let before = self.ticks.until(Instant::from_nanos(at.as_nanos() - 1));
+        for &index in &self.ramped {
+            let lane = &mut self.lanes[index];
+            lane.bucket.fill(before, lane.pace);
+            let pace = lane.pace * u128::from(self.settings.ramp_permille) / 1_000;
+            lane.pace = pace.min(PACE_MAX);
+            lane.schedule(index, &mut self.due);
+        }
+    }
+
+    /// Lets go what the ticks up to `at` pay for.
+    fn pay(&mut self, at: Instant) {
+        let last = self.ticks.until(at);
+        while let Some(&(tick, index)) = self.due.first()
+            && tick <= last
+        {
+            let paced = self.ramped.contains(&index);
+            let rule = if paced { RAMPED } else { token_bucket::RULE };
+            let lane = &mut self.lanes[index];
+            lane.bucket.fill(tick, lane.pace);
+            while let Some(&(key, cost)) = lane.queue.front()
+                && lane.bucket.pay(cost)
+            {
+                lane.queue.pop_front();
+                self.ready.push_back(Released { key, rule, index });
+            }
+            lane.schedule(index, &mut self.due);
+            if lane.queue.is_empty() {
+                if paced {
+                    lane.bucket.settle(lane.pace);
+                    self.ramped.remove(&index);
+                }
+                self.judge(index);
+            }
+        }
+    }
+
+    fn slots(&mut self, at: Instant) {
+        for index in self.rates.end_slots(at) {
+            self.judge(index);
+        }
+    }
+
+    fn beats(&mut self, at: Instant) {
+        let mut changed = false;
+        if at >= self.window_end
+            && let Some(window) = self.settings.estimator.window
+        {
+            self.window_end += window;
+            for index in self.responses.end_window() {
+                self.look(index, at);
+                changed = true;
+            }
+        }
+        if at >= self.beat {
+            self.beat += BEAT;
+            for index in self.responses.forget(at) {
+                self.look(index, at);
+                changed = true;
+            }
+            changed |= self.responses.any_out();
+        }
+        if changed {
+            self.decide(at);
+        }
+    }
+
+    /// A tenant's rate or backlog has changed. One with a backlog has broken its contract, even if it is
+    /// silent now.
+    fn judge(&mut self, index: usize) {
+        let Some(margin) = self.settings.decide.margin_permille() else { return };
+        let lane = &self.lanes[index];
+        let iops = u64::from(lane.promise.iops);
+        let violates = !lane.queue.is_empty() || self.rates.above(index, iops, margin);
+        let active = self.rates.active(index);
+        self.verdict.change(index, Standing { active, violates, ..self.verdict.standing(index) });
+    }
+
+    /// A tenant's observed response time has changed.
+    fn look(&mut self, index: usize, now: Instant) {
+        let plight = self.responses.plight(index, now);
+        let (hurt, unwell) = (plight.hurt, plight.unwell);
+        self.verdict.change(index, Standing { hurt, unwell, ..self.verdict.standing(index) });
+    }
+
+    /// Switches whom the observed response times say.
+    fn decide(&mut self, now: Instant) {
+        while let Some(index) = self.responses.aged(now) {
+            self.look(index, now);
+        }
+        for (index, on) in self.verdict.decide() {
+            self.switch(index, on, now);
+        }
+    }
+
+    fn switch(&mut self, index: usize, on: bool, now: Instant) {
+        // The last line has no tenant of its own to speak of.
+        if index + 1 < self.lanes.len() {
+            self.notices.push_back(Notice::Gate(TenantId::new(index as u32), on));
+        }
+        self.verdict.change(index, Standing { on, ..self.verdict.standing(index) });
+        let lane = &mut self.lanes[index];
+        if !lane.queue.is_empty() {
+            lane.bucket.fill(self.ticks.until(now), lane.pace);
+        }
+        lane.pace = PACE_ONE;
+        if !lane.queue.is_empty() {
+            if on {
+                self.ramped.remove(&index);
+            } else if self.settings.leave == Leave::Ramp {
+                self.ramped.insert(index);
+            } else if self.settings.leave == Leave::Flush {
+                let rule = token_bucket::RULE;
+                let left = lane.queue.drain(..);
+                self.ready.extend(left.map(|(key, _)| Released { key, rule, index }));
+            }
+            lane.schedule(index, &mut self.due);
+            self.judge(index);
+        }
+    }
+}
+
+/// The first of the times `at`, `at + step`, … that is after `now`.
+fn after(at: Instant, step: Duration, now: Instant) -> Instant {
+    if at > now {
+        return at;
+    }
+    at + step * (1 + now.since(at).as_nanos() / step.as_nanos())
+}
+
+impl ControlPolicy for Switched {
+    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request, _: Option<u8>) {
+        self.advance(now);
+        let index = contract::line(request, self.lanes.len());
+        let on = self.verdict.standing(index).on;
+        let lane = &mut self.lanes[index];
+        let cost = lane.promise.cost(request);
+        self.rates.count(index, cost);
+        let passes = if !lane.queue.is_empty() {
+            !on && self.settings.leave == Leave::Stay
+        } else if on {
+            lane.bucket.refill(self.ticks.until(now));
+            lane.bucket.pay(cost)
+        } else {
+            true
+        };
+        if passes {
+            self.ready.push_back(Released { key, rule: token_bucket::RULE, index });
+            return;
+        }
+        lane.queue.push_back((key, cost));
+        if lane.queue.len() == 1 {
+            lane.schedule(index, &mut self.due);
+            self.judge(index);
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<(RequestKey, Rule)> {
+        let Released { key, rule, index } = self.ready.pop_front()?;
+        self.responses.released(index, now);
+        Some((key, rule))
+    }
+
+    fn complete(&mut self, now: Instant, _: RequestKey, request: &Request, device: Duration) {
+        self.advance(now);
+        let index = contract::line(request, self.lanes.len());
+        let decides = self.responses.ended(index, now, device);
+        self.look(index, now);
+        if decides {
+            self.decide(now);
+        }
+    }
+
+    fn adopt(&mut self, _: RequestKey, request: &Request, released: Instant) {
+        // What was before a request that is outstanding now is none of this policy's business.
+        self.skip(released);
+        let index = contract::line(request, self.lanes.len());
+        self.responses.released(index, released);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.lively().then(|| self.payday().min(self.beat).min(self.window_end))
+    }
+
+    fn handle_deadline(&mut self, now: Instant) {
+        self.advance(now);
+    }
+
+    fn notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+}
+
+/// How often a ramp grows and silence is looked for.
+const BEAT: Duration = Duration::from_millis(50);
+
+/// The pace at which a ramp stops growing: by then everything leaves at once.
+const PACE_MAX: u128 = PACE_ONE << 20;
+
+const RAMPED: Rule = Rule("control/release");
+
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+#[cfg(test)]
+mod tests {
+    use crate::control::{Contract};
+    use super::super::{ta2};
+    use super::*;
+    use crate::testing;
+
+    /// A backlog behind an opened switch leaves at the contract's rate at least, even if that is less
+    /// than a milli-token per tick; and the next deadline is when it can, not every tick.
+    #[test]
+    fn a_slow_backlog_leaves_with_many_ticks() {
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let contract = Contract::new(30, 4_096, Duration::from_millis(10));
+        let list = testing::promises(&[Some(contract)]);
+        let values = [("tau", 100_000), ("ramp", 1_001), ("oldest", 0)];
+        let choice = testing::choice(&ta2::POLICY, &values);
+        let mut policy = (ta2::POLICY.build)(choice.values(), &list);
+        let (keys, request) = (testing::keys(5), testing::request(0));
+        policy.arrive(at(1), keys[0], &request, Some(0));
+        assert_eq!(policy.poll(at(1)), Some((keys[0], token_bucket::RULE)));
+        policy.complete(at(21), keys[0], &request, Duration::from_millis(20));
+        for &key in &keys[1..] {
+            policy.arrive(at(22), key, &request, Some(0));
+        }
+        assert_eq!(policy.poll(at(22)), Some((keys[1], token_bucket::RULE)));
+        assert_eq!(policy.poll(at(22)), None, "the switch is on and the bucket empty");
+        policy.complete(at(23), keys[1], &request, Duration::from_millis(1));
+        let (mut times, mut asked) = (Vec::new(), 0);
+        while times.len() < 3 {
+            let now = policy.next_deadline().expect("something waits");
+            policy.handle_deadline(now);
+            times.extend(policy.poll(now).map(|(_, rule)| (now, rule)));
+            asked += 1;
+            assert!(asked < 20, "{times:?} at {now:?}");
+        }
+        let gates: Vec<_> = core::iter::from_fn(|| policy.notice()).collect();
+        assert_eq!(gates, [true, false].map(|on| Notice::Gate(TenantId::new(0), on)));
+        for (place, (now, rule)) in (1..).zip(times) {
+            let due = at(22) + Duration::from_micros(33_340) * place;
+            assert!(now <= due && rule == RAMPED, "{place}: {now:?} {rule:?}");
+        }
+    }
+}
