@@ -1,7 +1,7 @@
 //! What a tenant is promised.
 //!
 //! Source: the tuple `W = {iops, size, rt}` of the token-bucket paper, section 2.1, and its extension to
-//! several tuples, percentiles, credits and groups (spec/control.md section 12, X1 to X4).
+//! several tuples, percentiles, credits and groups (`docs/reference/control.md` section 12, X1 to X4).
 
 use crate::clock::Duration;
 use crate::request::{Op, Request};

@@ -6,7 +6,7 @@
 //! left upwards as soon as its limit is passed, and entered again only 5 % below it. What is refused counts
 //! as well: it was asked for.
 //!
-//! Source: spec/control.md section 12, X1, bands. The second is counted in tenths, so that it is between
+//! Source: `docs/reference/control.md` section 12, X1, bands. The second is counted in tenths, so that it is between
 //! 0.9 and 1 s long.
 
 use super::contract::{Contract, Promises, Row};

@@ -25,6 +25,9 @@ use crate::request::{Request, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+/// The rule of requests that the bucket of their contract holds.
+const RULE_BUCKET: Rule = Rule("control/bucket");
+
 /// Decides when a request may go to shared storage.
 ///
 /// Laws (checked for every policy in the list): each request is released exactly once; requests of

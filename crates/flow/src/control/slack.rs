@@ -10,7 +10,7 @@
 //! | Units    | buckets in 10^-15 tokens, `ln W` in 2^-48, start tags in 2^-40 s: exact or cut there |
 //! | Ties     | the lowest tenant; within a tenant, order of arrival |
 //! | Cost     | O(log(tenants) * levels of groups) per request and ending; O(promises) every 100 ms |
-//! | Source   | spec/control.md section 11 and 12, X1 to X4. Brown-out: `guarantee.rs`. What an infeasible promise may cost others is bounded by a test of futility: `window.rs` |
+//! | Source   | `docs/reference/control.md` sections 11 and 12, X1 to X4. Brown-out: `guarantee.rs`. What an infeasible promise may cost others is bounded by a test of futility: `window.rs` |
 //! | Not when | requests of a tenant must not be delayed even in excess, or promises are far from what the device can do |
 //!
 //! A tenant without a contract is never green; it shares what is left with the weight of 100 requests

@@ -7,7 +7,7 @@
 //!
 //! Costs are in milli-tokens: a token is `1 / iops` seconds of the contract's first row.
 //!
-//! Source: spec/control.md section 12, X1; the floor and the single row: section 2.2, A3.
+//! Source: `docs/reference/control.md` section 12, X1; the floor and the single row: section 2.2, A3.
 
 use super::contract::{COST_MAX, Direction, Row, TOKEN};
 use crate::request::Request;

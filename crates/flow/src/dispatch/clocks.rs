@@ -2,7 +2,7 @@
 //!
 //! Each stream's clock `v` runs by the service that it is charged, divided by its weight. The system's
 //! clock is the smallest of the streams that have something waiting; it never runs backwards, and a
-//! stream that comes back from idleness is lifted to it. spec/dispatch.md section 5 is the state machine;
+//! stream that comes back from idleness is lifted to it. `docs/reference/dispatch.md` section 5 is the state machine;
 //! `waiting` is its `nq`.
 
 use super::{Stream, Weight};

@@ -9,7 +9,7 @@
 //! | Units    | as `fog` |
 //! | Ties     | the operation that came first |
 //! | Cost     | O(streams) per operation, O(streams²) while background work waits |
-//! | Source   | `fog`, with what spec/dispatch-results.md section 6 found: FOG-D (6.1), bounded work (6.2), debts (6.4), credit (5). With `lead` and `work` an hour, no credit and nothing in the background it is `fog` |
+//! | Source   | `fog`, with what `docs/research/dispatch.md` section 6 found: FOG-D (6.1), bounded work (6.2), debts (6.4), credit (5). With `lead` and `work` an hour, no credit and nothing in the background it is `fog` |
 //! | Not when | shares of the sum matter more than use, and every stream can use every backend: `fog` is simpler. A nominal time that is far too large sends one operation at a time |
 
 use super::clocks::{Clocks, Epoch, Reading};

@@ -5,7 +5,7 @@
 //! | Model    | `rate(d)` = service time ended over time passed, while d operations are outstanding all the time. From rung to rung of a ladder of depths: up by two rungs (to the double) as long as that brings more than 3 %; then down by one as long as 97 % of the highest rate are kept. Every [`REST`] measures it looks again, one time up and one down, and then moves only for 5 % up, or down if 98.5 % are kept |
 //! | Units    | rates in millionths: a backend that does four operations at once has 4 000 000 |
 //! | Cost     | O(1) per operation |
-//! | Source   | spec/dispatch.md section 8.1: near the knee every estimator is in its good range, and who comes waits behind little |
+//! | Source   | `docs/reference/dispatch.md` section 8.1: near the knee every estimator is in its good range, and who comes waits behind little |
 //! | Not when | little is outstanding: only a queue that is full all the time is measured, and the depth stays as it is otherwise |
 
 use crate::clock::{Duration, Instant};

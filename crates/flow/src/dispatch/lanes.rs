@@ -1,7 +1,7 @@
 //! What waits: a FIFO for each stream and backend.
 //!
 //! One FIFO for a whole stream would either block all backends behind a full one or lose the shares
-//! (spec/dispatch.md 6.2). Operations of a stream for different backends have no order among them.
+//! (`docs/reference/dispatch.md` section 6.2). Operations of a stream for different backends have no order among them.
 
 use super::Work;
 use super::knee::Knee;

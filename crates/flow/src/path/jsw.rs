@@ -8,7 +8,7 @@
 //! | Units    | nanoseconds, rounded down |
 //! | Ties     | the least recently chosen; a reinstated path joins at the tail |
 //! | Cost     | O(paths) per choice, O(log outstanding) to find an I/O that ends; memory for what is outstanding |
-//! | Source   | spec/path.md section 7 |
+//! | Source   | `docs/reference/path.md` section 7 |
 //! | Differs  | a probe may be larger after a longer time, waits for 16 other I/Os, and an I/O alone may speed a path up; ends at one instant are one sample |
 //! | Not when | a path must keep to a share that was given to it: `service-time` |
 //!

@@ -7,7 +7,7 @@
 //! | Model    | `pop = head`, whole |
 //! | Ties     | order of becoming ready |
 //! | Cost     | O(1) |
-//! | Source   | the baseline of spec/transfer.md |
+//! | Source   | the baseline of `docs/reference/transfer.md` |
 //! | Not when | large and small replies share a slow link: the small ones wait for the large |
 
 use super::{Build, Grant, LinkTime, Reply, TransferPolicy};

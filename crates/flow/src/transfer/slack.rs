@@ -10,7 +10,7 @@
 //! | Units    | bytes. A budget of `b` is `b / r` seconds on a link that sends `r` bytes per second: 8 MiB are 67 ms at 1 Gbit/s and 6.7 ms at 10 Gbit/s |
 //! | Ties     | order of becoming ready |
 //! | Cost     | O(log n) for each chunk |
-//! | Source   | spec/transfer.md section 7, our own |
+//! | Source   | `docs/reference/transfer.md` section 7, our own |
 //! | Extremes | budget 0 is first in, first out; a budget beyond everything is `srpt` |
 //! | Busy     | on a link that is never idle short replies use up what long ones can spare; once they have, nobody passes until those long ones have left. A budget of more than the short ones send while a long one waits avoids that |
 //! | Not when | tenants must not pay for each other's replies: the budget is one for all |

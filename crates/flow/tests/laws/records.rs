@@ -99,9 +99,11 @@ fn policies_introduce_themselves() {
             {
                 assert!(text.contains(part), "{shown} lacks its `{part}` line");
             }
-            for document in text.split('`').filter(|part| part.starts_with("docs/")) {
-                let there = source().join("../../..").join(document).exists();
-                assert!(there, "{shown} names {document}, which does not exist");
+            let head = text.lines().take_while(|line| line.starts_with("//!"));
+            for word in head.flat_map(|line| line.split([' ', '`', ',', ';', '(', ')'])) {
+                assert!(!word.starts_with("spec/"), "{shown} cites {word}, which nobody has");
+                let there = source().join("../../..").join(word).exists();
+                assert!(!word.starts_with("docs/") || there, "{shown} cites {word}: not there");
             }
             // A policy in several files is a folder.
             let policy = if file.ends_with("mod.rs") { file.parent().unwrap() } else { &file };

@@ -3,15 +3,15 @@
 //! With `iops` tokens a second and `tau` ticks a second, a tick adds `rho = iops / tau` tokens; a
 //! fraction of a milli-token is carried to the next tick. The depth is `1.5 rho`, as the paper has it,
 //! but at least `rho + 1 token - g`, where g is the greatest common divisor of rho and a token: with
-//! less, a bucket below a token would overflow, and a contract would get less than its rate (spec A4).
+//! less, a bucket below a token would overflow, and a contract would get less than its rate (`docs/reference/control.md` section 4, A4).
 //! While a request waits the bucket fills until it holds its cost, so that a request larger than the
 //! depth leaves at the contract's rate (A23).
 //!
 //! Nobody has to come by at every tick: refills are made up for when somebody looks, and the tick at
 //! which a cost will be covered is known in advance.
 
-use crate::control::contract::TOKEN;
 use crate::clock::Instant;
+use crate::control::contract::TOKEN;
 
 /// The tokens of one tenant, in thousandths.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@
 //! | Ties     | order of arrival |
 //! | Order    | requests without a deadline are overtaken, also by later ones of their own tenant |
 //! | Cost     | O(log waiting) per request |
-//! | Source   | the deadlines of Façade (Lumb, Merchant and Alvarez, FAST 2003) without its control of the depth; spec/control.md section 7 |
+//! | Source   | the deadlines of Façade (Lumb, Merchant and Alvarez, FAST 2003) without its control of the depth; `docs/reference/control.md` section 7 |
 //! | Not when | requests of a tenant must keep their order, or nobody can tell the depth |
 //!
 //! A tenant without a contract has no deadlines, nor has a request that costs more than the profile holds.
@@ -20,11 +20,11 @@
 //! that fills continuously, or begins empty, or holds the margin too, single cells are 8 to 29 points away.
 
 use super::bucket::{Bucket, Ticks};
-use crate::control::contract::{self, TOKEN};
-use super::simple::{SimpleContract, simple_contracts};
 use super::sfq::{self, Places};
-use crate::control::{Build, ControlPolicy, Promises};
+use super::simple::{SimpleContract, simple_contracts};
 use crate::clock::{Duration, Instant};
+use crate::control::contract::{self, TOKEN};
+use crate::control::{Build, ControlPolicy, Promises};
 use crate::policy::{Parameter, Policy, Property, Rule, Unit};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
@@ -145,8 +145,8 @@ impl ControlPolicy for Edf {
 
 #[cfg(test)]
 mod tests {
-    use crate::control::Contract;
     use super::*;
+    use crate::control::Contract;
     use crate::request::TenantId;
     use crate::testing;
 

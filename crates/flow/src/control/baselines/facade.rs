@@ -9,7 +9,7 @@
 //! | Ties     | as `edf` |
 //! | Order    | as `edf` |
 //! | Cost     | as `edf`, and O(tenants) every 100 ms |
-//! | Source   | Lumb, Merchant and Alvarez, "Façade: virtual storage devices with performance guarantees", FAST 2003, as spec/control.md section 7 describes it |
+//! | Source   | Lumb, Merchant and Alvarez, "Façade: virtual storage devices with performance guarantees", FAST 2003, as `docs/reference/control.md` section 7 describes it |
 //! | Not when | promises are percentiles: a mean at the promise leaves four in ten late. More work within the contracts than the device can do drives the depth, and the throughput, to the floor |
 //!
 //! Section 7 leaves open which latency it means, where the depth begins, when it is binding and how it is
@@ -38,12 +38,12 @@
 //! of "binding", collapse as often, in part in other runs. With times at the device no run of 12 has less
 //! than 42 %, which the published figure contradicts.
 
-use crate::control::contract;
-use super::simple::{SimpleContract, simple_contracts};
 use super::edf::{Edf, MARGIN};
 use super::sfq::DEPTH;
-use crate::control::{Build, ControlPolicy, Promises};
+use super::simple::{SimpleContract, simple_contracts};
 use crate::clock::{Duration, Instant};
+use crate::control::contract;
+use crate::control::{Build, ControlPolicy, Promises};
 use crate::policy::{Parameter, Policy, Property, Rule};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
@@ -167,8 +167,8 @@ impl ControlPolicy for Facade {
 
 #[cfg(test)]
 mod tests {
-    use crate::control::Contract;
     use super::*;
+    use crate::control::Contract;
     use crate::testing;
 
     /// After 100 ms the depth follows the mean time from arrival of what was within the profile: it is

@@ -5,8 +5,8 @@
 //! one that went last. A tag is a whole number of `2^-40` virtual seconds: each request's share is cut
 //! below that, which after a million requests is less than a microsecond.
 
-use crate::control::contract::TOKEN;
 use super::simple::SimpleContract;
+use crate::control::contract::TOKEN;
 use alloc::vec::Vec;
 
 /// A time of the virtual clock, in `2^-40` s.

@@ -8,7 +8,7 @@
 //! | Units    | r in nanoseconds times iops, exact; starts in 2^-40 s of virtual time |
 //! | Ties     | the lowest tenant; within a tenant, order of arrival |
 //! | Cost     | O(log waiting tenants) per request |
-//! | Source   | Gulati, Merchant and Varman, "mClock: handling throughput variability for hypervisor IO scheduling", OSDI 2010, without limits; spec/control.md section 7 |
+//! | Source   | Gulati, Merchant and Varman, "mClock: handling throughput variability for hypervisor IO scheduling", OSDI 2010, without limits; `docs/reference/control.md` section 7 |
 //! | Not when | as `sfq`; shares in proportion to reservations make the two nearly equal |
 //!
 //! A tenant without a contract reserves nothing and has the weight of 100 requests of 4 KiB a second.
@@ -16,18 +16,18 @@
 //! Section 7 says that reservation tags are credited for what shares have served, not whether `last r` and
 //! the comparison with the time are meant before the credit or after it. As above, before it, every cell of
 //! the specification's nine intervals is met within 0.2 points and 2 requests a second, and the stress
-//! scenarios 4 and 12 are too (docs/control.md). After it, as the authors of mClock have it, a tenant that has
+//! scenarios 4 and 12 are too (docs/research/control.md). After it, as the authors of mClock have it, a tenant that has
 //! been idle owns nothing: reservations then change nothing, and the second tenant of set B has 87.9 % in
 //! interval 8 instead of 92.0 %. The bound of a second is ours: without it a tenant that has asked for more
 //! than its contract for an hour, and then pauses for one, comes back with an hour of reservations. No figure
 //! depends on it.
 
-use crate::control::contract;
-use super::simple::{SimpleContract, simple_contracts};
 use super::fair::{Fair, Tag};
 use super::sfq::{self, Places};
-use crate::control::{Build, ControlPolicy};
+use super::simple::{SimpleContract, simple_contracts};
 use crate::clock::{Duration, Instant};
+use crate::control::contract;
+use crate::control::{Build, ControlPolicy};
 use crate::policy::{Policy, Property, Rule};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
@@ -164,8 +164,8 @@ impl ControlPolicy for Mclock {
 
 #[cfg(test)]
 mod tests {
-    use crate::control::Contract;
     use super::*;
+    use crate::control::Contract;
     use crate::request::TenantId;
     use crate::testing;
     use crate::testing::choice;

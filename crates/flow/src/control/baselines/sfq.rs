@@ -8,16 +8,16 @@
 //! | Units    | tags in 2^-40 s of virtual time |
 //! | Ties     | the lowest tenant; within a tenant, order of arrival |
 //! | Cost     | O(log tenants) per request |
-//! | Source   | Jin, Chase and Kaur, "Interposed proportional sharing for a storage service utility", SIGMETRICS 2004; spec/control.md section 7 |
+//! | Source   | Jin, Chase and Kaur, "Interposed proportional sharing for a storage service utility", SIGMETRICS 2004; `docs/reference/control.md` section 7 |
 //! | Not when | nobody can tell the depth: the one that keeps promises on one device and mix loses throughput or promises on another. It cannot be told a response time |
 //!
 //! A tenant without a contract has the weight of 100 requests of 4 KiB a second.
 
-use crate::control::contract;
-use super::simple::{SimpleContract, simple_contracts};
 use super::fair::{Fair, Tag};
-use crate::control::{Build, ControlPolicy};
+use super::simple::{SimpleContract, simple_contracts};
 use crate::clock::{Duration, Instant};
+use crate::control::contract;
+use crate::control::{Build, ControlPolicy};
 use crate::policy::{Parameter, Policy, Property, Rule, Unit};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;

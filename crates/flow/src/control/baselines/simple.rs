@@ -1,8 +1,8 @@
 //! Contracts as policies with one rate and one response time for each tenant see them.
 
+use crate::clock::Duration;
 use crate::control::contract::{Contract, Promises, best_effort};
 use crate::control::tariff::Tariff;
-use crate::clock::Duration;
 use crate::request::Request;
 use alloc::vec::Vec;
 
@@ -38,4 +38,29 @@ pub(super) fn simple_contracts(promises: &Promises) -> Vec<SimpleContract> {
         SimpleContract { iops: row.iops, response: row.response(), tariff, kept }
     };
     promises.contracts.iter().map(Option::as_ref).chain([None]).map(simple).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::contract::line;
+    use crate::request::TenantId;
+    use crate::testing;
+    use alloc::vec;
+
+    /// Tenants past the list share the last line, however high their numbers are.
+    #[test]
+    fn strangers_share_a_line() {
+        let list = Promises {
+            contracts: vec![Some(Contract::new(400, 4_096, Duration::from_millis(20))), None],
+            groups: Vec::new(),
+        };
+        let lines = simple_contracts(&list);
+        assert_eq!(lines.iter().map(|l| l.kept).collect::<Vec<_>>(), [true, false, false]);
+        let of = |tenant| {
+            let tenant = TenantId::new(tenant);
+            line(&Request { tenant, ..testing::request(0) }, lines.len())
+        };
+        assert_eq!([0, 1, 2, u32::MAX].map(of), [0, 1, 2, 2]);
+    }
 }

@@ -9,17 +9,17 @@
 //! | Units    | rates in tokens per second, over ten slots of 100 ms; the rest as in `ta2` |
 //! | Ties     | at a tick the lowest tenant first; within a tenant, order of arrival, except under `release = 2` |
 //! | Cost     | O(log tenants) per request, ending and switch; O(backlogs that leave) every 50 ms, O(tenants of the last second) every 100 ms |
-//! | Source   | scheme TA3 of the token-bucket paper, sections 2.3 and 3.4; rate meter and who is watched as in spec A9 and A10 |
+//! | Source   | scheme TA3 of the token-bucket paper, sections 2.3 and 3.4; rate meter and who is watched as in `docs/reference/control.md` section 4, A9 and A10 |
 //! | Not when | a tenant may flood an idle array before another one comes: nothing bounds the work inside the array. Use `slack` |
 //!
 //! A tenant without a contract is promised 100 requests of 4 KiB a second when it is judged, and
 //! nothing when it suffers.
 
-use crate::control::Build;
 use super::switched::{
     Decide, ESTIMATOR, HWM, KEEPS_ORDER, LWM, OLDEST, RAMP, RELEASE, Settings, Switched, WINDOW,
 };
 use super::token_bucket::TAU;
+use crate::control::Build;
 use crate::policy::{Parameter, Policy, Unit};
 use alloc::boxed::Box;
 

@@ -8,16 +8,16 @@
 //! | Units    | milli-tokens; a token is one request of the contract's size |
 //! | Ties     | at a tick the lowest tenant first; within a tenant, order of arrival |
 //! | Cost     | O(log waiting tenants) per request; wakes only at ticks at which a request can pay |
-//! | Source   | scheme TA1 of the token-bucket paper, section 2.1; depth with the guard of spec A4 |
+//! | Source   | scheme TA1 of the token-bucket paper, section 2.1; depth with the guard of `docs/reference/control.md` section 4, A4 |
 //! | Not when | what one tenant leaves should serve another: the rate of the contract is also the limit. Arrivals that are not smooth wait even below the contract: a bucket refilled at the mean rate is a queue at load one |
 //!
 //! A tenant without a contract has no bucket and passes.
 
 use super::bucket::{Bucket, PACE_ONE, Ticks};
-use crate::control::contract;
 use super::simple::{SimpleContract, simple_contracts};
-use crate::control::{Build, ControlPolicy, Notice, Promises};
 use crate::clock::{Duration, Instant};
+use crate::control::contract;
+use crate::control::{Build, ControlPolicy, Notice, Promises, RULE_BUCKET};
 use crate::policy::{Parameter, Policy, Property, Rule, Unit};
 use crate::request::{Request, RequestKey, TenantId};
 use alloc::boxed::Box;
@@ -42,9 +42,6 @@ pub(super) const TAU: Parameter = Parameter {
     effect: "refills of the buckets per second; more is smoother, and may wake the gateway more often \
              while requests wait",
 };
-
-/// The rule under which a bucket holds requests.
-pub(super) const RULE: Rule = Rule("control/bucket");
 
 struct TokenBucket {
     lanes: Vec<Lane>,
@@ -119,7 +116,7 @@ impl ControlPolicy for TokenBucket {
     }
 
     fn poll(&mut self, _: Instant) -> Option<(RequestKey, Rule)> {
-        self.ready.pop_front().map(|key| (key, RULE))
+        self.ready.pop_front().map(|key| (key, RULE_BUCKET))
     }
 
     fn complete(&mut self, _: Instant, _: RequestKey, _: &Request, _: Duration) {}

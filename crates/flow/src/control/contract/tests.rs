@@ -1,5 +1,4 @@
 use super::*;
-use crate::request::TenantId;
 use crate::testing;
 use crate::units::Extent;
 
@@ -98,17 +97,4 @@ fn groups_are_checked() {
     assert!(fault(&[], &[group(Some(0))]).contains("before it"));
     let chain: Vec<Group> = [None].into_iter().chain((0..8).map(Some)).map(group).collect();
     assert!(fault(&[], &chain).contains("deep") && fault(&[], &chain[..8]).is_empty());
-}
-
-/// Tenants past the list share the last line, however high their numbers are.
-#[test]
-fn strangers_share_a_line() {
-    let list = Promises { contracts: vec![Some(good()), None], groups: Vec::new() };
-    let lines = promises(&list);
-    assert_eq!(lines.iter().map(|l| l.kept).collect::<Vec<_>>(), [true, false, false]);
-    let of = |tenant| {
-        let tenant = TenantId::new(tenant);
-        line(&Request { tenant, ..testing::request(0) }, lines.len())
-    };
-    assert_eq!([0, 1, 2, u32::MAX].map(of), [0, 1, 2, 2]);
 }

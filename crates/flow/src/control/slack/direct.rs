@@ -2,7 +2,7 @@
 //!
 //! It leaves everything as the long way would have left it.
 
-use super::super::token_bucket;
+use super::super::RULE_BUCKET;
 use super::Slack;
 use super::lane::Waiting;
 use super::release::WINDOW;
@@ -33,7 +33,7 @@ impl Slack {
             let lane = &mut self.lanes[index];
             lane.fill(self.guarantees.clock(lane.tier), head.cost);
             if lane.marker.pay(head.cost) {
-                self.go(head.key, head.row, token_bucket::RULE);
+                self.go(head.key, head.row, RULE_BUCKET);
                 return true;
             }
         }

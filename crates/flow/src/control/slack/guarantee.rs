@@ -5,7 +5,7 @@
 //! 100 ms in the opposite order. The margin that lets tenants come a little faster than promised is taken
 //! away before anything else.
 //!
-//! Source: spec/control.md section 11, brown-out; the order, section 12, X4; the margin, weak point (b).
+//! Source: `docs/reference/control.md` section 11, brown-out; the order, section 12, X4; the margin, weak point (b).
 
 use super::super::contract::{Contract, Tier};
 use super::marker::{Clock, WHOLE};

@@ -1,7 +1,7 @@
 //! A tenant's line of requests, and the groups above it.
 
-use super::super::contract::{self, Contract, Group, Tier};
 use super::super::contract::by_size;
+use super::super::contract::{self, Contract, Group, Tier};
 use super::super::tariff::Tariff;
 use super::marker::{Clock, Marker, Passed, Savings};
 use super::share::Hue;

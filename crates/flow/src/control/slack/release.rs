@@ -1,8 +1,8 @@
 //! Where the head of a lane waits, and what happens when it goes: who pays for it, and under which rule it
 //! went.
 
+use super::super::RULE_BUCKET;
 use super::super::contract::Tier;
-use super::super::token_bucket;
 use super::Slack;
 use super::share::Hue;
 use crate::policy::Rule;
@@ -94,7 +94,7 @@ impl Slack {
             node = self.shares.parent(node);
         }
         let (rule, behalf) = match way {
-            Way::Green => (token_bucket::RULE, None),
+            Way::Green => (RULE_BUCKET, None),
             Way::Lent(node) => (GROUP, Some(node)),
             Way::Excess(Hue::Yellow) => (CREDIT, Some(0)),
             Way::Excess(Hue::Red) => (WINDOW, Some(0)),

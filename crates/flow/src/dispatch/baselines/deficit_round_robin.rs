@@ -12,9 +12,9 @@
 //! | Source   | Shreedhar and Varghese, "Efficient fair queueing using deficit round robin", SIGCOMM 1995 |
 //! | Not when | a byte of one costs more than a byte of another: a stream of programs then gets most of the time. Bursts are as long as a quantum |
 
+use crate::clock::{Duration, Instant};
 use crate::dispatch::lanes::{Lanes, Slots};
 use crate::dispatch::{Build, DispatchPolicy, Weight, Work, lanes};
-use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Rule, Unit};
 use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;

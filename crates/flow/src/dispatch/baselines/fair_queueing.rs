@@ -9,13 +9,13 @@
 //! | Units    | nanoseconds at weight 1, times 1024 |
 //! | Ties     | the operation that came first |
 //! | Cost     | O(streams) per operation |
-//! | Source   | Demers, Keshav and Shenker, SIGCOMM 1989, with the self-clocked virtual time of Golestani, INFOCOM 1994; a baseline of spec/dispatch-results.md |
+//! | Source   | Demers, Keshav and Shenker, SIGCOMM 1989, with the self-clocked virtual time of Golestani, INFOCOM 1994; a baseline of `docs/research/dispatch.md` |
 //! | Not when | nominal times are wrong: nothing corrects them. Parts of a request share a tag, so a request of many parts goes as a block |
 
+use crate::clock::{Duration, Instant};
 use crate::dispatch::estimate::Estimation;
 use crate::dispatch::lanes::{Lanes, Slots};
 use crate::dispatch::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
-use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
 use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;

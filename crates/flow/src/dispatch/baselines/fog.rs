@@ -9,15 +9,15 @@
 //! | Units    | virtual time in nanoseconds at weight 1, times 1024, as integers |
 //! | Ties     | the operation that came first |
 //! | Cost     | O(streams) per operation |
-//! | Source   | Journal of KIISE 42(12), 2015, formulas 1 to 3; spec/dispatch.md section 5 |
+//! | Source   | Journal of KIISE 42(12), 2015, formulas 1 to 3; `docs/reference/dispatch.md` section 5 |
 //! | Not when | a stream cannot use all backends: its share is then taken from backends that others need, while the rest idles. Streams with few operations outstanding wait in the backends' queues and lose; see `fair-time` |
 
+use crate::clock::{Duration, Instant};
 use crate::dispatch::clocks::{Clocks, Epoch, Reading};
 use crate::dispatch::estimate::Estimation;
 use crate::dispatch::lanes::{Lanes, Slots};
 use crate::dispatch::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
-use crate::clock::{Duration, Instant};
-use crate::policy::{Parameter, Policy, Property, Rule, Unit};
+use crate::policy::{Policy, Property, Rule};
 use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use slotmap::SecondaryMap;

@@ -10,9 +10,9 @@
 //! | Source   | the arbitration that an NVMe controller uses by default |
 //! | Not when | operations differ in cost: a stream of programs gets as many turns as one of reads, and most of the time. It has no weights |
 
+use crate::clock::{Duration, Instant};
 use crate::dispatch::lanes::{Lanes, Slots};
 use crate::dispatch::{Build, DispatchPolicy, Work, lanes};
-use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
 use crate::request::{BackendId, RequestKey};
 use alloc::boxed::Box;

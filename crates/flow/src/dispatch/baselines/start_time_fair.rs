@@ -11,11 +11,11 @@
 //! | Source   | Jin, Chase and Kaur, "Interposed proportional sharing for a storage service utility", SIGMETRICS 2004 |
 //! | Not when | nominal times are wrong: nothing corrects them |
 
-use crate::dispatch::estimate::Estimation;
 use super::fair_queueing::span;
+use crate::clock::{Duration, Instant};
+use crate::dispatch::estimate::Estimation;
 use crate::dispatch::lanes::{Lanes, Slots};
 use crate::dispatch::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
-use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule};
 use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;

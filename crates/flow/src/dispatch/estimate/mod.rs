@@ -2,7 +2,7 @@
 //!
 //! A backend tells when an operation was given to it and when it ended; in between it may have waited
 //! behind others inside. An estimator turns the two times into a service time. Which one is right
-//! depends on what the backend is (spec/dispatch.md 8.1); none is right for all.
+//! depends on what the backend is (`docs/reference/dispatch.md` section 8.1); none is right for all.
 
 mod replay;
 mod sample;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | Model    | P servers take operations in the order in which they were sent: one starts when it is sent if fewer than P are in service, else when one of those ends; `service = end - start`. What ends before its start by this account is taken to have started when the one before it ended |
 //! | Cost     | O(operations outstanding) |
-//! | Source   | spec/dispatch.md 8.1, number 2 |
+//! | Source   | `docs/reference/dispatch.md` section 8.1, number 2 |
 //! | Not when | P is not known (half or twice the right one: 16 to 40 % wrong), or operations belong to certain servers inside, as in a flash device |
 
 use super::{Class, Costs, Estimator};

@@ -5,7 +5,7 @@
 //! | Model    | in a look at most two operations are at the backend; the time that those took which met at most one other is a sample of their class. `service` is the median of the class's last 15 samples, and never more than the operation was away |
 //! | Look     | until no more than two have been there for 4 ms, and 8 samples were taken, among them one of each class that was sent meanwhile, but for a second at most; the next begins after 24 times as long as that took. Where operations take less than half a millisecond that is 4 ms of every 100, as in the source; a slower backend would be nearly empty only when such a time was over |
 //! | Cost     | O(15 log 15) per sample, O(1) otherwise; 2 to 3 % of the backend's throughput |
-//! | Source   | spec/dispatch.md 8.1, number 3 |
+//! | Source   | `docs/reference/dispatch.md` section 8.1, number 3 |
 //! | Not when | single operations of a class differ much, or the backend's speed changes within a second or so. Ends have to be noticed at once: 50 us late are 19 % where an operation takes 70 us |
 
 use super::{Class, Costs, Estimator, SIZES};

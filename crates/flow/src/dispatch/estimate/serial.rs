@@ -4,7 +4,7 @@
 //! |---|---|
 //! | Model    | `service = end - max(start, previous end)` |
 //! | Cost     | O(1) |
-//! | Source   | spec/dispatch.md 8.1, number 1 |
+//! | Source   | `docs/reference/dispatch.md` section 8.1, number 1 |
 //! | Not when | the backend does more than one operation at once: with eight it is wrong by 60 to 67 % |
 
 use super::{Class, Costs, Estimator};

@@ -61,7 +61,7 @@ fn a_hot_backend_is_shared() {
 }
 
 /// X can use two backends and Y three, one of them both: the sums differ as 2 to 3, which is as near to
-/// equal as the shared backend can bring them at half a share more (spec/dispatch-results.md 6.1).
+/// equal as the shared backend can bring them at half a share more (`docs/research/dispatch.md` 6.1).
 #[test]
 fn overlapping_sets_are_as_published() {
     let wants: [&[u32]; 2] = [&[0, 1], &[1, 2, 3]];

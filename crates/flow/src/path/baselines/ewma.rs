@@ -8,12 +8,12 @@
 //! | Units    | nanoseconds, rounded down |
 //! | Ties     | the least recently chosen; a reinstated path joins at the tail |
 //! | Cost     | O(paths) per choice, O(1) per end; no allocation |
-//! | Source   | the average of RFC 6298 as balancers of web traffic use it; spec/path.md section 6 |
+//! | Source   | the average of RFC 6298 as balancers of web traffic use it; `docs/reference/path.md` section 6 |
 //! | Not when | a path may stall: one slow answer stays its average, and it is hardly used again until the others are as slow; one that has never answered takes almost all |
 
+use crate::clock::Instant;
 use crate::path::turns::Turns;
 use crate::path::{Build, PathIo, PathPolicy};
-use crate::clock::Instant;
 use crate::policy::{Policy, Property};
 use crate::request::PathId;
 use alloc::boxed::Box;

@@ -8,7 +8,7 @@
 //! | Units    | nanoseconds in 10 bit fixed point, rounded down |
 //! | Ties     | the least recently chosen; a reinstated path joins at the tail |
 //! | Cost     | O(paths) per choice, O(1) per end; no allocation |
-//! | Source   | Linux device mapper, `historical-service-time`; spec/path.md section 6 |
+//! | Source   | Linux device mapper, `historical-service-time`; `docs/reference/path.md` section 6 |
 //! | Differs  | one clock for start and end; of two whose products are equal the kernel takes the later |
 //! | Not when | sizes vary, which it does not see, or a path may stall: until an I/O of it ends, its history looks good |
 //!
@@ -20,9 +20,9 @@
 //! stale when it has ended nothing for as long as all paths together need for one each. A stale idle path
 //! goes first, the most stale of two idle ones; and nothing is won by an average that is stale.
 
+use crate::clock::Instant;
 use crate::path::turns::Turns;
 use crate::path::{Build, PathIo, PathPolicy};
-use crate::clock::Instant;
 use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
 use alloc::boxed::Box;

@@ -7,12 +7,12 @@
 //! | Model    | least outstanding I/Os |
 //! | Ties     | the least recently chosen; a reinstated path joins at the tail |
 //! | Cost     | O(paths) per choice, O(1) per end; no allocation |
-//! | Source   | Linux device mapper, `queue-length`; spec/path.md section 6 |
+//! | Source   | Linux device mapper, `queue-length`; `docs/reference/path.md` section 6 |
 //! | Not when | sizes vary, which it does not see, or a path may stall: it goes on sending to it until the others are as long |
 
+use crate::clock::Instant;
 use crate::path::turns::Turns;
 use crate::path::{Build, PathIo, PathPolicy};
-use crate::clock::Instant;
 use crate::policy::{Policy, Property};
 use crate::request::PathId;
 use alloc::boxed::Box;

@@ -7,12 +7,12 @@
 //! | Model    | the head of the valid list is chosen, `repeat` times, and moves to its tail |
 //! | Ties     | none; a reinstated path joins at the head |
 //! | Cost     | O(paths) per choice, failure and reinstatement, for moving list entries; no allocation |
-//! | Source   | Linux device mapper, `round-robin`; `repeat` = 1000 is `rr_min_io` of 2.6; spec/path.md section 6 |
+//! | Source   | Linux device mapper, `round-robin`; `repeat` = 1000 is `rr_min_io` of 2.6; `docs/reference/path.md` section 6 |
 //! | Not when | paths differ in speed or I/Os in size: the slow one collects the queue |
 
+use crate::clock::Instant;
 use crate::path::turns::Turns;
 use crate::path::{Build, PathIo, PathPolicy};
-use crate::clock::Instant;
 use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
 use alloc::boxed::Box;

@@ -8,16 +8,16 @@
 //! | Model    | a busy path has an age: 1 when its first I/O starts, one more for each I/O that another path is given, 0 when its last ends; one that has reached `threshold` gets nothing until then, unless all have |
 //! | Ties     | the least recently chosen; a reinstated path joins at the head |
 //! | Cost     | O(paths) per choice, O(1) per end; no allocation |
-//! | Source   | `RounG` (Sejong University and Gluesys, about 2006), reading `busy`; spec/path.md sections 3 to 5 |
+//! | Source   | `RounG` (Sejong University and Gluesys, about 2006), reading `busy`; `docs/reference/path.md` sections 3 to 5 |
 //! | Differs  | from the paper's words unless `literal`: only busy paths age, and they do so while others are at the threshold |
 //! | Not when | speed matters: `queue-length` and `service-time` are faster on every symmetric workload |
 //!
 //! It reproduces the paper's figures with a bounded number of outstanding I/Os. A path that stalls
 //! gets three I/Os at most. `roung-job` is the reading of the paper's open systems.
 
+use crate::clock::Instant;
 use crate::path::turns::Turns;
 use crate::path::{Build, PathIo, PathPolicy};
-use crate::clock::Instant;
 use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
 use alloc::boxed::Box;

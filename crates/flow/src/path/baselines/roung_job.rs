@@ -7,15 +7,15 @@
 //! | Model    | the age of a busy path is 1 after each end of an I/O on it, not only when it was idle |
 //! | Ties     | the least recently chosen; a reinstated path joins at the head |
 //! | Cost     | O(paths) per choice, O(1) per end; no allocation |
-//! | Source   | `RounG` (Sejong University and Gluesys, about 2006), reading `job`; spec/path.md sections 3 to 5 |
+//! | Source   | `RounG` (Sejong University and Gluesys, about 2006), reading `job`; `docs/reference/path.md` sections 3 to 5 |
 //! | Differs  | from `roung` in when the age falls, in nothing else |
 //! | Not when | anything but the paper is to be reproduced: where large and small I/Os alternate it may collect the large ones on one path |
 //!
 //! It reproduces the paper's figures with arrivals at fixed intervals and half as much again as the paths
 //! can take, or more.
 
-use crate::path::Build;
 use super::roung::{Ages, Renewal, RounG, THRESHOLD};
+use crate::path::Build;
 use crate::policy::{Parameter, Policy, Property};
 use alloc::boxed::Box;
 

@@ -9,13 +9,13 @@
 //! | Units    | bytes; throughputs are relative numbers |
 //! | Ties     | the higher throughput, then the least recently chosen; a reinstated path joins at the tail |
 //! | Cost     | O(paths) per choice, O(1) per end; no allocation |
-//! | Source   | Linux device mapper, `service-time`; spec/path.md section 6 |
+//! | Source   | Linux device mapper, `service-time`; `docs/reference/path.md` section 6 |
 //! | Differs  | products have 128 bits, where the kernel cuts off seven before they overflow |
 //! | Not when | nobody knows the throughputs or they change; or a path may stall |
 
+use crate::clock::Instant;
 use crate::path::turns::Turns;
 use crate::path::{Build, PathIo, PathPolicy};
-use crate::clock::Instant;
 use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
 use alloc::boxed::Box;

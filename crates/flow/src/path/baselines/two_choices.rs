@@ -7,12 +7,12 @@
 //! | Model    | two different paths, each pair as likely as any other; least outstanding I/Os, or bytes |
 //! | Ties     | the one that was drawn first |
 //! | Cost     | O(paths) per choice, for moving list entries, O(1) per end; no allocation |
-//! | Source   | Mitzenmacher, *The power of two choices in randomized load balancing*, IEEE TPDS 12(10), 2001; spec/path.md section 6 |
+//! | Source   | Mitzenmacher, *The power of two choices in randomized load balancing*, IEEE TPDS 12(10), 2001; `docs/reference/path.md` section 6 |
 //! | Not when | there are few paths: on two it is `queue-length` with ties by chance |
 
+use crate::clock::Instant;
 use crate::path::turns::Turns;
 use crate::path::{Build, PathIo, PathPolicy};
-use crate::clock::Instant;
 use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
 use crate::rng::Rng;

@@ -10,12 +10,12 @@
 //! | Key      | *ins*: length - w wait, the wait until the move. *len*: length. *dyn*: as *ins*, the wait until now. *ratio*: length / (1 + w wait / length), the wait until now. w = `weight`/100 |
 //! | Ties     | order of becoming ready |
 //! | Cost     | O(n): an experiment, not a default |
-//! | Source   | a paper of Baekseok University, 2024, which gives no formula; readings and resolution in spec/transfer.md sections 2 and 3 |
+//! | Source   | a paper of Baekseok University, 2024, which gives no formula; readings and resolution in `docs/reference/transfer.md` sections 2 and 3 |
 //! | Not when | long replies must not starve: whatever the paper says, shorter ones that keep coming hold the longest up. A new longest reply closes the door to the short ones behind it. See `slack` |
 
-use crate::transfer::{Build, Grant, LinkTime, Reply, TransferPolicy, WEIGHT};
 use crate::policy::{Parameter, Policy};
 use crate::request::RequestKey;
+use crate::transfer::{Build, Grant, LinkTime, Reply, TransferPolicy, WEIGHT};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

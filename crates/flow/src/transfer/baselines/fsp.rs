@@ -8,12 +8,12 @@
 //! | Units    | `V` and tags in 2^-32 bytes, rounded down |
 //! | Ties     | order of becoming ready |
 //! | Cost     | O(log n) |
-//! | Source   | spec/transfer.md section 6, `fsp` and with chunks `fsp-c`; Friedman and Henderson, Fairness and efficiency in web server protocols, SIGMETRICS 2003 |
+//! | Source   | `docs/reference/transfer.md` section 6, `fsp` and with chunks `fsp-c`; Friedman and Henderson, Fairness and efficiency in web server protocols, SIGMETRICS 2003 |
 //! | Not when | lateness against first in, first out needs a bound in bytes; see `slack` |
 
+use crate::policy::{Policy, Property};
 use crate::transfer::waiting::{Ranked, Waiting};
 use crate::transfer::{Build, Grant, LinkTime, NO_CHUNK, Reply, TransferPolicy};
-use crate::policy::{Policy, Property};
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;

@@ -7,11 +7,11 @@
 //! | Model    | `pop` = the largest `wait / length` |
 //! | Ties     | order of becoming ready |
 //! | Cost     | O(n): the order changes while replies wait |
-//! | Source   | spec/transfer.md section 6, `hrrn` |
+//! | Source   | `docs/reference/transfer.md` section 6, `hrrn` |
 //! | Not when | very many replies wait, or the longest must not pay: it is let go when it has waited as many times its length as the shortest |
 
-use crate::transfer::{Build, Grant, LinkTime, Reply, TransferPolicy};
 use crate::policy::{Policy, Property};
+use crate::transfer::{Build, Grant, LinkTime, Reply, TransferPolicy};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 

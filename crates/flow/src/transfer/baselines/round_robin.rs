@@ -7,12 +7,12 @@
 //! | Model    | `pop` = `min(chunk, left)` bytes of the head, which then goes to the tail |
 //! | Ties     | order of becoming ready; the rest of a reply is in front of what becomes ready while its chunk is sent |
 //! | Cost     | O(1) for each chunk |
-//! | Source   | spec/transfer.md section 6, `rr:C`, the split transfer that the paper of DQBS criticises |
+//! | Source   | `docs/reference/transfer.md` section 6, `rr:C`, the split transfer that the paper of DQBS criticises |
 //! | Not when | responses count: everything begins early and ends late |
 
+use crate::policy::{Policy, Property};
 use crate::transfer::waiting::Waiting;
 use crate::transfer::{Build, CHUNK, Grant, LinkTime, Reply, TransferPolicy};
-use crate::policy::{Policy, Property};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 

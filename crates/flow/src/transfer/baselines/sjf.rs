@@ -7,12 +7,12 @@
 //! | Model    | `pop` = the smallest length |
 //! | Ties     | order of becoming ready |
 //! | Cost     | O(log n) |
-//! | Source   | spec/transfer.md section 6; the best mean delay that is possible without interrupting replies and without knowing what comes |
+//! | Source   | `docs/reference/transfer.md` section 6; the best mean delay that is possible without interrupting replies and without knowing what comes |
 //! | Not when | long replies must be sent at all: short ones that keep coming hold them up for ever |
 
+use crate::policy::Policy;
 use crate::transfer::waiting::{Ranked, Waiting};
 use crate::transfer::{Build, Grant, LinkTime, Reply, TransferPolicy, WHOLE};
-use crate::policy::Policy;
 use alloc::boxed::Box;
 
 pub(in crate::transfer) const POLICY: Policy<Build> = Policy {

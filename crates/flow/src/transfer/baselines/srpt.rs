@@ -7,12 +7,12 @@
 //! | Model    | `pop` = `min(chunk, left)` bytes of the reply with the smallest `left` |
 //! | Ties     | order of becoming ready |
 //! | Cost     | O(log n) for each chunk |
-//! | Source   | spec/transfer.md section 6, `srpt:C` |
+//! | Source   | `docs/reference/transfer.md` section 6, `srpt:C` |
 //! | Not when | long replies must be sent at all; see `slack` |
 
+use crate::policy::Policy;
 use crate::transfer::waiting::{Ranked, Waiting};
 use crate::transfer::{Build, CHUNK, Grant, LinkTime, Reply, TransferPolicy};
-use crate::policy::Policy;
 use alloc::boxed::Box;
 
 pub(in crate::transfer) const POLICY: Policy<Build> = Policy {

@@ -16,11 +16,11 @@ use self::rates::Rates;
 use self::responses::Responses;
 use self::verdict::{Standing, Verdict};
 use super::bucket::{Bucket, PACE_ONE, Ticks};
-use crate::control::contract;
 use super::simple::{SimpleContract, simple_contracts};
-use crate::control::{ControlPolicy, Notice, Promises};
-use super::token_bucket;
 use crate::clock::{Duration, Instant};
+use crate::control::RULE_BUCKET;
+use crate::control::contract;
+use crate::control::{ControlPolicy, Notice, Promises};
 use crate::policy::Rule;
 use crate::request::{Request, RequestKey, TenantId};
 use alloc::collections::{BTreeSet, VecDeque};
@@ -176,7 +176,7 @@ impl Switched {
             && tick <= last
         {
             let paced = self.ramped.contains(&index);
-            let rule = if paced { RAMPED } else { token_bucket::RULE };
+            let rule = if paced { RAMPED } else { RULE_BUCKET };
             let lane = &mut self.lanes[index];
             lane.bucket.fill(tick, lane.pace);
             while let Some(&(key, cost)) = lane.queue.front()
@@ -271,7 +271,7 @@ impl Switched {
             } else if self.settings.leave == Leave::Ramp {
                 self.ramped.insert(index);
             } else if self.settings.leave == Leave::Flush {
-                let rule = token_bucket::RULE;
+                let rule = RULE_BUCKET;
                 let left = lane.queue.drain(..);
                 self.ready.extend(left.map(|(key, _)| Released { key, rule, index }));
             }
@@ -306,7 +306,7 @@ impl ControlPolicy for Switched {
             true
         };
         if passes {
-            self.ready.push_back(Released { key, rule: token_bucket::RULE, index });
+            self.ready.push_back(Released { key, rule: RULE_BUCKET, index });
             return;
         }
         lane.queue.push_back((key, cost));
@@ -364,9 +364,9 @@ const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 #[cfg(test)]
 mod tests {
-    use crate::control::{Contract};
-    use super::super::{ta2};
+    use super::super::ta2;
     use super::*;
+    use crate::control::Contract;
     use crate::testing;
 
     /// A backlog behind an opened switch leaves at the contract's rate at least, even if that is less
@@ -381,12 +381,12 @@ mod tests {
         let mut policy = (ta2::POLICY.build)(choice.values(), &list);
         let (keys, request) = (testing::keys(5), testing::request(0));
         policy.arrive(at(1), keys[0], &request, Some(0));
-        assert_eq!(policy.poll(at(1)), Some((keys[0], token_bucket::RULE)));
+        assert_eq!(policy.poll(at(1)), Some((keys[0], RULE_BUCKET)));
         policy.complete(at(21), keys[0], &request, Duration::from_millis(20));
         for &key in &keys[1..] {
             policy.arrive(at(22), key, &request, Some(0));
         }
-        assert_eq!(policy.poll(at(22)), Some((keys[1], token_bucket::RULE)));
+        assert_eq!(policy.poll(at(22)), Some((keys[1], RULE_BUCKET)));
         assert_eq!(policy.poll(at(22)), None, "the switch is on and the bucket empty");
         policy.complete(at(23), keys[1], &request, Duration::from_millis(1));
         let (mut times, mut asked) = (Vec::new(), 0);
