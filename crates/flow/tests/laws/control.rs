@@ -1,6 +1,6 @@
 //! Laws of [`ControlPolicy`](weir_flow::control::ControlPolicy).
 
-use crate::{SEEDS, STEPS, Source, in_all_words};
+use crate::{SEEDS, STEPS, Source, in_each_word};
 use std::collections::{BTreeMap, VecDeque};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::{
@@ -234,7 +234,7 @@ fn watched(choice: &Choice<Build>, seed: u64, weather: Weather) -> Model {
     model
 }
 
-/// The policies with every combination of their words and flags, and the variants.
+/// The policies with their defaults and with each of their words and flags, and the variants.
 fn choices() -> impl Iterator<Item = Choice<Build>> {
     let variants = VARIANTS.iter().map(|&(name, values)| {
         let mut choice = Choice::named(POLICIES, name).expect("it is in the list");
@@ -243,7 +243,7 @@ fn choices() -> impl Iterator<Item = Choice<Build>> {
         }
         choice
     });
-    POLICIES.iter().flat_map(|policy| in_all_words(POLICIES, policy.name)).chain(variants)
+    POLICIES.iter().flat_map(|policy| in_each_word(POLICIES, policy.name)).chain(variants)
 }
 
 /// A policy that does not claim to keep the order of a tenant's requests overtakes, and one that does not

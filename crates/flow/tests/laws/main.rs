@@ -45,6 +45,23 @@ fn in_all_words<B>(list: &'static [Policy<B>], name: &str) -> Vec<Choice<B>> {
     all
 }
 
+/// A policy with its defaults, and with each other word or flag in turn.
+fn in_each_word<B>(list: &'static [Policy<B>], name: &str) -> Vec<Choice<B>> {
+    let default = Choice::named(list, name).expect("it is in the list");
+    let mut all = vec![default.clone()];
+    for parameter in default.policy().parameters {
+        if matches!(parameter.unit, Unit::Flag | Unit::Word(_)) {
+            let values = parameter.min..=parameter.max;
+            all.extend(values.filter(|&value| value != parameter.default).map(|value| {
+                let mut choice = default.clone();
+                choice.set(parameter.name, value).expect("it is in range");
+                choice
+            }));
+        }
+    }
+    all
+}
+
 /// A source of requests with fresh keys, and a clock that runs forward by random steps.
 struct Source {
     rng: Rng,
