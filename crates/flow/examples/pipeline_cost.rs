@@ -1,32 +1,45 @@
-//! Drives a whole pipeline in which nobody is promised anything, to count the instructions of a request
-//! under one control policy, and one transfer policy.
+//! Drives a whole pipeline, to count the instructions of a request.
 //!
 //! ```text
-//! cargo run --release -p weir-flow --example pipeline_cost -- POLICY REQUESTS [TRANSFER-POLICY]
+//! cargo run --release -p weir-flow --example pipeline_cost -- CASE REQUESTS [TRANSFER-POLICY]
 //! ```
 //!
+//! CASE is a control policy, with tenants that have no contract, or one of
+//!
+//! * `contract`: `slack`, and every tenant has a contract
+//! * `fair-time`: the dispatch policy `fair-time`, and the tenants have different weights
+//! * `two-paths`: two paths to the device
+//! * `cache-hit`: every request is a read that the cache has
+//!
 //! Four tenants with a volume and a link each keep 32 requests of 4 KiB outstanding, at a device that ends
-//! them one by one every 4 us in the order in which they came. Ends when REQUESTS have been answered; the
+//! them one by one every 4 us in the order of their arrival. Ends when REQUESTS have been answered; the
 //! set-up is in the count.
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
 use weir_flow::accept::{Cap, Layout, Volume};
+use weir_flow::cache::{Work, prefetch};
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::control::{POLICIES, Promises};
+use weir_flow::control::{Contract, POLICIES, Promises};
+use weir_flow::dispatch::{self, Shares, Weight};
 use weir_flow::path::Settings;
 use weir_flow::pipeline::{Action, Backend, Config, Input, Limits, Pipeline, Policies};
-use weir_flow::policy::Choice;
+use weir_flow::policy::{Choice, ChoiceError};
 use weir_flow::request::{BackendId, LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
 use weir_flow::rng::Rng;
 use weir_flow::stage::{Wake, World, run};
-use weir_flow::transfer;
 use weir_flow::units::Extent;
 
 const TENANTS: u32 = 4;
 const DEPTH: u32 = 32;
 const CAPACITY: u64 = 1 << 40;
 const SERVICE: Duration = Duration::from_micros(4);
+
+/// Bytes of each volume that the reads of `cache-hit` use.
+const CACHED: u64 = 1 << 20;
+
+/// Requests per second that the contracts of all tenants allow together: a fifth less than the device serves.
+const SOLD: u32 = 200_000;
 
 /// Hosts that send the next request when one has been answered, and a device.
 struct Loop {
@@ -35,17 +48,21 @@ struct Loop {
     inputs: VecDeque<Input>,
     device: VecDeque<RequestKey>,
     left: u64,
+    /// Bytes of each volume that are used, from its beginning.
+    region: u64,
+    /// Requests are reads and writes, not reads alone.
+    writes: bool,
 }
 
 impl Loop {
     fn send(&mut self, tenant: u64) {
-        let offset = self.rng.below(CAPACITY >> 12) << 12;
+        let offset = self.rng.below(self.region >> 12) << 12;
         self.inputs.push_back(Input::Arrive(Request {
             tag: Tag(tenant),
             tenant: TenantId::new(tenant as u32),
             volume: VolumeId::new(tenant as u32),
             link: LinkId::new(tenant as u32),
-            op: if self.rng.below(2) == 0 { Op::Read } else { Op::Write },
+            op: if !self.writes || self.rng.below(2) == 0 { Op::Read } else { Op::Write },
             extent: Extent::new(offset, 4_096),
             fua: false,
             ordered: false,
@@ -63,7 +80,9 @@ impl World<Pipeline> for Loop {
             return Wake::Input(self.now, input);
         }
         let end = self.now + SERVICE;
-        if let Some(at) = deadline.filter(|&at| at <= end) {
+        // With every request at the link, only a deadline comes next.
+        if let Some(at) = deadline.filter(|&at| at <= end || self.device.is_empty()) {
+            self.now = self.now.max(at);
             return Wake::Deadline(at);
         }
         self.now = end;
@@ -76,11 +95,12 @@ impl World<Pipeline> for Loop {
             Action::Store(io) => self.device.push_back(io.key),
             Action::Transfer { key, tag, part, .. } => {
                 self.inputs.push_back(Input::Sent { key, bytes: part.length });
-                self.left -= 1;
+                self.left = self.left.saturating_sub(1);
                 self.send(tag.0);
             }
             Action::Refuse { .. } => unreachable!("so few are never too many"),
-            Action::Cache(work) => unreachable!("nothing is cached: {work:?}"),
+            Action::Cache(Work::Copy(_)) => {}
+            Action::Cache(work) => unreachable!("no volume has a log: {work:?}"),
             Action::Check { .. }
             | Action::Abandon { .. }
             | Action::Recall { .. }
@@ -91,47 +111,72 @@ impl World<Pipeline> for Loop {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are this program's output")]
-fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let choice = arguments.first().map(|policy| Choice::named(POLICIES, policy));
-    let requests = arguments.get(1).and_then(|requests| requests.parse::<u64>().ok());
-    let (Some(choice), Some(requests)) = (choice, requests) else {
-        println!("usage: pipeline_cost POLICY REQUESTS [TRANSFER-POLICY]");
-        return ExitCode::from(2);
-    };
-    let usual = Choice::default_of(transfer::POLICIES);
-    let transfer =
-        arguments.get(2).map_or(Ok(usual), |policy| Choice::named(transfer::POLICIES, policy));
-    let (control, transfer) = match (choice, transfer) {
-        (Ok(control), Ok(transfer)) => (control, transfer),
-        (Err(error), _) | (_, Err(error)) => {
-            println!("{error}");
-            return ExitCode::from(2);
-        }
-    };
+/// The pipeline of a case.
+fn configuration(case: &str, transfer: Option<&str>) -> Result<Config, ChoiceError> {
     let volume = Volume {
         capacity: CAPACITY,
         layout: Layout::One(BackendId::new(0)),
         max_transfer: 1 << 20,
         cap: Cap::default(),
     };
-    let config = Config {
+    let mut config = Config {
         volumes: vec![volume; TENANTS as usize],
         backends: vec![Backend::alike(1)],
         promises: Promises::default(),
-        shares: weir_flow::dispatch::Shares::default(),
+        shares: Shares::default(),
         limits: Limits::default(),
         paths: Settings::default(),
         cache: weir_flow::cache::Settings::default(),
-        policies: Policies { control, transfer, ..Policies::default() },
+        policies: Policies::default(),
     };
+    match case {
+        "contract" => {
+            let contract = Contract::new(SOLD / TENANTS, 4_096, Duration::from_millis(5));
+            config.promises.contracts = vec![Some(contract); TENANTS as usize];
+        }
+        "fair-time" => {
+            config.policies.dispatch = Choice::named(dispatch::POLICIES, case)?;
+            let weight = |number| Weight::from_1024ths(1_024 * (1 + number)).expect("in range");
+            config.shares.tenants = (0..TENANTS).map(weight).collect();
+        }
+        "two-paths" => config.backends = vec![Backend::alike(2)],
+        "cache-hit" => {
+            config.cache.size = 8 * CACHED * u64::from(TENANTS);
+            config.policies.prefetch = Choice::named(prefetch::POLICIES, "off")?;
+        }
+        policy => config.policies.control = Choice::named(POLICIES, policy)?,
+    }
+    if let Some(policy) = transfer {
+        config.policies.transfer = Choice::named(weir_flow::transfer::POLICIES, policy)?;
+    }
+    Ok(config)
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are this program's output")]
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let requests = arguments.get(1).and_then(|requests| requests.parse::<u64>().ok());
+    let (Some(case), Some(requests)) = (arguments.first(), requests) else {
+        println!("usage: pipeline_cost CASE REQUESTS [TRANSFER-POLICY]");
+        return ExitCode::from(2);
+    };
+    let config = configuration(case, arguments.get(2).map(String::as_str));
+    let config = match config {
+        Ok(config) => config,
+        Err(error) => {
+            println!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    let cached = config.cache.size > 0;
     let mut world = Loop {
         rng: Rng::stream(1, "pipeline_cost"),
         now: Instant::ZERO,
         inputs: VecDeque::new(),
         device: VecDeque::new(),
         left: requests,
+        region: if cached { CACHED } else { CAPACITY },
+        writes: !cached,
     };
     for number in 0..TENANTS * DEPTH {
         world.send(u64::from(number % TENANTS));

@@ -1,0 +1,69 @@
+# Steps with durations, for .ci/run and .ci/nightly, which source this file.
+# shellcheck shell=bash
+
+durations=()
+current=
+
+# step NAME: begins a step, and ends the one before it.
+step() {
+  end_step
+  current=$*
+  began=$SECONDS
+  echo
+  echo "=== $current ($(date +%H:%M:%S))"
+}
+
+end_step() {
+  [ -z "$current" ] || durations+=("$((SECONDS - began)) $current")
+  current=
+}
+
+# Every step's duration in seconds, the longest first.
+print_durations() {
+  echo
+  echo "=== durations in seconds, longest first"
+  printf '%s\n' "${durations[@]}" | sort -rn
+  echo "$SECONDS in all"
+}
+
+# What is not run, and why. Printed at the end.
+not_run=()
+print_not_run() {
+  local what
+  for what in "${not_run[@]}"; do echo "!!! NOT RUN: $what"; done
+}
+
+# install PACKAGE...: Debian packages that are missing.
+install() {
+  local missing=() package
+  for package in "$@"; do
+    dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+  done
+  [ ${#missing[@]} = 0 ] && return
+  $SUDO apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive $SUDO apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# tool NAME VERSION [FEATURE...]: a cargo subcommand or program from the registry, built without optimisation: it runs
+# for seconds, and an optimised build of it takes minutes.
+tool() {
+  local program=${CARGO_HOME:-$HOME/.cargo}/bin/$1
+  "$program" --version 2>/dev/null | grep -qF "$2" && return
+  CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=64 \
+    cargo install --locked --quiet "$1@$2" "${@:3}"
+}
+
+SUDO=
+[ "$(id -u)" = 0 ] || SUDO=sudo
+export PYTHONDONTWRITEBYTECODE=1
+packages=(gcc g++ libc6-dev python3 iproute2 openssl fio tgt istgt libiscsi-bin libnbd-bin qemu-utils qemu-block-extra
+  qemu-system-common xfsprogs valgrind)
+
+# Digests of every plan, of a replayed trace and of crash enumeration, by one build of the program.
+digests_of() {
+  local weir=$1 plan
+  for plan in plans/*.toml; do
+    echo "$plan $("$weir" sim "$plan" --json | grep -o '"digest": *"[0-9a-f]*"')"
+  done
+  echo "replay $("$weir" replay plans/traces/linux-mysql.csv.zst --device array-m1 --json | grep -o '"digest": *"[0-9a-f]*"')"
+}
