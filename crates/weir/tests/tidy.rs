@@ -60,3 +60,25 @@ fn documents_point_at_what_exists() {
         }
     }
 }
+
+/// Unsafe code is in the files that STYLE.md lists, and in no other.
+#[test]
+fn unsafe_code_is_where_the_style_says() {
+    let style = fs::read_to_string(root().join("STYLE.md")).unwrap();
+    let list = style.split("**Unsafe code**").nth(1).unwrap().split("\n\n").next().unwrap();
+    let quoted = list.split('`').skip(1).step_by(2);
+    let mut listed: Vec<_> =
+        quoted.filter(|name| name.ends_with(".rs")).map(str::to_owned).collect();
+    let keyword = ["unsafe", " "].concat();
+    let uses = |file: &PathBuf| {
+        let text = fs::read_to_string(file).unwrap();
+        text.lines().any(|line| !line.trim_start().starts_with("//") && line.contains(&keyword))
+    };
+    let sources = ["crates", "tools"].map(|folder| rust_files(&root().join(folder)));
+    let found = sources.into_iter().flatten().filter(uses);
+    let relative = |file: PathBuf| file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+    let mut found: Vec<_> = found.map(relative).collect();
+    listed.sort();
+    found.sort();
+    assert_eq!(found, listed, "left: files with unsafe code, right: the list in STYLE.md");
+}

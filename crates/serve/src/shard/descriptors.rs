@@ -1,5 +1,6 @@
-//! How many files and sockets the process may have open.
+//! Raises the limit of open files and sockets of the process.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 
 /// Raises the limit of open descriptors (`RLIMIT_NOFILE`) towards `wanted`, as far as the process may
@@ -7,22 +8,17 @@ use std::io;
 ///
 /// A gateway needs one descriptor for each connection, volume and listener, and a few of its own;
 /// what it inherits is often 1024.
-#[expect(unsafe_code, reason = "the standard library has no call for resource limits")]
 pub(crate) fn raise_descriptors(wanted: u64) -> io::Result<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the call writes to a live structure of the type that it expects.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return Err(io::Error::last_os_error());
+    // `None` stands for no limit.
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    match current {
+        Some(limit) if limit < wanted => {
+            let raised = wanted.min(maximum.unwrap_or(u64::MAX));
+            setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum })?;
+            Ok(raised)
+        }
+        limit => Ok(limit.unwrap_or(u64::MAX)),
     }
-    if limit.rlim_cur >= wanted {
-        return Ok(limit.rlim_cur);
-    }
-    limit.rlim_cur = wanted.min(limit.rlim_max);
-    // SAFETY: the call reads a live structure of the type that it expects.
-    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(limit.rlim_cur)
 }
 
 #[cfg(test)]

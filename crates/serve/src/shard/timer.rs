@@ -1,9 +1,11 @@
-//! A timer that is late by the scheduler alone: poll(2) and its like count in milliseconds.
+//! Wakes the event loop with nanosecond resolution by a timerfd: `epoll_wait` counts in milliseconds.
 
-#![expect(unsafe_code, reason = "the standard library has no timer to wait for beside sockets")]
-
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use weir_flow::clock::{Duration, Instant};
 
 /// A timerfd: readable from its time on.
@@ -19,14 +21,9 @@ pub(crate) struct Timer {
 impl Timer {
     /// A timer that is not set.
     pub(crate) fn new() -> io::Result<Self> {
-        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
-        // SAFETY: the call takes no memory of ours.
-        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the call has just made the descriptor, and nobody else has it.
-        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, armed: None, late: Duration::ZERO })
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Ok(Self { fd, armed: None, late: Duration::ZERO })
     }
 
     /// It has woken us: learns how late that was.
@@ -49,19 +46,13 @@ impl Timer {
         }
         // Zero would switch it off.
         let nanos = at.saturating_since(now).as_nanos().clamp(1, LONGEST);
-        let it_value = libc::timespec {
+        let it_value = Timespec {
             tv_sec: (nanos / 1_000_000_000).cast_signed(),
             tv_nsec: (nanos % 1_000_000_000).cast_signed(),
         };
-        let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let value = libc::itimerspec { it_interval: none, it_value };
-        // SAFETY: the call reads a live structure of the type that it expects, and writes nothing.
-        let result = unsafe {
-            libc::timerfd_settime(self.fd.as_raw_fd(), 0, &raw const value, std::ptr::null_mut())
-        };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = Itimerspec { it_interval: once, it_value };
+        timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &value)?;
         self.armed = Some(at);
         Ok(())
     }

@@ -7,8 +7,10 @@
 
 use crate::storage::state_file;
 use crate::storage::state_file::StateError;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+use std::fs::File;
 use std::io;
-use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,9 +32,9 @@ pub(crate) enum Chore {
     Map {
         /// Comes back in [`Finished::Mapped`].
         token: u64,
-        /// The open file or device. It outlives the chore: files are closed after the helper. Its
-        /// position is moved, which nobody else relies on: all other I/O is positioned.
-        fd: RawFd,
+        /// The open file or device. Its position is moved, on which no other I/O depends: all other
+        /// reads and writes are positioned.
+        file: Arc<File>,
         /// First byte, a multiple of `block`.
         offset: u64,
         /// Number of bytes, a multiple of `block`.
@@ -118,8 +120,8 @@ fn work(chores: &Receiver<Chore>, finished: &Mutex<Vec<Finished>>, wake: &impl F
             Chore::Save { owner, path, bytes } => {
                 Finished::Saved { owner, result: state_file::save(&path, &bytes) }
             }
-            Chore::Map { token, fd, offset, length, block, max } => {
-                let seek = |at, whence| seek(fd, at, whence);
+            Chore::Map { token, file, offset, length, block, max } => {
+                let seek = |position| Ok(rustix::fs::seek(&file, position)?);
                 Finished::Mapped { token, result: map(seek, offset, length, block, max) }
             }
         };
@@ -130,7 +132,7 @@ fn work(chores: &Receiver<Chore>, finished: &Mutex<Vec<Finished>>, wake: &impl F
 
 /// The runs of a range, as `lseek` tells them, in at most `2 * max + 1` calls.
 fn map(
-    seek: impl Fn(u64, i32) -> io::Result<u64>,
+    seek: impl Fn(SeekFrom) -> io::Result<u64>,
     offset: u64,
     length: u64,
     block: u64,
@@ -141,7 +143,7 @@ fn map(
         return Ok(Vec::new());
     }
     // What lies behind the end of a file would pass for a hole, but it cannot be read.
-    if seek(0, libc::SEEK_END)? < end {
+    if seek(SeekFrom::End(0))? < end {
         let problem = "the file ends before the volume does";
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem));
     }
@@ -157,13 +159,13 @@ fn map(
     };
     // Each round adds a run or makes the last one longer, so the work is bounded as well.
     for _ in 0..max.max(1) {
-        let data = match seek(at, libc::SEEK_DATA) {
+        let data = match seek(SeekFrom::Data(at)) {
             Ok(data) => data.min(end),
-            Err(error) => match error.raw_os_error() {
+            Err(error) => match Errno::from_io_error(&error) {
                 // lseek(2): there is only a hole from here to the end of the file.
-                Some(libc::ENXIO) => end,
+                Some(Errno::NXIO) => end,
                 // Block devices, and file systems that keep no account of holes.
-                Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS) => {
+                Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => {
                     add(at, end, true);
                     break;
                 }
@@ -174,9 +176,9 @@ fn map(
         if add(at, from, false) || from == end {
             break;
         }
-        let hole = match seek(data, libc::SEEK_HOLE) {
+        let hole = match seek(SeekFrom::Hole(data)) {
             // Somebody may have made a hole of this data just now; the next call comes later.
-            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => data,
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => data,
             hole => hole?,
         };
         at = hole.max(data + 1).next_multiple_of(block).min(end);
@@ -185,15 +187,6 @@ fn map(
         }
     }
     Ok(runs)
-}
-
-/// Moves the position of an open file and returns it.
-#[expect(unsafe_code, reason = "the standard library has no way to look for holes")]
-fn seek(fd: RawFd, offset: u64, whence: i32) -> io::Result<u64> {
-    let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: a plain system call on an open file.
-    let position = unsafe { libc::lseek64(fd, offset, whence) };
-    u64::try_from(position).map_err(|_| io::Error::last_os_error())
 }
 
 #[cfg(test)]

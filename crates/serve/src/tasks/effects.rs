@@ -7,7 +7,6 @@ use crate::storage::state_file::StateError;
 use crate::storage::store::Store;
 use crate::tasks::table::{Answer, Deed, Phase};
 use crate::tasks::task_management::{Management, Waiter};
-use std::os::fd::AsRawFd;
 use tracing::{error, info, warn};
 use weir_flow::cache::Done;
 use weir_flow::error::IoError;
@@ -43,9 +42,9 @@ impl Desk {
             self.decide(key, Answer::Runs(vec![(length, true)]));
             return;
         };
-        let (fd, block) = (backing.as_raw_fd(), self.volumes[index].block_size().into());
+        let (file, block) = (backing.file(), self.volumes[index].block_size().into());
         let token = self.await_chore(Awaited::Map(key));
-        self.maps.submit(Chore::Map { token, fd, offset, length, block, max });
+        self.maps.submit(Chore::Map { token, file, offset, length, block, max });
     }
 
     /// A chore is done.

@@ -5,7 +5,7 @@ use crate::storage::state_file::tests::Folder;
 use crate::storage::state_file::{Sanitize, State};
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
-use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc;
 
@@ -52,15 +52,16 @@ fn chores_end_in_order() {
 fn a_sparse_file_is_mapped() {
     const MIB: u64 = 1 << 20;
     let folder = Folder::new("chores-map");
-    let file = File::create(folder.file("disk")).unwrap();
+    let file = Arc::new(File::create(folder.file("disk")).unwrap());
     file.set_len(8 * MIB).unwrap();
     for at in [0, MIB, 5 * MIB] {
         file.write_all_at(&vec![1; MIB as usize], at).unwrap();
     }
     let (woken, wakes) = mpsc::channel();
     let mut chores = Chores::new(move || woken.send(()).unwrap()).unwrap();
-    let mut runs = |fd: RawFd, offset, length, max| {
-        chores.submit(Chore::Map { token: offset, fd, offset, length, block: 4096, max });
+    let mut runs = |file: &Arc<File>, offset, length, max| {
+        let file = file.clone();
+        chores.submit(Chore::Map { token: offset, file, offset, length, block: 4096, max });
         wakes.recv().unwrap();
         let mut done = Vec::new();
         chores.reap(&mut done);
@@ -69,7 +70,7 @@ fn a_sparse_file_is_mapped() {
             other => panic!("{other:?}"),
         }
     };
-    let fd = file.as_raw_fd();
+    let fd = &file;
     let all = [(2 * MIB, true), (3 * MIB, false), (MIB, true), (2 * MIB, false)];
     assert_eq!(runs(fd, 0, 8 * MIB, 64).unwrap(), all);
     assert_eq!(runs(fd, 0, 8 * MIB, 2).unwrap(), all[..2]);
@@ -82,24 +83,28 @@ fn a_sparse_file_is_mapped() {
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     // Something that has no positions at all.
     let (reader, _writer) = io::pipe().unwrap();
-    assert!(runs(reader.as_raw_fd(), 0, 4096, 64).is_err());
+    let pipe = Arc::new(File::from(OwnedFd::from(reader)));
+    assert!(runs(&pipe, 0, 4096, 64).is_err());
 }
 
 /// A file of 1 KiB units, data where there is an `x`; answers as lseek(2) says.
-fn sparse(picture: &str) -> impl Fn(u64, i32) -> io::Result<u64> {
-    move |at, whence| {
+fn sparse(picture: &str) -> impl Fn(SeekFrom) -> io::Result<u64> {
+    move |position| {
         let size = picture.len() as u64 * 1024;
-        let wanted = match whence {
-            libc::SEEK_END => return Ok(size + at),
-            _ if at >= size => return Err(io::Error::from_raw_os_error(libc::ENXIO)),
-            libc::SEEK_DATA => b'x',
-            _ => b'.',
+        let (at, wanted) = match position {
+            SeekFrom::End(0) => return Ok(size),
+            SeekFrom::Data(at) => (at, b'x'),
+            SeekFrom::Hole(at) => (at, b'.'),
+            other => panic!("a map does not ask for {other:?}"),
         };
+        if at >= size {
+            return Err(Errno::NXIO.into());
+        }
         let first = (at / 1024) as usize;
         match picture.bytes().skip(first).position(|unit| unit == wanted) {
             Some(skipped) => Ok(((first + skipped) as u64 * 1024).max(at)),
-            None if whence == libc::SEEK_HOLE => Ok(size),
-            None => Err(io::Error::from_raw_os_error(libc::ENXIO)),
+            None if wanted == b'.' => Ok(size),
+            None => Err(Errno::NXIO.into()),
         }
     }
 }
@@ -148,18 +153,19 @@ fn maps_agree_with_the_picture() {
 /// What cannot tell where its holes are has none; other errors are told.
 #[test]
 fn without_holes_everything_is_mapped() {
-    for code in [libc::EINVAL, libc::EOPNOTSUPP, libc::ENOSYS] {
-        let seek = |_, whence| match whence {
-            libc::SEEK_END => Ok(1 << 30),
-            _ => Err(io::Error::from_raw_os_error(code)),
+    for code in [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS] {
+        let seek = |position| match position {
+            SeekFrom::End(0) => Ok(1 << 30),
+            _ => Err(code.into()),
         };
         assert_eq!(map(seek, 4096, 8192, 512, 5).unwrap(), [(8192, true)]);
     }
-    let seek = |_, whence| match whence {
-        libc::SEEK_END => Ok(1 << 30),
-        _ => Err(io::Error::from_raw_os_error(libc::EIO)),
+    let seek = |position| match position {
+        SeekFrom::End(0) => Ok(1 << 30),
+        _ => Err(Errno::IO.into()),
     };
-    assert_eq!(map(seek, 0, 512, 512, 5).unwrap_err().raw_os_error(), Some(libc::EIO));
+    let error = map(seek, 0, 512, 512, 5).unwrap_err();
+    assert_eq!(Errno::from_io_error(&error), Some(Errno::IO));
     assert!(map(seek, u64::MAX, 512, 512, 5).is_err());
 }
 
@@ -167,11 +173,11 @@ fn without_holes_everything_is_mapped() {
 #[test]
 fn a_race_with_a_hole_ends() {
     let calls = Cell::new(0);
-    let seek = |at, whence| {
+    let seek = |position| {
         calls.set(calls.get() + 1);
-        match whence {
-            libc::SEEK_END => Ok(1 << 30),
-            _ => Ok(at),
+        match position {
+            SeekFrom::Data(at) | SeekFrom::Hole(at) => Ok(at),
+            _ => Ok(1 << 30),
         }
     };
     assert_eq!(map(seek, 0, 1 << 30, 512, 4).unwrap(), [(4 * 512, true)]);
@@ -184,8 +190,7 @@ fn positions_are_asked_of_the_kernel() {
     let folder = Folder::new("chores-seek");
     fs::write(folder.file("disk"), [1; 1000]).unwrap();
     let file = OpenOptions::new().read(true).open(folder.file("disk")).unwrap();
-    assert_eq!(seek(file.as_raw_fd(), 0, libc::SEEK_END).unwrap(), 1000);
-    let beyond = seek(file.as_raw_fd(), 1000, libc::SEEK_DATA).unwrap_err();
-    assert_eq!(beyond.raw_os_error(), Some(libc::ENXIO));
-    assert!(seek(file.as_raw_fd(), u64::MAX, libc::SEEK_DATA).is_err());
+    assert_eq!(rustix::fs::seek(&file, SeekFrom::End(0)), Ok(1000));
+    assert_eq!(rustix::fs::seek(&file, SeekFrom::Data(1000)), Err(Errno::NXIO));
+    assert!(rustix::fs::seek(&file, SeekFrom::Data(u64::MAX)).is_err());
 }

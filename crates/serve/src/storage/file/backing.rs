@@ -3,18 +3,20 @@
 use super::lock::lock;
 use crate::buffer::Pool;
 use crate::config::{FileStore, IoMode, Volume};
+use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use thiserror::Error;
 use weir_flow::units::ByteCount;
 
 /// An open file or device.
 #[derive(Debug)]
 pub(crate) struct Backing {
-    file: File,
+    file: Arc<File>,
     /// Bytes of the volume.
     pub(crate) capacity: u64,
     /// Whether the page cache is passed by.
@@ -274,12 +276,12 @@ impl Backing {
             };
         }
         let holes = volume.read_only || device || can_make_holes(&file, capacity.max(found));
-        Ok(Self { file, capacity, direct, created: !exists, holes })
+        Ok(Self { file: Arc::new(file), capacity, direct, created: !exists, holes })
     }
 
     /// The size of the file or device now, in bytes.
     pub(crate) fn measure(&self) -> io::Result<u64> {
-        (&self.file).seek(SeekFrom::End(0))
+        (&*self.file).seek(SeekFrom::End(0))
     }
 
     /// Extends the file to `size` bytes if it is shorter. Devices do not grow by being told to.
@@ -299,6 +301,11 @@ impl Backing {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         Ok(())
+    }
+
+    /// The open file, for a helper thread.
+    pub(crate) fn file(&self) -> Arc<File> {
+        self.file.clone()
     }
 
     /// Makes everything written so far durable, and waits for it.
@@ -335,12 +342,8 @@ fn check_size(
 }
 
 /// Asks the file system by a hole behind the `end` of the file, which changes nothing.
-#[expect(unsafe_code, reason = "the standard library has no call for holes")]
 fn can_make_holes(file: &File, end: u64) -> bool {
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    // SAFETY: a plain system call on an open file.
-    let result = unsafe { libc::fallocate(file.as_raw_fd(), mode, end.cast_signed(), 4096) };
-    result == 0
+    fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, end, 4096).is_ok()
 }
 
 /// Asks the file itself: a file system may take the flag and still refuse small blocks.

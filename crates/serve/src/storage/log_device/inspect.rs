@@ -5,9 +5,9 @@
 use super::log::{beside, forget_cached};
 use super::pages::Pages;
 use crate::storage::file::lock::holder_of;
+use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -194,12 +194,8 @@ fn locked(
 }
 
 /// Gives space back; whether the file system can do that.
-#[expect(unsafe_code, reason = "the standard library has no call for holes")]
 fn punch(file: &File, at: u64, length: u64) -> bool {
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    let (Ok(at), Ok(length)) = (at.try_into(), length.try_into()) else { return false };
-    // SAFETY: a plain system call on an open file.
-    unsafe { libc::fallocate(file.as_raw_fd(), mode, at, length) == 0 }
+    fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, length).is_ok()
 }
 
 /// How many places that cannot be read are remembered.

@@ -10,6 +10,7 @@ use crate::config::{IoMode, Log, Volume};
 use crate::storage::file::lock::lock;
 use crate::storage::state_file;
 use crate::storage::state_file::StateError;
+use rustix::fs::{Advice, fadvise};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
@@ -221,10 +222,9 @@ impl LogFile {
 }
 
 /// What the page cache shows after a flush that failed may be nowhere else, and must not be found.
-#[expect(unsafe_code, reason = "the standard library has no call for this")]
 pub(super) fn forget_cached(file: &File) {
-    // SAFETY: a plain system call on an open file. It is advice, and may be refused.
-    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    // It is advice, and may be refused.
+    let _ = fadvise(file, 0, None, Advice::DontNeed);
 }
 
 /// Sees to it that a volume that is configured without a log has none with anything in it.
