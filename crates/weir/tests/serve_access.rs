@@ -3,10 +3,11 @@
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod gateway;
 
-use gateway::chap::{Proof, discover};
+use gateway::chap::{Proof, discover, send_targets};
 use gateway::commands::{NOT_SUPPORTED_UNIT, READY};
 use gateway::initiator::{Login, Transfer, WAS_RESET, read16, write16};
 use gateway::{Gateway, ONE_DISK, folder};
+use std::net::SocketAddr;
 
 /// One target with a unit for everyone and one for the host `friend`.
 const MASKED: &str = r#"
@@ -118,6 +119,25 @@ fn the_gateway_proves_itself() {
     let mut gateway = Gateway::start(&folder("mutual"), &with_accounts(), &[]);
     let mutual = Proof { mutual: Some(GATE), ..ALICE };
     mutual.connect(&Login::of("host"), gateway.portal).unwrap().ready().ping();
+    gateway.stop();
+}
+
+/// Discovery lists every portal of a target, whichever of them is asked; a wildcard address is given as the
+/// address that the host has used (RFC 7143 appendix C).
+#[test]
+fn discovery_lists_every_portal() {
+    let arguments = ["--listen", "127.0.0.2:0", "--listen", "0.0.0.0:0"];
+    let mut gateway = Gateway::start(&folder("portals"), ONE_DISK, &arguments);
+    let [first, second, any] = gateway.portals[..] else { panic!("three portals are ready") };
+    for asked in [first, second, (first.ip(), any.port()).into(), (second.ip(), any.port()).into()]
+    {
+        let own: SocketAddr = (asked.ip(), any.port()).into();
+        let records = format!(
+            "TargetName=iqn.2026-11.org.example:disk\0TargetAddress={first},1\0\
+             TargetAddress={second},1\0TargetAddress={own},1\0"
+        );
+        assert_eq!(send_targets(asked, "host").unwrap(), records, "asked at {asked}");
+    }
     gateway.stop();
 }
 

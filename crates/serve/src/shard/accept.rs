@@ -7,6 +7,7 @@ use crate::frontend::socket::{Peer, Socket};
 use crate::ids::ConnectionId;
 use mio::{Interest, Token};
 use std::io;
+use std::net::SocketAddr;
 use tracing::{debug, warn};
 use weir_flow::clock::Duration;
 use weir_wire::nbd::Tls;
@@ -67,8 +68,10 @@ impl Gateway<'_> {
                     warn!(%peer, %error, "no random numbers for a login: connection refused");
                     return;
                 }
-                let local = socket.local().map_or_else(String::new, |local| local.to_string());
-                Speech::Iscsi(Box::new(self.desk.new_wire(local, challenge)))
+                let listening = self.portals().unwrap_or_default();
+                let reached = socket.local().map(|local| portals_at(local, &listening));
+                let reached = reached.iter().flatten().map(SocketAddr::to_string).collect();
+                Speech::Iscsi(Box::new(self.desk.new_wire(reached, challenge)))
             }
             Protocol::Nbd => {
                 let exports = self.desk.exports.clone();
@@ -133,7 +136,58 @@ impl Gateway<'_> {
     }
 }
 
+/// The portals that a host can use that has connected to `local`, of those that the gateway listens on.
+///
+/// A wildcard address stands for the address that the host has used. Loopback addresses are for hosts that have
+/// used one.
+fn portals_at(local: SocketAddr, listening: &[SocketAddr]) -> Vec<SocketAddr> {
+    let mut portals = Vec::new();
+    for portal in listening {
+        // A socket on `::` takes IPv4, too.
+        let reachable = portal.is_ipv6() || local.is_ipv4();
+        let portal = match portal.ip() {
+            ip if ip.is_unspecified() && reachable => SocketAddr::new(local.ip(), portal.port()),
+            ip if ip.is_unspecified() || ip.is_loopback() && !local.ip().is_loopback() => continue,
+            _ => *portal,
+        };
+        if !portals.contains(&portal) {
+            portals.push(portal);
+        }
+    }
+    if !portals.contains(&local) {
+        portals.push(local);
+    }
+    portals
+}
+
 /// Connections that are accepted at a time, and the pause after that: 1600 in a second. What waits
 /// longer waits in the kernel.
 const ACCEPT_BURST: u32 = 16;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every portal is listed once, at the address that the host can use.
+    #[test]
+    fn portals_are_those_that_the_host_can_use() {
+        let portals = |local: &str, listening: &[&str]| {
+            let listening: Vec<_> = listening.iter().map(|text| text.parse().unwrap()).collect();
+            let portals = portals_at(local.parse().unwrap(), &listening);
+            portals.iter().map(SocketAddr::to_string).collect::<Vec<_>>()
+        };
+        let two = ["192.0.2.1:3260", "198.51.100.1:3261"];
+        assert_eq!(portals("192.0.2.1:3260", &two), two);
+        assert_eq!(portals("198.51.100.1:3261", &two), two);
+        // Wildcards of either family, and one that the host cannot reach by its own family.
+        let any = ["0.0.0.0:3260", "[::]:3261"];
+        assert_eq!(portals("192.0.2.1:3260", &any), ["192.0.2.1:3260", "192.0.2.1:3261"]);
+        assert_eq!(portals("[2001:db8::1]:3261", &any), ["[2001:db8::1]:3261"]);
+        assert_eq!(portals("192.0.2.1:3260", &["0.0.0.0:3260", "192.0.2.1:3260"]).len(), 1);
+        // A host would log in to itself at a loopback address.
+        let with_loopback = ["127.0.0.1:3260", "192.0.2.1:3260"];
+        assert_eq!(portals("192.0.2.1:3260", &with_loopback), ["192.0.2.1:3260"]);
+        assert_eq!(portals("127.0.0.1:3260", &with_loopback), with_loopback);
+    }
+}

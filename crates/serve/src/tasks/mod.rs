@@ -249,11 +249,12 @@ impl Desk {
         })
     }
 
-    /// The state machine of a new iSCSI connection that came in at `local`. The challenge is random.
-    pub(crate) fn new_wire(&self, local: String, challenge: [u8; 32]) -> Wire {
+    /// The state machine of a new iSCSI connection, which reaches the gateway at `portals`. The challenge is
+    /// random.
+    pub(crate) fn new_wire(&self, portals: Vec<String>, challenge: [u8; 32]) -> Wire {
         // How many commands it may send is told when the session is known.
         let limits = Limits { command_window: 1, ..self.limits };
-        Wire::new(self.node.clone(), limits, local, challenge)
+        Wire::new(self.node.clone(), limits, portals, challenge)
     }
 
     /// What the pipeline takes, shared equally by all sessions: no command window is larger.

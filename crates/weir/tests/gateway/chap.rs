@@ -73,6 +73,13 @@ impl Proof {
 
 /// The names of the targets that a host is told (`SendTargets`), or the status of a refusal.
 pub(crate) fn discover(portal: SocketAddr, host: &'static str) -> Result<Vec<String>, u16> {
+    let records = send_targets(portal, host)?;
+    let names = records.split('\0').filter_map(|pair| pair.strip_prefix("TargetName="));
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// The records that a host is told (`SendTargets`), or the status of a refusal.
+pub(crate) fn send_targets(portal: SocketAddr, host: &'static str) -> Result<String, u16> {
     let socket = connect(portal);
     let login = Login::of(host);
     let text = login.text().replace("SessionType=Normal", "SessionType=Discovery");
@@ -89,9 +96,7 @@ pub(crate) fn discover(portal: SocketAddr, host: &'static str) -> Result<Vec<Str
     ask.send(&socket, false).unwrap();
     let told = Pdu::receive(&socket, false).unwrap();
     assert_eq!(told.opcode(), opcode::TEXT_RESPONSE);
-    let told = String::from_utf8(told.data).unwrap();
-    let names = told.split('\0').filter_map(|pair| pair.strip_prefix("TargetName="));
-    Ok(names.map(str::to_owned).collect())
+    Ok(String::from_utf8(told.data).unwrap())
 }
 
 /// The value of a key in an answer.

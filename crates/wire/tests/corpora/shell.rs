@@ -141,9 +141,9 @@ fn node(closed: bool) -> Node {
 impl Shell {
     /// A new connection to a node of five targets; see [`node`].
     pub(crate) fn new(limits: Limits, closed: bool) -> Self {
-        let (node, address) = (Arc::new(node(closed)), "127.0.0.1:3260".to_owned());
+        let (node, portals) = (Arc::new(node(closed)), vec!["127.0.0.1:3260".to_owned()]);
         Self {
-            connection: Connection::new(node, limits, address, CHALLENGE),
+            connection: Connection::new(node, limits, portals, CHALLENGE),
             limits,
             commands: 0,
             requests: 0,

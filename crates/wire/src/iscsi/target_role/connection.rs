@@ -44,7 +44,7 @@ pub(super) struct Managing {
 pub struct Connection<P> {
     pub(super) node: Arc<Node>,
     pub(super) limits: Limits,
-    pub(super) local_address: String,
+    pub(super) portals: Vec<String>,
     pub(super) challenge: [u8; CHALLENGE_LENGTH],
     pub(super) phase: Phase,
     pub(super) login: Login,
@@ -63,22 +63,23 @@ pub struct Connection<P> {
 }
 
 impl<P: AsRef<[u8]> + Clone> Connection<P> {
-    /// A connection on which nothing has been received yet. `local_address` is the text that a
-    /// discovery session is told when the node names no portals, an IPv6 address in brackets.
+    /// A connection on which nothing has been received yet. `portals` are the addresses of the target
+    /// as this initiator reaches them, an IPv6 address in brackets: a discovery session is told all of
+    /// them when the node names no portals.
     /// `challenge` is what CHAP asks the initiator: random bytes, new for each connection.
     ///
     /// Panics if a limit is out of its range; [`Limits::check`] says which.
     pub fn new(
         node: Arc<Node>,
         limits: Limits,
-        local_address: String,
+        portals: Vec<String>,
         challenge: [u8; CHALLENGE_LENGTH],
     ) -> Self {
         assert_eq!(limits.check(), Ok(()), "limits are checked when they are configured");
         Self {
             node,
             limits,
-            local_address,
+            portals,
             challenge,
             phase: Phase::Login,
             login: Login::default(),

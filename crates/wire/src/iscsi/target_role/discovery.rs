@@ -135,7 +135,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         for (index, entry) in self.node.targets.iter().enumerate() {
             if matches(index, entry) {
                 text::push(outgoing, "TargetName", &entry.iqn);
-                push_addresses(&self.node, &self.local_address, outgoing);
+                push_addresses(&self.node, &self.portals, outgoing);
             }
         }
     }
@@ -176,15 +176,16 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
     }
 }
 
-fn push_addresses(node: &Node, local_address: &str, outgoing: &mut Vec<u8>) {
+/// Lists every portal of a target (RFC 7143 appendix C): those that the node names, or else all on which
+/// it is reached.
+fn push_addresses(node: &Node, reached: &[String], outgoing: &mut Vec<u8>) {
     let group = node.portal_group;
     let mut push = |address: &str| {
         text::push(outgoing, "TargetAddress", &format!("{address},{group}"));
     };
     if node.portals.is_empty() {
-        push(local_address);
-    }
-    for portal in &node.portals {
-        push(&portal.0);
+        reached.iter().for_each(|portal| push(portal));
+    } else {
+        node.portals.iter().for_each(|portal| push(&portal.0));
     }
 }

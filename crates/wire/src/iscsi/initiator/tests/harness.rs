@@ -93,10 +93,10 @@ impl Pair {
     }
 
     pub(super) fn starting_at(settings: Settings, node: Node, limits: Limits, cmd_sn: u32) -> Self {
-        let (node, address) = (Arc::new(node), "127.0.0.1:3260".to_owned());
+        let (node, portals) = (Arc::new(node), vec!["127.0.0.1:3260".to_owned()]);
         Self {
             initiator: Initiator::starting_at(Arc::new(settings), ENTROPY, cmd_sn),
-            target: Connection::new(node, limits, address, CHALLENGE),
+            target: Connection::new(node, limits, portals, CHALLENGE),
             disk: (0..DISK).map(|at| (at * 7 + at / 256) as u8).collect(),
             reads: BTreeMap::new(),
             step: usize::MAX,

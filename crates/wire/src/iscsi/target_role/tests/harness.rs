@@ -71,8 +71,8 @@ impl Peer {
     }
 
     pub(super) fn of_node(limits: Limits, node: Node) -> Self {
-        let (node, address) = (Arc::new(node), "127.0.0.1:3260".to_owned());
-        let connection = Connection::new(node, limits, address, CHALLENGE);
+        let (node, portals) = (Arc::new(node), vec!["127.0.0.1:3260".to_owned()]);
+        let connection = Connection::new(node, limits, portals, CHALLENGE);
         Self { connection, cmd_sn: 100, digests: (false, false), done: Vec::new() }
     }
 
