@@ -7,17 +7,20 @@
 mod buffer;
 mod clock;
 pub mod config;
+mod folder;
 mod frontend;
 mod identity;
 mod ids;
 mod limits;
 pub mod operator;
+mod preflight;
 mod shard;
 mod storage;
 mod tasks;
 mod volume;
 
 pub use frontend::tls::TlsError;
+pub use preflight::preflight;
 pub use storage::file::backing::OpenError;
 pub use storage::log_device::inspect::{ClosedLog, Image, LogReader, LookError};
 pub use storage::log_device::log::LogError;

@@ -150,7 +150,8 @@ fn effective_values_have_origins() {
     let values = json(out(&shown))["values"].clone();
     let commands = values.as_array().unwrap().iter().find(|value| value["key"] == "commands");
     assert_eq!(commands.unwrap()["line"], 2);
-    assert_eq!(code(&run(&folder, &["config", "check", "weir.toml"])), 0);
+    let file_only = ["config", "check", "weir.toml", "--file-only"];
+    assert_eq!(code(&run(&folder, &file_only)), 0);
     for extra in [&[][..], &["--plan"]] {
         let arguments = [&["config", "show", "--defaults"], extra].concat();
         assert!(out(&run(&folder, &arguments)).contains("round-robin"));
@@ -183,10 +184,44 @@ fn the_examples_are_valid() {
     let flash = include_str!("../../../docs/examples/flash.toml");
     std::fs::write(folder.join("flash.toml"), flash).unwrap();
     for name in ["gateway.toml", "flash.toml"] {
-        let output = run(&folder, &["config", "check", name]);
+        let output = run(&folder, &["config", "check", name, "--file-only"]);
         let expected = format!("{name}: a valid gateway configuration\n");
         assert_eq!((code(&output), err(&output), out(&output)), (0, "", &*expected));
     }
+}
+
+/// What this machine lacks of what a valid file needs is told at once, and nothing is made on the way.
+#[test]
+fn a_check_looks_at_the_machine() {
+    let folder = folder("obstacles");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap();
+    let text = |listen: &str, path: &str| {
+        format!(
+            "[iscsi]\nlisten = [\"{listen}\"]\n[control]\nsocket = \"{path}no/control\"\n\
+             [[volume]]\nname = \"v\"\nfile = \"{path}disk.img\"\nsize = \"1MiB\"\n"
+        )
+    };
+    std::fs::write(folder.join("weir.toml"), text(&listen.to_string(), "missing/")).unwrap();
+    let output = run(&folder, &["config", "check", "weir.toml"]);
+    assert_eq!((code(&output), out(&output)), (7, "weir.toml: a valid gateway configuration\n"));
+    for obstacle in
+        [&format!("cannot listen on {listen}")[..], "missing/no/control", "missing/disk.img"]
+    {
+        assert!(err(&output).contains(obstacle), "{obstacle}: {}", err(&output));
+    }
+    let told = run(&folder, &["config", "check", "weir.toml", "--json"]);
+    assert_eq!(code(&told), 7);
+    let told = json(out(&told));
+    assert_eq!(told["valid"], true);
+    // The state file of the volume is in the missing folder, too.
+    assert_eq!(told["obstacles"].as_array().unwrap().len(), 4, "{told}");
+    assert_eq!(code(&run(&folder, &["config", "check", "weir.toml", "--file-only"])), 0);
+
+    std::fs::write(folder.join("weir.toml"), text("127.0.0.1:0", "")).unwrap();
+    let output = run(&folder, &["config", "check", "weir.toml"]);
+    assert_eq!((code(&output), err(&output)), (0, ""));
+    assert!(!folder.join("disk.img").exists() && !folder.join("no").exists(), "nothing is made");
 }
 
 /// A secret is in no output, wherever it is written.
@@ -197,9 +232,9 @@ fn secrets_are_not_shown() {
     let text = std::fs::read_to_string(&file).unwrap();
     let text = text.replace("secret_file = \"alice.secret\"", "secret = \"the secret of alice\"");
     std::fs::write(&file, text).unwrap();
-    for command in ["check", "show"] {
+    for command in [&["check", "--file-only"][..], &["show"]] {
         for extra in [&[][..], &["--json"]] {
-            let output = run(&folder, &[&["config", command, "gateway.toml"], extra].concat());
+            let output = run(&folder, &[&["config"], command, &["gateway.toml"], extra].concat());
             assert_eq!((code(&output), err(&output)), (0, ""));
             assert!(!out(&output).contains("the secret of"), "{}", out(&output));
         }

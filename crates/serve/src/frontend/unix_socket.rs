@@ -1,5 +1,6 @@
 //! A Unix socket's place in the file system: taken, kept and given back.
 
+use crate::folder::{can_make, folder};
 use mio::net::UnixListener;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs::{self, File, Permissions, TryLockError};
@@ -64,12 +65,10 @@ impl Drop for UnixPlace {
     }
 }
 
-/// The folder that a path is in.
-pub(crate) fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    }
+/// Whether a place can be taken: an error as [`UnixPlace::take`] would give it. Changes nothing.
+pub(crate) fn check(path: &Path) -> io::Result<()> {
+    can_make(path)?;
+    is_stale(path).map(drop)
 }
 
 fn id(path: &Path) -> io::Result<FileId> {
@@ -94,8 +93,13 @@ fn lock(folder: &Path) -> io::Result<File> {
 
 /// Removes a socket file that nobody listens on any more.
 fn clear(path: &Path) -> io::Result<()> {
+    if is_stale(path)? { fs::remove_file(path) } else { Ok(()) }
+}
+
+/// Whether there is a socket file that no program listens on any more; false if there is no file.
+fn is_stale(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
         Ok(found) if !found.file_type().is_socket() => {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists and is no socket"));
@@ -106,7 +110,7 @@ fn clear(path: &Path) -> io::Result<()> {
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     probe.set_nonblocking(true)?;
     match probe.connect(&SockAddr::unix(path)?) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
         Ok(()) | Err(_) => Err(io::ErrorKind::AddrInUse.into()),
     }

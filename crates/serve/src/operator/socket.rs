@@ -7,7 +7,8 @@
 //! [`PATIENCE`] is closed, and after [`GRACE`] if others wait for a place.
 
 use crate::ServeError;
-use crate::frontend::unix_socket::{Access, UnixPlace, folder};
+use crate::folder::folder;
+use crate::frontend::unix_socket::{Access, UnixPlace};
 use crate::operator::protocol::{LINE_MAX, Refusal, Request};
 use mio::net::UnixStream;
 use mio::{Interest, Registry, Token};

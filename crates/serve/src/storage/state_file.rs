@@ -17,6 +17,7 @@
 //! A file is replaced whole: written under another name in the same folder, made durable, renamed.
 //! After a crash there is the old one or the new one.
 
+use crate::folder::{can_make, folder};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -152,6 +153,20 @@ pub(crate) fn load(path: &Path) -> Result<Option<State>, StateError> {
     }
 }
 
+/// Whether a state file at `path` could be read and replaced. Changes nothing.
+pub(crate) fn check(path: &Path) -> Result<(), StateError> {
+    can_make(path).map_err(failed(path, "write it"))?;
+    match path.metadata() {
+        Ok(found) if !found.is_file() => {
+            Err(StateError::Damaged { path: path.to_path_buf(), damage: StateDamage::NotFile })
+        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(failed(path, "look at it")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The contents of the file at `path`, which are at most so long; `None` if there is no such file.
 ///
 /// What an interrupted [`save`] has left behind is removed first. Blocks.
@@ -192,10 +207,7 @@ pub(crate) fn save(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
     }
     replaced?;
     // The new name is durable with the folder that it stands in.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or_else(|| Path::new(".")))
-        .and_then(|folder| folder.sync_all())
-        .map_err(failed("make it durable"))
+    File::open(folder(path)).and_then(|folder| folder.sync_all()).map_err(failed("make it durable"))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -1,5 +1,6 @@
 //! `weir config`: checks a configuration or plan, and shows what holds.
 
+use super::serve;
 use crate::config::fault::Fault;
 use crate::config::source::Source;
 use crate::config::tree::Effective;
@@ -22,9 +23,16 @@ enum Command {
     /// Read a file and report everything that is wrong with it
     ///
     /// All faults are reported at once, each with its place and what to do about it; nothing is
-    /// started. The exit code is 3 if the file cannot be used.
+    /// started. The exit code is 3 if the file cannot be used. If it can, this machine is checked, too:
+    /// addresses, certificates, files and their folders; the exit code is 7 if one cannot be had.
     #[command(verbatim_doc_comment)]
-    Check(Given),
+    Check {
+        #[command(flatten)]
+        given: Given,
+        /// Check the file alone, as for another machine, or while the gateway is running
+        #[arg(long)]
+        file_only: bool,
+    },
     /// Print the values that hold, and where each comes from
     ///
     /// The text is in the syntax of the file; the comment after each value says where it is
@@ -54,7 +62,7 @@ struct Given {
 impl Config {
     pub(super) fn run(self, color: Color) -> Result<Exit, Failure> {
         match self.command {
-            Command::Check(given) => check(&given, color),
+            Command::Check { given, file_only } => check(&given, file_only, color),
             Command::Show { given, defaults: true } => {
                 let kind = if given.plan { Kind::Plan } else { Kind::Gateway };
                 if given.json {
@@ -108,7 +116,7 @@ fn load(given: &Given, source: &Source) -> (Kind, Checked) {
     (kind, checked)
 }
 
-fn check(given: &Given, color: Color) -> Result<Exit, Failure> {
+fn check(given: &Given, file_only: bool, color: Color) -> Result<Exit, Failure> {
     let source = source(given.config.as_deref())?;
     let (kind, result) = load(given, &source);
     let (valid, faults) = match result {
@@ -116,18 +124,33 @@ fn check(given: &Given, color: Color) -> Result<Exit, Failure> {
         Err(faults) => (false, faults),
     };
     let name = source.path.display().to_string();
+    let obstacles: Vec<Failure> = match kind {
+        Kind::Gateway if valid && !file_only => {
+            let loaded = config::gateway(&source)
+                .map_err(|faults| Failure::invalid(faults, source.clone()))?;
+            weir_serve::preflight(&loaded.checked).iter().map(serve::failure).collect()
+        }
+        _ => Vec::new(),
+    };
     if given.json {
+        let obstacles: Vec<_> = obstacles.iter().map(|one| one.text(false)).collect();
         let faults: Vec<_> = faults.iter().map(|fault| fault_json(fault, &source)).collect();
         print_json(&json!({
             "version": 1, "kind": kind.as_str(), "file": name, "valid": valid, "faults": faults,
+            "obstacles": obstacles,
         }))?;
     } else if valid {
         warn(&faults, &source, color);
         print(&format!("{name}: a valid {}\n", kind.schema().name))?;
+        obstacles.iter().for_each(|one| complain(&one.text(color.on_stderr())));
     } else {
         return Err(Failure::invalid(faults, source));
     }
-    Ok(if valid { Exit::Success } else { Exit::Invalid })
+    Ok(match valid {
+        false => Exit::Invalid,
+        true if obstacles.is_empty() => Exit::Success,
+        true => Exit::Unavailable,
+    })
 }
 
 fn fault_json(fault: &Fault, source: &Source) -> Value {

@@ -178,7 +178,7 @@ fn make_folder(file: &Path) -> Result<(), Failure> {
     })
 }
 
-fn failure(error: &ServeError) -> Failure {
+pub(super) fn failure(error: &ServeError) -> Failure {
     let exit = if error.is_unavailable() {
         Exit::Unavailable
     } else if error.is_damage() {

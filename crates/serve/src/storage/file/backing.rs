@@ -3,12 +3,13 @@
 use super::lock::lock;
 use crate::buffer::Pool;
 use crate::config::{FileStore, IoMode, Volume};
+use crate::folder::{can_make, folder};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
 use weir_flow::units::ByteCount;
@@ -249,8 +250,7 @@ impl Backing {
         }
         if !exists {
             // A new file is only durable together with its name.
-            let folder = store.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            File::open(folder.unwrap_or_else(|| Path::new(".")))
+            File::open(folder(&store.path))
                 .and_then(|folder| folder.sync_all())
                 .map_err(failed("make durable"))?;
         }
@@ -277,6 +277,34 @@ impl Backing {
         }
         let holes = volume.read_only || device || can_make_holes(&file, capacity.max(found));
         Ok(Self { file: Arc::new(file), capacity, direct, created: !exists, holes })
+    }
+
+    /// Whether the `store` of `volume` could be opened, or made: an error as [`open`](Self::open) would give
+    /// it. Changes nothing.
+    pub(crate) fn check(volume: &Volume, store: &FileStore) -> Result<(), OpenError> {
+        let (name, path) = (volume.name.clone(), store.path.clone());
+        let failed = |action: &'static str| {
+            let (volume, path) = (name.clone(), path.clone());
+            move |source: io::Error| OpenError::Os { volume, action, path, source }
+        };
+        if !path.try_exists().map_err(failed("look for"))? {
+            if store.size.is_none() {
+                return Err(OpenError::NoSize { volume: name, path });
+            }
+            return can_make(&path).map_err(failed("make"));
+        }
+        let mut options = OpenOptions::new();
+        // Opening something that is no file must not wait.
+        options.read(true).write(!volume.read_only).custom_flags(libc::O_NONBLOCK);
+        let mut file = options.open(&path).map_err(failed("open"))?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { volume: name, path }),
+            locked => locked.map_err(|error| failed("lock")(error.into()))?,
+        }
+        let device = file.metadata().map_err(failed("look at"))?.file_type().is_block_device();
+        let found = file.seek(SeekFrom::End(0)).map_err(failed("measure"))?;
+        let wanted = store.size.unwrap_or(found);
+        check_size(volume, store, device, (ByteCount(found), ByteCount(wanted)))
     }
 
     /// The size of the file or device now, in bytes.

@@ -7,6 +7,7 @@
 use super::pages::Pages;
 use crate::buffer::Pool;
 use crate::config::{IoMode, Log, Volume};
+use crate::folder::can_make;
 use crate::storage::file::lock::lock;
 use crate::storage::state_file;
 use crate::storage::state_file::StateError;
@@ -209,6 +210,30 @@ pub(super) fn open(
         "log"
     );
     Ok((LogFile { file, void, id }, recovered))
+}
+
+/// Whether a volume's log could be opened, or made. Changes nothing, and does not look at what is in it.
+pub(crate) fn check(volume: &Volume, log: &Log) -> Result<(), LogError> {
+    let (name, path) = (volume.name.clone(), log.path.clone());
+    let failed = |action: &'static str| {
+        let (volume, path) = (name.clone(), path.clone());
+        move |source: io::Error| LogError::Os { volume, action, path, source }
+    };
+    let void = beside(&path, ".void");
+    if void.exists() {
+        return Err(LogError::Void { volume: name, path, void });
+    }
+    if !path.try_exists().map_err(failed("look for"))? {
+        return can_make(&path).map_err(failed("make"));
+    }
+    let mut options = OpenOptions::new();
+    // Opening something that is no file must not wait.
+    options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(&path).map_err(failed("open"))?;
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(LogError::InUse { volume: name, path }),
+        locked => locked.map_err(|error| failed("lock")(error.into())),
+    }
 }
 
 impl LogFile {

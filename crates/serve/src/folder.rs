@@ -1,0 +1,22 @@
+//! The folders that files and sockets are in.
+
+use rustix::fs::{Access, access};
+use std::io;
+use std::path::Path;
+
+/// The folder that a path is in.
+pub(crate) fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Whether a file of this name can be made: its folder is there and can be written to.
+pub(crate) fn can_make(path: &Path) -> io::Result<()> {
+    let folder = folder(path);
+    if !folder.metadata()?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+}
