@@ -26,13 +26,15 @@ use crate::operator::socket::{ClientId, Socket as ControlSocket};
 use crate::operator::{Answer, Line, Question};
 use crate::shard::signals::Signals;
 use crate::shard::timer::Timer;
-use crate::storage::blocking::{Chore, Chores, Finished};
+use crate::storage::Storage;
+use crate::storage::blocking::{Blocking, BlockingCall, BlockingPool, BlockingResult};
 use crate::storage::file::Driver;
 use crate::storage::file::threads::Threads;
 use crate::storage::file::uring::Uring;
-use crate::storage::io::Done;
+use crate::storage::io::{StorageDone, StorageSubmit, Submit};
 use crate::storage::store::Store;
-use crate::storage::upstream::{FIRST_TOKEN, Remotes};
+use crate::storage::upstream::network::{Readiness, Tcp};
+use crate::storage::upstream::{FIRST_TOKEN, Upstreams};
 use crate::tasks::{Awaited, Desk, Near};
 use crate::volume::Kept;
 use crate::volume::credits;
@@ -51,7 +53,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time;
 use tracing::{error, info, warn};
-use upstreams::Behind;
 use weir_flow::cache;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::Legacy;
@@ -94,11 +95,9 @@ pub(crate) struct Gateway<'a> {
     dirty: Vec<usize>,
     /// The other of the two lists that take turns being `dirty`.
     spare_dirty: Vec<usize>,
-    behind: Behind,
-    done: Vec<Done>,
-    finished: Vec<Finished>,
-    /// Operations wait because the kernel had no room for them.
-    unsubmitted: bool,
+    storage: Storage,
+    done: Vec<StorageDone>,
+    finished: Vec<BlockingResult>,
     desk: Desk,
     stop_signals: Signals,
     reload_signals: Signals,
@@ -136,7 +135,7 @@ impl<'a> Gateway<'a> {
     pub(crate) fn new(
         config: &Config,
         (poll, clock): (Poll, Clock),
-        (remotes, stores): (Remotes, Rc<[Store]>),
+        (upstreams, stores): (Upstreams<Tcp>, Rc<[Store]>),
         (kept, saved, near, found): (Vec<Kept>, Option<Legacy>, Near, Vec<cache::Done>),
         reload: Reload<'a>,
     ) -> Result<Self, ServeError> {
@@ -166,7 +165,10 @@ impl<'a> Gateway<'a> {
                 Box::new(Threads::new(DISK_THREADS, wake()).map_err(failed("start disk threads"))?)
             }
         };
-        let helper = || Chores::new(wake()).map_err(failed("start a helper thread"));
+        let helper = || -> Result<Box<dyn Blocking>, ServeError> {
+            let pool = BlockingPool::new(wake()).map_err(failed("start a helper thread"))?;
+            Ok(Box::new(pool))
+        };
         let helpers = [helper()?, helper()?];
         let mut stop_signals = Signals::stop().map_err(failed("watch for signals"))?;
         let mut reload_signals = Signals::reload().map_err(failed("watch for signals"))?;
@@ -213,10 +215,9 @@ impl<'a> Gateway<'a> {
             readable: VecDeque::new(),
             dirty: Vec::new(),
             spare_dirty: Vec::new(),
-            behind: Behind { driver, remotes },
+            storage: Storage::new(driver, upstreams),
             done: Vec::new(),
             finished: Vec::new(),
-            unsubmitted: false,
             desk,
             stop_signals,
             reload_signals,
@@ -256,7 +257,7 @@ impl<'a> Gateway<'a> {
 
     /// What operators call the disk driver.
     pub(crate) fn driver_name(&self) -> &'static str {
-        self.behind.driver.name()
+        self.storage.driver_name()
     }
 
     /// The time now.
@@ -303,7 +304,7 @@ impl<'a> Gateway<'a> {
     pub(crate) fn keep(&mut self, legacy: &Legacy) {
         if let Some((path, bytes)) = self.kept(legacy) {
             let owner = self.desk.await_chore(Awaited::Savings);
-            self.desk.chores.submit(Chore::Save { owner, path, bytes });
+            self.desk.chores.submit(BlockingCall::Save { owner, path, bytes });
         }
     }
 
@@ -329,26 +330,16 @@ impl<'a> Gateway<'a> {
     /// Hands everything to the kernel and takes what is there, without sleeping. True if that made
     /// something to hand out.
     fn exchange(&mut self) -> bool {
-        // Operations that go on in steps are handed over again; what still waits then is waiting
-        // for the kernel to make room.
-        for _ in 0..DISK_STEPS {
-            if let Err(source) = self.behind.driver.flush() {
-                self.fail("use the disk driver", source);
-                return true;
-            }
-            self.unsubmitted = self.behind.driver.reap(&mut self.done);
-            if !self.unsubmitted {
-                break;
-            }
+        if let Err(source) = self.storage.exchange_files(&mut self.done) {
+            self.fail("use the disk driver", source);
+            return true;
         }
         if !self.done.is_empty() {
             self.desk.now = self.clock.now();
         }
-        for done in self.done.drain(..) {
-            self.desk.stored(done, &mut self.behind);
-        }
-        self.behind.remotes.write_all();
-        self.hear_remotes();
+        self.take_in_storage();
+        self.storage.exchange_upstreams(&mut self.done);
+        self.take_in_storage();
         self.desk.chores.reap(&mut self.finished);
         self.desk.maps.reap(&mut self.finished);
         for finished in self.finished.drain(..) {
@@ -392,14 +383,14 @@ impl<'a> Gateway<'a> {
         };
         let waits = self.counts != [0; 2] || !self.listeners.is_empty();
         let tick = waits.then_some(self.next_tick);
-        let room = self.unsubmitted.then(|| self.now + DISK_PAUSE);
+        let room = self.storage.is_waiting().then(|| self.now + DISK_PAUSE);
         let accept =
             self.listeners.iter().any(|listener| listener.ready).then_some(self.next_accept);
         // What is late there is late for a host: the last of the wait is spent awake.
         let (lead, modelled) = (self.timer.lead(), self.desk.modelled.next());
         let early =
             |at: Instant| Instant::from_nanos(at.as_nanos().saturating_sub(lead.as_nanos()));
-        let due = [deadline, modelled.map(early), self.behind.remotes.next()];
+        let due = [deadline, modelled.map(early), self.storage.upstreams.next()];
         if let Some(at) = due.into_iter().flatten().min()
             && let Err(source) = self.timer.wake_by(self.clock.now(), at)
         {
@@ -408,7 +399,7 @@ impl<'a> Gateway<'a> {
         let control = self.control.as_ref().and_then(ControlSocket::deadline);
         let wake = [stop, tick, room, accept, control].into_iter().flatten().min();
         let awake = modelled.is_some_and(|at| early(at) <= self.clock.now());
-        let asleep = !awake && self.readable.is_empty() && !self.behind.remotes.has_more();
+        let asleep = !awake && self.readable.is_empty() && !self.storage.upstreams.has_more();
         let timeout = if asleep {
             wake.map(|at| at.saturating_since(self.clock.now()).as_nanos())
         } else {
@@ -416,7 +407,7 @@ impl<'a> Gateway<'a> {
         };
         let result = self.poll.poll(&mut self.events, timeout.map(time::Duration::from_nanos));
         self.now = self.clock.now();
-        self.behind.remotes.now = self.now;
+        self.storage.upstreams.now = self.now;
         if let Err(problem) = result {
             // The ring interrupts the wait when it has something; so do signals.
             if problem.kind() != io::ErrorKind::Interrupted {
@@ -435,7 +426,7 @@ impl<'a> Gateway<'a> {
                 TIMER if asleep => self.timer.woke(self.now),
                 SUMMARY | DISK | WAKE | TIMER => {}
                 Token(token) if token >= FIRST_TOKEN => {
-                    self.behind.remotes.event(token - FIRST_TOKEN, event);
+                    self.storage.upstreams.event(token - FIRST_TOKEN, Readiness::of(event));
                 }
                 Token(token) if token >= CONNECTIONS => {
                     let index = token - CONNECTIONS;
@@ -459,8 +450,8 @@ impl<'a> Gateway<'a> {
             }
         }
         self.events = events;
-        self.behind.remotes.read_on();
-        self.behind.remotes.tick();
+        self.storage.upstreams.read_on();
+        self.storage.upstreams.tick();
         for _ in 0..self.readable.len() {
             let index = self.readable.pop_front().expect("counted");
             if let Some(connection) = &mut self.connections[index] {
@@ -531,29 +522,27 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
 
     fn perform(&mut self, now: Instant, action: Action) {
         match action {
-            Action::Store(io) => self.desk.store(now, &io, &mut self.behind),
-            Action::Cache(work) => self.desk.nearby(work, &mut self.behind),
+            Action::Store(io) => self.desk.store(now, &io, &mut self.storage),
+            Action::Cache(work) => self.desk.nearby(work, &mut self.storage),
             Action::Transfer { key, tag, outcome, part } => {
                 self.desk.reply(&mut self.connections, key, tag, outcome, part);
             }
             Action::Refuse { tag } => self.desk.refuse(&mut self.connections, tag),
-            Action::Check { backend, path } if self.behind.remotes.has(backend) => {
-                self.behind.remotes.check(backend, path);
-            }
-            // A file has one path, which is always there: nobody else could take over.
             Action::Check { backend, path } => {
-                self.desk.inbox.push_back(Input::Checked(backend, path));
+                self.storage.submit(StorageSubmit::Check(backend, path));
             }
             Action::Abandon { key, backend, path } => {
                 let stored =
                     |input: &Input| matches!(input, Input::Stored { key: one, .. } if *one == key);
                 self.desk.inbox.retain(|input| !stored(input));
-                self.behind.remotes.abandon(backend, path, key);
+                self.storage.submit(StorageSubmit::Abandon(backend, path, key));
             }
             Action::Recall { key, backend, path } => {
-                self.behind.remotes.recall(backend, path, key);
+                self.storage.submit(StorageSubmit::Recall(backend, path, key));
             }
-            Action::Reset { backend, path } => self.behind.remotes.reset(backend, path),
+            Action::Reset { backend, path } => {
+                self.storage.submit(StorageSubmit::Reset(backend, path));
+            }
         }
     }
 }
@@ -581,9 +570,6 @@ const RING_ENTRIES: u32 = 512;
 
 /// Threads that do disk I/O where there is no ring.
 const DISK_THREADS: usize = 8;
-
-/// How often operations that go on are handed to the kernel before its answer is waited for.
-const DISK_STEPS: usize = 4;
 
 /// How long to wait when the kernel has no room for more operations.
 const DISK_PAUSE: Duration = Duration::from_millis(1);

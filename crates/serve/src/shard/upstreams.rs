@@ -1,51 +1,31 @@
-//! What the event loop has to do with upstreams.
+//! Passes on what storage tells, and leaves upstreams at the end.
 
 use super::Gateway;
-use crate::storage::file::Driver;
-use crate::storage::io::{Io, Place, Stores};
-use crate::storage::upstream::{Happened, Ownership, Remotes, volume_on};
+use crate::storage::io::StorageDone;
+use crate::storage::upstream::{Ownership, volume_on};
 use tracing::warn;
 
-/// Everything behind the gateway.
-pub(super) struct Behind {
-    /// Files and devices.
-    pub(super) driver: Box<dyn Driver>,
-    /// Upstreams.
-    pub(super) remotes: Remotes,
-}
-
-impl Stores for Behind {
-    fn submit(&mut self, place: Place, io: Io) {
-        match place {
-            Place::File(fd) => self.driver.submit(fd, io),
-            Place::Path(backend, path) => self.remotes.submit(backend, path, io),
-        }
-    }
-}
-
 impl Gateway<'_> {
-    /// Takes in what has happened at upstreams.
-    pub(super) fn hear_remotes(&mut self) {
-        let mut happened = std::mem::take(&mut self.behind.remotes.happened);
-        for one in happened.drain(..) {
+    /// Takes in what storage tells.
+    pub(super) fn take_in_storage(&mut self) {
+        let mut done = std::mem::take(&mut self.done);
+        for one in done.drain(..) {
             match one {
-                Happened::Ended(ended) => self.desk.ended(ended, &mut self.behind),
-                Happened::Input(input) => self.desk.inbox.push_back(input),
-                Happened::Fenced(upstream) => {
+                StorageDone::Ended(ended) => self.desk.ended(ended, &mut self.storage),
+                StorageDone::Input(input) => self.desk.inbox.push_back(input),
+                StorageDone::Fenced(upstream) => {
                     if let Some(volume) = volume_on(&self.config, upstream) {
                         self.desk.volumes[volume].unit.withdraw();
                     }
                 }
-                Happened::Grown(upstream, capacity) => {
+                StorageDone::Resized(upstream, capacity) => {
                     if let Some(volume) = volume_on(&self.config, upstream) {
                         self.desk.grown(volume, capacity);
                     }
                 }
             }
         }
-        // What happened meanwhile stands behind.
-        happened.append(&mut self.behind.remotes.happened);
-        self.behind.remotes.happened = happened;
+        self.done = done;
     }
 
     /// Who owns the units that a volume is on, by the names of their upstreams, where somebody is kept from them.
@@ -53,7 +33,7 @@ impl Gateway<'_> {
         let upstreams = self.config.upstreams.iter().enumerate();
         let of = move |(index, _): &(usize, _)| volume_on(&self.config, *index) == Some(volume);
         upstreams.filter(of).filter_map(|(index, upstream)| {
-            Some((&upstream.name[..], self.behind.remotes.ownership(index)?))
+            Some((&upstream.name[..], self.storage.upstreams.ownership(index)?))
         })
     }
 
@@ -63,7 +43,7 @@ impl Gateway<'_> {
         let of = |upstream| volume_on(&self.config, upstream).is_some_and(|volume| clean[volume]);
         let clean: Vec<bool> = (0..self.config.upstreams.len()).map(of).collect();
         let within = self.config.stop_within;
-        let failed = self.behind.remotes.close(&mut self.poll, self.clock, within, &clean);
+        let failed = self.storage.upstreams.close(&mut self.poll, self.clock, within, &clean);
         for (upstream, problem) in failed {
             let volume = volume_on(&self.config, upstream);
             if let Some(volume) = volume.filter(|&volume| !self.config.volumes[volume].read_only) {

@@ -1,7 +1,7 @@
 //! Calls of the operating system that are rare and may block: done by a thread of their own, so that
 //! the event loop never waits for them.
 //!
-//! Chores are done in the order in which they were given, one at a time. The queue has no limit of its
+//! BlockingPool are done in the order in which they were given, one at a time. The queue has no limit of its
 //! own: whoever submits keeps to a bounded number that are not reaped, for instance one save for each
 //! volume and one map for each request.
 
@@ -18,10 +18,10 @@ use std::thread::{Builder, JoinHandle};
 
 /// Something that the helper is to do.
 #[derive(Debug)]
-pub(crate) enum Chore {
+pub(crate) enum BlockingCall {
     /// Replace a small file durably: [`state_file::save`].
     Save {
-        /// Comes back in [`Finished::Saved`].
+        /// Comes back in [`BlockingResult::Saved`].
         owner: u64,
         /// The file.
         path: PathBuf,
@@ -30,7 +30,7 @@ pub(crate) enum Chore {
     },
     /// Find out which parts of a range of a file hold data, and which are holes.
     Map {
-        /// Comes back in [`Finished::Mapped`].
+        /// Comes back in [`BlockingResult::Mapped`].
         token: u64,
         /// The open file or device. Its position is moved, on which no other I/O depends: all other
         /// reads and writes are positioned.
@@ -48,15 +48,15 @@ pub(crate) enum Chore {
 
 /// A chore that has been done.
 #[derive(Debug)]
-pub(crate) enum Finished {
-    /// A [`Chore::Save`].
+pub(crate) enum BlockingResult {
+    /// A [`BlockingCall::Save`].
     Saved {
         /// As given.
         owner: u64,
         /// After an error the old contents or the new ones are in the file.
         result: Result<(), StateError>,
     },
-    /// A [`Chore::Map`].
+    /// A [`BlockingCall::Map`].
     Mapped {
         /// As given.
         token: u64,
@@ -74,37 +74,46 @@ pub(crate) type Run = (u64, bool);
 
 /// The helper thread. When dropped it does what is queued first.
 #[derive(Debug)]
-pub(crate) struct Chores {
-    queue: Option<Sender<Chore>>,
-    finished: Arc<Mutex<Vec<Finished>>>,
+pub(crate) struct BlockingPool {
+    queue: Option<Sender<BlockingCall>>,
+    finished: Arc<Mutex<Vec<BlockingResult>>>,
     helper: Option<JoinHandle<()>>,
 }
 
-impl Chores {
+/// Runs calls that may block, apart from the event loop.
+pub(crate) trait Blocking {
+    /// Queues a call.
+    fn submit(&mut self, call: BlockingCall);
+
+    /// Appends the results of calls that have ended since the last time, in their order.
+    fn reap(&mut self, done: &mut Vec<BlockingResult>);
+}
+
+impl BlockingPool {
     /// Starts the helper. It calls `wake` after each chore.
     pub(crate) fn new(wake: impl Fn() + Send + 'static) -> io::Result<Self> {
         let (queue, chores) = channel();
         let finished = Arc::new(Mutex::new(Vec::new()));
         let done = finished.clone();
         let helper = Builder::new()
-            .name(String::from("weir-chores"))
+            .name(String::from("weir-blocking"))
             .spawn(move || work(&chores, &done, &wake))?;
         Ok(Self { queue: Some(queue), finished, helper: Some(helper) })
     }
+}
 
-    /// Queues a chore.
-    pub(crate) fn submit(&mut self, chore: Chore) {
+impl Blocking for BlockingPool {
+    fn submit(&mut self, call: BlockingCall) {
         let queue = self.queue.as_ref().expect("open until dropped");
-        assert!(queue.send(chore).is_ok(), "the helper lives as long as the queue");
+        assert!(queue.send(call).is_ok(), "the helper lives as long as the queue");
     }
 
-    /// Appends the chores that have been done since the last call, in their order.
-    pub(crate) fn reap(&mut self, done: &mut Vec<Finished>) {
+    fn reap(&mut self, done: &mut Vec<BlockingResult>) {
         done.append(&mut self.finished.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-impl Drop for Chores {
+impl Drop for BlockingPool {
     fn drop(&mut self) {
         self.queue = None;
         if let Some(helper) = self.helper.take() {
@@ -114,15 +123,15 @@ impl Drop for Chores {
     }
 }
 
-fn work(chores: &Receiver<Chore>, finished: &Mutex<Vec<Finished>>, wake: &impl Fn()) {
+fn work(chores: &Receiver<BlockingCall>, finished: &Mutex<Vec<BlockingResult>>, wake: &impl Fn()) {
     while let Ok(chore) = chores.recv() {
         let done = match chore {
-            Chore::Save { owner, path, bytes } => {
-                Finished::Saved { owner, result: state_file::save(&path, &bytes) }
+            BlockingCall::Save { owner, path, bytes } => {
+                BlockingResult::Saved { owner, result: state_file::save(&path, &bytes) }
             }
-            Chore::Map { token, file, offset, length, block, max } => {
+            BlockingCall::Map { token, file, offset, length, block, max } => {
                 let seek = |position| Ok(rustix::fs::seek(&file, position)?);
-                Finished::Mapped { token, result: map(seek, offset, length, block, max) }
+                BlockingResult::Mapped { token, result: map(seek, offset, length, block, max) }
             }
         };
         finished.lock().unwrap_or_else(PoisonError::into_inner).push(done);

@@ -6,6 +6,7 @@ use std::os::fd::RawFd;
 use weir_flow::cache::stage::FetchKey;
 use weir_flow::cache::writeback::LocalId;
 use weir_flow::error::IoError;
+use weir_flow::pipeline::Input;
 use weir_flow::request::{BackendId, Outcome, PathId, RequestKey, VolumeId};
 
 /// One operation on one store.
@@ -35,29 +36,47 @@ pub(crate) enum Whose {
     Log(VolumeId, LocalId),
 }
 
-impl Whose {
-    /// The request at its store. Panics if it is for something else, which no upstream is asked for.
-    pub(crate) fn request(self) -> RequestKey {
-        match self {
-            Self::Request(key) => key,
-            Self::Fetch(_) | Self::Log(..) => unreachable!("logs are files: {self:?}"),
-        }
-    }
-}
-
 /// Where an operation is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// The open file. It outlives the operation: files are closed after the drivers.
     File(RawFd),
     /// A path to an upstream.
     Path(BackendId, PathId),
 }
 
-/// Whoever takes operations and sees to it that each of them ends.
-pub(crate) trait Stores {
-    /// Takes an operation.
-    fn submit(&mut self, place: Place, io: Io);
+/// What a shard asks of storage.
+#[derive(Debug)]
+pub(crate) enum StorageSubmit {
+    /// Do an operation; its end is told with [`StorageDone::Ended`].
+    Io(Location, Io),
+    /// Ask for a sign of life on a path, which is told with `Input::Checked`.
+    Check(BackendId, PathId),
+    /// Forget a read on a path, and an end of it that was not told yet: its buffer is not touched any more.
+    Abandon(BackendId, PathId, RequestKey),
+    /// Give a path up if its target has put this operation off, or takes none.
+    Recall(BackendId, PathId, RequestKey),
+    /// Give a path up, and connect it again.
+    Reset(BackendId, PathId),
+}
+
+/// What storage tells a shard.
+#[derive(Debug)]
+pub(crate) enum StorageDone {
+    /// An operation has ended.
+    Ended(Ended),
+    /// A path has changed, or has answered: for the pipeline.
+    Input(Input),
+    /// Another gateway owns the unit of this upstream: this one must not write to it any more.
+    Fenced(usize),
+    /// The unit of this upstream has grown to this number of bytes.
+    Resized(usize, u64),
+}
+
+/// Takes what a shard asks of storage, and sees to it that each operation ends.
+pub(crate) trait Submit {
+    /// Takes a request.
+    fn submit(&mut self, request: StorageSubmit);
 }
 
 /// What is to be done with a range of a store.
@@ -100,11 +119,11 @@ pub(crate) struct Done {
     pub(crate) promise: Option<usize>,
 }
 
-/// An operation that has ended, in the words of the data path.
+/// An operation that has ended, with the outcome that the pipeline knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// Which one.
-    pub(crate) key: RequestKey,
+    pub(crate) whose: Whose,
     /// How it ended.
     pub(crate) outcome: Outcome,
     /// It was the one [`Work::Sync`] of a file that others may wait for.

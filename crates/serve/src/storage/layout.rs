@@ -6,7 +6,8 @@
 use crate::config::{Config, Layout, Volume, Where};
 use crate::storage::file::backing::{Backing, OpenError};
 use crate::storage::store::Store;
-use crate::storage::upstream::Remotes;
+use crate::storage::upstream::Upstreams;
+use crate::storage::upstream::network::Tcp;
 use std::ops::Range;
 use tracing::info;
 use weir_flow::units::ByteCount;
@@ -21,13 +22,13 @@ pub(crate) fn ranges(volumes: &[Volume]) -> impl Iterator<Item = (&Volume, Range
 }
 
 /// Opens what keeps the bytes of the volumes.
-pub(crate) fn open(config: &Config, remotes: &Remotes) -> Result<Vec<Store>, OpenError> {
+pub(crate) fn open(config: &Config, upstreams: &Upstreams<Tcp>) -> Result<Vec<Store>, OpenError> {
     let mut stores = Vec::new();
     for (volume, range) in ranges(&config.volumes) {
         for place in &volume.stores {
             stores.push(match place {
                 Where::File(file) => Store::File(Backing::open(volume, file)?),
-                Where::Upstream { index, size } => upstream(volume, *index, *size, remotes)?,
+                Where::Upstream { index, size } => upstream(volume, *index, *size, upstreams)?,
             });
         }
         check(volume, &stores[range])?;
@@ -59,9 +60,9 @@ fn upstream(
     volume: &Volume,
     index: usize,
     size: Option<u64>,
-    remotes: &Remotes,
+    upstreams: &Upstreams<Tcp>,
 ) -> Result<Store, OpenError> {
-    let unit = remotes.unit(index);
+    let unit = upstreams.unit(index);
     let (found, block_size) = (unit.block_size, volume.block_size);
     let capacity = unit.capacity.get();
     let whole = size.is_some() || capacity.is_multiple_of(block_size.into());

@@ -4,8 +4,8 @@ use super::{Awaited, Desk};
 use crate::buffer::{Pool, Shared};
 use crate::ids::TaskKey;
 use crate::limits::PIECE;
-use crate::storage::blocking::Chore;
-use crate::storage::io::{Io, Place, Stores, Whose, Work as DiskWork};
+use crate::storage::blocking::BlockingCall;
+use crate::storage::io::{Io, Location, StorageSubmit, Submit, Whose, Work as DiskWork};
 use crate::storage::log_device::log::LogFile;
 use crate::tasks::frames::Frames;
 use crate::tasks::table::{Deed, End, Phase, Task};
@@ -93,9 +93,9 @@ impl Near {
     }
 
     /// The log of a volume, which the pipeline asks for.
-    fn log(&self, volume: VolumeId) -> Place {
+    fn log(&self, volume: VolumeId) -> Location {
         let log = self.logs.get(volume.index()).and_then(Option::as_ref);
-        Place::File(log.expect("the pipeline was told of it").as_raw_fd())
+        Location::File(log.expect("the pipeline was told of it").as_raw_fd())
     }
 
     /// What a write to a log was made of.
@@ -124,7 +124,7 @@ impl Near {
 
 impl Desk {
     /// Performs an action of the cache.
-    pub(crate) fn nearby(&mut self, work: Work, stores: &mut dyn Stores) {
+    pub(crate) fn nearby(&mut self, work: Work, stores: &mut dyn Submit) {
         match work {
             Work::Copy(copied) => self.copy_near(copied),
             Work::Zero { tag, offset, length } => {
@@ -159,10 +159,8 @@ impl Desk {
             Work::Sync { volume, io } => {
                 let (whose, work) = (Whose::Log(volume, io), DiskWork::Sync);
                 self.submitted = true;
-                stores.submit(
-                    self.near.log(volume),
-                    Io { whose, work, offset: 0, length: 0, promise: None },
-                );
+                let io = Io { whose, work, offset: 0, length: 0, promise: None };
+                stores.submit(StorageSubmit::Io(self.near.log(volume), io));
             }
             Work::Unkeep { volume, io } => {
                 let index = self.near.written(volume, io);
@@ -173,7 +171,7 @@ impl Desk {
                 let log = self.near.logs[volume.index()].as_ref().expect("it has one");
                 let (path, bytes) = (log.void.clone(), log.id.to_vec());
                 let owner = self.await_chore(Awaited::Void(volume));
-                self.chores.submit(Chore::Save { owner, path, bytes });
+                self.chores.submit(BlockingCall::Save { owner, path, bytes });
             }
             Work::Closed(volume) => self.near.closed[volume.index()] = true,
         }
@@ -224,7 +222,7 @@ impl Desk {
     }
 
     /// Puts a write to a log together and hands it to the driver.
-    fn write_log(&mut self, volume: VolumeId, write: &LogWrite, stores: &mut dyn Stores) {
+    fn write_log(&mut self, volume: VolumeId, write: &LogWrite, stores: &mut dyn Submit) {
         let LogWrite { write, from } = write;
         let mut buffer = self.near.memory(write.bytes as usize);
         let bytes = Rc::get_mut(&mut buffer).expect("fresh from the pool").bytes_mut();
@@ -246,10 +244,8 @@ impl Desk {
         let whose = Whose::Log(volume, write.io);
         let work = DiskWork::Write { buffer, at: 0, durable: false };
         self.submitted = true;
-        stores.submit(
-            self.near.log(volume),
-            Io { whose, work, offset: write.at, length: write.bytes, promise: None },
-        );
+        let io = Io { whose, work, offset: write.at, length: write.bytes, promise: None };
+        stores.submit(StorageSubmit::Io(self.near.log(volume), io));
     }
 
     /// Reads a part of a log, and the checksums that go with it.
@@ -258,7 +254,7 @@ impl Desk {
         fetch: FetchKey,
         volume: VolumeId,
         (span, tag, offset): (Span, Tag, u64),
-        stores: &mut dyn Stores,
+        stores: &mut dyn Submit,
     ) {
         let place = self.near.log(volume);
         let (sums, bytes) = span.reads();
@@ -267,7 +263,8 @@ impl Desk {
         for (range, buffer) in [&fetching.sums, &fetching.bytes] {
             let work = DiskWork::Read { buffer: buffer.clone(), at: 0 };
             let (whose, offset, length) = (Whose::Fetch(fetch), range.offset, range.length);
-            stores.submit(place, Io { whose, work, offset, length, promise: None });
+            let io = Io { whose, work, offset, length, promise: None };
+            stores.submit(StorageSubmit::Io(place, io));
         }
         self.submitted = true;
         self.near.fetches.insert(fetch, fetching);

@@ -2,7 +2,7 @@
 
 use super::{Awaited, Desk, Errand};
 use crate::ids::TaskKey;
-use crate::storage::blocking::{Chore, Finished};
+use crate::storage::blocking::{BlockingCall, BlockingResult};
 use crate::storage::state_file::StateError;
 use crate::storage::store::Store;
 use crate::tasks::table::{Answer, Deed, Phase};
@@ -44,14 +44,14 @@ impl Desk {
         };
         let (file, block) = (backing.file(), self.volumes[index].block_size().into());
         let token = self.await_chore(Awaited::Map(key));
-        self.maps.submit(Chore::Map { token, file, offset, length, block, max });
+        self.maps.submit(BlockingCall::Map { token, file, offset, length, block, max });
     }
 
     /// A chore is done.
-    pub(crate) fn chore_done(&mut self, finished: Finished) {
+    pub(crate) fn chore_done(&mut self, finished: BlockingResult) {
         let (token, result) = match finished {
-            Finished::Saved { owner, result } => (owner, Ok(result)),
-            Finished::Mapped { token, result } => (token, Err(result)),
+            BlockingResult::Saved { owner, result } => (owner, Ok(result)),
+            BlockingResult::Mapped { token, result } => (token, Err(result)),
         };
         let who = self.awaited.remove(&token).expect("every chore is awaited");
         match (who, result) {
@@ -135,7 +135,7 @@ impl Desk {
         };
         volume.change = Some((key, change));
         let owner = self.await_chore(Awaited::Reservations(index));
-        self.chores.submit(Chore::Save { owner, path, bytes });
+        self.chores.submit(BlockingCall::Save { owner, path, bytes });
     }
 
     /// The state file with changed reservations is durable, or could not be written.

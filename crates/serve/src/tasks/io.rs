@@ -3,12 +3,12 @@
 use super::{Desk, reply};
 use crate::ids::TaskKey;
 use crate::storage::file::atomic_journal;
-use crate::storage::io::{Done, Ended, Io, Place, Stores, Whose, Work, tenant_error};
+use crate::storage::io::{Ended, Io, Location, StorageSubmit, Submit, Whose, Work};
 use crate::storage::store::Store;
 use crate::tasks::table::Task;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
-use tracing::{error, warn};
+use tracing::error;
 use weir_flow::cache::Done::Logged;
 use weir_flow::clock::Instant;
 use weir_flow::error::IoError;
@@ -47,7 +47,7 @@ enum Step {
 
 impl Desk {
     /// Performs a store action: what the pipeline wants done with a store.
-    pub(crate) fn store(&mut self, now: Instant, io: &StoreIo, stores: &mut dyn Stores) {
+    pub(crate) fn store(&mut self, now: Instant, io: &StoreIo, stores: &mut dyn Submit) {
         self.modelled.start(now, io, self.store_of(io));
         if io.op == Op::Update {
             self.update(io, stores);
@@ -89,7 +89,8 @@ impl Desk {
         }
         let promise = (promises && !zeroes).then(|| self.store_of(io));
         let place = self.place(io);
-        stores.submit(place, Io { whose: Whose::Request(io.key), work, offset, length, promise });
+        let whose = Whose::Request(io.key);
+        stores.submit(StorageSubmit::Io(place, Io { whose, work, offset, length, promise }));
     }
 
     /// The store of an I/O, in the row of all.
@@ -98,16 +99,16 @@ impl Desk {
     }
 
     /// Where the bytes of an I/O are, by the way that the pipeline has chosen.
-    fn place(&self, io: &StoreIo) -> Place {
+    fn place(&self, io: &StoreIo) -> Location {
         match &self.stores[self.store_of(io)] {
-            Store::File(backing) => Place::File(backing.as_raw_fd()),
-            Store::Upstream(_) => Place::Path(io.backend, io.path),
+            Store::File(backing) => Location::File(backing.as_raw_fd()),
+            Store::Upstream(_) => Location::Path(io.backend, io.path),
         }
     }
 
     /// Makes what was written to a store durable. An upstream tells everybody of an error, so it is
     /// asked each time, on the way that the pipeline has chosen.
-    fn flush(&mut self, io: &StoreIo, stores: &mut dyn Stores) {
+    fn flush(&mut self, io: &StoreIo, stores: &mut dyn Submit) {
         let store = self.store_of(io);
         match &self.stores[store] {
             Store::File(_) => self.flush_file(io.key, store, stores),
@@ -115,33 +116,31 @@ impl Desk {
                 let (place, promise) = (self.place(io), Some(store));
                 self.submitted = true;
                 let work = Work::Sync;
-                stores.submit(
-                    place,
-                    Io { whose: Whose::Request(io.key), work, offset: 0, length: 0, promise },
-                );
+                let whose = Whose::Request(io.key);
+                let io = Io { whose, work, offset: 0, length: 0, promise };
+                stores.submit(StorageSubmit::Io(place, io));
             }
         }
     }
 
     /// Makes what was written to a file durable, one flush at a time: of two, the kernel may tell the
     /// error of both to only one.
-    fn flush_file(&mut self, key: RequestKey, store: usize, stores: &mut dyn Stores) {
+    fn flush_file(&mut self, key: RequestKey, store: usize, stores: &mut dyn Submit) {
         let flushes = &mut self.flushes[store];
         if std::mem::replace(&mut flushes.under_way, true) {
             flushes.waits.push(key);
             return;
         }
         let Store::File(backing) = &self.stores[store] else { unreachable!("asked of a file") };
-        let (place, promise) = (Place::File(backing.as_raw_fd()), Some(store));
+        let (place, promise) = (Location::File(backing.as_raw_fd()), Some(store));
         self.submitted = true;
-        stores.submit(
-            place,
-            Io { whose: Whose::Request(key), work: Work::Sync, offset: 0, length: 0, promise },
-        );
+        let whose = Whose::Request(key);
+        let io = Io { whose, work: Work::Sync, offset: 0, length: 0, promise };
+        stores.submit(StorageSubmit::Io(place, io));
     }
 
     /// Begins an update: several I/Os of one request, which nothing comes between.
-    fn update(&mut self, io: &StoreIo, stores: &mut dyn Stores) {
+    fn update(&mut self, io: &StoreIo, stores: &mut dyn Submit) {
         let index = io.volume.index();
         let op = self.tasks[TaskKey::of(io.tag)].media().op;
         let promises = io.fua || matches!(op, MediaOp::WriteVerify(_) | MediaOp::WriteAtomic);
@@ -174,7 +173,7 @@ impl Desk {
     }
 
     /// Hands one I/O of an update to the store.
-    fn step(&mut self, io: &StoreIo, step: Step, failed: Option<IoError>, stores: &mut dyn Stores) {
+    fn step(&mut self, io: &StoreIo, step: Step, failed: Option<IoError>, stores: &mut dyn Submit) {
         let index = io.volume.index();
         let task = &self.tasks[TaskKey::of(io.tag)];
         let op = task.media().op;
@@ -211,13 +210,14 @@ impl Desk {
         let promise = promised.then(|| self.store_of(io));
         self.submitted = true;
         self.updates.insert(io.key, Update { io: *io, step, failed });
-        stores.submit(place, Io { whose: Whose::Request(io.key), work, offset, length, promise });
+        let whose = Whose::Request(io.key);
+        stores.submit(StorageSubmit::Io(place, Io { whose, work, offset, length, promise }));
     }
 
-    fn journal(&self, volume: usize) -> Place {
+    fn journal(&self, volume: usize) -> Location {
         let journal = self.volumes[volume].journal.as_ref();
         let journal = journal.expect("atomic writes are offered where there is a journal");
-        Place::File(journal.as_raw_fd())
+        Location::File(journal.as_raw_fd())
     }
 
     /// An I/O of an update has ended: does the next, or says how the update has ended.
@@ -225,7 +225,7 @@ impl Desk {
         &mut self,
         update: Update,
         outcome: Outcome,
-        stores: &mut dyn Stores,
+        stores: &mut dyn Submit,
     ) -> Option<Outcome> {
         let Update { io, step, failed } = update;
         let task = &mut self.tasks[TaskKey::of(io.tag)];
@@ -280,29 +280,17 @@ impl Desk {
         Some(failed.map_or(outcome, Err))
     }
 
-    /// The driver has ended an I/O on a file.
-    pub(crate) fn stored(&mut self, done: Done, stores: &mut dyn Stores) {
-        let Done { whose, result, flushed, promise } = done;
-        let outcome = result.map_err(|problem| {
-            if self.disk_errors.speaks() {
-                warn!(%problem, errors_total = self.disk_errors.total(), "disk I/O failed");
-            }
-            tenant_error(&problem)
-        });
-        match whose {
-            Whose::Request(key) => {
-                self.ended(Ended { key, outcome, flushed, promise }, stores);
-            }
-            Whose::Fetch(fetch) => self.fetched(fetch, outcome),
+    /// Storage has ended an operation.
+    pub(crate) fn ended(&mut self, ended: Ended, stores: &mut dyn Submit) {
+        let Ended { whose, mut outcome, flushed, promise } = ended;
+        let key = match whose {
+            Whose::Request(key) => key,
+            Whose::Fetch(fetch) => return self.fetched(fetch, outcome),
             Whose::Log(volume, io) => {
                 self.inbox.push_back(Input::Cache(Logged { volume, io, outcome }));
+                return;
             }
-        }
-    }
-
-    /// A store has ended an I/O.
-    pub(crate) fn ended(&mut self, ended: Ended, stores: &mut dyn Stores) {
-        let Ended { key, mut outcome, flushed, promise } = ended;
+        };
         self.note_loss(promise, flushed, outcome);
         if !self.updates.is_empty()
             && let Some(update) = self.updates.remove(&key)
@@ -348,7 +336,7 @@ impl Desk {
     }
 
     /// An atomic write is over; the next one may use the record.
-    fn journaled(&mut self, index: usize, stores: &mut dyn Stores) {
+    fn journaled(&mut self, index: usize, stores: &mut dyn Submit) {
         let volume = &mut self.volumes[index];
         volume.journaling = false;
         // One that is refused at once leaves the journal to the next.
@@ -360,7 +348,7 @@ impl Desk {
     }
 
     /// A flush has ended: it was for all who shared it. Those who came meanwhile share the next.
-    fn flushed(&mut self, store: usize, outcome: Outcome, stores: &mut dyn Stores) {
+    fn flushed(&mut self, store: usize, outcome: Outcome, stores: &mut dyn Submit) {
         let mut ended = std::mem::take(&mut self.flushes[store].shared);
         for key in ended.drain(..) {
             self.ended_at_store(key, outcome);

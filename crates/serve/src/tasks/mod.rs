@@ -29,7 +29,7 @@ use crate::frontend::sessions::Sessions;
 use crate::identity::identity;
 use crate::ids::{ConnectionId, JobKey, ManagementKey, TaskKey};
 use crate::limits::Tally;
-use crate::storage::blocking::Chores;
+use crate::storage::blocking::Blocking;
 use crate::storage::emulated::Modelled;
 use crate::storage::layout;
 use crate::storage::store::Store;
@@ -83,9 +83,9 @@ pub(crate) struct Desk {
     pub(crate) tasks: Tasks,
     pub(crate) managing: SlotMap<ManagementKey, Management>,
     pub(crate) jobs: SlotMap<JobKey, Job>,
-    pub(crate) chores: Chores,
+    pub(crate) chores: Box<dyn Blocking>,
     /// Does the maps, which may be many: no reservation waits for them.
-    pub(crate) maps: Chores,
+    pub(crate) maps: Box<dyn Blocking>,
     /// Who waits for which chore.
     pub(crate) awaited: BTreeMap<u64, Awaited>,
     pub(crate) last_chore: u64,
@@ -166,7 +166,7 @@ impl Desk {
         stores: Rc<[Store]>,
         kept: Vec<Kept>,
         near: Near,
-        [chores, maps]: [Chores; 2],
+        [chores, maps]: [Box<dyn Blocking>; 2],
     ) -> Self {
         let node_name = identity();
         let volumes: Vec<Volume> = layout::ranges(&config.volumes)

@@ -5,8 +5,9 @@ use crate::config::{
     Authentication, FileStore, Initiators, IoMode, Iscsi, Layout, Nbd, Target as TargetConfig,
     Tenant, Volume as VolumeConfig, Where,
 };
+use crate::storage::blocking::{Blocking, BlockingPool};
 use crate::storage::file::backing::Backing;
-use crate::storage::io::{Done, Ended, Io, Place, Stores, Work};
+use crate::storage::io::{Ended, Io, StorageSubmit, Submit, Whose, Work, tenant_error};
 use crate::tasks::table::{Deed, End, Task};
 use std::io;
 use weir_flow::accept::Cap;
@@ -23,8 +24,9 @@ use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
 #[derive(Default)]
 struct Given(Vec<Io>);
 
-impl Stores for Given {
-    fn submit(&mut self, _: Place, io: Io) {
+impl Submit for Given {
+    fn submit(&mut self, request: StorageSubmit) {
+        let StorageSubmit::Io(_, io) = request else { panic!("{request:?} is for paths") };
         self.0.push(io);
     }
 }
@@ -110,7 +112,9 @@ impl Scene {
             Store::File(backing)
         };
         let stores: Rc<[Store]> = volume.files().map(open).collect();
-        let chores = [(); 2].map(|()| Chores::new(|| {}).expect("a thread"));
+        let pool =
+            |()| -> Box<dyn Blocking> { Box::new(BlockingPool::new(|| {}).expect("a thread")) };
+        let chores = [(); 2].map(pool);
         let near = Near::new(&config.cache, vec![None]);
         let mut desk = Desk::new(&config, stores, vec![Kept::default()], near, chores);
         let op = MediaOp::Synchronize { immediate: false };
@@ -181,10 +185,11 @@ impl Scene {
     /// The driver ends what it was given first.
     fn end(&mut self, result: io::Result<()>) {
         let Io { whose, work, promise, .. } = self.driver.0.remove(0);
-        let done = Done { whose, result, flushed: matches!(work, Work::Sync), promise };
+        let outcome = result.map_err(|problem| tenant_error(&problem));
+        let ended = Ended { whose, outcome, flushed: matches!(work, Work::Sync), promise };
         // Drivers let go of buffers before they say so.
         drop(work);
-        self.desk.stored(done, &mut self.driver);
+        self.desk.ended(ended, &mut self.driver);
     }
 
     /// What the pipeline was told since the last time.
@@ -278,13 +283,14 @@ fn a_full_disk_is_not_a_lost_one() {
 fn an_update_on_another_path_does_not_compare_again() {
     let mut scene = Scene::new("again");
     scene.becomes(MediaOp::CompareAndWrite, &[[1; 512], [2; 512]].concat(), &[1; 512]);
-    scene.ask(Op::Update);
+    let key = scene.ask(Op::Update);
     scene.end(Ok(()));
     assert_eq!(scene.given(), "write the second half");
     let Io { whose, work, promise, .. } = scene.driver.0.remove(0);
     drop(work);
-    let (key, outcome) = (whose.request(), Err(IoError::PathFailed));
-    scene.desk.ended(Ended { key, outcome, flushed: false, promise }, &mut scene.driver);
+    let outcome = Err(IoError::PathFailed);
+    assert_eq!(whose, Whose::Request(key));
+    scene.desk.ended(Ended { whose, outcome, flushed: false, promise }, &mut scene.driver);
     assert_eq!(scene.told(), [(key, outcome)]);
     assert!(!scene.desk.volumes[0].lost, "nothing is lost with a path");
     scene.ask(Op::Update);

@@ -9,14 +9,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc;
 
-/// Chores end in their order, each after a wake-up, and what is queued at the end is done.
+/// BlockingPool end in their order, each after a wake-up, and what is queued at the end is done.
 #[test]
 fn chores_end_in_order() {
     let folder = Folder::new("chores-order");
     let (woken, wakes) = mpsc::channel();
-    let mut chores = Chores::new(move || woken.send(()).unwrap()).unwrap();
+    let mut chores = BlockingPool::new(move || woken.send(()).unwrap()).unwrap();
     let state = |byte| State { reservations: vec![byte], sanitize: Sanitize::None };
-    let save = |owner, name: &str, byte| Chore::Save {
+    let save = |owner, name: &str, byte| BlockingCall::Save {
         owner,
         path: folder.file(name),
         bytes: state(byte).encode().unwrap(),
@@ -32,8 +32,8 @@ fn chores_end_in_order() {
     let ends: Vec<(u64, bool)> = done
         .iter()
         .map(|done| match done {
-            Finished::Saved { owner, result } => (*owner, result.is_ok()),
-            Finished::Mapped { .. } => panic!("nobody asked for a map"),
+            BlockingResult::Saved { owner, result } => (*owner, result.is_ok()),
+            BlockingResult::Mapped { .. } => panic!("nobody asked for a map"),
         })
         .collect();
     assert_eq!(ends, [(7, true), (8, false), (9, true)]);
@@ -58,15 +58,15 @@ fn a_sparse_file_is_mapped() {
         file.write_all_at(&vec![1; MIB as usize], at).unwrap();
     }
     let (woken, wakes) = mpsc::channel();
-    let mut chores = Chores::new(move || woken.send(()).unwrap()).unwrap();
+    let mut chores = BlockingPool::new(move || woken.send(()).unwrap()).unwrap();
     let mut runs = |file: &Arc<File>, offset, length, max| {
         let file = file.clone();
-        chores.submit(Chore::Map { token: offset, file, offset, length, block: 4096, max });
+        chores.submit(BlockingCall::Map { token: offset, file, offset, length, block: 4096, max });
         wakes.recv().unwrap();
         let mut done = Vec::new();
         chores.reap(&mut done);
         match done.pop() {
-            Some(Finished::Mapped { token, result }) if token == offset => result,
+            Some(BlockingResult::Mapped { token, result }) if token == offset => result,
             other => panic!("{other:?}"),
         }
     };

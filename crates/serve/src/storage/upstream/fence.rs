@@ -5,13 +5,14 @@
 //! 7143, 6.3.5). Where no portal is of the same group, the unit is reset over another path, which ends
 //! what every session has under way there; so all of them begin anew.
 
+use super::network::Network;
 use super::path::{HELP_EVERY, Link, RESET_EVERY};
-use super::session::{self, Around, Loss, PATH_FAILED, Session, Told};
-use super::{FIRST_TOKEN, Remotes};
+use super::session::{self, Around, Loss, PATH_FAILED, Session, SessionEvent};
+use super::{FIRST_TOKEN, Upstreams};
 use mio::Token;
 use tracing::{info, warn};
 
-impl Remotes {
+impl<N: Network> Upstreams<N> {
     /// The target has confirmed that the old session of a path is dead: what it had under way may be done
     /// elsewhere.
     pub(super) fn confirm(&mut self, index: usize) {
@@ -30,8 +31,7 @@ impl Remotes {
 
     fn drop_helper(&mut self, index: usize) {
         if let Some((mut session, _)) = self.paths[index].fence.helper.take() {
-            // It is closed in any case.
-            drop(self.registry.deregister(&mut session.stream));
+            self.network.forget(&mut session.stream);
         }
     }
 
@@ -107,7 +107,7 @@ impl Remotes {
             now: self.now,
         };
         let result = Self::help(session, &mut around, readable, writable);
-        if around.told.iter().any(|one| matches!(one, Told::LoggedIn(_))) {
+        if around.told.iter().any(|one| matches!(one, SessionEvent::LoggedIn(_))) {
             session.log_out();
             // The session has done what it was for; what becomes of it does not matter.
             drop(session.write(&mut around));
@@ -119,7 +119,7 @@ impl Remotes {
     }
 
     fn help(
-        session: &mut Session,
+        session: &mut Session<N::Stream>,
         around: &mut Around<'_>,
         readable: bool,
         writable: bool,
@@ -202,7 +202,9 @@ mod tests {
         let (_portal, mut remotes) = remotes(2);
         let logged = logged(|| {
             for _ in 0..3 {
-                remotes.take(1, Told::NotReset(TmfResponse::NotSupported)).expect("it goes on");
+                remotes
+                    .take(1, SessionEvent::NotReset(TmfResponse::NotSupported))
+                    .expect("it goes on");
             }
         });
         assert_eq!(lines(&logged, "answer=\"NotSupported\""), 1, "{logged:?}");

@@ -15,6 +15,7 @@ mod cdb;
 mod claim;
 mod fence;
 mod flight;
+pub(crate) mod network;
 mod owner;
 mod path;
 mod payload;
@@ -22,10 +23,10 @@ mod probe;
 mod retry;
 mod sense;
 mod session;
+mod session_events;
 mod start;
 #[cfg(test)]
-mod testing;
-mod told;
+pub(crate) mod testing;
 
 pub use claim::Denied;
 pub(crate) use claim::Key;
@@ -37,17 +38,17 @@ use crate::config;
 use crate::config::Config;
 use crate::identity::identity;
 use crate::limits::Tally;
-use crate::storage::io::{Ended, Io, Work};
+use crate::storage::io::{Ended, Io, StorageDone, Whose, Work};
+use crate::storage::random::Random;
 use crate::storage::store::Unit;
 use claim::Owner;
 use flight::Terms;
-use mio::event::Event;
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
+use mio::Token;
+use network::{Network, Readiness};
 use path::{GOOD_AFTER, LOOK_EVERY, Link, Path};
 use payload::Payload;
 use probe::Facts;
-use session::{Around, Loss, PATH_FAILED, Session, Told};
+use session::{Around, Loss, PATH_FAILED, Session, SessionEvent};
 use std::io;
 use std::sync::Arc;
 use weir_flow::clock::Instant;
@@ -57,31 +58,19 @@ use weir_flow::request::{BackendId, PathId, RequestKey};
 use weir_flow::rng::{Rng, mix};
 use weir_wire::iscsi::initiator::{Chap, Initiator, Isid, Settings};
 
-/// Something that the rest of the gateway is to know.
-#[derive(Debug)]
-pub(crate) enum Happened {
-    /// An operation has ended.
-    Ended(Ended),
-    /// The data path is to know it.
-    Input(Input),
-    /// Somebody else owns the unit of this upstream now.
-    Fenced(usize),
-    /// The unit of this upstream has grown to so many bytes.
-    Grown(usize, u64),
-}
-
 /// All upstreams.
-pub(crate) struct Remotes {
-    registry: Registry,
+pub(crate) struct Upstreams<N: Network> {
+    network: N,
+    random: Box<dyn Random>,
     upstreams: Vec<Upstream>,
     /// Those of one upstream stand together.
-    paths: Vec<Path>,
+    paths: Vec<Path<N::Stream>>,
     /// The first backend that is an upstream.
     first_backend: usize,
     /// What has happened, in order.
-    pub(crate) happened: Vec<Happened>,
+    pub(crate) done: Vec<StorageDone>,
     /// Empty; its memory is used again.
-    told: Vec<Told>,
+    told: Vec<SessionEvent>,
     /// Paths with something to write, and those with more to read.
     dirty: Vec<usize>,
     queued: Vec<usize>,
@@ -118,13 +107,14 @@ enum Farewell {
     Done(Result<(), IoError>),
 }
 
-impl Remotes {
+impl<N: Network> Upstreams<N> {
     /// These upstreams; nothing is connected yet. To the data path they are the backends from
     /// `first_backend` on.
     pub(crate) fn new(
         upstreams: &[config::Upstream],
         first_backend: usize,
-        registry: Registry,
+        network: N,
+        mut random: Box<dyn Random>,
     ) -> Self {
         let node = identity();
         let mut paths = Vec::new();
@@ -151,13 +141,14 @@ impl Remotes {
         let upstreams = upstreams.iter().enumerate().map(upstream).collect();
         let mut seed = [0; 8];
         // Without random numbers all gateways come back at the same time, which is only unkind.
-        let _ = getrandom::fill(&mut seed);
+        let _ = random.fill(&mut seed);
         Self {
-            registry,
+            network,
+            random,
             upstreams,
             paths,
             first_backend,
-            happened: Vec::new(),
+            done: Vec::new(),
             told: Vec::new(),
             dirty: Vec::new(),
             queued: Vec::new(),
@@ -208,8 +199,8 @@ impl Remotes {
         let Path { upstream, .. } = self.paths[index];
         if self.is_lost(upstream) {
             let Io { whose, promise, .. } = io;
-            let (key, outcome) = (whose.request(), Err(IoError::Fenced));
-            self.end(Ended { key, outcome, flushed: false, promise });
+            let outcome = Err(IoError::Fenced);
+            self.end(Ended { whose, outcome, flushed: false, promise });
             return;
         }
         self.upstreams[upstream].written |= !matches!(io.work, Work::Read { .. } | Work::Sync);
@@ -221,8 +212,7 @@ impl Remotes {
         } else {
             // The data path has not heard yet that it is down.
             let Io { whose, promise, .. } = io;
-            let key = whose.request();
-            self.end(Ended { key, outcome: PATH_FAILED, flushed: false, promise });
+            self.end(Ended { whose, outcome: PATH_FAILED, flushed: false, promise });
         }
     }
 
@@ -243,7 +233,8 @@ impl Remotes {
 
     /// Forgets a read, and an end of it that has not been told.
     pub(crate) fn abandon(&mut self, backend: BackendId, path: PathId, key: RequestKey) {
-        self.happened.retain(|one| !matches!(one, Happened::Ended(ended) if ended.key == key));
+        let whose = Whose::Request(key);
+        self.done.retain(|one| !matches!(one, StorageDone::Ended(ended) if ended.whose == whose));
         let index = self.index(backend, path);
         if let Some(session) = self.paths[index].session() {
             session.abandon(key);
@@ -268,18 +259,17 @@ impl Remotes {
     }
 
     /// Something has happened at the socket with this number.
-    pub(crate) fn event(&mut self, number: usize, event: &Event) {
-        let (readable, writable) =
-            (event.is_readable() || event.is_read_closed(), event.is_writable());
+    pub(crate) fn event(&mut self, number: usize, event: Readiness) {
+        let Readiness { readable, writable, ended } = event;
         let (index, helps) = (number / 2, number % 2 == 1);
         if index >= self.paths.len() {
             return;
         }
         let fence = &mut self.paths[index].fence;
         if helps && let Some((session, _)) = &mut fence.helper {
-            session.ends |= event.is_read_closed();
+            session.ends |= ended;
         } else if !helps && let Some(session) = self.paths[index].session() {
-            session.ends |= event.is_read_closed();
+            session.ends |= ended;
         }
         if helps {
             self.helper_event(index, readable, writable);
@@ -389,20 +379,17 @@ impl Remotes {
 
     /// A session whose connection is being made.
     fn open(
-        &self,
+        &mut self,
         index: usize,
         address: std::net::SocketAddr,
         token: Token,
-    ) -> io::Result<Box<Session>> {
+    ) -> io::Result<Box<Session<N::Stream>>> {
         let Path { upstream, isid, .. } = self.paths[index];
-        let config = &self.upstreams[upstream].config;
         let mut entropy = [0; 32];
-        let random = getrandom::fill(&mut entropy);
-        random.map_err(|error| io::Error::other(error.to_string()))?;
+        self.random.fill(&mut entropy)?;
+        let config = &self.upstreams[upstream].config;
         let wire: Initiator<Payload> = Initiator::new(Arc::new(settings(config, isid)), entropy);
-        let mut stream = TcpStream::connect(address)?;
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.registry.register(&mut stream, token, interest)?;
+        let stream = self.network.connect(address, token)?;
         Ok(Box::new(Session::new(stream, wire, config.lun.into())))
     }
 
@@ -410,7 +397,7 @@ impl Remotes {
     fn with<T>(
         &mut self,
         index: usize,
-        act: impl FnOnce(&mut Session, &mut Around<'_>) -> Result<T, Loss>,
+        act: impl FnOnce(&mut Session<N::Stream>, &mut Around<'_>) -> Result<T, Loss>,
     ) -> Option<T> {
         let mut told = std::mem::take(&mut self.told);
         let path = &mut self.paths[index];
@@ -441,11 +428,11 @@ impl Remotes {
     }
 
     fn end(&mut self, ended: Ended) {
-        self.happened.push(Happened::Ended(ended));
+        self.done.push(StorageDone::Ended(ended));
     }
 
     fn input(&mut self, input: Input) {
-        self.happened.push(Happened::Input(input));
+        self.done.push(StorageDone::Input(input));
     }
 }
 

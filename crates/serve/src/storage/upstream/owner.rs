@@ -7,9 +7,10 @@
 //! is withdrawn from hosts. Nothing makes it ours again but a person, and another start.
 
 use super::claim::{Denied, Holder, Key, Owner};
+use super::network::Network;
 use super::path::Link;
 use super::session::Loss;
-use super::{Farewell, Happened, Remotes, fold, volume_on};
+use super::{Farewell, StorageDone, Upstreams, fold, volume_on};
 use crate::ServeError;
 use crate::clock::Clock;
 use crate::config::{Config, Fence};
@@ -82,7 +83,7 @@ pub(crate) fn owners(config: &Config, logs: &[Option<Logged>]) -> Vec<Option<Own
     config.upstreams.iter().enumerate().map(owner).collect()
 }
 
-impl Remotes {
+impl<N: Network> Upstreams<N> {
     /// Becomes the owner of every unit that has one, or says why not. Nothing was written to any.
     pub(crate) fn claim(
         &mut self,
@@ -228,7 +229,7 @@ impl Remotes {
             self.input(Input::PathAccess(backend, id, Access::Optimized));
             self.input(Input::PathUp(backend, id));
         }
-        self.happened.push(Happened::Fenced(upstream));
+        self.done.push(StorageDone::Fenced(upstream));
     }
 
     /// When whose a unit is has to be looked at.

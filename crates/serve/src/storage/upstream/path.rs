@@ -1,6 +1,7 @@
 //! One path: a portal, the session there, and what becomes of it when it is lost.
 
 use super::flight::Flight;
+use super::network::Stream;
 use super::session::Session;
 use crate::limits::Tally;
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use weir_flow::rng::Rng;
 use weir_wire::iscsi::initiator::Isid;
 
 /// A path to an upstream.
-pub(super) struct Path {
+pub(super) struct Path<S> {
     /// Index of the upstream.
     pub(super) upstream: usize,
     pub(super) id: PathId,
@@ -21,7 +22,7 @@ pub(super) struct Path {
     /// The initiator's part of the session's name: the same for every session on this path, so that a
     /// new one ends the one before at the target (RFC 7143, 6.3.5).
     pub(super) isid: Isid,
-    pub(super) link: Link,
+    pub(super) link: Link<S>,
     /// When the last try began.
     pub(super) began: Instant,
     /// Where the target has sent it for the next try.
@@ -39,29 +40,29 @@ pub(super) struct Path {
     pub(super) leaves: bool,
     /// The portal group that answers there, once that is known.
     pub(super) group: Option<u16>,
-    pub(super) fence: Fence,
+    pub(super) fence: Fence<S>,
     /// Why it does not work.
     pub(super) failure: Option<String>,
     pub(super) failures: Tally,
 }
 
 /// What there is of a session.
-pub(super) enum Link {
+pub(super) enum Link<S> {
     /// None; when the next is tried.
     Down(Instant),
     /// One, and when it must be of use.
-    Up(Box<Session>, Instant),
+    Up(Box<Session<S>>, Instant),
 }
 
 /// Operations that the target may still be doing, although their session is gone.
 ///
 /// They are answered when the target has confirmed that the session is dead to it: by letting in another
 /// one of the same name, here or on a portal of the same group, or by resetting the unit.
-pub(super) struct Fence {
+pub(super) struct Fence<S> {
     pub(super) held: Vec<Flight>,
     pub(super) since: Instant,
     /// A session of the path's name on another portal, and when it must be let in.
-    pub(super) helper: Option<(Box<Session>, Instant)>,
+    pub(super) helper: Option<(Box<Session<S>>, Instant)>,
     /// How often another portal was tried, and when it may be again.
     pub(super) tries: u32,
     pub(super) next: Instant,
@@ -69,7 +70,7 @@ pub(super) struct Fence {
     pub(super) reset_at: Instant,
 }
 
-impl Fence {
+impl<S> Fence<S> {
     const fn new() -> Self {
         let at = Instant::ZERO;
         Self { held: Vec::new(), since: at, helper: None, tries: 0, next: at, reset_at: at }
@@ -88,7 +89,7 @@ impl Fence {
     }
 }
 
-impl Path {
+impl<S: Stream> Path<S> {
     pub(super) fn new(
         upstream: usize,
         id: PathId,
@@ -120,7 +121,7 @@ impl Path {
     }
 
     /// The session, if there is one.
-    pub(super) fn session(&mut self) -> Option<&mut Session> {
+    pub(super) fn session(&mut self) -> Option<&mut Session<S>> {
         match &mut self.link {
             Link::Up(session, _) => Some(session),
             Link::Down(_) => None,
@@ -193,7 +194,8 @@ mod tests {
     #[test]
     fn tries_are_spread() {
         let portal = "192.0.2.1:3260".parse().unwrap();
-        let mut path = Path::new(0, PathId::new(0), portal, String::new(), Isid([0; 6]));
+        let mut path: Path<mio::net::TcpStream> =
+            Path::new(0, PathId::new(0), portal, String::new(), Isid([0; 6]));
         let mut chance = Rng::stream(1, "tries");
         let most = Duration::from_secs(2);
         path.tries = 0;

@@ -5,14 +5,15 @@
 //! longer than that. Chance spreads the tries, and an upstream with many paths has no more than
 //! [`TRIES_A_SECOND`], so that storage that comes back is not met by a storm.
 
+use super::network::Network;
 use super::path::Link;
 use super::session::Loss;
-use super::{Remotes, Upstream};
+use super::{Upstream, Upstreams};
 use std::ops::Range;
 use tracing::warn;
 use weir_flow::clock::Duration;
 
-impl Remotes {
+impl<N: Network> Upstreams<N> {
     /// Notes why a path does not work, and when it is tried again.
     pub(super) fn failed(&mut self, index: usize, loss: &Loss) {
         let at_most = self.retry_at_most(self.paths[index].upstream);
@@ -101,7 +102,8 @@ const TRIES_A_SECOND: u64 = 16;
 
 #[cfg(test)]
 mod tests {
-    use super::super::session::Told;
+    use super::super::network::Tcp;
+    use super::super::session::SessionEvent;
     use super::super::testing::remotes;
     use super::*;
     use weir_flow::clock::Instant;
@@ -109,7 +111,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// When the next try of a path is, or when a session must be of use.
-    fn due(remotes: &Remotes, index: usize) -> Instant {
+    fn due(remotes: &Upstreams<Tcp>, index: usize) -> Instant {
         match remotes.paths[index].link {
             Link::Down(at) => at,
             Link::Up(_, by) => by,
@@ -117,7 +119,7 @@ mod tests {
     }
 
     /// Has a path fail so often that its waits grow no more; the time until its next try.
-    fn worn(remotes: &mut Remotes, index: usize) -> Duration {
+    fn worn(remotes: &mut Upstreams<Tcp>, index: usize) -> Duration {
         for _ in 0..20 {
             remotes.paths[index].began = remotes.now;
             remotes.failed(index, &Loss::LoggedOut);
@@ -165,7 +167,7 @@ mod tests {
         remotes.tick_path(0);
         assert!(matches!(remotes.paths[0].link, Link::Down(at) if at == remotes.now));
         remotes.begin(0);
-        remotes.take(0, Told::Connected).expect("it goes on");
+        remotes.take(0, SessionEvent::Connected).expect("it goes on");
         assert_eq!(due(&remotes, 0), remotes.now + SECOND * 3);
         remotes.paths[1].told_up = true;
         remotes.begin(0);

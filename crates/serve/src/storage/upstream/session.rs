@@ -4,17 +4,15 @@ mod commands;
 
 use super::claim::{Claim, Denied, Holder, Owner};
 use super::flight::{Flight, Terms};
+use super::network::Stream;
 use super::payload::Payload;
 use super::probe::{Facts, Probe, Unfit};
 use super::sense::Heard;
 use crate::buffer::Received;
 use crate::storage::io::{Ended, Io};
-use mio::net::TcpStream;
 use slotmap::{Key, KeyData, SlotMap, new_key_type};
-use socket2::SockRef;
 use std::collections::{BTreeSet, VecDeque};
-use std::io::{self, IoSlice, Read, Write};
-use std::time;
+use std::io::{self, IoSlice};
 use thiserror::Error;
 use weir_flow::clock::Instant;
 use weir_flow::error::IoError;
@@ -28,8 +26,8 @@ new_key_type! {
 }
 
 /// A session.
-pub(super) struct Session {
-    pub(super) stream: TcpStream,
+pub(super) struct Session<S> {
+    pub(super) stream: S,
     wire: Initiator<Payload>,
     received: Received,
     pub(super) stage: Stage,
@@ -88,7 +86,7 @@ enum Asked {
 
 /// What a session tells.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum SessionEvent {
     /// The connection is made, and the login begins.
     Connected,
     /// The target has let it in, on a portal of this group: an older session of the same name is over.
@@ -185,7 +183,7 @@ pub(super) struct Around<'a> {
     /// Who owns it; `None` if nobody is kept from it.
     pub(super) owner: &'a mut Option<Owner>,
     /// What is to be told.
-    pub(super) told: &'a mut Vec<Told>,
+    pub(super) told: &'a mut Vec<SessionEvent>,
     /// Errors that the unit has told of, and who it is, for the log.
     pub(super) errors: &'a mut crate::limits::Tally,
     pub(super) who: &'a str,
@@ -215,9 +213,9 @@ enum Came {
     LoggedOut,
 }
 
-impl Session {
+impl<S: Stream> Session<S> {
     /// A session whose connection is being made.
-    pub(super) fn new(stream: TcpStream, wire: Initiator<Payload>, lun: u64) -> Self {
+    pub(super) fn new(stream: S, wire: Initiator<Payload>, lun: u64) -> Self {
         Self {
             stream,
             wire,
@@ -270,17 +268,11 @@ impl Session {
     /// The socket has become writable.
     pub(super) fn writable(&mut self, around: &mut Around<'_>) -> Result<(), Loss> {
         if matches!(self.stage, Stage::Connecting) {
-            if let Some(error) = self.stream.take_error().map_err(Loss::Broken)? {
-                return Err(Loss::Broken(error));
+            if !self.stream.is_established().map_err(Loss::Broken)? {
+                return Ok(());
             }
-            match self.stream.peer_addr() {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(()),
-                Err(error) => return Err(Loss::Broken(error)),
-            }
-            self.stream.set_nodelay(true).map_err(Loss::Broken)?;
             self.stage = Stage::Login;
-            around.told.push(Told::Connected);
+            around.told.push(SessionEvent::Connected);
         }
         self.write(around)
     }
@@ -313,12 +305,12 @@ impl Session {
     }
 
     /// Tells of operations whose bytes have left meanwhile.
-    fn let_go(&mut self, told: &mut Vec<Told>) {
+    fn let_go(&mut self, told: &mut Vec<SessionEvent>) {
         let mut index = 0;
         while index < self.leaving.len() {
             if self.leaving[index].0.is_sent() {
                 let (flight, outcome) = self.leaving.swap_remove(index);
-                told.push(Told::Ended(ended(flight, outcome)));
+                told.push(SessionEvent::Ended(ended(flight, outcome)));
             } else {
                 index += 1;
             }
@@ -416,7 +408,7 @@ impl Session {
         match came {
             Came::Nothing => Ok(()),
             Came::LoggedIn(group) => {
-                around.told.push(Told::LoggedIn(group));
+                around.told.push(SessionEvent::LoggedIn(group));
                 let probe = Box::new(Probe::new(self.lun));
                 self.stage = Stage::Probing(probe);
                 self.ask();
@@ -436,21 +428,21 @@ impl Session {
             }
             Came::Pong(tag) => {
                 if self.asked.remove(key_of(tag)).is_some() {
-                    around.told.push(Told::Sign);
+                    around.told.push(SessionEvent::Sign);
                 }
                 Ok(())
             }
             Came::Managed(tag, response) => {
                 if self.asked.remove(key_of(tag)).is_some() {
                     around.told.push(match response {
-                        TmfResponse::Complete => Told::Reset,
-                        _ => Told::NotReset(response),
+                        TmfResponse::Complete => SessionEvent::Reset,
+                        _ => SessionEvent::NotReset(response),
                     });
                 }
                 Ok(())
             }
             Came::Leave => {
-                around.told.push(Told::Leave);
+                around.told.push(SessionEvent::Leave);
                 Ok(())
             }
             Came::LoggedOut => Err(Loss::LoggedOut),
@@ -462,8 +454,7 @@ impl Session {
     pub(super) fn bury(self, reset: bool) -> Remains {
         let Self { stream, wire, asked, waiting, later, leaving, .. } = self;
         if reset {
-            // It is closed either way.
-            drop(SockRef::from(&stream).set_linger(Some(time::Duration::ZERO)));
+            stream.reset_on_close();
         }
         let unsent = wire.outstanding().filter(|one| !one.sent).map(|one| one.tag);
         let unsent: BTreeSet<u64> = unsent.collect();
@@ -488,7 +479,7 @@ impl Session {
 /// How an operation has ended.
 pub(super) fn ended(flight: Flight, outcome: Outcome) -> Ended {
     let Io { whose, promise, .. } = flight.land();
-    Ended { key: whose.request(), outcome, flushed: false, promise }
+    Ended { whose, outcome, flushed: false, promise }
 }
 
 fn key_of(tag: u64) -> TagKey {

@@ -1,8 +1,9 @@
 //! The first sessions, before anything is served, and the last words, when nothing is any more.
 
+use super::network::{Network, Readiness};
 use super::path::Link;
 use super::session::Around;
-use super::{FIRST_TOKEN, Farewell, Remotes};
+use super::{FIRST_TOKEN, Farewell, Upstreams};
 use crate::clock::Clock;
 use mio::{Events, Poll};
 use std::fmt;
@@ -46,7 +47,7 @@ impl fmt::Display for Unreachable {
     }
 }
 
-impl Remotes {
+impl<N: Network> Upstreams<N> {
     /// Connects all paths at once, and waits until each upstream has one that works. The others go on
     /// being tried.
     pub(crate) fn connect(
@@ -95,7 +96,7 @@ impl Remotes {
     pub(super) fn unreachable(&self, index: usize) -> Unreachable {
         let upstream = &self.upstreams[index];
         let paths = upstream.first..upstream.first + upstream.config.portals.len();
-        let path = |path: &super::path::Path| {
+        let path = |path: &super::path::Path<N::Stream>| {
             let waits = match &path.link {
                 Link::Up(session, _) => Some(session.waits_for()),
                 Link::Down(_) => None,
@@ -133,7 +134,7 @@ impl Remotes {
         self.now = clock.now();
         for event in &*events {
             if let Some(number) = event.token().0.checked_sub(FIRST_TOKEN) {
-                self.event(number, event);
+                self.event(number, Readiness::of(event));
             }
         }
         self.read_on();

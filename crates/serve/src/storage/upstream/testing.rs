@@ -1,12 +1,15 @@
 //! An upstream for tests, with paths on which nothing happens but what the test does.
 
-use super::Remotes;
+use super::Upstreams;
+use super::network::Tcp;
 use super::path::Link;
 use super::session::Session;
 use crate::config::{Fence, Portal, Upstream};
+use crate::storage::random::KernelRandom;
 use mio::Poll;
+use mio::net::TcpStream;
 use std::fmt::{Debug, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -14,12 +17,9 @@ use tracing::{Event, Metadata, Subscriber};
 use weir_flow::clock::{Duration, Instant};
 use weir_wire::iscsi::target_role::DigestPolicy;
 
-/// One upstream with so many paths. Their portal takes connections while the first value lives, and never
-/// says anything.
-pub(super) fn remotes(paths: usize) -> ((TcpListener, Poll), Remotes) {
-    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = silent.local_addr().expect("it is bound");
-    let upstream = Upstream {
+/// The configuration of an upstream with this number of paths to one portal.
+pub(crate) fn upstream(paths: usize, address: SocketAddr) -> Upstream {
+    Upstream {
         name: String::from("array"),
         target: String::from("iqn.2026-11.org.example:array"),
         lun: 0,
@@ -34,16 +34,23 @@ pub(super) fn remotes(paths: usize) -> ((TcpListener, Poll), Remotes) {
         login_within: Duration::from_secs(3),
         retry_at_most: Duration::from_secs(5),
         fence: Fence::Auto,
-    };
+    }
+}
+
+/// One upstream with this number of paths. Their portal takes connections while the first value lives, and
+/// never says anything.
+pub(super) fn remotes(paths: usize) -> ((TcpListener, Poll), Upstreams<Tcp>) {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let upstream = upstream(paths, silent.local_addr().expect("it is bound"));
     let poll = Poll::new().expect("an event queue");
     let registry = poll.registry().try_clone().expect("its registry");
-    let mut remotes = Remotes::new(&[upstream], 0, registry);
+    let mut remotes = Upstreams::new(&[upstream], 0, Tcp::new(registry), Box::new(KernelRandom));
     remotes.now = Instant::ZERO + Duration::from_secs(100);
     ((silent, poll), remotes)
 }
 
 /// A session on which nothing was said.
-pub(super) fn session() -> Box<Session> {
+pub(super) fn session() -> Box<Session<TcpStream>> {
     let ((silent, _poll), mut remotes) = remotes(1);
     remotes.begin(0);
     drop(silent);

@@ -7,7 +7,7 @@ use super::{Job, JobKey, Step, Stepped};
 use crate::buffer::Shared;
 use crate::ids::TaskKey;
 use crate::limits::{PIECE, ZEROES_AT_ONCE};
-use crate::storage::blocking::Chore;
+use crate::storage::blocking::BlockingCall;
 use crate::storage::file::atomic_journal;
 use crate::storage::state_file;
 use crate::storage::state_file::StateError;
@@ -172,7 +172,7 @@ impl Desk {
         let bytes = volume.state_with(reservations);
         let bytes = bytes.expect("reservations and a pattern fit a state file");
         let owner = self.await_chore(who);
-        self.chores.submit(Chore::Save { owner, path, bytes });
+        self.chores.submit(BlockingCall::Save { owner, path, bytes });
     }
 
     /// A volume's state is durable, or could not be made so.

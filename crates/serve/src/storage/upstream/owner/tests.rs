@@ -1,5 +1,6 @@
 //! What becomes of an upstream whose unit is somebody else's.
 
+use super::super::network::Tcp;
 use super::super::session::Stage;
 use super::super::testing::{logged, remotes};
 use super::*;
@@ -12,7 +13,7 @@ const OURS: Holder = Holder { key: 0x1_0000_0000_0001, kind: 5 };
 const OTHER: Holder = Holder { key: 0x2_0000_0000_0002, kind: 5 };
 
 /// An upstream that is owned, with a session on its first path.
-fn owned() -> ((std::net::TcpListener, Poll), Remotes) {
+fn owned() -> ((std::net::TcpListener, Poll), Upstreams<Tcp>) {
     let (portal, mut remotes) = remotes(2);
     let mut owner = Owner::new(1, true, Vec::new());
     (owner.key, owner.holds) = (Some(OURS.key), true);
@@ -22,7 +23,7 @@ fn owned() -> ((std::net::TcpListener, Poll), Remotes) {
     (portal, remotes)
 }
 
-fn flush(remotes: &mut Remotes, key: RequestKey) {
+fn flush(remotes: &mut Upstreams<Tcp>, key: RequestKey) {
     let (whose, work) = (Whose::Request(key), Work::Sync);
     let io = Io { whose, work, offset: 0, length: 0, promise: None };
     remotes.submit(BackendId::new(0), PathId::new(1), io);
@@ -35,7 +36,7 @@ fn an_upstream_is_fenced_once_and_for_good() {
     for holder in [Some(OTHER), Some(Holder { kind: 1, ..OURS }), None] {
         let (_portal, mut remotes) = owned();
         remotes.owner_told(0, Some(OURS));
-        assert!(!remotes.is_lost(0) && remotes.happened.is_empty());
+        assert!(!remotes.is_lost(0) && remotes.done.is_empty());
         let told = logged(|| {
             remotes.owner_told(0, holder);
             remotes.owner_told(0, holder);
@@ -43,20 +44,21 @@ fn an_upstream_is_fenced_once_and_for_good() {
         let fenced = |line: &&String| line.contains("FENCED") && line.contains("--take-over");
         assert_eq!(told.iter().filter(fenced).count(), 1, "{told:?}");
         assert!(remotes.paths.iter().all(|path| matches!(path.link, Link::Down(_))));
-        let happened = std::mem::take(&mut remotes.happened);
-        let ups = happened.iter().filter(|one| matches!(one, Happened::Input(Input::PathUp(..))));
+        let happened = std::mem::take(&mut remotes.done);
+        let ups =
+            happened.iter().filter(|one| matches!(one, StorageDone::Input(Input::PathUp(..))));
         assert_eq!(ups.count(), 2, "{happened:?}");
-        let told = happened.iter().filter(|one| matches!(one, Happened::Fenced(0)));
+        let told = happened.iter().filter(|one| matches!(one, StorageDone::Fenced(0)));
         assert_eq!(told.count(), 1, "{happened:?}");
 
         let mut keys = SlotMap::with_key();
         let key = keys.insert(());
         flush(&mut remotes, key);
-        let Some(Happened::Ended(ended)) = remotes.happened.pop() else { panic!("it has ended") };
-        assert_eq!((ended.key, ended.outcome), (key, Err(IoError::Fenced)));
+        let Some(StorageDone::Ended(ended)) = remotes.done.pop() else { panic!("it has ended") };
+        assert_eq!((ended.whose, ended.outcome), (Whose::Request(key), Err(IoError::Fenced)));
         remotes.check(BackendId::new(0), PathId::new(1));
-        let answer = remotes.happened.pop();
-        assert!(matches!(answer, Some(Happened::Input(Input::Checked(..)))), "{answer:?}");
+        let answer = remotes.done.pop();
+        assert!(matches!(answer, Some(StorageDone::Input(Input::Checked(..)))), "{answer:?}");
         remotes.now += Duration::from_secs(600);
         remotes.tick();
         assert!(remotes.paths.iter().all(|path| matches!(path.link, Link::Down(_))));
@@ -93,7 +95,8 @@ fn the_reservation_is_looked_at() {
     remotes.look_at_owners();
     let next = remotes.next_look().expect("it is owned");
     assert_eq!(next, remotes.now + LOOK_EVERY);
-    let idle = |remotes: &mut Remotes| remotes.paths[0].session().expect("it works").is_idle();
+    let idle =
+        |remotes: &mut Upstreams<Tcp>| remotes.paths[0].session().expect("it works").is_idle();
     assert!(remotes.paths[0].is_ready());
     // The session of the test has never logged in, so there is no room for a command; nothing breaks.
     assert!(idle(&mut remotes));

@@ -2,10 +2,11 @@
 
 use super::super::claim::{self, Claim, Order, holder_of};
 use super::super::flight::{Data, Flight};
+use super::super::network::Stream;
 use super::super::payload::Payload;
 use super::super::probe::Probe;
 use super::super::sense::{CHECK_CONDITION, Heard, News, Verdict, judge};
-use super::{Around, Asked, Loss, PATH_FAILED, Session, Stage, Told, ended, key_of};
+use super::{Around, Asked, Loss, PATH_FAILED, Session, SessionEvent, Stage, ended, key_of};
 use crate::storage::io::{Io, Whose};
 use slotmap::Key;
 use tracing::warn;
@@ -15,7 +16,7 @@ use weir_flow::request::{Outcome, RequestKey};
 use weir_wire::iscsi::initiator::{Attribute, Command, Direction, TaskFunction};
 use weir_wire::scsi::ScsiStatus;
 
-impl Session {
+impl<S: Stream> Session<S> {
     /// A command has ended.
     pub(super) fn done(
         &mut self,
@@ -37,7 +38,7 @@ impl Session {
                 ) {
                     let facts = Box::new(probe.into_facts());
                     self.facts = Some(facts.clone());
-                    around.told.push(Told::Looked(facts));
+                    around.told.push(SessionEvent::Looked(facts));
                 }
                 Ok(())
             }
@@ -45,23 +46,23 @@ impl Session {
                 probe.answered(status, heard, &answer).map_err(Loss::Unfit)?;
                 match probe.question() {
                     Some(_) => self.ask_again(probe),
-                    None => around.told.push(Told::Refreshed(Box::new(probe.into_facts()))),
+                    None => around.told.push(SessionEvent::Refreshed(Box::new(probe.into_facts()))),
                 }
                 Ok(())
             }
             Some(Asked::Claim { answer, .. }) => self.claimed((status, heard), &answer, around),
             Some(Asked::Owner { answer, .. }) => owner_told((status, heard), &answer, around),
             Some(Asked::Clear) => {
-                around.told.push(Told::Cleared);
+                around.told.push(SessionEvent::Cleared);
                 Ok(())
             }
             Some(Asked::Flush) => {
                 match judge(status, heard, true) {
                     Verdict::Again(_) => self.last_flush(around),
-                    Verdict::Good => around.told.push(Told::Flushed(Ok(()))),
+                    Verdict::Good => around.told.push(SessionEvent::Flushed(Ok(()))),
                     _ => {
                         warn!(upstream = around.who, %heard, "the last flush failed");
-                        around.told.push(Told::Flushed(Err(IoError::Medium)));
+                        around.told.push(SessionEvent::Flushed(Err(IoError::Medium)));
                     }
                 }
                 Ok(())
@@ -88,7 +89,7 @@ impl Session {
             Verdict::Good => {
                 if !flight.is_whole() {
                     let came = flight.came;
-                    around.told.push(Told::Ended(ended(flight, PATH_FAILED)));
+                    around.told.push(SessionEvent::Ended(ended(flight, PATH_FAILED)));
                     return Err(Loss::Short { came });
                 }
                 flight.advance();
@@ -130,7 +131,7 @@ impl Session {
                 Err(error)
             }
             Verdict::NotHere(access) => {
-                around.told.push(Told::Access(access));
+                around.told.push(SessionEvent::Access(access));
                 PATH_FAILED
             }
             Verdict::Lost => {
@@ -143,9 +144,9 @@ impl Session {
     }
 
     /// An operation has ended; its buffer is free when nothing of it waits to be sent.
-    pub(super) fn end(&mut self, flight: Flight, outcome: Outcome, told: &mut Vec<Told>) {
+    pub(super) fn end(&mut self, flight: Flight, outcome: Outcome, told: &mut Vec<SessionEvent>) {
         if flight.is_sent() {
-            told.push(Told::Ended(ended(flight, outcome)));
+            told.push(SessionEvent::Ended(ended(flight, outcome)));
         } else {
             self.leaving.push((flight, outcome));
         }
@@ -234,7 +235,7 @@ impl Session {
             self.ask_claim(around);
         } else {
             self.stage = Stage::Ready;
-            around.told.push(Told::Claimed);
+            around.told.push(SessionEvent::Claimed);
         }
         Ok(())
     }
@@ -382,7 +383,7 @@ fn owner_told(
     // A refusal for now is none for long: it is asked again.
     if judge(status, heard, false) == Verdict::Good {
         let (_, holder) = holder_of(answer).map_err(Loss::Denied)?;
-        around.told.push(Told::Owner(holder));
+        around.told.push(SessionEvent::Owner(holder));
     }
     Ok(())
 }

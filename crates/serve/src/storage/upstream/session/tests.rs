@@ -1,8 +1,9 @@
 //! What a session tells, and what is taken back from it.
 
+use super::super::network::Tcp;
 use super::super::path::Link;
 use super::super::testing::{remotes, session};
-use super::super::{Happened, Remotes};
+use super::super::{StorageDone, Upstreams};
 use super::*;
 use crate::storage::io::{Whose, Work};
 use weir_flow::request::{BackendId, PathId, RequestKey};
@@ -27,11 +28,14 @@ fn the_answer_to_a_reset_is_told() {
         session.deal(Came::Managed(tag, response), &mut around).expect("it goes on");
         answers.append(&mut told);
     }
-    assert!(matches!(answers[..], [Told::NotReset(TmfResponse::Rejected), Told::Reset]));
+    assert!(matches!(
+        answers[..],
+        [SessionEvent::NotReset(TmfResponse::Rejected), SessionEvent::Reset]
+    ));
 }
 
 /// Operations and their keys, which flush: the first is put off, the second waits for room.
-fn put_off(remotes: &mut Remotes, keys: &mut SlotMap<RequestKey, ()>) -> [RequestKey; 2] {
+fn put_off(remotes: &mut Upstreams<Tcp>, keys: &mut SlotMap<RequestKey, ()>) -> [RequestKey; 2] {
     let keys = [(); 2].map(|()| keys.insert(()));
     let [later, waiting] = keys.map(flush);
     remotes.begin(0);
@@ -52,7 +56,7 @@ fn flush(key: RequestKey) -> Flight {
     })
 }
 
-fn is_up(remotes: &Remotes) -> bool {
+fn is_up(remotes: &Upstreams<Tcp>) -> bool {
     matches!(remotes.paths[0].link, Link::Up(..))
 }
 
@@ -60,7 +64,7 @@ fn is_up(remotes: &Remotes) -> bool {
 /// and none taken, and everything there may go another way at once; not for one that may have begun.
 #[test]
 fn what_was_not_begun_is_recalled() {
-    let recall = |remotes: &mut Remotes, key| {
+    let recall = |remotes: &mut Upstreams<Tcp>, key| {
         remotes.recall(BackendId::new(0), PathId::new(0), key);
     };
     for which in [0, 1] {
@@ -79,11 +83,11 @@ fn what_was_not_begun_is_recalled() {
         assert!(is_up(&remotes), "nothing is known of it any more");
         recall(&mut remotes, put_off[which]);
         assert!(!is_up(&remotes));
-        let ended = remotes.happened.iter().filter_map(|one| match one {
-            Happened::Ended(ended) => Some((ended.key, ended.outcome)),
+        let ended = remotes.done.iter().filter_map(|one| match one {
+            StorageDone::Ended(ended) => Some((ended.whose, ended.outcome)),
             _ => None,
         });
         let ended: Vec<_> = ended.collect();
-        assert_eq!(ended, [(put_off[1], PATH_FAILED), (put_off[0], PATH_FAILED)]);
+        assert_eq!(ended, [put_off[1], put_off[0]].map(|key| (Whose::Request(key), PATH_FAILED)));
     }
 }

@@ -1,42 +1,45 @@
 //! What follows from what happens on a session, up to its end.
 
 use super::flight::Terms;
+use super::network::Network;
 use super::path::{GOOD_AFTER, LOOK_EVERY, Link};
 use super::probe::Facts;
-use super::session::{self, Loss, PATH_FAILED, Told};
-use super::{Farewell, Happened, Remotes};
+use super::session::{self, Loss, PATH_FAILED, SessionEvent};
+use super::{Farewell, StorageDone, Upstreams};
 use tracing::info;
 use weir_flow::path::Access;
 use weir_flow::pipeline::Input;
 use weir_flow::units::ByteCount;
 
-impl Remotes {
+impl<N: Network> Upstreams<N> {
     /// What follows from what a session tells.
-    pub(super) fn take(&mut self, index: usize, told: Told) -> Result<(), Loss> {
+    pub(super) fn take(&mut self, index: usize, told: SessionEvent) -> Result<(), Loss> {
         let (upstream, id) = (self.paths[index].upstream, self.paths[index].id);
         let backend = self.backend(upstream);
         match told {
-            Told::Ended(ended) => self.end(ended),
-            Told::Connected => self.connected(index),
-            Told::LoggedIn(group) => {
+            SessionEvent::Ended(ended) => self.end(ended),
+            SessionEvent::Connected => self.connected(index),
+            SessionEvent::LoggedIn(group) => {
                 self.paths[index].group = group;
                 self.confirm(index);
             }
-            Told::Looked(facts) => self.looked(index, *facts)?,
-            Told::Claimed => self.claimed(index),
-            Told::Owner(holder) => self.owner_told(upstream, holder),
-            Told::Cleared => self.upstreams[upstream].release = Farewell::Done(Ok(())),
-            Told::Refreshed(facts) => {
+            SessionEvent::Looked(facts) => self.looked(index, *facts)?,
+            SessionEvent::Claimed => self.claimed(index),
+            SessionEvent::Owner(holder) => self.owner_told(upstream, holder),
+            SessionEvent::Cleared => self.upstreams[upstream].release = Farewell::Done(Ok(())),
+            SessionEvent::Refreshed(facts) => {
                 let access = facts.access;
                 self.compare(index, &facts)?;
                 self.accessible(index, access);
             }
-            Told::Access(access) => self.accessible(index, access),
-            Told::Sign => self.input(Input::Checked(backend, id)),
-            Told::Reset => self.unit_was_reset(upstream),
-            Told::NotReset(response) => self.not_reset(index, &format!("{response:?}")),
-            Told::Flushed(result) => self.upstreams[upstream].farewell = Farewell::Done(result),
-            Told::Leave => self.leave(index),
+            SessionEvent::Access(access) => self.accessible(index, access),
+            SessionEvent::Sign => self.input(Input::Checked(backend, id)),
+            SessionEvent::Reset => self.unit_was_reset(upstream),
+            SessionEvent::NotReset(response) => self.not_reset(index, &format!("{response:?}")),
+            SessionEvent::Flushed(result) => {
+                self.upstreams[upstream].farewell = Farewell::Done(result)
+            }
+            SessionEvent::Leave => self.leave(index),
         }
         Ok(())
     }
@@ -93,7 +96,7 @@ impl Remotes {
         if facts.blocks > known.blocks {
             known.blocks = facts.blocks;
             let capacity = facts.capacity();
-            self.happened.push(Happened::Grown(upstream, capacity));
+            self.done.push(StorageDone::Resized(upstream, capacity));
         }
         Ok(())
     }
@@ -166,7 +169,7 @@ impl Remotes {
             return;
         };
         self.tell_down(index);
-        drop(self.registry.deregister(&mut session.stream));
+        self.network.forget(&mut session.stream);
         let upstream = &mut self.upstreams[self.paths[index].upstream];
         for asked in [&mut upstream.farewell, &mut upstream.release] {
             if *asked == Farewell::Asked(index) {
