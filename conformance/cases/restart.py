@@ -9,7 +9,7 @@ of data that is only in the log is answered.
 import time
 
 from ..harness import fio
-from ..harness.case import Failed, Missed, case, output
+from ..harness.case import Failed, Missed, case, output, until
 from ..harness.config import Config
 from ..harness.gateway import Gateway
 from .interop import qemu_io
@@ -46,6 +46,8 @@ def restart(run, mib, block, depth):
     first.gateway.kill()
     far = Far(run, memory, mib, "1h")
     far.gateway.start()
+    # A write that comes before that waits for the storage.
+    until(lambda: far.gateway.volume_log()["phase"] == "log", "writes go to the log", 60)
     # Later to be found in the log.
     far.io("write -P 7 0 4k")
     filler = run.spawn(*fio.words("fill", far.uri, rw="randwrite", bs=block, iodepth=depth, offset="1m", size="15g", time_based=True,
