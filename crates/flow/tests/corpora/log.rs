@@ -51,7 +51,7 @@ fn put(what: u8, input: &mut Input<'_>, bytes: &mut [u8], sum: &mut u32) {
                 applied: input.number(),
                 durable: input.number(),
                 clean: what & 8 > 0,
-                passed: what & 16 > 0,
+                bypassed: what & 16 > 0,
             };
             write(bytes, block.place(), &block.encode());
         }

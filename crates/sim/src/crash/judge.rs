@@ -9,8 +9,8 @@ use super::plan::Plan;
 use super::shell::Lasting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use weir_flow::cache::writeback::format::{assemble, crc32c};
-use weir_flow::cache::writeback::{self, Dirty, Effect, Found, Log, Recovered, recover};
+use weir_flow::cache::writeback::format::crc32c;
+use weir_flow::cache::writeback::{self, Dirty, Effect, Found, Log, Recovered, assemble, recover};
 use weir_flow::clock::Instant;
 use weir_flow::rng::Rng;
 use weir_flow::units::Extent;
@@ -159,9 +159,9 @@ pub(super) fn open(world: &World<'_>, image: &Image) -> Result<Opened, Broken> {
                 let at = write.at as usize;
                 let out = &mut bytes[at..at + write.bytes as usize];
                 assemble(&write, crc32c, |_, _| unreachable!("no host has written"), out);
-                log.local(now, write.io, Ok(()));
+                log.log_io_ended(now, write.io, Ok(()));
             }
-            Some(Effect::Sync(io)) => log.local(now, io, Ok(())),
+            Some(Effect::Sync(io)) => log.log_io_ended(now, io, Ok(())),
             Some(_) => {}
             None => {
                 let (to, last) = (log.readable(), recovered.last());

@@ -234,7 +234,7 @@ impl CacheStage {
             }
             Job::Home(home) => {
                 let job = home.job;
-                self.with(now, home.volume, |log| log.applied(now, job, outcome));
+                self.with(now, home.volume, |log| log.upstream_ended(now, job, outcome));
             }
         }
     }

@@ -283,7 +283,7 @@ impl CacheStage {
             State::Through => {
                 self.written(&request, outcome);
                 self.end(key, outcome, RULE_HIT);
-                self.with(now, request.volume, |log| log.passed(now, key, outcome));
+                self.with(now, request.volume, Log::forward_ended);
             }
             State::Waits | State::Overlaid { .. } | State::Logged | State::Drains => {
                 unreachable!("only what was passed on comes back")
@@ -297,7 +297,7 @@ impl CacheStage {
             Done::Fetched { fetch, outcome } => self.fetched(now, fetch, outcome),
             Done::Reserved { job, tag } => self.reserved(now, job, tag),
             Done::Logged { volume, io, outcome } => {
-                self.with(now, volume, |log| log.local(now, io, outcome));
+                self.with(now, volume, |log| log.log_io_ended(now, io, outcome));
             }
             Done::Recovered(volume, recovered) => {
                 let place = &mut self.volumes[volume.index()];
@@ -314,7 +314,7 @@ impl CacheStage {
             Done::Gone(link) => {
                 for index in 0..self.volumes.len() {
                     let volume = VolumeId::new(index as u32);
-                    self.with(now, volume, |log| log.gone(initiator(link)));
+                    self.with(now, volume, |log| log.initiator_left(initiator(link)));
                 }
             }
         }
@@ -354,8 +354,7 @@ impl CacheStage {
     pub(crate) fn handle_deadline(&mut self, now: Instant) {
         for index in 0..self.volumes.len() {
             let due = |log: &&mut Log| log.next_deadline().is_some_and(|at| at <= now);
-            if let Some(log) = self.volumes[index].log.as_mut().filter(due) {
-                log.handle_deadline(now);
+            if self.volumes[index].log.as_mut().filter(due).is_some() {
                 self.pump(now, VolumeId::new(index as u32));
             }
         }

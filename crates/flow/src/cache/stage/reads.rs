@@ -98,7 +98,7 @@ impl CacheStage {
         let place = &mut self.volumes[volume.index()];
         place.away = place.away.checked_add_signed(more).expect("what comes back was away");
         if let Some(log) = &mut place.log {
-            log.demand(place.away);
+            log.set_reads(place.away);
         }
     }
 

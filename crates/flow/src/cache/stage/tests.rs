@@ -2,9 +2,9 @@
 //! written last.
 
 use crate::cache::stage::{Copied, Done, Kept, LogWrite, Settings, Work};
-use crate::cache::writeback::format::{assemble, crc32c};
+use crate::cache::writeback::format::crc32c;
 use crate::cache::writeback::{
-    LocalId, Mode, Part, Recovered, Settings as LogSettings, format_new,
+    LocalId, Mode, Part, Recovered, Settings as LogSettings, assemble, format_new,
 };
 use crate::cache::{evict, prefetch};
 use crate::clock::{Duration, Instant};

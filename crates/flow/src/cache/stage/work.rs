@@ -119,7 +119,7 @@ pub struct Copied {
     pub keep: bool,
 }
 
-/// One write to a log, as [`assemble`](crate::cache::writeback::format::assemble) makes it.
+/// One write to a log, as [`assemble`](crate::cache::writeback::assemble()) makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogWrite {
     /// What to write, and where.

@@ -32,7 +32,7 @@ impl CacheStage {
         let held = |state| Held { request: *request, state };
         if let Some(log) = &mut self.volumes[volume.index()].log {
             self.held.insert(key, held(State::Drains));
-            log.drained(now, key);
+            log.await_drained(now, key);
             self.pump(now, volume);
         } else {
             self.held.insert(key, held(State::Direct));

@@ -1,4 +1,4 @@
-//! What a log asks of the world, and how it names things.
+//! The effects of a log, which the shell performs, and the names in them.
 
 use super::format::Span;
 use crate::clock::Duration;
@@ -43,11 +43,11 @@ pub struct Origin {
 /// What the world is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Write to the log device; answered by [`local`](super::Log::local). Several at once may run in
+    /// Write to the log device; answered by [`log_io_ended`](super::Log::log_io_ended). Several at once may run in
     /// any order.
     Write(Write),
     /// Make durable what has been written to the log device; answered by
-    /// [`local`](super::Log::local). Never to be tried again after an error.
+    /// [`log_io_ended`](super::Log::log_io_ended). Never to be tried again after an error.
     Sync(LocalId),
     /// The bytes of this [`Effect::Write`] are not needed any more. Comes when it has ended; in mode
     /// `ram` when it is durable.
@@ -56,9 +56,9 @@ pub enum Effect {
     /// waited for longest.
     Ack(RequestKey, Outcome, Rule),
     /// The volume is in `through`: send the request upstream as it is and answer the host; then
-    /// [`passed`](super::Log::passed).
+    /// [`forward_ended`](super::Log::forward_ended).
     Through(RequestKey),
-    /// What [`drained`](super::Log::drained) asked for is upstream and flushed.
+    /// What [`await_drained`](super::Log::await_drained) asked for is upstream and flushed.
     Drained(RequestKey),
     /// Bring together in a buffer of `bytes` bytes what is to be written upstream; answered by
     /// [`gathered`](super::Log::gathered). Asked for again, the buffer is filled again.
@@ -71,7 +71,7 @@ pub enum Effect {
         pieces: Vec<Piece>,
     },
     /// Do this I/O upstream, a write with the bytes of the job's buffer; answered by
-    /// [`applied`](super::Log::applied). May be asked for again after an error.
+    /// [`upstream_ended`](super::Log::upstream_ended). May be asked for again after an error.
     Upstream {
         /// Names the I/O and its buffer.
         job: JobId,
@@ -96,7 +96,7 @@ pub enum Effect {
 }
 
 /// One write to the log device: a super block, or a batch with or without a segment header before it.
-/// [`assemble`](super::format::assemble) makes its bytes.
+/// [`assemble`](super::assemble()) makes its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     /// Names it.

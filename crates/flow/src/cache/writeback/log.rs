@@ -1,234 +1,67 @@
-//! The log of one volume: its state, what enters it, what it asks for.
+//! The write-back log of one volume: joins log, destage and mode, and answers hosts.
 
-use super::append::Fresh;
-use super::commit::Cycle;
-use super::drain::Writer;
-use super::earn::Earn;
+mod append;
+
+use super::acks::{Acks, Pending};
+use super::admission::{Admission, FILL_PACED, Waiting};
+use super::destage::{Destage, JobEnd, PassEnd};
 use super::effect::{COMMIT, DRAIN, Dirty, Effect, Found, JobId, Kind, LocalId, Notice, Origin};
-use super::epoch::Epochs;
-use super::format::{RecordKind, Span};
-use super::gate::{Gate, Waiting};
-use super::index::Ranges;
+use super::format::RecordKind;
+use super::mode::{ModeSwitch, Transition, View};
 use super::recovered::Recovered;
 use super::settings::{Mode, Settings, Sync};
-use super::space::{Pin, Space};
-use super::status::Counters;
-use super::switch::State;
-use crate::clock::Instant;
+use super::status::{Status, Upstream, Waiters};
+use super::wal::{Cycle, CycleEnd, Failure, Pin, Plan, Wal};
+use crate::clock::{Duration, Instant};
+use crate::error::IoError;
 use crate::policy::Rule;
 use crate::request::{Outcome, RequestKey};
 use crate::units::Extent;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// The durable log of one volume and its write-back.
 ///
-/// Sequence numbers, in the order in which records pass them:
-/// `applied <= durable <= stored <= written < next`.
-///
-/// | | all records up to it |
-/// |---|---|
-/// | `written` | have been handed to the log device |
-/// | `stored` | have been written there, perhaps to its cache |
-/// | `durable` | are durable there |
-/// | `applied` | are upstream, and flushed there |
+/// Inputs are methods that return nothing; after one or more of them, call [`poll`](Self::poll) until it returns
+/// `None` and perform what it returns. There is no order between effects but the order of `poll`.
 #[derive(Debug)]
 pub struct Log {
-    pub(super) settings: Settings,
-    /// Name of the log.
-    pub(super) id: [u8; 16],
-    pub(super) incarnation: u64,
-    /// Of the newest super block.
-    pub(super) generation: u64,
-    /// The owner that the log already knows of.
-    pub(super) owner_logged: u64,
-
-    pub(super) next: u64,
-    pub(super) written: u64,
-    pub(super) stored: u64,
-    pub(super) durable: u64,
-    pub(super) applied: u64,
-    /// What a durable header or super block says of `durable` and `applied`.
-    pub(super) marked: Marks,
-    /// The last record that is durable and not a note.
-    pub(super) witness: u64,
-    /// Since when something is not marked.
-    pub(super) unmarked: Option<Instant>,
-
-    pub(super) space: Space,
-    /// Checksum of the header before the next batch.
-    pub(super) chain: u32,
-    /// Records that are not durable, which could be written again.
-    pub(super) fresh: VecDeque<Fresh>,
-    /// Records that are not applied; the first has sequence number `base`.
-    pub(super) records: VecDeque<Record>,
-    pub(super) base: u64,
-    pub(super) index: Ranges,
-    pub(super) epochs: Epochs,
-
-    pub(super) gate: Gate,
-    /// Writes that wait for durability, in order of their last record.
-    pub(super) committing: VecDeque<Pending>,
-    /// Requests that wait for the upstream, in order of their last record.
-    pub(super) landing: VecDeque<Pending>,
-    /// Callers of `drained`, with the record that they wait for.
-    pub(super) drains: Vec<Drained>,
-
-    pub(super) cycle: Option<Cycle>,
-    /// In mode `ram`: a sync is wanted.
-    pub(super) sync_due: bool,
-    /// What recovery has found is durable for sure.
-    pub(super) opened: bool,
-    /// Writes whose bytes one record less needs, as soon as the next write has been asked for.
-    pub(super) let_go: Vec<LocalId>,
-    /// Requests that are acknowledged then.
-    pub(super) at_once: Vec<Pending>,
-    /// Since when something is written and not durable, in mode `ram`.
-    pub(super) unsynced: Option<Instant>,
-    /// Writes whose bytes are kept for records that are not durable, and for how many of these.
-    pub(super) buffers: BTreeMap<LocalId, u32>,
-    /// Failures of the log device in a row.
-    pub(super) failures: u32,
-
-    pub(super) writer: Writer,
-    pub(super) state: State,
-    pub(super) earn: Earn,
-    /// The log device has failed for good.
-    pub(super) failed: bool,
-    /// Not even a super block can be written: write-back goes on without marks.
-    pub(super) unmarkable: bool,
-    pub(super) closing: bool,
-    pub(super) closed: bool,
-    pub(super) told_full: bool,
-    pub(super) told_strict: bool,
-
-    /// Counts arrivals and acknowledgements.
-    pub(super) events: u64,
-    pub(super) next_local: u64,
-    pub(super) effects: VecDeque<Effect>,
-    pub(super) counters: Counters,
-}
-
-/// How far what is on the log device says that it has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks {
-    pub(super) durable: u64,
-    pub(super) applied: u64,
-    /// What the newest super block says.
-    pub(super) applied_super: u64,
-    pub(super) passed: bool,
-}
-
-/// A record that is not applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) kind: RecordKind,
-    /// First byte of the volume.
-    pub(super) start: u64,
-    /// Bytes of payload.
-    pub(super) payload: u64,
-    /// Where the payload and its checksums are on the log device.
-    pub(super) at: u64,
-    pub(super) sums: u64,
-}
-
-/// A request whose records are all in the log.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Pending {
-    /// Its last record, or the last that it waits for.
-    pub(super) last: u64,
-    pub(super) key: RequestKey,
-    /// It closes an epoch when it is acknowledged.
-    pub(super) flush: bool,
-    /// What held it at the gate, and for how long it was there.
-    pub(super) held: Option<Rule>,
-    pub(super) arrived: Instant,
-    pub(super) admitted: Instant,
-}
-
-/// A caller of `drained`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Drained {
-    /// The record that it waits for.
-    last: u64,
-    key: RequestKey,
-    /// A flush of what went `through` was begun after it came, and has ended.
-    pub(super) rides: bool,
-    pub(super) covered: bool,
+    settings: Settings,
+    wal: Wal,
+    destage: Destage,
+    switch: ModeSwitch,
+    admission: Admission,
+    acks: Acks,
+    effects: VecDeque<Effect>,
+    closing: bool,
+    closed: bool,
 }
 
 impl Log {
-    /// Goes on with a log as recovery has found it, or [`Recovered::empty`]. Panics if the settings have
+    /// Continues a log as recovery has found it, or [`Recovered::empty`]. Panics if the settings have
     /// a [`fault`](Settings::fault) or are not those of the log.
     pub fn new(settings: Settings, recovered: &Recovered) -> Self {
         assert!(settings.fault().is_none(), "settings are checked where they are made");
-        assert!(
-            settings.segments() == recovered.segments
-                && settings.segment == recovered.segment
-                && settings.block == recovered.block,
-            "a log is opened with the sizes that it was made with"
-        );
-        let last = recovered.next - 1;
-        let durable = recovered.witnessed.max(recovered.applied).min(last);
-        let (records, index, epochs, dirty) = recovered.rebuild(settings.order);
+        assert!(recovered.fits(&settings), "a log is opened with the sizes that it was made with");
+        let (wal, epochs, dirty) = recovered.open(&settings);
+        let bypassed = recovered.bypassed();
+        let applied = recovered.applied();
         let mut log = Self {
-            id: recovered.log,
-            incarnation: recovered.incarnation,
-            generation: recovered.generation,
-            owner_logged: recovered.owner,
-            next: recovered.next,
-            written: last,
-            stored: last,
-            durable,
-            applied: recovered.applied,
-            marked: Marks {
-                durable: recovered.witnessed,
-                applied: recovered.applied,
-                applied_super: recovered.applied_super,
-                passed: recovered.passed,
-            },
-            witness: recovered.witnessed,
-            unmarked: None,
-            space: Space::new(&settings, &recovered.live, recovered.next_segment, durable),
-            chain: 0,
-            fresh: VecDeque::new(),
-            records,
-            base: recovered.applied + 1,
-            index,
-            epochs,
-            gate: Gate::new(),
-            committing: VecDeque::new(),
-            landing: VecDeque::new(),
-            drains: Vec::new(),
-            cycle: None,
-            // What was read may be in a cache of the system, written by a process that was killed
-            // before it could sync.
-            opened: false,
-            let_go: Vec::new(),
-            at_once: Vec::new(),
-            sync_due: false,
-            unsynced: None,
-            buffers: BTreeMap::new(),
-            failures: 0,
-            writer: Writer::new(&settings, recovered),
-            state: State::first(&settings, recovered),
-            earn: Earn::default(),
-            failed: false,
-            unmarkable: false,
+            wal,
+            destage: Destage::new(settings, epochs, applied, dirty, bypassed),
+            switch: ModeSwitch::new(bypassed && settings.upstream_flush, settings.earn),
+            admission: Admission::new(),
+            acks: Acks::default(),
+            effects: VecDeque::new(),
             closing: false,
             closed: false,
-            told_full: false,
-            told_strict: true,
-            events: 0,
-            next_local: 0,
-            effects: VecDeque::new(),
-            counters: Counters::default(),
             settings,
         };
-        (log.counters.dirty, log.counters.records) = (dirty, recovered.dirty().1);
-        log.settle(recovered.applied);
+        log.settle(applied);
         log
     }
+
+    // Requests of hosts.
 
     /// A host writes, zeroes or unmaps whole blocks. The payload of a write is under this key until
     /// [`Effect::Ack`]. With `fua` it is answered when a flush after it would be.
@@ -248,26 +81,31 @@ impl Log {
                 && extent.end().is_some(),
             "a volume with a log is written in whole blocks"
         );
-        self.events += 1;
-        self.epochs.wrote(who.initiator);
+        let epochs = self.destage.epochs_mut();
+        let event = epochs.arrived();
+        epochs.wrote(who.initiator);
         if fua {
-            self.epochs.flushed(who.initiator);
+            epochs.flushed(who.initiator);
         }
         if extent.length == 0 {
-            self.flush_or_ack(now, key, fua);
+            if fua {
+                self.flush_now(now, key);
+            } else {
+                self.effects.push_back(Effect::Ack(key, Ok(()), COMMIT));
+            }
             return;
         }
-        if self.pass(key, false) {
+        if self.forward(key, false) {
             return;
         }
-        self.gate.queue.push_back(Waiting {
+        self.admission.push(Waiting {
             key,
             kind,
             extent,
             fua,
             who,
             arrived: now,
-            event: self.events,
+            event,
             done: 0,
             held: None,
         });
@@ -275,78 +113,46 @@ impl Log {
 
     /// A host wants everything that was acknowledged before to be durable. Never waits for room.
     pub fn flush(&mut self, now: Instant, key: RequestKey, who: Origin) {
-        self.events += 1;
-        self.epochs.flushed(who.initiator);
-        self.flush_or_ack(now, key, true);
+        let epochs = self.destage.epochs_mut();
+        epochs.arrived();
+        epochs.flushed(who.initiator);
+        self.flush_now(now, key);
     }
 
-    fn flush_or_ack(&mut self, now: Instant, key: RequestKey, flush: bool) {
-        if !flush {
-            self.effects.push_back(Effect::Ack(key, Ok(()), COMMIT));
+    fn flush_now(&mut self, now: Instant, key: RequestKey) {
+        if self.forward(key, true) {
             return;
         }
-        if self.pass(key, true) {
-            return;
-        }
-        // In mode `log` what was acknowledged is durable already.
-        let acked = match self.settings.mode {
-            Mode::Log => self.durable,
-            Mode::Ram => self.written,
-        };
-        let pending =
-            Pending { last: acked, key, flush: true, held: None, arrived: now, admitted: now };
-        if self.failed || self.settings.sync == Sync::Upstream || self.resuming() {
-            let last = self.next - 1;
-            self.landing.push_back(Pending { last, ..pending });
-            self.land(now);
-        } else if acked <= self.durable {
+        let last = self.wal.acknowledged();
+        let pending = Pending { last, key, flush: true, held: None, arrived: now, admitted: now };
+        let upstream = self.settings.sync == Sync::Upstream;
+        if self.wal.failed() || upstream || self.switch.is_resuming() {
+            let last = self.wal.marks().last();
+            self.acks.await_upstream(Pending { last, ..pending });
+            self.ack_applied(now);
+        } else if last <= self.wal.marks().durable() {
             self.ack(now, pending, COMMIT);
         } else {
-            self.committing.push_back(pending);
+            self.acks.await_commit(pending);
         }
     }
 
-    /// [`Effect::Drained`] is to tell when everything that was acknowledged before is upstream and
-    /// flushed, and the log says so durably: opened again, it would write nothing of it.
-    pub fn drained(&mut self, now: Instant, key: RequestKey) {
-        self.drains.push(Drained { last: self.next - 1, key, rides: false, covered: false });
-        self.land(now);
-    }
-
-    /// An operator wants everything to be written back, and `through` afterwards; or the log to be used
-    /// again. What is written meanwhile is acknowledged when it is upstream.
-    pub fn drain(&mut self, now: Instant, on: bool) {
-        self.switch(now, on);
-    }
-
-    /// The gateway stops: nothing more is accepted. What was is made durable and marked, then
-    /// [`Effect::Closed`]. Dirty data stays in the log.
-    pub fn close(&mut self) {
-        self.closing = true;
-    }
-
-    /// An initiator has left: it does not keep epochs strict any more.
-    pub fn gone(&mut self, initiator: u64) {
-        self.epochs.gone(initiator);
-    }
-
-    /// An operator wants write-back to go on where it was blocked.
-    pub fn retry(&mut self) {
-        self.unblock();
-    }
-
-    /// When a write is acknowledged while the log is in use.
-    pub const fn mode(&self) -> Mode {
-        self.settings.mode
+    /// [`Effect::Drained`] follows when everything that was acknowledged before is upstream and flushed, and the
+    /// log says so durably: opened again, it would write nothing of it.
+    pub fn await_drained(&mut self, now: Instant, key: RequestKey) {
+        self.acks.await_drained(self.wal.marks().last(), key);
+        self.ack_applied(now);
     }
 
     /// What the log has for an extent: ascending, disjoint; upstream has what is left out.
     pub fn look_up(&self, extent: Extent, out: &mut Vec<Dirty>) {
         let end = extent.end().expect("a volume ends before the address space does");
-        for held in self.index.within(extent.offset, end) {
+        let readable = self.readable();
+        let records = self.wal.records();
+        for held in records.newest(extent.offset, end) {
             let extent = Extent::new(held.start, held.end - held.start);
-            let record = self.record(held.seq);
-            let found = if held.seq > self.readable() {
+            let record = records.get(held.seq);
+            let found = if held.seq > readable {
                 Found::NotYet(held.seq)
             } else if record.kind == RecordKind::Write {
                 Found::Log(record.span(held.start, held.end))
@@ -360,61 +166,105 @@ impl Log {
     /// Records up to this one may be read: a read must not return what could still disappear, but in
     /// mode `ram`.
     pub fn readable(&self) -> u64 {
-        let here = match self.settings.mode {
-            Mode::Log => self.durable,
-            Mode::Ram => self.stored,
-        };
-        here.max(self.applied)
+        self.wal.readable()
     }
 
     /// Log space that [`look_up`](Self::look_up) names from now on is not used again before
     /// [`unpin`](Self::unpin).
     pub fn pin(&mut self) -> Pin {
-        self.space.pin()
+        self.wal.pin()
     }
 
     /// The reads under this pin have ended.
     pub fn unpin(&mut self, pin: Pin) {
-        self.space.unpin(pin);
+        self.wal.unpin(pin);
     }
 
+    /// The number of reads of hosts that are upstream now: write-back yields to them.
+    pub fn set_reads(&mut self, reads: u32) {
+        self.destage.set_reads(reads);
+    }
+
+    /// An initiator has left: it does not keep epochs strict any more.
+    pub fn initiator_left(&mut self, initiator: u64) {
+        self.destage.epochs_mut().gone(initiator);
+    }
+
+    // Orders of operators.
+
+    /// With `on`, everything is to be written back, and writes go upstream past the log afterwards; else the log is
+    /// to be used again. What is written meanwhile is acknowledged when it is upstream.
+    pub fn drain(&mut self, now: Instant, on: bool) {
+        let transition = self.switch.request(on, self.view());
+        self.follow(now, transition);
+    }
+
+    /// Write-back is to continue where it was blocked.
+    pub fn retry(&mut self) {
+        self.destage.unblock(&mut self.effects);
+    }
+
+    /// The gateway stops: nothing more is accepted. What was is made durable and marked, then
+    /// [`Effect::Closed`]. Dirty data stays in the log.
+    pub const fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// When a write is acknowledged while the log is in use.
+    pub const fn mode(&self) -> Mode {
+        self.settings.mode
+    }
+
+    // Answers to effects.
+
     /// An [`Effect::Write`] or [`Effect::Sync`] has ended.
-    pub fn local(&mut self, now: Instant, io: LocalId, outcome: Outcome) {
-        self.committed(now, io, outcome);
+    pub fn log_io_ended(&mut self, now: Instant, io: LocalId, outcome: Outcome) {
+        match self.wal.io_ended(io, outcome, &mut self.effects) {
+            CycleEnd::None => {}
+            CycleEnd::Synced(cycle) => self.synced(now, &cycle),
+            CycleEnd::Failed(cycle, error) => self.cycle_failed(now, &cycle, error),
+        }
     }
 
     /// An [`Effect::Gather`] has ended. An error means that the log cannot be read, or that a checksum is
     /// wrong.
     pub fn gathered(&mut self, now: Instant, job: JobId, outcome: Outcome) {
-        self.filled(now, job, outcome);
+        let applied = self.wal.marks().applied();
+        self.destage.gathered(now, job, outcome, applied, &mut self.effects);
     }
 
     /// An [`Effect::Upstream`] has ended.
-    pub fn applied(&mut self, now: Instant, job: JobId, outcome: Outcome) {
-        self.landed(now, job, outcome);
+    pub fn upstream_ended(&mut self, now: Instant, job: JobId, outcome: Outcome) {
+        match self.destage.job_ended(now, job, outcome, &self.wal, &mut self.effects) {
+            JobEnd::None => {}
+            JobEnd::SideFlushed => {
+                self.acks.side_flush_ended();
+                self.ack_applied(now);
+            }
+            JobEnd::EpochFlushed => self.end_epoch(now),
+            JobEnd::Written(bytes, took) => self.switch.latency_mut().wrote(bytes, took),
+        }
     }
 
     /// A request that was given back as [`Effect::Through`] has ended.
-    pub fn passed(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
-        let _ = (now, key, outcome);
-        self.passed_one();
+    pub const fn forward_ended(&mut self) {
+        self.switch.forward_ended();
+        self.destage.owe_flush();
     }
 
     /// [`Effect::Abandon`] has been done, or not.
     pub fn abandoned(&mut self, now: Instant, outcome: Outcome) {
-        self.left(now, outcome);
+        let transition = self.switch.abandoned(now, outcome, self.view());
+        self.follow(now, transition);
     }
 
     /// The upstream may have lost its volatile cache: a session was lost, or it says that it was reset.
     /// What was not flushed is written again.
-    pub fn upstream_reset(&mut self) {
-        self.writer.redo();
+    pub const fn upstream_reset(&mut self) {
+        self.destage.redo();
     }
 
-    /// So many reads of hosts are upstream now: write-back yields to them.
-    pub fn demand(&mut self, reads: u32) {
-        self.writer.demand = reads;
-    }
+    // Progress.
 
     /// The next effect to perform, or `None` when there is nothing more to do at `now`.
     pub fn poll(&mut self, now: Instant) -> Option<Effect> {
@@ -431,10 +281,10 @@ impl Log {
     /// Does what can be done now; whether that was anything.
     fn step(&mut self, now: Instant) -> bool {
         self.expire(now)
-            | self.turn(now)
+            | self.close_epoch_if_due(now)
             | self.commit(now)
             | self.write_back(now)
-            | self.change(now)
+            | self.change_mode(now)
             | self.finish()
     }
 
@@ -443,67 +293,181 @@ impl Log {
         if self.closed {
             return None;
         }
+        let open = !self.wal.is_committing() && self.switch.admits(false) && !self.wal.failed();
+        let rests = self.destage.rests(self.closing && !self.wal.failed());
         [
-            self.gate_deadline(),
-            self.turn_deadline(),
-            self.commit_deadline(),
-            self.write_back_deadline(),
-            self.change_deadline(),
+            self.admission.deadline(self.settings.hold, open),
+            self.destage.epoch_deadline(),
+            self.wal.commit_deadline(),
+            if rests { None } else { self.destage.deadline() },
+            self.switch.deadline(),
         ]
         .into_iter()
         .flatten()
         .min()
     }
 
-    /// Time has passed: everything happens in [`poll`](Self::poll).
-    pub fn handle_deadline(&mut self, now: Instant) {
-        let _ = now;
+    fn notice(&mut self, notice: Notice) {
+        self.effects.push_back(Effect::Notice(notice));
     }
 
-    /// A record that is not applied.
-    pub(super) fn record(&self, seq: u64) -> &Record {
-        &self.records[(seq - self.base) as usize]
+    /// Answers writes that have found no room in time and have not begun.
+    fn expire(&mut self, now: Instant) -> bool {
+        let mut expired = false;
+        while let Some(one) = self.admission.expire(now, self.settings.hold) {
+            let rule = self.waits_for(&one);
+            self.effects.push_back(Effect::Ack(one.key, Err(IoError::Busy), rule));
+            expired = true;
+        }
+        if let Some(full) = self.admission.full_changed() {
+            self.notice(Notice::Full(full));
+        }
+        if let Some(strict) = self.destage.epochs_mut().strict_changed() {
+            self.notice(Notice::Relaxed(!strict));
+        }
+        expired
     }
 
-    /// The next name for an I/O of the log device.
-    pub(super) fn local_id(&mut self) -> LocalId {
-        self.next_local += 1;
-        LocalId(self.next_local)
+    /// What a write before the log waits for.
+    fn waits_for(&self, one: &Waiting) -> Rule {
+        one.held.unwrap_or(if self.switch.admits(false) { COMMIT } else { DRAIN })
     }
+
+    fn close_epoch_if_due(&mut self, now: Instant) -> bool {
+        let first = self.admission.front();
+        let next = first.map(|first| first.event);
+        let hurried = first.is_some_and(|first| first.held.is_some())
+            || self.acks.awaiting_upstream() > 0
+            || self.acks.has_drains()
+            || self.switch.drains();
+        self.destage.close_epoch_if_due(now, next, hurried)
+    }
+
+    // Commit.
+
+    /// Begins a commit cycle if there is anything to write or to sync.
+    fn commit(&mut self, now: Instant) -> bool {
+        if self.wal.is_committing() {
+            return false;
+        }
+        let bypassed = self.switch.bypasses();
+        // What recovery has found must be durable before anything is built on it.
+        let working = self.wal.is_working();
+        let batch = if working { self.compose(now) } else { None };
+        let mut plan = Plan { batch, bypassed, ..Plan::default() };
+        let failed = self.wal.failed();
+        plan.super_block = (self.switch.is_marking() && !self.wal.is_void())
+            || (failed && !self.wal.is_unmarkable() && self.wants_applied_mark());
+        if working && plan.batch.is_none() && !plan.super_block && self.is_mark_due(now) {
+            if self.wal.lacks_durable_mark() && self.wal.fill() < FILL_PACED {
+                plan.batch = self.wal.write_note();
+                plan.note = plan.batch.is_some();
+            }
+            plan.super_block = !plan.note;
+        }
+        plan.sync = self.is_sync_awaited();
+        if !self.wal.begin_cycle(now, plan, &mut self.effects) {
+            return false;
+        }
+        for pending in self.acks.take_ready() {
+            self.ack(now, pending, COMMIT);
+        }
+        true
+    }
+
+    /// Whether a request or an epoch waits for what was written to be durable.
+    fn is_sync_awaited(&self) -> bool {
+        let epochs = self.destage.epochs();
+        epochs.closed().is_some_and(|epoch| epoch.last > self.wal.marks().durable())
+            || self.closing
+            || self.acks.committing() > 0
+            || self.acks.awaiting_upstream() > 0
+    }
+
+    /// Whether the log device must say at once how far write-back has come.
+    fn wants_applied_mark(&self) -> bool {
+        let waits =
+            self.acks.has_drains() && self.wal.on_device().applied < self.wal.marks().applied();
+        waits || self.destage.waits_for_mark(&self.wal)
+    }
+
+    fn is_mark_due(&self, now: Instant) -> bool {
+        self.wal.is_mark_due(now, self.closing || self.wants_applied_mark())
+    }
+
+    /// All that was written is durable.
+    fn synced(&mut self, now: Instant, cycle: &Cycle) {
+        self.wal.synced(cycle, &mut self.effects);
+        self.settle(self.wal.marks().applied());
+        self.ack_applied(now);
+        self.wal.restart_marker(now, self.switch.bypasses());
+        self.ack_committed(now);
+        if cycle.batch && !cycle.note && self.settings.mode == Mode::Log {
+            self.switch.latency_mut().committed(now.saturating_since(cycle.began));
+        }
+    }
+
+    fn cycle_failed(&mut self, now: Instant, cycle: &Cycle, error: IoError) {
+        match self.wal.cycle_failed(cycle, error, &mut self.effects) {
+            Failure::Retry => {}
+            Failure::Fatal => self.fail(now, error),
+            Failure::Unmarkable => {
+                self.ack_applied(now);
+                self.switch.mark_failed(now);
+            }
+        }
+    }
+
+    /// The log device has failed: all goes upstream from memory, then new writes do.
+    fn fail(&mut self, now: Instant, error: IoError) {
+        self.notice(Notice::LogFailed(error));
+        self.wal.fail();
+        self.switch.log_failed();
+        // A write that is half in the log must end: the rest of it has a number, and no place.
+        while self.admission.is_partial() {
+            let first = self.admission.front();
+            let left = first.map_or(0, |first| first.extent.length - first.done);
+            let most = u64::from(self.settings.batch_bytes);
+            if let Some(pending) = self.admit_first(now, left.min(most)) {
+                self.acks.await_upstream(pending);
+            }
+        }
+        self.acks.log_failed(self.wal.marks().last());
+    }
+
+    // Answers to hosts.
 
     /// Answers a host, and closes the epoch if that orders later writes.
-    pub(super) fn ack(&mut self, now: Instant, pending: Pending, rule: Rule) {
-        self.events += 1;
-        self.epochs.acked(self.events, pending.flush);
-        let gate = pending.admitted.saturating_since(pending.arrived);
+    fn ack(&mut self, now: Instant, pending: Pending, rule: Rule) {
+        self.destage.epochs_mut().acked(pending.flush);
+        let waited = pending.admitted.saturating_since(pending.arrived);
         let rule = match pending.held {
-            Some(held) if gate >= now.saturating_since(pending.admitted) => held,
+            Some(held) if waited >= now.saturating_since(pending.admitted) => held,
             _ => rule,
         };
-        self.counters.acked += 1;
+        self.acks.count_acked();
         self.effects.push_back(Effect::Ack(pending.key, Ok(()), rule));
     }
 
-    /// Answers whoever waits for records that are upstream now.
-    pub(super) fn land(&mut self, now: Instant) {
-        let safe = self.safely_applied();
-        while let Some(&first) = self.landing.front() {
-            if first.last > safe {
-                break;
-            }
-            self.landing.pop_front();
-            self.ack(now, first, DRAIN);
+    fn ack_committed(&mut self, now: Instant) {
+        let durable = self.wal.marks().durable();
+        while let Some(pending) = self.acks.pop_committed(durable) {
+            self.ack(now, pending, COMMIT);
         }
-        // Somebody may take the upstream away after that, so the log has to know it for sure as well.
-        let known = if self.failed { safe } else { self.marked.applied };
-        let (applied, owed) = (self.applied.min(known), self.owes_flush());
+    }
+
+    /// Answers the requests that wait for records that are upstream now.
+    fn ack_applied(&mut self, now: Instant) {
+        let safe = self.safely_applied();
+        while let Some(pending) = self.acks.pop_applied(safe) {
+            self.ack(now, pending, DRAIN);
+        }
+        // A host may rely on the upstream alone after that, so the log has to know it for sure as well.
+        let known = if self.wal.failed() { safe } else { self.wal.on_device().applied };
+        let applied = self.wal.marks().applied().min(known);
         let effects = &mut self.effects;
-        self.drains.retain(|drain| {
-            let done = drain.last <= applied && (drain.covered || !owed);
-            if done {
-                effects.push_back(Effect::Drained(drain.key));
-            }
-            !done
+        self.acks.take_drained(applied, self.destage.owes_flush(), |key| {
+            effects.push_back(Effect::Drained(key));
         });
     }
 
@@ -511,39 +475,202 @@ impl Log {
     /// them. Of a log device that has failed this has to be durable, there or elsewhere: it does not have
     /// what was written from memory.
     fn safely_applied(&self) -> u64 {
-        if !self.failed || matches!(self.state, State::Through { .. }) {
-            self.applied
-        } else if self.unmarkable {
+        let applied = self.wal.marks().applied();
+        if !self.wal.failed() || self.switch.is_through() {
+            applied
+        } else if self.wal.is_unmarkable() {
             0
         } else {
-            self.applied.min(self.marked.applied)
+            applied.min(self.wal.on_device().applied)
         }
     }
 
-    pub(super) fn notice(&mut self, notice: Notice) {
-        self.effects.push_back(Effect::Notice(notice));
-    }
+    // Write-back.
 
-    /// How full the log is, in thousandths.
-    pub(super) fn fill(&self) -> u32 {
-        if self.failed { 0 } else { self.space.fill(self.tail()) }
-    }
-
-    /// Where on the device the oldest dirty data begins.
-    pub(super) fn tail(&self) -> Option<u64> {
-        self.records.iter().find(|record| record.kind.is_data()).map(|record| record.at)
-    }
-}
-
-impl Record {
-    /// Where a part of it, which is a write, is on the log device.
-    pub(super) const fn span(&self, start: u64, end: u64) -> Span {
-        Span {
-            at: self.at + (start - self.start),
-            length: end - start,
-            record: self.at,
-            bytes: self.payload,
-            sums: self.sums,
+    /// Begins and ends epochs and jobs; whether it did anything.
+    fn write_back(&mut self, now: Instant) -> bool {
+        self.destage.note_reads(now);
+        if self.destage.rests(self.closing && !self.wal.failed()) {
+            return false;
         }
+        let mut changed = self.destage.begin_epoch(&self.wal, self.switch.is_resuming());
+        if changed {
+            self.admission.freed(now, 0);
+        }
+        if self.switch.wants_side_flush(self.acks.has_drains()) && self.destage.begin_side_flush() {
+            self.acks.side_flush_began();
+            changed = true;
+        }
+        let awaited = self.acks.awaiting_upstream() > 0;
+        while self.destage.send_one(now, &self.wal, awaited, &mut self.effects) {
+            changed = true;
+        }
+        match self.destage.end_pass() {
+            PassEnd::None => changed,
+            PassEnd::Continued => true,
+            PassEnd::Done => {
+                self.end_epoch(now);
+                true
+            }
+        }
+    }
+
+    /// The oldest epoch is upstream and flushed.
+    fn end_epoch(&mut self, now: Instant) {
+        let before = self.wal.freed();
+        let last = self.destage.end_epoch(&mut self.wal);
+        self.settle(last);
+        self.admission.freed(now, self.wal.freed().saturating_sub(before));
+        if self.destage.epochs().is_empty() {
+            self.admission.idle();
+        }
+        if self.wal.is_unmarked(self.switch.bypasses()) {
+            self.wal.mark_soon(now);
+        }
+        self.ack_applied(now);
+    }
+
+    /// All records up to `last` are upstream, and so are all that have no data behind them.
+    fn settle(&mut self, last: u64) {
+        self.wal.settle(last, self.destage.epochs().is_empty(), &mut self.effects);
+    }
+
+    // Mode.
+
+    /// Gives a request back if it is to go upstream past the log.
+    fn forward(&mut self, key: RequestKey, flush: bool) -> bool {
+        let forwards = self.switch.forward(flush, self.destage.epochs().is_empty());
+        if forwards {
+            self.effects.push_back(Effect::Through(key));
+        }
+        forwards
+    }
+
+    fn view(&self) -> View {
+        let marks = self.wal.marks();
+        View {
+            failed: self.wal.failed(),
+            last: marks.last(),
+            applied: marks.applied(),
+            all_applied: marks.durable() == marks.applied(),
+            all_written: !self.wal.has_unwritten(),
+            no_records: self.wal.records().is_empty(),
+            no_epochs: self.destage.epochs().is_empty(),
+            committing: self.wal.is_committing(),
+            partial: self.admission.is_partial(),
+            void: self.wal.is_void(),
+            owes_flush: self.destage.owes_flush(),
+        }
+    }
+
+    fn change_mode(&mut self, now: Instant) -> bool {
+        let transition = self.switch.step(now, self.view());
+        self.follow(now, transition);
+        transition != Transition::None
+    }
+
+    /// Does what a transition of the mode asks for.
+    fn follow(&mut self, now: Instant, transition: Transition) {
+        match transition {
+            Transition::None | Transition::Changed => {}
+            Transition::Undo => {
+                self.acks.stop_deferring(self.settings.sync == Sync::Upstream);
+                self.ack_committed(now);
+                self.notice(Notice::Resumed);
+            }
+            Transition::Resumed => {
+                self.wal.mark_soon(now);
+                self.notice(Notice::Resumed);
+            }
+            Transition::Through(why) => {
+                self.notice(Notice::Through(why));
+                self.ack_applied(now);
+                for one in self.admission.take_all() {
+                    self.forward(one.key, false);
+                }
+            }
+            Transition::Abandon => self.effects.push_back(Effect::Abandon),
+        }
+    }
+
+    /// After [`close`](Self::close), the end.
+    fn finish(&mut self) -> bool {
+        let quiet = !self.wal.is_committing()
+            && self.admission.is_empty()
+            && self.acks.committing() == 0
+            && if self.wal.failed() {
+                // What is in memory only is nowhere else.
+                self.switch.is_through()
+            } else {
+                let marks = self.wal.marks();
+                marks.durable() == marks.last() && !self.wal.is_unmarked(self.switch.bypasses())
+            };
+        let ends = self.closing && quiet && !self.closed;
+        if ends {
+            self.closed = true;
+            self.effects.push_back(Effect::Closed);
+        }
+        ends
+    }
+
+    /// How the log is doing.
+    pub fn status(&self, now: Instant) -> Status {
+        let age = |since| now.saturating_since(since);
+        let (rate, behind) = (self.admission.rate(), self.wal.behind());
+        let eta = (rate > 0 && behind > 0).then(|| {
+            let nanos = u128::from(behind) * 1_000_000_000 / u128::from(rate);
+            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        });
+        let upstream = match (self.destage.blocked(), self.destage.outage()) {
+            (Some((at, since)), _) => Upstream::Blocked { at, age: age(since) },
+            (None, Some(outage)) => Upstream::Away {
+                age: age(outage.since),
+                attempts: outage.attempts,
+                error: outage.error,
+            },
+            (None, None) => Upstream::Up,
+        };
+        let (marks, epochs) = (self.wal.marks(), self.destage.epochs());
+        let (logged, destaged) = (self.wal.counters(), self.destage.counters());
+        let first = self.admission.front();
+        Status {
+            phase: self.switch.phase(),
+            strict: epochs.strict(),
+            failed: self.wal.failed(),
+            dirty_bytes: destaged.dirty,
+            dirty_records: self.wal.records().dirty(),
+            oldest_dirty: epochs.oldest().map(|epoch| age(epoch.opened)),
+            fill: self.wal.fill(),
+            segments: self.wal.segments(),
+            last: marks.last(),
+            durable: marks.durable(),
+            applied: marks.applied(),
+            epochs: epochs.len() as u64,
+            drain_rate: rate,
+            eta,
+            upstream,
+            jobs: self.destage.jobs() as u32,
+            waiting: Waiters {
+                count: self.admission.len() as u64,
+                oldest: first.map_or(Duration::ZERO, |first| age(first.arrived)),
+                rule: first.map(|first| self.waits_for(first)),
+            },
+            committing: self.acks.committing() as u64,
+            landing: self.acks.awaiting_upstream() as u64,
+            medians: self.switch.latency().medians(),
+            logged: logged.logged,
+            collapsed: destaged.collapsed,
+            written: destaged.written,
+            acked: self.acks.acked(),
+            batches: logged.batches,
+            faults: logged.faults,
+            busy: self.admission.busy(),
+        }
+    }
+
+    /// The last record that is durable and not a note.
+    #[cfg(test)]
+    pub(super) const fn last_durable_data(&self) -> u64 {
+        self.wal.last_durable_data()
     }
 }

@@ -8,7 +8,7 @@ use super::format::{Bad, PAGE, RecordKind, SUPERS, SegmentHead, Super, crc32c};
 use super::reader::{Device, Located, Slot, batch_at, newest, scan, supers, survey, verify};
 use super::recovered::{FoundRecord, Recovered};
 use super::settings::Settings;
-use super::space::Segment;
+use super::wal::Segment;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -152,7 +152,7 @@ pub fn format_new(
             applied: first - 1,
             durable: first - 1,
             clean: true,
-            passed: true,
+            bypassed: true,
         };
         (block.place(), block.encode())
     })
@@ -451,7 +451,7 @@ impl Walk {
             segments: block.segments,
             applied,
             applied_super: self.applied_super,
-            passed: block.passed,
+            bypassed: block.bypassed,
             witnessed: self.durable.min(next - 1),
             next,
             next_segment: self.number + 1,

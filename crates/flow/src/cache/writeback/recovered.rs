@@ -1,11 +1,10 @@
-//! What recovery has found: all that a log needs to go on. It can be put into a recording.
+//! What recovery has found of a log, from which the log continues. It can be put into a recording.
 
-use super::epoch::{Epoch, Epochs};
+use super::destage::{Epoch, Epochs};
 use super::format::RecordKind;
-use super::index::Ranges;
-use super::log::Record;
+use super::ranges::Ranges;
 use super::settings::{Order, Settings};
-use super::space::Segment;
+use super::wal::{Identity, Marks, Record, Records, Segment, Space, Wal, Watermarks};
 use crate::clock::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -23,7 +22,7 @@ pub struct Recovered {
     pub(super) segments: u64,
     pub(super) applied: u64,
     pub(super) applied_super: u64,
-    pub(super) passed: bool,
+    pub(super) bypassed: bool,
     pub(super) witnessed: u64,
     pub(super) next: u64,
     pub(super) next_segment: u64,
@@ -57,7 +56,7 @@ impl Recovered {
             segments: settings.segments(),
             applied: first - 1,
             applied_super: first - 1,
-            passed: true,
+            bypassed: true,
             witnessed: first - 1,
             next: first,
             next_segment: 1,
@@ -92,8 +91,43 @@ impl Recovered {
         (data().map(|record| record.payload).sum(), data().count() as u64)
     }
 
+    /// Whether writes may have gone upstream past the log, and not be flushed there.
+    pub(super) const fn bypassed(&self) -> bool {
+        self.bypassed
+    }
+
+    /// Whether the log was made with these sizes.
+    pub(super) const fn fits(&self, settings: &Settings) -> bool {
+        settings.segments() == self.segments
+            && settings.segment == self.segment
+            && settings.block == self.block
+    }
+
+    /// The log as it was, its epochs, and the bytes to be written upstream.
+    pub(super) fn open(&self, settings: &Settings) -> (Wal, Epochs, u64) {
+        let (records, index, epochs, dirty) = self.rebuild(settings.order);
+        let identity = Identity {
+            log: self.log,
+            incarnation: self.incarnation,
+            generation: self.generation,
+            owner: self.owner,
+        };
+        let last = self.next - 1;
+        let durable = self.witnessed.max(self.applied).min(last);
+        let marks = Watermarks::new(self.next, durable, self.applied);
+        let on_device = Marks {
+            durable: self.witnessed,
+            applied: self.applied,
+            applied_super: self.applied_super,
+            bypassed: self.bypassed,
+        };
+        let space = Space::new(settings, &self.live, self.next_segment, durable);
+        let records = Records::new(self.applied, records, index);
+        (Wal::new(*settings, identity, marks, on_device, space, records), epochs, dirty)
+    }
+
     /// Records, index and epochs as they were, and the bytes to be written upstream.
-    pub(super) fn rebuild(&self, order: Order) -> (VecDeque<Record>, Ranges, Epochs, u64) {
+    fn rebuild(&self, order: Order) -> (VecDeque<Record>, Ranges, Epochs, u64) {
         let (mut records, mut index) = (VecDeque::<Record>::new(), Ranges::default());
         let mut dirty = 0;
         let mut epochs: VecDeque<Epoch> = VecDeque::new();
@@ -142,7 +176,7 @@ impl Recovered {
             self.segments,
             self.applied,
             self.applied_super,
-            u64::from(self.passed),
+            u64::from(self.bypassed),
             self.witnessed,
             self.next,
             self.next_segment,
@@ -238,7 +272,7 @@ impl Recovered {
             segments,
             applied,
             applied_super,
-            passed: passed == 1,
+            bypassed: passed == 1,
             witnessed,
             next,
             next_segment,

@@ -1,6 +1,8 @@
-//! What a log is told about itself, the volume and the upstream.
+//! The settings of a log.
 
-use super::format::{MIN_SEGMENTS, PAGE, SUPERS, batch_most};
+use super::format::{
+    MIN_SEGMENTS, PAGE, RECORDS_MAX, SEGMENT_MAX, SEGMENTS_MAX, SUPERS, batch_most,
+};
 use crate::clock::Duration;
 
 /// When a write is acknowledged.
@@ -52,7 +54,7 @@ pub struct Settings {
     pub segment: u64,
     /// Most payload in a batch, in bytes; whole blocks. A longer write is logged in pieces.
     pub batch_bytes: u32,
-    /// Most records in a batch, from 2 to [`RECORDS_MOST`].
+    /// Most records in a batch, from 2 to [`RECORDS_MAX`].
     pub batch_records: u32,
     /// An epoch with so many bytes of payload is closed.
     pub epoch_bytes: u64,
@@ -60,7 +62,7 @@ pub struct Settings {
     pub epoch_age: Duration,
     /// Dirty data that is older gets half of the upstream while hosts read there, instead of an eighth.
     pub dirty_age: Duration,
-    /// Most I/Os of write-back at once, from 1 to [`DEPTH_MOST`].
+    /// Most I/Os of write-back at once, from 1 to [`DEPTH_MAX`].
     pub depth: u32,
     /// Longest write that write-back makes of neighbours, in bytes; whole blocks.
     pub merge: u64,
@@ -104,38 +106,38 @@ impl Settings {
         if self.block != 512 && self.block != 4096 {
             return Some("the logical block of a volume with a log is neither 512 nor 4096 bytes");
         }
-        if self.batch_records < 2 || self.batch_records > RECORDS_MOST {
+        if self.batch_records < 2 || self.batch_records > RECORDS_MAX {
             return Some("a batch of the log does not have from 2 to 4096 records");
         }
         if self.batch_bytes == 0
             || !self.batch_bytes.is_multiple_of(self.block)
-            || self.batch_bytes > BATCH_MOST
+            || self.batch_bytes > BATCH_MAX
         {
             return Some("a batch of the log is not of whole blocks, or above 64 MiB");
         }
         if !self.segment.is_multiple_of(PAGE)
             || self.segment < PAGE + batch_most(self.batch_bytes, self.batch_records)
-            || self.segment > SEGMENT_MOST
+            || self.segment > SEGMENT_MAX
         {
             return Some("a segment of the log has no room for a batch, or is above 1 GiB");
         }
         if self.segments() < MIN_SEGMENTS {
             return Some("the log has no room for three segments");
         }
-        if self.capacity > CAPACITY_MOST || self.segments() > SEGMENTS_MOST {
+        if self.capacity > CAPACITY_MAX || self.segments() > SEGMENTS_MAX {
             return Some("the log has too many segments: make them larger");
         }
-        if self.merge < block || !self.merge.is_multiple_of(block) || self.merge > SEGMENT_MOST {
+        if self.merge < block || !self.merge.is_multiple_of(block) || self.merge > SEGMENT_MAX {
             return Some("the longest write to the upstream is not of whole blocks");
         }
-        if self.depth == 0 || self.depth > DEPTH_MOST {
+        if self.depth == 0 || self.depth > DEPTH_MAX {
             return Some("the depth of write-back is not from 1 to 1024");
         }
         if self.epoch_bytes == 0 {
             return Some("an epoch of no bytes would hold nothing");
         }
         let times = [self.epoch_age, self.dirty_age, self.hold];
-        if times.iter().any(|&time| time < TIME_LEAST || time > TIME_MOST) {
+        if times.iter().any(|&time| time < TIME_MIN || time > TIME_MAX) {
             return Some("a time of the log is below a millisecond or above a day");
         }
         None
@@ -147,29 +149,20 @@ impl Settings {
     }
 }
 
-/// The largest number of records in a batch.
-pub const RECORDS_MOST: u32 = 4096;
-
 /// The largest payload of a batch.
-pub const BATCH_MOST: u32 = 64 << 20;
-
-/// The largest segment.
-pub const SEGMENT_MOST: u64 = 1 << 30;
+pub const BATCH_MAX: u32 = 64 << 20;
 
 /// The largest log.
-pub const CAPACITY_MOST: u64 = 1 << 50;
-
-/// The largest number of segments.
-pub const SEGMENTS_MOST: u64 = 1 << 20;
+pub const CAPACITY_MAX: u64 = 1 << 50;
 
 /// The largest depth of write-back.
-pub const DEPTH_MOST: u32 = 1024;
+pub const DEPTH_MAX: u32 = 1024;
 
 /// The shortest time.
-pub const TIME_LEAST: Duration = Duration::from_millis(1);
+pub const TIME_MIN: Duration = Duration::from_millis(1);
 
 /// The longest time.
-pub const TIME_MOST: Duration = Duration::from_secs(24 * 3600);
+pub const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 #[cfg(test)]
 mod tests {
@@ -183,18 +176,18 @@ mod tests {
         for bad in [
             Settings { block: 1024, ..good },
             Settings { batch_records: 1, ..good },
-            Settings { batch_records: RECORDS_MOST + 1, ..good },
+            Settings { batch_records: RECORDS_MAX + 1, ..good },
             Settings { batch_bytes: 0, ..good },
             Settings { batch_bytes: 513, ..good },
             Settings { segment: 4096 + (1 << 20), ..good },
-            Settings { segment: SEGMENT_MOST + PAGE, capacity: 1 << 40, ..good },
+            Settings { segment: SEGMENT_MAX + PAGE, capacity: 1 << 40, ..good },
             Settings { segment: (64 << 20) + 512, ..good },
             Settings { capacity: 3 * (64 << 20), ..good },
-            Settings { capacity: CAPACITY_MOST, ..good },
+            Settings { capacity: CAPACITY_MAX, ..good },
             Settings { merge: 100, ..good },
             Settings { merge: 0, ..good },
             Settings { depth: 0, ..good },
-            Settings { depth: DEPTH_MOST + 1, ..good },
+            Settings { depth: DEPTH_MAX + 1, ..good },
             Settings { epoch_bytes: 0, ..good },
             Settings { epoch_age: Duration::ZERO, ..good },
             Settings { hold: Duration::MAX, ..good },

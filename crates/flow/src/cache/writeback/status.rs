@@ -1,28 +1,9 @@
-//! How a log is doing, for operators.
+//! The status of a log, for operators.
 
 use super::effect::{Blocked, Why};
-use super::log::Log;
-use super::switch::State;
-use crate::clock::{Duration, Instant};
+use crate::clock::Duration;
 use crate::error::IoError;
 use crate::policy::Rule;
-
-/// What has been counted since the log was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counters {
-    /// Payload bytes that are not upstream, without those overwritten in the same epoch.
-    pub(super) dirty: u64,
-    /// Records with data that are not upstream.
-    pub(super) records: u64,
-    pub(super) logged: u64,
-    pub(super) collapsed: u64,
-    pub(super) written: u64,
-    pub(super) acked: u64,
-    pub(super) batches: u64,
-    pub(super) epochs: u64,
-    pub(super) faults: u64,
-    pub(super) busy: u64,
-}
 
 /// How a log is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,69 +111,4 @@ pub struct Waiters {
     pub oldest: Duration,
     /// What for.
     pub rule: Option<Rule>,
-}
-
-impl Log {
-    /// How the log is doing.
-    pub fn status(&self, now: Instant) -> Status {
-        let age = |since| now.saturating_since(since);
-        let (rate, behind) = (self.gate.rate(), self.behind());
-        let eta = (rate > 0 && behind > 0).then(|| {
-            let nanos = u128::from(behind) * 1_000_000_000 / u128::from(rate);
-            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-        });
-        let upstream = match (self.writer.blocked, self.writer.away) {
-            (Some((at, since)), _) => Upstream::Blocked { at, age: age(since) },
-            (None, Some(away)) => {
-                Upstream::Away { age: age(away.since), attempts: away.attempts, error: away.error }
-            }
-            (None, None) => Upstream::Up,
-        };
-        let first = self.gate.queue.front();
-        Status {
-            phase: match self.state {
-                State::Log => Phase::Log,
-                State::Draining { why, .. } => Phase::Draining(why),
-                State::Emptying { why } | State::Marking { why } => Phase::Emptying(why),
-                State::Abandoning { .. } => Phase::Emptying(Why::Failed),
-                State::Through { why, .. } => Phase::Through(why),
-                State::Resuming { .. } => Phase::Resuming,
-            },
-            strict: self.epochs.strict(),
-            failed: self.failed,
-            dirty_bytes: self.counters.dirty,
-            dirty_records: self.counters.records,
-            oldest_dirty: self.epochs.oldest().map(|epoch| age(epoch.opened)),
-            fill: self.fill(),
-            segments: self.space.count(),
-            last: self.next - 1,
-            durable: self.durable,
-            applied: self.applied,
-            epochs: self.epochs.len() as u64,
-            drain_rate: rate,
-            eta,
-            upstream,
-            jobs: self.writer.jobs.len() as u32,
-            waiting: Waiters {
-                count: self.gate.queue.len() as u64,
-                oldest: first.map_or(Duration::ZERO, |first| age(first.arrived)),
-                rule: first.map(|first| self.waits_for(first)),
-            },
-            committing: self.committing.len() as u64,
-            landing: self.landing.len() as u64,
-            medians: self.earn.medians(),
-            logged: self.counters.logged,
-            collapsed: self.counters.collapsed,
-            written: self.counters.written,
-            acked: self.counters.acked,
-            batches: self.counters.batches,
-            faults: self.counters.faults,
-            busy: self.counters.busy,
-        }
-    }
-
-    /// Bytes of log that are not upstream.
-    fn behind(&self) -> u64 {
-        self.space.end().saturating_sub(self.reached())
-    }
 }

@@ -5,8 +5,8 @@ use super::super::content::SECTOR;
 use super::{Asked, Effect, Fault, Io, Shell, sector};
 use weir_flow::cache::Done;
 use weir_flow::cache::stage::{Copied, Kept, LogWrite, Work};
-use weir_flow::cache::writeback::format::{Super, assemble, crc32c};
-use weir_flow::cache::writeback::{LocalId, Part};
+use weir_flow::cache::writeback::format::{Super, crc32c};
+use weir_flow::cache::writeback::{LocalId, Part, assemble};
 use weir_flow::pipeline::Input;
 use weir_flow::request::{Outcome, Tag};
 

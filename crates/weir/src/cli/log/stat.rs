@@ -75,7 +75,7 @@ fn value(
             "applied": copy.applied,
             "durable": copy.durable,
             "clean": copy.clean,
-            "passed": copy.passed,
+            "bypassed": copy.bypassed,
         }),
         Err(bad) => json!({ "copy": name, "fault": bad.to_string() }),
     });
@@ -135,11 +135,11 @@ fn text(value: &Value) -> String {
                 continue;
             }
             let clean = if copy["clean"] == true { "; nothing was dirty" } else { "" };
-            let passed =
-                if copy["passed"] == true { "; writes may have gone past the log" } else { "" };
+            let bypassed =
+                if copy["bypassed"] == true { "; writes may have gone past the log" } else { "" };
             let _ = writeln!(
                 text,
-                "super block {name}: generation {}, upstream up to record {}, durable up to {}{clean}{passed}",
+                "super block {name}: generation {}, upstream up to record {}, durable up to {}{clean}{bypassed}",
                 copy["generation"], copy["applied"], copy["durable"]
             );
         }

@@ -2,8 +2,7 @@
 
 use super::bytes::{array, digest, put, u16_at, u32_at, u64_at};
 use super::span::sums_of;
-use super::{Bad, COUNTER_MOST, PAGE, SECTOR, VERSION};
-use crate::cache::writeback::RECORDS_MOST;
+use super::{Bad, COUNTER_MAX, PAGE, RECORDS_MAX, SECTOR, VERSION};
 use alloc::vec::Vec;
 
 /// The header of a batch.
@@ -233,7 +232,7 @@ pub fn head_bytes(page: &[u8]) -> Result<usize, Bad> {
         return Err(Bad::Magic);
     }
     let records = u32_at(page, 12);
-    if records == 0 || records > RECORDS_MOST {
+    if records == 0 || records > RECORDS_MAX {
         return Err(Bad::Field("records"));
     }
     Ok((HEAD + DESCRIPTOR * u64::from(records)) as usize)
@@ -268,11 +267,11 @@ pub fn decode_batch(
         durable: u64_at(head, 44),
         applied: u64_at(head, 52),
     };
-    if batch.first == 0 || batch.first > COUNTER_MOST {
+    if batch.first == 0 || batch.first > COUNTER_MAX {
         return Err(Bad::Field("first"));
     }
     let counters = [batch.segment, batch.owner, batch.durable, batch.applied];
-    if counters.iter().any(|&counter| counter > COUNTER_MOST) {
+    if counters.iter().any(|&counter| counter > COUNTER_MAX) {
         return Err(Bad::Field("counters"));
     }
     let descriptors = head[HEAD as usize..]

@@ -1,8 +1,7 @@
 //! Super blocks and segment headers.
 
 use super::bytes::{array, crc32c, put, u32_at, u64_at};
-use super::{Bad, COUNTER_MOST, MIN_SEGMENTS, PAGE, SECTOR, VERSION};
-use crate::cache::writeback::{SEGMENT_MOST, SEGMENTS_MOST};
+use super::{Bad, COUNTER_MAX, MIN_SEGMENTS, PAGE, SECTOR, SEGMENT_MAX, SEGMENTS_MAX, VERSION};
 use alloc::vec::Vec;
 
 /// A super block: which log this is, and how far it has come. Two copies take turns.
@@ -33,7 +32,7 @@ pub struct Super {
     /// Nothing was dirty when this was written. For people: recovery finds out for itself.
     pub clean: bool,
     /// Writes may have gone upstream past the log since, and may not be flushed there.
-    pub passed: bool,
+    pub bypassed: bool,
 }
 
 impl Super {
@@ -58,7 +57,7 @@ impl Super {
         put(&mut page, 88, self.oldest.to_le_bytes());
         put(&mut page, 96, self.applied.to_le_bytes());
         put(&mut page, 104, self.durable.to_le_bytes());
-        let flags = u32::from(self.clean) | u32::from(self.passed) << 1;
+        let flags = u32::from(self.clean) | u32::from(self.bypassed) << 1;
         put(&mut page, 112, flags.to_le_bytes());
         let sum = crc32c(&page[..COVERED]);
         put(&mut page, COVERED, sum.to_le_bytes());
@@ -91,7 +90,7 @@ impl Super {
             applied: u64_at(page, 96),
             durable: u64_at(page, 104),
             clean: u32_at(page, 112) & 1 == 1,
-            passed: u32_at(page, 112) & 2 == 2,
+            bypassed: u32_at(page, 112) & 2 == 2,
         };
         block.fault().map_or(Ok(block), |field| Err(Bad::Field(field)))
     }
@@ -99,13 +98,13 @@ impl Super {
     /// The field with a value that nobody writes.
     fn fault(&self) -> Option<&'static str> {
         let sizes =
-            self.segment.is_multiple_of(PAGE) && (2 * PAGE..=SEGMENT_MOST).contains(&self.segment);
+            self.segment.is_multiple_of(PAGE) && (2 * PAGE..=SEGMENT_MAX).contains(&self.segment);
         let counters = [self.generation, self.owner, self.oldest, self.applied, self.durable];
         match () {
             () if self.block != 512 && self.block != 4096 => Some("block"),
             () if !sizes => Some("segment"),
-            () if !(MIN_SEGMENTS..=SEGMENTS_MOST).contains(&self.segments) => Some("segments"),
-            () if counters.iter().any(|&counter| counter > COUNTER_MOST) => Some("counters"),
+            () if !(MIN_SEGMENTS..=SEGMENTS_MAX).contains(&self.segments) => Some("segments"),
+            () if counters.iter().any(|&counter| counter > COUNTER_MAX) => Some("counters"),
             () => None,
         }
     }
@@ -183,7 +182,7 @@ impl SegmentHead {
         }
         let counters =
             [head.number, head.first, head.owner, head.oldest, head.durable, head.applied];
-        if counters.iter().any(|&counter| counter > COUNTER_MOST) {
+        if counters.iter().any(|&counter| counter > COUNTER_MAX) {
             return Err(Bad::Field("counters"));
         }
         Ok((head, sum))
@@ -214,7 +213,7 @@ mod tests {
         applied: 9,
         durable: 10,
         clean: true,
-        passed: true,
+        bypassed: true,
     };
 
     const SEGMENT: SegmentHead = SegmentHead {

@@ -1,4 +1,4 @@
-//! The format of a log: super blocks, segment headers, batches. Byte tables: `docs/reference/log-format.md`.
+//! The format of a log: super blocks, segment headers, batches. Byte tables: `docs/log-format.md`.
 //!
 //! All integers are little-endian. Checksums are CRC-32C. Nothing here reads or writes a device.
 
@@ -13,7 +13,7 @@ pub use batch::{
 };
 pub use bytes::crc32c;
 pub use head::{SegmentHead, Super};
-pub use span::{Span, assemble, sums_of};
+pub use span::{Span, sums_of};
 
 use core::fmt;
 
@@ -61,8 +61,17 @@ pub const SUPERS: u64 = 2 * PAGE;
 /// The least number of segments: one to write to, one to write back, one for when writing fails.
 pub const MIN_SEGMENTS: u64 = 3;
 
+/// The largest number of records in a batch.
+pub const RECORDS_MAX: u32 = 4096;
+
+/// The largest segment, in bytes.
+pub const SEGMENT_MAX: u64 = 1 << 30;
+
+/// The largest number of segments.
+pub const SEGMENTS_MAX: u64 = 1 << 20;
+
 /// What no counter of a log exceeds, so that one can always be added to it.
-pub(super) const COUNTER_MOST: u64 = u64::MAX >> 1;
+pub(super) const COUNTER_MAX: u64 = u64::MAX >> 1;
 
 /// Bytes of payload that have a checksum of their own.
 pub const SUMMED: u64 = 4096;

@@ -1,8 +1,6 @@
-//! Payload: how it gets into a batch, and how a part of it is read and checked.
+//! The place of payload in a batch: reading a part of it, and checking that.
 
-use super::bytes::put;
-use super::{SECTOR, SUMMED};
-use crate::cache::writeback::{Part, Write};
+use super::SUMMED;
 use crate::units::Extent;
 
 /// Bytes of one record's payload in the log.
@@ -62,28 +60,4 @@ impl Span {
 /// How many checksums a record of so much payload has.
 pub const fn sums_of(payload: u64) -> u64 {
     payload.div_ceil(SUMMED)
-}
-
-/// Makes the bytes of a write to the log device in `out`, which has [`Write::bytes`]. `payload` puts
-/// the bytes of a part into its slice; `crc32c` is [`crc32c`](super::crc32c), or the caller's own.
-pub fn assemble(
-    write: &Write,
-    crc32c: impl Fn(&[u8]) -> u32,
-    mut payload: impl FnMut(&Part, &mut [u8]),
-    out: &mut [u8],
-) {
-    let (head, rest) = out.split_at_mut(write.head.len());
-    head.copy_from_slice(&write.head);
-    let (mut sum_at, mut at) = (write.sums_at as usize, 0);
-    for part in &write.payload {
-        let bytes = &mut rest[at..at + part.length as usize];
-        payload(part, bytes);
-        for piece in bytes.chunks(SUMMED as usize) {
-            put(head, sum_at, crc32c(piece).to_le_bytes());
-            sum_at += 4;
-        }
-        at += part.length as usize;
-    }
-    debug_assert!(at.is_multiple_of(SECTOR as usize), "payload is of whole sectors");
-    rest[at..].fill(0);
 }

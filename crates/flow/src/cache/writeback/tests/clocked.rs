@@ -84,7 +84,6 @@ impl Clocked {
             self.due.remove(i);
             self.rig.end(i);
         } else {
-            self.rig.log.handle_deadline(self.rig.now);
             self.rig.pump();
         }
         self.plan();

@@ -125,7 +125,7 @@ fn reads_come_first() {
             clocked.run_until(until);
         }
         clocked.rig.refusal = None;
-        clocked.rig.log.demand(reads);
+        clocked.rig.log.set_reads(reads);
         let until = clocked.rig.now + Duration::from_secs(12);
         while clocked.rig.log.status(clocked.rig.now).upstream != Upstream::Up {
             assert!(clocked.next(until), "the upstream is tried again");
@@ -207,7 +207,7 @@ fn a_refused_block_stops_write_back_and_nothing_else() {
         }
         rig.check_reads();
         let key = rig.key();
-        rig.log.drained(rig.now, key);
+        rig.log.await_drained(rig.now, key);
         rig.pump();
         assert!(!rig.until(200, |rig| rig.drained.contains(&key)));
         rig.log.retry();
@@ -317,7 +317,7 @@ fn a_closed_log_is_marked() {
         rig.disk.lose(&mut crate::rng::Rng::stream(1, "power"));
         let recovered = rig.recover().unwrap();
         assert_eq!(recovered.dirty(), (5 * 2048, 5));
-        assert!(recovered.witnessed >= rig.log.witness, "the last batch has a witness");
+        assert!(recovered.witnessed >= rig.log.last_durable_data(), "the last batch has a witness");
         rig.log = Log::new(rig.settings, &recovered);
         rig.pump();
         rig.settle();
@@ -362,7 +362,7 @@ fn strict_until_everybody_has_flushed() {
         }
         assert_eq!(strict(&rig), expected, "{initiator}");
     }
-    rig.log.gone(3);
+    rig.log.initiator_left(3);
     assert!(!strict(&rig));
 }
 

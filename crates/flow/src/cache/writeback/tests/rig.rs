@@ -2,10 +2,10 @@
 //! watches.
 
 use super::disk::{Disk, Far, Version};
-use crate::cache::writeback::format::{assemble, crc32c};
+use crate::cache::writeback::format::crc32c;
 use crate::cache::writeback::{
     Effect, JobId, Kind, LocalId, Log, Memory, Mode, Notice, Origin, Part, Phase, Recovered,
-    Refusal, Settings, Source, Upstream, Write, format_new, recover,
+    Refusal, Settings, Source, Upstream, Write, assemble, format_new, recover,
 };
 use crate::clock::{Duration, Instant};
 use crate::error::IoError;
@@ -323,7 +323,11 @@ impl Rig {
                 } else {
                     self.disk.write(write.at, &bytes);
                 }
-                self.log.local(self.now, write.io, if bad { Err(IoError::Medium) } else { Ok(()) });
+                self.log.log_io_ended(
+                    self.now,
+                    write.io,
+                    if bad { Err(IoError::Medium) } else { Ok(()) },
+                );
             }
             Running::Sync(io) => {
                 let bad = self.bad_luck();
@@ -333,12 +337,16 @@ impl Rig {
                     self.disk.sync();
                     self.faults = 0;
                 }
-                self.log.local(self.now, io, if bad { Err(IoError::Medium) } else { Ok(()) });
+                self.log.log_io_ended(
+                    self.now,
+                    io,
+                    if bad { Err(IoError::Medium) } else { Ok(()) },
+                );
             }
             Running::Gather(job, outcome) => self.log.gathered(self.now, job, outcome),
             Running::Upstream(job, op, extent, fua) => {
                 let outcome = self.upstream(job, op, extent, fua);
-                self.log.applied(self.now, job, outcome);
+                self.log.upstream_ended(self.now, job, outcome);
             }
             Running::Through(key) => self.through(key),
             Running::Abandon => {
@@ -426,14 +434,13 @@ impl Rig {
         }
         self.asked[number as usize - 1].past = true;
         self.acked(key, Ok(()), Rule("storage/device"));
-        self.log.passed(self.now, key, Ok(()));
+        self.log.forward_ended();
     }
 
     /// Goes to the next deadline, or to `until` if that is sooner.
     pub(super) fn sleep(&mut self, until: Instant) {
         let at = self.log.next_deadline().map_or(until, |at| at.min(until));
         self.now = at.max(self.now);
-        self.log.handle_deadline(self.now);
         self.pump();
     }
 
@@ -503,7 +510,7 @@ impl Rig {
     /// Everything that was acknowledged goes upstream.
     pub(super) fn drain(&mut self) -> bool {
         let key = self.key();
-        self.log.drained(self.now, key);
+        self.log.await_drained(self.now, key);
         self.pump();
         self.until(100_000, |rig| rig.drained.contains(&key))
     }

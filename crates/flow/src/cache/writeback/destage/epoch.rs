@@ -1,4 +1,4 @@
-//! Epochs: what may go upstream together.
+//! Epochs: the groups of records that may go upstream together, and what closes them.
 //!
 //! | | |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! A record belongs to the open epoch if its request had arrived before the closing acknowledgement was
 //! given: then the host cannot have meant it to come after.
 
-use super::index::{Held, Ranges};
-use super::settings::Order;
+use super::super::ranges::{Held, Ranges};
+use super::super::settings::Order;
 use crate::clock::Instant;
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -27,7 +27,7 @@ pub enum Reason {
     Age,
     /// A write was acknowledged, to hosts that do not flush.
     Strict,
-    /// Somebody waits for its data to be upstream.
+    /// A request waits for its data to be upstream.
     Wanted,
 }
 
@@ -40,24 +40,24 @@ impl Reason {
 
 /// One epoch.
 #[derive(Clone, Debug)]
-pub(super) struct Epoch {
+pub(crate) struct Epoch {
     /// Its last record.
-    pub(super) last: u64,
+    pub(crate) last: u64,
     /// The newest data of each byte.
-    pub(super) pieces: Ranges,
+    pub(crate) pieces: Ranges,
     /// Payload bytes, overwritten ones with them.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// When its first record came.
-    pub(super) opened: Instant,
+    pub(crate) opened: Instant,
 }
 
 /// All epochs that are not upstream, and what closes them.
 #[derive(Clone, Debug)]
-pub(super) struct Epochs {
+pub(crate) struct Epochs {
     list: VecDeque<Epoch>,
     /// The last of the list takes records.
     open: bool,
-    /// Whoever arrives after this event belongs to the next epoch.
+    /// Requests that arrive after this event belong to the next epoch.
     barrier: Option<(u64, Reason)>,
     /// Why the last one was closed, if records were written since the last cut in the log.
     cut: Option<Reason>,
@@ -68,10 +68,14 @@ pub(super) struct Epochs {
     silent: u32,
     /// There are more initiators than are kept: strict until the log is opened again.
     crowded: bool,
+    /// Whether observers were last told that it is strict.
+    strict_reported: bool,
+    /// Counts arrivals and acknowledgements.
+    events: u64,
 }
 
 impl Epochs {
-    pub(super) fn new(order: Order, list: VecDeque<Epoch>, cut: bool) -> Self {
+    pub(crate) fn new(order: Order, list: VecDeque<Epoch>, cut: bool) -> Self {
         Self {
             list,
             open: false,
@@ -81,11 +85,19 @@ impl Epochs {
             initiators: BTreeMap::new(),
             silent: 0,
             crowded: false,
+            strict_reported: true,
+            events: 0,
         }
     }
 
+    /// A request has arrived: its place among arrivals and acknowledgements.
+    pub(crate) const fn arrived(&mut self) -> u64 {
+        self.events += 1;
+        self.events
+    }
+
     /// An initiator writes.
-    pub(super) fn wrote(&mut self, initiator: u64) {
+    pub(crate) fn wrote(&mut self, initiator: u64) {
         if self.initiators.contains_key(&initiator) {
             return;
         }
@@ -98,7 +110,7 @@ impl Epochs {
     }
 
     /// An initiator flushes, or writes with FUA.
-    pub(super) fn flushed(&mut self, initiator: u64) {
+    pub(crate) fn flushed(&mut self, initiator: u64) {
         if self.initiators.len() >= INITIATORS && !self.initiators.contains_key(&initiator) {
             return;
         }
@@ -108,28 +120,38 @@ impl Epochs {
     }
 
     /// An initiator has left.
-    pub(super) fn gone(&mut self, initiator: u64) {
+    pub(crate) fn gone(&mut self, initiator: u64) {
         if self.initiators.remove(&initiator) == Some(false) {
             self.silent -= 1;
         }
     }
 
     /// Whether every acknowledgement closes.
-    pub(super) fn strict(&self) -> bool {
+    pub(crate) fn strict(&self) -> bool {
         self.order == Order::Strict || self.crowded || self.silent > 0
     }
 
-    /// Something was acknowledged, as event number `event`: a flush or FUA write, or another write.
-    pub(super) fn acked(&mut self, event: u64, flush: bool) {
+    /// Whether it has become strict, or is no longer, since this was asked last.
+    pub(crate) fn strict_changed(&mut self) -> Option<bool> {
+        let strict = self.strict();
+        let changed = strict != self.strict_reported;
+        self.strict_reported = strict;
+        changed.then_some(strict)
+    }
+
+    /// A request was acknowledged: a flush or FUA write, or another write.
+    pub(crate) fn acked(&mut self, flush: bool) {
+        self.events += 1;
+        let event = self.events;
         if self.open && (flush || self.strict()) {
             let reason = if flush { Reason::Flush } else { Reason::Strict };
             self.barrier.get_or_insert((event, reason));
         }
     }
 
-    /// Closes the open epoch if what arrived as event number `next` must not be in it; with `None`,
-    /// nothing waits.
-    pub(super) fn turn(&mut self, next: Option<u64>) -> bool {
+    /// Closes the open epoch if the request that arrived as event number `next` must not be in it; with `None`,
+    /// no request waits.
+    pub(crate) fn close_before(&mut self, next: Option<u64>) -> bool {
         match self.barrier {
             Some((event, reason)) if next.is_none_or(|next| next > event) => self.close(reason),
             _ => false,
@@ -137,7 +159,7 @@ impl Epochs {
     }
 
     /// Closes the open epoch.
-    pub(super) fn close(&mut self, reason: Reason) -> bool {
+    pub(crate) fn close(&mut self, reason: Reason) -> bool {
         let was_open = self.open;
         self.open = false;
         self.barrier = None;
@@ -148,12 +170,12 @@ impl Epochs {
     }
 
     /// The reason to be written into the log before the next record, if that begins an epoch.
-    pub(super) fn cut(&self) -> Option<Reason> {
+    pub(crate) fn cut(&self) -> Option<Reason> {
         self.cut.filter(|_| !self.open)
     }
 
     /// The cut is written as record `seq`: it belongs to the epoch that it begins.
-    pub(super) fn cut_written(&mut self, now: Instant, seq: u64) {
+    pub(crate) fn cut_written(&mut self, now: Instant, seq: u64) {
         self.cut = None;
         self.begin(now, seq);
     }
@@ -165,7 +187,7 @@ impl Epochs {
 
     /// Record `seq` has written from `start` to `end`, with so much payload. How many bytes of the same
     /// epoch it overwrote.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         now: Instant,
         seq: u64,
@@ -177,37 +199,38 @@ impl Epochs {
             self.begin(now, seq);
         }
         let epoch = self.list.back_mut().expect("one was begun");
+        assert!(seq >= epoch.last, "records enter epochs in order: {seq} after {}", epoch.last);
         epoch.last = seq;
         epoch.bytes += payload;
         epoch.pieces.insert(start, end, seq, taken);
     }
 
     /// The oldest epoch, if it is closed.
-    pub(super) fn closed(&self) -> Option<&Epoch> {
+    pub(crate) fn closed(&self) -> Option<&Epoch> {
         self.list.front().filter(|_| !self.open || self.list.len() > 1)
     }
 
     /// The oldest epoch.
-    pub(super) fn oldest(&self) -> Option<&Epoch> {
+    pub(crate) fn oldest(&self) -> Option<&Epoch> {
         self.list.front()
     }
 
     /// The open epoch.
-    pub(super) fn open(&self) -> Option<&Epoch> {
+    pub(crate) fn open(&self) -> Option<&Epoch> {
         self.list.back().filter(|_| self.open)
     }
 
     /// The oldest epoch is upstream.
-    pub(super) fn pop(&mut self) -> Epoch {
+    pub(crate) fn pop(&mut self) -> Epoch {
         assert!(self.closed().is_some(), "only a closed epoch is applied");
         self.list.pop_front().expect("there is one")
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the log earns its place: is a commit here faster than a write upstream?
+//! The check whether a commit to the log is faster than a write upstream.
 //!
 //! Running medians over the last [`SAMPLES`] of each. Upstream counts only writes of write-back that are
 //! small: a host that wrote through would wait for about as long as these take.
@@ -8,12 +8,12 @@ use alloc::collections::VecDeque;
 
 /// Both medians.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Earn {
+pub(super) struct CommitLatencyCheck {
     local: Median,
     upstream: Median,
 }
 
-impl Earn {
+impl CommitLatencyCheck {
     /// A batch was committed.
     pub(super) fn committed(&mut self, took: Duration) {
         self.local.add(took);
@@ -81,18 +81,18 @@ mod tests {
     /// Nothing is said before there are enough samples; then a quarter decides; old samples go.
     #[test]
     fn a_quarter_slower_is_slower() {
-        let mut earn = Earn::default();
+        let mut check = CommitLatencyCheck::default();
         let ms = Duration::from_millis;
         for i in 0..SAMPLES {
-            assert_eq!(earn.slower(), None, "{i}");
-            earn.committed(ms(5));
-            earn.wrote(1 << 20, ms(1));
-            earn.wrote(4096, ms(3));
+            assert_eq!(check.slower(), None, "{i}");
+            check.committed(ms(5));
+            check.wrote(1 << 20, ms(1));
+            check.wrote(4096, ms(3));
         }
-        assert_eq!(earn.slower(), Some((ms(5), ms(3))));
+        assert_eq!(check.slower(), Some((ms(5), ms(3))));
         for _ in 0..=SAMPLES / 2 {
-            earn.wrote(4096, ms(4));
+            check.wrote(4096, ms(4));
         }
-        assert_eq!((earn.slower(), earn.medians()), (None, (Some(ms(5)), Some(ms(4)))));
+        assert_eq!((check.slower(), check.medians()), (None, (Some(ms(5)), Some(ms(4)))));
     }
 }

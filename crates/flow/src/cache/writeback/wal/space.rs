@@ -1,11 +1,11 @@
-//! The segments of a log: which are live, which may be used, how full it is.
+//! The segments of a log: live, free or bad, and how full the log is.
 //!
 //! A segment is live until all its records are upstream and a super block that says so is durable, and
-//! until nobody reads from it: before, its place must not be written over. Segments leave in the order
+//! until no read uses it: before, its place must not be written over. Segments leave in the order
 //! in which they came. Places are taken in ring order, one stays in reserve for when writing fails.
 
-use super::format::{PAGE, SUPERS, SegmentHead};
-use super::settings::Settings;
+use super::super::format::{PAGE, SUPERS, SegmentHead};
+use super::super::settings::Settings;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
@@ -15,22 +15,22 @@ pub struct Pin(u64);
 
 /// A segment that has records, as recovery finds it and the log continues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub(super) number: u64,
+pub(crate) struct Segment {
+    pub(crate) number: u64,
     /// Its place on the device.
-    pub(super) slot: u64,
+    pub(crate) slot: u64,
     /// Its first record, if it has any.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// Its last record; one less than `first` if it has none.
-    pub(super) last: u64,
+    pub(crate) last: u64,
     /// Bytes in use, its header with them.
-    pub(super) length: u64,
+    pub(crate) length: u64,
     /// Bytes of these that are durable: nothing while its header is not.
-    pub(super) sealed: u64,
+    pub(crate) sealed: u64,
     /// Bytes of log before it: what is full of holes still counts whole.
-    pub(super) position: u64,
+    pub(crate) position: u64,
     /// Nothing is to be added.
-    pub(super) frozen: bool,
+    pub(crate) frozen: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ enum Slot {
 
 /// All segments.
 #[derive(Clone, Debug)]
-pub(super) struct Space {
+pub(crate) struct Space {
     segment: u64,
     slots: Vec<Slot>,
     live: VecDeque<Segment>,
@@ -63,7 +63,7 @@ pub(super) struct Space {
 impl Space {
     /// What recovery has found; records up to `durable` are durable, others may only seem to be there
     /// until [`opened`](Self::opened).
-    pub(super) fn new(
+    pub(crate) fn new(
         settings: &Settings,
         live: &[Segment],
         next_number: u64,
@@ -96,41 +96,41 @@ impl Space {
     }
 
     /// What recovery has found is durable.
-    pub(super) fn opened(&mut self) {
+    pub(crate) fn opened(&mut self) {
         for segment in &mut self.live {
             segment.sealed = segment.length;
         }
     }
 
     /// Where a place is on the device.
-    pub(super) const fn at(slot: u64, segment: u64) -> u64 {
+    pub(crate) const fn at(slot: u64, segment: u64) -> u64 {
         SUPERS + slot * segment
     }
 
     /// The segment that is written to.
-    pub(super) fn head(&self) -> Option<&Segment> {
+    pub(crate) fn head(&self) -> Option<&Segment> {
         self.live.back().filter(|head| !head.frozen)
     }
 
-    pub(super) fn head_mut(&mut self) -> Option<&mut Segment> {
+    pub(crate) fn head_mut(&mut self) -> Option<&mut Segment> {
         self.live.back_mut().filter(|head| !head.frozen)
     }
 
     /// Bytes left in the segment that is written to.
-    pub(super) fn room(&self) -> u64 {
+    pub(crate) fn room(&self) -> u64 {
         self.head().map_or(0, |head| self.segment - head.length)
     }
 
     /// Whether a new segment may be begun; in need the reserve is there to be used. A place where writing
     /// has failed is good enough for that: the next write may fail there, but a log without any
     /// place would never go on.
-    pub(super) fn can_open(&self, need: bool) -> bool {
+    pub(crate) fn can_open(&self, need: bool) -> bool {
         let usable = |&&slot: &&Slot| slot == Slot::Free || slot == Slot::Bad;
         self.slots.iter().filter(usable).take(2).count() > usize::from(!need)
     }
 
     /// Begins a segment whose first record is `first`; what its header is to say but for progress.
-    pub(super) fn open(&mut self, log: [u8; 16], owner: u64, first: u64) -> (u64, SegmentHead) {
+    pub(crate) fn open(&mut self, log: [u8; 16], owner: u64, first: u64) -> (u64, SegmentHead) {
         let count = self.slots.len();
         let start = self.live.back().map_or(0, |last| last.slot as usize + 1);
         let find =
@@ -173,7 +173,7 @@ impl Space {
     }
 
     /// What has been written is durable.
-    pub(super) fn seal(&mut self) {
+    pub(crate) fn seal(&mut self) {
         if let Some(head) = self.head_mut() {
             head.sealed = head.length;
         }
@@ -181,7 +181,7 @@ impl Space {
 
     /// Writing has failed: nothing is added to this segment any more, and its end is what was durable,
     /// up to record `durable`. If nothing was, the segment never was.
-    pub(super) fn freeze(&mut self, durable: u64) {
+    pub(crate) fn freeze(&mut self, durable: u64) {
         let Some(head) = self.head_mut() else { return };
         (head.length, head.last, head.frozen) = (head.sealed, durable, true);
         let (slot, sealed) = (head.slot as usize, head.sealed);
@@ -193,20 +193,20 @@ impl Space {
     }
 
     /// Number of the oldest segment that is needed.
-    pub(super) fn oldest(&self) -> u64 {
+    pub(crate) fn oldest(&self) -> u64 {
         self.live.front().map_or(self.next_number, |segment| segment.number)
     }
 
     /// What a super block may name as the oldest segment that is needed: one whose header is durable.
     /// The first one of all, or the first after a failure, need not be.
-    pub(super) fn nameable(&self) -> u64 {
+    pub(crate) fn nameable(&self) -> u64 {
         let durable = self.live.front().filter(|segment| segment.sealed > 0);
         durable.map_or(self.oldest_marked, |segment| segment.number)
     }
 
     /// Lets go of segments with nothing that is not upstream; the one that is written to stays.
     /// Whether there were any.
-    pub(super) fn retire(&mut self, applied: u64) -> bool {
+    pub(crate) fn retire(&mut self, applied: u64) -> bool {
         let before = self.live.len();
         while let Some(segment) = self.live.front() {
             if segment.last > applied || !segment.frozen {
@@ -224,24 +224,24 @@ impl Space {
     }
 
     /// Whether a super block would free a place.
-    pub(super) fn wants_mark(&self) -> bool {
+    pub(crate) fn wants_mark(&self) -> bool {
         self.oldest_marked < self.nameable()
     }
 
     /// A super block that says so is durable.
-    pub(super) fn marked(&mut self, oldest: u64) {
+    pub(crate) fn marked(&mut self, oldest: u64) {
         self.oldest_marked = self.oldest_marked.max(oldest);
         self.release();
     }
 
-    pub(super) fn pin(&mut self) -> Pin {
+    pub(crate) fn pin(&mut self) -> Pin {
         let pin = Pin(self.next_pin);
         self.next_pin += 1;
         self.pins.insert(pin);
         pin
     }
 
-    pub(super) fn unpin(&mut self, pin: Pin) {
+    pub(crate) fn unpin(&mut self, pin: Pin) {
         self.pins.remove(&pin);
         self.release();
     }
@@ -260,7 +260,7 @@ impl Space {
 
     /// How full the log is, in thousandths, if the oldest dirty byte is at `tail` on the device: 1000
     /// when what is left is only the reserve, and the holes of the oldest segment.
-    pub(super) fn fill(&self, tail: Option<u64>) -> u32 {
+    pub(crate) fn fill(&self, tail: Option<u64>) -> u32 {
         let (Some(tail), Some(head)) = (tail, self.live.back()) else { return 0 };
         let slot = tail.saturating_sub(SUPERS) / self.segment;
         let Some(oldest) = self.live.iter().find(|segment| segment.slot == slot) else { return 0 };
@@ -272,19 +272,19 @@ impl Space {
     }
 
     /// How many bytes of log were written before this place: what a rate is measured by.
-    pub(super) fn position_of(&self, at: u64) -> u64 {
+    pub(crate) fn position_of(&self, at: u64) -> u64 {
         let slot = at.saturating_sub(SUPERS) / self.segment;
         let found = self.live.iter().find(|segment| segment.slot == slot);
         found.map_or(0, |segment| segment.position + (at - Self::at(slot, self.segment)))
     }
 
     /// Bytes of log that have been written in all, with holes.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.live.back().map_or(self.position, |head| head.position + head.length)
     }
 
     /// How many segments are live, free and bad.
-    pub(super) fn count(&self) -> (u64, u64, u64) {
+    pub(crate) fn count(&self) -> (u64, u64, u64) {
         let of = |wanted| self.slots.iter().filter(|&&slot| slot == wanted).count() as u64;
         (of(Slot::Live), of(Slot::Free), of(Slot::Bad))
     }

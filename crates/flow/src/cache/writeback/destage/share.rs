@@ -1,4 +1,4 @@
-//! How much of the upstream write-back has while hosts read there.
+//! The share of the upstream that write-back takes while hosts read there.
 //!
 //! Write-back goes in bursts. A burst is what is sent at once; the next begins when all of it has ended, and
 //! not before `gap` after its beginning:
@@ -18,16 +18,17 @@
 //! disk, where every write costs, bursts become single writes. `extra` is the least of eight bursts, for its
 //! size: what delayed one of them was not the burst.
 //!
-//! Source: docs/reference/writeback.md, section 4.3. An eighth, as flushes and marks between epochs take their part.
+//! Source: spec of write-back 4.3 (a tenth of the bandwidth at least beside reads, reads first otherwise) and
+//! 5.1 (more from half of the log on). An eighth, as flushes and marks between epochs take their part.
 //! Cost: O(1) for each write. Not for an upstream whose fastest answers come from a cache of its
 //! own: there `least` is too short, and write-back gets the lower end, one part in `times` of the time.
 
-use super::gate::FILL_PACED;
+use super::super::admission::FILL_PACED;
 use crate::clock::{Duration, Instant};
 
 /// The bursts of one volume.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
+pub(crate) struct Share {
     /// Bytes that a burst may have.
     burst: u64,
     /// So many, with the one that is on its way, find out how far the upstream is.
@@ -51,7 +52,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             burst: START,
             probes: PROBES,
@@ -70,7 +71,7 @@ impl Share {
     }
 
     /// How many bytes the next write may have; 0 if there may be none now.
-    pub(super) fn allows(&self, now: Instant) -> u64 {
+    pub(crate) fn allows(&self, now: Instant) -> u64 {
         let burst = match self.probes.div_ceil(PROBES_EACH) {
             0 => self.burst,
             1 => 2 * SMALL,
@@ -85,12 +86,12 @@ impl Share {
     }
 
     /// When the next burst may begin, if none is on its way.
-    pub(super) const fn next(&self) -> Instant {
+    pub(crate) const fn next(&self) -> Instant {
         self.next
     }
 
     /// A write of so many bytes belongs to the burst.
-    pub(super) fn began(&mut self, bytes: u64) {
+    pub(crate) fn began(&mut self, bytes: u64) {
         if self.out == 0 {
             (self.used, self.bytes, self.sent) = (0, 0, None);
         }
@@ -100,12 +101,12 @@ impl Share {
     }
 
     /// One of them is sent.
-    pub(super) fn sent(&mut self, now: Instant) {
+    pub(crate) fn sent(&mut self, now: Instant) {
         self.sent.get_or_insert(now);
     }
 
     /// A flush, which is always alone, took so long.
-    pub(super) fn flushed(&mut self, now: Instant, took: Duration) {
+    pub(crate) fn flushed(&mut self, now: Instant, took: Duration) {
         lower(&mut self.least, took);
         if self.out == 0 {
             self.turn(now);
@@ -113,7 +114,7 @@ impl Share {
     }
 
     /// A write of the burst has ended; `most` bytes are the most that a burst may have.
-    pub(super) fn ended(&mut self, now: Instant, times: u64, most: u64) {
+    pub(crate) fn ended(&mut self, now: Instant, times: u64, most: u64) {
         self.out = self.out.saturating_sub(1);
         let Some(sent) = self.sent.filter(|_| self.out == 0) else { return };
         let took = now.saturating_since(sent);
@@ -184,7 +185,7 @@ fn shortest(times: &[Option<Duration>; 2]) -> Option<Duration> {
 }
 
 /// One part in how many of what the upstream carries is for write-back, at this fill of the log in thousandths.
-pub(super) fn times(fill: u32, old: bool) -> u64 {
+pub(crate) fn times(fill: u32, old: bool) -> u64 {
     let left = u64::from(FILL_PACED.saturating_sub(fill).min(FILL_RISES));
     let times = (TIMES * left).div_ceil(u64::from(FILL_RISES)).max(1);
     if old { times.min(OLD) } else { times }
@@ -203,7 +204,7 @@ const OLD: u64 = 2;
 const FILL_RISES: u32 = 250;
 
 /// What a write counts as at least, in bytes; the smallest burst.
-pub(super) const SMALL: u64 = 16 << 10;
+pub(crate) const SMALL: u64 = 16 << 10;
 
 /// What is sent to find out how far the upstream is: a few of these, of [`SMALL`], and of twice that.
 const PROBE: u64 = 4 << 10;

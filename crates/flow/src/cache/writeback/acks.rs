@@ -1,0 +1,173 @@
+//! The requests that are in the log and not answered, by what they wait for.
+
+use crate::clock::Instant;
+use crate::policy::Rule;
+use crate::request::RequestKey;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// A request whose records are all in the log.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    /// Its last record, or the last that it waits for.
+    pub(super) last: u64,
+    pub(super) key: RequestKey,
+    /// It closes an epoch when it is acknowledged.
+    pub(super) flush: bool,
+    /// What held it before it was admitted.
+    pub(super) held: Option<Rule>,
+    pub(super) arrived: Instant,
+    pub(super) admitted: Instant,
+}
+
+/// A request that is passed on when everything before it is upstream.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    /// The record that it waits for.
+    last: u64,
+    key: RequestKey,
+    /// A flush of what went past the log was begun after it came.
+    flushing: bool,
+    /// Such a flush has ended.
+    flushed: bool,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Acks {
+    /// Requests that wait for durability.
+    committing: VecDeque<Pending>,
+    /// Requests that wait for the upstream, in order of their last record.
+    awaiting_upstream: VecDeque<Pending>,
+    /// Requests that are acknowledged as soon as the next write to the log device has been asked for.
+    ready: Vec<Pending>,
+    drains: Vec<Drain>,
+    /// How many were acknowledged.
+    acked: u64,
+}
+
+impl Acks {
+    /// It is acknowledged when its last record is durable.
+    pub(super) fn await_commit(&mut self, pending: Pending) {
+        // After a failed write a flush may wait behind a later record. It is then acknowledged late, never early.
+        self.committing.push_back(pending);
+    }
+
+    /// It is acknowledged when its last record is upstream.
+    pub(super) fn await_upstream(&mut self, pending: Pending) {
+        assert!(
+            self.awaiting_upstream.back().is_none_or(|last| last.last <= pending.last),
+            "requests wait for the upstream in the order of their records: {pending:?}"
+        );
+        self.awaiting_upstream.push_back(pending);
+    }
+
+    /// It is acknowledged when the effect that takes its payload has been asked for.
+    pub(super) fn await_effect(&mut self, pending: Pending) {
+        self.ready.push(pending);
+    }
+
+    /// A request wants all records up to `last` to be upstream.
+    pub(super) fn await_drained(&mut self, last: u64, key: RequestKey) {
+        self.drains.push(Drain { last, key, flushing: false, flushed: false });
+    }
+
+    /// Those whose effect has been asked for.
+    pub(super) fn take_ready(&mut self) -> Vec<Pending> {
+        core::mem::take(&mut self.ready)
+    }
+
+    /// The next whose records, up to `durable`, are durable.
+    pub(super) fn pop_committed(&mut self, durable: u64) -> Option<Pending> {
+        self.committing.pop_front_if(|first| first.last <= durable)
+    }
+
+    /// The next whose records, up to `applied`, are upstream.
+    pub(super) fn pop_applied(&mut self, applied: u64) -> Option<Pending> {
+        self.awaiting_upstream.pop_front_if(|first| first.last <= applied)
+    }
+
+    /// Takes out the requests that wait for records up to `applied`; with `owes_flush` only if a flush of what went
+    /// past the log has ended since they came.
+    pub(super) fn take_drained(
+        &mut self,
+        applied: u64,
+        owes_flush: bool,
+        mut drained: impl FnMut(RequestKey),
+    ) {
+        self.drains.retain(|drain| {
+            let done = drain.last <= applied && (drain.flushed || !owes_flush);
+            if done {
+                drained(drain.key);
+            }
+            !done
+        });
+    }
+
+    /// A flush of what went past the log begins.
+    pub(super) fn side_flush_began(&mut self) {
+        for drain in &mut self.drains {
+            drain.flushing = true;
+        }
+    }
+
+    /// It has ended.
+    pub(super) fn side_flush_ended(&mut self) {
+        for drain in &mut self.drains {
+            drain.flushed |= drain.flushing;
+        }
+    }
+
+    /// Acknowledgements need not wait for the upstream any more; with `flushes` those of flushes still do.
+    pub(super) fn stop_deferring(&mut self, flushes: bool) {
+        for pending in core::mem::take(&mut self.awaiting_upstream) {
+            let to = if flushes && pending.flush {
+                &mut self.awaiting_upstream
+            } else {
+                &mut self.committing
+            };
+            to.push_back(pending);
+        }
+        sort(&mut self.committing);
+    }
+
+    /// The log device has failed: all wait for the upstream, flushes for all records up to `last`.
+    pub(super) fn log_failed(&mut self, last: u64) {
+        self.awaiting_upstream.extend(self.committing.drain(..));
+        sort(&mut self.awaiting_upstream);
+        for pending in &mut self.awaiting_upstream {
+            // What a host was told, in mode `ram`, may have been in the batches that were lost.
+            if pending.flush {
+                pending.last = last;
+            }
+        }
+        sort(&mut self.awaiting_upstream);
+    }
+
+    pub(super) fn count_acked(&mut self) {
+        self.acked += 1;
+    }
+
+    /// How many were acknowledged.
+    pub(super) const fn acked(&self) -> u64 {
+        self.acked
+    }
+
+    /// How many wait for durability.
+    pub(super) fn committing(&self) -> usize {
+        self.committing.len()
+    }
+
+    /// How many wait for the upstream.
+    pub(super) fn awaiting_upstream(&self) -> usize {
+        self.awaiting_upstream.len()
+    }
+
+    pub(super) fn has_drains(&self) -> bool {
+        !self.drains.is_empty()
+    }
+}
+
+fn sort(queue: &mut VecDeque<Pending>) {
+    queue.make_contiguous().sort_by_key(|pending| pending.last);
+}

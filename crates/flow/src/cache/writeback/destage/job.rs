@@ -1,0 +1,70 @@
+//! The I/Os of destage, and how far each is.
+
+use super::super::ranges::Held;
+use crate::clock::Instant;
+use crate::request::Op;
+use crate::units::Extent;
+use alloc::vec::Vec;
+
+/// The epoch that is being written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ActiveEpoch {
+    /// Everything before it has been begun; `None` at the end.
+    pub(crate) cursor: Option<u64>,
+    /// All of it must be written again: the upstream may have lost its cache.
+    pub(crate) redo: bool,
+    /// All of it is one write, which makes itself durable.
+    pub(crate) alone: bool,
+}
+
+impl ActiveEpoch {
+    /// An epoch of which nothing has been begun.
+    pub(crate) const fn start() -> Self {
+        Self { cursor: Some(0), redo: false, alone: false }
+    }
+}
+
+/// One I/O.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) op: Op,
+    pub(crate) extent: Extent,
+    /// The data of which records it writes.
+    pub(crate) pieces: Vec<Held>,
+    pub(crate) step: Step,
+    /// It flushes what went past the log, and belongs to no epoch.
+    pub(crate) side: bool,
+    /// It makes itself durable.
+    pub(crate) fua: bool,
+    /// It belongs to a burst.
+    pub(crate) yields: bool,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    New,
+    Gathering,
+    Ready,
+    Sent(Instant),
+}
+
+impl Job {
+    /// A flush: of an epoch, or with `side` of what went past the log.
+    pub(crate) fn flush(side: bool) -> Self {
+        Self {
+            op: Op::Flush,
+            extent: Extent::default(),
+            pieces: Vec::new(),
+            step: Step::Ready,
+            side,
+            fua: false,
+            yields: false,
+        }
+    }
+
+    /// Its oldest record; 0 for a flush.
+    pub(crate) fn seq(&self) -> u64 {
+        self.pieces.iter().map(|held| held.seq).min().unwrap_or(0)
+    }
+}

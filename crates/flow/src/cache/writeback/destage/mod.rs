@@ -1,0 +1,630 @@
+//! Destage: from the log to the upstream, one epoch at a time.
+//!
+//! | | |
+//! |---|---|
+//! | Order   | all of an epoch is upstream, and flushed there, before the next is begun |
+//! | Inside  | the newest data of each byte, ascending, neighbours merged, `depth` at once |
+//! | Alone   | an epoch that is one write goes with FUA and needs no flush: one round trip instead of two, where it matters most, as hosts that never flush close an epoch with every answer |
+//! | Yields  | while hosts read upstream it goes in short bursts, for a [share] that rises with the age of the data and the fill of the log; not at all from 75 % on, and while a request waits for the data to be upstream |
+//! | Again   | an epoch is written again from its start if the upstream may have lost its cache since |
+//! | Marks   | the epoch after the next is begun only when the log device says that this one is upstream: a log that is opened again repeats two epochs at most, and never takes a block back behind what later epochs were built on |
+//!
+//! What the upstream answers:
+//!
+//! | answer | |
+//! |---|---|
+//! | transport, no path, busy, no space | tried again for ever, after 0.1 to 10 s, one I/O at a time until it answers |
+//! | the same, with a volatile cache | and all of the epoch is written again: the cache may be lost |
+//! | medium error, write protected, out of range | write-back of this volume stops until an operator gives `retry`; nothing is dropped |
+//! | unsupported | an unmap becomes zeroes, zeroes become a write; else as above |
+
+mod epoch;
+mod job;
+mod outage;
+mod share;
+
+pub use epoch::Reason;
+pub(super) use epoch::{Epoch, Epochs};
+pub(super) use outage::Outage;
+
+use super::effect::{Blocked, Cause, Effect, JobId, Notice, Piece};
+use super::format::RecordKind;
+use super::ranges::Held;
+use super::settings::{Settings, Sync};
+use super::wal::Wal;
+use crate::clock::{Duration, Instant};
+use crate::error::IoError;
+use crate::request::{Op, Outcome};
+use crate::units::Extent;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use job::{ActiveEpoch, Job, Step};
+use share::Share;
+
+/// Write-back of one volume.
+#[derive(Debug)]
+pub(super) struct Destage {
+    settings: Settings,
+    epochs: Epochs,
+    jobs: BTreeMap<JobId, Job>,
+    next_job: u64,
+    /// The epoch that is being written, the oldest.
+    active: Option<ActiveEpoch>,
+    /// What went past the log has not been flushed since.
+    flush_owed: bool,
+    /// A flush of that is among the jobs.
+    side_flush: bool,
+    /// How many jobs at once, from 1 to `depth`.
+    limit: u32,
+    outage: Option<Outage>,
+    blocked: Option<(Blocked, Instant)>,
+    /// Reads of hosts that are upstream.
+    reads: u32,
+    /// When there was one last.
+    last_read: Option<Instant>,
+    /// What it may send while it yields to reads.
+    share: Share,
+    /// The last records of the last two epochs that are upstream.
+    ended: (u64, u64),
+    no_discard: bool,
+    no_zeroes: bool,
+    counters: Counters,
+}
+
+/// What has been written back since the log was opened, and what is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    /// Payload bytes that are not upstream, without those overwritten in the same epoch.
+    pub(super) dirty: u64,
+    /// Payload bytes that were overwritten in their epoch.
+    pub(super) collapsed: u64,
+    /// Bytes written, zeroed or unmapped upstream.
+    pub(super) written: u64,
+    /// Epochs.
+    pub(super) epochs: u64,
+}
+
+/// What the end of an I/O upstream means for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JobEnd {
+    /// Nothing, or it is tried again.
+    None,
+    /// What went past the log is durable.
+    SideFlushed,
+    /// The active epoch is upstream and flushed.
+    EpochFlushed,
+    /// A write of this many bytes took this long.
+    Written(u64, Duration),
+}
+
+/// What a pass over the active epoch has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PassEnd {
+    /// It has not ended.
+    None,
+    /// It is written once more, or flushed.
+    Continued,
+    /// The epoch is upstream.
+    Done,
+}
+
+impl Destage {
+    /// Write-back of a log whose records up to `applied` are upstream; `dirty` bytes are not. With `bypassed`
+    /// writes may have gone past the log.
+    pub(super) fn new(
+        settings: Settings,
+        epochs: Epochs,
+        applied: u64,
+        dirty: u64,
+        bypassed: bool,
+    ) -> Self {
+        Self {
+            epochs,
+            jobs: BTreeMap::new(),
+            next_job: 0,
+            active: None,
+            flush_owed: bypassed && settings.upstream_flush,
+            side_flush: false,
+            limit: settings.depth,
+            outage: None,
+            blocked: None,
+            reads: 0,
+            last_read: None,
+            share: Share::new(),
+            ended: (applied, applied),
+            no_discard: false,
+            no_zeroes: false,
+            counters: Counters { dirty, ..Counters::default() },
+            settings,
+        }
+    }
+
+    pub(super) const fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    pub(super) const fn epochs_mut(&mut self) -> &mut Epochs {
+        &mut self.epochs
+    }
+
+    pub(super) const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// How many I/Os are outstanding.
+    pub(super) fn jobs(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub(super) const fn outage(&self) -> Option<&Outage> {
+        self.outage.as_ref()
+    }
+
+    /// Where it has stopped, and since when.
+    pub(super) const fn blocked(&self) -> Option<(Blocked, Instant)> {
+        self.blocked
+    }
+
+    /// How many reads of hosts are upstream now: write-back yields to them.
+    pub(super) const fn set_reads(&mut self, reads: u32) {
+        self.reads = reads;
+    }
+
+    /// The upstream may have lost its volatile cache: the active epoch is written again.
+    pub(super) const fn redo(&mut self) {
+        if let Some(active) = &mut self.active {
+            active.redo = true;
+        }
+    }
+
+    /// A write has gone past the log.
+    pub(super) const fn owe_flush(&mut self) {
+        self.flush_owed = self.settings.upstream_flush;
+    }
+
+    /// Whether what went past the log may not be durable upstream.
+    pub(super) const fn owes_flush(&self) -> bool {
+        self.flush_owed || self.side_flush
+    }
+
+    /// Goes on where it was blocked.
+    pub(super) fn unblock(&mut self, effects: &mut VecDeque<Effect>) {
+        if self.blocked.take().is_some() {
+            effects.push_back(Effect::Notice(Notice::Unblocked));
+        }
+    }
+
+    // Epochs.
+
+    /// Record `seq` has changed a range of the volume, with this many bytes of payload.
+    pub(super) fn add(
+        &mut self,
+        now: Instant,
+        seq: u64,
+        range: (u64, u64),
+        payload: u64,
+        wal: &Wal,
+    ) {
+        let mut collapsed = 0;
+        self.epochs.add(now, seq, range, payload, |held| {
+            if wal.records().get(held.seq).kind == RecordKind::Write {
+                collapsed += held.end - held.start;
+            }
+        });
+        let counters = &mut self.counters;
+        counters.dirty += payload;
+        assert!(collapsed <= counters.dirty, "only dirty data is overwritten: {collapsed}");
+        counters.dirty -= collapsed;
+        counters.collapsed += collapsed;
+    }
+
+    /// Closes the open epoch if that is due. `next` is the event number of the first request that waits before
+    /// the log; with `hurried` requests wait for data to be upstream, or for room. Whether it closed one.
+    pub(super) fn close_epoch_if_due(
+        &mut self,
+        now: Instant,
+        next: Option<u64>,
+        hurried: bool,
+    ) -> bool {
+        let mut closed = self.epochs.close_before(next);
+        if let Some(open) = self.epochs.open() {
+            let (bytes, opened) = (open.bytes, open.opened);
+            if bytes >= self.settings.epoch_bytes {
+                closed |= self.epochs.close(Reason::Size);
+            } else if now >= opened + self.settings.epoch_age {
+                closed |= self.epochs.close(Reason::Age);
+            } else if hurried && self.epochs.closed().is_none() {
+                closed |= self.epochs.close(Reason::Wanted);
+            }
+        }
+        closed
+    }
+
+    /// When the open epoch is too old.
+    pub(super) fn epoch_deadline(&self) -> Option<Instant> {
+        self.epochs.open().map(|open| open.opened + self.settings.epoch_age)
+    }
+
+    /// Whether the log device should say at once how far write-back has come, so that the next epoch may begin.
+    pub(super) fn waits_for_mark(&self, wal: &Wal) -> bool {
+        !self.epochs.is_empty() && wal.on_device().applied < self.ended.1
+    }
+
+    /// Whether write-back rests: it is blocked, or the log closes and its device has what is dirty.
+    pub(super) const fn rests(&self, closing: bool) -> bool {
+        self.blocked.is_some() || closing
+    }
+
+    /// Notes whether hosts read upstream now.
+    pub(super) fn note_reads(&mut self, now: Instant) {
+        if self.reads > 0 {
+            self.last_read = Some(now);
+        }
+    }
+
+    /// Begins the oldest epoch if that is allowed. Whether it did.
+    pub(super) fn begin_epoch(&mut self, wal: &Wal, resuming: bool) -> bool {
+        let Some(epoch) = self.epochs.closed() else { return false };
+        let durable = epoch.last <= wal.marks().durable() || wal.failed();
+        // What is not marked is written again after a crash, over what came after it. One epoch may go
+        // back so, but none that a host was told is upstream.
+        let (before, last) = self.ended;
+        let due = if self.settings.sync == Sync::Upstream { last } else { before };
+        let marked = wal.on_device().applied >= due || wal.is_unmarkable();
+        // What went past the log comes first.
+        if self.active.is_some() || !durable || !marked || resuming {
+            return false;
+        }
+        self.active = Some(ActiveEpoch::start());
+        true
+    }
+
+    /// Begins a flush of what went past the log, if one is owed. Whether it did.
+    pub(super) fn begin_side_flush(&mut self) -> bool {
+        if !self.flush_owed || self.side_flush {
+            return false;
+        }
+        (self.flush_owed, self.side_flush) = (false, true);
+        self.start(Job::flush(true));
+        true
+    }
+
+    /// When all of the active epoch is written: once more, or flush, or the end.
+    pub(super) fn end_pass(&mut self) -> PassEnd {
+        let Some(active) = &mut self.active else { return PassEnd::None };
+        if active.cursor.is_some() || !self.jobs.is_empty() {
+            return PassEnd::None;
+        }
+        if active.redo {
+            *active = ActiveEpoch::start();
+        } else if self.settings.upstream_flush && !active.alone {
+            self.start(Job::flush(false));
+        } else {
+            return PassEnd::Done;
+        }
+        PassEnd::Continued
+    }
+
+    /// The active epoch is upstream and flushed. Returns its last record.
+    pub(super) fn end_epoch(&mut self, wal: &mut Wal) -> u64 {
+        assert!(self.active.is_some(), "only an epoch that was begun ends");
+        self.active = None;
+        let epoch = self.epochs.pop();
+        for held in epoch.pieces.iter() {
+            wal.forget(&held);
+            if wal.records().get(held.seq).kind == RecordKind::Write {
+                self.counters.dirty -= held.end - held.start;
+            }
+        }
+        self.counters.epochs += 1;
+        self.ended = (self.ended.1, epoch.last);
+        epoch.last
+    }
+
+    // Jobs.
+
+    fn start(&mut self, job: Job) {
+        self.next_job += 1;
+        self.jobs.insert(JobId(self.next_job), job);
+    }
+
+    fn any_sent(&self) -> bool {
+        self.jobs.values().any(|job| matches!(job.step, Step::Sent(_)))
+    }
+
+    fn first(&self, step: Step) -> Option<JobId> {
+        self.jobs.iter().find(|(_, job)| job.step == step).map(|(&id, _)| id)
+    }
+
+    /// Whether write-back leaves the upstream to reads. With `awaited`, requests wait for data to be upstream;
+    /// with `filling`, the log is too full for that.
+    fn yields(&self, now: Instant, awaited: bool, filling: impl FnOnce() -> bool) -> bool {
+        self.last_read.is_some_and(|at| now < at + YIELD) && !awaited && !filling()
+    }
+
+    /// Sends, or gathers, or makes one job, if that is allowed now. `awaited` as for `yields`.
+    pub(super) fn send_one(
+        &mut self,
+        now: Instant,
+        wal: &Wal,
+        awaited: bool,
+        effects: &mut VecDeque<Effect>,
+    ) -> bool {
+        let barred = self.outage.is_some_and(|outage| now < outage.until || self.any_sent());
+        if !barred && let Some(id) = self.first(Step::Ready) {
+            let job = self.jobs.get_mut(&id).expect("it was just found");
+            job.step = Step::Sent(now);
+            let (op, extent, fua) = (job.op, job.extent, job.fua);
+            if job.yields {
+                self.share.sent(now);
+            }
+            effects.push_back(Effect::Upstream { job: id, op, extent, fua });
+            return true;
+        }
+        if let Some(id) = self.first(Step::New) {
+            effects.push_back(self.gather(id, wal));
+            return true;
+        }
+        let jobs = self.jobs.len();
+        let filling = || wal.fill() >= super::admission::FILL_PACED;
+        let yields = self.outage.is_none() && self.yields(now, awaited, filling);
+        let share = if yields { self.share.allows(now) } else { u64::MAX };
+        if jobs >= self.limit as usize
+            || share == 0
+            || (self.outage.is_some() && (jobs > 0 || barred))
+        {
+            return false;
+        }
+        let block = u64::from(self.settings.block);
+        let most = (share.min(self.settings.merge) / block * block).max(block);
+        let Some((op, pieces)) = self.next_group(most, wal) else {
+            return false;
+        };
+        let (first, last) = (pieces[0], pieces[pieces.len() - 1]);
+        let extent = Extent::new(first.start, last.end - first.start);
+        let step = if op == Op::Write { Step::New } else { Step::Ready };
+        if yields {
+            self.share.began(if op == Op::Write { extent.length } else { 0 });
+        }
+        let fua = self.active.is_some_and(|active| active.alone);
+        self.start(Job { op, extent, pieces, step, side: false, fua, yields });
+        assert!(
+            self.jobs.len() <= self.settings.depth as usize,
+            "no more I/Os than the depth of write-back: {} of {}",
+            self.jobs.len(),
+            self.settings.depth
+        );
+        true
+    }
+
+    /// The next neighbours of the active epoch that can be one I/O.
+    fn next_group(&mut self, most: u64, wal: &Wal) -> Option<(Op, Vec<Held>)> {
+        let cursor = self.active.as_ref()?.cursor?;
+        let epoch = self.epochs.closed().expect("what is active is closed");
+        let mut group: Vec<Held> = Vec::new();
+        let (mut op, mut limit) = (Op::Write, most);
+        let mut next = cursor;
+        for mut held in epoch.pieces.within(cursor, u64::MAX) {
+            let wanted = match wal.records().get(held.seq).kind {
+                RecordKind::Unmap if !self.no_discard => Op::Discard,
+                RecordKind::Zero | RecordKind::Unmap if !self.no_zeroes => Op::WriteZeroes,
+                _ => Op::Write,
+            };
+            let Some(last) = group.last() else {
+                op = wanted;
+                limit = if op == Op::Write { most } else { ZEROES_MAX };
+                held.end = held.end.min(held.start + limit);
+                next = held.end;
+                group.push(held);
+                continue;
+            };
+            if last.end != held.start || wanted != op || group.len() >= PIECES_MAX {
+                break;
+            }
+            let left = limit - (last.end - group[0].start);
+            held.end = held.end.min(held.start + left);
+            if held.end == held.start {
+                break;
+            }
+            next = held.end;
+            group.push(held);
+        }
+        let alone =
+            cursor == 0 && op == Op::Write && epoch.pieces.within(next, u64::MAX).next().is_none();
+        let active = self.active.as_mut().expect("as before");
+        active.alone |= alone && self.settings.upstream_flush && !group.is_empty();
+        active.cursor = if group.is_empty() { None } else { Some(next) };
+        (!group.is_empty()).then_some((op, group))
+    }
+
+    /// Asks for the bytes of a job.
+    fn gather(&mut self, id: JobId, wal: &Wal) -> Effect {
+        let job = self.jobs.get_mut(&id).expect("it was just found");
+        let mut pieces = Vec::with_capacity(job.pieces.len());
+        for held in &job.pieces {
+            let offset = held.start - job.extent.offset;
+            pieces.push(Piece { offset, source: wal.source(held) });
+        }
+        job.step = Step::Gathering;
+        Effect::Gather { job: id, bytes: job.extent.length, pieces }
+    }
+
+    /// The bytes of a job are there, or cannot be had.
+    pub(super) fn gathered(
+        &mut self,
+        now: Instant,
+        id: JobId,
+        outcome: Outcome,
+        applied: u64,
+        effects: &mut VecDeque<Effect>,
+    ) {
+        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.step == Step::Gathering) else {
+            return;
+        };
+        match outcome {
+            Ok(()) => job.step = Step::Ready,
+            Err(error) => {
+                job.step = Step::New;
+                self.block(now, id, Cause::Log(error), applied, effects);
+            }
+        }
+    }
+
+    /// An I/O upstream has ended.
+    pub(super) fn job_ended(
+        &mut self,
+        now: Instant,
+        id: JobId,
+        outcome: Outcome,
+        wal: &Wal,
+        effects: &mut VecDeque<Effect>,
+    ) -> JobEnd {
+        let Some(job) = self.jobs.get(&id) else { return JobEnd::None };
+        let Step::Sent(sent) = job.step else { return JobEnd::None };
+        let (op, bytes, side) = (job.op, job.extent.length, job.side);
+        if let Err(error) = outcome {
+            self.job_failed(now, id, error, wal, effects);
+            return JobEnd::None;
+        }
+        let took = now.saturating_since(sent);
+        if let Some(outage) = self.outage.take() {
+            effects.push_back(Effect::Notice(Notice::Back(now.saturating_since(outage.since))));
+        }
+        self.limit = (self.limit + 1).min(self.settings.depth);
+        self.end_job(now, id, wal, effects);
+        if side {
+            return JobEnd::SideFlushed;
+        }
+        if op == Op::Flush {
+            self.share.flushed(now, took);
+            // Without a reset in between; else the pass ends by writing again.
+            let whole = self.active.as_ref().is_some_and(|active| !active.redo);
+            return if whole { JobEnd::EpochFlushed } else { JobEnd::None };
+        }
+        self.counters.written += bytes;
+        if op == Op::Write { JobEnd::Written(bytes, took) } else { JobEnd::None }
+    }
+
+    fn job_failed(
+        &mut self,
+        now: Instant,
+        id: JobId,
+        error: IoError,
+        wal: &Wal,
+        effects: &mut VecDeque<Effect>,
+    ) {
+        let job = &self.jobs[&id];
+        let (op, side) = (job.op, job.side);
+        match error {
+            IoError::Unsupported if op == Op::Discard => {
+                self.no_discard = true;
+                self.replace_job(now, id, wal, effects);
+            }
+            IoError::Unsupported if op == Op::WriteZeroes => {
+                self.no_zeroes = true;
+                self.replace_job(now, id, wal, effects);
+            }
+            IoError::Medium
+            | IoError::WriteProtected
+            | IoError::OutOfRange
+            | IoError::Unsupported
+            | IoError::Fenced
+                if !side =>
+            {
+                self.send_again(id);
+                if op == Op::Flush {
+                    // What it should have made durable may be gone.
+                    self.redo();
+                }
+                self.block(now, id, Cause::Upstream(error), wal.marks().applied(), effects);
+            }
+            _ => {
+                if error == IoError::Busy {
+                    self.limit = (self.limit / 2).max(1);
+                } else if self.settings.upstream_flush {
+                    self.redo();
+                }
+                self.send_again(id);
+                let before = self.outage;
+                self.outage = Some(Outage::after(before, now, id, wal.id()[0], error));
+                if before.is_none() {
+                    effects.push_back(Effect::Notice(Notice::Away(error)));
+                }
+            }
+        }
+    }
+
+    /// The job is done in another way when its epoch is written again.
+    fn replace_job(&mut self, now: Instant, id: JobId, wal: &Wal, effects: &mut VecDeque<Effect>) {
+        self.end_job(now, id, wal, effects);
+        self.redo();
+    }
+
+    fn end_job(&mut self, now: Instant, id: JobId, wal: &Wal, effects: &mut VecDeque<Effect>) {
+        let job = self.jobs.remove(&id).expect("a job ends once");
+        if job.side {
+            self.side_flush = false;
+        }
+        if job.yields {
+            self.end_in_burst(now, wal.fill());
+        }
+        effects.push_back(Effect::Done(id));
+    }
+
+    /// A job of a burst has ended.
+    fn end_in_burst(&mut self, now: Instant, fill: u32) {
+        let old = self
+            .epochs
+            .oldest()
+            .is_some_and(|epoch| now.saturating_since(epoch.opened) > self.settings.dirty_age);
+        let times = share::times(fill, old);
+        let most = self.settings.merge.saturating_mul(self.settings.depth.into());
+        self.share.ended(now, times, most);
+    }
+
+    fn send_again(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.step = Step::Ready;
+        }
+    }
+
+    /// Write-back stops.
+    fn block(
+        &mut self,
+        now: Instant,
+        id: JobId,
+        cause: Cause,
+        applied: u64,
+        effects: &mut VecDeque<Effect>,
+    ) {
+        if self.blocked.is_some() {
+            return;
+        }
+        let job = &self.jobs[&id];
+        let seq = if job.op == Op::Flush { applied + 1 } else { job.seq() };
+        let blocked = Blocked { seq, extent: job.extent, cause };
+        self.blocked = Some((blocked, now));
+        effects.push_back(Effect::Notice(Notice::Blocked(blocked)));
+    }
+
+    /// When write-back goes on although nothing happens.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if let Some(outage) = self.outage {
+            let waits = self.first(Step::Ready).is_some() || self.jobs.is_empty();
+            let work = self.active.is_some() || !self.jobs.is_empty();
+            return (waits && work && !self.any_sent()).then_some(outage.until);
+        }
+        let idle = self.active.is_some() && self.jobs.is_empty();
+        let quiet = self.last_read.map_or(Instant::ZERO, |at| at + YIELD);
+        idle.then(|| self.share.next().min(quiet))
+    }
+}
+
+/// How long after the last read of a host write-back still yields.
+const YIELD: Duration = Duration::from_millis(100);
+
+/// The largest number of pieces of one write.
+const PIECES_MAX: usize = 256;
+
+/// The longest range that is zeroed or unmapped at once.
+const ZEROES_MAX: u64 = 1 << 30;

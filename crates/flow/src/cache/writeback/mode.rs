@@ -1,0 +1,314 @@
+//! The mode of a volume's log: switching from `log` to `through`, and back.
+//!
+//! | state | a new write | ends when |
+//! |---|---|---|
+//! | `Log` | is logged, and acknowledged when durable | |
+//! | `Draining` | is logged, and acknowledged when it is upstream | everything older is upstream |
+//! | `Emptying` | waits | everything is upstream |
+//! | `Marking` | waits | a durable super block says so: nothing of this log is ever replayed over what follows |
+//! | `Abandoning` | waits | the log device has failed; the same is remembered elsewhere |
+//! | `Through` | goes upstream | an operator says so |
+//! | `Resuming` | waits | what went `through` has ended, and is flushed |
+//!
+//! Nothing overtakes the log: no write goes `through` before everything in it is upstream. When its device has
+//! failed, what is then written back from memory is acknowledged when it is durable that the log is void: one
+//! that was opened again would write older data over it.
+
+use super::commit_latency::CommitLatencyCheck;
+use super::effect::Why;
+use super::status::Phase;
+use crate::clock::{Duration, Instant};
+use crate::request::Outcome;
+
+/// The state of a log's mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Log,
+    Draining {
+        /// The last record that was acknowledged before.
+        upto: u64,
+        why: Why,
+    },
+    Emptying {
+        why: Why,
+    },
+    Marking {
+        why: Why,
+    },
+    Abandoning {
+        again: Option<Instant>,
+    },
+    Through {
+        why: Why,
+        outstanding: u64,
+    },
+    /// With `drain`, what comes next is to drain.
+    Resuming {
+        outstanding: u64,
+        drain: bool,
+    },
+}
+
+/// The mode of one log, and the check that may switch it.
+#[derive(Debug)]
+pub(super) struct ModeSwitch {
+    state: State,
+    latency: CommitLatencyCheck,
+    /// Switch to `through` when commits are slower than writes upstream.
+    checks_latency: bool,
+}
+
+/// What the other parts of a log say, for a transition.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct View {
+    /// The log device has failed.
+    pub(super) failed: bool,
+    /// The last record that has a number.
+    pub(super) last: u64,
+    /// All records up to this one are upstream.
+    pub(super) applied: u64,
+    /// All durable records are upstream.
+    pub(super) all_applied: bool,
+    /// All records have been handed to the log device.
+    pub(super) all_written: bool,
+    /// No records are kept.
+    pub(super) no_records: bool,
+    /// No epochs are to be written back.
+    pub(super) no_epochs: bool,
+    /// A commit is going on.
+    pub(super) committing: bool,
+    /// A write is partly in the log.
+    pub(super) partial: bool,
+    /// A durable super block says that everything is upstream, and more may be.
+    pub(super) void: bool,
+    /// What went past the log is not known to be durable.
+    pub(super) owes_flush: bool,
+}
+
+/// What a transition asks of the other parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transition {
+    /// There was none.
+    None,
+    /// There was one, without consequences.
+    Changed,
+    /// Writes are acknowledged from the log again; those that wait for the upstream need not any more.
+    Undo,
+    /// The log is used again.
+    Resumed,
+    /// Writes go upstream from now on, those that wait first.
+    Through(Why),
+    /// The shell is to remember that the log is void.
+    Abandon,
+}
+
+impl ModeSwitch {
+    /// How a log begins: if writes have gone past it and may not be durable, with flushing the upstream.
+    pub(super) fn new(flush_first: bool, checks_latency: bool) -> Self {
+        let state =
+            if flush_first { State::Resuming { outstanding: 0, drain: false } } else { State::Log };
+        Self { state, latency: CommitLatencyCheck::default(), checks_latency }
+    }
+
+    pub(super) const fn latency(&self) -> &CommitLatencyCheck {
+        &self.latency
+    }
+
+    pub(super) const fn latency_mut(&mut self) -> &mut CommitLatencyCheck {
+        &mut self.latency
+    }
+
+    /// What is done with a write, for operators.
+    pub(super) const fn phase(&self) -> Phase {
+        match self.state {
+            State::Log => Phase::Log,
+            State::Draining { why, .. } => Phase::Draining(why),
+            State::Emptying { why } | State::Marking { why } => Phase::Emptying(why),
+            State::Abandoning { .. } => Phase::Emptying(Why::Failed),
+            State::Through { why, .. } => Phase::Through(why),
+            State::Resuming { .. } => Phase::Resuming,
+        }
+    }
+
+    /// Whether a write may go to the log; `begun` if a part of it is there.
+    pub(super) const fn admits(&self, begun: bool) -> bool {
+        matches!(self.state, State::Log | State::Draining { .. })
+            || (begun && matches!(self.state, State::Emptying { .. }))
+    }
+
+    /// Whether writes are acknowledged when they are upstream.
+    pub(super) const fn defers(&self) -> bool {
+        !matches!(self.state, State::Log)
+    }
+
+    /// Whether a switch waits for everything to be upstream.
+    pub(super) const fn drains(&self) -> bool {
+        matches!(self.state, State::Draining { .. } | State::Emptying { .. })
+    }
+
+    /// Whether a super block is wanted that says that everything is upstream.
+    pub(super) const fn is_marking(&self) -> bool {
+        matches!(self.state, State::Marking { .. })
+    }
+
+    pub(super) const fn is_through(&self) -> bool {
+        matches!(self.state, State::Through { .. })
+    }
+
+    /// Whether what went past the log before it is used again may not be durable upstream.
+    pub(super) const fn is_resuming(&self) -> bool {
+        matches!(self.state, State::Resuming { .. })
+    }
+
+    /// Whether writes may be upstream that are not in the log and not flushed.
+    pub(super) const fn bypasses(&self) -> bool {
+        matches!(self.state, State::Marking { .. } | State::Through { .. } | State::Resuming { .. })
+    }
+
+    /// Whether the upstream must be flushed of what went past the log; `drains` if requests wait for that.
+    pub(super) const fn wants_side_flush(&self, drains: bool) -> bool {
+        match self.state {
+            State::Resuming { outstanding: 0, .. } => true,
+            State::Through { .. } => drains,
+            _ => false,
+        }
+    }
+
+    /// Whether a request goes upstream past the log: a flush also while the log is about to be used again, since
+    /// what went upstream before may not be durable there. Not with dirty data (`clean` is false): a flush of the
+    /// upstream does not cover that.
+    pub(super) const fn forward(&mut self, flush: bool, clean: bool) -> bool {
+        match &mut self.state {
+            State::Through { outstanding, .. } => *outstanding += 1,
+            State::Resuming { outstanding, .. } if flush && clean => *outstanding += 1,
+            _ => return false,
+        }
+        true
+    }
+
+    /// A request that went past the log has ended.
+    pub(super) const fn forward_ended(&mut self) {
+        if let State::Through { outstanding, .. } | State::Resuming { outstanding, .. } =
+            &mut self.state
+        {
+            // After a failure of the log device it counts from 0 again: such a log is not used again.
+            *outstanding = outstanding.saturating_sub(1);
+        }
+    }
+
+    /// An operator turns write-back off with `drain`, or on.
+    pub(super) fn request(&mut self, drain: bool, view: View) -> Transition {
+        let failed = view.failed;
+        match (self.state, drain) {
+            (State::Log, true) => {
+                self.state = State::Draining { upto: view.last, why: Why::Asked };
+            }
+            (State::Draining { .. } | State::Emptying { .. } | State::Marking { .. }, false)
+                if !failed =>
+            {
+                self.state = State::Log;
+                self.latency.reset();
+                return Transition::Undo;
+            }
+            (State::Through { outstanding, .. }, false) if !failed => {
+                self.state = State::Resuming { outstanding, drain: false };
+            }
+            // Only a log that says that it is void may be gone past again at once.
+            (State::Resuming { outstanding, .. }, true) if view.no_records && view.void => {
+                return self.go_through(Why::Asked, outstanding, view);
+            }
+            (State::Resuming { outstanding, .. }, drain) => {
+                self.state = State::Resuming { outstanding, drain };
+            }
+            _ => return Transition::None,
+        }
+        Transition::Changed
+    }
+
+    /// The log device has failed: all goes upstream from memory, then new writes do.
+    pub(super) const fn log_failed(&mut self) {
+        self.state = State::Emptying { why: Why::Failed };
+    }
+
+    /// The last super block could not be written.
+    pub(super) const fn mark_failed(&mut self, now: Instant) {
+        if let State::Marking { .. } = self.state {
+            self.state = State::Abandoning { again: Some(now) };
+        }
+    }
+
+    /// The shell has remembered that the log is void, or could not.
+    pub(super) fn abandoned(&mut self, now: Instant, outcome: Outcome, view: View) -> Transition {
+        let State::Abandoning { again } = &mut self.state else { return Transition::None };
+        match outcome {
+            Ok(()) => self.go_through(Why::Failed, 0, view),
+            Err(_) => {
+                *again = Some(now + ABANDON_RETRY);
+                Transition::Changed
+            }
+        }
+    }
+
+    /// Writes go upstream from now on; `outstanding` have gone already and have not ended.
+    fn go_through(&mut self, why: Why, outstanding: u64, view: View) -> Transition {
+        assert!(
+            view.no_epochs && !view.partial,
+            "no write goes past the log before everything in it is upstream: {view:?}"
+        );
+        self.state = State::Through { why, outstanding };
+        Transition::Through(why)
+    }
+
+    /// Goes to the next state if that is due.
+    pub(super) fn step(&mut self, now: Instant, view: View) -> Transition {
+        match self.state {
+            State::Log => {
+                let Some((local, upstream)) = self.latency.slower().filter(|_| self.checks_latency)
+                else {
+                    return Transition::None;
+                };
+                let why = Why::Slower { local, upstream };
+                self.state = State::Draining { upto: view.last, why };
+            }
+            State::Draining { upto, why } if view.applied >= upto => {
+                self.state = State::Emptying { why };
+            }
+            State::Emptying { why } if view.no_epochs && !view.committing => {
+                let empty = view.all_written && view.all_applied && !view.partial;
+                if !view.failed && !empty {
+                    return Transition::None;
+                }
+                self.state = State::Marking { why };
+            }
+            State::Marking { why } if !view.committing && view.void => {
+                return self.go_through(why, 0, view);
+            }
+            State::Abandoning { again: Some(at) } if now >= at => {
+                self.state = State::Abandoning { again: None };
+                return Transition::Abandon;
+            }
+            State::Resuming { outstanding: 0, drain } if !view.owes_flush => {
+                self.state = if drain {
+                    State::Draining { upto: view.last, why: Why::Asked }
+                } else {
+                    State::Log
+                };
+                self.latency.reset();
+                return Transition::Resumed;
+            }
+            _ => return Transition::None,
+        }
+        Transition::Changed
+    }
+
+    /// When trying again is due.
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Abandoning { again } => again,
+            _ => None,
+        }
+    }
+}
+
+/// How long until remembering that the log is void is tried again.
+const ABANDON_RETRY: Duration = Duration::from_secs(10);

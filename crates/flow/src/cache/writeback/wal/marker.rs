@@ -1,0 +1,96 @@
+//! What headers on the log device say of the log's progress, and when they must say more.
+
+use super::watermarks::Watermarks;
+use crate::clock::{Duration, Instant};
+
+/// What one header or super block says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// All records up to this one were durable.
+    pub(crate) durable: u64,
+    /// All records up to this one were upstream.
+    pub(crate) applied: u64,
+    /// The same, as the newest super block says.
+    pub(crate) applied_super: u64,
+    /// Writes may have gone upstream past the log, and not be flushed there.
+    pub(crate) bypassed: bool,
+}
+
+/// The marks that are durable on the log device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marker {
+    on_device: Marks,
+    /// The last record that is durable and not a note: a header should say so.
+    last_durable_data: u64,
+    /// Since when the device says less than is true.
+    behind_since: Option<Instant>,
+}
+
+impl Marker {
+    pub(crate) const fn new(on_device: Marks) -> Self {
+        Self { on_device, last_durable_data: on_device.durable, behind_since: None }
+    }
+
+    pub(crate) const fn on_device(&self) -> Marks {
+        self.on_device
+    }
+
+    /// A batch with these marks is durable, a super block, too, if `with_super`.
+    pub(crate) fn synced(&mut self, says: Marks, with_super: bool) {
+        self.on_device.durable = self.on_device.durable.max(says.durable);
+        self.on_device.applied = self.on_device.applied.max(says.applied);
+        if with_super {
+            self.on_device.applied_super = says.applied_super;
+            self.on_device.bypassed = says.bypassed;
+        }
+    }
+
+    /// Record `last` of hosts' data is durable.
+    pub(crate) const fn data_synced(&mut self, last: u64) {
+        self.last_durable_data = last;
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn last_durable_data(&self) -> u64 {
+        self.last_durable_data
+    }
+
+    /// Whether the durable data of hosts is not marked.
+    pub(crate) const fn lacks_durable(&self) -> bool {
+        self.last_durable_data > self.on_device.durable
+    }
+
+    /// Whether a reader of the device would not know how far the log has come; `bypassed` as in [`Marks`].
+    pub(crate) const fn is_behind(&self, marks: &Watermarks, bypassed: bool) -> bool {
+        self.lacks_durable()
+            || marks.applied() > self.on_device.applied
+            || (self.on_device.bypassed && !bypassed)
+    }
+
+    /// A sync has ended at `now`, after which the device says less than is true, or not.
+    pub(crate) fn restart(&mut self, now: Instant, behind: bool) {
+        self.behind_since = behind.then_some(now);
+    }
+
+    /// The device says less than is true from now on, if it did not before.
+    pub(crate) fn fall_behind(&mut self, now: Instant) {
+        self.behind_since.get_or_insert(now);
+    }
+
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.behind_since.is_some()
+    }
+
+    /// When a header must be written if none is written for another reason.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.behind_since.map(|since| since + MARK_WITHIN)
+    }
+
+    /// Whether a durable super block says that everything up to `applied` is upstream, and more may be.
+    pub(crate) const fn is_void(&self, applied: u64) -> bool {
+        self.on_device.applied_super >= applied && self.on_device.bypassed
+    }
+}
+
+/// Within this time after the last commit, the device says that it was durable.
+const MARK_WITHIN: Duration = Duration::from_millis(100);

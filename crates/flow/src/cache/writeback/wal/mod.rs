@@ -1,0 +1,717 @@
+//! The log on the log device: appending records, committing them in groups, the space for them.
+//!
+//! A commit cycle is one write of a batch, or of a super block, or both, and one sync. A failed write or sync is
+//! final for its segment: the kernel may have dropped the pages, and the next sync may succeed without them. What
+//! is not known to be durable is written again, from memory, to a fresh segment. If that fails too, the log
+//! device has failed.
+
+mod buffers;
+mod cycle;
+mod marker;
+mod records;
+mod space;
+mod watermarks;
+
+pub(super) use cycle::{Cycle, CycleEnd, Failure, Plan};
+pub(super) use marker::Marks;
+pub(super) use records::{Record, Records};
+pub use space::Pin;
+pub(super) use space::{Segment, Space};
+pub(super) use watermarks::Watermarks;
+
+use super::effect::{Effect, LocalId, Memory, Notice, Origin, Part, Source, Write};
+use super::format::{Batch, Descriptor, PAGE, RecordKind, SegmentHead, Size, Super, encode_batch};
+use super::ranges::Held;
+use super::settings::{Mode, Settings};
+use crate::clock::Instant;
+use crate::error::IoError;
+use crate::request::Outcome;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use buffers::Buffers;
+use marker::Marker;
+use records::Unsynced;
+
+/// The log of one volume on its device.
+#[derive(Debug)]
+pub(super) struct Wal {
+    settings: Settings,
+    identity: Identity,
+    marks: Watermarks,
+    marker: Marker,
+    space: Space,
+    /// Checksum of the header before the next batch.
+    chain: u32,
+    records: Records,
+    buffers: Buffers,
+    cycle: Option<Cycle>,
+    /// In mode `ram`: a sync is wanted.
+    sync_wanted: bool,
+    /// What recovery has found is durable. A process that was killed may have left it in a cache.
+    opened: bool,
+    /// Since when something is written and not durable, in mode `ram`.
+    unsynced_since: Option<Instant>,
+    /// Failures of the log device in a row.
+    failures: u32,
+    /// Not even a super block can be written: write-back goes on without marks.
+    unmarkable: bool,
+    /// Name of the last I/O.
+    last_io: u64,
+    counters: Counters,
+}
+
+/// Which log it is, as its super block says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Identity {
+    pub(super) log: [u8; 16],
+    pub(super) incarnation: u64,
+    /// Counts super blocks.
+    pub(super) generation: u64,
+    /// The highest owner that has written.
+    pub(super) owner: u64,
+}
+
+/// What the log has written since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counters {
+    /// Payload bytes.
+    pub(super) logged: u64,
+    pub(super) batches: u64,
+    /// Failed writes and syncs.
+    pub(super) faults: u64,
+}
+
+/// Where a batch goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BatchPlace {
+    /// Bytes that it may have.
+    pub(super) room: u64,
+    /// A segment is begun for it.
+    opens: bool,
+}
+
+/// Why a batch got no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// Something else has to be durable before.
+    Sync,
+    /// There is no room.
+    Full,
+}
+
+/// What a record is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewRecord {
+    pub(super) kind: RecordKind,
+    /// First byte of the volume, and how many.
+    pub(super) start: u64,
+    pub(super) length: u64,
+    /// The same in blocks, as the descriptor has it.
+    pub(super) lba: u64,
+    pub(super) blocks: u32,
+    pub(super) flags: u8,
+    pub(super) who: Origin,
+    /// Where its payload is, if it has any.
+    pub(super) memory: Option<Memory>,
+}
+
+impl NewRecord {
+    /// A record that changes nothing of the volume.
+    pub(super) fn control(kind: RecordKind, lba: u64, blocks: u32) -> Self {
+        let who = Origin::default();
+        Self { kind, start: 0, length: 0, lba, blocks, flags: 0, who, memory: None }
+    }
+
+    /// Bytes of payload.
+    pub(super) fn payload(&self) -> u64 {
+        if self.kind == RecordKind::Write { self.length } else { 0 }
+    }
+}
+
+impl Wal {
+    pub(super) fn new(
+        settings: Settings,
+        identity: Identity,
+        marks: Watermarks,
+        on_device: Marks,
+        space: Space,
+        records: Records,
+    ) -> Self {
+        Self {
+            settings,
+            identity,
+            marks,
+            marker: Marker::new(on_device),
+            space,
+            chain: 0,
+            records,
+            buffers: Buffers::default(),
+            cycle: None,
+            sync_wanted: false,
+            opened: false,
+            unsynced_since: None,
+            failures: 0,
+            unmarkable: false,
+            last_io: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    pub(super) const fn marks(&self) -> &Watermarks {
+        &self.marks
+    }
+
+    /// What is durable on the log device says this.
+    pub(super) const fn on_device(&self) -> Marks {
+        self.marker.on_device()
+    }
+
+    pub(super) const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Name of the log.
+    pub(super) const fn id(&self) -> [u8; 16] {
+        self.identity.log
+    }
+
+    /// The last record that is durable and not a note.
+    #[cfg(test)]
+    pub(super) const fn last_durable_data(&self) -> u64 {
+        self.marker.last_durable_data()
+    }
+
+    /// Whether the log device has failed for good.
+    pub(super) const fn failed(&self) -> bool {
+        self.marks.device_failed()
+    }
+
+    /// Whether not even a super block can be written any more.
+    pub(super) const fn is_unmarkable(&self) -> bool {
+        self.unmarkable
+    }
+
+    /// Whether records can be written.
+    pub(super) const fn is_working(&self) -> bool {
+        self.opened && !self.marks.device_failed()
+    }
+
+    pub(super) const fn is_committing(&self) -> bool {
+        self.cycle.is_some()
+    }
+
+    /// Whether records have a number and were not handed to the log device, or have to be once more.
+    pub(super) const fn has_unwritten(&self) -> bool {
+        self.marks.written() < self.marks.last()
+    }
+
+    pub(super) const fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// Records up to this one may be read: a read must not return what could still disappear, but in mode `ram`.
+    pub(super) fn readable(&self) -> u64 {
+        let here = match self.settings.mode {
+            Mode::Log => self.marks.durable(),
+            Mode::Ram => self.marks.stored(),
+        };
+        here.max(self.marks.applied())
+    }
+
+    /// All records up to this one are acknowledged, or may be: in mode `log` when they are durable.
+    pub(super) const fn acknowledged(&self) -> u64 {
+        match self.settings.mode {
+            Mode::Log => self.marks.durable(),
+            Mode::Ram => self.marks.written(),
+        }
+    }
+
+    /// Where the data of a range is.
+    pub(super) fn source(&self, held: &Held) -> Source {
+        self.records.source(held, self.marks.durable(), self.marks.next())
+    }
+
+    // Space.
+
+    pub(super) fn pin(&mut self) -> Pin {
+        self.space.pin()
+    }
+
+    pub(super) fn unpin(&mut self, pin: Pin) {
+        self.space.unpin(pin);
+    }
+
+    /// Bytes left in the segment that is written to.
+    pub(super) fn room(&self) -> u64 {
+        self.space.room()
+    }
+
+    /// How many segments are live, free and bad.
+    pub(super) fn segments(&self) -> (u64, u64, u64) {
+        self.space.count()
+    }
+
+    /// How full the log is, in thousandths; 0 when its device has failed.
+    pub(super) fn fill(&self) -> u32 {
+        if self.failed() { 0 } else { self.space.fill(self.records.tail()) }
+    }
+
+    /// Bytes of log that have ever been freed.
+    pub(super) fn freed(&self) -> u64 {
+        match self.records.tail() {
+            _ if self.failed() => 0,
+            Some(at) => self.space.position_of(at),
+            None => self.space.end(),
+        }
+    }
+
+    /// Bytes of log that are not upstream.
+    pub(super) fn behind(&self) -> u64 {
+        self.space.end().saturating_sub(self.freed())
+    }
+
+    // Append.
+
+    /// Whether the log does not say yet who writes it.
+    pub(super) const fn lacks_owner(&self) -> bool {
+        self.identity.owner < self.settings.owner
+    }
+
+    /// Appends the record that says who writes from here on.
+    pub(super) fn append_owner(&mut self) {
+        self.identity.owner = self.settings.owner;
+        self.append(&NewRecord::control(RecordKind::Owner, self.settings.owner, 0));
+    }
+
+    /// Gives a record its number.
+    pub(super) fn append(&mut self, new: &NewRecord) -> u64 {
+        let seq = self.marks.assign();
+        let payload = new.payload();
+        let descriptor = Descriptor {
+            kind: new.kind,
+            flags: new.flags,
+            tenant: new.who.tenant.index() as u32,
+            lba: new.lba,
+            blocks: new.blocks,
+            payload_at: 0,
+            payload: payload as u32,
+            sums_at: 0,
+            initiator: new.who.initiator,
+            time: new.who.time,
+        };
+        let record = Record { kind: new.kind, start: new.start, payload, at: 0, sums: 0 };
+        let unsynced = Unsynced { descriptor, memory: new.memory };
+        self.records.push(seq, record, new.start + new.length, unsynced);
+        self.counters.logged += payload;
+        seq
+    }
+
+    /// Finds room for a batch of this size; in need the reserve may be used.
+    pub(super) fn place(&self, size: Size, need: bool) -> Result<BatchPlace, NoPlace> {
+        let room = self.space.room();
+        if size.bytes() <= room {
+            return Ok(BatchPlace { room, opens: false });
+        }
+        if !self.space.can_open(need) {
+            return Err(NoPlace::Full);
+        }
+        // The header of the next segment seals this one: what it has must be durable.
+        if self.unsynced_since.is_some() {
+            return Err(NoPlace::Sync);
+        }
+        Ok(BatchPlace { room: self.settings.segment - PAGE, opens: true })
+    }
+
+    /// What is left of the segment that is written to, as the place of a batch.
+    pub(super) fn rest_of_segment(&self) -> BatchPlace {
+        BatchPlace { room: self.space.room(), opens: false }
+    }
+
+    /// A batch can only begin when what was written before is durable. Mode `ram` only.
+    pub(super) const fn want_sync(&mut self) {
+        self.sync_wanted = true;
+    }
+
+    /// A batch of a note alone, if there is room for it without need.
+    pub(super) fn write_note(&mut self) -> Option<Write> {
+        if self.space.room() < PAGE || self.has_unwritten() {
+            return None;
+        }
+        let place = self.rest_of_segment();
+        let first = self.append(&NewRecord::control(RecordKind::Note, 0, 0));
+        Some(self.write_batch(first, place))
+    }
+
+    /// Writes again what was in a batch that failed.
+    pub(super) fn write_again(&mut self) -> Option<Write> {
+        let first = self.marks.written() + 1;
+        let next = self.records.unsynced_from(first, self.marks.next()).next();
+        let payload = next.expect("there is one").descriptor.payload;
+        let place = self.place(Size::default().with(payload.into()), true).ok()?;
+        Some(self.write_batch(first, place))
+    }
+
+    /// Encodes the records from `first` on as one batch, as many as it may hold, and gives them their
+    /// places on the device.
+    pub(super) fn write_batch(&mut self, first: u64, place: BatchPlace) -> Write {
+        let (mut size, mut descriptors) = (Size::default(), Vec::new());
+        for unsynced in self.records.unsynced_from(first, self.marks.next()) {
+            let with = size.with(unsynced.descriptor.payload.into());
+            if with.bytes() > place.room
+                || with.records > u64::from(self.settings.batch_records)
+                || with.payload > u64::from(self.settings.batch_bytes)
+            {
+                break;
+            }
+            size = with;
+            descriptors.push(unsynced.descriptor);
+        }
+        let io = self.next_io();
+        let (mut head, mut at) = (Vec::new(), None);
+        if place.opens {
+            let (place, segment) = self.space.open(self.identity.log, self.identity.owner, first);
+            let (durable, applied) = (self.marks.durable(), self.marks.applied());
+            (head, self.chain) = SegmentHead { durable, applied, ..segment }.encode();
+            at = Some(place);
+        }
+        let open = self.space.head().expect("there is a segment to write to");
+        let base = Space::at(open.slot, self.settings.segment) + open.length;
+        let mut batch = Batch {
+            bytes: 0,
+            records: 0,
+            first,
+            segment: open.number,
+            owner: self.identity.owner,
+            chain: self.chain,
+            durable: self.marks.durable(),
+            applied: self.marks.applied(),
+        };
+        let (bytes, sum, table) = encode_batch(self.identity.log, &mut batch, &mut descriptors);
+        self.chain = sum;
+        let before = head.len() as u64;
+        head.extend(bytes);
+        let payload = self.place_records(io, first, base, before, &descriptors);
+        let open = self.space.head_mut().expect("as before");
+        open.length += u64::from(batch.bytes);
+        open.last = batch.last();
+        self.marks.hand_over(batch.last());
+        self.counters.batches += 1;
+        Write {
+            io,
+            at: at.unwrap_or(base),
+            bytes: before + u64::from(batch.bytes),
+            sums_at: before as u32 + table,
+            head,
+            payload,
+        }
+    }
+
+    /// The records of a batch at `base` of the device, `before` bytes into write `io`. Returns their payload.
+    fn place_records(
+        &mut self,
+        io: LocalId,
+        first: u64,
+        base: u64,
+        before: u64,
+        descriptors: &[Descriptor],
+    ) -> Vec<Part> {
+        let next = self.marks.next();
+        let (mut payload, mut kept) = (Vec::new(), 0);
+        for (seq, descriptor) in (first..).zip(descriptors) {
+            let at = u64::from(descriptor.payload_at);
+            self.records.place(seq, base + at, base + u64::from(descriptor.sums_at));
+            let memory = &mut self.records.unsynced_mut(seq, next).memory;
+            let Some(from) = *memory else { continue };
+            payload.push(Part { from, length: descriptor.payload.into() });
+            if self.settings.mode == Mode::Ram {
+                // The request is acknowledged before the record is durable: its memory goes then.
+                *memory = Some(Memory::Batch(io, before + at));
+                kept += 1;
+                if let Memory::Batch(old, _) = from {
+                    self.buffers.supersede(old);
+                }
+            }
+        }
+        self.buffers.keep(io, kept);
+        payload
+    }
+
+    fn next_io(&mut self) -> LocalId {
+        self.last_io += 1;
+        LocalId(self.last_io)
+    }
+
+    // Commit.
+
+    /// Whether durable data of hosts is not marked by a later header.
+    pub(super) const fn lacks_durable_mark(&self) -> bool {
+        self.marker.lacks_durable()
+    }
+
+    /// Whether a reader of the device would not know how far the log has come.
+    pub(super) const fn is_unmarked(&self, bypassed: bool) -> bool {
+        self.marker.is_behind(&self.marks, bypassed)
+    }
+
+    /// Write-back has come further, or the log is used again: a header should say so before long.
+    pub(super) fn mark_soon(&mut self, now: Instant) {
+        self.marker.fall_behind(now);
+    }
+
+    /// Whether headers have to say how far the log has come: when that is `urgent`, or was put off for long enough.
+    pub(super) fn is_mark_due(&self, now: Instant, urgent: bool) -> bool {
+        (self.marker.is_waiting() && urgent) || self.marker.deadline().is_some_and(|at| now >= at)
+    }
+
+    /// Whether a durable super block says that everything is upstream, and more may be.
+    pub(super) const fn is_void(&self) -> bool {
+        self.marker.is_void(self.marks.applied())
+    }
+
+    /// Begins a commit cycle if there is anything to write or to sync. Whether it did.
+    pub(super) fn begin_cycle(
+        &mut self,
+        now: Instant,
+        plan: Plan,
+        effects: &mut VecDeque<Effect>,
+    ) -> bool {
+        assert!(self.cycle.is_none(), "one commit cycle at a time");
+        let Plan { batch, note, super_block, bypassed, sync } = plan;
+        let (durable, applied) = (self.marks.durable(), self.marks.applied());
+        let says = Marks { durable, applied, applied_super: applied, bypassed };
+        let super_block = super_block || (self.is_working() && self.space.wants_mark());
+        let super_block = super_block.then(|| self.super_block(bypassed));
+        let opening = !self.opened && !self.failed();
+        let syncs = match self.settings.mode {
+            Mode::Log => batch.is_some() || super_block.is_some() || opening,
+            Mode::Ram => {
+                note || super_block.is_some()
+                    || opening
+                    || self.is_sync_due(now, batch.is_some(), sync)
+            }
+        };
+        if batch.is_none() && super_block.is_none() && !syncs {
+            return false;
+        }
+        let mut cycle = Cycle {
+            writes: Vec::new(),
+            sync: None,
+            syncs,
+            batch: batch.is_some(),
+            note,
+            super_block: super_block.as_ref().map(|&(generation, oldest, _)| (generation, oldest)),
+            says,
+            began: now,
+            error: None,
+        };
+        for write in batch.into_iter().chain(super_block.map(|(.., write)| write)) {
+            cycle.writes.push(write.io);
+            effects.push_back(Effect::Write(write));
+        }
+        if cycle.batch && self.settings.mode == Mode::Ram {
+            self.unsynced_since.get_or_insert(now);
+        }
+        for io in self.buffers.take_superseded() {
+            self.drop_buffer(io, effects);
+        }
+        if cycle.writes.is_empty() {
+            cycle.sync = Some(self.sync(effects));
+        }
+        self.cycle = Some(cycle);
+        true
+    }
+
+    /// Whether the cache of the log device has to be flushed now. Mode `ram` only.
+    fn is_sync_due(&self, now: Instant, batch: bool, wanted: bool) -> bool {
+        let Some(since) = self.unsynced_since.or(batch.then_some(now)) else { return false };
+        let bytes = self.space.head().map_or(0, |head| head.length - head.sealed);
+        self.sync_wanted
+            || wanted
+            || bytes >= self.settings.epoch_bytes
+            || now >= since + self.settings.epoch_age
+    }
+
+    /// The next super block, with its generation and the oldest segment that it names.
+    fn super_block(&mut self, bypassed: bool) -> (u64, u64, Write) {
+        let io = self.next_io();
+        let oldest = self.space.nameable();
+        let block = Super {
+            log: self.identity.log,
+            volume: self.settings.volume,
+            incarnation: self.identity.incarnation,
+            generation: self.identity.generation + 1,
+            owner: self.identity.owner,
+            segment: self.settings.segment,
+            segments: self.settings.segments(),
+            block: self.settings.block,
+            oldest,
+            applied: self.marks.applied(),
+            durable: self.marks.durable(),
+            clean: self.records.is_empty(),
+            bypassed,
+        };
+        let head = block.encode();
+        let bytes = head.len() as u64;
+        let write = Write { io, at: block.place(), bytes, head, sums_at: 0, payload: Vec::new() };
+        (block.generation, oldest, write)
+    }
+
+    fn sync(&mut self, effects: &mut VecDeque<Effect>) -> LocalId {
+        let io = self.next_io();
+        effects.push_back(Effect::Sync(io));
+        io
+    }
+
+    /// A write or a sync of the log device has ended.
+    pub(super) fn io_ended(
+        &mut self,
+        io: LocalId,
+        outcome: Outcome,
+        effects: &mut VecDeque<Effect>,
+    ) -> CycleEnd {
+        let Some(mut cycle) = self.cycle.take() else { return CycleEnd::None };
+        if cycle.sync == Some(io) {
+            return match outcome {
+                Ok(()) => CycleEnd::Synced(cycle),
+                Err(error) => CycleEnd::Failed(cycle, error),
+            };
+        }
+        let Some(i) = cycle.writes.iter().position(|&write| write == io) else {
+            self.cycle = Some(cycle);
+            return CycleEnd::None;
+        };
+        cycle.writes.remove(i);
+        cycle.error = cycle.error.or(outcome.err());
+        if !self.buffers.is_kept(io) {
+            effects.push_back(Effect::Release(io));
+        }
+        if !cycle.writes.is_empty() {
+            self.cycle = Some(cycle);
+            return CycleEnd::None;
+        }
+        if let Some(error) = cycle.error {
+            return CycleEnd::Failed(cycle, error);
+        }
+        if cycle.batch {
+            self.marks.store();
+        }
+        if cycle.syncs {
+            cycle.sync = Some(self.sync(effects));
+            self.cycle = Some(cycle);
+        }
+        CycleEnd::None
+    }
+
+    /// All that was written is durable.
+    pub(super) fn synced(&mut self, cycle: &Cycle, effects: &mut VecDeque<Effect>) {
+        self.space.seal();
+        if !self.opened && !self.failed() {
+            self.opened = true;
+            self.space.opened();
+        }
+        self.failures = 0;
+        self.sync_wanted = false;
+        self.unsynced_since = None;
+        self.marker.synced(cycle.says, cycle.super_block.is_some());
+        if let Some((generation, oldest)) = cycle.super_block {
+            self.identity.generation = generation;
+            self.space.marked(oldest);
+        }
+        let synced = self.marks.sync();
+        if synced > 0 && !cycle.note {
+            self.marker.data_synced(self.marks.durable());
+        }
+        if !self.failed() {
+            for _ in 0..synced.min(self.records.unsynced()) {
+                self.pop_unsynced(effects);
+            }
+        }
+    }
+
+    /// Says from when on the device is behind, after a sync.
+    pub(super) fn restart_marker(&mut self, now: Instant, bypassed: bool) {
+        let behind = self.is_unmarked(bypassed);
+        self.marker.restart(now, behind);
+    }
+
+    /// The oldest record that could be written again is not needed for that any more.
+    fn pop_unsynced(&mut self, effects: &mut VecDeque<Effect>) {
+        let popped = self.records.pop_unsynced();
+        if let Some(Memory::Batch(io, _)) = popped.and_then(|unsynced| unsynced.memory) {
+            self.drop_buffer(io, effects);
+        }
+    }
+
+    /// One record less needs the bytes of this write.
+    fn drop_buffer(&mut self, io: LocalId, effects: &mut VecDeque<Effect>) {
+        if self.buffers.drop_user(io) {
+            effects.push_back(Effect::Release(io));
+        }
+    }
+
+    /// A write or a sync has failed.
+    pub(super) fn cycle_failed(
+        &mut self,
+        cycle: &Cycle,
+        error: IoError,
+        effects: &mut VecDeque<Effect>,
+    ) -> Failure {
+        self.failures += 1;
+        self.counters.faults += 1;
+        effects.push_back(Effect::Notice(Notice::LogFault(error)));
+        if self.failed() {
+            self.unmarkable = true;
+            return Failure::Unmarkable;
+        }
+        if cycle.batch || self.unsynced_since.is_some() || !self.opened {
+            self.space.freeze(self.marks.durable());
+            self.marks.roll_back();
+            self.unsynced_since = None;
+        }
+        if self.failures > RETRIES || !self.opened { Failure::Fatal } else { Failure::Retry }
+    }
+
+    /// The log device has failed for good: nothing more is written to it but super blocks.
+    pub(super) fn fail(&mut self) {
+        self.marks.fail_device();
+        self.space.freeze(self.marks.durable());
+    }
+
+    /// When the next cycle is due although nothing happens.
+    pub(super) fn commit_deadline(&self) -> Option<Instant> {
+        if self.cycle.is_some() || self.failed() {
+            return None;
+        }
+        let sync = self.unsynced_since.map(|since| since + self.settings.epoch_age);
+        self.marker.deadline().into_iter().chain(sync).min()
+    }
+
+    // Progress of write-back.
+
+    /// The upstream has this data, flushed.
+    pub(super) fn forget(&mut self, held: &Held) {
+        self.records.forget(held);
+    }
+
+    /// All records up to `last` are upstream, and with `no_data` behind them all that are durable, or all.
+    pub(super) fn settle(&mut self, last: u64, no_data: bool, effects: &mut VecDeque<Effect>) {
+        self.marks.apply(last);
+        if no_data {
+            let all = if self.failed() { self.marks.last() } else { self.marks.durable() };
+            self.marks.apply(all);
+        }
+        let applied = self.marks.applied();
+        self.records.settle(applied);
+        if self.failed() {
+            while self.records.unsynced() > 0
+                && self.marks.next() - self.records.unsynced() <= applied
+            {
+                self.pop_unsynced(effects);
+            }
+        }
+        self.space.retire(applied);
+    }
+}
+
+/// How many times in a row a fresh segment is tried.
+const RETRIES: u32 = 1;

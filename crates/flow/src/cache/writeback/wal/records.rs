@@ -1,0 +1,169 @@
+//! The records of a log that are not applied, the newest data of each byte, and what can be written again.
+
+use super::super::effect::{Memory, Part, Source};
+use super::super::format::{Descriptor, RecordKind, Span};
+use super::super::ranges::{Held, Ranges};
+use alloc::collections::VecDeque;
+
+/// A record that is not applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) kind: RecordKind,
+    /// First byte of the volume.
+    pub(crate) start: u64,
+    /// Bytes of payload.
+    pub(crate) payload: u64,
+    /// Where on the log device the payload begins.
+    pub(crate) at: u64,
+    /// Where on the log device its checksums begin.
+    pub(crate) sums: u64,
+}
+
+impl Record {
+    /// Where a part of it, which is a write, is on the log device.
+    pub(crate) const fn span(&self, start: u64, end: u64) -> Span {
+        Span {
+            at: self.at + (start - self.start),
+            length: end - start,
+            record: self.at,
+            bytes: self.payload,
+            sums: self.sums,
+        }
+    }
+}
+
+/// A record that is not durable, with what is needed to write it again.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsynced {
+    pub(crate) descriptor: Descriptor,
+    /// Where its payload is, if it has any.
+    pub(crate) memory: Option<Memory>,
+}
+
+/// The records of one log.
+#[derive(Clone, Debug)]
+pub(crate) struct Records {
+    /// Records that are not applied; the first has sequence number `base`.
+    unapplied: VecDeque<Record>,
+    base: u64,
+    /// Which of them has the newest data of each byte.
+    index: Ranges,
+    /// Records that are not durable; the last of these is the last record of all.
+    unsynced: VecDeque<Unsynced>,
+    /// Records with data among those that are not applied.
+    dirty: u64,
+}
+
+impl Records {
+    /// What recovery has found after record `applied`.
+    pub(crate) fn new(applied: u64, unapplied: VecDeque<Record>, index: Ranges) -> Self {
+        let dirty = unapplied.iter().filter(|record| record.kind.is_data()).count() as u64;
+        Self { unapplied, base: applied + 1, index, unsynced: VecDeque::new(), dirty }
+    }
+
+    /// Appends record number `seq`, which changes the volume up to byte `end` if it has data.
+    pub(crate) fn push(&mut self, seq: u64, record: Record, end: u64, unsynced: Unsynced) {
+        assert!(
+            seq == self.base + self.unapplied.len() as u64,
+            "records are numbered without a gap: {seq} follows {} from {} on",
+            self.unapplied.len(),
+            self.base
+        );
+        if record.kind.is_data() {
+            self.dirty += 1;
+            self.index.insert(record.start, end, seq, |_| ());
+        }
+        self.unapplied.push_back(record);
+        self.unsynced.push_back(unsynced);
+    }
+
+    pub(crate) fn get(&self, seq: u64) -> &Record {
+        &self.unapplied[(seq - self.base) as usize]
+    }
+
+    /// Record `seq` is in a batch: where its payload and its checksums are on the log device.
+    pub(crate) fn place(&mut self, seq: u64, at: u64, sums: u64) {
+        let record = &mut self.unapplied[(seq - self.base) as usize];
+        (record.at, record.sums) = (at, sums);
+    }
+
+    /// The newest data between two bytes of the volume, ascending; the upstream has the rest.
+    pub(crate) fn newest(&self, start: u64, end: u64) -> impl Iterator<Item = Held> {
+        self.index.within(start, end)
+    }
+
+    /// The upstream has this data.
+    pub(crate) fn forget(&mut self, held: &Held) {
+        self.index.remove(held.start, held.end, held.seq);
+    }
+
+    /// All records up to `applied` are upstream.
+    pub(crate) fn settle(&mut self, applied: u64) {
+        while self.base <= applied {
+            self.base += 1;
+            if self.unapplied.pop_front().is_some_and(|record| record.kind.is_data()) {
+                self.dirty -= 1;
+            }
+        }
+    }
+
+    /// Records with data that are not applied.
+    pub(crate) const fn dirty(&self) -> u64 {
+        self.dirty
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.unapplied.is_empty()
+    }
+
+    /// Where on the log device the oldest data begins.
+    pub(crate) fn tail(&self) -> Option<u64> {
+        self.unapplied.iter().find(|record| record.kind.is_data()).map(|record| record.at)
+    }
+
+    /// Sequence number of the first record that is not durable, or of the next one.
+    fn first_unsynced(&self, next: u64) -> u64 {
+        next - self.unsynced.len() as u64
+    }
+
+    /// The records from `seq` on that are not durable; `next` is the number of the next record.
+    pub(crate) fn unsynced_from(&self, seq: u64, next: u64) -> impl Iterator<Item = &Unsynced> {
+        self.unsynced.range((seq - self.first_unsynced(next)) as usize..)
+    }
+
+    /// One of them.
+    pub(crate) fn unsynced_mut(&mut self, seq: u64, next: u64) -> &mut Unsynced {
+        let first = self.first_unsynced(next);
+        &mut self.unsynced[(seq - first) as usize]
+    }
+
+    /// How many records are not durable.
+    pub(crate) fn unsynced(&self) -> u64 {
+        self.unsynced.len() as u64
+    }
+
+    /// The oldest record that is not durable need not be written again.
+    pub(crate) fn pop_unsynced(&mut self) -> Option<Unsynced> {
+        self.unsynced.pop_front()
+    }
+
+    /// Where the data of a range is; records up to `durable` are on the log device.
+    pub(crate) fn source(&self, held: &Held, durable: u64, next: u64) -> Source {
+        let record = self.get(held.seq);
+        let length = held.end - held.start;
+        if record.kind != RecordKind::Write {
+            return Source::Zeroes(length);
+        }
+        let first = self.first_unsynced(next);
+        if held.seq <= durable || held.seq < first {
+            return Source::Log(record.span(held.start, held.end));
+        }
+        let into = held.start - record.start;
+        let from = match self.unsynced[(held.seq - first) as usize].memory {
+            Some(Memory::Request(key, offset)) => Memory::Request(key, offset + into),
+            Some(Memory::Batch(io, offset)) => Memory::Batch(io, offset + into),
+            None => unreachable!("a write that is not durable is in memory"),
+        };
+        Source::Memory(Part { from, length })
+    }
+}
