@@ -131,6 +131,11 @@ impl Caps {
         let &(due, volume) = self.due.first().filter(|&&(due, _)| due <= now)?;
         self.due.pop_first();
         let line = &mut self.lines[volume as usize];
+        assert!(
+            line.due == due,
+            "a volume is due when its first request is: {:?}, {due:?}",
+            line.due
+        );
         let one = line.waiting.pop_front().expect("an empty line is not due");
         line.charge(due, one.payload);
         self.schedule(volume);
@@ -182,6 +187,7 @@ impl Line {
     }
 
     fn charge(&mut self, start: Instant, payload: u64) {
+        assert!(start >= self.floor, "requests of a volume pass its cap in order: {start:?}");
         self.floor = start;
         self.requests.charge(start, self.cap.burst, 1);
         self.bytes.charge(start, self.cap.burst, payload);

@@ -110,6 +110,7 @@ impl Hazards {
     pub(crate) fn leave(&mut self, claim: Claim) -> &[(u64, RequestKey)] {
         let Node { access, arrival, volume, .. } = self.nodes[claim.0 as usize];
         let tree = self.volumes[volume.index()];
+        assert!(tree.writers >= u32::from(access.writes), "a writer leaves once");
         let root = self.remove(tree.root, claim.0);
         let tree = Tree { root, writers: tree.writers - u32::from(access.writes) };
         self.volumes[volume.index()] = tree;
@@ -285,6 +286,18 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
     use slotmap::SlotMap;
+
+    /// A volume that counts fewer writers than it has would let reads pass them: that is noticed.
+    #[test]
+    #[should_panic(expected = "a writer leaves once")]
+    fn writers_are_counted() {
+        let mut keys = SlotMap::<RequestKey, ()>::with_key();
+        let mut hazards = Hazards::new(1);
+        let access = Access { start: 0, end: 1, writes: true };
+        let (claim, _) = hazards.enter(VolumeId::new(0), access, keys.insert(()));
+        hazards.volumes[0].writers = 0;
+        hazards.leave(claim);
+    }
 
     /// However the ranges come, the tree stays flat: 1.44 log2(n) at most.
     #[test]

@@ -71,8 +71,15 @@ impl InFlight {
         (self.backend, self.place) = (piece.backend, (piece.part, piece.at));
     }
 
+    /// One of its pieces has ended.
+    pub(super) fn piece_ended(&mut self) {
+        assert!(self.pieces_left > 0, "a piece ends once");
+        self.pieces_left -= 1;
+    }
+
     /// Charges the time since it entered its stage to `rule` and moves it on.
     pub(super) fn move_to(&mut self, now: Instant, stage: StageName, rule: Rule) {
+        assert!(self.stage as u8 <= stage as u8, "a request passes the stages in their order");
         self.times.charge(self.stage, now.since(self.entered), rule);
         self.stage = stage;
         self.entered = now;
@@ -91,5 +98,46 @@ impl InFlight {
     pub(super) fn come_back(&mut self, now: Instant, rule: Rule) {
         self.stage = StageName::Path;
         self.move_to(now, StageName::Path, rule);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    const RULE: Rule = Rule("test/rule");
+
+    fn in_flight() -> InFlight {
+        InFlight::new(testing::request(0), None, Instant::ZERO)
+    }
+
+    /// A lost path takes a request back from the device to the path stage, and nothing else takes it back.
+    #[test]
+    fn only_a_lost_path_takes_a_request_back() {
+        let mut request = in_flight();
+        request.move_to(Instant::ZERO, StageName::Path, RULE);
+        request.come_back(Instant::ZERO, RULE);
+        request.move_to(Instant::ZERO, StageName::Transfer, RULE);
+        assert_eq!(request.stage, StageName::Transfer);
+    }
+
+    /// A request that was dispatched is not held by control again.
+    #[test]
+    #[should_panic(expected = "passes the stages in their order")]
+    fn a_request_never_goes_back() {
+        let mut request = in_flight();
+        request.move_to(Instant::ZERO, StageName::Dispatch, RULE);
+        request.move_to(Instant::ZERO, StageName::Control, RULE);
+    }
+
+    /// A piece that ends twice would end its request before the other pieces.
+    #[test]
+    #[should_panic(expected = "a piece ends once")]
+    fn a_piece_ends_once() {
+        let mut request = in_flight();
+        request.pieces_left = 1;
+        request.piece_ended();
+        request.piece_ended();
     }
 }

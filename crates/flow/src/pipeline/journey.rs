@@ -1,6 +1,7 @@
 //! How a request travels: one function per step, in the order of the steps.
 
 use super::in_flight::InFlight;
+use super::outstanding::Outstanding;
 use super::{Action, Census, Config, Govern, Input, Limits, Overdue, RULE_DEVICE, StoreIo};
 use crate::accept::cap::Caps;
 use crate::accept::hazard::Hazards;
@@ -27,11 +28,7 @@ pub struct Pipeline<O = ()> {
     limits: Limits,
     pub(super) volumes: Vec<Volume>,
     pub(super) requests: SlotMap<RequestKey, InFlight>,
-    /// Requests outstanding, without the pieces of split ones.
-    outstanding: u32,
-    bytes: u64,
-    /// What each tenant has outstanding, by its id; grows with the ids that come.
-    tenants: Vec<Share>,
+    outstanding: Outstanding,
     caps: Caps,
     hazards: Hazards,
     /// Requests whose last blocker has ended and that have not begun yet.
@@ -53,13 +50,6 @@ pub struct Pipeline<O = ()> {
     pub(super) observer: O,
 }
 
-/// What a tenant has outstanding.
-#[derive(Clone, Copy, Debug, Default)]
-struct Share {
-    requests: u32,
-    bytes: u64,
-}
-
 impl<O: Observer> Pipeline<O> {
     /// An empty pipeline. Panics if the configuration has a [`fault`](Config::fault).
     pub fn new(config: &Config, observer: O) -> Self {
@@ -69,9 +59,7 @@ impl<O: Observer> Pipeline<O> {
             limits: *limits,
             volumes: volumes.clone(),
             requests: SlotMap::with_capacity_and_key(limits.max_requests as usize),
-            outstanding: 0,
-            bytes: 0,
-            tenants: Vec::new(),
+            outstanding: Outstanding::default(),
             caps: Caps::new(volumes),
             hazards: Hazards::new(volumes.len()),
             unblocked: VecDeque::new(),
@@ -91,7 +79,7 @@ impl<O: Observer> Pipeline<O> {
 
     /// Requests that have arrived and whose reply has not left.
     pub const fn outstanding(&self) -> u32 {
-        self.outstanding
+        self.outstanding.requests()
     }
 
     /// The observer.
@@ -151,7 +139,7 @@ impl<O: Observer> Pipeline<O> {
     /// Stage 1: counts, checks and orders a new request.
     fn arrive(&mut self, now: Instant, request: Request) {
         let row = self.rows.arrive(now, &request);
-        if !self.count(&request) {
+        if !self.outstanding.enter(&self.limits, &request) {
             self.observer.event(now, Event::Refused(&request, row));
             self.actions.push_back(Action::Refuse { tag: request.tag });
             return;
@@ -166,28 +154,6 @@ impl<O: Observer> Pipeline<O> {
         if self.caps.enter(now, key, &request) {
             self.line_up(now, key);
         }
-    }
-
-    /// Counts a request against the limits; false if there is no room for it. A tenant with nothing
-    /// outstanding has room for one, however large: it would never have more.
-    fn count(&mut self, request: &Request) -> bool {
-        let (limits, payload) = (&self.limits, request.payload());
-        let Some(bytes) = self.bytes.checked_add(payload) else { return false };
-        let tenant = request.tenant.index();
-        if self.tenants.len() <= tenant {
-            self.tenants.resize(tenant + 1, Share::default());
-        }
-        let share = &mut self.tenants[tenant];
-        let fits = share.requests < limits.tenant_requests
-            && (share.requests == 0 || share.bytes.saturating_add(payload) <= limits.tenant_bytes);
-        if !fits || bytes > limits.max_bytes || self.outstanding >= limits.max_requests {
-            return false;
-        }
-        self.outstanding += 1;
-        self.bytes = bytes;
-        share.requests += 1;
-        share.bytes += payload;
-        true
     }
 
     /// The volume's cap lets the request go: it waits for earlier ones that touch the same bytes.
@@ -391,7 +357,7 @@ impl<O: Observer> Pipeline<O> {
         let piece = self.requests.remove(key).expect("a piece ends once");
         let parent = &mut self.requests[parent_key];
         parent.outcome = parent.outcome.and(outcome);
-        parent.pieces_left -= 1;
+        parent.piece_ended();
         if parent.pieces_left == 0 {
             // Its own time from the cut to here is that of the piece it waited for.
             parent.times = piece.times;
@@ -460,12 +426,8 @@ impl<O: Observer> Pipeline<O> {
         let entry = self.requests.remove(key).expect("it was found above");
         let InFlight { request, row, arrived, times, outcome, .. } = entry;
         assert!(times.total() == now.since(arrived), "the parts add up to the whole");
-        self.outstanding -= 1;
-        self.bytes -= request.payload();
-        let share = &mut self.tenants[request.tenant.index()];
-        share.requests -= 1;
-        share.bytes -= request.payload();
-        if self.outstanding == 0 {
+        self.outstanding.leave(&request);
+        if self.outstanding.requests() == 0 {
             self.watch = None;
         }
         let completed = Completed { request: &request, row, arrived, times: &times, outcome };
@@ -565,6 +527,7 @@ impl<O: Observer> Stage for Pipeline<O> {
 
 impl<O> core::fmt::Debug for Pipeline<O> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Pipeline({} outstanding, {} bytes)", self.outstanding, self.bytes)
+        let (requests, bytes) = (self.outstanding.requests(), self.outstanding.bytes());
+        write!(f, "Pipeline({requests} outstanding, {bytes} bytes)")
     }
 }

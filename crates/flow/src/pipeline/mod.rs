@@ -6,6 +6,7 @@
 mod cache;
 mod in_flight;
 mod journey;
+mod outstanding;
 #[cfg(test)]
 mod tests;
 

@@ -246,3 +246,24 @@ proptest! {
         prop_assert_eq!(times, model(cap, &requests));
     }
 }
+
+/// A volume whose turn moved without its entry in the order of turns is noticed.
+#[test]
+#[should_panic(expected = "a volume is due when its first request is")]
+fn the_order_of_volumes_is_that_of_their_requests() {
+    let mut keys = slotmap::SlotMap::<RequestKey, ()>::with_key();
+    let mut caps = caps(&[cap(1, 0, Duration::ZERO)]);
+    let now = Instant::from_nanos(5_000_000_000);
+    while caps.enter(now, keys.insert(()), &read(0, 512)) {}
+    caps.lines[0].due = now;
+    caps.release(caps.next_deadline().unwrap());
+}
+
+/// A request that passes a cap before one that came earlier is noticed.
+#[test]
+#[should_panic(expected = "requests of a volume pass its cap in order")]
+fn requests_pass_a_cap_in_order() {
+    let mut caps = caps(&[cap(1, 0, Duration::ZERO)]);
+    caps.lines[0].charge(Instant::from_nanos(2), 512);
+    caps.lines[0].charge(Instant::from_nanos(1), 512);
+}

@@ -329,6 +329,7 @@ impl Lines {
         if sectors == 0 || self.resident.is_empty() {
             return;
         }
+        assert!(sectors & !piece.sectors == 0, "a fill installs what it has read: {sectors:x}");
         let (frame, _) = self.find(piece);
         let frame = frame.unwrap_or_else(|| self.admit(piece.line, ahead));
         let here = self.sectors.get(frame.index());
@@ -344,6 +345,7 @@ impl Lines {
             self.vacate(frame);
             frame
         });
+        assert!(self.sectors.get(frame.index()) == 0, "a free frame holds nothing: {frame:?}");
         self.resident[frame.index()] = line;
         self.index.insert(frame.index() as u32, &self.resident);
         self.evict.admit(line, frame);
@@ -364,6 +366,7 @@ impl Lines {
 
     /// A line goes without having been given up by the policy.
     fn drop_line(&mut self, frame: Frame) {
+        assert!(self.free.len() < self.resident.len(), "a frame is freed once: {frame:?}");
         self.evict.remove(frame);
         self.vacate(frame);
         self.free.push(frame);

@@ -375,3 +375,30 @@ fn memory_is_bounded() {
 fn odd_lines_are_refused() {
     lines(1, 3072, "fifo");
 }
+
+/// A frame that is freed twice would be given to two lines.
+#[test]
+#[should_panic(expected = "a frame is freed once")]
+fn a_frame_is_freed_once() {
+    let mut lines = lines(1, 4096, "lru");
+    lines.drop_line(Frame::new(0));
+}
+
+/// A frame that was freed with sectors in it would show one line's bytes as another's.
+#[test]
+#[should_panic(expected = "a free frame holds nothing")]
+fn a_free_frame_is_empty() {
+    let mut lines = lines(1, 4096, "lru");
+    lines.sectors.set(0, 1);
+    lines.admit(Line::new(VOLUME, 0), false);
+}
+
+/// Sectors that a fill has not read are not installed.
+#[test]
+#[should_panic(expected = "a fill installs what it has read")]
+fn a_fill_installs_what_it_has_read() {
+    let mut lines = lines(1, 4096, "lru");
+    let extent = Extent::new(0, 512);
+    let piece = pieces(4096, VOLUME, extent).next().unwrap();
+    lines.install(piece, 3, extent, false, &mut Vec::new());
+}

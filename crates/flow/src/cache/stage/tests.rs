@@ -124,7 +124,7 @@ impl Rig {
             policies,
         };
         Self {
-            rng: Rng::stream(seed, "cache"),
+            rng: Rng::stream(seed, "near"),
             now: Instant::ZERO,
             pipeline: Pipeline::new(&config, Seen::default()),
             storage: alloc::vec![0; CAPACITY as usize],

@@ -171,3 +171,32 @@ impl Acks {
 fn sort(queue: &mut VecDeque<Pending>) {
     queue.make_contiguous().sort_by_key(|pending| pending.last);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(last: u64) -> Pending {
+        let (key, now) = (RequestKey::default(), Instant::ZERO);
+        Pending { last, key, flush: false, held: None, arrived: now, admitted: now }
+    }
+
+    /// A request behind one with a later record would be answered late: it is noticed.
+    #[test]
+    #[should_panic(expected = "in the order of their records")]
+    fn requests_wait_in_order() {
+        let mut acks = Acks::default();
+        acks.await_upstream(pending(2));
+        acks.await_upstream(pending(1));
+    }
+
+    /// A request is answered when its last record is there, and not before.
+    #[test]
+    fn requests_are_answered_in_time() {
+        let mut acks = Acks::default();
+        acks.await_upstream(pending(1));
+        acks.await_upstream(pending(2));
+        assert_eq!(acks.pop_applied(1).map(|one| one.last), Some(1));
+        assert!(acks.pop_applied(1).is_none());
+    }
+}

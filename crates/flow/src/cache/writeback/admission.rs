@@ -220,3 +220,41 @@ const RATE_MIN: u64 = 1 << 20;
 
 /// How long the rate is measured at least.
 const MEASURED_MIN: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting() -> Admission {
+        let mut admission = Admission::new();
+        admission.push(Waiting {
+            key: RequestKey::default(),
+            kind: Kind::Zero,
+            extent: Extent::new(512, 1024),
+            fua: false,
+            who: Origin::default(),
+            arrived: Instant::ZERO,
+            event: 1,
+            done: 0,
+            held: None,
+        });
+        admission
+    }
+
+    /// The parts of a write are next to each other, and the last one ends it.
+    #[test]
+    fn a_write_is_taken_in_parts() {
+        let mut admission = waiting();
+        let first = admission.take(512);
+        assert!(first.more && admission.is_partial() && first.extent == Extent::new(512, 512));
+        let last = admission.take(512);
+        assert!(!last.more && admission.is_empty() && last.extent == Extent::new(1024, 512));
+    }
+
+    /// A part that ends behind its write would log bytes that no host has sent.
+    #[test]
+    #[should_panic(expected = "a part of a write is logged")]
+    fn a_part_is_inside_its_write() {
+        waiting().take(1536);
+    }
+}

@@ -1,18 +1,19 @@
 //! The write-back log of one volume: joins log, destage and mode, and answers hosts.
 
 mod append;
+mod commit;
+mod status;
 
 use super::acks::{Acks, Pending};
-use super::admission::{Admission, FILL_PACED, Waiting};
+use super::admission::{Admission, Waiting};
 use super::destage::{Destage, JobEnd, PassEnd};
 use super::effect::{COMMIT, DRAIN, Dirty, Effect, Found, JobId, Kind, LocalId, Notice, Origin};
 use super::format::RecordKind;
 use super::mode::{ModeSwitch, Transition, View};
 use super::recovered::Recovered;
 use super::settings::{Mode, Settings, Sync};
-use super::status::{Status, Upstream, Waiters};
-use super::wal::{Cycle, CycleEnd, Failure, Pin, Plan, Wal};
-use crate::clock::{Duration, Instant};
+use super::wal::{CycleEnd, Pin, Wal};
+use crate::clock::Instant;
 use crate::error::IoError;
 use crate::policy::Rule;
 use crate::request::{Outcome, RequestKey};
@@ -343,98 +344,6 @@ impl Log {
         self.destage.close_epoch_if_due(now, next, hurried)
     }
 
-    // Commit.
-
-    /// Begins a commit cycle if there is anything to write or to sync.
-    fn commit(&mut self, now: Instant) -> bool {
-        if self.wal.is_committing() {
-            return false;
-        }
-        let bypassed = self.switch.bypasses();
-        // What recovery has found must be durable before anything is built on it.
-        let working = self.wal.is_working();
-        let batch = if working { self.compose(now) } else { None };
-        let mut plan = Plan { batch, bypassed, ..Plan::default() };
-        let failed = self.wal.failed();
-        plan.super_block = (self.switch.is_marking() && !self.wal.is_void())
-            || (failed && !self.wal.is_unmarkable() && self.wants_applied_mark());
-        if working && plan.batch.is_none() && !plan.super_block && self.is_mark_due(now) {
-            if self.wal.lacks_durable_mark() && self.wal.fill() < FILL_PACED {
-                plan.batch = self.wal.write_note();
-                plan.note = plan.batch.is_some();
-            }
-            plan.super_block = !plan.note;
-        }
-        plan.sync = self.is_sync_awaited();
-        if !self.wal.begin_cycle(now, plan, &mut self.effects) {
-            return false;
-        }
-        for pending in self.acks.take_ready() {
-            self.ack(now, pending, COMMIT);
-        }
-        true
-    }
-
-    /// Whether a request or an epoch waits for what was written to be durable.
-    fn is_sync_awaited(&self) -> bool {
-        let epochs = self.destage.epochs();
-        epochs.closed().is_some_and(|epoch| epoch.last > self.wal.marks().durable())
-            || self.closing
-            || self.acks.committing() > 0
-            || self.acks.awaiting_upstream() > 0
-    }
-
-    /// Whether the log device must say at once how far write-back has come.
-    fn wants_applied_mark(&self) -> bool {
-        let waits =
-            self.acks.has_drains() && self.wal.on_device().applied < self.wal.marks().applied();
-        waits || self.destage.waits_for_mark(&self.wal)
-    }
-
-    fn is_mark_due(&self, now: Instant) -> bool {
-        self.wal.is_mark_due(now, self.closing || self.wants_applied_mark())
-    }
-
-    /// All that was written is durable.
-    fn synced(&mut self, now: Instant, cycle: &Cycle) {
-        self.wal.synced(cycle, &mut self.effects);
-        self.settle(self.wal.marks().applied());
-        self.ack_applied(now);
-        self.wal.restart_marker(now, self.switch.bypasses());
-        self.ack_committed(now);
-        if cycle.batch && !cycle.note && self.settings.mode == Mode::Log {
-            self.switch.latency_mut().committed(now.saturating_since(cycle.began));
-        }
-    }
-
-    fn cycle_failed(&mut self, now: Instant, cycle: &Cycle, error: IoError) {
-        match self.wal.cycle_failed(cycle, error, &mut self.effects) {
-            Failure::Retry => {}
-            Failure::Fatal => self.fail(now, error),
-            Failure::Unmarkable => {
-                self.ack_applied(now);
-                self.switch.mark_failed(now);
-            }
-        }
-    }
-
-    /// The log device has failed: all goes upstream from memory, then new writes do.
-    fn fail(&mut self, now: Instant, error: IoError) {
-        self.notice(Notice::LogFailed(error));
-        self.wal.fail();
-        self.switch.log_failed();
-        // A write that is half in the log must end: the rest of it has a number, and no place.
-        while self.admission.is_partial() {
-            let first = self.admission.front();
-            let left = first.map_or(0, |first| first.extent.length - first.done);
-            let most = u64::from(self.settings.batch_bytes);
-            if let Some(pending) = self.admit_first(now, left.min(most)) {
-                self.acks.await_upstream(pending);
-            }
-        }
-        self.acks.log_failed(self.wal.marks().last());
-    }
-
     // Answers to hosts.
 
     /// Answers a host, and closes the epoch if that orders later writes.
@@ -611,61 +520,6 @@ impl Log {
             self.effects.push_back(Effect::Closed);
         }
         ends
-    }
-
-    /// How the log is doing.
-    pub fn status(&self, now: Instant) -> Status {
-        let age = |since| now.saturating_since(since);
-        let (rate, behind) = (self.admission.rate(), self.wal.behind());
-        let eta = (rate > 0 && behind > 0).then(|| {
-            let nanos = u128::from(behind) * 1_000_000_000 / u128::from(rate);
-            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-        });
-        let upstream = match (self.destage.blocked(), self.destage.outage()) {
-            (Some((at, since)), _) => Upstream::Blocked { at, age: age(since) },
-            (None, Some(outage)) => Upstream::Away {
-                age: age(outage.since),
-                attempts: outage.attempts,
-                error: outage.error,
-            },
-            (None, None) => Upstream::Up,
-        };
-        let (marks, epochs) = (self.wal.marks(), self.destage.epochs());
-        let (logged, destaged) = (self.wal.counters(), self.destage.counters());
-        let first = self.admission.front();
-        Status {
-            phase: self.switch.phase(),
-            strict: epochs.strict(),
-            failed: self.wal.failed(),
-            dirty_bytes: destaged.dirty,
-            dirty_records: self.wal.records().dirty(),
-            oldest_dirty: epochs.oldest().map(|epoch| age(epoch.opened)),
-            fill: self.wal.fill(),
-            segments: self.wal.segments(),
-            last: marks.last(),
-            durable: marks.durable(),
-            applied: marks.applied(),
-            epochs: epochs.len() as u64,
-            drain_rate: rate,
-            eta,
-            upstream,
-            jobs: self.destage.jobs() as u32,
-            waiting: Waiters {
-                count: self.admission.len() as u64,
-                oldest: first.map_or(Duration::ZERO, |first| age(first.arrived)),
-                rule: first.map(|first| self.waits_for(first)),
-            },
-            committing: self.acks.committing() as u64,
-            landing: self.acks.awaiting_upstream() as u64,
-            medians: self.switch.latency().medians(),
-            logged: logged.logged,
-            collapsed: destaged.collapsed,
-            written: destaged.written,
-            acked: self.acks.acked(),
-            batches: logged.batches,
-            faults: logged.faults,
-            busy: self.admission.busy(),
-        }
     }
 
     /// The last record that is durable and not a note.

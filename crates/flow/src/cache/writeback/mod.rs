@@ -10,7 +10,7 @@
 //! | file | |
 //! |---|---|
 //! | `format/` | bytes of super blocks, segments, batches |
-//! | `log`, `log/append` | the interface; joins the parts below, none of which knows another but as this table says |
+//! | `log`, `log/` | the interface; joins the parts below, none of which knows another but as this table says |
 //! | `admission`, `acks` | writes that wait for room; requests that wait for durability or the upstream |
 //! | `wal/` | the log on its device: watermarks, records, group commit, segments |
 //! | `destage/` | epochs and their way upstream, its share beside reads, outages; reads `wal` |

@@ -312,3 +312,47 @@ impl ModeSwitch {
 
 /// How long until remembering that the log is void is tried again.
 const ABANDON_RETRY: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log that is empty and says so.
+    const EMPTY: View = View {
+        failed: false,
+        last: 0,
+        applied: 0,
+        all_applied: true,
+        all_written: true,
+        no_records: true,
+        no_epochs: true,
+        committing: false,
+        partial: false,
+        void: true,
+        owes_flush: false,
+    };
+
+    /// An empty log is drained in three steps, and writes go past it then.
+    #[test]
+    fn an_empty_log_is_drained_at_once() {
+        let mut switch = ModeSwitch::new(false, false);
+        assert_eq!(switch.request(true, EMPTY), Transition::Changed);
+        let steps = [(); 3].map(|()| switch.step(Instant::ZERO, EMPTY));
+        assert_eq!(
+            steps,
+            [Transition::Changed, Transition::Changed, Transition::Through(Why::Asked)]
+        );
+        assert!(switch.is_through() && switch.forward(false, true));
+    }
+
+    /// Data that comes between the last step and the one before would be overtaken: that is noticed.
+    #[test]
+    #[should_panic(expected = "no write goes past the log before")]
+    fn nothing_overtakes_the_log() {
+        let mut switch = ModeSwitch::new(false, false);
+        switch.request(true, EMPTY);
+        switch.step(Instant::ZERO, EMPTY);
+        switch.step(Instant::ZERO, EMPTY);
+        switch.step(Instant::ZERO, View { no_epochs: false, ..EMPTY });
+    }
+}

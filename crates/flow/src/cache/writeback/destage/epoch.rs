@@ -237,3 +237,28 @@ impl Epochs {
 
 /// Most initiators that are watched; with more the volume stays strict.
 const INITIATORS: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epochs() -> Epochs {
+        let mut epochs = Epochs::new(Order::Epochs, VecDeque::new(), false);
+        epochs.add(Instant::ZERO, 2, (0, 512), 512, |_| ());
+        epochs
+    }
+
+    /// A record that enters an epoch after a later one would leave that epoch with a wrong end.
+    #[test]
+    #[should_panic(expected = "records enter epochs in order")]
+    fn records_enter_in_order() {
+        epochs().add(Instant::ZERO, 1, (0, 512), 512, |_| ());
+    }
+
+    /// An epoch that still takes records is not written back.
+    #[test]
+    #[should_panic(expected = "only a closed epoch is applied")]
+    fn an_open_epoch_stays() {
+        epochs().pop();
+    }
+}

@@ -36,13 +36,31 @@ impl Outage {
         let jitter = mix(id.0 ^ u64::from(attempts) << 32 ^ u64::from(salt) << 48) % (base / 2);
         let until = now + Duration::from_nanos(base - base / 4 + jitter).min(BACKOFF_MAX);
         let since = before.map_or(now, |outage| outage.since);
-        assert!(
-            until > now && until <= now + BACKOFF_MAX && since <= now,
-            "an upstream is tried again within {BACKOFF_MAX}: at {until:?}, now {now:?}"
-        );
         Self { since, attempts, until, error }
     }
 }
 
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However long an outage lasts, the upstream is tried again within ten seconds, and later with each attempt at
+    /// first.
+    #[test]
+    fn attempts_are_ten_seconds_apart_at_most() {
+        let (mut now, mut outage) = (Instant::ZERO, None);
+        let mut waits = alloc::vec::Vec::new();
+        for attempt in 0..40 {
+            let next = Outage::after(outage, now, JobId(attempt), 7, IoError::Busy);
+            waits.push(next.until.since(now));
+            now = next.until;
+            outage = Some(next);
+        }
+        assert!(waits[0] < waits[3] && waits[3] < waits[6], "{waits:?}");
+        assert!(waits.iter().all(|&wait| wait <= BACKOFF_MAX), "{waits:?}");
+        assert_eq!(outage.unwrap().since, Instant::ZERO);
+    }
+}

@@ -35,10 +35,8 @@ impl Buffers {
     }
 
     /// One record less needs the bytes of this write. True if that was the last one.
-    #[must_use]
     pub(crate) fn drop_user(&mut self, io: LocalId) -> bool {
         let users = self.users.get_mut(&io).expect("a kept write has users");
-        assert!(*users > 0, "a record lets go of a buffer once");
         *users -= 1;
         let last = *users == 0;
         if last {
@@ -49,5 +47,29 @@ impl Buffers {
 
     pub(crate) fn is_kept(&self, io: LocalId) -> bool {
         self.users.contains_key(&io)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A write is released when the last record has let go of it.
+    #[test]
+    fn the_last_user_releases() {
+        let mut buffers = Buffers::default();
+        buffers.keep(LocalId(1), 2);
+        assert!(!buffers.drop_user(LocalId(1)));
+        assert!(buffers.drop_user(LocalId(1)) && !buffers.is_kept(LocalId(1)));
+    }
+
+    /// Bytes that were released may be another write's: letting go of them again is noticed.
+    #[test]
+    #[should_panic(expected = "a kept write has users")]
+    fn a_write_is_released_once() {
+        let mut buffers = Buffers::default();
+        buffers.keep(LocalId(1), 1);
+        buffers.drop_user(LocalId(1));
+        buffers.drop_user(LocalId(1));
     }
 }

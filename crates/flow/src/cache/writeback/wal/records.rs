@@ -167,3 +167,37 @@ impl Records {
         Source::Memory(Part { from, length })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note() -> (Record, Unsynced) {
+        let kind = RecordKind::Note;
+        let descriptor = Descriptor {
+            kind,
+            flags: 0,
+            tenant: 0,
+            lba: 0,
+            blocks: 0,
+            payload_at: 0,
+            payload: 0,
+            sums_at: 0,
+            initiator: 0,
+            time: 0,
+        };
+        let record = Record { kind, start: 0, payload: 0, at: 0, sums: 0 };
+        (record, Unsynced { descriptor, memory: None })
+    }
+
+    /// A number that is left out would make every later record another one: it is noticed.
+    #[test]
+    #[should_panic(expected = "numbered without a gap")]
+    fn records_have_no_gaps() {
+        let mut records = Records::new(4, VecDeque::new(), Ranges::default());
+        let (record, unsynced) = note();
+        records.push(5, record, 0, unsynced);
+        let (record, unsynced) = note();
+        records.push(7, record, 0, unsynced);
+    }
+}

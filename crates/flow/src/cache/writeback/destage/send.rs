@@ -1,0 +1,135 @@
+//! Which I/O destage makes and sends next.
+
+use super::super::admission::FILL_PACED;
+use super::super::effect::{Effect, JobId, Piece};
+use super::super::format::RecordKind;
+use super::super::ranges::Held;
+use super::super::wal::Wal;
+use super::job::{Job, Step};
+use super::{Destage, YIELD};
+use crate::clock::Instant;
+use crate::request::Op;
+use crate::units::Extent;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+impl Destage {
+    /// Whether write-back leaves the upstream to reads. With `awaited`, requests wait for data to be upstream;
+    /// with `filling`, the log is too full for that.
+    fn yields(&self, now: Instant, awaited: bool, filling: impl FnOnce() -> bool) -> bool {
+        self.last_read.is_some_and(|at| now < at + YIELD) && !awaited && !filling()
+    }
+
+    /// Sends, or gathers, or makes one job, if that is allowed now. `awaited` as for `yields`.
+    pub(crate) fn send_one(
+        &mut self,
+        now: Instant,
+        wal: &Wal,
+        awaited: bool,
+        effects: &mut VecDeque<Effect>,
+    ) -> bool {
+        let barred = self.outage.is_some_and(|outage| now < outage.until || self.any_sent());
+        if !barred && let Some(id) = self.first(Step::Ready) {
+            let job = self.jobs.get_mut(&id).expect("it was just found");
+            job.step = Step::Sent(now);
+            let (op, extent, fua) = (job.op, job.extent, job.fua);
+            if job.yields {
+                self.share.sent(now);
+            }
+            effects.push_back(Effect::Upstream { job: id, op, extent, fua });
+            return true;
+        }
+        if let Some(id) = self.first(Step::New) {
+            effects.push_back(self.gather(id, wal));
+            return true;
+        }
+        let jobs = self.jobs.len();
+        let filling = || wal.fill() >= FILL_PACED;
+        let yields = self.outage.is_none() && self.yields(now, awaited, filling);
+        let share = if yields { self.share.allows(now) } else { u64::MAX };
+        if jobs >= self.limit as usize
+            || share == 0
+            || (self.outage.is_some() && (jobs > 0 || barred))
+        {
+            return false;
+        }
+        let block = u64::from(self.settings.block);
+        let most = (share.min(self.settings.merge) / block * block).max(block);
+        let Some((op, pieces)) = self.next_group(most, wal) else {
+            return false;
+        };
+        let (first, last) = (pieces[0], pieces[pieces.len() - 1]);
+        let extent = Extent::new(first.start, last.end - first.start);
+        let step = if op == Op::Write { Step::New } else { Step::Ready };
+        if yields {
+            self.share.began(if op == Op::Write { extent.length } else { 0 });
+        }
+        let fua = self.active.is_some_and(|active| active.alone);
+        self.start(Job { op, extent, pieces, step, side: false, fua, yields });
+        assert!(
+            self.jobs.len() <= self.settings.depth as usize,
+            "no more I/Os than the depth of write-back: {} of {}",
+            self.jobs.len(),
+            self.settings.depth
+        );
+        true
+    }
+
+    /// The next neighbours of the active epoch that can be one I/O.
+    fn next_group(&mut self, most: u64, wal: &Wal) -> Option<(Op, Vec<Held>)> {
+        let cursor = self.active.as_ref()?.cursor?;
+        let epoch = self.epochs.closed().expect("what is active is closed");
+        let mut group: Vec<Held> = Vec::new();
+        let (mut op, mut limit) = (Op::Write, most);
+        let mut next = cursor;
+        for mut held in epoch.pieces.within(cursor, u64::MAX) {
+            let wanted = match wal.records().get(held.seq).kind {
+                RecordKind::Unmap if !self.no_discard => Op::Discard,
+                RecordKind::Zero | RecordKind::Unmap if !self.no_zeroes => Op::WriteZeroes,
+                _ => Op::Write,
+            };
+            let Some(last) = group.last() else {
+                op = wanted;
+                limit = if op == Op::Write { most } else { ZEROES_MAX };
+                held.end = held.end.min(held.start + limit);
+                next = held.end;
+                group.push(held);
+                continue;
+            };
+            if last.end != held.start || wanted != op || group.len() >= PIECES_MAX {
+                break;
+            }
+            let left = limit - (last.end - group[0].start);
+            held.end = held.end.min(held.start + left);
+            if held.end == held.start {
+                break;
+            }
+            next = held.end;
+            group.push(held);
+        }
+        let alone =
+            cursor == 0 && op == Op::Write && epoch.pieces.within(next, u64::MAX).next().is_none();
+        let active = self.active.as_mut().expect("as before");
+        active.alone |= alone && self.settings.upstream_flush && !group.is_empty();
+        active.cursor = if group.is_empty() { None } else { Some(next) };
+        (!group.is_empty()).then_some((op, group))
+    }
+
+    /// Asks for the bytes of a job.
+    fn gather(&mut self, id: JobId, wal: &Wal) -> Effect {
+        let job = self.jobs.get_mut(&id).expect("it was just found");
+        let mut pieces = Vec::with_capacity(job.pieces.len());
+        for held in &job.pieces {
+            let offset = held.start - job.extent.offset;
+            pieces.push(Piece { offset, source: wal.source(held) });
+        }
+        job.step = Step::Gathering;
+        Effect::Gather { job: id, bytes: job.extent.length, pieces }
+    }
+}
+
+/// The largest number of pieces of one write.
+const PIECES_MAX: usize = 256;
+
+/// The longest range that is zeroed or unmapped at once.
+const ZEROES_MAX: u64 = 1 << 30;

@@ -1,0 +1,62 @@
+//! The status of a log, put together from its parts.
+
+use super::super::status::{Status, Upstream, Waiters};
+use super::Log;
+use crate::clock::{Duration, Instant};
+
+impl Log {
+    /// How the log is doing.
+    pub fn status(&self, now: Instant) -> Status {
+        let age = |since| now.saturating_since(since);
+        let (rate, behind) = (self.admission.rate(), self.wal.behind());
+        let eta = (rate > 0 && behind > 0).then(|| {
+            let nanos = u128::from(behind) * 1_000_000_000 / u128::from(rate);
+            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        });
+        let upstream = match (self.destage.blocked(), self.destage.outage()) {
+            (Some((at, since)), _) => Upstream::Blocked { at, age: age(since) },
+            (None, Some(outage)) => Upstream::Away {
+                age: age(outage.since),
+                attempts: outage.attempts,
+                error: outage.error,
+            },
+            (None, None) => Upstream::Up,
+        };
+        let (marks, epochs) = (self.wal.marks(), self.destage.epochs());
+        let (logged, destaged) = (self.wal.counters(), self.destage.counters());
+        let first = self.admission.front();
+        Status {
+            phase: self.switch.phase(),
+            strict: epochs.strict(),
+            failed: self.wal.failed(),
+            dirty_bytes: destaged.dirty,
+            dirty_records: self.wal.records().dirty(),
+            oldest_dirty: epochs.oldest().map(|epoch| age(epoch.opened)),
+            fill: self.wal.fill(),
+            segments: self.wal.segments(),
+            last: marks.last(),
+            durable: marks.durable(),
+            applied: marks.applied(),
+            epochs: epochs.len() as u64,
+            drain_rate: rate,
+            eta,
+            upstream,
+            jobs: self.destage.jobs() as u32,
+            waiting: Waiters {
+                count: self.admission.len() as u64,
+                oldest: first.map_or(Duration::ZERO, |first| age(first.arrived)),
+                rule: first.map(|first| self.waits_for(first)),
+            },
+            committing: self.acks.committing() as u64,
+            landing: self.acks.awaiting_upstream() as u64,
+            medians: self.switch.latency().medians(),
+            logged: logged.logged,
+            collapsed: destaged.collapsed,
+            written: destaged.written,
+            acked: self.acks.acked(),
+            batches: logged.batches,
+            faults: logged.faults,
+            busy: self.admission.busy(),
+        }
+    }
+}
