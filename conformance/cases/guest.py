@@ -165,7 +165,7 @@ def script(run, host, parts):
 
 
 @case("guest.boot", "a Linux initiator uses every feature without an error, and its kernel logs no complaint",
-      gate={"parts": ["ext4", "multipath"]}, small={"parts": PARTS}, nightly={"parts": PARTS}, area="guest", guest=True, limit=600, nightly_limit=2000,
+      gate={"parts": ["ext4", "multipath"]}, small={"parts": PARTS}, nightly={"parts": PARTS}, area="guest", guest=True, limit=900, nightly_limit=2000,
       tools=("qemu-system-x86_64", "tgtd", "tgtadm"))
 def boot(run, parts):
     machine, environment = pathlib.Path(run.guest), {**os.environ, "GUEST_DIR": os.environ.get("GUEST_DIR", "/var/tmp/weir-guest")}

@@ -40,7 +40,7 @@ class Exports:
 
 
 @case("nbd.clients", "nbdinfo, nbdcopy, QEMU and fio find and verify what an export offers, over TCP and a Unix socket",
-      gate={}, tools=TOOLS)
+      gate={}, tools=TOOLS, limit=600)
 def clients(run):
     exports = Exports(run)
     tcp, local, address = exports.tcp, exports.local, exports.gateway.nbd

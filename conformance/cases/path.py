@@ -70,7 +70,7 @@ def register(name, protects, work, gate=None, **options):
         paths.finish(load, timed)
 
     untimed = None if gate is None else {**gate, "timed": False}
-    options = {"attempts": 3, "area": "paths", "tools": TOOLS, "limit": 180, "small": untimed, **options}
+    options = {"attempts": 3, "area": "paths", "tools": TOOLS, "limit": 300, "small": untimed, **options}
     case(f"path.{name}", protects, gate=untimed, **options)(run_it)
 
 

@@ -117,7 +117,7 @@ def name_of(fault):
 
 @case("upstream.hostile", "portals that break the protocol lose no request, cost bounded memory and connections, and are named in the log",
       gate={"settle": 4, "work": 8, "without": 5, "again": 4, "timed": False},
-      nightly={"settle": 4, "work": 8, "without": 5, "again": 4, "timed": True}, attempts=3, limit=240)
+      nightly={"settle": 4, "work": 8, "without": 5, "again": 4, "timed": True}, attempts=3, limit=400)
 def hostile(run, timed, **parts):
     """Works on all volumes, on one of a local file more than on the others, and verifies. Then the portals that work
     are gone for a while and come back."""
