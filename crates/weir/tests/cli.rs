@@ -159,35 +159,19 @@ fn effective_values_have_origins() {
     }
 }
 
-/// A folder with the repository's example of a configuration and the secrets that it names.
-fn example(test: &str) -> PathBuf {
-    let folder = folder(test);
-    let file = "../../docs/examples/gateway.toml";
-    let example =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
-    for (name, text) in [
-        ("gateway.toml", example.as_str()),
-        ("alice.secret", "the secret of alice\n"),
-        ("gateway.secret", "the secret of the gateway\n"),
-    ] {
-        std::fs::write(folder.join(name), text).unwrap();
-        let mode = std::fs::Permissions::from_mode(0o600);
-        std::fs::set_permissions(folder.join(name), mode).unwrap();
-    }
-    folder
-}
-
-/// The examples are valid, and nothing about them is odd.
+/// Every example is valid where it lies, and nothing about it is odd.
 #[test]
 fn the_examples_are_valid() {
-    let folder = example("example");
-    let flash = include_str!("../../../docs/examples/flash.toml");
-    std::fs::write(folder.join("flash.toml"), flash).unwrap();
-    for name in ["gateway.toml", "flash.toml"] {
-        let output = run(&folder, &["config", "check", name, "--file-only"]);
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
+    let mut checked = 0;
+    for entry in std::fs::read_dir(&examples).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let output = run(&examples, &["config", "check", &name, "--file-only"]);
         let expected = format!("{name}: a valid gateway configuration\n");
         assert_eq!((code(&output), err(&output), out(&output)), (0, "", &*expected));
+        checked += 1;
     }
+    assert!(checked >= 2, "{checked} examples in {}", examples.display());
 }
 
 /// What this machine lacks of what a valid file needs is told at once, and nothing is made on the way.
@@ -227,11 +211,17 @@ fn a_check_looks_at_the_machine() {
 /// A secret is in no output, wherever it is written.
 #[test]
 fn secrets_are_not_shown() {
-    let folder = example("secrets");
-    let file = folder.join("gateway.toml");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let text = text.replace("secret_file = \"alice.secret\"", "secret = \"the secret of alice\"");
-    std::fs::write(&file, text).unwrap();
+    let folder = folder("secrets");
+    let text = "[discovery]\naccounts = [\"alice\", \"bob\"]\n\
+                [[account]]\nname = \"alice\"\nsecret = \"the secret of alice\"\n\
+                [[account]]\nname = \"bob\"\nsecret_file = \"bob.secret\"\n\
+                [[volume]]\nname = \"d\"\nfile = \"d\"\n\
+                [[target]]\nname = \"iqn.2026-11.org.example:d\"\nluns = { 0 = \"d\" }\n";
+    for (name, text) in [("gateway.toml", text), ("bob.secret", "the secret of bob\n")] {
+        let file = folder.join(name);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
     for command in [&["check", "--file-only"][..], &["show"]] {
         for extra in [&[][..], &["--json"]] {
             let output = run(&folder, &[&["config"], command, &["gateway.toml"], extra].concat());
@@ -245,6 +235,24 @@ fn secrets_are_not_shown() {
     let values = shown["values"].as_array().unwrap();
     let secret = values.iter().find(|value| value["key"] == "secret").unwrap();
     assert_eq!(secret["value"], "…");
+}
+
+/// The reference can be had for one table of either kind of file; a name that no table has leads to one.
+#[test]
+fn the_reference_of_one_table() {
+    let folder = folder("reference");
+    let shown = |arguments: &[&str]| run(&folder, &[&["config", "show"], arguments].concat());
+    let path = shown(&["--defaults", "path"]);
+    assert!(out(&path).contains("[path]: ") && out(&path).contains("slow_factor"));
+    assert!(!out(&path).contains("[limits]") && !out(&path).contains("Policies"));
+    assert_eq!(out(&shown(&["--defaults", "[path]"])), out(&path));
+    assert!(out(&shown(&["--defaults", "workload"])).contains("[[workload]]"));
+    assert!(out(&shown(&["--defaults", "policy"])).contains("round-robin"));
+    let keys = json(out(&shown(&["--json", "--defaults", "limits"])))["keys"].clone();
+    assert!(keys.as_array().unwrap().iter().all(|key| key["table"] == "limits"));
+    let unknown = shown(&["--defaults", "limit"]);
+    assert_eq!(code(&unknown), 2);
+    assert!(err(&unknown).contains("did you mean `limits`?"), "{}", err(&unknown));
 }
 
 /// A trace is described and replayed on a modelled device, to the same digest each time.

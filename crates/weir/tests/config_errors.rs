@@ -476,3 +476,63 @@ fn colour_is_a_choice() {
     let styled = run(&folder, &["config", "check", "missing.toml", "--color", "always"]);
     assert!(err(&styled).contains('\x1b'));
 }
+
+/// A file of another command is recognised, and the message names the command that reads it.
+#[test]
+fn files_of_other_commands_are_named() {
+    let folder = folder("other_commands");
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).unwrap();
+    write(
+        "gateway.toml",
+        b"[iscsi]\ncommands = 4\n[[target]]\nname = \"iqn.2026-11.org.example:a\"\n",
+    );
+    write("plan.toml", b"seed = 1\n[[workload]]\nname = \"w\"\n[[expect]]\np99 = \"1ms\"\n");
+    let expected = r"error[wrong-file]: this is a gateway configuration, not a plan
+ --> gateway.toml:1:2
+  |
+1 | [iscsi]
+  |  ^^^^^ only a gateway configuration has this
+  |
+  = help: use `weir serve gateway.toml`, or name a plan
+
+1 error in gateway.toml
+";
+    for command in [&["sim", "gateway.toml"][..], &["config", "check", "--plan", "gateway.toml"]] {
+        let output = run(&folder, command);
+        assert_eq!((err(&output), code(&output)), (expected, 3));
+    }
+    let output = run(&folder, &["serve", "plan.toml"]);
+    assert!(err(&output).contains("this is a plan, not a gateway configuration"));
+    assert!(err(&output).contains("use `weir sim plan.toml`"), "{}", err(&output));
+    assert!(err(&output).contains("1 error in"), "{}", err(&output));
+
+    write("trace.csv.zst", &[0x28, 0xB5, 0x2F, 0xFD, 0, 0]);
+    write("trace.csv", b"time_ns,op,dev,offset,size\n");
+    write("recording", weir_flow::recording::MAGIC);
+    for (name, what, commands) in [
+        ("trace.csv.zst", "compressed with zstd", &["trace info", "replay"][..]),
+        ("trace.csv", "a trace", &["trace info", "replay"]),
+        ("recording", "a recording of `weir serve`", &["replay"]),
+    ] {
+        for command in [&["serve"][..], &["sim"], &["config", "check"]] {
+            let output = run(&folder, &[command, &[name]].concat());
+            let text = err(&output);
+            assert_eq!(code(&output), 3);
+            assert!(text.contains(&format!("`{name}` is {what}")), "{text}");
+            for command in commands {
+                assert!(text.contains(&format!("`weir {command} {name}`")), "{text}");
+            }
+        }
+    }
+}
+
+/// A size with half a unit leads to the unit that was meant.
+#[test]
+fn half_a_unit_is_completed() {
+    let folder = folder("half_a_unit");
+    let text = "[cache]\nsize = \"4k\"\n[[volume]]\nname = \"a\"\nfile = \"a\"\n[[target]]\n\
+                name = \"iqn.2026-11.org.example:a\"\nluns = { 0 = \"a\" }\n";
+    std::fs::write(folder.join("weir.toml"), text).unwrap();
+    let output = run(&folder, &["config", "check", "weir.toml"]);
+    assert!(err(&output).contains("did you mean `4KiB` or `4KB`?"), "{}", err(&output));
+}

@@ -41,9 +41,15 @@ enum Command {
     Show {
         #[command(flatten)]
         given: Given,
-        /// Print the reference of all keys instead: value, default and effect
-        #[arg(long, conflicts_with = "config")]
-        defaults: bool,
+        /// Print the reference of all keys instead, or of one table: value, default and effect
+        #[arg(
+            long,
+            value_name = "SECTION",
+            num_args = 0..=1,
+            default_missing_value = "",
+            conflicts_with = "config"
+        )]
+        defaults: Option<String>,
     },
 }
 
@@ -63,16 +69,8 @@ impl Config {
     pub(super) fn run(self, color: Color) -> Result<Exit, Failure> {
         match self.command {
             Command::Check { given, file_only } => check(&given, file_only, color),
-            Command::Show { given, defaults: true } => {
-                let kind = if given.plan { Kind::Plan } else { Kind::Gateway };
-                if given.json {
-                    print_json(&reference::json(kind))?;
-                } else {
-                    print(&reference::text(kind))?;
-                }
-                Ok(Exit::Success)
-            }
-            Command::Show { given, defaults: false } => {
+            Command::Show { given, defaults: Some(section) } => print_reference(&given, &section),
+            Command::Show { given, defaults: None } => {
                 let source = source(given.config.as_deref())?;
                 let (kind, result) = load(&given, &source);
                 let (values, warnings) =
@@ -87,6 +85,26 @@ impl Config {
             }
         }
     }
+}
+
+/// Prints all keys, or those of one table.
+fn print_reference(given: &Given, name: &str) -> Result<Exit, Failure> {
+    let kind = if given.plan { Kind::Plan } else { Kind::Gateway };
+    let (kind, only) = if name.is_empty() {
+        (kind, None)
+    } else {
+        let found = reference::find(kind, name);
+        let unknown =
+            |help| Failure::new(Exit::Usage, format!("no table is called `{name}`"), help);
+        let (kind, section) = found.map_err(unknown)?;
+        (kind, Some(section))
+    };
+    if given.json {
+        print_json(&reference::json(kind, only))?;
+    } else {
+        print(&reference::text(kind, only))?;
+    }
+    Ok(Exit::Success)
 }
 
 /// The file that was named, that of the environment, or what is built in.

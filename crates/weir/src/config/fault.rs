@@ -13,6 +13,8 @@ pub(crate) enum Code {
     Unreadable,
     /// The text is not TOML.
     Syntax,
+    /// The other kind of file: a plan where a configuration belongs, or the reverse.
+    WrongFile,
     /// A key or table that nothing reads.
     UnknownKey,
     /// A key that must be there is not.
@@ -43,6 +45,7 @@ impl Code {
         match self {
             Self::Unreadable => "unreadable",
             Self::Syntax => "syntax",
+            Self::WrongFile => "wrong-file",
             Self::UnknownKey => "unknown-key",
             Self::MissingKey => "missing-key",
             Self::WrongType => "wrong-type",

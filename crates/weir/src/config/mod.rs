@@ -30,7 +30,7 @@ pub(crate) mod tree;
 pub(crate) mod units;
 pub(crate) mod value;
 
-use fault::{Code, Fault};
+use fault::{Code, Fault, Span};
 use schema::Schema;
 use source::Source;
 use std::collections::BTreeSet;
@@ -78,41 +78,82 @@ impl Kind {
         }
     }
 
+    /// The command that takes this kind of file.
+    const fn command(self) -> &'static str {
+        match self {
+            Self::Gateway => "weir serve",
+            Self::Plan => "weir sim",
+        }
+    }
+
+    const fn other(self) -> Self {
+        match self {
+            Self::Gateway => Self::Plan,
+            Self::Plan => Self::Gateway,
+        }
+    }
+
     /// The kind of which a text looks to be: that with more of its own names at the top.
     pub(crate) fn of(source: &Source) -> Self {
         let (root, _) = DeTable::parse_recoverable(&source.text);
-        let count = |own: &Schema, other: &Schema| {
-            let other: Vec<_> = other.top_names().collect();
-            let only: Vec<_> = own.top_names().filter(|name| !other.contains(name)).collect();
-            root.get_ref()
-                .iter()
-                .filter(|(name, _)| only.contains(&name.get_ref().as_ref()))
-                .count()
+        let count = |kind: Self| kind.own_names(root.get_ref()).count();
+        if count(Self::Plan) > count(Self::Gateway) { Self::Plan } else { Self::Gateway }
+    }
+
+    /// The places of the names at the top that only this kind of file has, in the order of the text.
+    fn own_names(self, root: &DeTable<'_>) -> impl Iterator<Item = Span> {
+        let others: Vec<_> = self.other().schema().top_names().collect();
+        let own: Vec<_> = self.schema().top_names().filter(|name| !others.contains(name)).collect();
+        let keys = root.iter().map(|(key, _)| key);
+        let mut spans: Vec<_> =
+            keys.filter(|key| own.contains(&&**key.get_ref())).map(toml::Spanned::span).collect();
+        spans.sort_by_key(|span| span.start);
+        spans.into_iter()
+    }
+
+    /// The one fault of a file of the other kind: its keys would otherwise be unknown one by one.
+    fn mistaken(self, root: &DeTable<'_>, source: &Source) -> Option<Fault> {
+        let other = self.other();
+        let mut names = other.own_names(root);
+        let first = names.next()?;
+        if names.count() < self.own_names(root).count() {
+            return None;
+        }
+        let article = |kind: Self| match kind {
+            Self::Gateway => "a gateway configuration",
+            Self::Plan => "a plan",
         };
-        let (gateway, plan) = (&gateway::SCHEMA, &plan::SCHEMA);
-        if count(plan, gateway) > count(gateway, plan) { Self::Plan } else { Self::Gateway }
+        let message = format!("this is {}, not {}", article(other), article(self));
+        let fault = Fault::new(Code::WrongFile, message);
+        let fault = fault.at(first, format!("only {} has this", article(other)));
+        let path = source.path.display();
+        Some(fault.help(format!("use `{} {path}`, or name {}", other.command(), article(self))))
     }
 }
 
 /// Reads the configuration of a gateway.
 pub(crate) fn gateway(source: &Source) -> Result<Loaded<Config>, Vec<Fault>> {
-    load(source, &gateway::SCHEMA, gateway::read)
+    load(source, Kind::Gateway, gateway::read)
 }
 
 /// Reads a plan.
 pub(crate) fn plan(source: &Source) -> Result<Loaded<plan::Experiment>, Vec<Fault>> {
-    load(source, &plan::SCHEMA, plan::read)
+    load(source, Kind::Plan, plan::read)
 }
 
 fn load<T>(
     source: &Source,
-    schema: &'static Schema,
+    kind: Kind,
     read: impl FnOnce(&mut Context, &Document<'_>, &Source) -> Option<T>,
 ) -> Result<Loaded<T>, Vec<Fault>> {
     let text = source.text.as_str();
     let (root, errors) = DeTable::parse_recoverable(text);
+    if let Some(fault) = kind.mistaken(root.get_ref(), source) {
+        return Err(vec![fault]);
+    }
     let mut context = Context::default();
-    let document = Document::new(&mut context, schema, root.get_ref(), text.trim_end().len());
+    let document =
+        Document::new(&mut context, kind.schema(), root.get_ref(), text.trim_end().len());
     let checked = read(&mut context, &document, source);
     let Context { mut faults, values } = context;
     faults.truncate(MAX_FAULTS);

@@ -3,17 +3,17 @@
 use super::policy;
 use super::schema::{Default, Key, Kind, Many, Section};
 use super::units::SIZE;
-use super::value::Value;
+use super::value::{Value, one_of};
 use crate::table::{Align, Table};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
 use weir_flow::policy::{Parameter, Policy};
 use weir_flow::{cache, control, dispatch, path, transfer};
 
-/// All keys of one kind of file, as text.
-pub(crate) fn text(kind: super::Kind) -> String {
+/// All keys of one kind of file, as text; or those of one table.
+pub(crate) fn text(kind: super::Kind, only: Option<&Section>) -> String {
     let mut text = format!("Keys of a {}\n", kind.schema().name);
-    for section in kind.schema().sections {
+    for section in sections(kind, only) {
         let _ = writeln!(text, "\n{}: {}{}", title(section), section.effect, times(section));
         let mut table = Table::new(&[
             ("key", Align::Left),
@@ -26,6 +26,9 @@ pub(crate) fn text(kind: super::Kind) -> String {
             table.row(vec![key.name.to_owned(), key.kind.describe(), default(key), effect]);
         }
         text.push_str(&table.render("  "));
+    }
+    if !has_policies(only) {
+        return text;
     }
     text.push_str("\nPolicies; the first of each stage is its default\n");
     let mut table = Table::new(&[
@@ -54,11 +57,8 @@ pub(crate) fn text(kind: super::Kind) -> String {
 }
 
 /// The same as one object.
-pub(crate) fn json(kind: super::Kind) -> Json {
-    let keys: Vec<_> = kind
-        .schema()
-        .sections
-        .iter()
+pub(crate) fn json(kind: super::Kind, only: Option<&Section>) -> Json {
+    let keys: Vec<_> = sections(kind, only)
         .flat_map(|section| section.keys.iter().map(move |key| (section, key)))
         .map(|(section, key)| {
             json!({
@@ -74,6 +74,7 @@ pub(crate) fn json(kind: super::Kind) -> Json {
         .collect();
     let policies: Vec<_> = policies()
         .into_iter()
+        .filter(|_| has_policies(only))
         .map(|policy| {
             let parameters: Vec<_> = policy
                 .parameters
@@ -96,6 +97,34 @@ pub(crate) fn json(kind: super::Kind) -> Json {
         })
         .collect();
     json!({ "version": 1, "kind": kind.as_str(), "keys": keys, "policies": policies })
+}
+
+/// The table of this name, in a file of this kind or else of the other, or what to write instead.
+pub(crate) fn find(
+    kind: super::Kind,
+    name: &str,
+) -> Result<(super::Kind, &'static Section), String> {
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let kinds = [kind, kind.other()];
+    let found = kinds.iter().find_map(|&kind| Some((kind, kind.schema().section(bare)?)));
+    found.filter(|_| !bare.is_empty()).ok_or_else(|| {
+        let tables = kinds.iter().flat_map(|kind| kind.schema().sections);
+        let mut known: Vec<_> = tables.map(|section| section.name).collect();
+        known.retain(|name| !name.is_empty());
+        known.sort_unstable();
+        known.dedup();
+        one_of(bare, &known)
+    })
+}
+
+fn sections(kind: super::Kind, only: Option<&Section>) -> impl Iterator<Item = &'static Section> {
+    let chosen = move |section: &&Section| only.is_none_or(|only| only.name == section.name);
+    kind.schema().sections.iter().copied().filter(chosen)
+}
+
+/// Whether the list of policies belongs to what is shown.
+fn has_policies(only: Option<&Section>) -> bool {
+    only.is_none_or(|section| section.name == policy::POLICY.name)
 }
 
 /// A policy without the types of its stage.

@@ -3,6 +3,7 @@
 use super::fault::{Code, Fault};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use weir_flow::recording::MAGIC;
 
 /// Largest file that is read, in bytes. A larger one is refused: it is no configuration.
 const MAX_BYTES: u64 = 1 << 20;
@@ -45,6 +46,10 @@ impl Source {
         let mut bytes = Vec::new();
         let file = std::fs::File::open(path).map_err(cannot)?;
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
+        if let Some((what, help)) = known_format(&bytes) {
+            let why = format!("`{name}` is {what}, not a configuration or a plan");
+            return Err(fault(why, help.replace("FILE", &name.to_string())));
+        }
         if bytes.len() as u64 > MAX_BYTES {
             let why = format!("`{name}` is larger than {} MiB", MAX_BYTES >> 20);
             return Err(fault(why, "name a configuration; this is something else".to_owned()));
@@ -91,6 +96,23 @@ impl Source {
         self.path.parent().unwrap_or(Path::new("")).join(path)
     }
 }
+
+/// A file of another command by its first bytes: what it is, and which commands read it.
+fn known_format(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+    let trace = "read a trace with `weir trace info FILE` or `weir replay FILE`";
+    if bytes.starts_with(&ZSTD_MAGIC) {
+        Some(("compressed with zstd", trace))
+    } else if bytes.starts_with(&MAGIC[..MAGIC.len() - 1]) {
+        Some(("a recording of `weir serve`", "replay it with `weir replay FILE`"))
+    } else if bytes.starts_with(b"time_ns,") {
+        Some(("a trace", trace))
+    } else {
+        None
+    }
+}
+
+/// The first bytes of a zstd frame (RFC 8878, 3.1.1).
+const ZSTD_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 
 /// An error of the system as a lower-case fragment without its number.
 pub(crate) fn reason(error: &std::io::Error) -> String {

@@ -246,7 +246,7 @@ fn every_key_is_described() {
         }
     }
     for kind in [Kind::Gateway, Kind::Plan] {
-        let (text, json) = (reference::text(kind), reference::json(kind));
+        let (text, json) = (reference::text(kind, None), reference::json(kind, None));
         for (section, key) in keys(kind.schema()) {
             assert!(text.contains(key.name), "{} {}", section.name, key.name);
         }

@@ -147,11 +147,29 @@ impl Scale {
         } else {
             format!("`{}` is not a unit of {}", shorten(unit), self.what)
         };
-        let help = match nearest(unit, names) {
-            Some(name) if !unit.is_empty() => format!("did you mean `{number}{name}`?"),
-            _ => format!("write `{}`; the units are {}", self.example, known.join(", ")),
+        let help = if unit.is_empty() {
+            None
+        } else {
+            let meant = self.completions(unit).or_else(|| Some(vec![nearest(unit, names)?]));
+            let written = |unit: &&str| format!("`{number}{unit}`");
+            meant.map(|units| units.iter().map(written).collect::<Vec<_>>().join(" or "))
+        };
+        let help = match help {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => format!("write `{}`; the units are {}", self.example, known.join(", ")),
         };
         Err(Bad { message, help })
+    }
+
+    /// The first two units that begin with `start`, letter case aside, unless there are none: `k` is
+    /// the beginning of `KiB` and `KB`.
+    fn completions(&self, start: &str) -> Option<Vec<&'static str>> {
+        let begins = |name: &&str| {
+            name.get(..start.len()).is_some_and(|front| front.eq_ignore_ascii_case(start))
+        };
+        let units = self.units.iter().map(|&(name, _)| name).filter(begins);
+        let units: Vec<_> = units.take(2).collect();
+        (!units.is_empty()).then_some(units)
     }
 
     fn bad(&self, text: &str) -> Bad {
@@ -214,6 +232,11 @@ mod tests {
     fn refusals_help() {
         let help = |scale: &Scale, text| scale.parse(text).unwrap_err().help;
         assert_eq!(help(&SIZE, "4kib"), "did you mean `4KiB`?");
+        assert_eq!(help(&SIZE, "4k"), "did you mean `4KiB` or `4KB`?");
+        assert_eq!(help(&SIZE, "1.5G"), "did you mean `1.5GiB` or `1.5GB`?");
+        assert_eq!(help(&SIZE, "4kb"), "did you mean `4KB`?");
+        assert_eq!(help(&TIME, "5m"), "did you mean `5ms` or `5min`?");
+        assert_eq!(help(&BANDWIDTH, "10gbit"), "did you mean `10Gbit/s`?");
         assert!(help(&TIME, "10").starts_with("write `10ms`"));
         assert_eq!(TIME.parse("10").unwrap_err().message, "a duration needs a unit");
         for text in ["", "ms", "-1ms", "1e3ms", "1..5s", "0.5B", "1 ms s", "99999999999999999999h"]
