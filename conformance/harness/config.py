@@ -1,17 +1,8 @@
-"""Builds the gateway's configuration and the simulator's plans, in TOML.
-
-Cases name keys by the words of RENAMED's left column; what the gateway calls them today is on the right.
-"""
+"""Builds the gateway's configuration and the simulator's plans, in TOML."""
 
 import json
 
 from .case import TARGET
-
-RENAMED = {
-    "limits": {"max_requests": "requests", "report_after": "overdue"},
-    "upstream": {"connect_timeout": "connect_within", "reconnect_interval_max": "retry_at_most"},
-    "tenant": {"objectives": "rows"},
-}
 
 
 class Config:
@@ -57,14 +48,14 @@ class Config:
     def text(self):
         lines = [assignment("", *one) for one in self.scalars.items()]
         for name, keys in self.sections.items():
-            lines += [f"[{name}]"] + [assignment(name, *one) for one in keys.items()]
+            lines += [f"[{name}]"] + [assignment(*one) for one in keys.items()]
         for name, keys in self.tables:
-            lines += [f"[[{name}]]"] + [assignment(name, *one) for one in keys.items()]
+            lines += [f"[[{name}]]"] + [assignment(*one) for one in keys.items()]
         return "\n".join(lines) + "\n"
 
 
-def assignment(table, key, value):
-    return f"{RENAMED.get(table, {}).get(key, key)} = {toml(value)}"
+def assignment(key, value):
+    return f"{key} = {toml(value)}"
 
 
 def toml(value):

@@ -37,6 +37,7 @@ pub mod recording;
 
 pub mod request;
 pub mod rng;
+pub mod settings;
 pub mod stage;
 #[cfg(test)]
 mod testing;

@@ -23,12 +23,13 @@ use crate::accept::{Cap, Layout, PARTS_MAX, Part, Volume};
 use crate::clock::{Duration, Instant};
 use crate::digest::Digest;
 use crate::error::IoError;
-use crate::pipeline::{Config, Govern, Input, Limits, Policies};
+use crate::pipeline::{Config, Govern, Input, Policies};
 use crate::policy::{Choice, Policy};
 use crate::request::{
     BackendId, LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId,
 };
 use crate::rng::{FNV_OFFSET as CHECKSUM_START, fnv1a};
+use crate::settings::Settings;
 use crate::transfer::Port;
 use crate::units::{Bandwidth, Extent};
 use crate::{control, dispatch, path, transfer};
@@ -173,13 +174,7 @@ fn encode_header(out: &mut Vec<u8>, config: &Config) {
     cache::encode(out, cache);
     promises::encode(out, promises);
     shares::encode(out, shares);
-    number(out, u64::from(limits.max_requests));
-    number(out, limits.max_bytes);
-    number(out, u64::from(limits.tenant_requests));
-    number(out, limits.tenant_bytes);
-    number(out, limits.link_window);
-    number(out, limits.no_path.as_nanos());
-    number(out, limits.overdue.as_nanos());
+    encode_settings(out, limits);
     let Policies { cache, prefetch, control, dispatch, path, transfer } = policies;
     encode_choice(out, cache);
     encode_choice(out, prefetch);
@@ -214,15 +209,7 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
     let cache = cache::decode(&mut reader)?;
     let promises = promises::decode(&mut reader)?;
     let shares = shares::decode(&mut reader)?;
-    let limits = Limits {
-        max_requests: reader.small()?,
-        max_bytes: reader.number()?,
-        tenant_requests: reader.small()?,
-        tenant_bytes: reader.number()?,
-        link_window: reader.number()?,
-        no_path: Duration::from_nanos(reader.number()?),
-        overdue: Duration::from_nanos(reader.number()?),
-    };
+    let limits = reader.settings()?;
     let policies = Policies {
         cache: reader.choice(crate::cache::evict::POLICIES)?,
         prefetch: reader.choice(crate::cache::prefetch::POLICIES)?,
@@ -404,6 +391,13 @@ fn number(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// The values of a table, in its order.
+fn encode_settings<S: Settings>(out: &mut Vec<u8>, settings: &S) {
+    for setting in S::TABLE {
+        number(out, settings.number(setting.name));
+    }
+}
+
 fn encode_layout(out: &mut Vec<u8>, layout: &Layout) {
     let head = |out: &mut Vec<u8>, kind: u8| {
         out.push(kind);
@@ -505,6 +499,15 @@ impl<'a> Reader<'a> {
 
     fn small(&mut self) -> Result<u32, FormatError> {
         u32::try_from(self.number()?).map_err(|_| FormatError::Damaged)
+    }
+
+    /// The values of a table; one outside its range is damage.
+    fn settings<S: Settings>(&mut self) -> Result<S, FormatError> {
+        let mut settings = S::default();
+        for setting in S::TABLE {
+            settings.set(setting, self.number()?).map_err(|_| FormatError::Damaged)?;
+        }
+        Ok(settings)
     }
 
     fn key(&mut self) -> Result<RequestKey, FormatError> {

@@ -105,9 +105,6 @@ const MAX_LINES: u32 = 1 << 22;
 /// Most pieces of requests outstanding at once.
 const MAX_PIECES: u64 = 1 << 20;
 
-/// The largest limit on outstanding bytes: 4 EiB, so that sums of two fit.
-const MAX_BYTES: u64 = 1 << 62;
-
 /// Times and durations from here on, 73 years, do not occur: sums of a few of them fit the clock.
 const MAX_TIME: Duration = Duration::from_nanos(1 << 61);
 
@@ -215,15 +212,11 @@ impl<R: Read> Window<R> {
         let (decoder, config, length) =
             Decoder::begin(head).map_err(|error| self.damaged(error.to_string()))?;
         self.start += length;
-        let limits = &config.limits;
         let paths: u64 = config.backends.iter().map(|backend| backend.groups.len() as u64).sum();
         let excess = [
             (config.volumes.len() > MAX_INDEX, "volumes"),
             (paths > MAX_INDEX as u64, "paths"),
             (config.cache.lines() > MAX_LINES, "lines in the cache"),
-            (limits.max_bytes > MAX_BYTES, "outstanding bytes"),
-            (limits.link_window > MAX_BYTES, "bytes in a link's window"),
-            (limits.no_path > MAX_TIME || limits.overdue > MAX_TIME, "time in a limit"),
         ];
         match excess.into_iter().find(|&(exceeds, _)| exceeds) {
             Some((_, what)) => Err(ReplayError::Damaged {

@@ -135,20 +135,20 @@ fn an_unmet_expectation_is_told() {
 #[test]
 fn effective_values_have_origins() {
     let folder = folder("show");
-    let file = "[iscsi]\ncommands = 7\n[[volume]]\nname = \"d\"\nfile = \"d\"\n\
+    let file = "[iscsi]\nmax_commands = 7\n[[volume]]\nname = \"d\"\nfile = \"d\"\n\
                 [[target]]\nname = \"iqn.2026-11.org.example:d\"\nluns = { 0 = \"d\" }\n";
     std::fs::write(folder.join("weir.toml"), file).unwrap();
     let output = run(&folder, &["config", "show", "weir.toml"]);
     assert_eq!((code(&output), err(&output)), (0, ""));
     let line = |key: &str| out(&output).lines().find(|line| line.starts_with(key)).unwrap();
-    assert!(line("commands = 7 ").ends_with("# weir.toml:2:12"));
+    assert!(line("max_commands = 7 ").ends_with("# weir.toml:2:16"));
     assert!(line("buffer = \"256MiB\" ").ends_with("# default"));
     // The environment names the file as well; the command line comes first.
     let shown = weir(&folder).args(["config", "show"]).env("WEIR_CONFIG", "weir.toml").output();
     assert_eq!(out(&shown.unwrap()), out(&output));
     let shown = run(&folder, &["config", "show", "weir.toml", "--json"]);
     let values = json(out(&shown))["values"].clone();
-    let commands = values.as_array().unwrap().iter().find(|value| value["key"] == "commands");
+    let commands = values.as_array().unwrap().iter().find(|value| value["key"] == "max_commands");
     assert_eq!(commands.unwrap()["line"], 2);
     let file_only = ["config", "check", "weir.toml", "--file-only"];
     assert_eq!(code(&run(&folder, &file_only)), 0);

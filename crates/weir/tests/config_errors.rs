@@ -84,7 +84,7 @@ error[dangling]: no volume is called `disc1`
 #[test]
 fn faults_are_objects_too() {
     let folder = folder("fault_objects");
-    std::fs::write(folder.join("weir.toml"), "[iscsi]\ncommands = 0\n[stop]\nwithin = 3\n")
+    std::fs::write(folder.join("weir.toml"), "[iscsi]\nmax_commands = 0\n[stop]\ntimeout = 3\n")
         .unwrap();
     let output = run(&folder, &["config", "check", "weir.toml", "--json"]);
     assert_eq!((err(&output), code(&output)), ("", 3));
@@ -326,18 +326,18 @@ iops = 4000
 name = "db1"
 initiators = ["iqn.2026-11.org.example:db*"]
 group = "gold"
-rows = [{ size = "4KiB", iops = 3500, p50 = "8ms", p99 = "41ms" }]
+objectives = [{ size = "4KiB", iops = 3500, p50 = "8ms", p99 = "41ms" }]
 
 [[tenant]]
 name = "db2"
 initiators = ["iqn.2026-11.org.example:db*"]
 group = "gold"
-rows = [{ size = "4KiB", iops = 1500, p99 = "41ms" }]
+objectives = [{ size = "4KiB", iops = 1500, p99 = "41ms" }]
 
 [[tenant]]
 name = "db1"
 group = "silver"
-rows = [
+objectives = [
     { size = "64KiB", iops = 100, p50 = "9ms", p99 = "8ms" },
     { size = "4KiB", iops = 100, p99 = "8ms", p9 = "1ms" },
 ]
@@ -356,8 +356,8 @@ luns = { 0 = "disk0" }
 3 | iops = 4000
   |        ^^^^ what it has
 ...
-9 | rows = [{ size = "4KiB", iops = 3500, p50 = "8ms", p99 = "41ms" }]
-  |        ----------------------------------------------------------- the first of its members
+9 | objectives = [{ size = "4KiB", iops = 3500, p50 = "8ms", p99 = "41ms" }]
+  |              ----------------------------------------------------------- the first of its members
   |
   = help: write `iops = 5000` or more, or promise its members less
 
@@ -484,7 +484,7 @@ fn files_of_other_commands_are_named() {
     let write = |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).unwrap();
     write(
         "gateway.toml",
-        b"[iscsi]\ncommands = 4\n[[target]]\nname = \"iqn.2026-11.org.example:a\"\n",
+        b"[iscsi]\nmax_commands = 4\n[[target]]\nname = \"iqn.2026-11.org.example:a\"\n",
     );
     write("plan.toml", b"seed = 1\n[[workload]]\nname = \"w\"\n[[expect]]\np99 = \"1ms\"\n");
     let expected = r"error[wrong-file]: this is a gateway configuration, not a plan

@@ -126,7 +126,7 @@ fn recorded(test: &str) -> PathBuf {
     let tenant = |name: &str, host: &str, iops: u32| {
         format!(
             "[[tenant]]\nname = \"{name}\"\ninitiators = [\"iqn.2026-11.org.example.host:{host}\"]\n\
-             rows = [{{ size = 512, iops = {iops}, p99 = \"1s\" }}]\n"
+             objectives = [{{ size = 512, iops = {iops}, p99 = \"1s\" }}]\n"
         )
     };
     let tenants = tenant("held", "one", 20) + &tenant("free", "two", 1_000_000);

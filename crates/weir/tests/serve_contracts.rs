@@ -12,7 +12,7 @@ use gateway::{Gateway, ONE_DISK, eventually, folder};
 
 /// A policy under which a request of 64 KiB is for ever beyond a contract that is a request of 512
 /// bytes a second: it takes 128 of these.
-const HELD: &str = "rows = [{ size = 512, iops = 1, p99 = \"1s\" }]\n";
+const HELD: &str = "objectives = [{ size = 512, iops = 1, p99 = \"1s\" }]\n";
 
 /// Bytes of a request that a contract of [`HELD`] lets through at once.
 const SMALL: usize = 512;
@@ -80,7 +80,7 @@ fn hosts_of_one_volume_are_tenants_of_their_own() {
 /// who nobody claims.
 #[test]
 fn the_most_specific_claim_counts() {
-    let free = "rows = [{ size = \"1MiB\", iops = 1000000, p99 = \"1s\" }]\n";
+    let free = "objectives = [{ size = \"1MiB\", iops = 1000000, p99 = \"1s\" }]\n";
     let tenants = [tenant("most", "t*", HELD), tenant("two", "two", free)].concat();
     let mut gateway = Gateway::start(&folder("claims"), &governed(BUCKETS, &tenants), &[]);
     let (mut two, mut three) = (gateway.session("two"), gateway.session("three"));
@@ -203,9 +203,9 @@ fn half_a_configuration_changes_no_contract() {
 /// whose window is large enough is not.
 #[test]
 fn a_window_below_the_contract_is_told() {
-    let rows = |iops| format!("rows = [{{ size = 512, iops = {iops}, p99 = \"10ms\" }}]\n");
+    let rows = |iops| format!("objectives = [{{ size = 512, iops = {iops}, p99 = \"10ms\" }}]\n");
     let tenants = tenant("first", "one", &rows(12_801)) + &tenant("second", "two", &rows(12_800));
-    let config = format!("[iscsi]\ncommands = 128\n{}", governed("\"slack\"", &tenants));
+    let config = format!("[iscsi]\nmax_commands = 128\n{}", governed("\"slack\"", &tenants));
     let mut gateway = Gateway::start(&folder("depth"), &config, &[]);
     for host in ["one", "two"] {
         Login::of(host).connect(gateway.portal).unwrap().ready().logout();

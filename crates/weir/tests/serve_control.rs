@@ -20,9 +20,9 @@ const STATUS: &[u8] = b"{\"version\":1,\"do\":\"status\"}\n";
 fn status_tells_what_there_is() {
     let folder = folder("control-status");
     let tenant = "[[tenant]]\nname = \"one\"\ninitiators = [\"iqn.2026-11.org.example.host:one\"]\n\
-                  rows = [{ size = 512, iops = 1, p99 = \"1s\" }]\n";
+                  objectives = [{ size = 512, iops = 1, p99 = \"1s\" }]\n";
     let policy = "[policy]\ncontrol = { name = \"ta1\", tau = 1 }\n";
-    let limits = "[limits]\noverdue = \"10ms\"\n";
+    let limits = "[limits]\nreport_after = \"10ms\"\n";
     let config = controlled(&[policy, limits, tenant].concat());
     let mut gateway = Gateway::start(&folder, &config, &["--record", "run.weirrec"]);
     let mut one = gateway.session("one");
@@ -479,7 +479,7 @@ fn a_stopping_gateway_is_asked() {
     let folder = folder("control-stopping");
     let policy = "[policy]\ncontrol = { name = \"ta1\", tau = 1 }\n";
     let tenant = "[[tenant]]\nname = \"one\"\ninitiators = [\"iqn.2026-11.org.example.host:one\"]\n\
-                  rows = [{ size = 512, iops = 1, p99 = \"1s\" }]\n";
+                  objectives = [{ size = 512, iops = 1, p99 = \"1s\" }]\n";
     let config = controlled(&[policy, tenant].concat());
     let mut gateway = Gateway::start(&folder, &config, &[]);
     let mut one = gateway.session("one");

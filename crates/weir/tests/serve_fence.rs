@@ -26,7 +26,7 @@ fn in_front(who: &str, portals: &[SocketAddr], log: &str, fence: &str) -> String
     format!(
         "[control]\nsocket = \"c.sock\"\n\
          [[upstream]]\nname = \"array\"\ntarget = \"iqn.2026-11.org.example:disk\"\n\
-         portals = [{portals}]\nretry_at_most = \"200ms\"\n\
+         portals = [{portals}]\nreconnect_interval_max = \"200ms\"\n\
          initiator_name = \"iqn.2026-11.org.example:{who}\"\n{fence}\n\
          [[volume]]\nname = \"front\"\nupstream = \"array\"\nstate = \"front.state\"\n{log}\n\
          [[target]]\nname = \"iqn.2026-11.org.example:disk\"\nluns = {{ 0 = \"front\" }}\n"

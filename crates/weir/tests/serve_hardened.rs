@@ -510,7 +510,7 @@ fn volumes_have_an_identity() {
 #[test]
 fn the_advertised_ranges_are_unmapped() {
     const REQUESTS: u32 = 16;
-    let config = format!("[limits]\nrequests = {REQUESTS}\n{ONE_DISK}");
+    let config = format!("[limits]\nmax_requests = {REQUESTS}\n{ONE_DISK}");
     let gateway = Gateway::start(&folder("ranges"), &config, &[]);
     let witness = gateway.witness();
     let mut session = gateway.session("ranges");
@@ -552,7 +552,7 @@ fn no_time_for_a_path_is_refused() {
     let gateway = Gateway::with_one_disk("no-path");
     let witness = gateway.witness();
     let folder = folder("no-path-refused");
-    let config = format!("[limits]\nno_path = \"0s\"\n{ONE_DISK}");
+    let config = format!("[limits]\nno_path_timeout = \"0s\"\n{ONE_DISK}");
     std::fs::write(folder.join("weir.toml"), config).unwrap();
     let serve = ["serve", "weir.toml", "--listen", "127.0.0.1:0"];
     for arguments in [&["config", "check", "weir.toml"][..], &serve] {
@@ -568,7 +568,7 @@ fn no_time_for_a_path_is_refused() {
         let told = std::fs::read_to_string(folder.join("log")).unwrap();
         let code = status.and_then(|status| status.code());
         assert_eq!(code, Some(3), "{arguments:?}: {told}");
-        for part in ["weir.toml:2:", "no_path"] {
+        for part in ["weir.toml:2:", "no_path_timeout"] {
             assert!(told.contains(part), "{told}");
         }
     }

@@ -36,7 +36,7 @@ fn flood(session: &mut Session) -> Vec<u32> {
 /// what was ignored can be sent again.
 #[test]
 fn a_held_tenant_closes_its_window() {
-    let capped = config("cap_iops = 1", "tenant_requests = 16");
+    let capped = config("cap_iops = 1", "max_tenant_requests = 16");
     let mut gateway = Gateway::start(&folder("held"), &capped, RECORDED);
     let mut host = gateway.session("host");
     let sent = flood(&mut host);
@@ -56,7 +56,7 @@ fn a_held_tenant_closes_its_window() {
         other.write(at * 512, &[7; 512]);
     }
     assert!(!host.outstanding().is_empty(), "a cap of 1 holds 15 of 16 for seconds");
-    gateway.reload(&config("", "tenant_requests = 16"));
+    gateway.reload(&config("", "max_tenant_requests = 16"));
     for itt in sent {
         host.wait(itt).good();
     }
@@ -71,7 +71,7 @@ fn a_held_tenant_closes_its_window() {
 /// The sessions of a tenant share its requests, and share them out anew when one of them leaves.
 #[test]
 fn sessions_share_a_tenant() {
-    let capped = config("cap_iops = 1", "tenant_requests = 16");
+    let capped = config("cap_iops = 1", "max_tenant_requests = 16");
     let mut gateway = Gateway::start(&folder("share"), &capped, &[]);
     let mut sessions = [gateway.session("one"), gateway.session("two")];
     // What the first was told when it was alone is used up first.
@@ -81,7 +81,7 @@ fn sessions_share_a_tenant() {
     }
     let sent: Vec<_> = sessions.iter_mut().map(flood).collect();
     assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [8, 8]);
-    gateway.reload(&config("", "tenant_requests = 16"));
+    gateway.reload(&config("", "max_tenant_requests = 16"));
     for (session, sent) in sessions.iter_mut().zip(sent) {
         for itt in sent {
             session.wait(itt).good();
@@ -100,7 +100,8 @@ fn sessions_share_a_tenant() {
 /// when they have been small for a while, more again.
 #[test]
 fn large_commands_narrow_the_window() {
-    let mut gateway = Gateway::start(&folder("large"), &config("", "tenant_bytes = \"8MiB\""), &[]);
+    let mut gateway =
+        Gateway::start(&folder("large"), &config("", "max_tenant_bytes = \"8MiB\""), &[]);
     let mut host = gateway.session("host");
     assert_eq!(window(&mut host), 16, "as for commands of 512 KiB");
     host.read(0, 1 << 20);
@@ -128,7 +129,7 @@ fn large_commands_narrow_the_window() {
 #[test]
 fn a_held_client_is_not_read_from() {
     let nbd = "[nbd]\nlisten = [\"127.0.0.1:0\"]\nexports = { disk = \"disk\" }\n";
-    let limits = format!("tenant_requests = 4\n{nbd}");
+    let limits = format!("max_tenant_requests = 4\n{nbd}");
     let mut gateway = Gateway::start(&folder("client"), &config("cap_iops = 1", &limits), &[]);
     let mut client = gateway.client();
     let cookies: Vec<_> = (0..40).map(|at| client.issue((0, 0), at * 8192, 512, &[])).collect();

@@ -95,7 +95,7 @@ fn a_faulty_configuration_changes_nothing() {
     let at = 1 + fault.lines().position(|line| line.starts_with("sise")).unwrap();
     gateway.refuse_reload(&fault, &["no key `sise`", &format!("weir.toml:{at}:1")]);
     gateway.refuse_reload("[[volume", &["weir.toml:1:", "ERROR"]);
-    let restart = format!("[stop]\nwithin = \"7s\"\n{}", sized("80MiB"));
+    let restart = format!("[stop]\ntimeout = \"7s\"\n{}", sized("80MiB"));
     gateway.refuse_reload(&restart, &["needs a restart", "`within` of [stop]"]);
     let restart = format!("[cache]\nsize = \"1MiB\"\n{}", sized("80MiB"));
     gateway.refuse_reload(&restart, &["needs a restart", "[cache]"]);

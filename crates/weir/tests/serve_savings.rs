@@ -10,8 +10,8 @@ use std::fs;
 /// A tenant that may save a minute of its contract, and where that is kept.
 fn config() -> String {
     let tenant = "[[tenant]]\nname = \"one\"\ninitiators = [\"iqn.2026-11.org.example.host:one\"]\n\
-                  rows = [{ size = 512, iops = 1000, p99 = \"1s\" }]\ncredit = \"60s\"\n";
-    format!("[savings]\nfile = \"kept\"\n{tenant}{ONE_DISK}")
+                  objectives = [{ size = 512, iops = 1000, p99 = \"1s\" }]\ncredit = \"60s\"\n";
+    format!("[burst_credits]\nfile = \"kept\"\n{tenant}{ONE_DISK}")
 }
 
 /// The file as a gateway would have written it.

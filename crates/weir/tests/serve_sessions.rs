@@ -104,7 +104,7 @@ fn a_second_connection_is_refused() {
 /// what was GOOD is done, what was refused is not.
 #[test]
 fn overload_is_answered() {
-    let config = format!("[limits]\nrequests = 8\n{ONE_DISK}");
+    let config = format!("[limits]\nmax_requests = 8\n{ONE_DISK}");
     let gateway = Gateway::start(&folder("overload"), &config, &[]);
     let witness = gateway.witness();
     let mut hosts: Vec<Session> = ["one", "two", "three"].map(|host| gateway.session(host)).into();
@@ -297,7 +297,7 @@ fn volumes_do_not_leak() {
 /// need: everything that it took is free when its connection is gone.
 #[test]
 fn tags_of_unread_replies_hold_nothing() {
-    let config = format!("[limits]\nrequests = 32\n[stop]\nwithin = \"2s\"\n{ONE_DISK}");
+    let config = format!("[limits]\nmax_requests = 32\n[stop]\ntimeout = \"2s\"\n{ONE_DISK}");
     let gateway = Gateway::start(&folder("unread"), &config, &[]);
     let witness = gateway.witness();
     for _ in 0..8 {

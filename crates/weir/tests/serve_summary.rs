@@ -11,7 +11,7 @@ use gateway::{Gateway, ONE_DISK, eventually, folder, weir};
 fn tenant(name: &str, iops: u32, p99: &str) -> String {
     format!(
         "[[tenant]]\nname = \"{name}\"\ninitiators = [\"iqn.2026-11.org.example.host:{name}\"]\n\
-         rows = [{{ size = 512, iops = {iops}, p99 = \"{p99}\" }}]\n"
+         objectives = [{{ size = 512, iops = {iops}, p99 = \"{p99}\" }}]\n"
     )
 }
 

@@ -91,7 +91,8 @@ fn commands_reach_the_unit() {
 fn a_path_comes_and_goes() {
     let mut behind = behind("path");
     let paths = [0, 1].map(|index| Proxy::start(behind.portals[index], Fate::Open));
-    let config = in_front(&paths.each_ref().map(|path| path.address), "retry_at_most = \"200ms\"");
+    let config =
+        in_front(&paths.each_ref().map(|path| path.address), "reconnect_interval_max = \"200ms\"");
     let front = Gateway::start(&folder("path"), &config, &[]);
     let witness = front.witness();
     for round in 0..6 {
@@ -111,7 +112,8 @@ fn a_path_comes_and_goes() {
 fn without_a_path_hosts_wait() {
     let mut behind = behind("none");
     let paths = [0, 1].map(|index| Proxy::start(behind.portals[index], Fate::Open));
-    let config = in_front(&paths.each_ref().map(|path| path.address), "retry_at_most = \"200ms\"");
+    let config =
+        in_front(&paths.each_ref().map(|path| path.address), "reconnect_interval_max = \"200ms\"");
     let front = Gateway::start(&folder("none"), &config, &[]);
     let mut session = front.session("one");
     session.write(0, &[1; 4_096]);
@@ -140,7 +142,8 @@ fn without_a_path_hosts_wait() {
 fn a_lost_write_waits_for_the_old_session_to_be_dead() {
     let mut behind = behind("fence");
     let paths = [0, 1].map(|index| Proxy::start(behind.portals[index], Fate::Open));
-    let config = in_front(&paths.each_ref().map(|path| path.address), "retry_at_most = \"200ms\"");
+    let config =
+        in_front(&paths.each_ref().map(|path| path.address), "reconnect_interval_max = \"200ms\"");
     let front = Gateway::start(&folder("fence"), &config, &[]);
     let mut session = front.session("one");
     session.write(0, &[1; 4_096]);
@@ -173,7 +176,7 @@ fn a_lost_write_waits_for_the_old_session_to_be_dead() {
 fn a_path_to_another_unit_is_refused() {
     let (one, other) = (behind("unit-one"), behind("unit-other"));
     let gone = Proxy::start(one.portals[0], Fate::Open);
-    let config = in_front(&[gone.address, other.portals[0]], "retry_at_most = \"200ms\"");
+    let config = in_front(&[gone.address, other.portals[0]], "reconnect_interval_max = \"200ms\"");
     // The two disks have one size, and names of their own.
     let identity = ONE_DISK.replace("[[target]]", "identity = \"another\"\n[[target]]");
     drop(other);
@@ -219,7 +222,7 @@ fn a_target_that_hangs_up_is_told() {
     }
     assert!(places >= 8, "there are many places to hang up at, not {places}");
     let path = Proxy::start(behind.portals[0], Fate::Cut);
-    let (code, told) = refused("hangs-up", &in_front(&[path.address], "connect_within = \"1s\""));
+    let (code, told) = refused("hangs-up", &in_front(&[path.address], "connect_timeout = \"1s\""));
     assert_eq!(code, Some(7), "{told}");
     assert!(told.contains(&format!("path 0 ({}): ", path.address)), "{told}");
 }
@@ -229,7 +232,7 @@ fn a_target_that_hangs_up_is_told() {
 fn a_silent_target_is_told() {
     let behind = behind("silent");
     let path = Proxy::start(behind.portals[0], Fate::Silent);
-    let config = in_front(&[path.address], "connect_within = \"300ms\"");
+    let config = in_front(&[path.address], "connect_timeout = \"300ms\"");
     let (code, told) = refused("silent", &config);
     assert_eq!(code, Some(7), "{told}");
     assert!(told.contains("no path to upstream `array` works within 300"), "{told}");
@@ -240,7 +243,7 @@ fn a_silent_target_is_told() {
 #[test]
 fn what_the_target_says_is_told() {
     let behind = behind("says");
-    let config = in_front(&behind.portals[..1], "lun = 7\nconnect_within = \"300ms\"");
+    let config = in_front(&behind.portals[..1], "lun = 7\nconnect_timeout = \"300ms\"");
     let (code, told) = refused("says", &config);
     assert_eq!(code, Some(7), "{told}");
     assert!(told.contains("the target has no LUN 7; it has 0"), "{told}");

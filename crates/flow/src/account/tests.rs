@@ -121,7 +121,7 @@ fn load_moves_a_tenant_to_another_row() {
         backends: vec![Backend::alike(1)],
         promises: bands.clone(),
         shares: crate::dispatch::Shares::default(),
-        limits: Limits { tenant_requests: 1, ..Limits::default() },
+        limits: Limits { max_tenant_requests: 1, ..Limits::default() },
         paths: crate::path::Settings::default(),
         cache: crate::cache::Settings::default(),
         policies: Policies::default(),

@@ -69,7 +69,7 @@ impl<O: Observer> Pipeline<O> {
             control: (policies.control.policy().build)(policies.control.values(), promises),
             ordered: 0,
             dispatch: Dispatch::new(&policies.dispatch, backends.len(), shares),
-            paths: Paths::new(&policies.path, backends, paths, limits.no_path),
+            paths: Paths::new(&policies.path, backends, paths, limits.no_path_timeout),
             links: Links::new(&policies.transfer, limits.link_window),
             watch: None,
             actions: VecDeque::new(),
@@ -129,10 +129,10 @@ impl<O: Observer> Pipeline<O> {
         self.dispatch.backends()
     }
 
-    /// What has been in one stage for [`Limits::overdue`] or longer. O(outstanding): as
+    /// What has been in one stage for [`Limits::report_after`] or longer. O(outstanding): as
     /// [`census`](Self::census).
     pub fn overdue(&self, now: Instant) -> impl Iterator<Item = Overdue<'_>> {
-        let limit = self.limits.overdue;
+        let limit = self.limits.report_after;
         self.requests.values().filter_map(move |entry| entry.overdue(now, limit))
     }
 
@@ -145,7 +145,7 @@ impl<O: Observer> Pipeline<O> {
             return;
         }
         self.observer.event(now, Event::Arrived(&request));
-        self.watch.get_or_insert(now + self.limits.overdue);
+        self.watch.get_or_insert(now + self.limits.report_after);
         let key = self.requests.insert(InFlight::new(request, row, now));
         if let Some(error) = self.volumes[request.volume.index()].refuses(&request) {
             self.reply(now, key, Err(error));
@@ -437,9 +437,11 @@ impl<O: Observer> Pipeline<O> {
 
     /// Reports what has been in one stage for too long.
     fn watch(&mut self, now: Instant) {
-        self.watch = Some(now + self.limits.overdue);
+        self.watch = Some(now + self.limits.report_after);
         for entry in self.requests.values() {
-            if let Some(Overdue { request, stage, age }) = entry.overdue(now, self.limits.overdue) {
+            if let Some(Overdue { request, stage, age }) =
+                entry.overdue(now, self.limits.report_after)
+            {
                 self.observer.event(now, Event::Overdue { request, stage, age });
             }
         }

@@ -6,11 +6,13 @@
 mod cache;
 mod in_flight;
 mod journey;
+mod limits;
 mod outstanding;
 #[cfg(test)]
 mod tests;
 
 pub use journey::Pipeline;
+pub use limits::{Limits, REQUESTS_MAX};
 
 use crate::accept::{Cap, Volume};
 use crate::clock::Duration;
@@ -18,6 +20,7 @@ use crate::control::Promises;
 use crate::event::StageName;
 use crate::policy::{Choice, Rule};
 use crate::request::{BackendId, LinkId, Op, Outcome, PathId, Request, RequestKey, Tag, VolumeId};
+use crate::settings::Settings as _;
 use crate::units::Extent;
 use crate::{control, dispatch, path, transfer};
 use alloc::sync::Arc;
@@ -70,7 +73,6 @@ impl Config {
     /// What contradicts itself here, in words for whoever made it; `None` if a pipeline can be made.
     pub fn fault(&self) -> Option<&'static str> {
         let Self { volumes, backends, promises, limits, paths, cache, .. } = self;
-        let times = [limits.no_path, limits.overdue];
         if backends.iter().any(|backend| backend.groups.is_empty()) {
             return Some("a backend has no path");
         }
@@ -84,70 +86,20 @@ impl Config {
         if let Some(fault) = volumes.iter().find_map(|volume| volume.cap.fault()) {
             return Some(fault);
         }
-        if limits.tenant_requests == 0 {
-            return Some("a tenant may have no request");
+        if limits.validate().is_err() {
+            return Some("a limit is out of range");
         }
-        if limits.max_requests > REQUESTS_MAX {
-            return Some("more than 1048576 requests at once");
+        if paths.validate().is_err() {
+            return Some(
+                "a setting of the paths is out of range, or above one that it must not exceed",
+            );
         }
-        if times.iter().any(|&time| time < TIME_MIN || time > TIME_MAX) {
-            return Some("a time limit is below a millisecond or above a year");
-        }
-        promises.fault().or_else(|| paths.fault()).or_else(|| cache.fault())
+        promises.fault().or_else(|| cache.fault())
     }
 }
 
 /// The smallest limit of a transfer: what a disk can write at least.
 pub const TRANSFER_MIN: u64 = 512;
-
-/// The largest limit of outstanding requests: memory is set aside for them.
-pub const REQUESTS_MAX: u32 = 1 << 20;
-
-/// The shortest time limit: nothing is looked at more often.
-pub const TIME_MIN: Duration = Duration::from_millis(1);
-
-/// The longest time limit.
-pub const TIME_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
-
-/// The limits of a pipeline, and what happens there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Requests outstanding at once. One more is refused, which the protocol reports as a full task
-    /// set. Every queue inside the pipeline is bounded by it, and by the pieces of split requests:
-    /// `max_bytes` over the volumes' largest transfer or chunk, whichever is smaller. At most [`REQUESTS_MAX`].
-    pub max_requests: u32,
-    /// Payload bytes of all outstanding requests. A request that would go past it is refused.
-    pub max_bytes: u64,
-    /// Requests of one tenant outstanding at once, wherever they wait; at least 1. One more is refused.
-    pub tenant_requests: u32,
-    /// Payload bytes of one tenant's outstanding requests. A request that would go past it is refused,
-    /// unless the tenant has nothing else outstanding.
-    pub tenant_bytes: u64,
-    /// Most reply bytes on their way on one link, fewer where they would take long; 1 sends one reply, or one
-    /// part of it, at a time.
-    pub link_window: u64,
-    /// How long a request waits for a path before it ends with
-    /// [`NoPath`](crate::error::IoError::NoPath). From [`TIME_MIN`] to [`TIME_MAX`].
-    pub no_path: Duration,
-    /// How long a request may be in one stage before observers are told that it is overdue. They
-    /// are told within twice this time, and again after each further period. From [`TIME_MIN`] to
-    /// [`TIME_MAX`].
-    pub overdue: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_requests: 4_096,
-            max_bytes: 256 << 20,
-            tenant_requests: 4_096,
-            tenant_bytes: 64 << 20,
-            link_window: 4 << 20,
-            no_path: Duration::from_secs(600),
-            overdue: Duration::from_secs(10),
-        }
-    }
-}
 
 /// The policy of each stage that has a choice.
 #[derive(Clone, Debug, PartialEq)]

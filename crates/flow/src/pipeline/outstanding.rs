@@ -41,8 +41,9 @@ impl Outstanding {
             self.tenants.resize(tenant + 1, Share::default());
         }
         let share = &mut self.tenants[tenant];
-        let fits = share.requests < limits.tenant_requests
-            && (share.requests == 0 || share.bytes.saturating_add(payload) <= limits.tenant_bytes);
+        let fits = share.requests < limits.max_tenant_requests
+            && (share.requests == 0
+                || share.bytes.saturating_add(payload) <= limits.max_tenant_bytes);
         if !fits || bytes > limits.max_bytes || self.requests >= limits.max_requests {
             return false;
         }

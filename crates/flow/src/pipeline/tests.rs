@@ -260,8 +260,8 @@ fn limits_refuse_and_forget() {
 #[test]
 fn a_tenant_is_refused_alone() {
     let mut config = config();
-    config.limits.tenant_requests = 2;
-    config.limits.tenant_bytes = 8192;
+    config.limits.max_tenant_requests = 2;
+    config.limits.max_tenant_bytes = 8192;
     let mut pipeline = Pipeline::new(&config, Seen::default());
     let of = |tenant, tag, length| {
         let tenant = TenantId::new(tenant);
@@ -468,7 +468,7 @@ fn overdue_requests_are_reported() {
     let config = Config { backends: vec![Backend::alike(1)], ..config() };
     let mut pipeline = Pipeline::new(&config, Seen::default());
     step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 512)));
-    let overdue = Limits::default().overdue;
+    let overdue = Limits::default().report_after;
     while pipeline.observer().overdue.len() < 3 {
         let now = pipeline.next_deadline().expect("a request is outstanding");
         pipeline.handle_deadline(now);
@@ -494,7 +494,7 @@ fn nothing_is_lost_in_a_storm() {
         let mut config = config();
         config.limits.max_requests = 64;
         config.limits.link_window = 1 + rng.below(20_000);
-        config.limits.tenant_requests = 1 + rng.below(64) as u32;
+        config.limits.max_tenant_requests = 1 + rng.below(64) as u32;
         if rng.below(2) == 0 {
             config.volumes[0].cap.iops = core::num::NonZeroU32::new(1_000_000);
         }

@@ -1,8 +1,7 @@
 //! Paths, as the header of a recording and its entries have them.
 
-use super::{FormatError, Reader, number};
-use crate::clock::Duration;
-use crate::path::{Access, Failback, PathOrder, Settings};
+use super::{FormatError, Reader, encode_settings, number};
+use crate::path::{Access, PathOrder, Settings};
 use crate::pipeline::{Backend, Input};
 use crate::request::{BackendId, PathId};
 use alloc::vec::Vec;
@@ -16,35 +15,7 @@ pub(super) fn encode(out: &mut Vec<u8>, backends: &[Backend], settings: &Setting
             number(out, u64::from(group));
         }
     }
-    let (failback, delay) = match settings.failback {
-        Failback::Immediate => (0, Duration::ZERO),
-        Failback::Manual => (1, Duration::ZERO),
-        Failback::After(delay) => (2, delay),
-    };
-    number(out, failback);
-    for time in [
-        delay,
-        settings.check_every,
-        settings.overdue_least,
-        settings.overdue_most,
-        settings.dead,
-        settings.dead_last,
-        settings.io_timeout,
-        settings.probe_every,
-        settings.probe_most,
-        settings.return_step,
-    ] {
-        number(out, time.as_nanos());
-    }
-    for count in [
-        settings.overdue_factor,
-        settings.read_retries,
-        settings.slow_factor,
-        settings.good_probes,
-        settings.changes_per_minute,
-    ] {
-        number(out, u64::from(count));
-    }
+    encode_settings(out, settings);
 }
 
 /// Reads them.
@@ -57,32 +28,7 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<(Vec<Backend>, Settings)
         }
         backends.push(Backend { groups });
     }
-    let failback = reader.number()?;
-    let mut time = || reader.number().map(Duration::from_nanos);
-    let delay = time()?;
-    let failback = match failback {
-        0 => Failback::Immediate,
-        1 => Failback::Manual,
-        2 => Failback::After(delay),
-        _ => return Err(FormatError::Damaged),
-    };
-    let settings = Settings {
-        failback,
-        check_every: time()?,
-        overdue_least: time()?,
-        overdue_most: time()?,
-        dead: time()?,
-        dead_last: time()?,
-        io_timeout: time()?,
-        probe_every: time()?,
-        probe_most: time()?,
-        return_step: time()?,
-        overdue_factor: reader.small()?,
-        read_retries: reader.small()?,
-        slow_factor: reader.small()?,
-        good_probes: reader.small()?,
-        changes_per_minute: reader.small()?,
-    };
+    let settings = reader.settings()?;
     Ok((backends, settings))
 }
 

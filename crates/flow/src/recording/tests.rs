@@ -5,7 +5,7 @@ use crate::control::Legacy;
 use crate::control::{Contract, Promises};
 use crate::dispatch::{Background, Shares, Weight};
 use crate::path::{Access, Failback, PathOrder, Settings};
-use crate::pipeline::Backend;
+use crate::pipeline::{Backend, Limits};
 use crate::request::PathId;
 use proptest::prelude::*;
 
@@ -30,7 +30,8 @@ fn config() -> Config {
         shares: shares(),
         limits: Limits::default(),
         paths: Settings {
-            failback: Failback::After(Duration::from_millis(7)),
+            failback: Failback::After,
+            failback_after: Duration::from_millis(7),
             ..Settings::default()
         },
         cache: crate::cache::Settings {

@@ -128,8 +128,8 @@ pub(super) fn play(script: &Script, policy: &Choice<Build>) -> Measured {
         limits: Limits {
             max_requests: world.most,
             max_bytes: ROOM_BYTES,
-            tenant_requests: world.most,
-            tenant_bytes: ROOM_BYTES,
+            max_tenant_requests: world.most,
+            max_tenant_bytes: ROOM_BYTES,
             link_window: ROOM_BYTES,
             ..Limits::default()
         },

@@ -28,12 +28,12 @@ pub struct Upstream {
     /// Commands that one path may have outstanding; the target may allow fewer. 1 to 1024.
     pub commands: u32,
     /// At the start one path must work by then, or the gateway does not serve.
-    pub connect_within: Duration,
+    pub connect_timeout: Duration,
     /// A connection must be made, logged in and looked at by then, or it is tried again.
-    pub login_within: Duration,
+    pub login_timeout: Duration,
     /// The longest wait between two tries of a path that does not work, while another does; else it is a
     /// second at most, or 78 ms for each path if that is more.
-    pub retry_at_most: Duration,
+    pub reconnect_interval_max: Duration,
     /// Whether its unit is reserved, so that nobody else writes to it.
     pub fence: Fence,
 }

@@ -58,7 +58,11 @@ impl Default for Room {
 impl Rooms {
     /// Nobody uses anything.
     pub(crate) const fn new(limits: &Limits) -> Self {
-        Self { requests: limits.tenant_requests, bytes: limits.tenant_bytes, tenants: Vec::new() }
+        Self {
+            requests: limits.max_tenant_requests,
+            bytes: limits.max_tenant_bytes,
+            tenants: Vec::new(),
+        }
     }
 
     /// Tenants may come while the gateway runs.
@@ -195,7 +199,11 @@ mod tests {
     use super::*;
 
     fn rooms(requests: u32, bytes: u64) -> Rooms {
-        Rooms::new(&Limits { tenant_requests: requests, tenant_bytes: bytes, ..Limits::default() })
+        Rooms::new(&Limits {
+            max_tenant_requests: requests,
+            max_tenant_bytes: bytes,
+            ..Limits::default()
+        })
     }
 
     /// The sessions of a tenant share its requests, so that all windows together stay within them; one

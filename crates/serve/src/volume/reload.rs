@@ -350,8 +350,8 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     });
     differs("the number of tenants", tenants.len() <= CONTRACTS_MAX);
     differs("[control]", old.control == *control);
-    differs("[savings]", old.savings == *savings);
-    differs("`within` of [stop]", old.stop_within == *stop_within);
+    differs("[burst_credits]", old.savings == *savings);
+    differs("`timeout` of [stop]", old.stop_within == *stop_within);
     differs("[[backend]]", old.backends == *backends);
     differs("[[upstream]]", old.upstreams == *upstreams);
     differs("the number of volumes, or their order,", {

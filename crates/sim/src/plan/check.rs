@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use weir_flow::clock::Duration;
 use weir_flow::control::Contract;
-use weir_flow::pipeline::REQUESTS_MAX;
 use weir_flow::request::{LinkId, TenantId, VolumeId};
+use weir_flow::settings::{Invalid, Settings};
 use weir_flow::units::ByteCount;
 
 /// The first thing that is wrong with a plan.
@@ -32,9 +32,6 @@ impl std::error::Error for PlanError {}
 
 /// The longest time in a plan: a century. Sums of a few of them fit the clock.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
-
-/// The largest number of bytes in a limit: 4 EiB, so that sums of two fit.
-const MAX_BYTES: u64 = 1 << 62;
 
 /// The most pieces that one request may be cut into.
 const MAX_PIECES: u64 = 65_536;
@@ -60,7 +57,8 @@ impl Plan {
         most("workloads", self.workloads.len(), MAX_PARTS)?;
         most("traces", self.traces.len(), MAX_PARTS)?;
         self.check_end()?;
-        self.check_limits()?;
+        valid("limits", &self.limits)?;
+        valid("paths", &self.paths)?;
         self.check_parts()?;
         let mut names = BTreeSet::new();
         for (i, workload) in self.workloads.iter().enumerate() {
@@ -96,23 +94,6 @@ impl Plan {
         }
     }
 
-    fn check_limits(&self) -> Result<(), PlanError> {
-        let limits = &self.limits;
-        let requests = (1..=REQUESTS_MAX).contains(&limits.max_requests);
-        require(requests, "limits.max_requests", format!("must be from 1 to {REQUESTS_MAX}"))?;
-        let bytes = (1..=MAX_BYTES).contains(&limits.max_bytes);
-        require(bytes, "limits.max_bytes", "must be from 1 byte to 4 EiB")?;
-        require(limits.tenant_requests > 0, "limits.tenant_requests", "must be at least 1")?;
-        let bytes = (1..=MAX_BYTES).contains(&limits.tenant_bytes);
-        require(bytes, "limits.tenant_bytes", "must be from 1 byte to 4 EiB")?;
-        let window = (1..=MAX_BYTES).contains(&limits.link_window);
-        require(window, "limits.link_window", "must be from 1 byte to 4 EiB")?;
-        time("limits.no_path", limits.no_path)?;
-        time("limits.overdue", limits.overdue)?;
-        let overdue = limits.overdue >= Duration::from_millis(1);
-        require(overdue, "limits.overdue", "must be at least 1 ms")
-    }
-
     fn check_parts(&self) -> Result<(), PlanError> {
         for (i, volume) in self.volumes.iter().enumerate() {
             let at = |field: &str| format!("volumes[{i}].{field}");
@@ -128,9 +109,6 @@ impl Plan {
         }
         if let Some(fault) = self.cache.fault() {
             return Err(error("cache", fault));
-        }
-        if let Some(fault) = self.paths.fault() {
-            return Err(error("paths", fault));
         }
         let (mut names, mut paths) = (BTreeSet::new(), 0);
         for (i, backend) in self.backends.iter().enumerate() {
@@ -300,6 +278,14 @@ fn require(
     if holds { Ok(()) } else { Err(error(field, message)) }
 }
 
+/// Whether the values of a table are within their ranges; `part` is its place in the plan.
+fn valid(part: &str, settings: &impl Settings) -> Result<(), PlanError> {
+    settings.validate().map_err(|invalid| {
+        let (Invalid::Range(field) | Invalid::Order(field, _)) = invalid;
+        error(format!("{part}.{field}"), invalid.to_string())
+    })
+}
+
 fn time(field: impl Into<String>, time: Duration) -> Result<(), PlanError> {
     require(time <= LONGEST, field, "must be at most 100 years")
 }
@@ -375,9 +361,12 @@ mod tests {
             (&|p| p.end.duration = Some(Duration::MAX), "end.duration"),
             (&|p| p.limits.max_requests = 0, "limits.max_requests"),
             (&|p| p.limits.max_bytes = u64::MAX, "limits.max_bytes"),
-            (&|p| p.limits.tenant_requests = 0, "limits.tenant_requests"),
-            (&|p| p.limits.tenant_bytes = 0, "limits.tenant_bytes"),
-            (&|p| p.limits.overdue = Duration::ZERO, "limits.overdue"),
+            (&|p| p.limits.max_tenant_requests = 0, "limits.max_tenant_requests"),
+            (&|p| p.limits.max_tenant_bytes = 0, "limits.max_tenant_bytes"),
+            (&|p| p.limits.link_window = u64::MAX, "limits.link_window"),
+            (&|p| p.limits.report_after = Duration::ZERO, "limits.report_after"),
+            (&|p| p.paths.slow_factor = 1, "paths.slow_factor"),
+            (&|p| p.paths.overdue_min = Duration::from_secs(60), "paths.overdue_min"),
             (&|p| p.volumes[0].backend = BackendId::new(1), "volumes[0].backend"),
             (&|p| p.volumes[0].max_transfer = 1, "volumes[0].max_transfer"),
             (&|p| p.volumes[0].cap.burst = Duration::MAX, "volumes[0].cap"),

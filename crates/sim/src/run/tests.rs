@@ -47,7 +47,7 @@ fn busy() -> Plan {
     other.sizes.push(SizeWeight { bytes: 65_536, weight: 2 });
     plan.workloads.push(other);
     // What is left behind meets the bound of all, not that of its tenant.
-    plan.limits.tenant_bytes = plan.limits.max_bytes;
+    plan.limits.max_tenant_bytes = plan.limits.max_bytes;
     for (millis, change) in
         [(200, PathChange::Down { detect: Duration::from_millis(5) }), (400, PathChange::Up)]
     {
@@ -217,7 +217,7 @@ fn a_short_outage_heals() {
 #[test]
 fn no_path_left_is_an_error_in_the_end() {
     let mut plan = testing::plan();
-    plan.limits.no_path = Duration::from_millis(100);
+    plan.limits.no_path_timeout = Duration::from_millis(100);
     let change = PathChange::Down { detect: Duration::ZERO };
     let at = Duration::from_millis(300);
     plan.path_faults.push(PathFault { at, backend: BackendId::new(0), path: 0, change });

@@ -4,10 +4,10 @@ use super::serve;
 use crate::config::fault::Fault;
 use crate::config::source::Source;
 use crate::config::tree::Effective;
-use crate::config::{self, Kind, builtin, reference, render, show};
+use crate::config::{self, Kind, builtin, json_schema, reference, render, show};
 use crate::exit::{Exit, Failure};
 use crate::output::{Color, complain, print, print_json};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -51,6 +51,22 @@ enum Command {
         )]
         defaults: Option<String>,
     },
+    /// Print a JSON Schema of all keys, with which editors complete and check a file
+    ///
+    /// Rules across keys, such as names that must exist, are not in it: `weir config check` has them.
+    #[command(verbatim_doc_comment)]
+    Schema {
+        /// The kind of file
+        #[arg(default_value = "gateway")]
+        kind: FileKind,
+    },
+}
+
+/// The kinds of file on the command line.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FileKind {
+    Gateway,
+    Plan,
 }
 
 #[derive(Debug, Args)]
@@ -70,6 +86,14 @@ impl Config {
         match self.command {
             Command::Check { given, file_only } => check(&given, file_only, color),
             Command::Show { given, defaults: Some(section) } => print_reference(&given, &section),
+            Command::Schema { kind } => {
+                let kind = match kind {
+                    FileKind::Gateway => Kind::Gateway,
+                    FileKind::Plan => Kind::Plan,
+                };
+                print_json(&json_schema::schema(kind))?;
+                Ok(Exit::Success)
+            }
             Command::Show { given, defaults: None } => {
                 let source = source(given.config.as_deref())?;
                 let (kind, result) = load(&given, &source);

@@ -211,7 +211,7 @@ pub(super) fn failure(error: &ServeError) -> Failure {
             _ => "name a path that can be had in `socket` of [control], or remove that table",
         },
         ServeError::Upstream(_) => {
-            "see to the target or the network; `connect_within` of the upstream says how long it is \
+            "see to the target or the network; `connect_timeout` of the upstream says how long it is \
              waited for"
         }
         ServeError::Owned(unowned) => return owned(exit, error, unowned, &unowned.why),

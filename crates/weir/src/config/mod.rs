@@ -11,6 +11,7 @@ mod cap;
 mod contract;
 pub(crate) mod fault;
 pub(crate) mod gateway;
+pub(crate) mod json_schema;
 mod limits;
 pub(crate) mod names;
 mod path;

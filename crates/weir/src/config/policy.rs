@@ -1,7 +1,7 @@
 //! `[policy]`: which policy each stage follows, and its parameters.
 
 use super::fault::{Code, Fault, Span};
-use super::schema::{Default, Key, Kind, Many, Section};
+use super::schema::{Default, Form as _, Key, Kind, Many, Section};
 use super::tree::{Context, Document, Table};
 use super::units::shorten;
 use super::value::{Rejected, Value, one_of, type_name};

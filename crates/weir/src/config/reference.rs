@@ -1,9 +1,9 @@
 //! The reference of all keys, printed from the tables that the reader works by.
 
 use super::policy;
-use super::schema::{Default, Key, Kind, Many, Section};
-use super::units::SIZE;
-use super::value::{Value, one_of};
+use super::schema::{Default, Form as _, Key, Kind, Many, Section};
+use super::tree;
+use super::value::one_of;
 use crate::table::{Align, Table};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
@@ -128,14 +128,17 @@ fn has_policies(only: Option<&Section>) -> bool {
 }
 
 /// A policy without the types of its stage.
-struct Listed {
-    stage: &'static str,
-    name: &'static str,
+pub(crate) struct Listed {
+    /// Its stage.
+    pub(crate) stage: &'static str,
+    /// Its name.
+    pub(crate) name: &'static str,
     summary: &'static str,
     parameters: &'static [Parameter],
 }
 
-fn policies() -> Vec<Listed> {
+/// All policies, stage by stage.
+pub(crate) fn policies() -> Vec<Listed> {
     fn stage<B>(stage: &'static str, list: &'static [Policy<B>], all: &mut Vec<Listed>) {
         all.extend(list.iter().map(|policy| Listed {
             stage,
@@ -173,13 +176,9 @@ fn default(key: &Key) -> String {
     match (key.default, key.kind) {
         (Default::Required, _) => "(required)".to_owned(),
         (Default::Else(what), _) => format!("({what})"),
-        (Default::Is(text), Kind::Count(..) | Kind::OneOf(_) | Kind::Real(..) | Kind::Flag) => {
-            text.to_owned()
-        }
-        (Default::Is(text), Kind::Size(..)) => {
-            SIZE.parse(text).map_or_else(|_| text.to_owned(), |bytes| Value::size(bytes).to_toml())
-        }
         (Default::Is(text), Kind::Texts(_)) => format!("[{}]", super::value::quote(text)),
-        (Default::Is(text), _) => super::value::quote(text),
+        (Default::Is(_) | Default::Number(_), _) => {
+            tree::default(key).map_or_else(String::new, |value| value.to_toml())
+        }
     }
 }

@@ -3,6 +3,8 @@
 //! The reader looks keys up here and applies the defaults that are written here, so the printed
 //! reference cannot part from what is read.
 
+pub(crate) use weir_flow::settings::{Kind, Preset as Default, Setting as Key};
+
 use super::units::{BANDWIDTH, RATE, SIZE, Scale, TIME};
 
 /// All keys of one kind of file.
@@ -36,59 +38,6 @@ pub(crate) enum Many {
     Times(usize, usize),
 }
 
-/// One key of a table.
-#[derive(Debug)]
-pub(crate) struct Key {
-    /// Its name.
-    pub(crate) name: &'static str,
-    /// What its value may be.
-    pub(crate) kind: Kind,
-    /// What holds when it is not there.
-    pub(crate) default: Default,
-    /// What it does.
-    pub(crate) effect: &'static str,
-}
-
-/// What a value may be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    /// A text; the words say what it must be like.
-    Text(&'static str),
-    /// A list of texts.
-    Texts(&'static str),
-    /// One of these words.
-    Word(&'static [&'static str]),
-    /// One of these numbers.
-    OneOf(&'static [u64]),
-    /// `true` or `false`.
-    Flag,
-    /// A whole number within these limits.
-    Count(u64, u64),
-    /// A number within these limits.
-    Real(f64, f64),
-    /// A length of time within these limits, in nanoseconds.
-    Time(u64, u64),
-    /// A size within these limits, in bytes.
-    Size(u64, u64),
-    /// A bandwidth within these limits, in bytes per second.
-    Bandwidth(u64, u64),
-    /// A rate within these limits, in thousandths per second.
-    Rate(u64, u64),
-    /// A form of its own; the words describe it.
-    Other(&'static str),
-}
-
-/// What holds when a key is not there.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Default {
-    /// The key must be there.
-    Required,
-    /// This value, as it would be written without quotes.
-    Is(&'static str),
-    /// What the words say.
-    Else(&'static str),
-}
-
 impl Schema {
     /// The table of this name.
     pub(crate) fn section(&self, name: &str) -> Option<&'static Section> {
@@ -119,9 +68,17 @@ impl Section {
     }
 }
 
-impl Kind {
-    /// The units of a quantity.
-    pub(crate) const fn scale(&self) -> Option<(&'static Scale, u64, u64)> {
+/// How a kind is written in a file.
+pub(crate) trait Form {
+    /// The units of a quantity, and its limits.
+    fn scale(&self) -> Option<(&'static Scale, u64, u64)>;
+
+    /// The kind in a few words, with its limits.
+    fn describe(&self) -> String;
+}
+
+impl Form for Kind {
+    fn scale(&self) -> Option<(&'static Scale, u64, u64)> {
         match *self {
             Self::Time(min, max) => Some((&TIME, min, max)),
             Self::Size(min, max) => Some((&SIZE, min, max)),
@@ -131,8 +88,7 @@ impl Kind {
         }
     }
 
-    /// The kind in a few words, with its limits.
-    pub(crate) fn describe(&self) -> String {
+    fn describe(&self) -> String {
         let range = |what: &str, min: String, max: String, open: bool| {
             if open {
                 format!("{what} of at least {min}")

@@ -1,5 +1,5 @@
 use super::*;
-use schema::{Default, Key, Section};
+use schema::{Default, Form as _, Key, Section};
 use std::path::PathBuf;
 use tree::Effective;
 use weir_flow::accept::Cap;
@@ -147,33 +147,33 @@ line = "4KiB"
 [path]
 failback = "after"
 failback_after = "10s"
-check_every = "2s"
+check_interval = "2s"
 overdue_factor = 8
-overdue_least = "100ms"
-overdue_most = "400ms"
-dead = "300ms"
-dead_last = "5s"
+overdue_min = "100ms"
+overdue_max = "400ms"
+dead_after = "300ms"
+dead_after_last_path = "5s"
 io_timeout = "30s"
-read_retries = 2
+max_read_retries = 2
 slow_factor = 6
-probe_every = "200ms"
-probe_most = "3200ms"
-good_probes = 4
+probe_interval = "200ms"
+probe_interval_max = "3200ms"
+probes_to_return = 4
 return_step = "25ms"
-changes_per_minute = 6
+max_changes_per_minute = 6
 [limits]
-requests = 4096
-bytes = "256MiB"
-tenant_requests = 100
-tenant_bytes = "16MiB"
+max_requests = 4096
+max_bytes = "256MiB"
+max_tenant_requests = 100
+max_tenant_bytes = "16MiB"
 link_window = "4MiB"
-no_path = "30s"
-overdue = "10s"
+no_path_timeout = "30s"
+report_after = "10s"
 [[group]]
 name = "company"
 iops = 20000
 size = "8KiB"
-limit = 30000
+max_iops = 30000
 weight = 2
 [[group]]
 name = "gold"
@@ -182,14 +182,14 @@ iops = 10000
 [[tenant]]
 name = "t"
 group = "gold"
-rows = [
+objectives = [
     { size = "4KiB", iops = 3500, p50 = "8ms", p99 = "41ms" },
     { op = "read", size = "64KiB", iops = 1200, p999 = "80ms" },
 ]
 burst = "50ms"
 credit = "60s"
 peak = 1.5
-limit = 5000
+max_iops = 5000
 weight = 3
 tier = "silver"
 share = 4
@@ -254,6 +254,34 @@ fn every_key_is_described() {
     }
 }
 
+/// The JSON Schema has every key; it admits what the reader does not know nowhere, and its patterns
+/// admit the defaults.
+#[test]
+fn the_json_schema_has_every_key() {
+    for kind in [Kind::Gateway, Kind::Plan] {
+        let json = json_schema::schema(kind);
+        assert_eq!(json["additionalProperties"], false);
+        for (section, key) in keys(kind.schema()) {
+            let table = match section.name {
+                "" => &json,
+                name if section.many == schema::Many::Once => &json["properties"][name],
+                name => &json["properties"][name]["items"],
+            };
+            let property = &table["properties"][key.name];
+            let text = property["description"].as_str().unwrap_or_default();
+            assert!(text.starts_with(key.effect), "{} {}", section.heading(), key.name);
+            let required = table["required"].as_array();
+            let listed = required.is_some_and(|all| all.iter().any(|name| name == key.name));
+            assert_eq!(listed, matches!(key.default, Default::Required), "{}", key.name);
+        }
+        let limits = &json["properties"]["limits"]["properties"];
+        assert_eq!(limits["max_requests"]["maximum"], 1 << 20);
+        assert_eq!(limits["report_after"]["default"], "10s");
+        let pattern = limits["report_after"]["pattern"].as_str().unwrap();
+        assert_eq!(pattern, r"^[0-9]+(\.[0-9]+)? ?(ns|µs|us|ms|s|min|h)$");
+    }
+}
+
 /// What the groups and the tenant of both files say.
 fn promises() -> Promises {
     let target = |quantile_ppm, ms| Target { quantile_ppm, response: Duration::from_millis(ms) };
@@ -309,7 +337,10 @@ fn a_gateway_is_what_its_file_says() {
     assert_eq!(cap.bandwidth, Bandwidth::per_second(50 << 20));
     assert_eq!(cap.burst, Duration::from_secs(2));
     assert_eq!(config.volumes[1].cap, Cap::default());
-    assert_eq!((config.limits.tenant_requests, config.limits.tenant_bytes), (100, 16 << 20));
+    assert_eq!(
+        (config.limits.max_tenant_requests, config.limits.max_tenant_bytes),
+        (100, 16 << 20)
+    );
     assert_eq!(config.targets[0].luns, [(0, 0)]);
 }
 
@@ -426,19 +457,19 @@ fn each_fault_is_noticed() {
         ("[iscsi]\nlisten = [\"localhost:1\"]", Code::BadValue, "\"localhost:1\""),
         ("[iscsi]\nlisten = [\"[::1]:1\", \"[::1]:1\"]", Code::Duplicate, "\"[::1]:1\""),
         ("[iscsi]\nadvertise = [\"gate\"]", Code::BadValue, "\"gate\""),
-        ("[iscsi]\ncommands = 0", Code::OutOfRange, "0"),
-        ("[iscsi]\ncommands = -1", Code::OutOfRange, "-1"),
-        ("[iscsi]\ncommands = 0x200000000000000000", Code::OutOfRange, "0x200000000000000000"),
+        ("[iscsi]\nmax_commands = 0", Code::OutOfRange, "0"),
+        ("[iscsi]\nmax_commands = -1", Code::OutOfRange, "-1"),
+        ("[iscsi]\nmax_commands = 0x200000000000000000", Code::OutOfRange, "0x200000000000000000"),
         ("[[iscsi]]", Code::WrongType, "[[iscsi]]"),
         ("iscsi = 1979-05-27", Code::WrongType, "1979-05-27"),
-        ("[limits]\nbytes = \"1MiB\"", Code::OutOfRange, "\"1MiB\""),
-        ("[limits]\nno_path = 30", Code::BadUnit, "30"),
-        ("[limits]\nno_path = true", Code::WrongType, "true"),
+        ("[limits]\nmax_bytes = \"1MiB\"", Code::OutOfRange, "\"1MiB\""),
+        ("[limits]\nno_path_timeout = 30", Code::BadUnit, "30"),
+        ("[limits]\nno_path_timeout = true", Code::WrongType, "true"),
         ("[path]\nslow_factor = 1", Code::OutOfRange, "1"),
         ("[path]\nfailback = \"later\"", Code::BadValue, "\"later\""),
-        ("[path]\nfailback = \"after\"", Code::MissingKey, "[path]"),
-        ("[path]\ndead = \"6s\"", Code::Conflict, "[path]"),
-        ("[stop]\nwithin = \"30 sec\"", Code::BadUnit, "\"30 sec\""),
+        ("[path]\nfailback = \"after\"", Code::MissingKey, "\"after\""),
+        ("[path]\ndead_after = \"6s\"", Code::Conflict, "\"6s\""),
+        ("[stop]\ntimeout = \"30 sec\"", Code::BadUnit, "\"30 sec\""),
         ("[stopp]", Code::UnknownKey, "stopp"),
         ("[policy]\ndispatch = \"fife\"", Code::Dangling, "\"fife\""),
         ("[policy]\ndispatch = { depth = 1 }", Code::MissingKey, "{ depth = 1 }"),
@@ -465,7 +496,7 @@ fn each_fault_is_noticed() {
 /// what it hides a missing key.
 #[test]
 fn syntax_errors_come_together() {
-    let source = source("[iscsi]\ncommands = 0\nbuffer = 1 2\n[limits\n");
+    let source = source("[iscsi]\nmax_commands = 0\nbuffer = 1 2\n[limits\n");
     let faults = gateway(&source).unwrap_err();
     let codes: Vec<_> = faults.iter().map(|fault| fault.code).collect();
     assert_eq!(codes, [Code::Syntax, Code::Syntax, Code::OutOfRange]);

@@ -5,12 +5,13 @@
 //! of one file are reported together.
 
 use super::fault::{Code, Fault, Span};
-use super::schema::{Default, Key, Kind, Many, Schema, Section};
+use super::schema::{Default, Form as _, Key, Kind, Many, Schema, Section};
 use super::suggest::nearest;
 use super::units::shorten;
 use super::value::{Rejected, Value, type_name};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use weir_flow::settings::Settings;
 
 /// What is found out while a file is read.
 #[derive(Debug, Default)]
@@ -245,6 +246,44 @@ impl<'a> Table<'a> {
         context.permille(name, read.value, read.span.as_ref())
     }
 
+    /// The settings of a declared table, which are all keys of it here; faults are noted.
+    pub(crate) fn settings<S: Settings>(&self, context: &mut Context) -> Option<S> {
+        let mut settings = S::default();
+        let mut whole = true;
+        for setting in S::TABLE {
+            let number = self.get(context, setting.name, |value| {
+                value.to_number(&setting.kind).expect("a declared setting is a number")
+            });
+            match number {
+                Some(number) => settings.assign(setting.name, number.value),
+                None => whole = false,
+            }
+        }
+        if !whole {
+            return None;
+        }
+        for &(low, high) in S::ASCENDING {
+            if settings.number(low) > settings.number(high) {
+                self.descending(context, low, high);
+                whole = false;
+            }
+        }
+        whole.then_some(settings)
+    }
+
+    /// Notes that the value of the first key is above that of the second. One of them is in the file.
+    fn descending(&self, context: &mut Context, low: &str, high: &str) {
+        let (low_span, high_span) = (self.value_span(low), self.value_span(high));
+        let (at, see) = match (low_span, high_span) {
+            (Some(low), high) => (low, high),
+            (None, high) => (high.unwrap_or_else(|| self.span()), None),
+        };
+        let message = format!("`{low}` must not be above `{high}`");
+        let fault = Fault::new(Code::Conflict, message).at(at, "this value");
+        let fault = fault.see(see.as_ref(), "and this one");
+        context.faults.push(fault.help(format!("write a smaller `{low}` or a larger `{high}`")));
+    }
+
     /// Yes or no.
     pub(crate) fn flag(&self, context: &mut Context, name: &str) -> Option<Read<bool>> {
         self.get(context, name, |value| value == Value::Flag(true))
@@ -321,8 +360,7 @@ impl<'a> Table<'a> {
     ) -> Option<Read<T>> {
         let key = self.key(name);
         let Some((_, raw)) = self.entry(name) else {
-            let Default::Is(text) = key.default else { return self.absent(context, key) };
-            let value = default(&key.kind, text);
+            let Some(value) = default(key) else { return self.absent(context, key) };
             self.note(context, name, value.clone(), None);
             return Some(Read { value: take(value), span: None });
         };
@@ -402,15 +440,20 @@ impl Context {
     }
 }
 
-/// A default of the schema as a value. Defaults are right; a test reads all of them.
-fn default(kind: &Kind, text: &str) -> Value {
+/// The default of a key as a value, if it is one. Defaults are right; a test reads all of them.
+pub(crate) fn default(key: &Key) -> Option<Value> {
+    let (kind, text) = match key.default {
+        Default::Required | Default::Else(_) => return None,
+        Default::Number(number) => return Some(Value::of_number(&key.kind, number)),
+        Default::Is(text) => (&key.kind, text),
+    };
     let raw = match kind {
         Kind::Count(..) | Kind::OneOf(_) | Kind::Real(..) | Kind::Flag => {
             DeValue::parse(text).map_or_else(|_| DeValue::String(text.into()), Spanned::into_inner)
         }
         _ => DeValue::String(text.into()),
     };
-    Value::read(kind, &raw).expect("the schema's defaults are valid")
+    Some(Value::read(kind, &raw).expect("the schema's defaults are valid"))
 }
 
 fn list(items: &[Read<String>]) -> Value {

@@ -102,6 +102,18 @@ pub(crate) struct Bad {
 }
 
 impl Scale {
+    /// A regular expression of the quantities as they are written.
+    pub(crate) fn pattern(&self) -> String {
+        let units: Vec<_> = self.units.iter().map(|&(name, _)| name).collect();
+        let optional = if self.bare { "?" } else { "" };
+        format!(r"^[0-9]+(\.[0-9]+)? ?({}){optional}$", units.join("|"))
+    }
+
+    /// Whether a number without a unit counts the base.
+    pub(crate) const fn takes_bare_numbers(&self) -> bool {
+        self.bare
+    }
+
     /// The quantity in the base unit.
     pub(crate) fn parse(&self, text: &str) -> Result<u64, Bad> {
         let text = text.trim();

@@ -1,7 +1,7 @@
 //! Values as the reader hands them out: of the right type, in base units, within their limits.
 
 use super::fault::Code;
-use super::schema::Kind;
+use super::schema::{Form as _, Kind};
 use super::suggest::nearest;
 use super::units::{SIZE, Scale, shorten};
 use serde_json::json;
@@ -106,6 +106,27 @@ impl Value {
                 }
                 Ok(Self::Text(text.to_owned()))
             }
+        }
+    }
+
+    /// The value that a number in the base unit of a kind stands for.
+    pub(crate) fn of_number(kind: &Kind, number: u64) -> Self {
+        match *kind {
+            Kind::Flag => Self::Flag(number != 0),
+            Kind::Word(words) => Self::Text(words[number as usize].to_owned()),
+            _ => Self::Number(number, kind.scale().map(|(scale, ..)| scale)),
+        }
+    }
+
+    /// The reverse of [`of_number`](Self::of_number); `None` for what is no such number.
+    pub(crate) fn to_number(&self, kind: &Kind) -> Option<u64> {
+        match (self, kind) {
+            (Self::Number(number, _), _) => Some(*number),
+            (Self::Flag(flag), _) => Some((*flag).into()),
+            (Self::Text(text), Kind::Word(words)) => {
+                words.iter().position(|word| word == text).map(|index| index as u64)
+            }
+            _ => None,
         }
     }
 

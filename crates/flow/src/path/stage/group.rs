@@ -28,7 +28,7 @@ impl Ways {
         match (way.usable, way.is_fit()) {
             (true, false) => way.leave(now),
             (false, true) => {
-                let barrier = way.barrier(now, settings.changes_per_minute);
+                let barrier = way.barrier(now, settings.max_changes_per_minute);
                 match barrier.filter(|_| others) {
                     Some(until) => way.barred = Some(until),
                     None => way.enter(now, settings.return_step),
@@ -90,7 +90,7 @@ impl Ways {
         let since = *self.better_since.get_or_insert(now);
         let back = match settings.failback {
             Failback::Immediate => true,
-            Failback::After(delay) => since + delay <= now,
+            Failback::After => since + settings.failback_after <= now,
             Failback::Manual => false,
         };
         if back {

@@ -8,7 +8,7 @@ use super::pace::Factor;
 use super::way::{Check, Finding, Health, Way};
 use super::{Core, FAR, Step, Ways};
 use crate::clock::{Duration, Instant};
-use crate::path::{Settings, Why};
+use crate::path::{Failback, Settings, Why};
 use crate::pipeline::Action;
 use crate::request::{Op, PathId, RequestKey};
 
@@ -38,8 +38,8 @@ impl Ways {
     /// How long an I/O of so many bytes may be silent on a path.
     pub(super) fn quiet(&self, settings: &Settings, path: usize, bytes: u64) -> Duration {
         let usual = self.usual(settings, path, bytes);
-        usual.map_or(settings.overdue_most, |usual| {
-            usual.max(settings.overdue_least).min(settings.overdue_most)
+        usual.map_or(settings.overdue_max, |usual| {
+            usual.max(settings.overdue_min).min(settings.overdue_max)
         })
     }
 
@@ -69,7 +69,7 @@ impl Ways {
         self.wake = FAR;
         for path in 0..self.paths.len() {
             let settings = core.settings;
-            self.paths[path].step(now, settings.return_step, settings.probe_every);
+            self.paths[path].step(now, settings.return_step, settings.probe_interval);
             if self.paths[path].down.is_none() {
                 self.listen(core, now, path);
                 self.compare(core, now, path);
@@ -89,7 +89,7 @@ impl Ways {
             let overdue = core.head(way).is_some_and(|io| {
                 io.since.max(way.heard) + self.quiet(&settings, path, io.told.bytes) <= now
             });
-            let idle = self.is_asked(path) && way.heard + settings.check_every <= now;
+            let idle = self.is_asked(path) && way.heard + settings.check_interval <= now;
             if overdue || idle {
                 self.ask(core, now, path, overdue);
             }
@@ -99,7 +99,7 @@ impl Ways {
             return;
         };
         let another = self.others(path, |way| way.could_replace(check.at));
-        let dead = if another { settings.dead } else { settings.dead_last };
+        let dead = if another { settings.dead_after } else { settings.dead_after_last_path };
         if check.at + dead <= now {
             self.give_up(core, path);
         } else if check.is_late(&settings, now) {
@@ -195,7 +195,7 @@ impl Ways {
             let io = core.ios[key];
             next = io.behind;
             if io.told.op == Op::Read
-                && io.retries < core.settings.read_retries
+                && io.retries < core.settings.max_read_retries
                 && overdue(io.since)
             {
                 self.forget(core, now, key);
@@ -218,7 +218,7 @@ impl Ways {
     pub(super) fn plan(&mut self, core: &mut Core, now: Instant) {
         let settings = &core.settings;
         // What is due and could not be done is looked at again after a while.
-        let later = |at: Instant| if at > now { at } else { now + settings.overdue_least };
+        let later = |at: Instant| if at > now { at } else { now + settings.overdue_min };
         let mut next = FAR;
         for (path, way) in self.paths.iter().enumerate() {
             if let Health::Returning { next: step, .. } = way.health {
@@ -233,7 +233,8 @@ impl Ways {
             let several = self.paths.len() > 1;
             let head = core.head(way);
             if let Some(check) = way.check {
-                let dead = [Check::grace(settings), settings.dead, settings.dead_last];
+                let dead =
+                    [Check::grace(settings), settings.dead_after, settings.dead_after_last_path];
                 let due = dead.into_iter().map(|time| check.at + time).find(|&at| at > now);
                 next = next.min(later(due.unwrap_or(now)));
             } else {
@@ -242,7 +243,7 @@ impl Ways {
                     next = next.min(later(io.since.max(way.heard) + quiet));
                 }
                 if self.is_asked(path) {
-                    next = next.min(later(way.heard + settings.check_every));
+                    next = next.min(later(way.heard + settings.check_interval));
                 }
             }
             if let Some(io) = head.filter(|_| several) {
@@ -253,10 +254,8 @@ impl Ways {
                 next = next.min(later(self.trial(core, path)));
             }
         }
-        if let (Some(since), crate::path::Failback::After(delay)) =
-            (self.better_since, settings.failback)
-        {
-            next = next.min(later(since + delay));
+        if let (Some(since), Failback::After) = (self.better_since, settings.failback) {
+            next = next.min(later(since + settings.failback_after));
         }
         let waits = self.hold.iter().map(|key| core.ios[key].since + core.patience);
         let next = waits.map(later).fold(next, Instant::min);

@@ -327,7 +327,7 @@ impl Ways {
         let way = |group: &u32| {
             let group = place(group);
             let state = if group == 0 { super::State::Active } else { super::State::Waiting };
-            Way::new(group, state, settings.probe_every)
+            Way::new(group, state, settings.probe_interval)
         };
         Self {
             id: BackendId::new(index),

@@ -153,8 +153,8 @@ impl Ways {
         let probing = &mut way.probing;
         if finding == Finding::Well {
             probing.good += 1;
-            probing.next = now + settings.probe_every;
-            if probing.good < settings.good_probes {
+            probing.next = now + settings.probe_interval;
+            if probing.good < settings.probes_to_return {
                 return false;
             }
             self.bring_back(path, Why::Probed);
@@ -203,7 +203,7 @@ impl Ways {
 
 /// The next longer time between probes.
 fn longer(settings: &Settings, pause: Duration) -> Duration {
-    (pause * 2).min(settings.probe_most)
+    (pause * 2).min(settings.probe_interval_max)
 }
 
 /// The largest read that is sent as a probe.

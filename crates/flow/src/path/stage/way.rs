@@ -2,7 +2,7 @@
 
 use super::pace::{Factor, Pace, Shape};
 use crate::clock::{Duration, Instant};
-use crate::path::settings::{CHANGES_MOST, RETURN_STEPS};
+use crate::path::settings::{CHANGES_MAX, RETURN_STEPS};
 use crate::path::{Access, Settings, State, Why};
 use crate::request::RequestKey;
 use alloc::collections::VecDeque;
@@ -81,7 +81,7 @@ impl Check {
 
     /// How long it may take before that.
     pub(super) const fn grace(settings: &Settings) -> Duration {
-        Duration::from_nanos(settings.dead.as_nanos() / 3)
+        Duration::from_nanos(settings.dead_after.as_nanos() / 3)
     }
 }
 
@@ -260,7 +260,7 @@ impl Way {
     }
 
     fn note(&mut self, now: Instant) {
-        while self.recent.len() >= CHANGES_MOST as usize
+        while self.recent.len() >= CHANGES_MAX as usize
             || self.recent.front().is_some_and(|&at| at + MINUTE <= now)
         {
             self.recent.pop_front();

@@ -57,12 +57,12 @@ fn patience_for_a_path_ends() {
     assert!(step(&mut pipeline, 0, Input::Arrive(request(1, Op::Read, 0, 512))).is_empty());
     let limits = Limits::default();
     let mut now = Instant::ZERO;
-    while now < Instant::ZERO + limits.no_path {
+    while now < Instant::ZERO + limits.no_path_timeout {
         now = pipeline.next_deadline().expect("somebody waits");
         pipeline.handle_deadline(now);
     }
     let actions: Vec<_> = core::iter::from_fn(|| pipeline.poll(now)).collect();
     assert_eq!(replies(&actions)[0].2, Err(IoError::NoPath));
-    assert_eq!(now, Instant::ZERO + limits.no_path);
+    assert_eq!(now, Instant::ZERO + limits.no_path_timeout);
     assert_eq!(pipeline.observer().overdue[0].1, StageName::Path);
 }

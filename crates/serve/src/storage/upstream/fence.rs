@@ -82,7 +82,7 @@ impl<N: Network> Upstreams<N> {
         }
         let other = others[fence.tries as usize % others.len()];
         fence.tries += 1;
-        let by = now + self.upstreams[self.paths[index].upstream].config.login_within;
+        let by = now + self.upstreams[self.paths[index].upstream].config.login_timeout;
         let portal = self.paths[other].portal;
         match self.open(index, portal, Token(FIRST_TOKEN + 2 * index + 1)) {
             Ok(session) => self.paths[index].fence.helper = Some((session, by)),

@@ -121,7 +121,7 @@ impl<N: Network> Upstreams<N> {
                     return Err(ServeError::Owned(Unowned { volume, upstream, why }));
                 }
             }
-            let by = |index: &usize| began + self.upstreams[*index].config.connect_within;
+            let by = |index: &usize| began + self.upstreams[*index].config.connect_timeout;
             let until = if let Some(until) = waiting.iter().map(by).min() {
                 if until <= self.now {
                     let late = waiting.into_iter().find(|index| by(index) <= self.now);
@@ -162,7 +162,7 @@ impl<N: Network> Upstreams<N> {
 
     /// Has the session of a path settle whose the unit is.
     pub(super) fn claim_on(&mut self, index: usize) {
-        let within = self.upstreams[self.paths[index].upstream].config.login_within;
+        let within = self.upstreams[self.paths[index].upstream].config.login_timeout;
         if let Link::Up(_, by) = &mut self.paths[index].link {
             *by = (*by).max(self.now + within);
         }

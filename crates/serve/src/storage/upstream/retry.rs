@@ -1,6 +1,6 @@
 //! When a path that does not work is tried again.
 //!
-//! While another path works, waits double up to `retry_at_most`: nobody is held up. While none does, somebody
+//! While another path works, waits double up to `reconnect_interval_max`: nobody is held up. While none does, somebody
 //! is, so that every path is tried each second, and one whose portal takes no connection is not waited for
 //! longer than that. Chance spreads the tries, and an upstream with many paths has no more than
 //! [`TRIES_A_SECOND`], so that storage that comes back is not met by a storm.
@@ -16,7 +16,7 @@ use weir_flow::clock::Duration;
 impl<N: Network> Upstreams<N> {
     /// Notes why a path does not work, and when it is tried again.
     pub(super) fn failed(&mut self, index: usize, loss: &Loss) {
-        let at_most = self.retry_at_most(self.paths[index].upstream);
+        let at_most = self.reconnect_interval_max(self.paths[index].upstream);
         let path = &mut self.paths[index];
         let text = loss.to_string();
         if !self.closing && (path.failures.speaks() || path.failure.as_ref() != Some(&text)) {
@@ -41,7 +41,7 @@ impl<N: Network> Upstreams<N> {
     /// The connection of a path is made: all of its login has the time that it has.
     pub(super) fn connected(&mut self, index: usize) {
         let path = &mut self.paths[index];
-        let within = self.upstreams[path.upstream].config.login_within;
+        let within = self.upstreams[path.upstream].config.login_timeout;
         if let Link::Up(_, by) = &mut path.link {
             *by = path.began + within;
         }
@@ -53,7 +53,7 @@ impl<N: Network> Upstreams<N> {
         if self.works(upstream) {
             return;
         }
-        let (now, at_most) = (self.now, self.retry_at_most(upstream));
+        let (now, at_most) = (self.now, self.reconnect_interval_max(upstream));
         let connect = self.connection_within(upstream);
         for index in self.paths_of(upstream) {
             let wait = self.paths[index].wait(at_most, &mut self.chance);
@@ -67,13 +67,13 @@ impl<N: Network> Upstreams<N> {
 
     /// How long a connection of an upstream may take to be made.
     pub(super) fn connection_within(&self, upstream: usize) -> Duration {
-        let within = self.upstreams[upstream].config.login_within;
+        let within = self.upstreams[upstream].config.login_timeout;
         if self.works(upstream) { within } else { within.min(EVERY_SECOND) }
     }
 
     /// The longest wait between two tries of a path, as things are.
-    fn retry_at_most(&self, upstream: usize) -> Duration {
-        let at_most = self.upstreams[upstream].config.retry_at_most;
+    fn reconnect_interval_max(&self, upstream: usize) -> Duration {
+        let at_most = self.upstreams[upstream].config.reconnect_interval_max;
         if self.works(upstream) {
             return at_most;
         }

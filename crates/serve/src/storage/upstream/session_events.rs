@@ -126,7 +126,7 @@ impl<N: Network> Upstreams<N> {
 
     /// The target asks to be left: nothing new is begun on the path, and what is under way ends.
     fn leave(&mut self, index: usize) {
-        let within = self.upstreams[self.paths[index].upstream].config.login_within;
+        let within = self.upstreams[self.paths[index].upstream].config.login_timeout;
         let path = &mut self.paths[index];
         info!(upstream = path.who, "the target asks to be left");
         path.leaves = true;

@@ -67,7 +67,7 @@ impl<N: Network> Upstreams<N> {
                 !self.paths[paths].iter().any(super::path::Path::is_ready)
             };
             let waiting: Vec<usize> = (0..self.upstreams.len()).filter(waits).collect();
-            let by = |index: &usize| began + self.upstreams[*index].config.connect_within;
+            let by = |index: &usize| began + self.upstreams[*index].config.connect_timeout;
             if waiting.is_empty() {
                 // Hosts find more paths, and the log fewer that fail, if those on their way may come in.
                 let all = *usable.get_or_insert(self.now) + OTHERS_WITHIN;
@@ -107,7 +107,7 @@ impl<N: Network> Upstreams<N> {
         };
         Unreachable {
             upstream: upstream.config.name.clone(),
-            within: upstream.config.connect_within,
+            within: upstream.config.connect_timeout,
             paths: self.paths[paths].iter().map(path).collect(),
         }
     }

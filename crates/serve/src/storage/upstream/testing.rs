@@ -30,9 +30,9 @@ pub(crate) fn upstream(paths: usize, address: SocketAddr) -> Upstream {
         header_digest: DigestPolicy::Allowed,
         data_digest: DigestPolicy::Allowed,
         commands: 8,
-        connect_within: Duration::from_secs(10),
-        login_within: Duration::from_secs(3),
-        retry_at_most: Duration::from_secs(5),
+        connect_timeout: Duration::from_secs(10),
+        login_timeout: Duration::from_secs(3),
+        reconnect_interval_max: Duration::from_secs(5),
         fence: Fence::Auto,
     }
 }

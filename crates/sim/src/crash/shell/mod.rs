@@ -188,7 +188,7 @@ fn config(plan: &Plan) -> Config {
         promises: control::Promises::default(),
         shares: weir_flow::dispatch::Shares::default(),
         // However long the link is gone: what a host is told then is not for this.
-        limits: Limits { no_path: Duration::from_secs(30 * 86_400), ..Limits::default() },
+        limits: Limits { no_path_timeout: Duration::from_secs(30 * 86_400), ..Limits::default() },
         paths: path::Settings::default(),
         cache: weir_flow::cache::Settings {
             size: u64::from(FRAMES * line),

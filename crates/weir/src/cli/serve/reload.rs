@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(config.unwrap().volumes[0].name, "d");
         assert_eq!(log, "");
         let more =
-            format!("[stop]\nwithin = \"7s\"\n{GOOD}[[volume]]\nname = \"e\"\nfile = \"e\"\n");
+            format!("[stop]\ntimeout = \"7s\"\n{GOOD}[[volume]]\nname = \"e\"\nfile = \"e\"\n");
         let (path, config, log) = read("odd", Some(&more));
         assert_eq!(config.unwrap().stop_within.as_nanos(), 7_000_000_000);
         assert_eq!(log.lines().count(), 1, "{log}");
@@ -110,7 +110,7 @@ mod tests {
     /// A file with faults gives nothing; each fault is one event with its place and what to do.
     #[test]
     fn faults_are_logged() {
-        let text = format!("[iscsi]\ncommands = 0\nbufer = 1\n{GOOD}");
+        let text = format!("[iscsi]\nmax_commands = 0\nbufer = 1\n{GOOD}");
         let (path, config, log) = read("bad", Some(&text));
         assert!(config.is_none());
         let events: Vec<_> = log.lines().collect();

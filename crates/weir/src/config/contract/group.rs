@@ -34,7 +34,7 @@ pub(in crate::config) static GROUP: Section = Section {
             effect: "size of such a request; a larger one counts as several",
         },
         Key {
-            name: "limit",
+            name: "max_iops",
             kind: Kind::Count(1, IOPS_MAX as u64),
             default: Default::Else("none"),
             effect: "requests of `size` a second that they do not exceed together, even if nobody \
@@ -96,7 +96,7 @@ fn one(
     depths.push(depth);
     let iops = table.number(context, "iops");
     let size = table.number(context, "size");
-    let limit = table.number(context, "limit");
+    let limit = table.number(context, "max_iops");
     if let (Some(limit), Some(iops)) = (&limit, &iops)
         && limit.value < iops.value
     {
@@ -110,7 +110,7 @@ fn one(
         None => None,
         Some((index, _)) => Some(index? as u32),
     };
-    let limit = table.optional("limit", limit).ok()?.map(|limit| limit as u32);
+    let limit = table.optional("max_iops", limit).ok()?.map(|limit| limit as u32);
     Some(Group { parent, iops: iops?, size: size?.value as u32, limit, weight: weight? })
 }
 
@@ -140,7 +140,7 @@ pub(super) fn check(
             .position(|contract| contract.as_ref().is_some_and(|contract| member(contract.group)));
         let below = promises.groups.iter().position(|group| member(group.parent));
         let see = match (tenant, below) {
-            (Some(tenant), _) => document.locate("tenant", table(tenant), &["rows"]),
+            (Some(tenant), _) => document.locate("tenant", table(tenant), &["objectives"]),
             (None, Some(below)) => document.locate("group", below, &["iops"]),
             (None, None) => unreachable!("without members nothing is promised"),
         };

@@ -16,7 +16,7 @@ pub(super) const NAME: Key = names::key("names the tenant in reports, and where 
 
 /// The key with the contract itself.
 pub(super) const ROWS: Key = Key {
-    name: "rows",
+    name: "objectives",
     kind: Kind::Other(
         "`[{ op = \"any\", size = \"4KiB\", iops = 3500, p50 = \"8ms\", p99 = \"41ms\" }, …]`; op any | \
          read | write; load; p50, p90, p95, p99, p999, p9999",
@@ -60,7 +60,7 @@ pub(super) const PEAK: Key = Key {
 
 /// The key with the limit.
 pub(super) const LIMIT: Key = Key {
-    name: "limit",
+    name: "max_iops",
     kind: Kind::Count(1, IOPS_MAX as u64),
     default: Default::Else("none"),
     effect: "requests a second of its first row's size that it does not exceed, even if nobody else \
@@ -84,7 +84,7 @@ pub(super) const TIER: Key = Key {
 };
 
 /// Keys that describe a contract, and so mean nothing without one.
-const TERMS: &[&str] = &["group", "burst", "credit", "peak", "limit", "weight", "tier"];
+const TERMS: &[&str] = &["group", "burst", "credit", "peak", "max_iops", "weight", "tier"];
 
 /// Reads the groups and the tenants. `also` reads keys that only one kind of file has; it is told
 /// the tenant's index.
@@ -125,7 +125,7 @@ fn contract(
     table: &Table<'_>,
     groups: &Names,
 ) -> Result<Option<Contract>, Noted> {
-    if !table.has("rows") {
+    if !table.has("objectives") {
         return without_rows(context, table);
     }
     let rows = rows::read(context, table);
@@ -133,12 +133,12 @@ fn contract(
     let burst = table.number(context, "burst");
     let credit = table.number(context, "credit");
     let peak = table.permille(context, "peak");
-    let limit = table.number(context, "limit");
+    let limit = table.number(context, "max_iops");
     let first = rows.as_ref().and_then(|rows| rows.first()).map(|row| row.iops);
     if let (Some(limit), Some(iops)) = (&limit, first)
         && limit.value < u64::from(iops)
     {
-        let rows = table.value_span("rows");
+        let rows = table.value_span("objectives");
         under(
             context,
             limit,
@@ -154,7 +154,7 @@ fn contract(
         Some(None) => return Err(Noted),
         Some(Some(group)) => Some(group as u32),
     };
-    let limit = table.optional("limit", limit)?.map(|limit| limit as u32);
+    let limit = table.optional("max_iops", limit)?.map(|limit| limit as u32);
     let made = || {
         Some(Contract {
             rows: rows?,
@@ -179,9 +179,10 @@ fn without_rows(context: &mut Context, table: &Table<'_>) -> Result<Option<Contr
     let mut result = Ok(None);
     for term in TERMS {
         if let Some(span) = table.value_span(term) {
-            let message = format!("`{term}` means nothing without `rows`");
+            let message = format!("`{term}` means nothing without `objectives`");
             let fault = Fault::new(Code::Conflict, message).at(span, "this value");
-            let help = "remove it, or add `rows = [{ size = \"4KiB\", iops = …, p99 = \"…\" }]`";
+            let help =
+                "remove it, or add `objectives = [{ size = \"4KiB\", iops = …, p99 = \"…\" }]`";
             context.faults.push(fault.help(help));
             result = Err(Noted);
         }
@@ -196,7 +197,7 @@ fn under(
     iops: u32,
     see: Option<(&super::fault::Span, &str)>,
 ) {
-    let message = format!("the limit of {} a second is below the promised {iops}", limit.value);
+    let message = format!("`max_iops` of {} is below the guaranteed {iops}", limit.value);
     let fault = Fault::new(Code::Conflict, message).at_some(limit.span.as_ref(), "this limit");
     let fault = match see {
         Some((span, label)) => fault.see(Some(span), label),
@@ -234,7 +235,8 @@ pub(super) fn unused(
             _ => format!("nobody keeps these {count} contracts: the policy of `control` is `open`"),
         };
         let fault = Fault::new(Code::Unused, message);
-        let fault = fault.at(document.locate("tenant", index, &["rows"]), "the first contract");
+        let fault =
+            fault.at(document.locate("tenant", index, &["objectives"]), "the first contract");
         let policy = document.locate("policy", 0, &["control"]);
         let see = document.has("policy").then_some(&policy);
         let fault = fault.see(see, "this policy");

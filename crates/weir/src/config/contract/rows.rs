@@ -13,7 +13,7 @@ use weir_flow::control::{
 };
 
 /// What the value looks like.
-const FORM: &str = "write `rows = [{ size = \"4KiB\", iops = 3500, p99 = \"41ms\" }]`";
+const FORM: &str = "write `objectives = [{ size = \"4KiB\", iops = 3500, p99 = \"41ms\" }]`";
 
 const OP: Kind = Kind::Word(&["any", "read", "write"]);
 const BYTES: Kind = Kind::Size(1, SIZE_MAX as u64);
@@ -31,20 +31,21 @@ const PERCENTILES: &[(&str, u32)] = &[
     ("p9999", 999_900),
 ];
 
-/// Reads the key `rows`.
+/// Reads the key `objectives`.
 pub(super) fn read(context: &mut Context, table: &Table<'_>) -> Option<Vec<Row>> {
-    let raw = table.raw(context, "rows")?;
+    let raw = table.raw(context, "objectives")?;
     let DeValue::Array(items) = raw.get_ref() else {
         let message = format!("{} where a list of rows belongs", type_name(raw.get_ref()));
-        let fault = Fault::new(Code::WrongType, message).at(raw.span(), "the value of `rows`");
+        let fault =
+            Fault::new(Code::WrongType, message).at(raw.span(), "the value of `objectives`");
         context.faults.push(fault.help(FORM));
         return None;
     };
     let faults = context.faults.len();
     if items.is_empty() {
         let fault = Fault::new(Code::BadValue, "a contract without rows promises nothing");
-        let help = "add a row, or remove `rows` for a tenant without a contract";
-        context.faults.push(fault.at(raw.span(), "the value of `rows`").help(help));
+        let help = "add a row, or remove `objectives` for a tenant without a contract";
+        context.faults.push(fault.at(raw.span(), "the value of `objectives`").help(help));
     }
     if let Some(extra) = items.get(ROWS_MAX) {
         let fault = Fault::new(Code::OutOfRange, format!("there are more than {ROWS_MAX} rows"));
@@ -60,7 +61,7 @@ pub(super) fn read(context: &mut Context, table: &Table<'_>) -> Option<Vec<Row>>
         return None;
     }
     let shown = whole.iter().map(|read| read.shown()).collect();
-    table.note(context, "rows", Value::List(shown), Some(raw.span()));
+    table.note(context, "objectives", Value::List(shown), Some(raw.span()));
     Some(read.into_iter().flatten().map(|read| read.row).collect())
 }
 
@@ -100,7 +101,7 @@ impl Written {
 fn one(context: &mut Context, item: &Spanned<DeValue<'_>>) -> Option<Written> {
     let DeValue::Table(entries) = item.get_ref() else {
         let message = format!("{} where a row belongs", type_name(item.get_ref()));
-        let fault = Fault::new(Code::WrongType, message).at(item.span(), "in `rows`");
+        let fault = Fault::new(Code::WrongType, message).at(item.span(), "in `objectives`");
         context.faults.push(fault.help(FORM));
         return None;
     };

@@ -18,7 +18,7 @@ fn tenant(keys: &str) -> Source {
 
 /// A tenant `d` with these keys besides a contract of 100 requests a second.
 fn promised(keys: &str) -> Source {
-    tenant(&format!("rows = [{{ size = \"4KiB\", iops = 100, p99 = \"9ms\" }}]\n{keys}"))
+    tenant(&format!("objectives = [{{ size = \"4KiB\", iops = 100, p99 = \"9ms\" }}]\n{keys}"))
 }
 
 /// There is one fault, of this code at this text, and it says what to do.
@@ -64,10 +64,10 @@ fn each_fault_of_a_row_is_noticed() {
         ),
     ];
     for (rows, code, at) in cases {
-        only(&tenant(&format!("rows = {rows}")), code, at);
+        only(&tenant(&format!("objectives = {rows}")), code, at);
     }
     let row = "{ size = 1, iops = 1, p99 = \"1s\" }";
-    let many = tenant(&format!("rows = [{}]", vec![row; 17].join(", ")));
+    let many = tenant(&format!("objectives = [{}]", vec![row; 17].join(", ")));
     let faults = gateway(&many).unwrap_err();
     assert!(faults.iter().any(|fault| fault.code == Code::OutOfRange), "{faults:?}");
 }
@@ -77,7 +77,7 @@ fn each_fault_of_a_row_is_noticed() {
 #[test]
 fn bands_of_load_are_in_order() {
     let row = |load: &str| format!("{{ size = 4, iops = 2, {load} p99 = \"1s\" }}");
-    let rows = |a: &str, b: &str| tenant(&format!("rows = [{}, {}]", row(a), row(b)));
+    let rows = |a: &str, b: &str| tenant(&format!("objectives = [{}, {}]", row(a), row(b)));
     let read = gateway(&rows("load = 0.5,", "")).unwrap();
     let contract = read.checked.promises.contracts[0].as_ref().unwrap();
     let loads: Vec<_> = contract.rows.iter().map(|row| row.load_permille).collect();
@@ -92,7 +92,7 @@ fn bands_of_load_are_in_order() {
 /// Savings are not kept where a volume keeps its bytes or its state.
 #[test]
 fn savings_have_a_file_of_their_own() {
-    let kept = |file: &str| with(&format!("[savings]\nfile = \"{file}\"\n"));
+    let kept = |file: &str| with(&format!("[burst_credits]\nfile = \"{file}\"\n"));
     let config = gateway(&kept("kept")).unwrap().checked;
     let volume = &config.volumes[0];
     assert!(config.savings.is_some());
@@ -105,7 +105,7 @@ fn savings_have_a_file_of_their_own() {
 /// Rows for reads and rows for writes are ordered apart.
 #[test]
 fn operations_have_orders_of_their_own() {
-    let rows = "rows = [{ op = \"read\", size = 4, iops = 2, p99 = \"1s\" }, \
+    let rows = "objectives = [{ op = \"read\", size = 4, iops = 2, p99 = \"1s\" }, \
                 { op = \"write\", size = 3, iops = 9, p99 = \"1s\" }]";
     assert!(gateway(&tenant(rows)).is_ok());
 }
@@ -114,7 +114,7 @@ fn operations_have_orders_of_their_own() {
 #[test]
 fn each_fault_of_a_table_is_noticed() {
     only(&promised("group = \"gold\""), Code::Dangling, "\"gold\"");
-    only(&promised("limit = 99"), Code::Conflict, "99");
+    only(&promised("max_iops = 99"), Code::Conflict, "99");
     only(&promised("burst = \"999us\""), Code::OutOfRange, "\"999us\"");
     only(&promised("peak = 0.9"), Code::OutOfRange, "0.9");
     only(&promised("peak = 1.2345"), Code::BadValue, "1.2345");
@@ -123,7 +123,7 @@ fn each_fault_of_a_table_is_noticed() {
     only(&tenant("[[tenant]]\nname = \"d\""), Code::Duplicate, "\"d\"");
     only(&tenant("initiators = [\"host\"]"), Code::BadValue, "\"host\"");
     let group = |keys: &str| with(&format!("[[group]]\nname = \"a\"\niops = 10\n{keys}\n"));
-    only(&group("limit = 9"), Code::Conflict, "9");
+    only(&group("max_iops = 9"), Code::Conflict, "9");
     only(&group("parent = \"a\""), Code::Conflict, "\"a\"");
     only(&group("parent = \"b\""), Code::Dangling, "\"b\"");
     let later = "parent = \"b\"\n[[group]]\nname = \"b\"\niops = 10\n";
@@ -146,9 +146,9 @@ fn what_is_oversold_is_told_with_its_sums() {
             "[[group]]\nname = \"all\"\niops = {iops}\n\
              [[group]]\nname = \"part\"\nparent = \"all\"\niops = 300\n\
              [[tenant]]\nname = \"d\"\ngroup = \"all\"\n\
-             rows = [{{ size = \"8KiB\", iops = 100, p99 = \"9ms\" }}]\n\
+             objectives = [{{ size = \"8KiB\", iops = 100, p99 = \"9ms\" }}]\n\
              [[tenant]]\nname = \"e\"\ngroup = \"all\"\ninitiators = [\"iqn.*\"]\n\
-             rows = [{{ size = 512, iops = 50, p99 = \"9ms\" }}]\n"
+             objectives = [{{ size = 512, iops = 50, p99 = \"9ms\" }}]\n"
         ))
     };
     assert!(gateway(&tables(550)).unwrap().warnings.is_empty());

@@ -42,7 +42,7 @@ pub(super) static ISCSI: Section = Section {
         digest("header_digest", "CRC32C over headers"),
         digest("data_digest", "CRC32C over data"),
         Key {
-            name: "commands",
+            name: "max_commands",
             kind: Kind::Count(1, 1_024),
             default: Default::Is("128"),
             effect: "commands that one session may have outstanding: the command window",
@@ -88,7 +88,7 @@ pub(super) fn read(
     let max_logins = table.number(context, "max_logins");
     let header_digest = table.text(context, "header_digest");
     let data_digest = table.text(context, "data_digest");
-    let commands = table.number(context, "commands");
+    let commands = table.number(context, "max_commands");
     let buffer = table.number(context, "buffer");
     let limits = Iscsi {
         max_connections: max_connections?.value as u32,

@@ -1,4 +1,4 @@
-//! `[savings]`: what control remembers over a restart.
+//! `[burst_credits]`: what control remembers over a restart.
 
 use super::files::plain;
 use crate::config::fault::{Code, Fault};
@@ -10,14 +10,14 @@ use weir_serve::config::Volume;
 
 /// The table.
 pub(super) static SAVINGS: Section = Section {
-    name: "savings",
+    name: "burst_credits",
     many: Many::Once,
-    effect: "what control remembers over a restart",
+    effect: "burst credits of tenants, kept over a restart",
     keys: &[Key {
         name: "file",
         kind: Kind::Text("a path; relative to this file"),
-        default: Default::Else("none: after a restart tenants begin without savings"),
-        effect: "keeps what tenants have saved (`credit`), and how much the devices were found to take; \
+        default: Default::Else("none: after a restart tenants have no burst credits"),
+        effect: "keeps the burst credits of tenants (`credit`), and the measured capacity of the devices; \
                  written every minute and at a stop",
     }],
 };
@@ -28,7 +28,7 @@ pub(super) fn read(
     document: &Document<'_>,
     source: &Source,
 ) -> Result<Option<PathBuf>, Noted> {
-    let table = document.once(context, "savings");
+    let table = document.once(context, "burst_credits");
     let file = table.text(context, "file");
     let file = table.optional("file", file)?;
     Ok(file.map(|file| source.resolve(&file)))
@@ -47,7 +47,7 @@ pub(super) fn apart(
     };
     let Some(volume) = volumes.iter().find(taken) else { return };
     let message = format!("volume `{}` keeps something in `{}`", volume.name, path.display());
-    let span = document.once(context, "savings").value_span("file");
+    let span = document.once(context, "burst_credits").value_span("file");
     let fault = Fault::new(Code::Duplicate, message).at_some(span.as_ref(), "the value of `file`");
-    context.faults.push(fault.help("give the savings a file of their own"));
+    context.faults.push(fault.help("give `[burst_credits]` a file of its own"));
 }

@@ -10,7 +10,7 @@ pub(super) static STOP: Section = Section {
     many: Many::Once,
     effect: "how the gateway ends",
     keys: &[Key {
-        name: "within",
+        name: "timeout",
         kind: Kind::Time(0, 3_600 * 1_000_000_000),
         default: Default::Is("30s"),
         effect: "how long a graceful stop waits for what is in flight; volumes are flushed in any \
@@ -21,5 +21,5 @@ pub(super) static STOP: Section = Section {
 /// Reads the table.
 pub(super) fn read(context: &mut Context, document: &Document<'_>) -> Option<Duration> {
     let table = document.once(context, "stop");
-    table.number(context, "within").map(|within| Duration::from_nanos(within.value))
+    table.number(context, "timeout").map(|timeout| Duration::from_nanos(timeout.value))
 }

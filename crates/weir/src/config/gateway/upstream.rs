@@ -60,25 +60,25 @@ pub(super) static UPSTREAM: Section = Section {
         digest("header_digest", "CRC32C over headers"),
         digest("data_digest", "CRC32C over data"),
         Key {
-            name: "commands",
+            name: "max_commands",
             kind: Kind::Count(1, 1_024),
             default: Default::Is("128"),
             effect: "commands that one path may have outstanding; the target may allow fewer",
         },
         Key {
-            name: "connect_within",
+            name: "connect_timeout",
             kind: Kind::Time(100_000_000, 3_600 * 1_000_000_000),
             default: Default::Is("10s"),
             effect: "at the start one path must work by then, or the gateway does not serve",
         },
         Key {
-            name: "login_within",
+            name: "login_timeout",
             kind: Kind::Time(100_000_000, 3_600 * 1_000_000_000),
             default: Default::Is("3s"),
             effect: "a connection must be made, logged in and looked at by then, or it is tried again",
         },
         Key {
-            name: "retry_at_most",
+            name: "reconnect_interval_max",
             kind: Kind::Time(100_000_000, 3_600 * 1_000_000_000),
             default: Default::Is("5s"),
             effect: "the longest wait between two tries of a path that does not work; the first are \
@@ -156,10 +156,10 @@ fn one(
     let proofs = proofs(context, table, accounts);
     let header_digest = table.text(context, "header_digest");
     let data_digest = table.text(context, "data_digest");
-    let commands = table.number(context, "commands");
-    let connect_within = table.number(context, "connect_within");
-    let login_within = table.number(context, "login_within");
-    let retry_at_most = table.number(context, "retry_at_most");
+    let commands = table.number(context, "max_commands");
+    let connect_timeout = table.number(context, "connect_timeout");
+    let login_timeout = table.number(context, "login_timeout");
+    let reconnect_interval_max = table.number(context, "reconnect_interval_max");
     let fence = table.text(context, "fence");
     let time = |read: Read<u64>| Duration::from_nanos(read.value);
     let (account, mutual) = proofs?;
@@ -174,9 +174,9 @@ fn one(
         header_digest: super::iscsi::policy(&header_digest?),
         data_digest: super::iscsi::policy(&data_digest?),
         commands: commands?.value as u32,
-        connect_within: time(connect_within?),
-        login_within: time(login_within?),
-        retry_at_most: time(retry_at_most?),
+        connect_timeout: time(connect_timeout?),
+        login_timeout: time(login_timeout?),
+        reconnect_interval_max: time(reconnect_interval_max?),
         fence: match &fence?.value[..] {
             "on" => Fence::On,
             "off" => Fence::Off,

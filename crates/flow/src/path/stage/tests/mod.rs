@@ -322,7 +322,7 @@ fn a_flapping_path_stays_out() {
         .map(|&(at, _)| at)
         .collect();
     assert!(turns.len() >= 12, "{}", turns.len());
-    for window in turns.windows(settings.changes_per_minute as usize + 1) {
+    for window in turns.windows(settings.max_changes_per_minute as usize + 1) {
         assert!(window[window.len() - 1].since(window[0]) >= SECOND * 60, "{window:?}");
     }
     assert!(changes.iter().any(|(_, change)| change.why == Why::Flapping));
@@ -342,9 +342,10 @@ fn a_flapping_path_stays_out() {
 /// settings say or the operator asks, and not before it has fully returned.
 #[test]
 fn groups_fail_over_and_back() {
-    let after = Failback::After(SECOND * 5);
-    for failback in [Failback::Immediate, after, Failback::Manual] {
-        let mut rig = Rig::new(&[1, 0, 0, 1], Settings { failback, ..Settings::default() });
+    for failback in [Failback::Immediate, Failback::After, Failback::Manual] {
+        let failback_after = SECOND * 5;
+        let settings = Settings { failback, failback_after, ..Settings::default() };
+        let mut rig = Rig::new(&[1, 0, 0, 1], settings);
         rig.hosts(4);
         rig.run_until(at(1_000));
         assert_eq!((rig.share(1, at(0), at(1_000)), rig.share(2, at(0), at(1_000))), (50, 49));

@@ -132,7 +132,7 @@ impl Rig {
             backends: vec![Backend { groups: groups.to_vec() }],
             promises: Promises::default(),
             shares: crate::dispatch::Shares::default(),
-            limits: Limits { max_bytes: 1 << 40, tenant_bytes: 1 << 40, ..Limits::default() },
+            limits: Limits { max_bytes: 1 << 40, max_tenant_bytes: 1 << 40, ..Limits::default() },
             paths: settings,
             cache: crate::cache::Settings::default(),
             policies,

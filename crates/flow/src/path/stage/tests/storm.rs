@@ -15,7 +15,7 @@ fn nothing_is_lost_or_done_twice() {
     for (seed, policy) in (0..24).zip(POLICIES.iter().cycle()) {
         let mut rng = Rng::stream(seed, "path storm");
         let groups: &[u32] = [&[0, 0][..], &[0, 1], &[0, 0, 1, 1], &[0]][rng.below(4) as usize];
-        let settings = Settings { read_retries: rng.below(3) as u32, ..Settings::default() };
+        let settings = Settings { max_read_retries: rng.below(3) as u32, ..Settings::default() };
         let mut rig = Rig::with(policy.name, groups, settings);
         rig.random = rng.below(2) == 0;
         rig.hosts(1 + rng.below(32) as u32);
