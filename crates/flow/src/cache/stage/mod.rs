@@ -353,8 +353,8 @@ impl CacheStage {
 
     pub(crate) fn handle_deadline(&mut self, now: Instant) {
         for index in 0..self.volumes.len() {
-            let due = |log: &&mut Log| log.next_deadline().is_some_and(|at| at <= now);
-            if self.volumes[index].log.as_mut().filter(due).is_some() {
+            let deadline = self.volumes[index].log.as_ref().and_then(Log::next_deadline);
+            if deadline.is_some_and(|at| at <= now) {
                 self.pump(now, VolumeId::new(index as u32));
             }
         }

@@ -240,13 +240,11 @@ impl ModeSwitch {
     /// The shell has remembered that the log is void, or could not.
     pub(super) fn abandoned(&mut self, now: Instant, outcome: Outcome, view: View) -> Transition {
         let State::Abandoning { again } = &mut self.state else { return Transition::None };
-        match outcome {
-            Ok(()) => self.go_through(Why::Failed, 0, view),
-            Err(_) => {
-                *again = Some(now + ABANDON_RETRY);
-                Transition::Changed
-            }
+        if outcome.is_err() {
+            *again = Some(now + ABANDON_RETRY);
+            return Transition::Changed;
         }
+        self.go_through(Why::Failed, 0, view)
     }
 
     /// Writes go upstream from now on; `outstanding` have gone already and have not ended.
