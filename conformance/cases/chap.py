@@ -77,7 +77,7 @@ def targets(run):
     # A restart forgets the failures of this address; six would make it wait.
     logins.gateway.restart()
     logins.may_not(f"alice%{WRONG}", "mutual", BOTH)
-    # Nobody logs in with the secret by which the target proves itself.
+    # The secret by which the target proves itself is not one to log in with.
     logins.may_not(f"weir%{MUTUAL}", "mutual", BOTH)
     logins.logged("AuthenticationFailure", "the credentials of the gateway itself")
     logins.gateway.stop()

@@ -1,4 +1,4 @@
-"""Contracts and caps with other people's initiators, and contracts in `weir sim` beside them.
+"""Contracts and caps with third-party initiators, and contracts in `weir sim` beside them.
 
 caps: a volume with a cap of 500 requests a second has 500 in each second, one with a cap of 1 has 1.
 
@@ -7,7 +7,7 @@ libiscsi over iSCSI, goes over it, as fast as its outstanding requests let it. U
 p99, under `open` it must lose it, and the simulator must have predicted it. The array and all rates are a quarter of
 the paper's interval 3 (two disks instead of eight), so that a small machine carries them; the load on each disk is the
 same. A quarter of the array shows its load in a quarter of the endings, so `ta3` learns of it later, and has the
-paper's lowest thresholds, 75 and 70 %. The paper's w2 sends at its rate whatever happens; a host waits once its queue
+paper's lowest thresholds, 75 and 70 %. The paper's w2 always sends at its rate; a host waits once its queue
 is full, here and in the plan.
 """
 

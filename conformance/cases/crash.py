@@ -18,13 +18,13 @@ from ..harness.write_back import WriteBack
 SESSIONS, SECTORS = 4, 4096
 # How long hosts work before the gateway is killed, in seconds.
 SHORTEST, LONGEST = 0.02, 0.9
-# One start in so many is killed before it is over.
+# One of STARTS starts is killed before it is complete.
 STARTS = 8
 DEPTHS = [1, 2, 8, 32]
 # What hosts do in a round, in percent: plain writes, FUA, WRITE SAME, UNMAP, flushes; the rest are reads. Each flush
 # and each FUA is two round trips of the upstream for the write-back: with many of them the log is always full.
 SELDOM, OFTEN, UNFLUSHED = (74, 0.5, 5, 5, 0.5), (66, 6, 4, 4, 6), (93, 1, 1, 1, 1)
-# A killed gateway's sessions end within so many seconds.
+# Sessions of a killed gateway end within this time, in seconds.
 SILENCE = 30
 # Of the upstream, each way, in seconds.
 DELAY = 0.005

@@ -1,4 +1,4 @@
-"""Two gateways with write-back logs in front of one unit of somebody else's target: one at a time writes to it."""
+"""Two gateways with write-back logs in front of one unit of a third-party target: one at a time writes to it."""
 
 import re
 import signal

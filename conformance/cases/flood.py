@@ -55,7 +55,7 @@ class Flood:
     def open(self, index):
         one = socket.socket()
         one.setblocking(False)
-        # Many source addresses: each has ports of its own.
+        # Many source addresses: each has its own ports.
         one.bind((f"127.0.0.{2 + index % 8}", 0))
         try:
             one.connect(self.to)

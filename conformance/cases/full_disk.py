@@ -1,4 +1,4 @@
-"""A volume whose storage runs full: hosts are told, and nothing else suffers."""
+"""A volume whose storage runs full: hosts get the right error, and other volumes work."""
 
 import re
 import threading
@@ -60,7 +60,7 @@ def full(run, mode):
     gateway.start()
     url, other = gateway.url(), gateway.url(OTHER)
     neighbour, written, refused = Neighbour(other), 0, ""
-    # Each MiB has a pattern of its own, until one of them finds no room.
+    # Each MiB has its own pattern, until one of them finds no room.
     while written < 200 and not refused:
         said = io(url, f"write -P {written + 1} {written}M 1M")
         if wrong(said):

@@ -59,7 +59,7 @@ def restart(run):
     gateway = disk(run, "auto", listen=[f"127.0.0.1:{port}"])
     gateway.start()
     blocks, commands = 2048, []
-    # 32 times 4 MiB, each 64 KiB with a pattern of its own, and pauses for the interruptions.
+    # 32 times 4 MiB, each 64 KiB with its own pattern, and pauses for the interruptions.
     for number in range(blocks):
         commands.append(f"aio_write -q -P {number % 250 + 1} {number * 64}k 64k")
         if number % 64 == 63:

@@ -1,4 +1,4 @@
-"""Other people's NBD clients against the gateway: libnbd's tools, QEMU, fio, over TCP, TLS and a Unix socket."""
+"""Third-party NBD clients against the gateway: libnbd's tools, QEMU, fio, over TCP, TLS and a Unix socket."""
 
 import asyncio
 

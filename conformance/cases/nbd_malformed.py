@@ -1,4 +1,4 @@
-"""What an NBD server must refuse, while another client continues to work. Each case is a connection of its own.
+"""What an NBD server must refuse, while another client continues to work. Each case has its own connection.
 
 A case is an asynchronous function of the server's address and the export's name. The export has at least 1 MiB.
 """

@@ -13,7 +13,7 @@ HOSTS, BLOCK_SECTORS, MIB = 4, 16, 1 << 20
 PART = 16384
 # MiB of the unit.
 MIB_OF_UNIT = 320
-# After BUSY a host tries again so many seconds later.
+# A host retries after BUSY after this time, in seconds.
 AGAIN = 0.1
 # `away`: what of the log may be filled meanwhile, and the delay of the upstream each way, in seconds.
 SHARE, DELAY = 0.5, 0.01
@@ -24,8 +24,8 @@ FULL = 0.75
 # The bands of a log's fill whose latencies are shown.
 BANDS = [0.0, 0.5, 0.75, 0.8, 0.85, 0.9, 0.95, 1.01]
 # `reads`: bytes per second of the upstream each way, outstanding reads, bytes that they are over, and how long a
-# measurement takes, in seconds; the p99 with a backlog may be so many times that without, and write-back must have so
-# much of the link.
+# measurement takes, in seconds; the p99 with a backlog may be WORSE times that without, and write-back must have
+# SHARE_MIN of the link.
 LINK, READERS, READ_OVER, MEASURED, WORSE, SHARE_MIN = 20e6, 4, 256 * MIB, 8, 1.5, 0.1
 
 

@@ -40,7 +40,7 @@ class Host:
         self.loop = output("losetup", "--find", "--show", self.place).strip()
 
     def end(self):
-        """However it went."""
+        """Undoes `start`; may be called again."""
         attempt("umount", self.mount)
         if self.loop:
             attempt("losetup", "--detach", self.loop)

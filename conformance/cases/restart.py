@@ -15,7 +15,7 @@ from ..harness.gateway import Gateway
 from .interop import qemu_io
 
 SECONDS_MAX = 15
-# Seconds that the log is filled for at most; it is full when it has not grown by 1/2000 for so many seconds.
+# Seconds that the log is filled for at most; it is full when it has not grown by 1/2000 for SAME seconds.
 FILL, SAME = 600, 8
 MIB = 1 << 20
 

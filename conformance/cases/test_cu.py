@@ -27,7 +27,7 @@ from ..harness.gateway import Gateway
 
 # A suite takes seconds; these are for one that hangs, on a machine that is busy.
 SUITE_SECONDS, FAMILY_SECONDS = 240, 480
-# Runs at once, each on a unit of its own. Most of their time is spent waiting.
+# Parallel runs, each on its own unit. Most of their time is spent waiting.
 WORKERS = 4
 # Tests for one shape alone: a sanitize must take longer than five seconds.
 ONLY, ONLY_SECONDS = {"Sanitize.Reset": "slow"}, 200

@@ -1,6 +1,6 @@
 """Which reply goes first: small reads, one at a time, beside large ones, sixteen at once, and the same in `weir sim`.
 
-link  over 50 Mbit/s between two network namespaces, of which the gateway is told (`[[link]]`), so that replies wait in
+link  over 50 Mbit/s between two network namespaces, which the gateway knows (`[[link]]`), so that replies wait in
       its line: under each policy, the mean and the 99th percentile of the small reads and the throughput of the large
       ones are those of `weir sim` within FIDELITY per cent. Beside it what happens without that table: a line for each
       connection, and the network's queue the only one that they share

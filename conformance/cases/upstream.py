@@ -1,4 +1,4 @@
-"""Weir as the initiator of other people's targets, and of targets that break the protocol."""
+"""Weir as the initiator of third-party targets, and of targets that break the protocol."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ BOTH = {"account": "alice", "mutual": "tgtside", "header_digest": "required", "d
 
 
 class Peer:
-    """A gateway's view of one unit of somebody else's target."""
+    """A gateway's view of one unit of a third-party target."""
 
     def __init__(self, run, target, lun, portal, image):
         self.run, self.target, self.lun, self.portal, self.image = run, target, lun, portal, image
@@ -184,7 +184,7 @@ async def hostile_load(gateway, order, settle, work, without, again):
         raise Failed(f"memory grew by {peak - settled >> 10} MiB, {GROWTH_MAX >> 10} MiB are allowed")
     if counts[busiest] > CONNECTIONS_MAX:
         raise Failed(f"{counts[busiest]} connections to {busiest}: it is tried too often")
-    # Whatever the machine's speed: a volume that waits for a portal that puts off ends nothing at all.
+    # On a machine of any speed: a volume that waits for a portal that puts off ends no request at all.
     if not before or len(local.done) < 100:
         raise Failed(f"{before} requests ended on volumes that are put off, {len(local.done)} on the local volume")
     named(gateway.said(), counts)

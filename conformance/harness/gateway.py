@@ -16,7 +16,7 @@ PATIENCE = 60
 
 
 class Gateway:
-    """A gateway with a folder of its own, where its configuration, log and control socket are."""
+    """A gateway with its own folder, where its configuration, log and control socket are."""
 
     def __init__(self, run, config, name="weir"):
         before = sum(one.name == name for one in run.gateways)
@@ -105,7 +105,7 @@ class Gateway:
             raise Failed(f"the gateway left with status {status}: {self.tail(5)}")
 
     def end(self):
-        """However it went."""
+        """Kills it if it runs."""
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.wait(PATIENCE)

@@ -4,7 +4,7 @@
 
 Each has two portals on free ports of the loopback address: one where it works, and one where it works
 until the fault is due: at an answer in login (L:...), at an answer to a SCSI command (C:...), at one to a
-read or write of the medium (M:...), or when so many PDUs have come (close:N, cut:N, mute:N). LUN 1 is a unit
+read or write of the medium (M:...), or when N PDUs have come (close:N, cut:N, mute:N). LUN 1 is a unit
 of a MiB in memory. Numbers are those of RFC 7143.
 
 Prints one line of JSON, {fault: [good port, bad port]}. Answers each line on the Unix socket SOCKET: `off` takes the

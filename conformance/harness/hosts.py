@@ -1,4 +1,4 @@
-"""Hosts that write, read and compare, each in a part of the volume of its own."""
+"""Hosts that write, read and compare, each in its own part of the volume."""
 
 import random
 import time

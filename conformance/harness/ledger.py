@@ -100,7 +100,7 @@ class Ledger:
 
     def settle(self, found):
         """What all sectors hold after the gateway was killed: the last write that must be there, or one that
-        was sent after it. Whatever it is, from now on it is that. Returns what is wrong, sector by sector."""
+        was sent after it. From now on that is the expected content. Returns what is wrong, sector by sector."""
         wrong = []
         for index in range(self.count):
             sector, piece = self.first + index, found[index * BLOCK:(index + 1) * BLOCK]

@@ -195,7 +195,7 @@ class Verifier:
                 continue
             mark, where, which, _ = struct.unpack(">QQQQ", found[:32])
             if mark != MARK and any(found):
-                what = "holds what nobody wrote"
+                what = "holds data that was never written"
             elif mark == MARK and (where, found) != (block, stamp(block, which)):
                 what = f"holds parts of several writes, or of block {where}"
             else:

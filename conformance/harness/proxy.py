@@ -53,7 +53,7 @@ class Proxy:
 
     @classmethod
     def start(cls, run, *targets):
-        """With a process of its own: load here must not slow it down."""
+        """In its own process: load here must not slow it down."""
         place = run.fresh("proxy") / "socket"
         process = run.spawn(sys.executable, "-m", __name__, place, *targets, stdout=subprocess.PIPE, text=True,
                             cwd=pathlib.Path(__file__).parents[2], env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
@@ -95,7 +95,7 @@ class Path:
         self.to, self.rate, self.delay, self.state = (host, int(port)), 0, 0.0, "up"
         self.free = [0.0, 0.0]
         self.pairs, self.connections, self.timeline = [], 0, {}
-        # Never listens: the port stays ours while nobody does.
+        # Never listens: it reserves the port while the listener is closed.
         self.holder = socket.socket()
         self.holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.holder.bind(("127.0.0.1", 0))

@@ -126,7 +126,7 @@ class Disk:
             self.process = None
 
     def cut_power(self, seed, point):
-        """After so many entries, with the gateway gone; what is left is the base of the next start."""
+        """After `point` entries, with the gateway gone; what is left is the base of the next start."""
         self.stop()
         after = self.base + ".cut"
         fates = cut(self.base, self.record, after, point, seed)

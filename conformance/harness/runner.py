@@ -1,4 +1,4 @@
-"""Runs conformance cases, each in a process and a folder of its own, and sums up."""
+"""Runs conformance cases, each in its own process and folder, and sums up."""
 
 import argparse
 import concurrent.futures
@@ -240,7 +240,7 @@ def printable(text):
 
 
 def end_group(process):
-    """The case's process, and whatever it has left behind: they are a process group of their own."""
+    """Ends the case's process and its children: they are one process group."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -273,7 +273,7 @@ def work(options):
         status, reason = 3, str(skipped)
     except Missed as missed:
         status, reason = 4, str(missed)
-    except Exception as error:  # Whatever goes wrong is a failure with its place.
+    except Exception as error:  # Any other exception is a failure, shown with its place.
         status, reason = 1, str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
         traceback.print_exc(limit=None if not isinstance(error, Failed) else 4, file=sys.stdout)
     for gateway in run.gateways:

@@ -1,4 +1,4 @@
-"""Other people's iSCSI targets, as upstreams: tgtd and istgt. LIO runs in the guest (guest/lio.sh)."""
+"""Third-party iSCSI targets, as upstreams: tgtd and istgt. LIO runs in the guest (guest/lio.sh)."""
 
 import os
 import re
@@ -66,7 +66,7 @@ class Tgtd:
             self.adm("target", "update", tid=1, name=digest, value="CRC32C")
 
     def kill(self):
-        """It ignores SIGTERM, and may wait for sessions when it is told to leave."""
+        """It ignores SIGTERM, and may wait for sessions when tgtadm ends it."""
         end(self.process)
 
 
