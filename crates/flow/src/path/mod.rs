@@ -24,7 +24,7 @@ use crate::request::{Op, PathId, TenantId, VolumeId};
 use alloc::boxed::Box;
 
 /// Held because no path to the backend is left.
-pub const RULE_NONE_LEFT: Rule = Rule("path/none_left");
+pub const RULE_NONE_LEFT: Rule = Rule("path/no_path");
 
 /// Held on a path that was silent or stuck, until the read was sent another way.
 pub const RULE_OVERDUE: Rule = Rule("path/overdue");

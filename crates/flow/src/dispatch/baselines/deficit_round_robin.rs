@@ -48,7 +48,7 @@ pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
     },
 };
 
-const RULE: Rule = Rule("dispatch/turn");
+const RULE: Rule = Rule("dispatch/order");
 
 struct DeficitRoundRobin {
     quantum: u64,
