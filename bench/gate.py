@@ -10,7 +10,8 @@ A count is the difference of two runs of different lengths, divided by the reque
 is not in it. It does not depend on what else the machine does. It does depend on the compiler and on the C
 library, so accepted.csv names both, and a count of another compiler is refused, not compared.
 
-`pipeline/CASE` is a whole pipeline; `pipeline/CASE/STAGE` is the part of it whose source lines are in that
+`gateway/PROTOCOL-OPERATION` is the program `weir serve` as a whole, a request of 4 KiB at a time, of a file in the
+page cache. `pipeline/CASE` is a whole pipeline; `pipeline/CASE/STAGE` is the part of it whose source lines are in that
 stage's folder. A stage may move by 2 % of its pipeline's whole count.
 """
 
@@ -27,6 +28,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from bench import gateway_cost  # noqa: E402 - needs the path above
+
 ACCEPTED = ROOT / "bench" / "accepted.csv"
 HISTORY = ROOT / "bench" / "history.csv"
 
@@ -42,15 +46,33 @@ PIPELINE_CASES = ("open", "slack", "contract", "fair-time", "two-paths", "cache-
 
 
 class Case:
-    """One program with two lengths: metric name, program, arguments before the length."""
+    """A program that is run with two lengths: metric, package, program, arguments around the length."""
 
     def __init__(self, metric, package, program, arguments, warm_up, count, after=()):
         self.metric, self.package, self.program = metric, package, program
         self.arguments, self.after = arguments, after
         self.warm_up, self.count = warm_up, count
 
-    def command(self, folder, length):
-        return [str(folder / self.program), *self.arguments, str(length), *self.after]
+    def run(self, prefix, programs, _folder, length):
+        program = programs / "examples" / self.program
+        command = [*prefix, str(program), *self.arguments, str(length), *self.after]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
+        if run.returncode:
+            raise RuntimeError(f"{self.metric}: exit status {run.returncode}: {run.stderr[-1500:]}")
+
+
+class GatewayCase:
+    """A gateway with two numbers of requests."""
+
+    package = "weir"
+    warm_up, count = 1_000, 5_000
+
+    def __init__(self, protocol, operation):
+        self.protocol, self.operation = protocol, operation
+        self.metric = f"gateway/{protocol}-{operation}"
+
+    def run(self, prefix, programs, folder, length):
+        gateway_cost.run(prefix, programs / "weir", folder, self.protocol, self.operation, length)
 
 
 CASES = [
@@ -62,6 +84,7 @@ CASES = [
     Case("path/jsw-2-paths", "weir-flow", "path_cost", ["jsw", "2"], 20_000, 20_000),
     Case("path/jsw-8-paths", "weir-flow", "path_cost", ["jsw", "8"], 20_000, 20_000),
     Case("simulator/closed-loop", "weir-sim", "speed", [], 20_000, 40_000, ("1",)),
+    *(GatewayCase(protocol, operation) for protocol in ("iscsi", "nbd") for operation in ("read", "write")),
 ]
 
 
@@ -70,18 +93,18 @@ def fail(message):
     sys.exit(1)
 
 
-def counted(command, folder):
+def counted(case, programs, length):
     """Instructions of a run, by source file."""
-    out = folder / "cachegrind.out"
-    run = subprocess.run(
-        ["valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={out}", *command],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS_MAX,
-    )
-    if run.returncode:
-        fail(f"{' '.join(command)}: exit status {run.returncode}\n{run.stdout[-500:]}{run.stderr[-1500:]}")
+    with tempfile.TemporaryDirectory(prefix="weir-gate-") as name:
+        folder = Path(name)
+        out = folder / "cachegrind.out"
+        prefix = ["valgrind", "--quiet", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={out}"]
+        case.run(prefix, programs, folder, length)
+        return by_source(out)
+
+
+def by_source(out):
+    """Sums of a cachegrind file by source file."""
     by_file, name = {}, ""
     with out.open(encoding="utf-8") as lines:
         for line in lines:
@@ -100,9 +123,8 @@ def stage_of(file):
 
 def measure(case, programs):
     """Counts per request: {metric: instructions}."""
-    with tempfile.TemporaryDirectory(prefix="weir-gate-") as folder:
-        short = counted(case.command(programs, case.warm_up), Path(folder))
-        long = counted(case.command(programs, case.warm_up + case.count), Path(folder))
+    short = counted(case, programs, case.warm_up)
+    long = counted(case, programs, case.warm_up + case.count)
 
     def each(runs, keep):
         return sum(count for file, count in runs.items() if keep(file))
@@ -185,7 +207,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--accept", metavar="WHY", help="write the counts as the accepted ones, for this reason")
     parser.add_argument("--only", metavar="PREFIX", default="", help="only metrics that begin with PREFIX")
-    parser.add_argument("--programs", metavar="FOLDER", type=Path, help="folder of the built examples")
+    parser.add_argument("--programs", metavar="FOLDER", type=Path, help="folder with the release build of `weir` and, in examples/, the other programs")
     options = parser.parse_args()
 
     cases = [case for case in CASES if case.metric.startswith(options.only) or options.only.startswith(case.metric)]
@@ -194,16 +216,20 @@ def main():
     programs = options.programs
     if programs is None:
         for package in sorted({case.package for case in cases}):
-            command = ["cargo", "build", "--quiet", "--release", "--locked", "-p", package, "--examples"]
+            command = ["cargo", "build", "--quiet", "--release", "--locked", "-p", package]
+            command += [] if package == "weir" else ["--examples"]
             if subprocess.run(command, cwd=ROOT, check=False).returncode:
-                fail(f"the examples of {package} do not build")
+                fail(f"{package} does not build")
         target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
-        programs = Path(target) / "release" / "examples"
+        programs = Path(target) / "release"
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        counts = {}
-        for measured in pool.map(lambda case: measure(case, programs), cases):
-            counts.update(measured)
+    counts = {}
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for measured in pool.map(lambda case: measure(case, programs), cases):
+                counts.update(measured)
+    except (RuntimeError, subprocess.SubprocessError) as error:
+        fail(error)
 
     known_by, accepted = read_accepted()
     if options.accept:
