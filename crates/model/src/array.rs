@@ -107,7 +107,7 @@ impl Array {
         now.max(self.disk_free[disk as usize])
     }
 
-    /// Starts an I/O with these draws: for whoever makes them per request, so that equal requests meet
+    /// Starts an I/O with these draws, for callers that draw per request, so that equal requests meet
     /// equal devices.
     pub fn start_drawn(&mut self, now: Instant, io: DeviceIo, draw: Draw) {
         let bytes = fabric::payload(io);

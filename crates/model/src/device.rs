@@ -1,4 +1,4 @@
-//! What every device model can do.
+//! The trait of all device models.
 
 use crate::ssd::ftl::Wear;
 use weir_flow::clock::Instant;
@@ -20,7 +20,7 @@ pub struct DeviceIo {
 
 /// A device as a machine of events, so that a model may reorder what it was given.
 ///
-/// Time never runs backwards between calls. Whoever drives a device asks [`next`](Self::next) after
+/// Time never runs backwards between calls. The driver of a device calls [`next`](Self::next) after
 /// every call that changes it, and calls [`finished`](Self::finished) at that time until it answers
 /// `None`. Being asked early is harmless; being asked late delays nothing inside the device that
 /// was to end before, only the report of it.

@@ -1,4 +1,4 @@
-//! What every array has between its disks and its hosts: buses, then links.
+//! The buses and links between an array's disks and its hosts.
 //!
 //! What leaves a disk waits for the disk's bus, then for the less busy link (of two equally busy ones
 //! the first), each in order of arrival. Source: docs/reference/control.md, section 5.

@@ -10,6 +10,32 @@
 //! * [`fixed`]: a constant service time, some in parallel;
 //! * [`link`]: a bandwidth and a delay;
 //! * [`ssd`]: flash chips behind a page-mapping translation layer.
+//!
+//! # Example
+//!
+//! A device of 2 ms that serves one I/O at a time ends the second of two after 4 ms.
+//!
+//! ```
+//! use weir_flow::clock::{Duration, Instant};
+//! use weir_flow::request::Op;
+//! use weir_flow::units::Extent;
+//! use weir_model::device::DeviceIo;
+//! use weir_model::{Model, fixed};
+//!
+//! let config = fixed::Config { service: Duration::from_millis(2), servers: 1 };
+//! let mut device = Model::Fixed(config).build(1, "disk");
+//! for id in [1, 2] {
+//!     let io = DeviceIo { id, op: Op::Read, extent: Extent::new(0, 4096), fua: false };
+//!     device.start(Instant::ZERO, io);
+//! }
+//! let mut ended = Vec::new();
+//! while let Some(now) = device.next() {
+//!     while let Some((id, outcome)) = device.finished(now) {
+//!         ended.push((now.as_nanos(), id, outcome));
+//!     }
+//! }
+//! assert_eq!(ended, [(2_000_000, 1, Ok(())), (4_000_000, 2, Ok(()))]);
+//! ```
 
 pub mod array;
 pub mod device;

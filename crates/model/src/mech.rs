@@ -133,7 +133,7 @@ impl Mech {
         }
     }
 
-    /// Starts an I/O with these draws: for whoever makes them per request, so that equal requests meet
+    /// Starts an I/O with these draws, for callers that draw per request, so that equal requests meet
     /// equal devices.
     pub fn start_drawn(&mut self, now: Instant, io: DeviceIo, draw: Draw) {
         let waiting = Waiting { id: io.id, bytes: fabric::payload(io), draw };

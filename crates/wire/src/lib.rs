@@ -7,7 +7,24 @@
 //!
 //! Layers that know little of each other: [`iscsi`] moves commands, data and status over a byte
 //! stream (RFC 7143); [`scsi`] says what a command means to a disk (SPC-4, SBC-3); [`nbd`] does both
-//! in a protocol of its own (the NBD protocol document).
+//! in one protocol (the NBD protocol document).
+//!
+//! # Example
+//!
+//! An initiator has its first login request ready before anything is received.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use weir_wire::iscsi::initiator::{Initiator, Isid, Settings};
+//!
+//! let settings = Settings::new("iqn.2026-01.org.example:gateway".into(), Isid([0; 6]), None);
+//! let session: Initiator<Vec<u8>> = Initiator::new(Arc::new(settings), [7; 16]);
+//!
+//! let pdu: Vec<u8> = session.outbox().slices().flatten().copied().collect();
+//! assert_eq!(pdu[0] & 0x3f, 0x03, "a Login Request (RFC 7143 section 11.12)");
+//! let keys = String::from_utf8_lossy(&pdu[48..]);
+//! assert!(keys.starts_with("InitiatorName=iqn.2026-01.org.example:gateway\0"));
+//! ```
 
 pub mod iscsi;
 pub mod nbd;

@@ -1,4 +1,4 @@
-//! What a connection wants written: headers inline, payload by handle, in order.
+//! The bytes that a connection has to write: headers inline, payload by handle, in order.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -95,7 +95,7 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         })
     }
 
-    /// Notes that the first `n` waiting bytes are written. `done` is told the mark of every
+    /// Notes that the first `n` waiting bytes are written. `done` gets the mark of every
     /// response that has now left completely, payload included; its buffers are free then.
     ///
     /// Panics if fewer than `n` bytes wait.

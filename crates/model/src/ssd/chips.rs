@@ -1,4 +1,4 @@
-//! How long chips take.
+//! Service times of flash chips.
 
 use super::Config;
 use weir_flow::clock::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Where pages are: a page-mapping flash translation layer.
+//! A page-mapping flash translation layer.
 //!
 //! A page that is written goes to the next chip of its stream's round robin, into the chip's open block; where
 //! it was before is garbage. Before its first write page `l` lies on chip `l mod chips` (docs/reference/dispatch.md,

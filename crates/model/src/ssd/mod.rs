@@ -25,7 +25,7 @@ use weir_flow::request::{Op, Outcome};
 /// What a flash device is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Chips that work at the same time, each with a channel of its own; 1 to 4096.
+    /// Chips that work at the same time, each with its own channel; 1 to 4096.
     pub chips: u32,
     /// Blocks of a chip; at least 16.
     pub blocks: u32,
@@ -33,9 +33,9 @@ pub struct Config {
     pub pages: u32,
     /// Bytes of a page, at least 512.
     pub page: u32,
-    /// Of a thousand pages so many are no capacity; at least 20, at most 900.
+    /// Spare pages, per thousand; from 20 to 900.
     pub spare_permille: u32,
-    /// Of a thousand pages of the capacity so many have been written before the start.
+    /// Pages of the capacity that were written before the start, per thousand.
     pub filled_permille: u32,
     /// Transfer of a page between the controller and a chip's register.
     pub register: Duration,

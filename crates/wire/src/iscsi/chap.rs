@@ -1,4 +1,4 @@
-//! What the challenge handshake computes and the keys that it uses, in either direction
+//! Digests and keys of the CHAP handshake, in either direction
 //! (RFC 7143 section 12.1.3, RFC 1994).
 
 use md5::{Digest, Md5};

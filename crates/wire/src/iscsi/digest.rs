@@ -1,4 +1,4 @@
-//! CRC32C digests as they stand on the wire.
+//! CRC32C digests in wire format.
 
 /// Length of a header or data digest, in bytes.
 pub(crate) const DIGEST_LENGTH: usize = 4;

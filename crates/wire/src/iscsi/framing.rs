@@ -28,7 +28,7 @@ pub(crate) struct Pdu<'a> {
 
 /// What stands at the front of received bytes.
 pub(crate) enum Front<'a> {
-    /// A part of a PDU; it takes so many bytes in total, as far as is known.
+    /// A part of a PDU, and the PDU's length in bytes as far as it is known.
     Needs(usize),
     Whole(Pdu<'a>),
 }

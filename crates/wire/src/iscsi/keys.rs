@@ -1,4 +1,4 @@
-//! The operational keys: what each may be, and how two sides come to agree (RFC 7143 section 13).
+//! The operational keys: their ranges, and how two sides agree (RFC 7143 section 13).
 
 use super::target_role::Limits;
 use super::text;
@@ -74,7 +74,7 @@ pub(crate) enum Answer {
     Constant(&'static str),
     /// A declaration, which gets no answer.
     Nothing,
-    /// An illegal declaration, which no answer can refuse: the negotiation cannot go on.
+    /// An illegal declaration, which no answer can refuse: the negotiation fails.
     Fail,
     /// A key that belongs elsewhere: to the start of a login, to the full feature phase, or to what
     /// a target sends.
@@ -164,7 +164,7 @@ impl Parameters {
             "IFMarker" | "OFMarker" => Answer::Constant("No"),
             "IFMarkInt" | "OFMarkInt" => Answer::Constant("Reject"),
             "InitiatorAlias" => Answer::Nothing,
-            // RFC 7143 sections 12.1 and 13: each has a stage or a sender of its own.
+            // RFC 7143 sections 12.1 and 13: each has its own stage or sender.
             "AuthMethod"
             | "CHAP_A"
             | "CHAP_I"

@@ -1,4 +1,4 @@
-//! One connection: phases, and what the shell may ask it.
+//! One connection: phases and the shell's interface.
 
 use std::sync::Arc;
 
@@ -143,7 +143,7 @@ impl<P: AsRef<[u8]>> Connection<P> {
         self.needed = size_of::<RequestHeader>();
     }
 
-    /// What waits to be written.
+    /// The bytes that are to be written.
     pub fn outbox(&mut self) -> &mut Outbox<P> {
         &mut self.outbox
     }
@@ -179,7 +179,7 @@ impl<P: AsRef<[u8]>> Connection<P> {
     }
 
     /// Changes the size of the export, in bytes. It holds for later requests, and for what the
-    /// client is told if the export has yet to be admitted; there is no way to tell it afterwards.
+    /// client learns of it if the export has yet to be admitted; the protocol cannot announce it afterwards.
     pub const fn resize(&mut self, size: u64) {
         self.size = size;
     }

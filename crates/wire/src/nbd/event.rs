@@ -1,4 +1,4 @@
-//! What a connection tells its shell, and what the shell tells it.
+//! Events of a connection to its shell, and answers of the shell.
 
 /// What [`receive`](super::Connection::receive) made of the input.
 #[derive(Debug)]
@@ -174,8 +174,8 @@ pub enum PeerError {
     /// TLS must be started first, and the option leaves no way to say so.
     #[error("NBD_OPT_EXPORT_NAME before TLS, which is required")]
     TlsRequired,
-    /// Bytes that were not encrypted came behind the request to encrypt. They may be somebody
-    /// else's.
+    /// Bytes that were not encrypted came behind the request to encrypt. They may be from
+    /// an attacker.
     #[error("bytes behind NBD_OPT_STARTTLS that TLS does not cover")]
     PlaintextBehindStartTls,
     /// What should be a request does not begin like one.

@@ -1,4 +1,4 @@
-//! What clients find under which name.
+//! Exports: the volumes that clients see, by name.
 
 use super::protocol::{STRING_MAX, transmission};
 
@@ -15,7 +15,7 @@ pub struct BlockSize {
 }
 
 impl Default for BlockSize {
-    /// What a client assumes that is told nothing: 1, 4096 and 2^25.
+    /// What a client assumes without this information: 1, 4096 and 2^25.
     fn default() -> Self {
         Self { minimum: 1, preferred: 4096, maximum: 1 << 25 }
     }

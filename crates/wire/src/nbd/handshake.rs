@@ -181,7 +181,7 @@ impl<P: AsRef<[u8]>> Connection<P> {
         Ok(None)
     }
 
-    /// Goes on with the negotiation, which is now encrypted. To be called after
+    /// Continues the negotiation, which is now encrypted. To be called after
     /// [`Event::StartTls`] when the TLS handshake has succeeded.
     pub fn tls_started(&mut self) {
         if matches!(self.phase, Phase::StartingTls) {
@@ -242,7 +242,7 @@ impl<P: AsRef<[u8]>> Connection<P> {
         self.transmit();
     }
 
-    /// Does not let the client use the export that it has chosen. It may go on to choose another one
+    /// Refuses the export that the client has chosen. It may choose another one
     /// if it can be told; else the connection closes.
     pub fn export_refused(&mut self, refusal: Refusal) {
         let Phase::Deciding(choice) = self.phase else {

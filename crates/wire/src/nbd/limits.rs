@@ -1,11 +1,11 @@
-//! How much a client may ask of one connection.
+//! Limits towards a client, per connection.
 
 use super::protocol::OptionHeader;
 
 /// Whether the conversation may, or must, go over to TLS: section "TLS support".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
-    /// There is no TLS; a client that asks for it is told so (NOTLS).
+    /// There is no TLS; a client that asks for it is refused (NOTLS).
     #[default]
     Off,
     /// If the client asks for it (SELECTIVETLS without exports that need it).

@@ -4,7 +4,7 @@
 //! The rules are those of the NBD protocol document (`doc/proto.md` of the Network Block Device
 //! project), which comments cite by section or by the name of the message.
 //!
-//! A [`Connection`] is told what arrived ([`Connection::receive`]) and what became of requests
+//! A [`Connection`] takes received bytes ([`Connection::receive`]) and the results of requests
 //! ([`Connection::respond`], [`Connection::respond_data`], [`Connection::respond_status`]); it
 //! returns [`Event`]s and fills an [`Outbox`](crate::outbox::Outbox). Write data is handed on in
 //! whatever parts it comes, so the receive buffer need not hold more than [`NEEDED_MAX`] bytes.

@@ -1,4 +1,4 @@
-//! What the server answers to requests.
+//! Replies of the server to requests.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Unit attentions: what an initiator must be told before its next command runs (SAM-5 section
+//! Unit attentions: conditions reported before an initiator's next command runs (SAM-5 section
 //! 5.14).
 
 use super::sense::Sense;

@@ -38,7 +38,7 @@ pub(crate) enum Needs {
     Nothing,
     /// A medium, even one that is just sanitized.
     Presence,
-    /// No sanitize operation, neither one that goes on nor one that failed.
+    /// No sanitize operation, neither one in progress nor one that failed.
     Unit,
     /// A medium too.
     Medium,
@@ -54,7 +54,7 @@ pub(crate) struct Supported {
     usage: [u8; 16],
     length: u8,
     action: Option<u8>,
-    /// What it needs of somebody else's reservation, by the tables of SPC-4 and SBC-3 that say which
+    /// The access that it needs under another nexus's reservation, by the tables of SPC-4 and SBC-3 that say which
     /// commands are allowed in the presence of reservations.
     pub(crate) access: Access,
     /// What it needs of the unit.

@@ -1,4 +1,4 @@
-//! The facts about a disk, and what follows from them alone.
+//! The properties of a disk, and values derived from them.
 
 use super::cdb::{self, Cdb, Media, MediaOp};
 use super::commands::Features;

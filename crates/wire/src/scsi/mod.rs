@@ -1,4 +1,4 @@
-//! SCSI for a disk: what commands ask, what the answers look like (SPC-4, SBC-3).
+//! SCSI for a disk: commands and their parameter data (SPC-4, SBC-3).
 //!
 //! [`unit::Unit`] takes a CDB and either answers it or says what the shell must do: a
 //! [`Media`](cdb::Media) operation, or to fetch a parameter list. Nothing here touches data blocks.

@@ -27,7 +27,7 @@ pub(crate) struct ModeParameters {
 }
 
 impl ModeParameters {
-    /// Those of a unit that nobody has changed.
+    /// Those of a unit without changes.
     pub(crate) const fn defaults(disk: &DiskInfo) -> Self {
         Self { write_cache: disk.write_cache, descriptor_sense: false, write_protect: false }
     }

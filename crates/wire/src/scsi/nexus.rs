@@ -1,4 +1,4 @@
-//! Who a command comes from, what it does to others, and how it is refused.
+//! I_T nexuses, effects of a command on other nexuses, and refusals.
 
 use super::sense::Sense;
 
@@ -12,7 +12,7 @@ pub struct InitiatorPort {
 }
 
 /// An `I_T` nexus: an initiator port and the target that it has logged in to. Every target has one
-/// port, and all nexuses of a logical unit are told apart by this.
+/// port, and distinguishes all nexuses of a logical unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Nexus {
     /// Whose it is.
@@ -47,12 +47,12 @@ impl From<Sense> for Refusal {
     }
 }
 
-/// What a command needs of a reservation that somebody else holds.
+/// The access that a command needs under a reservation of another nexus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Nothing: it is allowed in any case.
     Free,
-    /// Nothing of a persistent reservation; a RESERVE(6) of somebody else keeps it out: TEST UNIT
+    /// Nothing of a persistent reservation; a RESERVE(6) of another nexus keeps it out: TEST UNIT
     /// READY, PERSISTENT RESERVE IN and OUT (SPC-2 section 5.5.1).
     Query,
     /// It reads the medium, or asks what only a reader needs.

@@ -1,4 +1,4 @@
-//! What ports there are and which task management they take: REPORT TARGET PORT GROUPS and REPORT
+//! Reports of ports and task management: REPORT TARGET PORT GROUPS and REPORT
 //! SUPPORTED TASK MANAGEMENT FUNCTIONS (SPC-4).
 
 use super::disk::Port;

@@ -1,10 +1,10 @@
-//! SANITIZE: make what a disk holds, and has held, unreadable (SBC-4 sections 4.11 and 5.30).
+//! SANITIZE: makes all data that a disk holds or has held unreadable (SBC-4 sections 4.11 and 5.30).
 //!
 //! [`decode`] reads the CDB. A sanitize by overwriting has parameter data, which [`overwrite`] reads;
 //! the other one has none. The shell then does [`Method::passes`] passes over all blocks, each of which
 //! leaves what [`Method::pass`] says.
 //!
-//! While that goes on, even after resets and on every path, only commands that need nothing of the
+//! During the operation, even after resets and on every path, only commands that need nothing of the
 //! medium (see the commands table) are answered, everything else with SANITIZE IN PROGRESS. If it fails,
 //! the unit is in failure mode: all but the same commands and SANITIZE end with SANITIZE COMMAND FAILED, until a sanitize succeeds or, had
 //! the failed one allowed it by [`Plan::ause`], [`Step::ExitFailureMode`] is asked for. If it had not,

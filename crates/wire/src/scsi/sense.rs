@@ -114,7 +114,7 @@ sense! {
     INVALID_FIELD_IN_PARAMETER_LIST = IllegalRequest 0x26 0x00;
     /// The parameter data has the wrong length.
     PARAMETER_LIST_LENGTH_ERROR = IllegalRequest 0x1a 0x00;
-    /// Somebody released a persistent reservation of another type than it has.
+    /// RELEASE named another type than the persistent reservation has.
     INVALID_RELEASE_OF_PERSISTENT_RESERVATION = IllegalRequest 0x26 0x04;
     /// There is no room for another registration.
     INSUFFICIENT_REGISTRATION_RESOURCES = IllegalRequest 0x55 0x04;
@@ -124,7 +124,7 @@ sense! {
     LOGICAL_UNIT_NOT_SUPPORTED = IllegalRequest 0x25 0x00;
     /// Saved mode pages do not exist.
     SAVING_PARAMETERS_NOT_SUPPORTED = IllegalRequest 0x39 0x00;
-    /// Somebody prevents the removal of the medium.
+    /// An initiator prevents the removal of the medium.
     MEDIUM_REMOVAL_PREVENTED = IllegalRequest 0x53 0x02;
     /// Power was applied or the unit was reset.
     POWER_ON_OR_RESET = UnitAttention 0x29 0x00;
@@ -154,7 +154,7 @@ sense! {
     SOFTWARE_WRITE_PROTECTED = DataProtect 0x27 0x02;
     /// Thin provisioning ran out of space.
     SPACE_ALLOCATION_FAILED = DataProtect 0x27 0x07;
-    /// Data came that nobody asked for.
+    /// Unsolicited data came.
     UNEXPECTED_UNSOLICITED_DATA = AbortedCommand 0x0c 0x0c;
     /// Less or more data came than announced.
     INCORRECT_AMOUNT_OF_DATA = AbortedCommand 0x0c 0x0d;
@@ -170,7 +170,7 @@ sense! {
     TOO_MANY_SEGMENT_DESCRIPTORS = IllegalRequest 0x26 0x08;
     /// A copy asks for a function that is not known.
     UNSUPPORTED_SEGMENT_DESCRIPTOR_TYPE_CODE = IllegalRequest 0x26 0x09;
-    /// A copy brings more data of its own than is allowed.
+    /// A copy has more inline data than is allowed.
     INLINE_DATA_LENGTH_EXCEEDED = IllegalRequest 0x26 0x0b;
     /// A copy stopped; the field pointer says where.
     COPY_ABORTED = CopyAborted 0x00 0x00;

@@ -1,4 +1,4 @@
-//! What the shell asks of a session.
+//! Commands that the shell gives a session.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ pub struct Command<P> {
     pub tag: u64,
 }
 
-/// Which way the data of a command goes.
+/// The direction of a command's data.
 #[derive(Clone, Debug)]
 pub enum Direction<P> {
     /// There is none.

@@ -1,4 +1,4 @@
-//! Asking for targets (RFC 7143 sections 11.10, 11.11 and C).
+//! Discovery by SendTargets (RFC 7143 sections 11.10, 11.11 and C).
 
 use zerocopy::transmute;
 
@@ -169,7 +169,7 @@ mod tests {
         assert!(read(b"").unwrap().is_empty());
     }
 
-    /// An address of nobody, without a group, or with one that is none; other keys; no text at all.
+    /// An address without a target, without a group, or with one that is none; other keys; no text at all.
     #[test]
     fn anything_else_is_refused() {
         for wrong in [

@@ -1,4 +1,4 @@
-//! What a session tells its shell.
+//! Events that a session reports to its shell.
 
 use crate::iscsi::codes::TmfResponse;
 use crate::iscsi::keys::Parameters;
@@ -83,7 +83,7 @@ pub enum Event<'a> {
     },
     /// The answer to [`send_targets`](super::Initiator::send_targets).
     Targets(Vec<Target>),
-    /// The target says something of its own accord.
+    /// The target has sent an asynchronous message.
     Asked(AsyncEvent),
     /// The target agreed to the logout. The connection is of no further use.
     LoggedOut,
@@ -94,9 +94,9 @@ pub enum Event<'a> {
 pub enum Residual {
     /// Exactly what was expected.
     None,
-    /// So many bytes less.
+    /// Underflow: bytes that were not moved.
     Underflow(u32),
-    /// So many bytes more would have been moved, had the command expected them.
+    /// Overflow: bytes that the command had no room for.
     Overflow(u32),
 }
 
@@ -118,7 +118,7 @@ pub struct Portal {
     pub group: u16,
 }
 
-/// What a target says of its own accord (RFC 7143 section 11.9.1).
+/// An asynchronous message of a target (RFC 7143 section 11.9.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncEvent {
     /// Something happened at a logical unit; the shell finds out what by asking it.
@@ -128,7 +128,7 @@ pub enum AsyncEvent {
     },
     /// The target asks for a logout.
     Logout {
-        /// Within so many seconds.
+        /// Seconds until then, at most.
         seconds: u16,
     },
     /// The target will close the connection, or all of the session.
@@ -139,7 +139,7 @@ pub enum AsyncEvent {
     /// The target asks for a new negotiation, or it will close the connection. Weir answers by a new
     /// session.
     Renegotiate {
-        /// Within so many seconds.
+        /// Seconds until then, at most.
         seconds: u16,
     },
     /// Something that only a vendor, or another standard, knows.

@@ -1,4 +1,4 @@
-//! How a target can break a session: typed, with the PDU, the field and its value.
+//! Protocol errors of a target: typed, with the PDU, the field and its value.
 
 use std::fmt;
 
@@ -261,7 +261,7 @@ pub enum ChapFault {
         /// The key.
         key: &'static str,
     },
-    /// The target proved that it is somebody, but not who it must be.
+    /// The target proved a name, but not the required one.
     #[error("the target says that it is `{}`", .name.escape_debug())]
     WrongName {
         /// Who it says that it is.

@@ -1,4 +1,4 @@
-//! The full feature phase: what is no command, and what the target says of its own accord.
+//! The full feature phase: PDUs other than commands, and unsolicited ones of the target.
 
 use zerocopy::{FromBytes, transmute, transmute_ref};
 
@@ -221,7 +221,7 @@ impl<P: AsRef<[u8]> + Clone> Initiator<P> {
         Ok(self.pending.pop_front())
     }
 
-    /// Ends the commands that a task management function has ended, or lets them go on.
+    /// Ends the commands that a task management function has ended, or lets them continue.
     fn end_doomed(&mut self, by: Itt, is_over: bool) {
         let mut ended = Vec::new();
         for (itt, task) in self.tasks.iter_mut().filter(|(_, task)| task.doomed_by == Some(by)) {

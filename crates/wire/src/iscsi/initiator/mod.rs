@@ -1,7 +1,7 @@
 //! The initiator's end of one iSCSI connection, which is also its session.
 //!
 //! An [`Initiator`] logs in by itself: its first request waits in the [`Outbox`] from the start. It
-//! is told what arrived ([`Initiator::receive`]) and how much of the outbox was written
+//! takes received bytes ([`Initiator::receive`]) and how much of the outbox was written
 //! ([`Initiator::written`]), takes [`Command`]s while there is [`room`](Initiator::room), and returns
 //! [`Event`]s. It parses whole PDUs only: [`Initiator::needed`] says how many contiguous bytes the
 //! next one takes, which [`Settings::pdu_length_max`] bounds.

@@ -1,4 +1,4 @@
-//! The operational keys: what is offered, and which answers fit (RFC 7143 section 13).
+//! Negotiation of the operational keys: offers and accepted answers (RFC 7143 section 13).
 
 use super::fault::Fault;
 use super::settings::Settings;

@@ -1,4 +1,4 @@
-//! One session: framing, phases and what the shell may ask it.
+//! One session: framing, phases and the shell's interface.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -136,7 +136,7 @@ impl<P: AsRef<[u8]> + Clone> Initiator<P> {
         self.needed
     }
 
-    /// What waits to be written.
+    /// The bytes that are to be written.
     pub const fn outbox(&self) -> &Outbox<P> {
         &self.outbox
     }
@@ -159,7 +159,7 @@ impl<P: AsRef<[u8]> + Clone> Initiator<P> {
         own.min(self.numbers.room())
     }
 
-    /// Nobody wants the data or the end of this command any more. Its tag stays taken until the target
+    /// The shell has given this command up, its data and its end. Its tag stays taken until the target
     /// has answered, and so does the buffer of a write.
     pub fn forget(&mut self, itt: Itt) {
         if let Some(entry) = self.tasks.find(itt) {

@@ -1,4 +1,4 @@
-//! What the shell decides about a session before it begins.
+//! Settings of a session, made before it begins.
 
 use crate::iscsi::account::Account;
 use crate::iscsi::codes::Isid;
@@ -97,7 +97,7 @@ impl Settings {
                     return Err(SettingsError::ChapName);
                 }
             }
-            // RFC 7143 section 9.2.1: each direction has a secret of its own.
+            // RFC 7143 section 9.2.1: each direction has its own secret.
             if chap.target.as_ref().is_some_and(|target| target.secret == chap.account.secret) {
                 return Err(SettingsError::SameSecret);
             }

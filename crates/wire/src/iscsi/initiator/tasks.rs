@@ -1,4 +1,4 @@
-//! What waits for an answer, by initiator task tag.
+//! Requests without a response yet, by initiator task tag.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::command::Direction;
 use crate::iscsi::pdu::Itt;
 
 /// Bits of a tag that say where its entry is. The others count how often that place was used, so
-/// that an answer that comes after its request has ended finds nobody.
+/// that a response that comes after its request has ended matches none.
 const INDEX_BITS: u32 = 11;
 
 /// A command that has no status yet.
@@ -57,7 +57,7 @@ pub(super) struct Entry<P> {
     pub(super) tag: u64,
     /// Its PDU has left the outbox completely.
     pub(super) sent: bool,
-    /// Nobody wants to hear of it.
+    /// The shell does not wait for it any more.
     pub(super) forgotten: bool,
     pub(super) request: Request<P>,
 }

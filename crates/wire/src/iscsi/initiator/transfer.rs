@@ -1,4 +1,4 @@
-//! Commands and their data: what is sent with them, what the target may ask for and send, and how
+//! Transfers commands and their data: sending, R2Ts, Data-In, and how
 //! they end (RFC 7143 sections 4.2.5, 11.3, 11.4, 11.7 and 11.8).
 
 use zerocopy::transmute;

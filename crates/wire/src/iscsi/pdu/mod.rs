@@ -102,7 +102,7 @@ pub mod opcode {
     pub const LOGOUT_RESPONSE: u8 = 0x26;
     /// Target is ready for write data.
     pub const R2T: u8 = 0x31;
-    /// Target reports an event that nobody asked about.
+    /// Target reports an event (asynchronous message).
     pub const ASYNC_MESSAGE: u8 = 0x32;
     /// Target refuses a PDU.
     pub const REJECT: u8 = 0x3f;

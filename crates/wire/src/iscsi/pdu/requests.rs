@@ -1,4 +1,4 @@
-//! Headers of what an initiator sends.
+//! Headers of PDUs from an initiator.
 
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

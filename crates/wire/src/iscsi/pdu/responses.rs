@@ -1,4 +1,4 @@
-//! Headers of what a target sends.
+//! Headers of PDUs from a target.
 
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

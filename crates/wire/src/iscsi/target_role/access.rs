@@ -1,4 +1,4 @@
-//! Who may log in, and how they prove who they are.
+//! Access control: who may log in, and with which proof.
 
 /// What an initiator must prove, and what is proven to it. Indices are into
 /// [`Node::accounts`](super::Node::accounts).

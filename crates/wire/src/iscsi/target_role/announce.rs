@@ -1,4 +1,4 @@
-//! What the target says of its own accord: asynchronous messages (RFC 7143 section 11.9).
+//! Asynchronous messages of the target (RFC 7143 section 11.9).
 
 use super::Connection;
 use super::connection::Phase;

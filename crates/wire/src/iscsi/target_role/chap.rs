@@ -75,7 +75,7 @@ pub(super) struct Accounts<'a> {
 /// What the target says to one text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// The handshake goes on.
+    /// The handshake continues.
     Challenge(Pairs),
     /// The initiator has proven that it is this account.
     Proven { account: usize, pairs: Pairs },
@@ -153,7 +153,7 @@ impl Chap {
         if let Some(asked) = asked {
             let own = &accounts.all[accounts.mutual.ok_or(ChapFault::NoMutual)?];
             // RFC 7143 section 9.2.1: a challenge must not come back, and each direction has a
-            // secret of its own.
+            // separate secret.
             if asked.challenge == self.challenge {
                 return Err(ChapFault::Reflected);
             }

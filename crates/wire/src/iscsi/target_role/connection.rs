@@ -1,4 +1,4 @@
-//! One connection: framing, phases and what the shell may ask it.
+//! One connection: framing, phases and the shell's interface.
 
 use std::sync::Arc;
 
@@ -157,7 +157,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         self.needed
     }
 
-    /// What waits to be written.
+    /// The bytes that are to be written.
     pub fn outbox(&mut self) -> &mut Outbox<P> {
         &mut self.outbox
     }

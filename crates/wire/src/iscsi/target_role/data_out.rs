@@ -1,4 +1,4 @@
-//! Write data: what may arrive when, and asking for it (RFC 7143 sections 4.2.5, 11.7 and 11.8).
+//! Receives write data: immediate, unsolicited, and solicited by R2T (RFC 7143 sections 4.2.5, 11.7 and 11.8).
 
 use super::task::{Burst, Task};
 use super::{Connection, Event};
@@ -12,7 +12,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         let itt = Itt(pdu.itt.get());
         let first_burst = self.parameters.first_burst_length;
         // RFC 7143 section 11.7: data of a task that was answered or aborted in the meantime may
-        // still be under way. It is discarded, and so is data of a tag that never was.
+        // still be in transit. It is discarded, and so is data of a tag that never was.
         // The same goes for data that nothing waits for: its command may be running.
         let task = self.tasks.find(itt)?;
         if !task.writes || task.broken || task.gathered {

@@ -148,7 +148,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         let limit = self.parameters.initiator_segment_length as usize;
         let length = exchange.outgoing.len().min(limit);
         let is_cut = length < exchange.outgoing.len();
-        // RFC 7143 section 11.11.1: F ends the exchange, and an exchange that goes on has a tag.
+        // RFC 7143 section 11.11.1: F ends the exchange, and an exchange that continues has a tag.
         let is_over = !is_cut && request.flags & FINAL != 0;
         let flags = match (is_over, is_cut) {
             (true, _) => FINAL,

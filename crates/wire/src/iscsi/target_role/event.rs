@@ -1,4 +1,4 @@
-//! What a connection tells its shell.
+//! Events that a connection reports to its shell.
 
 use super::LoginFault;
 use crate::iscsi::codes::{Attribute, Isid, LoginStatus, LogoutReason, RejectReason, TaskFunction};
@@ -89,7 +89,7 @@ pub enum Event<'a> {
     },
     /// The answer to a [`ping`](super::Connection::ping).
     Pong,
-    /// A PDU was refused with a Reject; the connection goes on. For logs only.
+    /// A PDU was refused with a Reject; the connection stays open. For logs only.
     Rejected {
         /// Opcode of the PDU.
         opcode: u8,
@@ -119,7 +119,7 @@ pub struct Command<'a> {
     pub expected_length: u32,
     /// The first write data, from offset zero.
     pub immediate: &'a [u8],
-    /// More write data is under way without being asked for; it comes as [`Event::Data`].
+    /// More unsolicited write data follows; it comes as [`Event::Data`].
     pub unsolicited: bool,
     /// Delivered outside of the command window.
     pub is_immediate: bool,

@@ -294,7 +294,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         Ok(Some(Event::Logout { itt, reason }))
     }
 
-    /// Refuses a PDU and goes on.
+    /// Refuses a PDU and keeps the connection.
     pub(super) fn reject<'a>(&mut self, header: &Header, reason: RejectReason) -> Event<'a> {
         self.push_reject(header, reason);
         Event::Rejected { opcode: header.kind(), reason }

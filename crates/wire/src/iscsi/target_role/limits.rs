@@ -1,4 +1,4 @@
-//! What an operator decides about a target: its names, and how much a peer may ask of it.
+//! Settings of a target by the operator: names and limits towards a peer.
 
 use super::access::{Authentication, Initiators, Redirect};
 use super::task::OUTSTANDING_R2T_MAX;
@@ -38,14 +38,14 @@ pub struct TargetEntry {
     pub alias: Option<String>,
     /// Who may see it and log in to it.
     pub initiators: Initiators,
-    /// Who may see each of its units. Who may see none has no business at the target, and is told
+    /// Who may see each of its units. An initiator that may see none gets
     /// that it does not exist. Empty: everyone sees something.
     pub units: Vec<Initiators>,
     /// What those must prove.
     pub authentication: Authentication,
     /// Where they are sent instead, if it is not served here.
     pub redirect: Option<Redirect>,
-    /// It was taken away while the gateway ran: nobody finds it any more. Its place stays, so that
+    /// It was taken away while the gateway ran: initiators do not find it any more. Its place stays, so that
     /// the numbers of the others do.
     pub removed: bool,
 }

@@ -1,6 +1,6 @@
 //! The target's end of one iSCSI connection, which is also its session.
 //!
-//! A [`Connection`] is told what arrived ([`Connection::receive`]) and what became of commands
+//! A [`Connection`] takes received bytes ([`Connection::receive`]) and the results of commands
 //! ([`Connection::respond`], [`Connection::respond_data`]); it returns [`Event`]s and fills an
 //! [`Outbox`]. It parses whole PDUs only: [`Connection::needed`] says how many contiguous bytes the
 //! next one takes, which [`Limits::pdu_length_max`] bounds.

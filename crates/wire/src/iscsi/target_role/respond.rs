@@ -1,4 +1,4 @@
-//! What the target sends: responses, read data, and PDUs of its own accord.
+//! Sends responses, read data and unsolicited PDUs.
 
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::U32;

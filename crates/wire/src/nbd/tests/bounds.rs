@@ -1,4 +1,4 @@
-//! What a client cannot make the connection hold.
+//! Tests of the bounds on a connection's memory.
 
 use std::sync::Arc;
 

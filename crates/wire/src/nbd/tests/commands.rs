@@ -1,4 +1,4 @@
-//! Requests that are sound, and their replies.
+//! Tests of valid requests and their replies.
 
 use std::sync::Arc;
 

@@ -130,7 +130,7 @@ fn exports_are_listed() {
     assert_eq!(client.ask(option::LIST, b"x"), [(ERR_INVALID, vec![])]);
 }
 
-/// `NBD_OPT_INFO` tells what was asked for and what must be known, and the negotiation goes on.
+/// `NBD_OPT_INFO` tells what was asked for and what must be known, and the negotiation continues.
 #[test]
 fn info_describes_an_export() {
     let mut client = client();
@@ -175,7 +175,7 @@ fn go_enters_transmission() {
     assert!(matches!(client.send(&[]).as_deref(), Ok([Told::Request(_)])));
 }
 
-/// A size that changes before the admission is what the client is told.
+/// A size that changes before the admission is the one that the client gets.
 #[test]
 fn the_newest_size_is_told() {
     let mut client = client();
@@ -304,7 +304,7 @@ fn unknown_options_are_unsupported() {
     assert_eq!(client.choose("disk"), DISK);
 }
 
-/// Data of `NBD_OPT_GO` that does not add up is invalid, and the negotiation goes on.
+/// Data of `NBD_OPT_GO` that does not add up is invalid, and the negotiation continues.
 #[test]
 fn info_requests_are_checked() {
     let mut client = client();

@@ -12,7 +12,7 @@ const EOVERFLOW: u32 = 75;
 type Case = (u16, u16, (u64, u32), u32);
 
 /// Sends each request, with a payload if it is a write, and expects the error and nothing else; the
-/// connection goes on.
+/// connection stays open.
 fn all_refused(name: &str, structured: bool, cases: &[Case]) {
     for &(flags, kind, range, error) in cases {
         let mut client = Client::ready(name, structured);
@@ -52,7 +52,7 @@ fn ranges_end_with_the_export() {
     }
 }
 
-/// A read that ends past the end is told where that is, within its own range, and why.
+/// A read that ends past the end is refused with the offset, within its own range, and why.
 #[test]
 fn the_end_is_pointed_at() {
     for (offset, at) in [(SIZE - 512, SIZE), (SIZE + 512, SIZE + 512)] {
@@ -79,7 +79,7 @@ fn ranges_are_aligned() {
 }
 
 /// More than the maximum payload is refused for what carries one; a structured read may be retried
-/// with less and is told so.
+/// with less and gets an error.
 #[test]
 fn payloads_are_bounded() {
     let range = (0, PAYLOAD_MAX + 512);

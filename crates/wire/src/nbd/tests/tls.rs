@@ -1,4 +1,4 @@
-//! Going over to TLS.
+//! Tests of the switch to TLS.
 
 use super::harness::{
     ACK, Client, ERR_INVALID, ERR_POLICY, ERR_TLS_REQD, Told, contexts, encode_option,
@@ -17,7 +17,7 @@ fn start(client: &mut Client) {
     assert!(!client.connection.is_waiting());
 }
 
-/// Without TLS a client is told that there is none, and goes on without.
+/// Without TLS a client gets an error and continues without.
 #[test]
 fn there_may_be_no_tls() {
     let mut client = Client::new(limits(8, Tls::Off));

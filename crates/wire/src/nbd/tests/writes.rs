@@ -3,7 +3,7 @@
 use super::harness::{Client, Told, encode_request};
 use crate::nbd::{Command, Error, Request};
 
-/// The data of a write is told in the parts in which it comes, in order, and the last one says so.
+/// The data of a write is reported in the parts in which it comes, in order, and the last one says so.
 #[test]
 fn data_comes_in_parts() {
     let mut client = Client::ready("disk", false);
@@ -33,8 +33,8 @@ fn data_comes_in_parts() {
     assert_eq!((answer.cookie, answer.error), (7, 0));
 }
 
-/// A write that is answered before its data is there gets its reply behind the data, which nobody
-/// is told of any more.
+/// A write that is answered before its data is there gets its reply behind the data, which is
+/// not reported any more.
 #[test]
 fn an_early_answer_waits_for_the_data() {
     for (result, error) in [(Err(Error::Enomem), 12), (Ok(()), 0)] {

@@ -32,8 +32,8 @@ pub enum MediaOp {
     WriteAtomic,
     /// Read the blocks, and write what their bits and those of the data give by OR.
     OrWrite,
-    /// Read the blocks, and if they are the first half of the data write the second half; nobody
-    /// else comes between the two.
+    /// Read the blocks, and if they are the first half of the data write the second half; no other command
+    /// comes between the two.
     CompareAndWrite,
     /// Write one block's worth of data to every block.
     WriteSame {
@@ -127,7 +127,7 @@ impl Media {
         }
     }
 
-    /// What the command needs of somebody else's reservation.
+    /// The access that the command needs under another nexus's reservation.
     // SBC-3's table of commands in the presence of reservations has flushing among the writes.
     pub(crate) const fn access(&self) -> Access {
         match self.op {

@@ -120,7 +120,7 @@ pub(crate) struct StartStop {
 }
 
 impl Cdb {
-    /// What the command needs of somebody else's reservation, where `usual` is what its opcode
+    /// The access that the command needs under another nexus's reservation, where `usual` is what its opcode
     /// needs as a rule.
     // SPC-4's and SBC-3's tables of commands in the presence of reservations: to make a unit ready
     // and to stop preventing removal is always allowed.

@@ -1,4 +1,4 @@
-//! CDBs read, and write data that fits or does not.
+//! Tests of CDB parsing and of the length of write data.
 
 use super::*;
 

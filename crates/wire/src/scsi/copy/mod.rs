@@ -1,4 +1,4 @@
-//! Copies that the target makes by itself: EXTENDED COPY(LID1) and RECEIVE COPY RESULTS (SPC-4
+//! Copies within the target: EXTENDED COPY(LID1) and RECEIVE COPY RESULTS (SPC-4
 //! sections 5.17.7, 6.4 and 6.22 to 6.25).
 //!
 //! [`parse`] reads what an initiator asks for: a list of disks by the names that they show in the

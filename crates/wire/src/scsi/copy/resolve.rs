@@ -1,4 +1,4 @@
-//! A segment of a copy against the disks that it names.
+//! Resolves a segment of a copy to the disks that it names.
 
 use super::{HEADER_LENGTH, Plan, SEGMENT_LENGTH, SEGMENT_LENGTH_MAX, Segment, TARGET_LENGTH};
 use crate::scsi::Sense;

@@ -1,4 +1,4 @@
-//! RECEIVE COPY RESULTS: how a copy ended, and what copies there may be.
+//! RECEIVE COPY RESULTS: the status of a copy, and the limits of copies.
 
 use super::{
     BLOCK_TO_BLOCK, CONCURRENT_MAX, DESCRIPTORS_LENGTH_MAX, IDENTIFICATION, SEGMENT_LENGTH_MAX,

@@ -1,4 +1,4 @@
-//! Who may use a logical unit: RESERVE(6), RELEASE(6) and persistent reservations (SPC-2 section
+//! Reservations of a logical unit: RESERVE(6), RELEASE(6) and persistent reservations (SPC-2 section
 //! 5.5, SPC-4 section 5.13).
 //!
 //! [`Reservations`] is the whole state of one logical unit. PERSISTENT RESERVE OUT gives a
@@ -41,12 +41,12 @@ pub struct Reservations {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Persistent {
     kind: Kind,
-    /// Who holds it, which is somebody with a registration; `None` if all that have one do.
+    /// The holder, which is registered; `None` if all registrants hold it.
     holder: Option<Nexus>,
 }
 
 impl Reservations {
-    /// Whether a command of `nexus` that needs `access` may run. `None` is somebody without a
+    /// Whether a command of `nexus` that needs `access` may run. `None` is a nexus without a
     /// registration and without a reservation, such as another protocol. A command that may not
     /// is answered with RESERVATION CONFLICT.
     pub fn permits(&self, nexus: Option<&Nexus>, access: Access) -> bool {
@@ -87,7 +87,7 @@ impl Reservations {
     /// Whether RESERVE(6) and RELEASE(6) of `nexus` do nothing and are GOOD (CRH).
     // SPC-4 section 5.13: so it is for a holder of the persistent reservation, and for everybody
     // who is registered if the type is one for registrants. Otherwise SPC-2 section 5.5.1 holds:
-    // both conflict, whoever sends them, as long as anybody is registered.
+    // both conflict for every sender while any nexus is registered.
     fn is_compatible(&self, nexus: &Nexus) -> Result<bool, Refusal> {
         let shares = |persistent: &Persistent| {
             self.holds(nexus)

@@ -46,7 +46,7 @@ impl Reservations {
         list: &[u8],
     ) -> Result<Change, Refusal> {
         let action = Action::from_code(out.action).ok_or(Sense::invalid_cdb_field(1, Some(4)))?;
-        // SPC-2 section 5.5.1: while anybody holds a RESERVE(6), whoever sends it.
+        // SPC-2 section 5.5.1: while any nexus holds a RESERVE(6), for every sender.
         if self.reserved.is_some() {
             return Err(Refusal::Conflict);
         }
@@ -132,7 +132,7 @@ fn specified_ports(action: Action, list: &[u8]) -> Result<Option<&[u8]>, Sense> 
     }
 }
 
-/// What all service actions are told.
+/// The parameters of all service actions.
 struct Request<'a> {
     nexus: &'a Nexus,
     scope: u8,
@@ -161,7 +161,7 @@ struct Draft {
 
 impl Draft {
     fn register(&mut self, request: &Request<'_>, ports: Option<&[u8]>) -> Result<(), Refusal> {
-        // SPC-4 section 5.13: whoever is not registered has the key zero.
+        // SPC-4 section 5.13: an unregistered nexus has the key zero.
         let known = self.next.keys.get(request.nexus).copied();
         if request.key != known.unwrap_or(0) {
             return Err(Refusal::Conflict);

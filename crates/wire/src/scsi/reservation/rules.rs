@@ -1,4 +1,4 @@
-//! Types of persistent reservations, and what each lets through.
+//! Types of persistent reservations, and the commands that each allows.
 
 use crate::scsi::nexus::Access;
 
@@ -13,7 +13,7 @@ pub(super) enum Kind {
     ExclusiveAccessAllRegistrants,
 }
 
-/// What somebody who does not hold the reservation may do with the medium.
+/// The access of a nexus that does not hold the reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Allowed {
     Nothing,
@@ -77,7 +77,7 @@ impl Kind {
         matches!(self.rule().registered, Allowed::All)
     }
 
-    /// Whether somebody who does not hold the reservation gets through.
+    /// Whether a nexus that does not hold the reservation has access.
     pub(super) const fn permits(self, is_registered: bool, access: Access) -> bool {
         let rule = self.rule();
         let allowed = if is_registered { rule.registered } else { rule.stranger };

@@ -1,4 +1,4 @@
-//! What outlives a loss of power, as bytes.
+//! Encoding of the reservations that survive a loss of power.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -20,7 +20,7 @@ use super::transport_id::NAME_LENGTH_MAX;
 use super::{Persistent, REGISTRATIONS_MAX, Reservations};
 use crate::scsi::nexus::{InitiatorPort, Nexus};
 
-/// What is wrong with stored reservations. Positions are in bytes from their beginning. Nobody may
+/// What is wrong with stored reservations. Positions are in bytes from their beginning. Do not
 /// use a unit whose reservations cannot be read until an operator has restored or removed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {

@@ -169,7 +169,7 @@ fn ports_are_registered_together() {
     assert_eq!(unit, before);
 }
 
-/// There is room for so many registrations and not for one more, of the sender or of others.
+/// The number of registrations is bounded, of the sender or of others.
 #[test]
 fn registrations_are_bounded() {
     let all: Vec<_> = (0..REGISTRATIONS_MAX as u8).map(|number| (number, 7)).collect();
@@ -217,7 +217,7 @@ fn a_move_has_its_rules() {
         assert_eq!(codes(send(&mut unit, 0, REGISTER_AND_MOVE, 0, &list)), (0x26, 0));
     }
     assert_eq!(unit, before);
-    // Scope and type are not looked at, and nobody is told.
+    // Scope and type are ignored, and no nexus is notified.
     assert_eq!(send(&mut unit, 0, REGISTER_AND_MOVE, 15, &list), Ok(Effects::default()));
     assert!(unit.holds(&nexus(2)) && !unit.holds(&nexus(0)));
     assert_eq!((unit.keys[&nexus(2)], unit.keys[&nexus(0)]), (12, 10));
@@ -292,7 +292,7 @@ fn reserve_6_is_for_one() {
     assert_eq!(unit, before);
 }
 
-/// Where somebody is registered, RESERVE(6) and RELEASE(6) conflict, except from those who have a
+/// Where a nexus is registered, RESERVE(6) and RELEASE(6) conflict, except from those who have a
 /// part in the persistent reservation: there they do nothing.
 #[test]
 fn reserve_6_respects_persistent_reservations() {

@@ -66,7 +66,7 @@ impl Unit {
         if no_flush || !self.mode.write_cache {
             return Ok(Action::done());
         }
-        // SBC-3 section 5.25: what is cached reaches the medium before nobody can get at it.
+        // SBC-3 section 5.25: what is cached reaches the medium before it becomes inaccessible.
         let op = MediaOp::Synchronize { immediate: false };
         let blocks = self.disk.blocks;
         Ok(Action::Media(Media { op, lba: 0, blocks, fua: false, dpo: false }))

@@ -1,4 +1,4 @@
-//! A logical unit: a disk, and what initiators have made of it (SPC-4, SBC-3).
+//! A logical unit: a disk and its state towards each initiator (SPC-4, SBC-3).
 
 mod medium;
 mod parameters;
@@ -76,7 +76,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// A unit that nobody has done anything to yet.
+    /// A unit in its initial state.
     pub fn new(disk: DiskInfo) -> Self {
         Self {
             reservations: Reservations::default(),
@@ -136,7 +136,7 @@ impl Unit {
         admitted.map_err(|refusal| self.worded_refusal(refusal))
     }
 
-    /// Goes on with a command whose parameter list is here. `data` is exactly as long as the list
+    /// Continues a command whose parameter list is here. `data` is exactly as long as the list
     /// was announced.
     pub fn parameters(
         &mut self,
@@ -163,7 +163,7 @@ impl Unit {
 
     /// Logical unit reset: ends a reservation by RESERVE(6) and the prevention of removal, loads the
     /// medium, sets the mode parameters back and forgets the outcomes of copies. A sanitize
-    /// operation goes on (SBC-4 section 4.11).
+    /// operation continues (SBC-4 section 4.11).
     pub fn reset(&mut self) {
         self.reservations.reset();
         self.medium = Medium::default();
@@ -188,8 +188,8 @@ impl Unit {
         self.obstacle(Needs::Medium).map_or(Ok(()), |sense| Err(self.worded(sense)))
     }
 
-    /// From now on nothing can be done with the medium through this target, for good: whoever asks is told
-    /// [`UNAVAILABLE`](Sense::UNAVAILABLE), so that a host with another way takes that.
+    /// From now on nothing can be done with the medium through this target, for good: a command gets
+    /// [`UNAVAILABLE`](Sense::UNAVAILABLE), so that a host with another path takes that.
     pub const fn withdraw(&mut self) {
         self.withdrawn = true;
     }
@@ -256,7 +256,7 @@ impl Unit {
             Cdb::ExtendedCopy { length } => return Ok(list(Kind::ExtendedCopy, length)?),
             Cdb::Sanitize => return Ok(self.sanitize(cdb, access, needs)?),
             Cdb::PreFetch { lba, blocks } => {
-                // There is no cache of its own to fetch into, and so nothing to promise by CONDITION
+                // There is no cache of this unit to fetch into, and so nothing to promise by CONDITION
                 // MET.
                 disk.check_range(lba, blocks)?;
                 return Ok(Action::done());

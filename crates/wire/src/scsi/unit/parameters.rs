@@ -1,4 +1,4 @@
-//! Commands that bring a parameter list.
+//! Commands with a parameter list.
 
 use super::{Action, Unit};
 use crate::scsi::commands::Needs;

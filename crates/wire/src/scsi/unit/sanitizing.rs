@@ -1,4 +1,4 @@
-//! What a sanitize operation does to the commands of its unit (SBC-4 section 4.11).
+//! Effects of a sanitize operation on other commands of its unit (SBC-4 section 4.11).
 
 use super::parameters::{Kind, ParameterList};
 use super::{Action, Unit};

@@ -1,4 +1,4 @@
-//! What is not a command: pings, task management, messages of the target, logout; and what the shell
+//! Tests of PDUs other than commands: pings, task management, messages of the target, logout; and what the shell
 //! may forget.
 
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn the_window_never_shrinks() {
     }
 }
 
-/// A task that is aborted has no other end; the others go on.
+/// A task that is aborted has no other end; the others continue.
 #[test]
 fn an_aborted_task_is_over() {
     for response in [0, 1] {
@@ -128,7 +128,7 @@ fn our_own_target_ends_tasks() {
     assert_eq!(pair.initiator.outstanding().count(), 0);
 }
 
-/// Nobody hears of what is forgotten, but its tag and its place stay taken until it has ended.
+/// A forgotten command reports nothing, but its tag and its place stay taken until it has ended.
 #[test]
 fn what_is_forgotten_is_not_heard() {
     let mut alone = Alone::logged_in(Settings { commands_max: 1, ..settings() }, &[]);
@@ -161,7 +161,7 @@ fn what_was_sent_is_known() {
     assert_eq!(alone.initiator.outstanding().map(|one| one.itt).collect::<Vec<_>>(), [itt]);
 }
 
-/// What the target says of its own accord.
+/// Asynchronous messages of the target.
 #[test]
 fn messages_are_told() {
     let mut pair = Pair::logged_in(settings(), Limits::default());

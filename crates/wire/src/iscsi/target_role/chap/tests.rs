@@ -72,7 +72,7 @@ fn the_right_response_is_proof() {
 }
 
 /// A wrong secret, the other algorithm's response, a response that is too short, a name that
-/// nobody has, and one that is known but may not log in here.
+/// no account has, and one that is known but may not log in here.
 #[test]
 fn anything_else_is_none() {
     let wrong = || ChapFault::WrongResponse { account: "alice".to_owned() };

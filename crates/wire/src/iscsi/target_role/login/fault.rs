@@ -1,4 +1,4 @@
-//! Why a login was refused: words for an operator, and the status for the initiator.
+//! Login failures: the message for the operator and the status for the initiator.
 
 use crate::iscsi::target_role::LoginStatus;
 use crate::iscsi::target_role::chap::ChapFault;
@@ -82,7 +82,7 @@ pub enum LoginFault {
         /// What was asked for.
         name: String,
     },
-    /// The target is not for this initiator, which is told that there is none.
+    /// The target is not for this initiator, which gets "not found".
     #[error("target `{target}` does not admit this initiator")]
     NotAdmitted {
         /// Name of the target.
@@ -125,7 +125,7 @@ pub enum LoginFault {
 }
 
 impl LoginFault {
-    /// What the initiator is told.
+    /// The status for the initiator.
     pub const fn status(&self) -> LoginStatus {
         match self {
             Self::NotALogin { .. } => LoginStatus::InvalidDuringLogin,

@@ -1,4 +1,4 @@
-//! Who is there, and which target is meant (RFC 7143 section 6.3.1).
+//! Identifies the initiator and the target of a login (RFC 7143 section 6.3.1).
 
 use super::LoginFault;
 use crate::iscsi::target_role::{Connection, TargetEntry};

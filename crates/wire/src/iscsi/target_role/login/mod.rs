@@ -1,4 +1,4 @@
-//! The login phase: who is there, which target, under which parameters (RFC 7143 section 6.3).
+//! The login phase: identity, security and parameters (RFC 7143 section 6.3).
 
 mod fault;
 mod identity;

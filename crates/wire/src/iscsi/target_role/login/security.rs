@@ -13,9 +13,9 @@ pub(super) enum Security {
     /// No method was chosen.
     #[default]
     Open,
-    /// The handshake is under way.
+    /// The handshake is in progress.
     Shaking(Chap),
-    /// The initiator is who it says, or nobody asked.
+    /// The initiator has proved its name, or no proof was required.
     Done,
 }
 
@@ -40,7 +40,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             ("None", Security::Done)
         };
         // RFC 7143 section 6.2.1: of a list, the first value that the responder can and may use.
-        // With accounts that is CHAP alone, without there is nobody to authenticate.
+        // With accounts that is CHAP alone, without there is nothing to authenticate.
         if list.split(',').all(|one| one != method) {
             return Err(LoginFault::NoMethod { needed: method });
         }
@@ -93,7 +93,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         if self.login.stage == SECURITY { Ok(()) } else { self.check_proof() }
     }
 
-    /// The stage to which a request is let on: none while the authentication is under way.
+    /// The stage to which a request is let on: none while the authentication is in progress.
     // RFC 7143 section 6.3: the target agrees to a transit by T in its response, or stays.
     pub(super) fn transit(&self, wanted: Option<u8>) -> Result<Option<u8>, LoginFault> {
         if wanted.is_some() {

@@ -152,7 +152,7 @@ fn authentication_cannot_be_left_out() {
     let early = [&*initiator, &target, "AuthMethod=CHAP", "CHAP_A=5"];
     let fault = LoginFault::Chap(ChapFault::NotDue { key: "CHAP_A" });
     assert_eq!(fails(guarded(), 0x00, &early), (LoginStatus::InitiatorError, fault));
-    // Nor may they come where nobody asked.
+    // Nor may they come unasked.
     let keys = [&*initiator, &target, "AuthMethod=None", "CHAP_N=alice", ALICE_MD5];
     let fault = LoginFault::Chap(ChapFault::NotDue { key: "CHAP_N" });
     assert_eq!(fails(super::harness::node(), 0x81, &keys), (LoginStatus::InitiatorError, fault));
@@ -225,7 +225,7 @@ fn words_for_the_log_are_escaped() {
     assert_eq!(reason.to_string(), "no such target `iqn.x\\n\\u{1b}[31m`");
 }
 
-/// An alias is told at the login.
+/// An alias is sent at the login.
 #[test]
 fn a_target_may_have_an_alias() {
     let mut node = super::harness::node();

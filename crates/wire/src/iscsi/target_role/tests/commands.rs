@@ -270,7 +270,7 @@ fn the_window_is_kept() {
     assert!(peer.connection.wants_close());
 }
 
-/// A window that opens while the initiator waits is told by a NOP-In that asks for nothing.
+/// A window that opens while the initiator waits is announced by a NOP-In that asks for nothing.
 #[test]
 fn an_opened_window_is_told() {
     let limits = Limits { command_window: 1, ..Limits::default() };

@@ -280,7 +280,7 @@ proptest! {
     }
 
     /// Any keys in either stage, in place of good ones or among them, in any pieces: no panic, and
-    /// nobody gets in without the proof.
+    /// no initiator gets in without the proof.
     #[test]
     fn any_keys_are_survived(
         texts in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! Logging in, and all the ways not to.
+//! Tests of the login and its failures.
 
 use super::harness::{INITIATOR, ISID, Peer, TARGET, encode, text};
 use crate::iscsi::pdu::{IMMEDIATE, LoginRequest, NopOut, opcode};
@@ -113,7 +113,7 @@ fn stages_only_go_up() {
     assert_eq!(fails(&mut peer, 0x81, &[]), LoginStatus::InitiatorError, "back to security");
 }
 
-/// Without T the stage goes on.
+/// Without T the stage stays.
 #[test]
 fn a_stage_may_take_several_requests() {
     let mut peer = Peer::new(Limits::default());

@@ -176,7 +176,7 @@ fn requests_continue_or_start_anew() {
     assert_eq!(ask(&mut peer, &["X=1"]), ["X=NotUnderstood"]);
 }
 
-/// Malformed text, repeated keys, wrong tags and floods are rejected; the session goes on.
+/// Malformed text, repeated keys, wrong tags and floods are rejected; the session stays.
 #[test]
 fn wrong_text_is_rejected() {
     let mut peer = discovery(&[]);

@@ -64,7 +64,7 @@ fn immediate_data_comes_with_the_command() {
     assert_eq!((answer.byte(1), answer.byte(3), answer.word(44)), (0x80, 0, 0));
 }
 
-/// R2Ts ask for bursts, as many at once as agreed, and each is answered by a sequence of its own.
+/// R2Ts ask for bursts, as many at once as agreed, and each is answered by a separate sequence.
 #[test]
 fn r2ts_ask_for_bursts() {
     let mut peer = loose();

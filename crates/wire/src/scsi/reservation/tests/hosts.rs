@@ -1,4 +1,4 @@
-//! What hosts and clusters do, step by step.
+//! Tests of command sequences that hosts and clusters use.
 
 use super::*;
 
@@ -97,7 +97,7 @@ fn each_type_lets_its_own_through() {
 }
 
 /// The holder leaves: its reservation ends, unless all who are registered hold it. Of the types
-/// that end, those for registrants are missed by the others, who are told once.
+/// that end, those for registrants are lost for the others, which are notified once.
 #[test]
 fn a_reservation_ends_with_its_last_holder() {
     for kind in [1, 3, 5, 6, 7, 8] {
@@ -117,7 +117,7 @@ fn a_reservation_ends_with_its_last_holder() {
     }
 }
 
-/// RELEASE tells the others if they had a part in it; of somebody else it does nothing.
+/// RELEASE notifies the other registrants; by a nexus that is not the holder it does nothing.
 #[test]
 fn a_release_is_heard_by_registrants() {
     for kind in [1, 3, 5, 6, 7, 8] {
@@ -154,7 +154,7 @@ fn registrations_are_preempted() {
     assert_eq!(read_keys(&unit), []);
 }
 
-/// A node fences the holder: it takes the reservation over, the fenced are told and their tasks
+/// A node fences the holder: it takes the reservation over, the fenced nexuses are notified and their tasks
 /// aborted, and the rest hears of it if the type is another.
 #[test]
 fn a_node_fences_the_holder() {

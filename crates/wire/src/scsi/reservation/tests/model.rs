@@ -204,7 +204,7 @@ impl Model {
         Ok(aborted)
     }
 
-    /// The command, and who is told of it.
+    /// The command, and the nexuses that are notified.
     fn answer(&mut self, step: &Step) -> Answer {
         let before = self.clone();
         let aborted = match self.out(step) {
@@ -298,7 +298,7 @@ fn perform(unit: &mut Reservations, step: &Step) -> Answer {
                 .iter()
                 .map(|(nexus, sense)| (number(nexus), sense.ascq))
                 .collect();
-            assert_eq!(told.len(), attentions, "nobody is told twice");
+            assert_eq!(told.len(), attentions, "no nexus is notified twice");
             let aborted = effects.aborts.iter().map(number).collect();
             Answer::Good { told, aborted, save: change.save }
         }
@@ -358,7 +358,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     let moved = (from.clone(), 0..HOSTS, key, 0..4_u64, any::<bool>(), any::<bool>());
     prop_oneof![
         20 => out.prop_map(|(from, action, scope, kind, key, action_key, aptpl, ports)| {
-            // REGISTER AND MOVE has a step of its own.
+            // REGISTER AND MOVE has its own step.
             let action = if action == 7 { 0 } else { action };
             Step::Out { from, action, scope, kind, key, action_key, aptpl, ports }
         }),

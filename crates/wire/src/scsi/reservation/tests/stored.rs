@@ -1,4 +1,4 @@
-//! What outlives a loss of power.
+//! Tests of the reservations that survive a loss of power.
 
 use proptest::prelude::*;
 
@@ -100,7 +100,7 @@ fn damage_is_named() {
     assert_eq!(damaged(24 + entry, 1), holders(1, 2));
     assert_eq!(damaged(13, 0), holders(0, 1));
     assert_eq!(damaged(13, 7), holders(7, 1));
-    // Registrations where nothing survives, and holders where nobody is registered.
+    // Registrations where nothing survives, and holders without a registration.
     let mut bytes = registered(&[(0, 10)]).encode();
     bytes[15] = 1;
     assert_eq!(Reservations::decode(&bytes), Err(DecodeError::Value { at: 14 }));

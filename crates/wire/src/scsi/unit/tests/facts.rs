@@ -1,4 +1,4 @@
-//! What a unit says of itself.
+//! Tests of INQUIRY and the other descriptions of a unit.
 
 use super::*;
 

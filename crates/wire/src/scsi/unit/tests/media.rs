@@ -1,4 +1,4 @@
-//! What goes to the medium, and what does not.
+//! Tests of commands that reach the medium, and of those that are refused.
 
 use super::*;
 

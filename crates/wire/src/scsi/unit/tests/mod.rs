@@ -102,7 +102,7 @@ fn media(disk: &DiskInfo, bytes: &[u8]) -> Result<(u64, u64), (u8, u8)> {
     }
 }
 
-/// It was done, and nobody else hears of it.
+/// It was done, and no other initiator is notified.
 fn is_done(result: &Result<Action, Refusal>) -> bool {
     *result == Ok(Action::done())
 }

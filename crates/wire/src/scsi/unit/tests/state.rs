@@ -1,4 +1,4 @@
-//! What initiators make of a unit.
+//! Tests of a unit's state: attentions, removal, sanitize, power.
 
 use super::*;
 use crate::scsi::sanitize::Method;
@@ -157,7 +157,7 @@ fn long_mode_lists_are_read() {
     assert_eq!(code(send_list(&mut unit, "a", &cdb, &list)), (5, 0x26, 0));
 }
 
-/// What needs a medium fails when it is out, the rest goes on; who loads it tells the others.
+/// Commands for the medium fail while it is ejected, others run; loading it reports to the others.
 #[test]
 fn a_medium_comes_and_goes() {
     let mut unit = Unit::new(DiskInfo { write_cache: false, ..full() });
@@ -233,7 +233,7 @@ fn ejecting_flushes() {
     assert!(is_done(&send(&mut unit, "a", &[0x1b, 0, 0, 0, 0x06])));
 }
 
-/// As long as one initiator prevents removal nobody ejects, nor loads; its own leave, the loss of
+/// While one initiator prevents removal no other ejects or loads; its own leave, the loss of
 /// its nexus and a reset end that.
 #[test]
 fn removal_can_be_prevented() {
@@ -259,7 +259,7 @@ fn removal_can_be_prevented() {
     }
 }
 
-/// While a sanitize operation goes on only a few commands run, the rest learn how far it is; not even
+/// During a sanitize operation only a few commands run, the rest learn how far it is; not even
 /// a reset ends that.
 #[test]
 fn sanitizing_shuts_the_unit() {
@@ -324,7 +324,7 @@ fn a_failed_sanitize_is_left() {
     assert!(is_done(&send(&mut unit, "a", READY)));
 }
 
-/// Which disks can be sanitized how, and what a wrong request is told.
+/// Which disks can be sanitized how, and how a wrong request is refused.
 #[test]
 fn sanitizing_is_asked_for() {
     let list = [1, 0, 0, 4, 1, 2, 3, 4];
