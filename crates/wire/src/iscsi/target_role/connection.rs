@@ -64,7 +64,7 @@ pub struct Connection<P> {
 
 impl<P: AsRef<[u8]> + Clone> Connection<P> {
     /// A connection on which nothing has been received yet. `portals` are the addresses of the target
-    /// as this initiator reaches them, an IPv6 address in brackets: a discovery session is told all of
+    /// as this initiator reaches them, an IPv6 address in brackets: a discovery session gets all of
     /// them when the node names no portals.
     /// `challenge` is what CHAP asks the initiator: random bytes, new for each connection.
     ///
