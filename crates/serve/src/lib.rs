@@ -221,7 +221,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The gateway left before everything in flight had ended.
-    #[error("left with {outstanding} requests in flight; what was acknowledged is durable")]
+    #[error("stopped with {outstanding} requests in flight; acknowledged data is durable")]
     Unfinished {
         /// Requests that nobody was told the end of.
         outstanding: u32,

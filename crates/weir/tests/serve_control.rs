@@ -184,7 +184,7 @@ fn a_path_is_disabled_and_enabled() {
     let disable = ["path", "disable", "disk", "0", "--force"];
     assert_eq!(order(&disable), (json!("disabled"), operator.clone(), 1));
     assert_eq!(order(&disable), (json!("disabled"), operator.clone(), 1), "twice is once");
-    gateway.logged(&["an operator's order", "backend=\"disk\"", "Disable"]);
+    gateway.logged(&["order from the control socket", "backend=\"disk\"", "Disable"]);
     gateway.logged(&["path", "backend=\"disk\"", "portal=\"file\"", "state=disabled"]);
     let waiting = host.issue(read16(0, 512), Transfer::In(512));
     host.execute(READY, Transfer::None).good();
@@ -486,7 +486,7 @@ fn a_stopping_gateway_is_asked() {
     one.issue(read16(0, 65_536), Transfer::In(65_536));
     one.execute(READY, Transfer::None).good();
     gateway.signal("TERM");
-    gateway.logged(&["stopping: no new work"]);
+    gateway.logged(&["stopping: no new requests"]);
     let status = gateway.asked(&["status"])["status"].take();
     assert_eq!(
         (&status["gateway"]["stopping"], &status["requests"]["outstanding"]),

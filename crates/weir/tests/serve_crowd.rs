@@ -71,8 +71,16 @@ fn guessing_is_slowed_down() {
     for socket in &open[5..] {
         assert_eq!(WRONG.speak(&login, socket).unwrap().unwrap_err(), 0x0201);
     }
-    gateway.logged(&["too many failed logins from there", "127.0.0.1", "wait=1.000 s"]);
-    gateway.logged(&["too many failed logins from there", "127.0.0.1", "wait=60.000 s"]);
+    gateway.logged(&[
+        "too many failed logins: connections from there are refused for a while",
+        "127.0.0.1",
+        "wait=1.000 s",
+    ]);
+    gateway.logged(&[
+        "too many failed logins: connections from there are refused for a while",
+        "127.0.0.1",
+        "wait=60.000 s",
+    ]);
     let mut refused = connect(gateway.portal);
     assert!(until_closed(&mut refused).is_empty());
     gateway.logged(&["connection refused", "too many failed logins"]);

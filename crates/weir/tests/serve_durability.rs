@@ -90,7 +90,7 @@ fn a_graceful_stop_loses_nothing() {
         let mut gateway = Gateway::start(&folder, &config(io), &[]);
         let threads = writers(&gateway, false, 1_000);
         gateway.stop();
-        gateway.logged(&["stopping", "in flight is finished first"]);
+        gateway.logged(&["stopping", "requests in flight end first"]);
         gateway.logged(&["every volume is durable"]);
         check(&gateway, threads);
     }
@@ -138,7 +138,7 @@ fn a_second_signal_leaves_at_once() {
     });
     assert_eq!(code, Some(1), "{}", gateway.log());
     gateway.logged(&["second signal"]);
-    gateway.logged(&["requests in flight", "what was acknowledged is durable"]);
+    gateway.logged(&["requests in flight", "acknowledged data is durable"]);
     assert!(gateway.stored("disk.img", 0, 2 * PAGE) == [content(2), content(3)].concat());
 }
 

@@ -70,7 +70,7 @@ fn a_second_gateway_is_refused() {
     let (code, told) = refused(&second, &b, &[]);
     assert_eq!(code, Some(7), "{told}");
     for part in
-        ["volume `front`", "upstream `array`", "somebody else has it", &old, "Registrants Only"]
+        ["volume `front`", "upstream `array`", "another gateway holds it", &old, "Registrants Only"]
     {
         assert!(told.contains(part), "no {part}: {told}");
     }
@@ -141,7 +141,7 @@ fn who_was_taken_over_from_is_fenced() {
     assert!(code == Some(7) && told.contains(&key(&new)), "{told}");
     let word = format!("front={}", key(&new));
     let (code, told) = refused(&first, &a, &["--take-over", &word]);
-    assert!(code == Some(6) && told.contains("must not go over"), "{told}");
+    assert!(code == Some(6) && told.contains("must not overwrite"), "{told}");
 
     session.execute(synchronize16(), Transfer::None).good();
     assert!(new.command(&["volume", "drain", "front"]).status.success());
@@ -193,7 +193,7 @@ fn the_fence_is_as_configured() {
 
     let off = |who| in_front(who, &behind.portals, LOG, "fence = \"off\"");
     let mut one = Gateway::start(&first, &off("a"), &[]);
-    one.logged(&["nothing keeps another gateway from writing there"]);
+    one.logged(&["another gateway could write there"]);
     let mut other = Gateway::start(&second, &off("b"), &[]);
     one.stop();
     other.stop();

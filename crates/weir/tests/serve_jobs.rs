@@ -149,7 +149,7 @@ fn a_sanitize_survives_a_crash() {
     gateway.kill();
     assert!(gateway.stored("disk.img", 191 << 20, MIB) == secret, "it was in the middle");
     let mut gateway = Gateway::start(&folder, &config, &[]);
-    gateway.logged(&["sanitize goes on after a restart"]);
+    gateway.logged(&["sanitize continues after the restart"]);
     let mut session = Login::of("one").connect(gateway.portal).unwrap();
     assert_eq!(session.sense_of(READY, Transfer::None), (0x6, 0x29, 0x00));
     let read = session.sense_of(read16(0, 512), Transfer::In(512));

@@ -200,7 +200,7 @@ fn who_stays_is_shown_out() {
     assert_eq!(announced(&mut one).0, 1);
     one.write(0, &[1; 512]);
     until_closed(&mut one.socket);
-    gateway.logged(&[&one.peer, "session ended", "it was asked to log out"]);
+    gateway.logged(&[&one.peer, "session ended", "it did not log out when requested"]);
     assert!(gateway.stored("disk.img", 0, 512) == [1; 512]);
     gateway.stop();
 }

@@ -157,7 +157,7 @@ fn a_lost_write_waits_for_the_old_session_to_be_dead() {
     for path in &paths {
         path.be(Fate::Lost);
     }
-    front.logged(&["writes wait for the old session to be dead"]);
+    front.logged(&["writes wait until the old session is known to be dead"]);
     assert_eq!(front.count("the old session is dead to the target"), 0);
     paths[1].be(Fate::Open);
     front.logged(&["the old session is dead to the target"]);

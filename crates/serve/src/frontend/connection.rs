@@ -97,7 +97,7 @@ pub(crate) struct Connection {
     pub(crate) entered: bool,
     /// Its login was refused.
     pub(crate) login_failed: bool,
-    /// It must be gone by then: it was asked to log out.
+    /// Must be gone by then: a logout was requested.
     pub(crate) leave_by: Option<Instant>,
     /// Serves a session: its receive buffer may hold many messages.
     pub(crate) widen: bool,

@@ -213,7 +213,7 @@ impl Unsent {
         self.most = bytes;
         if let Err(error) = socket.limit_unsent(bytes) {
             // It is slower so, not wrong.
-            debug!(peer = %socket.peer, %error, "cannot limit what waits in the kernel");
+            debug!(peer = %socket.peer, %error, "cannot set TCP_NOTSENT_LOWAT");
         }
     }
 }

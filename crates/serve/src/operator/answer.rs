@@ -100,7 +100,7 @@ impl Desk<'_, '_> {
                 let dirty =
                     volumes.iter().filter_map(|volume| Some(volume.log.as_ref()?.dirty_bytes));
                 let dirty_bytes = dirty.sum();
-                info!("an operator's order: stop");
+                info!("order from the control socket: stop");
                 self.gateway.leave();
                 return Ok(Some(Answer::Stopping(Leaving { dirty_bytes })));
             }
@@ -132,7 +132,7 @@ impl Desk<'_, '_> {
             return Err(Refusal::Stopping);
         }
         let order = order(volume);
-        info!(volume = name, ?order, "an operator's order");
+        info!(volume = name, ?order, "order from the control socket");
         self.gateway.order(Input::Cache(order), Question::Told(client, volume));
         Ok(())
     }
@@ -165,7 +165,7 @@ impl Desk<'_, '_> {
         if self.gateway.is_stopping() {
             return Err(Refusal::Stopping);
         }
-        info!(backend = self.backends.get(backend).name, ?order, "an operator's order");
+        info!(backend = self.backends.get(backend).name, ?order, "order from the control socket");
         self.gateway.order(Input::PathOrder(backend, order), Question::Ordered(client, backend));
         Ok(())
     }

@@ -116,16 +116,15 @@ impl Observer for Watch {
             Event::Control(Notice::Infeasible(tenant, true)) => warn!(
                 tenant = self.tenant(tenant),
                 alarm = "slo_infeasible",
-                "the promised response time is missed however little others get; others are held back \
-                 less for a while"
+                "no window meets the objective: others are held back less for a while"
             ),
             Event::Control(Notice::Scaled(tier, ppm)) => warn!(
                 ?tier,
                 per_cent = ppm / 10_000,
-                "the guarantees of a tier hold in part: there is less capacity than was promised"
+                "the guarantees of a tier are scaled down: the devices carry less than the contracts"
             ),
             Event::Control(Notice::Infeasible(tenant, false)) => {
-                info!(tenant = self.tenant(tenant), "the promised response time is held to again");
+                info!(tenant = self.tenant(tenant), "the objective is enforced again");
             }
             Event::Stray => warn!("a completion came for nothing that is outstanding"),
         }
@@ -136,30 +135,30 @@ impl Observer for Watch {
 fn log_notice(volume: &str, notice: LogNotice) {
     match notice {
         LogNotice::LogFault(error) => {
-            warn!(volume, %error, "the log could not be written: what was in it is written elsewhere");
+            warn!(volume, %error, "a write to the log failed: its data goes to another part of the log");
         }
         LogNotice::LogFailed(error) => error!(
             volume,
             %error,
-            "the log has failed: everything in it goes to the volume's own storage, and so do new writes"
+            "the log has failed: its data and new writes go to the volume's own storage"
         ),
         LogNotice::Away(error) => {
             warn!(volume, %error, "write-back waits: the volume's own storage does not answer");
         }
-        LogNotice::Back(away) => info!(volume, %away, "write-back goes on"),
+        LogNotice::Back(away) => info!(volume, %away, "write-back continues"),
         LogNotice::Blocked(Blocked { seq, extent, cause }) => error!(
             volume,
             seq,
             offset = extent.offset,
             length = extent.length,
             %cause,
-            "write-back has stopped, and nothing is dropped: mend the storage, then `weir volume retry`"
+            "write-back is blocked, and no data is dropped: repair the storage, then `weir volume retry`"
         ),
         LogNotice::Unblocked => info!(volume, "write-back is tried again"),
         LogNotice::Full(true) => {
             warn!(
                 volume,
-                "the log is full: writes wait until the volume's own storage has taken some"
+                "the log is full: writes wait until the volume's own storage has taken data"
             );
         }
         LogNotice::Full(false) => info!(volume, "the log has room again"),
@@ -167,12 +166,9 @@ fn log_notice(volume: &str, notice: LogNotice) {
             info!(volume, "every host that writes flushes: epochs order write-back");
         }
         LogNotice::Relaxed(false) => {
-            info!(
-                volume,
-                "a host that writes has not flushed yet: write-back keeps exactly its order"
-            );
+            info!(volume, "a host that writes has not flushed yet: write-back is in strict order");
         }
-        LogNotice::Through(why) => warn!(volume, %why, "writes go past the log from here on"),
+        LogNotice::Through(why) => warn!(volume, %why, "the volume is write-through from here on"),
         LogNotice::Resumed => info!(volume, "writes go to the log"),
     }
 }

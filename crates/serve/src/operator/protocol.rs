@@ -466,7 +466,7 @@ pub(crate) enum Refusal {
     #[error("version {0} of the protocol is not known here")]
     Version(Value),
     /// A verb that is not known, or a field that is missing, too much or of another type.
-    #[error("this cannot be asked for: {0}")]
+    #[error("unknown request: {0}")]
     NotARequest(serde_json::Error),
     /// The line goes on past [`LINE_MAX`].
     #[error("the request has more than {LINE_MAX} bytes")]
@@ -549,7 +549,7 @@ impl Refusal {
             }
             Self::TooLong => "ask for one thing at a time".to_owned(),
             Self::NoLog { .. } => {
-                "its own storage has everything; `log` of its [[volume]] would give it one"
+                "all its data is on its own storage; `log` of its [[volume]] gives it one"
                     .to_owned()
             }
             Self::UnknownBackend { known, .. } | Self::UnknownVolume { known, .. } => {
@@ -560,7 +560,7 @@ impl Refusal {
             }
             Self::UnknownPath { count: 1, .. } => "it has one, number 0".to_owned(),
             Self::UnknownPath { count, .. } => format!("it has {count}, from 0 to {}", count - 1),
-            Self::LastPath { .. } => "requests would wait; --force does it all the same".to_owned(),
+            Self::LastPath { .. } => "requests would wait; --force disables it anyway".to_owned(),
             Self::Stopping => "nothing can be changed any more".to_owned(),
         }
     }

@@ -148,7 +148,7 @@ impl Socket {
                     io::ErrorKind::WouldBlock => self.ready = false,
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
                     _ => {
-                        warn!(%error, "cannot accept on the control socket; again in a second");
+                        warn!(%error, "cannot accept on the control socket; trying again in a second");
                         self.next_accept = now + ACCEPT_AGAIN;
                         return None;
                     }

@@ -56,7 +56,7 @@ impl Gateway<'_> {
             self.door.leave(connection.id);
             connection.entered = true;
             if let Err(error) = connection.socket.keep_alive() {
-                warn!(peer = %connection.peer, %error, "cannot ask for signs of life");
+                warn!(peer = %connection.peer, %error, "cannot enable TCP keep-alive");
             }
         }
         if std::mem::take(&mut connection.login_failed)
@@ -64,7 +64,7 @@ impl Gateway<'_> {
         {
             let wait = self.door.failed(address.ip(), self.now);
             if wait > Duration::ZERO {
-                warn!(source = %address.ip(), %wait, "too many failed logins from there");
+                warn!(source = %address.ip(), %wait, "too many failed logins: connections from there are refused for a while");
             }
         }
         if (!connection.speech.outbox().is_empty() || connection.socket.wants_write())
@@ -246,7 +246,7 @@ impl Gateway<'_> {
         };
         if !connection.received.bytes().is_empty() {
             // Said in the clear behind the request for TLS, it may be from anybody.
-            warn!(peer = %connection.peer, "data in the clear where TLS begins");
+            warn!(peer = %connection.peer, "unencrypted data where TLS must begin");
             return false;
         }
         let started = connection.socket.start_tls(Arc::clone(config));
@@ -307,7 +307,7 @@ impl Gateway<'_> {
     fn verdict_on(&self, connection: &Connection) -> Option<&'static str> {
         let since = |then| self.now.saturating_since(then);
         if connection.leave_by.is_some_and(|at| at <= self.now) {
-            return Some("it was asked to log out");
+            return Some("it did not log out when requested");
         }
         if !connection.entered {
             return (since(connection.opened) >= LOGIN_WITHIN).then_some("no login in time");
@@ -316,7 +316,7 @@ impl Gateway<'_> {
             return (since(pinged) >= PING_ANSWER_WITHIN).then_some("no answer to a ping");
         }
         if self.desk.waits_in_vain(connection, DATA_WITHIN) {
-            return Some("write data did not come in time");
+            return Some("write data did not arrive in time");
         }
         let discovers = matches!(connection.speech, Speech::Iscsi(_)) && connection.seat.is_none();
         (discovers && since(connection.last_heard) >= PING_AFTER)

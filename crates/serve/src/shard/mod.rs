@@ -507,7 +507,10 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
                     continue;
                 }
                 if until <= self.now {
-                    warn!(outstanding = self.desk.outstanding(), "stopping without the rest");
+                    warn!(
+                        outstanding = self.desk.outstanding(),
+                        "stopping: requests in flight are left"
+                    );
                     self.stop = Stop::Now;
                     continue;
                 }

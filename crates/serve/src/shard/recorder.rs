@@ -48,7 +48,7 @@ impl Recorder {
 
     /// Serving goes on: a recording is worth less than the I/O that it records.
     fn give_up(&mut self, problem: &io::Error) {
-        error!(file = %self.path.display(), %problem, "the recording has stopped and has no end");
+        error!(file = %self.path.display(), %problem, "the recording has stopped and is incomplete");
         self.file = None;
     }
 

@@ -26,7 +26,7 @@ impl Gateway<'_> {
         }
         info!(
             outstanding = self.desk.outstanding(),
-            "stopping: no new work; what is in flight is finished first"
+            "stopping: no new requests; requests in flight end first"
         );
         self.stop = Stop::Draining(self.now + self.config.stop_within);
         self.listeners.clear();

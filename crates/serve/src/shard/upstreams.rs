@@ -48,7 +48,7 @@ impl Gateway<'_> {
             let volume = volume_on(&self.config, upstream);
             if let Some(volume) = volume.filter(|&volume| !self.config.volumes[volume].read_only) {
                 let name = &self.config.volumes[volume].name;
-                warn!(volume = name, %problem, "its upstream could not be flushed at the end");
+                warn!(volume = name, %problem, "cannot flush the upstream during the stop");
                 self.desk.volumes[volume].lost = true;
             }
         }

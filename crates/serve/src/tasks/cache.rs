@@ -292,7 +292,7 @@ impl Desk {
                 crc32c::crc32c,
             );
             let checked = checked.map_err(|at| {
-                error!(at, "the log is damaged: what was read is not what was written");
+                error!(at, "the log is damaged: a record has a wrong checksum");
                 IoError::Medium
             })?;
             let to = &mut filling(&mut self.tasks[TaskKey::of(tag)])[offset as usize..];

@@ -60,7 +60,7 @@ impl Desk {
             (Awaited::Exit(key), Ok(saved)) => self.left_failure(key, &saved),
             (Awaited::Void(volume), Ok(saved)) => {
                 if let Err(problem) = &saved {
-                    error!(%problem, "cannot remember that a log has failed: nothing is written");
+                    error!(%problem, "cannot save the mark of a failed log: nothing is destaged");
                 }
                 let outcome = saved.map_err(|_| IoError::Medium);
                 self.inbox.push_back(Input::Cache(Done::Abandoned(volume, outcome)));

@@ -85,7 +85,7 @@ impl Desk {
             let only = self.only_store(index);
             if let Some(Err(problem)) = only.map(|store| store.grow(size)) {
                 let (volume, wanted) = (&new.volumes[index].name, ByteCount(size));
-                error!(volume, %wanted, %problem, "cannot extend its file; nothing was changed");
+                error!(volume, %wanted, %problem, "cannot extend the volume's file; nothing was changed");
                 return None;
             }
         }
@@ -135,7 +135,7 @@ impl Desk {
             None => match store.measure() {
                 Ok(size) => size - size % u64::from(volume.block_size),
                 Err(problem) => {
-                    error!(volume = volume.name, %problem, "cannot measure its file");
+                    error!(volume = volume.name, %problem, "cannot read the size of the volume's file");
                     return None;
                 }
             },
@@ -157,14 +157,14 @@ impl Desk {
                 volume = volume.name,
                 %wanted,
                 %room,
-                "it cannot grow: another volume, or nothing, is behind it on its modelled device; the \
-                 configuration stays as it was"
+                "the volume cannot grow: the space behind it on its modelled device is taken or \
+                 missing; the configuration stays as it was"
             );
             return None;
         }
         if let Err(problem) = store.can_grow(size) {
             let wanted = ByteCount(size);
-            error!(volume = volume.name, %wanted, %problem, "it cannot grow");
+            error!(volume = volume.name, %wanted, %problem, "the volume cannot grow");
             return None;
         }
         Some(size)
@@ -188,7 +188,7 @@ impl Desk {
     pub(crate) fn grown(&mut self, index: usize, capacity: u64) {
         let Some(Store::Upstream(unit)) = self.only_store(index) else {
             let (volume, size) = (&self.volumes[index].name, ByteCount(capacity));
-            info!(volume, %size, "one of its upstreams has grown; a restart looks at that");
+            info!(volume, %size, "an upstream has grown; the volume grows with it after a restart");
             return;
         };
         unit.capacity.set(capacity);
@@ -266,7 +266,7 @@ impl Desk {
         } else {
             let Nexus { initiator, target } = &*seat.nexus;
             warn!(peer = %connection.peer, initiator = initiator.name, target,
-                "this session may not stay: asked to log out");
+                "initiator no longer authorised; logout requested");
             wire.request_logout(LEAVE_WITHIN_SECONDS);
             let within = Duration::from_secs(LEAVE_WITHIN_SECONDS.into());
             connection.leave_by = Some(self.now + within);
@@ -366,7 +366,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
             one.size = other.size;
         }
         let same = one == *other;
-        let what = "something else than the size, the cap, the initiators or the tenant";
+        let what = "a key other than the size, the cap, the initiators or the tenant";
         differs(&format!("{what} of volume `{}`", one.name), same);
     }
     reasons

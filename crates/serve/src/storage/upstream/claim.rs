@@ -85,7 +85,7 @@ pub(crate) struct Holder {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Denied {
     /// Somebody else owns it.
-    #[error("somebody else has it: key {key:#018x}{}", reserved(*.kind))]
+    #[error("another gateway holds it: key {key:#018x}{}", reserved(*.kind))]
     Held {
         /// The key of who has reserved it, or else of one who is registered; 0 if all who are hold it.
         key: u64,
@@ -94,8 +94,8 @@ pub enum Denied {
     },
     /// Somebody else may be taken over from, but what this gateway has kept is older than what is there.
     #[error(
-        "key {key:#018x} may be taken over from, but the log of this gateway has writes from before that one was \
-         the owner; they must not go over what was written since"
+        "key {key:#018x} may be taken over from, but the log of this gateway has writes that are \
+         older than that owner's; they must not overwrite newer data"
     )]
     Dirty {
         /// Whose it is.
@@ -103,8 +103,8 @@ pub enum Denied {
     },
     /// It was this gateway's, and now it is nobody's.
     #[error(
-        "the log has writes that belong there, but this gateway is not its owner any more, nor is anybody: \
-         others may have been (PRGENERATION is {generation})"
+        "the log has writes for it, but the reservation is gone, and others may have held it \
+         since (PRGENERATION is {generation})"
     )]
     Gone {
         /// How often registrations have changed.
@@ -114,13 +114,13 @@ pub enum Denied {
     #[error("its target has no persistent reservations: {0}")]
     Unsupported(String),
     /// Somebody has reserved it by RESERVE(6), or what amounts to it.
-    #[error("its target refuses {0}: somebody has reserved it")]
+    #[error("its target refuses {0}: another initiator has reserved it")]
     Conflict(&'static str),
     /// It was refused, for now or on this way.
     #[error("its target refuses {0}: {1}")]
     Refused(&'static str, String),
     /// An answer that cannot be.
-    #[error("its answer to {0} makes no sense")]
+    #[error("its response to {0} is invalid")]
     Nonsense(&'static str),
 }
 
@@ -279,8 +279,8 @@ impl Claim {
                 if std::mem::take(&mut owner.aborts) {
                     warn!(
                         %heard,
-                        "the target does not know PREEMPT AND ABORT: what the old owner has sent already may still be \
-                         written"
+                        "the target does not support PREEMPT AND ABORT: writes that the old \
+                         owner has sent may still be executed"
                     );
                 }
                 self.plain = true;

@@ -87,7 +87,7 @@ impl<N: Network> Upstreams<N> {
         match self.open(index, portal, Token(FIRST_TOKEN + 2 * index + 1)) {
             Ok(session) => self.paths[index].fence.helper = Some((session, by)),
             Err(error) => {
-                warn!(upstream = self.paths[index].who, %portal, %error, "cannot ask another portal");
+                warn!(upstream = self.paths[index].who, %portal, %error, "cannot connect to another portal");
             }
         }
     }
@@ -113,7 +113,7 @@ impl<N: Network> Upstreams<N> {
             drop(session.write(&mut around));
             self.confirm(index);
         } else if let Err(loss) = result {
-            warn!(upstream = path.who, reason = %loss, "another portal does not confirm");
+            warn!(upstream = path.who, reason = %loss, "another portal does not confirm the end of the session");
             self.drop_helper(index);
         }
     }

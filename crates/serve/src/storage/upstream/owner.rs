@@ -63,7 +63,7 @@ pub(crate) fn owners(config: &Config, logs: &[Option<Logged>]) -> Vec<Option<Own
                 warn!(
                     volume = name,
                     upstream = upstream.name,
-                    "nothing keeps another gateway from writing there, as `fence = \"off\"` wants it"
+                    "another gateway could write there: `fence = \"off\"`"
                 );
             }
             return None;
@@ -210,15 +210,15 @@ impl<N: Network> Upstreams<N> {
         let Some(owner) = owner.as_mut().filter(|owner| owner.lost.is_none()) else { return };
         owner.lost = Some((self.now, holder));
         let (ours, upstream_name) = (Key(owner.key.unwrap_or(0)), &config.name);
-        let holder = holder.map_or_else(|| String::from("nobody"), |key| Key(key).to_string());
+        let holder = holder.map_or_else(|| String::from("none"), |key| Key(key).to_string());
         error!(
             upstream = upstream_name,
             %holder,
             %ours,
-            "FENCED: the unit is not this gateway's any more. Nothing is written there, its volume is refused to \
-             hosts, and what is only in the log stays in it. If the other gateway is the right one, stop this one \
-             and keep its log for `weir log`; if this one is, stop the other and start this one again with \
-             --take-over"
+            "FENCED: another gateway has taken the reservation. This gateway writes nothing \
+             there, refuses the volume to hosts and keeps its log. If the other gateway is the \
+             right one, stop this one and keep its log for `weir log`; if this one is, stop the \
+             other and start this one again with --take-over"
         );
         for index in self.ways(upstream) {
             // The target has ended what the old owner had under way, and refuses what is still to come.
@@ -269,7 +269,7 @@ impl<N: Network> Upstreams<N> {
                 info!(
                     upstream = name,
                     key = %Key(key),
-                    "the unit stays reserved for this gateway: its log has what is not there yet"
+                    "the unit stays reserved for this gateway: its log has dirty data"
                 );
                 continue;
             }

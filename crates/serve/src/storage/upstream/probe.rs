@@ -127,7 +127,7 @@ pub(crate) enum Unfit {
         heard: String,
     },
     /// An answer that cannot be.
-    #[error("its answer to {0} makes no sense")]
+    #[error("its response to {0} is invalid")]
     Nonsense(&'static str),
     /// It asks again and again to be asked again.
     #[error("it is never ready: {0}")]

@@ -139,10 +139,10 @@ pub(super) enum Loss {
     #[error("{0}")]
     Denied(Denied),
     /// The target has refused a command for a reservation, or tells that one has changed.
-    #[error("somebody may have taken the unit over: {0}")]
+    #[error("another gateway may have taken the unit over: {0}")]
     Doubtful(String),
     /// Somebody else owns the unit now.
-    #[error("somebody else owns the unit")]
+    #[error("another gateway holds the reservation")]
     Fenced,
     /// There is another unit behind it than behind the others.
     #[error("it leads to another unit: {0}")]
@@ -151,10 +151,10 @@ pub(super) enum Loss {
     #[error("the unit is not there any more: {0}")]
     Gone(Heard),
     /// It does nothing but put off what it is asked for.
-    #[error("the target puts off what it is asked for")]
+    #[error("the target answers BUSY without end")]
     PutOff,
     /// Data that was told to be complete was not.
-    #[error("the target says that all is read, and has sent {came} bytes of it")]
+    #[error("the target reported a complete read after {came} bytes")]
     Short {
         /// What came.
         came: u32,
@@ -163,7 +163,7 @@ pub(super) enum Loss {
     #[error("the target does not know how a command has ended")]
     NoStatus,
     /// The target names another portal.
-    #[error("the target sends it to {0}")]
+    #[error("the target redirects to {0}")]
     Redirected(String),
     /// Nothing else was to be done with it.
     #[error("logged out")]

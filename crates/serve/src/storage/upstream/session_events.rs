@@ -106,7 +106,7 @@ impl<N: Network> Upstreams<N> {
         let now = self.now;
         let path = &mut self.paths[index];
         if path.access != access {
-            info!(upstream = path.who, %access, "the target says how the path may be used");
+            info!(upstream = path.who, %access, "the target reports the ALUA state of the path");
         }
         (path.access, path.look_at) = (access, now + LOOK_EVERY);
         let (upstream, id) = (path.upstream, path.id);
@@ -128,7 +128,7 @@ impl<N: Network> Upstreams<N> {
     fn leave(&mut self, index: usize) {
         let within = self.upstreams[self.paths[index].upstream].config.login_timeout;
         let path = &mut self.paths[index];
-        info!(upstream = path.who, "the target asks to be left");
+        info!(upstream = path.who, "the target requests a logout");
         path.leaves = true;
         if let Link::Up(_, by) = &mut path.link {
             *by = self.now + within;
@@ -192,7 +192,7 @@ impl<N: Network> Upstreams<N> {
         if unknown > 0 {
             info!(
                 upstream = self.paths[index].who,
-                unknown, "writes wait for the old session to be dead"
+                unknown, "writes wait until the old session is known to be dead"
             );
         }
         self.paths[index].fence.hold(remains.unknown, now);

@@ -99,10 +99,10 @@ impl Desk {
                 }
                 state_file::Sanitize::Running(bytes) => {
                     let plan = decode(bytes).unwrap_or_else(|| {
-                        error!(volume = name, "what is known of its sanitize is damaged");
+                        error!(volume = name, "the sanitize state is damaged");
                         Plan { method: Method::BlockErase, immediate: true, ause: false }
                     });
-                    info!(volume = name, ?plan, "sanitize goes on after a restart");
+                    info!(volume = name, ?plan, "sanitize continues after the restart");
                     self.volumes[volume].unit.sanitize_begun(plan.ause);
                     let job = Sanitize::new(volume, plan, None, Stage::Working);
                     let job = self.jobs.insert(Job::Sanitize(job));
