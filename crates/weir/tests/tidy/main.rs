@@ -95,5 +95,5 @@ fn unsafe_code_is_where_the_style_says() {
     let mut found: Vec<_> = found.map(relative).collect();
     listed.sort();
     found.sort();
-    assert_eq!(found, listed, "left: files with unsafe code, right: the list in STYLE.md");
+    assert_eq!(found, listed, "left: the files that use it, right: the list in STYLE.md");
 }

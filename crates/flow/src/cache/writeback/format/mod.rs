@@ -1,4 +1,4 @@
-//! The format of a log: super blocks, segment headers, batches. Byte tables: `docs/log-format.md`.
+//! The format of a log: super blocks, segment headers, batches. Byte tables: `docs/reference/log-format.md`.
 //!
 //! All integers are little-endian. Checksums are CRC-32C. Nothing here reads or writes a device.
 
