@@ -101,7 +101,10 @@ fn policies_introduce_themselves() {
             }
             let head = text.lines().take_while(|line| line.starts_with("//!"));
             for word in head.flat_map(|line| line.split([' ', '`', ',', ';', '(', ')'])) {
-                assert!(!word.starts_with("spec/"), "{shown} cites {word}, which nobody has");
+                assert!(
+                    !word.starts_with("spec/"),
+                    "{shown} cites {word}, which is not in the repository"
+                );
                 let there = source().join("../../..").join(word).exists();
                 assert!(!word.starts_with("docs/") || there, "{shown} cites {word}: not there");
             }

@@ -139,7 +139,6 @@ prefetch = "next-block"
 control = "ta1"
 dispatch = "sfq"
 path = "round-robin"
-store = "direct"
 transfer = "fifo"
 [cache]
 size = "1GiB"
