@@ -184,7 +184,9 @@ fn check(given: &Given, file_only: bool, color: Color) -> Result<Exit, Failure> 
     } else if valid {
         warn(&faults, &source, color);
         print(&format!("{name}: a valid {}\n", kind.schema().name))?;
-        obstacles.iter().for_each(|one| complain(&one.text(color.on_stderr())));
+        for one in &obstacles {
+            complain(&one.text(color.on_stderr()));
+        }
     } else {
         return Err(Failure::invalid(faults, source));
     }
