@@ -46,7 +46,7 @@ class Config:
         next(have for kind, have in self.tables if kind == table and have["name"] == name).update(keys)
 
     def text(self):
-        lines = [assignment("", *one) for one in self.scalars.items()]
+        lines = [assignment(*one) for one in self.scalars.items()]
         for name, keys in self.sections.items():
             lines += [f"[{name}]"] + [assignment(*one) for one in keys.items()]
         for name, keys in self.tables:
