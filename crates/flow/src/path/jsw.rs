@@ -388,7 +388,8 @@ mod tests {
                     policy.end(now, path, &PathIo::sized(4_096), started);
                 }
                 _ => {
-                    on_way.extend(policy.select(now, &PathIo::sized(4_096)).map(|path| (path, now)))
+                    on_way
+                        .extend(policy.select(now, &PathIo::sized(4_096)).map(|path| (path, now)));
                 }
             }
             for (index, way) in policy.ways.iter().enumerate() {

@@ -38,10 +38,10 @@ fn check<B>(stage: &str, list: &[Policy<B>]) {
             let of = match property {
                 Property::KeepsOrder | Property::WorkConserving => "control",
                 Property::KeepsOrderUnless { parameter, word } => {
-                    let named = policy.parameters.iter().find(|one| one.name == *parameter);
-                    let unit = named.map(|one| one.unit);
-                    let known = matches!(unit, Some(Unit::Word(words)) if words.contains(word));
-                    assert!(known, "{name} has no {parameter} = {word}");
+                    let known = policy.parameters.iter().find(|one| one.name == *parameter);
+                    let unit = known.map(|one| one.unit);
+                    let has = matches!(unit, Some(Unit::Word(words)) if words.contains(word));
+                    assert!(has, "{name} has no {parameter} = {word}");
                     "control"
                 }
                 Property::SharesTime => "dispatch",
