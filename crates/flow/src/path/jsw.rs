@@ -23,8 +23,8 @@
 //! have been given 16 since. So one slow answer does not keep a path out for ever, and a path that
 //! is slow costs little.
 
+use super::lru_order::LruOrder;
 use super::speed::{Fit, Line, Sample};
-use super::turns::Turns;
 use super::{Build, PathIo, PathPolicy, Speed};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Property};
@@ -47,19 +47,19 @@ const PROBE_AFTER: Duration = Duration::from_millis(100);
 /// The largest I/O of the first probe.
 const PROBE_BYTES: u64 = 64 << 10;
 
-/// I/Os that go other ways between two probes of a path.
+/// I/Os that go other states between two probes of a path.
 const PROBE_GAP: u64 = 16;
 
 #[derive(Debug)]
 struct Jsw {
-    turns: Turns,
-    ways: Vec<Way>,
+    order: LruOrder,
+    states: Vec<PathState>,
     /// How often a path was chosen.
     chosen: u64,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Way {
+struct PathState {
     /// When each I/O started and its bytes, oldest first.
     outstanding: VecDeque<(Instant, u64)>,
     /// Bytes of all of them.
@@ -76,7 +76,7 @@ struct Way {
     last: Option<(Instant, Sample)>,
 }
 
-impl Way {
+impl PathState {
     /// When an I/O of so many bytes would end, from now, if it started now.
     fn cost(&self, now: Instant, bytes: u64, best_known: Line) -> u64 {
         let line = self.line.unwrap_or(best_known);
@@ -138,8 +138,8 @@ impl Way {
 impl Jsw {
     fn new(paths: u32) -> Self {
         Self {
-            turns: Turns::new(paths),
-            ways: alloc::vec![Way::default(); paths as usize],
+            order: LruOrder::new(paths),
+            states: alloc::vec![PathState::default(); paths as usize],
             chosen: 0,
         }
     }
@@ -147,7 +147,7 @@ impl Jsw {
     /// What a path without a speed of its own is taken to do: the best for an I/O of so many bytes among
     /// the paths that work.
     fn best_known(&self, bytes: u64) -> Line {
-        let lines = || self.turns.paths().iter().map(|path| self.ways[path.index()].line);
+        let lines = || self.order.paths().iter().map(|path| self.states[path.index()].line);
         if lines().all(|line| line.is_some()) {
             // Nobody will ask.
             return Line::GUESS;
@@ -159,17 +159,17 @@ impl Jsw {
 impl PathPolicy for Jsw {
     fn select(&mut self, now: Instant, &PathIo { bytes, .. }: &PathIo) -> Option<PathId> {
         self.chosen += 1;
-        let due = |path: &PathId| self.ways[path.index()].probe_is_due(now, bytes, self.chosen);
-        let path = if let Some(place) = self.turns.paths().iter().position(due) {
-            self.turns.choose(place)
+        let due = |path: &PathId| self.states[path.index()].probe_is_due(now, bytes, self.chosen);
+        let path = if let Some(place) = self.order.paths().iter().position(due) {
+            self.order.choose(place)
         } else {
             let best_known = self.best_known(bytes);
-            self.turns.least(|path| self.ways[path.index()].cost(now, bytes, best_known))?
+            self.order.least(|path| self.states[path.index()].cost(now, bytes, best_known))?
         };
-        let way = &mut self.ways[path.index()];
-        way.outstanding.push_back((now, bytes));
-        way.bytes += bytes;
-        way.last_choice = self.chosen;
+        let path_state = &mut self.states[path.index()];
+        path_state.outstanding.push_back((now, bytes));
+        path_state.bytes += bytes;
+        path_state.last_choice = self.chosen;
         Some(path)
     }
 
@@ -180,31 +180,31 @@ impl PathPolicy for Jsw {
         &PathIo { bytes, .. }: &PathIo,
         started: Instant,
     ) {
-        let way = &mut self.ways[path.index()];
-        if way.remove(started, bytes) {
+        let path_state = &mut self.states[path.index()];
+        if path_state.remove(started, bytes) {
             if bytes > 0 {
-                way.learn(now, bytes, started);
+                path_state.learn(now, bytes, started);
             }
-            way.last_end = now;
+            path_state.last_end = now;
         }
     }
 
     fn fail(&mut self, now: Instant, path: PathId) {
-        if self.turns.fail(path) {
+        if self.order.fail(path) {
             // How long a path takes to fail is not its speed.
-            let way = &mut self.ways[path.index()];
-            way.outstanding.clear();
-            way.bytes = 0;
-            way.last_end = now;
+            let path_state = &mut self.states[path.index()];
+            path_state.outstanding.clear();
+            path_state.bytes = 0;
+            path_state.last_end = now;
         }
     }
 
     fn reinstate(&mut self, _: Instant, path: PathId) {
-        self.turns.join_at_tail(path);
+        self.order.join_at_tail(path);
     }
 
     fn learned(&self, path: PathId) -> Option<Speed> {
-        self.ways[path.index()].line.map(Line::speed)
+        self.states[path.index()].line.map(Line::speed)
     }
 }
 
@@ -220,20 +220,20 @@ mod tests {
 
     /// Gives a path so many I/Os of 48 KiB, one at a time, each of which takes so long.
     fn teach(policy: &mut Jsw, path: usize, nanos: u64, count: usize) {
-        let way = &mut policy.ways[path];
+        let path_state = &mut policy.states[path];
         for _ in 0..count {
-            let started = way.last_end;
-            way.outstanding.push_back((started, 48 << 10));
-            way.bytes += 48 << 10;
-            policy_end(way, started, nanos);
+            let started = path_state.last_end;
+            path_state.outstanding.push_back((started, 48 << 10));
+            path_state.bytes += 48 << 10;
+            policy_end(path_state, started, nanos);
         }
     }
 
-    fn policy_end(way: &mut Way, started: Instant, nanos: u64) {
+    fn policy_end(path_state: &mut PathState, started: Instant, nanos: u64) {
         let now = started + Duration::from_nanos(nanos);
-        assert!(way.remove(started, 48 << 10));
-        way.learn(now, 48 << 10, started);
-        way.last_end = now;
+        assert!(path_state.remove(started, 48 << 10));
+        path_state.learn(now, 48 << 10, started);
+        path_state.last_end = now;
     }
 
     /// Two paths, of which the first takes 64 us for 48 KiB (1 ns for each byte and 16 us) and the second
@@ -242,7 +242,8 @@ mod tests {
         let mut policy = Jsw::new(2);
         teach(&mut policy, 0, 65_536, 40);
         teach(&mut policy, 1, 131_072, 20);
-        let now = policy.ways.iter().map(|way| way.last_end.as_nanos()).max().unwrap();
+        let now =
+            policy.states.iter().map(|path_state| path_state.last_end.as_nanos()).max().unwrap();
         (policy, now)
     }
 
@@ -275,7 +276,7 @@ mod tests {
     fn a_stalled_path_gets_worse_by_itself() {
         let (mut policy, start) = two();
         assert_eq!(select(&mut policy, start, 48 << 10), 0);
-        let cost = |now: u64| policy.ways[0].cost(at(now), 48 << 10, Line::GUESS);
+        let cost = |now: u64| policy.states[0].cost(at(now), 48 << 10, Line::GUESS);
         let whole = cost(start);
         assert!(whole.abs_diff(2 * 65_536) < 300, "{whole}");
         assert_eq!(cost(start + 30_000), whole - 30_000);
@@ -296,7 +297,7 @@ mod tests {
             let (mut policy, start) = two();
             // One stall, and the second path is out.
             teach(&mut policy, 1, 4_000 * MS, 1);
-            let start = start.max(policy.ways[1].last_end.as_nanos());
+            let start = start.max(policy.states[1].last_end.as_nanos());
             let serve = |policy: &mut Jsw, now: u64| -> usize {
                 let path = select(policy, now, bytes);
                 policy.end(
@@ -350,7 +351,7 @@ mod tests {
                     at(round * 3 * MS),
                 );
             }
-            let time = policy.ways[0].line.unwrap().time(1, 4_096);
+            let time = policy.states[0].line.unwrap().time(1, 4_096);
             assert!(time.abs_diff(MS) < 3_000, "round {round}: {time}");
         }
     }
@@ -364,10 +365,10 @@ mod tests {
         assert_eq!(select(&mut policy, now, 48 << 10), 0);
         policy.fail(at(now + 1), path);
         policy.reinstate(at(now + 2), path);
-        assert_eq!(policy.ways[0].bytes, 0);
+        assert_eq!(policy.states[0].bytes, 0);
         assert_eq!(select(&mut policy, now + 3, 48 << 10), 0);
         policy.end(at(now + 4), path, &PathIo::sized(48 << 10), at(now));
-        assert_eq!(policy.ways[0].outstanding.len(), 1);
+        assert_eq!(policy.states[0].outstanding.len(), 1);
         assert_eq!(policy.learned(path), learned);
     }
 
@@ -392,16 +393,23 @@ mod tests {
                         .extend(policy.select(now, &PathIo::sized(4_096)).map(|path| (path, now)));
                 }
             }
-            for (index, way) in policy.ways.iter().enumerate() {
+            for (index, path_state) in policy.states.iter().enumerate() {
                 let most = on_way.iter().filter(|(path, _)| path.index() == index).count();
-                assert!(way.outstanding.len() <= most, "step {step}: {policy:?}");
-                assert_eq!(way.bytes, 4_096 * way.outstanding.len() as u64, "step {step}");
+                assert!(path_state.outstanding.len() <= most, "step {step}: {policy:?}");
+                assert_eq!(
+                    path_state.bytes,
+                    4_096 * path_state.outstanding.len() as u64,
+                    "step {step}"
+                );
             }
         }
         for (path, started) in on_way {
             policy.end(at(1 << 40), path, &PathIo::sized(4_096), started);
         }
-        assert!(policy.ways.iter().all(|way| way.outstanding.is_empty()), "{policy:?}");
+        assert!(
+            policy.states.iter().all(|path_state| path_state.outstanding.is_empty()),
+            "{policy:?}"
+        );
     }
 
     /// A path that has ended nothing is taken to be as fast as the best, and says that it knows nothing.
@@ -411,7 +419,7 @@ mod tests {
         teach(&mut policy, 0, 65_536, 40);
         teach(&mut policy, 1, 131_072, 20);
         assert_eq!(policy.learned(PathId::new(2)), None);
-        let now = policy.ways[0].last_end.as_nanos();
+        let now = policy.states[0].last_end.as_nanos();
         let chosen = [(); 5].map(|()| select(&mut policy, now, 48 << 10));
         assert_eq!(chosen.iter().filter(|&&path| path == 2).count(), 2, "{chosen:?}");
         let speed = policy.learned(PathId::new(0)).unwrap();
@@ -425,7 +433,7 @@ mod tests {
         let (mut policy, now) = two();
         let learned = policy.learned(PathId::new(0));
         assert_eq!(select(&mut policy, now, 0), 0);
-        assert!(policy.ways[0].cost(at(now), 0, Line::GUESS) > 30_000);
+        assert!(policy.states[0].cost(at(now), 0, Line::GUESS) > 30_000);
         policy.end(at(now + 50 * MS), PathId::new(0), &PathIo::sized(0), at(now));
         assert_eq!(policy.learned(PathId::new(0)), learned);
     }

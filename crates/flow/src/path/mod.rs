@@ -1,18 +1,18 @@
-//! Stage 5, path: which way?
+//! Stage 5, path: chooses the path of an I/O, and leaves paths that fail, hang or are slow.
 //!
 //! The stage keeps, for each backend, its paths in priority groups, a selector for each group, and the
 //! requests that found no path. An I/O that fails because of its path marks the path failed and goes
-//! another way; when none is left it waits, up to a limit, until a path works again. A path may
+//! to another path; when none is left it waits, up to a limit, until a path works again. A path may
 //! also be too slow, or silent, without any error: then it is left before anything fails
 //! (`docs/decisions/0010-paths.md`).
 
 mod baselines;
 mod jsw;
+mod lru_order;
 mod report;
 pub mod settings;
 mod speed;
 mod stage;
-mod turns;
 
 pub use report::{Access, Change, PathOrder, Speed, State, View, Why};
 pub use settings::{Failback, Settings};
@@ -22,15 +22,31 @@ use crate::clock::Instant;
 use crate::policy::{Policy, Rule, Values};
 use crate::request::{Op, PathId, TenantId, VolumeId};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 /// Held because no path to the backend is left.
-pub const RULE_NONE_LEFT: Rule = Rule("path/no_path");
+pub const RULE_NO_PATH: Rule = Rule("path/no_path");
 
-/// Held on a path that was silent or stuck, until the read was sent another way.
+/// Held on a path that was silent or stuck, until the read was sent to another path.
 pub const RULE_OVERDUE: Rule = Rule("path/overdue");
 
 /// Held on a path that failed, until it was sure that the I/O would not be done there any more.
 pub const RULE_LOST: Rule = Rule("path/lost");
+
+/// A device or target behind, and the paths to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backend {
+    /// The priority group of each path, by [`PathId`]. The group with the smallest number that has a
+    /// usable path is used.
+    pub groups: Vec<u32>,
+}
+
+impl Backend {
+    /// `paths` paths of one group.
+    pub fn alike(paths: u32) -> Self {
+        Self { groups: alloc::vec![0; paths as usize] }
+    }
+}
 
 /// Chooses among the paths of one backend.
 ///

@@ -12,7 +12,7 @@ use crate::control::{ControlPolicy, Legacy, Rows};
 use crate::dispatch::{BackendView, Dispatch, StreamView};
 use crate::error::IoError;
 use crate::event::{Completed, Event, Observer, StageName};
-use crate::path::{self, PathIo, Paths, RULE_LOST, RULE_NONE_LEFT, RULE_OVERDUE, Step};
+use crate::path::{self, PathIo, Paths, RULE_LOST, RULE_NO_PATH, RULE_OVERDUE, Step};
 use crate::policy::Rule;
 use crate::request::{Op, Outcome, PathId, Request, RequestKey};
 use crate::stage::Stage;
@@ -294,9 +294,17 @@ impl<O: Observer> Pipeline<O> {
                     self.requests[key].come_back(now, RULE_OVERDUE);
                     self.actions.push_back(Action::Abandon { key, backend, path });
                 }
-                Step::NoPath(key) => self.deliver(now, key, Err(IoError::NoPath), RULE_NONE_LEFT),
-                Step::Ask(action) => self.actions.push_back(action),
-                Step::Tell(change) => self.observer.event(now, Event::Path(change)),
+                Step::NoPath(key) => self.deliver(now, key, Err(IoError::NoPath), RULE_NO_PATH),
+                Step::Check(backend, path) => {
+                    self.actions.push_back(Action::Check { backend, path });
+                }
+                Step::Recall(key, backend, path) => {
+                    self.actions.push_back(Action::Recall { key, backend, path });
+                }
+                Step::Reset(backend, path) => {
+                    self.actions.push_back(Action::Reset { backend, path });
+                }
+                Step::Report(change) => self.observer.event(now, Event::Path(change)),
             }
         }
     }

@@ -11,6 +11,7 @@ mod outstanding;
 #[cfg(test)]
 mod tests;
 
+pub use crate::path::Backend;
 pub use journey::Pipeline;
 pub use limits::{Limits, REQUESTS_MAX};
 
@@ -52,21 +53,6 @@ pub struct Config {
     pub cache: crate::cache::Settings,
     /// One policy per stage.
     pub policies: Policies,
-}
-
-/// A device or target behind, and the ways to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backend {
-    /// The priority group of each path, by [`PathId`]. The group with the smallest number that has a
-    /// usable path is used.
-    pub groups: Vec<u32>,
-}
-
-impl Backend {
-    /// `paths` paths of one group.
-    pub fn alike(paths: u32) -> Self {
-        Self { groups: alloc::vec![0; paths as usize] }
-    }
 }
 
 impl Config {

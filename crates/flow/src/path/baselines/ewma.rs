@@ -12,7 +12,7 @@
 //! | Not when | a path may stall: one slow answer stays its average, and it is hardly used again until the others are as slow; one that has never answered takes almost all |
 
 use crate::clock::Instant;
-use crate::path::turns::Turns;
+use crate::path::lru_order::LruOrder;
 use crate::path::{Build, PathIo, PathPolicy};
 use crate::policy::{Policy, Property};
 use crate::request::PathId;
@@ -25,19 +25,19 @@ pub(in crate::path) const POLICY: Policy<Build> = Policy {
     properties: &[Property::UsesEveryPath],
     parameters: &[],
     build: |_, paths| {
-        let ways = alloc::vec![Way::default(); paths as usize];
-        Box::new(Ewma { turns: Turns::new(paths), ways })
+        let states = alloc::vec![PathState::default(); paths as usize];
+        Box::new(Ewma { order: LruOrder::new(paths), states })
     },
 };
 
 #[derive(Debug)]
 struct Ewma {
-    turns: Turns,
-    ways: Vec<Way>,
+    order: LruOrder,
+    states: Vec<PathState>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Way {
+struct PathState {
     /// Nanoseconds; 0 until something has been measured.
     average: u64,
     outstanding: u32,
@@ -45,19 +45,20 @@ struct Way {
 
 impl PathPolicy for Ewma {
     fn select(&mut self, _: Instant, _: &PathIo) -> Option<PathId> {
-        let path = self.turns.least(|path| {
-            let way = self.ways[path.index()];
-            u128::from(way.average.max(1)) * (u128::from(way.outstanding) + 1)
+        let path = self.order.least(|path| {
+            let path_state = self.states[path.index()];
+            u128::from(path_state.average.max(1)) * (u128::from(path_state.outstanding) + 1)
         })?;
-        self.ways[path.index()].outstanding += 1;
+        self.states[path.index()].outstanding += 1;
         Some(path)
     }
 
     fn end(&mut self, now: Instant, path: PathId, _: &PathIo, started: Instant) {
-        let way = &mut self.ways[path.index()];
-        way.outstanding = way.outstanding.checked_sub(1).expect("only what was started can end");
+        let path_state = &mut self.states[path.index()];
+        path_state.outstanding =
+            path_state.outstanding.checked_sub(1).expect("only what was started can end");
         let response = now.since(started).as_nanos();
-        way.average = match way.average {
+        path_state.average = match path_state.average {
             0 => response,
             // Both shares are rounded down together.
             old => ((u128::from(old) * 7 + u128::from(response)) / 8) as u64,
@@ -65,11 +66,11 @@ impl PathPolicy for Ewma {
     }
 
     fn fail(&mut self, _: Instant, path: PathId) {
-        self.turns.fail(path);
+        self.order.fail(path);
     }
 
     fn reinstate(&mut self, _: Instant, path: PathId) {
-        self.turns.join_at_tail(path);
+        self.order.join_at_tail(path);
     }
 }
 
@@ -102,11 +103,12 @@ mod tests {
     /// The average moves by an eighth of the difference, rounded down.
     #[test]
     fn the_average_moves_by_an_eighth() {
-        let mut policy = Ewma { turns: Turns::new(1), ways: alloc::vec![Way::default()] };
+        let mut policy =
+            Ewma { order: LruOrder::new(1), states: alloc::vec![PathState::default()] };
         for (response, average) in [(800, 800), (1_600, 900), (0, 787), (787, 787)] {
             let path = policy.select(at(0), &PathIo::sized(1)).unwrap();
             policy.end(at(response), path, &PathIo::sized(1), at(0));
-            assert_eq!(policy.ways[0].average, average);
+            assert_eq!(policy.states[0].average, average);
         }
     }
 }

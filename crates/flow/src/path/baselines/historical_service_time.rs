@@ -21,7 +21,7 @@
 //! goes first, the most stale of two idle ones; and nothing is won by an average that is stale.
 
 use crate::clock::Instant;
-use crate::path::turns::Turns;
+use crate::path::lru_order::LruOrder;
 use crate::path::{Build, PathIo, PathPolicy};
 use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
@@ -89,13 +89,13 @@ const fn power(mut base: u64, mut exponent: u32) -> u64 {
 
 #[derive(Debug)]
 struct Historical {
-    turns: Turns,
-    ways: Vec<Way>,
+    order: LruOrder,
+    states: Vec<PathState>,
     threshold: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct PathState {
     /// The average in fixed point.
     history: u64,
     outstanding: u64,
@@ -105,17 +105,21 @@ struct Way {
 
 impl Historical {
     fn new(paths: u32, threshold: u64) -> Self {
-        let way = Way {
+        let path_state = PathState {
             history: ONE,
             outstanding: 0,
             last_end: Instant::ZERO,
             stale_after: Instant::ZERO,
         };
-        Self { turns: Turns::new(paths), ways: alloc::vec![way; paths as usize], threshold }
+        Self {
+            order: LruOrder::new(paths),
+            states: alloc::vec![path_state; paths as usize],
+            threshold,
+        }
     }
 }
 
-impl Way {
+impl PathState {
     /// Less is better.
     fn compare(self, other: Self, now: Instant, threshold: u64) -> Ordering {
         let low = self.history.min(other.history);
@@ -123,20 +127,22 @@ impl Way {
         if u128::from(high) <= u128::from(low) * u128::from(threshold) {
             return self.outstanding.cmp(&other.outstanding);
         }
-        let idle = |way: Self| way.outstanding == 0;
-        let stale = |way: Self| way.stale_after < now;
+        let idle = |path_state: Self| path_state.outstanding == 0;
+        let stale = |path_state: Self| path_state.stale_after < now;
         let both_idle = idle(self) && idle(other);
         if both_idle || idle(self) && stale(self) || idle(other) && stale(other) {
             // Beside a busy path an idle one counts as stale since the beginning: it is better unless
             // the other has never ended anything.
-            let since = |way: Self, beside: Self| {
-                if idle(beside) { way.stale_after } else { Instant::ZERO }
+            let since = |path_state: Self, beside: Self| {
+                if idle(beside) { path_state.stale_after } else { Instant::ZERO }
             };
             return since(self, other).cmp(&since(other, self));
         }
         let most = self.outstanding.max(other.outstanding);
         let bits = if most > EXACT { SHIFT } else { 0 };
-        let product = |way: Self| (1 + way.outstanding).saturating_mul(way.history >> bits);
+        let product = |path_state: Self| {
+            (1 + path_state.outstanding).saturating_mul(path_state.history >> bits)
+        };
         let order = product(self).cmp(&product(other));
         let winner = if order.is_gt() { other } else { self };
         if order.is_ne() && stale(winner) {
@@ -148,33 +154,35 @@ impl Way {
 
 impl PathPolicy for Historical {
     fn select(&mut self, now: Instant, _: &PathIo) -> Option<PathId> {
-        let (ways, threshold) = (&self.ways, self.threshold);
-        let better =
-            |a: PathId, b: PathId| ways[a.index()].compare(ways[b.index()], now, threshold).is_lt();
-        let path = self.turns.best(better)?;
-        self.ways[path.index()].outstanding += 1;
+        let (states, threshold) = (&self.states, self.threshold);
+        let better = |a: PathId, b: PathId| {
+            states[a.index()].compare(states[b.index()], now, threshold).is_lt()
+        };
+        let path = self.order.best(better)?;
+        self.states[path.index()].outstanding += 1;
         Some(path)
     }
 
     fn end(&mut self, now: Instant, path: PathId, _: &PathIo, started: Instant) {
-        let valid = self.turns.paths().len() as u64;
-        let way = &mut self.ways[path.index()];
-        way.outstanding = way.outstanding.checked_sub(1).expect("only what was started can end");
-        let served = now.since(started.max(way.last_end)).as_nanos();
-        way.last_end = now;
+        let valid = self.order.paths().len() as u64;
+        let path_state = &mut self.states[path.index()];
+        path_state.outstanding =
+            path_state.outstanding.checked_sub(1).expect("only what was started can end");
+        let served = now.since(started.max(path_state.last_end)).as_nanos();
+        path_state.last_end = now;
         let bucket = (served >> BUCKET_SHIFT).min(WEIGHTS.len() as u64 - 1) as usize;
         let (weight, sample) = (WEIGHTS[bucket], served.saturating_mul(ONE).min(LONGEST));
-        way.history = (way.history * weight + sample * (ONE - weight)) >> SHIFT;
-        let patience = valid * (way.history >> SHIFT);
-        way.stale_after = Instant::from_nanos(now.as_nanos().saturating_add(patience));
+        path_state.history = (path_state.history * weight + sample * (ONE - weight)) >> SHIFT;
+        let patience = valid * (path_state.history >> SHIFT);
+        path_state.stale_after = Instant::from_nanos(now.as_nanos().saturating_add(patience));
     }
 
     fn fail(&mut self, _: Instant, path: PathId) {
-        self.turns.fail(path);
+        self.order.fail(path);
     }
 
     fn reinstate(&mut self, _: Instant, path: PathId) {
-        self.turns.join_at_tail(path);
+        self.order.join_at_tail(path);
     }
 }
 
@@ -187,11 +195,11 @@ mod tests {
     }
 
     /// Two paths with these averages in nanoseconds and queues, stale after these times.
-    fn two(threshold: u64, ways: [(u64, u64, u64); 2]) -> Historical {
+    fn two(threshold: u64, states: [(u64, u64, u64); 2]) -> Historical {
         let mut policy = Historical::new(2, threshold);
-        for (way, (history, outstanding, stale)) in policy.ways.iter_mut().zip(ways) {
+        for (path_state, (history, outstanding, stale)) in policy.states.iter_mut().zip(states) {
             let (history, stale_after) = (history << SHIFT, at(stale));
-            *way = Way { history, outstanding, last_end: Instant::ZERO, stale_after };
+            *path_state = PathState { history, outstanding, last_end: Instant::ZERO, stale_after };
         }
         policy
     }
@@ -213,11 +221,11 @@ mod tests {
     fn service_is_counted_one_after_the_other() {
         let mut policy = two(0, [(1, 2, 0), (1, 0, 0)]);
         policy.end(at(1_000), PathId::new(0), &PathIo::sized(1), at(0));
-        assert_eq!(policy.ways[0].history, (1_024 * 972 + 1_024_000 * 52) / 1_024);
+        assert_eq!(policy.states[0].history, (1_024 * 972 + 1_024_000 * 52) / 1_024);
         policy.end(at(1_600), PathId::new(0), &PathIo::sized(1), at(500));
-        assert_eq!(policy.ways[0].history, (52_972 * 972 + 614_400 * 52) / 1_024);
+        assert_eq!(policy.states[0].history, (52_972 * 972 + 614_400 * 52) / 1_024);
         // 79 ns for each of two paths.
-        assert_eq!(policy.ways[0].stale_after, at(1_600 + 2 * 79));
+        assert_eq!(policy.states[0].stale_after, at(1_600 + 2 * 79));
     }
 
     /// A sample in the last bucket is the whole average; one nanosecond less and 39 parts are kept.
@@ -227,7 +235,7 @@ mod tests {
         let history = |served| {
             let mut policy = two(0, [(1 << 20, 1, 0), (1, 0, 0)]);
             policy.end(at(served), PathId::new(0), &PathIo::sized(1), at(0));
-            policy.ways[0].history
+            policy.states[0].history
         };
         assert_eq!(history(limit), limit << SHIFT);
         assert_eq!(history(limit - 1), (39 << 20) + (limit - 1) * (1_024 - 39));

@@ -11,7 +11,7 @@
 //! | Not when | sizes vary, which it does not see, or a path may stall: it goes on sending to it until the others are as long |
 
 use crate::clock::Instant;
-use crate::path::turns::Turns;
+use crate::path::lru_order::LruOrder;
 use crate::path::{Build, PathIo, PathPolicy};
 use crate::policy::{Policy, Property};
 use crate::request::PathId;
@@ -25,19 +25,19 @@ pub(in crate::path) const POLICY: Policy<Build> = Policy {
     parameters: &[],
     build: |_, paths| {
         let outstanding = alloc::vec![0; paths as usize];
-        Box::new(QueueLength { turns: Turns::new(paths), outstanding })
+        Box::new(QueueLength { order: LruOrder::new(paths), outstanding })
     },
 };
 
 #[derive(Debug)]
 struct QueueLength {
-    turns: Turns,
+    order: LruOrder,
     outstanding: Vec<u32>,
 }
 
 impl PathPolicy for QueueLength {
     fn select(&mut self, _: Instant, _: &PathIo) -> Option<PathId> {
-        let path = self.turns.least(|path| self.outstanding[path.index()])?;
+        let path = self.order.least(|path| self.outstanding[path.index()])?;
         self.outstanding[path.index()] += 1;
         Some(path)
     }
@@ -48,11 +48,11 @@ impl PathPolicy for QueueLength {
     }
 
     fn fail(&mut self, _: Instant, path: PathId) {
-        self.turns.fail(path);
+        self.order.fail(path);
     }
 
     fn reinstate(&mut self, _: Instant, path: PathId) {
-        self.turns.join_at_tail(path);
+        self.order.join_at_tail(path);
     }
 }
 

@@ -11,7 +11,7 @@
 //! | Not when | paths differ in speed or I/Os in size: the slow one collects the queue |
 
 use crate::clock::Instant;
-use crate::path::turns::Turns;
+use crate::path::lru_order::LruOrder;
 use crate::path::{Build, PathIo, PathPolicy};
 use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
@@ -30,13 +30,13 @@ pub(in crate::path) const POLICY: Policy<Build> = Policy {
         effect: "I/Os that a path gets in a row before the next has its turn",
     }],
     build: |values, paths| {
-        Box::new(RoundRobin { turns: Turns::new(paths), repeat: values.get("repeat"), left: 0 })
+        Box::new(RoundRobin { order: LruOrder::new(paths), repeat: values.get("repeat"), left: 0 })
     },
 };
 
 #[derive(Debug)]
 struct RoundRobin {
-    turns: Turns,
+    order: LruOrder,
     repeat: u64,
     /// How many more I/Os the path at the tail, which was chosen last, gets.
     left: u64,
@@ -44,26 +44,26 @@ struct RoundRobin {
 
 impl PathPolicy for RoundRobin {
     fn select(&mut self, _: Instant, _: &PathIo) -> Option<PathId> {
-        let last = self.turns.paths().last().copied()?;
+        let last = self.order.paths().last().copied()?;
         if self.left > 0 {
             self.left -= 1;
             return Some(last);
         }
         self.left = self.repeat - 1;
-        Some(self.turns.choose(0))
+        Some(self.order.choose(0))
     }
 
     fn end(&mut self, _: Instant, _: PathId, _: &PathIo, _: Instant) {}
 
     fn fail(&mut self, _: Instant, path: PathId) {
-        if self.turns.paths().last() == Some(&path) {
+        if self.order.paths().last() == Some(&path) {
             self.left = 0;
         }
-        self.turns.fail(path);
+        self.order.fail(path);
     }
 
     fn reinstate(&mut self, _: Instant, path: PathId) {
-        self.turns.join_at_head(path);
+        self.order.join_at_head(path);
     }
 }
 

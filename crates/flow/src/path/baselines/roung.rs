@@ -16,7 +16,7 @@
 //! gets three I/Os at most. `roung-job` is the reading of the paper's open systems.
 
 use crate::clock::Instant;
-use crate::path::turns::Turns;
+use crate::path::lru_order::LruOrder;
 use crate::path::{Build, PathIo, PathPolicy};
 use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
@@ -73,29 +73,29 @@ pub(super) enum Ages {
 
 #[derive(Debug)]
 pub(super) struct RounG {
-    turns: Turns,
-    ways: Vec<Way>,
+    order: LruOrder,
+    states: Vec<PathState>,
     threshold: u64,
     renewal: Renewal,
     ages: Ages,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Way {
+struct PathState {
     age: u64,
     outstanding: u32,
 }
 
 impl RounG {
     pub(super) fn new(paths: u32, threshold: u64, renewal: Renewal, ages: Ages) -> Self {
-        let ways = alloc::vec![Way::default(); paths as usize];
-        Self { turns: Turns::new(paths), ways, threshold, renewal, ages }
+        let states = alloc::vec![PathState::default(); paths as usize];
+        Self { order: LruOrder::new(paths), states, threshold, renewal, ages }
     }
 
     /// What happens to the others when one path is chosen.
     fn age(&mut self, chosen: PathId, somebody_blocked: bool) {
-        for path in self.turns.paths().iter().filter(|&&path| path != chosen) {
-            let age = &mut self.ways[path.index()].age;
+        for path in self.order.paths().iter().filter(|&&path| path != chosen) {
+            let age = &mut self.states[path.index()].age;
             let ages = match self.ages {
                 Ages::Busy => *age > 0,
                 Ages::UntilBlocked => !somebody_blocked,
@@ -109,42 +109,43 @@ impl RounG {
 
 impl PathPolicy for RounG {
     fn select(&mut self, _: Instant, _: &PathIo) -> Option<PathId> {
-        let paths = self.turns.paths();
-        let free = |path: &PathId| self.ways[path.index()].age < self.threshold;
+        let paths = self.order.paths();
+        let free = |path: &PathId| self.states[path.index()].age < self.threshold;
         let first = paths.iter().position(free);
         let somebody_blocked = !paths.iter().all(free);
         if paths.is_empty() {
             return None;
         }
-        let chosen = self.turns.choose(first.unwrap_or(0));
+        let chosen = self.order.choose(first.unwrap_or(0));
         self.age(chosen, somebody_blocked);
-        let way = &mut self.ways[chosen.index()];
-        if way.outstanding == 0 || self.renewal == Renewal::EachStart {
-            way.age = 1;
+        let path_state = &mut self.states[chosen.index()];
+        if path_state.outstanding == 0 || self.renewal == Renewal::EachStart {
+            path_state.age = 1;
         }
-        way.outstanding += 1;
+        path_state.outstanding += 1;
         Some(chosen)
     }
 
     fn end(&mut self, _: Instant, path: PathId, _: &PathIo, _: Instant) {
-        let way = &mut self.ways[path.index()];
-        way.outstanding = way.outstanding.checked_sub(1).expect("only what was started can end");
-        if way.outstanding == 0 {
-            way.age = 0;
+        let path_state = &mut self.states[path.index()];
+        path_state.outstanding =
+            path_state.outstanding.checked_sub(1).expect("only what was started can end");
+        if path_state.outstanding == 0 {
+            path_state.age = 0;
         } else if self.renewal == Renewal::EachEnd {
-            way.age = 1;
+            path_state.age = 1;
         }
     }
 
     fn fail(&mut self, _: Instant, path: PathId) {
-        self.turns.fail(path);
+        self.order.fail(path);
     }
 
     fn reinstate(&mut self, _: Instant, path: PathId) {
-        if self.turns.join_at_head(path) {
+        if self.order.join_at_head(path) {
             // Its past is forgotten, but what has not ended yet can grow old.
-            let way = &mut self.ways[path.index()];
-            way.age = u64::from(way.outstanding > 0);
+            let path_state = &mut self.states[path.index()];
+            path_state.age = u64::from(path_state.outstanding > 0);
         }
     }
 }
@@ -160,7 +161,7 @@ mod tests {
     }
 
     fn ages(policy: &RounG) -> Vec<u64> {
-        policy.ways.iter().map(|way| way.age).collect()
+        policy.states.iter().map(|path_state| path_state.age).collect()
     }
 
     /// Two paths alternate until the one whose I/O does not end has been passed over three times;

@@ -14,7 +14,7 @@
 //! | Not when | nobody knows the throughputs or they change; or a path may stall |
 
 use crate::clock::Instant;
-use crate::path::turns::Turns;
+use crate::path::lru_order::LruOrder;
 use crate::path::{Build, PathIo, PathPolicy};
 use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
@@ -41,12 +41,12 @@ const DEFAULT: u64 = 1;
 
 #[derive(Debug)]
 struct ServiceTime {
-    turns: Turns,
-    ways: Vec<Way>,
+    order: LruOrder,
+    states: Vec<PathState>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct PathState {
     throughput: u64,
     /// Bytes.
     outstanding: u64,
@@ -55,22 +55,31 @@ struct Way {
 impl ServiceTime {
     fn new(throughputs: &[u64], paths: u32) -> Self {
         let given = throughputs.iter().copied().chain(core::iter::repeat(DEFAULT));
-        let way = |throughput| Way { throughput, outstanding: 0 };
-        Self { turns: Turns::new(paths), ways: given.map(way).take(paths as usize).collect() }
+        let path_state = |throughput| PathState { throughput, outstanding: 0 };
+        Self {
+            order: LruOrder::new(paths),
+            states: given.map(path_state).take(paths as usize).collect(),
+        }
     }
 }
 
-impl Way {
+impl PathState {
+    /// Whether an I/O of so many bytes ends earlier here. With `o` outstanding and throughput `t`, a path
+    /// takes `(o + bytes) / t`.
     fn better(self, other: Self, bytes: u64) -> bool {
+        // Case 1, t1 = t2: (o1 + bytes) / t < (o2 + bytes) / t is o1 < o2, whatever the size.
         if self.throughput == other.throughput {
             return self.outstanding < other.outstanding;
         }
+        // Case 2, o1 = o2: (o + bytes) / t1 < (o + bytes) / t2 is t1 > t2.
+        // Case 3, t = 0: the path is for when no other works, and the quotient does not exist.
         let alike = self.outstanding == other.outstanding;
         if alike || self.throughput == 0 || other.throughput == 0 {
             return self.throughput > other.throughput;
         }
-        let side = |way: Self, by: Self| {
-            (u128::from(way.outstanding) + u128::from(bytes)) * u128::from(by.throughput)
+        // Case 4: (o1 + bytes) / t1 < (o2 + bytes) / t2, with both sides times t1 t2. Equal: the faster.
+        let side = |path_state: Self, by: Self| {
+            (u128::from(path_state.outstanding) + u128::from(bytes)) * u128::from(by.throughput)
         };
         let (mine, theirs) = (side(self, other), side(other, self));
         mine < theirs || mine == theirs && self.throughput > other.throughput
@@ -79,23 +88,23 @@ impl Way {
 
 impl PathPolicy for ServiceTime {
     fn select(&mut self, _: Instant, &PathIo { bytes, .. }: &PathIo) -> Option<PathId> {
-        let ways = &self.ways;
-        let path = self.turns.best(|a, b| ways[a.index()].better(ways[b.index()], bytes))?;
-        self.ways[path.index()].outstanding += bytes;
+        let states = &self.states;
+        let path = self.order.best(|a, b| states[a.index()].better(states[b.index()], bytes))?;
+        self.states[path.index()].outstanding += bytes;
         Some(path)
     }
 
     fn end(&mut self, _: Instant, path: PathId, &PathIo { bytes, .. }: &PathIo, _: Instant) {
-        let outstanding = &mut self.ways[path.index()].outstanding;
+        let outstanding = &mut self.states[path.index()].outstanding;
         *outstanding = outstanding.checked_sub(bytes).expect("only what was started can end");
     }
 
     fn fail(&mut self, _: Instant, path: PathId) {
-        self.turns.fail(path);
+        self.order.fail(path);
     }
 
     fn reinstate(&mut self, _: Instant, path: PathId) {
-        self.turns.join_at_tail(path);
+        self.order.join_at_tail(path);
     }
 }
 

@@ -11,7 +11,7 @@
 //! | Not when | there are few paths: on two it is `queue-length` with ties by chance |
 
 use crate::clock::Instant;
-use crate::path::turns::Turns;
+use crate::path::lru_order::LruOrder;
 use crate::path::{Build, PathIo, PathPolicy};
 use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::PathId;
@@ -41,7 +41,7 @@ pub(in crate::path) const POLICY: Policy<Build> = Policy {
 
 #[derive(Debug)]
 struct TwoChoices {
-    turns: Turns,
+    order: LruOrder,
     /// I/Os or bytes, by path.
     outstanding: Vec<u64>,
     rng: Rng,
@@ -51,7 +51,7 @@ struct TwoChoices {
 impl TwoChoices {
     fn new(paths: u32, seed: u64, by_bytes: bool) -> Self {
         Self {
-            turns: Turns::new(paths),
+            order: LruOrder::new(paths),
             outstanding: alloc::vec![0; paths as usize],
             rng: Rng::stream(seed, "path/two-choices"),
             by_bytes,
@@ -73,16 +73,16 @@ impl TwoChoices {
 
 impl PathPolicy for TwoChoices {
     fn select(&mut self, _: Instant, &PathIo { bytes, .. }: &PathIo) -> Option<PathId> {
-        let place = match self.turns.paths().len() as u64 {
+        let place = match self.order.paths().len() as u64 {
             0 => return None,
             1 => 0,
             count => {
                 let (first, second) = self.draw(count);
-                let load = |place: usize| self.outstanding[self.turns.paths()[place].index()];
+                let load = |place: usize| self.outstanding[self.order.paths()[place].index()];
                 if load(second) < load(first) { second } else { first }
             }
         };
-        let path = self.turns.choose(place);
+        let path = self.order.choose(place);
         self.outstanding[path.index()] += self.size(bytes);
         Some(path)
     }
@@ -94,11 +94,11 @@ impl PathPolicy for TwoChoices {
     }
 
     fn fail(&mut self, _: Instant, path: PathId) {
-        self.turns.fail(path);
+        self.order.fail(path);
     }
 
     fn reinstate(&mut self, _: Instant, path: PathId) {
-        self.turns.join_at_tail(path);
+        self.order.join_at_tail(path);
     }
 }
 

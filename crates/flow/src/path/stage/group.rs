@@ -1,20 +1,20 @@
-//! Which paths are usable, which group is in use, and which of its paths take I/O.
+//! Chooses the priority group in use and admits its paths to the selectors.
 
-use super::way::{Health, Way};
-use super::{Core, Step, Ways};
+use super::path_state::{Health, PathState};
+use super::{BackendPaths, Core, Step};
 use crate::clock::Instant;
 use crate::path::{Access, Change, Failback, Settings, State, Why};
 use crate::request::PathId;
 
-impl Ways {
+impl BackendPaths {
     /// Draws every conclusion from what is known. O(paths).
-    pub(super) fn settle(&mut self, core: &mut Core, now: Instant) {
+    pub(super) fn update(&mut self, core: &mut Core, now: Instant) {
         for path in 0..self.paths.len() {
             self.judge(&core.settings, now, path);
         }
-        self.last_left(&core.settings, now);
+        self.admit_last_resort(&core.settings, now);
         self.choose(&core.settings, now);
-        self.trust_one();
+        self.promote_one();
         self.admit(now);
         self.report(core, now);
         self.release(core, now);
@@ -23,35 +23,36 @@ impl Ways {
 
     /// Lets a path in or puts it out.
     fn judge(&mut self, settings: &Settings, now: Instant, path: usize) {
-        let others = self.others(path, |way| way.usable);
-        let way = &mut self.paths[path];
-        match (way.usable, way.is_fit()) {
-            (true, false) => way.leave(now),
+        let others = self.others(path, |path_state| path_state.usable);
+        let path_state = &mut self.paths[path];
+        match (path_state.usable, path_state.is_fit()) {
+            (true, false) => path_state.leave(now),
             (false, true) => {
-                let barrier = way.barrier(now, settings.max_changes_per_minute);
+                let barrier = path_state.barrier(now, settings.max_changes_per_minute);
                 match barrier.filter(|_| others) {
-                    Some(until) => way.barred = Some(until),
-                    None => way.enter(now, settings.return_step),
+                    Some(until) => path_state.barred = Some(until),
+                    None => path_state.enter(now, settings.return_step),
                 }
             }
-            (false, false) => way.barred = None,
+            (false, false) => path_state.barred = None,
             (true, true) => {}
         }
     }
 
     /// Nothing is usable that answers: a path that is slow, or has changed too often, is better than none.
-    fn last_left(&mut self, settings: &Settings, now: Instant) {
+    fn admit_last_resort(&mut self, settings: &Settings, now: Instant) {
         let mut asked = None;
-        for way in self.paths.iter().filter(|way| way.usable) {
-            match way.check {
+        for path_state in self.paths.iter().filter(|path_state| path_state.usable) {
+            match path_state.check {
                 Some(check) if check.is_late(settings, now) => asked = asked.max(Some(check.at)),
                 _ => return,
             }
         }
         for path in 0..self.paths.len() {
-            let way = &self.paths[path];
-            let fit = asked.map_or(way.is_reachable(), |asked| way.could_replace(asked));
-            if fit && !way.usable {
+            let path_state = &self.paths[path];
+            let fit =
+                asked.map_or(path_state.is_reachable(), |asked| path_state.could_replace(asked));
+            if fit && !path_state.usable {
                 self.let_in(now, path);
             }
         }
@@ -59,30 +60,34 @@ impl Ways {
 
     /// Lets in a path that was out, as there is no better one.
     pub(super) fn let_in(&mut self, now: Instant, path: usize) {
-        let way = &mut self.paths[path];
-        self.ejected -= u32::from(way.health == Health::Ejected);
-        way.back = Why::LastLeft;
-        way.enter(now, super::Duration::ZERO);
-        way.health = Health::Good;
+        let path_state = &mut self.paths[path];
+        self.ejected -= u32::from(path_state.health == Health::Ejected);
+        path_state.back = Why::LastLeft;
+        path_state.enter(now, super::Duration::ZERO);
+        path_state.health = Health::Good;
     }
 
     /// Whether there is another path of this kind.
-    pub(super) fn others(&self, path: usize, kind: impl Fn(&Way) -> bool) -> bool {
-        self.paths.iter().enumerate().any(|(index, way)| index != path && kind(way))
+    pub(super) fn others(&self, path: usize, kind: impl Fn(&PathState) -> bool) -> bool {
+        self.paths.iter().enumerate().any(|(index, path_state)| index != path && kind(path_state))
     }
 
     /// The first group in order with such a path.
-    fn first_group(&self, kind: impl Fn(&Way) -> bool) -> Option<usize> {
-        self.paths.iter().filter(|way| kind(way)).map(|way| way.group).min()
+    fn first_group(&self, kind: impl Fn(&PathState) -> bool) -> Option<usize> {
+        self.paths
+            .iter()
+            .filter(|path_state| kind(path_state))
+            .map(|path_state| path_state.group)
+            .min()
     }
 
     /// Keeps the group in use, leaves it, or goes back to a better one.
     fn choose(&mut self, settings: &Settings, now: Instant) {
         let current = self.current;
-        if !self.paths.iter().any(|way| way.usable && way.group == current) {
-            self.current = self.first_group(|way| way.usable).unwrap_or(current);
+        if !self.paths.iter().any(|path_state| path_state.usable && path_state.group == current) {
+            self.current = self.first_group(|path_state| path_state.usable).unwrap_or(current);
         }
-        let better = self.first_group(Way::is_settled).filter(|&group| group < self.current);
+        let better = self.first_group(PathState::is_settled).filter(|&group| group < self.current);
         let Some(better) = better else {
             self.better_since = None;
             return;
@@ -101,26 +106,36 @@ impl Ways {
     /// Steps of a return only shift load to others. Where none of the group in use has fully returned
     /// there are no others, and what the steps keep back would wait for nothing: the one that is
     /// furthest takes it all. Ties: an optimized one, then the first.
-    fn trust_one(&mut self) {
+    fn promote_one(&mut self) {
         let current = self.current;
-        if self.paths.iter().any(|way| way.is_settled() && way.group == current) {
+        if self
+            .paths
+            .iter()
+            .any(|path_state| path_state.is_settled() && path_state.group == current)
+        {
             return;
         }
-        let returns = |way: &Way| match way.health {
-            Health::Returning { step, .. } if way.usable && way.group == current => {
-                Some((step, way.access == Access::Optimized))
+        let returns = |path_state: &PathState| match path_state.health {
+            Health::Returning { step, .. } if path_state.usable && path_state.group == current => {
+                Some((step, path_state.access == Access::Optimized))
             }
             _ => None,
         };
-        let ways = self.paths.iter_mut().rev().filter_map(|way| Some((returns(way)?, way)));
-        if let Some((_, way)) = ways.max_by_key(|(rank, _)| *rank) {
-            way.health = Health::Good;
+        let backend_paths = self
+            .paths
+            .iter_mut()
+            .rev()
+            .filter_map(|path_state| Some((returns(path_state)?, path_state)));
+        if let Some((_, path_state)) = backend_paths.max_by_key(|(rank, _)| *rank) {
+            path_state.health = Health::Good;
         }
     }
 
     /// The operator asks for the best group that works.
     pub(super) fn fail_back(&mut self) {
-        let best = self.first_group(Way::is_settled).or_else(|| self.first_group(|way| way.usable));
+        let best = self
+            .first_group(PathState::is_settled)
+            .or_else(|| self.first_group(|path_state| path_state.usable));
         self.current = best.map_or(self.current, |best| best.min(self.current));
     }
 
@@ -129,23 +144,28 @@ impl Ways {
     /// None that has used up its share.
     pub(super) fn admit(&mut self, now: Instant) {
         let current = self.current;
-        let open = |way: &Way| way.usable && way.group == current && !way.is_full();
-        let free = |way: &Way| open(way) && !way.is_avoided();
-        let best =
-            |way: &Way| free(way) && way.access == Access::Optimized && way.health == Health::Good;
+        let open = |path_state: &PathState| {
+            path_state.usable && path_state.group == current && !path_state.is_full()
+        };
+        let free = |path_state: &PathState| open(path_state) && !path_state.is_avoided();
+        let best = |path_state: &PathState| {
+            free(path_state)
+                && path_state.access == Access::Optimized
+                && path_state.health == Health::Good
+        };
         let has_free = self.paths.iter().any(free);
         let has_best = self.paths.iter().any(best);
-        for (path, way) in (0..).zip(&mut self.paths) {
+        for (path, path_state) in (0..).zip(&mut self.paths) {
             let admitted = if has_best {
-                free(way) && way.access == Access::Optimized
+                free(path_state) && path_state.access == Access::Optimized
             } else if has_free {
-                free(way)
+                free(path_state)
             } else {
-                open(way)
+                open(path_state)
             };
-            if admitted != way.told {
-                way.told = admitted;
-                let selector = &mut self.selectors[way.group];
+            if admitted != path_state.admitted {
+                path_state.admitted = admitted;
+                let selector = &mut self.selectors[path_state.group];
                 if admitted {
                     selector.reinstate(now, PathId::new(path));
                 } else {
@@ -157,40 +177,43 @@ impl Ways {
 
     /// Tells observers what has become of the paths.
     fn report(&mut self, core: &mut Core, now: Instant) {
-        let best = |way: &Way| way.is_settled() && way.access == Access::Optimized;
+        let best = |path_state: &PathState| {
+            path_state.is_settled() && path_state.access == Access::Optimized
+        };
         for path in 0..self.paths.len() {
             let group = self.paths[path].group;
-            let better = self.others(path, |way| best(way) && way.group == group);
-            let way = &mut self.paths[path];
-            let waits = group != self.current || better && way.access != Access::Optimized;
-            let state = match way {
-                Way { disabled: true, .. } => State::Disabled,
-                Way { down: Some(_), .. } => State::Failed,
-                _ if !way.access.is_accessible() => State::Inaccessible,
-                Way { health: Health::Ejected, .. } => State::Ejected,
-                Way { usable: false, .. } => State::Failed,
+            let better =
+                self.others(path, |path_state| best(path_state) && path_state.group == group);
+            let path_state = &mut self.paths[path];
+            let waits = group != self.current || better && path_state.access != Access::Optimized;
+            let state = match path_state {
+                PathState { disabled: true, .. } => State::Disabled,
+                PathState { down: Some(_), .. } => State::Failed,
+                _ if !path_state.access.is_accessible() => State::Inaccessible,
+                PathState { health: Health::Ejected, .. } => State::Ejected,
+                PathState { usable: false, .. } => State::Failed,
                 _ if waits => State::Waiting,
-                Way { health: Health::Returning { .. }, .. } => State::Returning,
+                PathState { health: Health::Returning { .. }, .. } => State::Returning,
                 _ => State::Active,
             };
             let why = match state {
                 State::Disabled => Why::ByOperator,
                 State::Inaccessible => Why::ByTarget,
                 State::Ejected => Why::Slow,
-                State::Failed => way.down.unwrap_or(Why::Flapping),
-                State::Active if way.state == State::Returning => Why::Settled,
-                State::Active | State::Waiting if way.state.is_usable() => Why::Group,
-                State::Active | State::Waiting | State::Returning => way.back,
+                State::Failed => path_state.down.unwrap_or(Why::Flapping),
+                State::Active if path_state.state == State::Returning => Why::Settled,
+                State::Active | State::Waiting if path_state.state.is_usable() => Why::Group,
+                State::Active | State::Waiting | State::Returning => path_state.back,
             };
             // What keeps a failed path out may change without a change of state.
-            if state == way.state && (state != State::Failed || why == way.why) {
+            if state == path_state.state && (state != State::Failed || why == path_state.why) {
                 continue;
             }
-            let (from, lasted) = (way.state, now.since(way.since));
-            (way.state, way.since, way.why) = (state, now, why);
-            way.changes += 1;
+            let (from, lasted) = (path_state.state, now.since(path_state.since));
+            (path_state.state, path_state.since, path_state.why) = (state, now, why);
+            path_state.changes += 1;
             let (backend, path) = (self.id, PathId::new(path as u32));
-            core.steps.push_back(Step::Tell(Change { backend, path, from, lasted, state, why }));
+            core.steps.push_back(Step::Report(Change { backend, path, from, lasted, state, why }));
         }
     }
 }

@@ -1,42 +1,41 @@
-//! Silence: when a path is doubted, when it is given up, and what becomes of what is on it.
+//! Detects silent paths and stuck I/Os: doubts a path, moves its reads, gives it up.
 //!
 //! A path is silent since the last time that anything was heard on it, or since its first I/O began
 //! if that is later. A busy path that ends one I/O after the other is never silent, however long
 //! each of them takes: queues are not silence.
 
 use super::pace::Factor;
-use super::way::{Check, Finding, Health, Way};
-use super::{Core, FAR, Step, Ways};
+use super::path_state::{Check, Finding, Health, PathState};
+use super::{BackendPaths, Core, NEVER, Step};
 use crate::clock::{Duration, Instant};
 use crate::path::{Failback, Settings, Why};
-use crate::pipeline::Action;
 use crate::request::{Op, PathId, RequestKey};
 
-impl Ways {
+impl BackendPaths {
     /// The path does not work.
     pub(super) fn take_down(&mut self, path: usize, why: Why) {
-        let way = &mut self.paths[path];
-        if way.down.is_some() {
+        let path_state = &mut self.paths[path];
+        if path_state.down.is_some() {
             return;
         }
-        way.down = Some(why);
-        (way.check, way.stuck) = (None, false);
-        if way.health == Health::Ejected {
+        path_state.down = Some(why);
+        (path_state.check, path_state.stuck) = (None, false);
+        if path_state.health == Health::Ejected {
             // What it was is over with its connection.
-            way.health = Health::Good;
+            path_state.health = Health::Good;
             self.ejected -= 1;
         }
     }
 
     /// Something was heard on a path; true if it had been doubted.
-    pub(super) fn hear(&mut self, now: Instant, path: usize) -> bool {
-        let way = &mut self.paths[path];
-        way.heard = now;
-        way.check.take().is_some_and(|check| check.overdue)
+    pub(super) fn note_heard(&mut self, now: Instant, path: usize) -> bool {
+        let path_state = &mut self.paths[path];
+        path_state.heard = now;
+        path_state.check.take().is_some_and(|check| check.overdue)
     }
 
     /// How long an I/O of so many bytes may be silent on a path.
-    pub(super) fn quiet(&self, settings: &Settings, path: usize, bytes: u64) -> Duration {
+    pub(super) fn overdue_after(&self, settings: &Settings, path: usize, bytes: u64) -> Duration {
         let usual = self.usual(settings, path, bytes);
         usual.map_or(settings.overdue_max, |usual| {
             usual.max(settings.overdue_min).min(settings.overdue_max)
@@ -57,7 +56,7 @@ impl Ways {
 
     /// How old the first I/O of a path has to be to be called stuck, if others do better.
     fn stuck_after(&self, settings: &Settings, path: usize, bytes: u64) -> Duration {
-        let quiet = self.quiet(settings, path, bytes);
+        let quiet = self.overdue_after(settings, path, bytes);
         let usual = self.usual(settings, path, bytes).unwrap_or(quiet);
         let longest = settings.io_timeout.as_nanos();
         let nanos = usual.max(quiet).as_nanos().saturating_mul(u64::from(STUCK)).min(longest);
@@ -65,40 +64,43 @@ impl Ways {
     }
 
     /// Does what is due.
-    pub(super) fn look(&mut self, core: &mut Core, now: Instant) {
-        self.wake = FAR;
+    pub(super) fn handle_due(&mut self, core: &mut Core, now: Instant) {
+        self.wake = NEVER;
         for path in 0..self.paths.len() {
             let settings = core.settings;
             self.paths[path].step(now, settings.return_step, settings.probe_interval);
             if self.paths[path].down.is_none() {
-                self.listen(core, now, path);
-                self.compare(core, now, path);
+                self.check_silence(core, now, path);
+                self.find_stuck(core, now, path);
             }
             self.overdue_probe(core, now, path);
         }
-        self.settle(core, now);
-        self.lose_patience(core, now);
+        self.update(core, now);
+        self.expire_held(core, now);
         self.plan(core, now);
     }
 
-    /// Asks a silent path, leaves it, gives it up.
-    fn listen(&mut self, core: &mut Core, now: Instant, path: usize) {
+    /// Checks a silent path, stops using it, gives it up.
+    fn check_silence(&mut self, core: &mut Core, now: Instant, path: usize) {
         let settings = core.settings;
-        let way = &self.paths[path];
-        let Some(check) = way.check else {
-            let overdue = core.head(way).is_some_and(|io| {
-                io.since.max(way.heard) + self.quiet(&settings, path, io.told.bytes) <= now
+        let path_state = &self.paths[path];
+        let Some(check) = path_state.check else {
+            let overdue = core.head(path_state).is_some_and(|io| {
+                io.since.max(path_state.heard)
+                    + self.overdue_after(&settings, path, io.context.bytes)
+                    <= now
             });
-            let idle = self.is_asked(path) && way.heard + settings.check_interval <= now;
+            let idle = self.is_checked_when_idle(path)
+                && path_state.heard + settings.check_interval <= now;
             if overdue || idle {
-                self.ask(core, now, path, overdue);
+                self.send_check(core, now, path, overdue);
             }
             if overdue {
-                self.ask_those_out(core, now);
+                self.check_unused(core, now);
             }
             return;
         };
-        let another = self.others(path, |way| way.could_replace(check.at));
+        let another = self.others(path, |path_state| path_state.could_replace(check.at));
         let dead = if another { settings.dead_after } else { settings.dead_after_last_path };
         if check.at + dead <= now {
             self.give_up(core, path);
@@ -110,60 +112,58 @@ impl Ways {
         }
     }
 
-    /// Asks whether anybody is there.
-    fn ask(&mut self, core: &mut Core, now: Instant, path: usize, overdue: bool) {
+    /// Sends a check.
+    fn send_check(&mut self, core: &mut Core, now: Instant, path: usize, overdue: bool) {
         self.paths[path].check = Some(Check { at: now, overdue });
-        let (backend, path) = (self.id, PathId::new(path as u32));
-        core.steps.push_back(Step::Ask(Action::Check { backend, path }));
+        core.steps.push_back(Step::Check(self.id, PathId::new(path as u32)));
     }
 
-    /// Asks the paths that are out and might have to take over.
-    fn ask_those_out(&mut self, core: &mut Core, now: Instant) {
+    /// Sends a check on each unused path that might have to take over.
+    fn check_unused(&mut self, core: &mut Core, now: Instant) {
         for path in 0..self.paths.len() {
-            let way = &self.paths[path];
-            if way.is_reachable() && !way.usable && way.check.is_none() {
-                self.ask(core, now, path, false);
+            let path_state = &self.paths[path];
+            if path_state.is_reachable() && !path_state.usable && path_state.check.is_none() {
+                self.send_check(core, now, path, false);
             }
         }
     }
 
     /// Whether the path is checked when it is idle: where there is no other, nothing would follow.
-    fn is_asked(&self, path: usize) -> bool {
+    fn is_checked_when_idle(&self, path: usize) -> bool {
         self.paths.len() > 1 && !self.paths[path].disabled
     }
 
-    /// Nobody is there: what is on the path has to be known dead before it goes another way.
+    /// The target does not answer: what is on the path has to be known dead before it goes to another path.
     fn give_up(&mut self, core: &mut Core, path: usize) {
         self.take_down(path, Why::NoAnswer);
-        let (backend, path) = (self.id, PathId::new(path as u32));
-        core.steps.push_back(Step::Ask(Action::Reset { backend, path }));
+        core.steps.push_back(Step::Reset(self.id, PathId::new(path as u32)));
     }
 
     /// Finds an I/O that is stuck on a path that answers otherwise.
-    fn compare(&mut self, core: &mut Core, now: Instant, path: usize) {
+    fn find_stuck(&mut self, core: &mut Core, now: Instant, path: usize) {
         let settings = core.settings;
         let Some((key, _)) = self.paths[path].ends else { return };
         let head = core.ios[key];
         let age = now.since(head.since);
-        let after = self.stuck_after(&settings, path, head.told.bytes);
+        let after = self.stuck_after(&settings, path, head.context.bytes);
         if self.paths.len() == 1 || age < after {
             return;
         }
-        let fares_better = |way: &Way| {
-            let oldest = core.head(way).map_or(Duration::ZERO, |io| now.since(io.since));
-            !way.is_doubted() && oldest * u64::from(STUCK) <= age
+        let fares_better = |path_state: &PathState| {
+            let oldest = core.head(path_state).map_or(Duration::ZERO, |io| now.since(io.since));
+            !path_state.is_doubted() && oldest * u64::from(STUCK) <= age
         };
-        if !self.others(path, |way| way.usable) {
+        if !self.others(path, |path_state| path_state.usable) {
             let fit = |other: &usize| {
-                let way = &self.paths[*other];
-                let slow = way.is_reachable() && way.health == Health::Ejected;
-                *other != path && slow && fares_better(way)
+                let path_state = &self.paths[*other];
+                let slow = path_state.is_reachable() && path_state.health == Health::Ejected;
+                *other != path && slow && fares_better(path_state)
             };
             if let Some(other) = (0..self.paths.len()).find(fit) {
                 self.let_in(now, other);
             }
         }
-        let better = self.others(path, |way| way.usable && fares_better(way));
+        let better = self.others(path, |path_state| path_state.usable && fares_better(path_state));
         self.paths[path].stuck = better;
         if !better {
             return;
@@ -174,15 +174,14 @@ impl Ways {
         }
         self.abandon(core, now, path, |since| since + after <= now);
         if self.paths[path].ends.is_some_and(|(first, _)| first == key) {
-            let (backend, path) = (self.id, PathId::new(path as u32));
-            core.steps.push_back(Step::Ask(Action::Recall { key, backend, path }));
+            core.steps.push_back(Step::Recall(key, self.id, PathId::new(path as u32)));
         } else if self.paths[path].usable {
             // With nothing on it that is old it would get more, which would hang as well.
             self.eject(&settings, now, path, Factor::MAX);
         }
     }
 
-    /// Sends reads another way that have been on a path since then.
+    /// Sends reads to another path that have been on a path since then.
     fn abandon(
         &mut self,
         core: &mut Core,
@@ -194,24 +193,24 @@ impl Ways {
         while let Some(key) = next {
             let io = core.ios[key];
             next = io.behind;
-            if io.told.op == Op::Read
+            if io.context.op == Op::Read
                 && io.retries < core.settings.max_read_retries
                 && overdue(io.since)
             {
-                self.forget(core, now, key);
+                self.abandon_read(core, now, key);
             }
         }
     }
 
-    /// Sends a read another way.
-    pub(super) fn forget(&mut self, core: &mut Core, now: Instant, key: RequestKey) {
+    /// Sends a read to another path.
+    pub(super) fn abandon_read(&mut self, core: &mut Core, now: Instant, key: RequestKey) {
         let (path, io) = self.end(core, now, key);
         if io.probe {
             self.probed(&core.settings, now, path, Finding::Slow);
         }
         core.ios[key].retries += 1;
         core.steps.push_back(Step::Abandon(key, self.id, PathId::new(path as u32)));
-        self.wait_again(core, now, key);
+        self.requeue(core, now, key);
     }
 
     /// Finds out when something is due next.
@@ -219,45 +218,45 @@ impl Ways {
         let settings = &core.settings;
         // What is due and could not be done is looked at again after a while.
         let later = |at: Instant| if at > now { at } else { now + settings.overdue_min };
-        let mut next = FAR;
-        for (path, way) in self.paths.iter().enumerate() {
-            if let Health::Returning { next: step, .. } = way.health {
+        let mut next = NEVER;
+        for (path, path_state) in self.paths.iter().enumerate() {
+            if let Health::Returning { next: step, .. } = path_state.health {
                 next = next.min(later(step));
             }
-            if let Some(until) = way.barred {
+            if let Some(until) = path_state.barred {
                 next = next.min(later(until));
             }
-            if way.down.is_some() {
+            if path_state.down.is_some() {
                 continue;
             }
             let several = self.paths.len() > 1;
-            let head = core.head(way);
-            if let Some(check) = way.check {
+            let head = core.head(path_state);
+            if let Some(check) = path_state.check {
                 let dead =
                     [Check::grace(settings), settings.dead_after, settings.dead_after_last_path];
                 let due = dead.into_iter().map(|time| check.at + time).find(|&at| at > now);
                 next = next.min(later(due.unwrap_or(now)));
             } else {
                 if let Some(io) = head {
-                    let quiet = self.quiet(settings, path, io.told.bytes);
-                    next = next.min(later(io.since.max(way.heard) + quiet));
+                    let quiet = self.overdue_after(settings, path, io.context.bytes);
+                    next = next.min(later(io.since.max(path_state.heard) + quiet));
                 }
-                if self.is_asked(path) {
-                    next = next.min(later(way.heard + settings.check_interval));
+                if self.is_checked_when_idle(path) {
+                    next = next.min(later(path_state.heard + settings.check_interval));
                 }
             }
             if let Some(io) = head.filter(|_| several) {
-                let stuck = io.since + self.stuck_after(settings, path, io.told.bytes);
+                let stuck = io.since + self.stuck_after(settings, path, io.context.bytes);
                 next = next.min(later(stuck));
             }
-            if way.health == Health::Ejected {
+            if path_state.health == Health::Ejected {
                 next = next.min(later(self.trial(core, path)));
             }
         }
         if let (Some(since), Failback::After) = (self.better_since, settings.failback) {
             next = next.min(later(since + settings.failback_after));
         }
-        let waits = self.hold.iter().map(|key| core.ios[key].since + core.patience);
+        let waits = self.hold.iter().map(|key| core.ios[key].since + core.no_path_timeout);
         let next = waits.map(later).fold(next, Instant::min);
         self.wake = next;
         core.wake = core.wake.min(next);

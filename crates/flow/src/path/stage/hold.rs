@@ -6,11 +6,12 @@
 use crate::request::RequestKey;
 use alloc::collections::VecDeque;
 
-/// Who waits for a path.
+/// Requests that wait for a path.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     /// Those that were on a path, by their place in the order of arrival, ascending.
-    again: VecDeque<(u64, RequestKey)>,
+    returned: VecDeque<(u64, RequestKey)>,
+    /// Those that come for the first time.
     fresh: VecDeque<RequestKey>,
 }
 
@@ -21,36 +22,36 @@ impl Hold {
     }
 
     /// Takes a request that has been on a path; `order` is its place in the order of arrival.
-    pub(super) fn push_again(&mut self, order: u64, key: RequestKey) {
-        let earlier = self.again.iter().rev().take_while(|&&(place, _)| place > order).count();
-        self.again.insert(self.again.len() - earlier, (order, key));
+    pub(super) fn push_returned(&mut self, order: u64, key: RequestKey) {
+        let earlier = self.returned.iter().rev().take_while(|&&(place, _)| place > order).count();
+        self.returned.insert(self.returned.len() - earlier, (order, key));
     }
 
-    /// Who is next.
+    /// The next request.
     pub(super) fn first(&self) -> Option<RequestKey> {
-        self.again.front().map(|&(_, key)| key).or_else(|| self.fresh.front().copied())
+        self.returned.front().map(|&(_, key)| key).or_else(|| self.fresh.front().copied())
     }
 
-    /// Lets the next one go.
+    /// Takes out the next request.
     pub(super) fn pop(&mut self) {
-        if self.again.pop_front().is_none() {
+        if self.returned.pop_front().is_none() {
             self.fresh.pop_front();
         }
     }
 
-    /// Everybody, in order.
+    /// Every request, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = RequestKey> {
-        self.again.iter().map(|&(_, key)| key).chain(self.fresh.iter().copied())
+        self.returned.iter().map(|&(_, key)| key).chain(self.fresh.iter().copied())
     }
 
-    /// Takes somebody out.
+    /// Takes out a request.
     pub(super) fn remove(&mut self, key: RequestKey) {
-        self.again.retain(|&(_, one)| one != key);
+        self.returned.retain(|&(_, one)| one != key);
         self.fresh.retain(|&one| one != key);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.again.is_empty() && self.fresh.is_empty()
+        self.returned.is_empty() && self.fresh.is_empty()
     }
 }
 
@@ -69,7 +70,7 @@ mod tests {
         hold.push(keys[3]);
         hold.push(keys[4]);
         for place in [1, 2, 0] {
-            hold.push_again(place, keys[place as usize]);
+            hold.push_returned(place, keys[place as usize]);
         }
         assert_eq!(hold.iter().collect::<Vec<_>>(), keys);
         hold.remove(keys[1]);

@@ -1,24 +1,23 @@
-//! The stage itself: which requests are on which path, and what has to be done about it.
+//! The path stage: keeps the I/Os of each path, starts, retries and abandons them.
 //!
-//! Everything that happens ends in [`Ways::settle`], which decides from what is known which paths
+//! Everything that happens ends in [`BackendPaths::update`], which decides from what is known which paths
 //! are usable, which group is in use and which of its paths take I/O, tells the selectors and the
-//! observers, and lets go who waits.
+//! observers, and starts held I/Os.
 
 mod group;
 mod health;
 mod hold;
 mod pace;
+mod path_state;
 mod slow;
 #[cfg(test)]
 mod tests;
-mod way;
 
 use super::{
-    Access, Build, Change, PathIo, PathOrder, PathPolicy, RULE_NONE_LEFT, Settings, Speed, View,
-    Why,
+    Access, Backend, Build, Change, PathIo, PathOrder, PathPolicy, RULE_NO_PATH, Settings, Speed,
+    View, Why,
 };
 use crate::clock::{Duration, Instant};
-use crate::pipeline::{Action, Backend};
 use crate::policy::{Choice, Rule};
 use crate::request::{BackendId, PathId, RequestKey};
 use alloc::boxed::Box;
@@ -26,12 +25,12 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use hold::Hold;
 use pace::Shape;
+use path_state::{Finding, PathState};
 use slotmap::SecondaryMap;
-use way::{Finding, Way};
 
 /// Stage 5.
 pub(crate) struct Paths {
-    backends: Vec<Ways>,
+    backends: Vec<BackendPaths>,
     core: Core,
 }
 
@@ -39,7 +38,7 @@ pub(crate) struct Paths {
 struct Core {
     settings: Settings,
     /// How long a request waits for a path.
-    patience: Duration,
+    no_path_timeout: Duration,
     ios: SecondaryMap<RequestKey, Io>,
     /// I/Os that have come to this stage.
     entered: u64,
@@ -57,10 +56,14 @@ pub(crate) enum Step {
     Abandon(RequestKey, BackendId, PathId),
     /// No path was there for too long.
     NoPath(RequestKey),
-    /// Ask the world: whether anybody is there, to recall an I/O, to give the path up.
-    Ask(Action),
-    /// Tell observers.
-    Tell(Change),
+    /// Find out whether the target answers on this path.
+    Check(BackendId, PathId),
+    /// Give this path up if the target has put the I/O off.
+    Recall(RequestKey, BackendId, PathId),
+    /// End the session of this path, so that what is on it is known to be dead.
+    Reset(BackendId, PathId),
+    /// Report this to observers.
+    Report(Change),
 }
 
 /// An I/O that is in this stage or on a path.
@@ -70,8 +73,8 @@ struct Io {
     order: u64,
     backend: usize,
     /// What selectors are told of it.
-    told: PathIo,
-    /// How often it has been sent another way because it was overdue.
+    context: PathIo,
+    /// How often it has been sent to another path because it was overdue.
     retries: u32,
     /// Since when it waits, or has been on its path.
     since: Instant,
@@ -85,7 +88,7 @@ struct Io {
 }
 
 /// A backend with its paths.
-struct Ways {
+struct BackendPaths {
     id: BackendId,
     /// The numbers of the groups, best first.
     groups: Vec<u32>,
@@ -95,7 +98,7 @@ struct Ways {
     current: usize,
     /// Since when a better group could be used.
     better_since: Option<Instant>,
-    paths: Vec<Way>,
+    paths: Vec<PathState>,
     shape: Shape,
     /// Paths that may be probed.
     ejected: u32,
@@ -105,28 +108,28 @@ struct Ways {
 }
 
 impl Paths {
-    /// `patience` is how long a request waits for a path before it ends with
+    /// `no_path_timeout` is how long a request waits for a path before it ends with
     /// [`NoPath`](crate::error::IoError::NoPath).
     pub(crate) fn new(
         choice: &Choice<Build>,
         backends: &[Backend],
         settings: &Settings,
-        patience: Duration,
+        no_path_timeout: Duration,
     ) -> Self {
-        let ways = |(index, backend)| Ways::new(index, backend, choice, settings);
+        let backend_paths = |(index, backend)| BackendPaths::new(index, backend, choice, settings);
         let mut paths = Self {
-            backends: (0..).zip(backends).map(ways).collect(),
+            backends: (0..).zip(backends).map(backend_paths).collect(),
             core: Core {
                 settings: *settings,
-                patience,
+                no_path_timeout,
                 ios: SecondaryMap::new(),
                 entered: 0,
                 steps: VecDeque::new(),
-                wake: FAR,
+                wake: NEVER,
             },
         };
-        for ways in &mut paths.backends {
-            ways.plan(&mut paths.core, Instant::ZERO);
+        for backend_paths in &mut paths.backends {
+            backend_paths.plan(&mut paths.core, Instant::ZERO);
         }
         paths
     }
@@ -142,14 +145,14 @@ impl Paths {
         now: Instant,
         key: RequestKey,
         backend: BackendId,
-        told: PathIo,
+        context: PathIo,
     ) {
         let core = &mut self.core;
         core.entered += 1;
         let io = Io {
             order: core.entered,
             backend: backend.index(),
-            told,
+            context,
             retries: 0,
             since: now,
             path: None,
@@ -158,11 +161,11 @@ impl Paths {
             behind: None,
         };
         core.ios.insert(key, io);
-        let ways = &mut self.backends[backend.index()];
-        ways.hold.push(key);
-        ways.release(core, now);
-        if !ways.hold.is_empty() {
-            ways.arm(core, now + core.patience);
+        let backend_paths = &mut self.backends[backend.index()];
+        backend_paths.hold.push(key);
+        backend_paths.release(core, now);
+        if !backend_paths.hold.is_empty() {
+            backend_paths.arm(core, now + core.no_path_timeout);
         }
     }
 
@@ -172,7 +175,7 @@ impl Paths {
         self.backends[io.backend].answered(&mut self.core, now, key);
     }
 
-    /// An I/O is dead because of its path; it goes another way.
+    /// An I/O is dead because of its path; it goes to another path.
     pub(crate) fn lost(&mut self, now: Instant, key: RequestKey) {
         let io = self.core.ios[key];
         self.backends[io.backend].lost(&mut self.core, now, key);
@@ -185,19 +188,19 @@ impl Paths {
 
     /// The world says that a path does not work.
     pub(crate) fn down(&mut self, now: Instant, backend: BackendId, path: PathId) {
-        let ways = &mut self.backends[backend.index()];
-        ways.take_down(path.index(), Why::LinkLost);
-        ways.settle(&mut self.core, now);
+        let backend_paths = &mut self.backends[backend.index()];
+        backend_paths.take_down(path.index(), Why::LinkLost);
+        backend_paths.update(&mut self.core, now);
     }
 
     /// The world says that a path works.
     pub(crate) fn up(&mut self, now: Instant, backend: BackendId, path: PathId) {
-        let ways = &mut self.backends[backend.index()];
-        let way = &mut ways.paths[path.index()];
-        if way.down.take().is_some() {
-            (way.up_since, way.heard, way.back) = (now, now, Why::Repaired);
+        let backend_paths = &mut self.backends[backend.index()];
+        let path_state = &mut backend_paths.paths[path.index()];
+        if path_state.down.take().is_some() {
+            (path_state.up_since, path_state.heard, path_state.back) = (now, now, Why::Repaired);
         }
-        ways.settle(&mut self.core, now);
+        backend_paths.update(&mut self.core, now);
     }
 
     /// The target says what a path is good for.
@@ -208,43 +211,43 @@ impl Paths {
         path: PathId,
         access: Access,
     ) {
-        let ways = &mut self.backends[backend.index()];
-        let way = &mut ways.paths[path.index()];
-        if access.is_accessible() && !way.access.is_accessible() {
-            way.back = Why::ByTarget;
+        let backend_paths = &mut self.backends[backend.index()];
+        let path_state = &mut backend_paths.paths[path.index()];
+        if access.is_accessible() && !path_state.access.is_accessible() {
+            path_state.back = Why::ByTarget;
         }
-        way.access = access;
-        ways.settle(&mut self.core, now);
+        path_state.access = access;
+        backend_paths.update(&mut self.core, now);
     }
 
     /// A check was answered.
     pub(crate) fn checked(&mut self, now: Instant, backend: BackendId, path: PathId) {
-        let ways = &mut self.backends[backend.index()];
-        if ways.hear(now, path.index()) {
-            ways.settle(&mut self.core, now);
+        let backend_paths = &mut self.backends[backend.index()];
+        if backend_paths.note_heard(now, path.index()) {
+            backend_paths.update(&mut self.core, now);
         }
     }
 
     /// The operator asks for something.
     pub(crate) fn order(&mut self, now: Instant, backend: BackendId, order: PathOrder) {
-        let ways = &mut self.backends[backend.index()];
+        let backend_paths = &mut self.backends[backend.index()];
         match order {
-            PathOrder::Disable(path) => ways.paths[path.index()].disabled = true,
+            PathOrder::Disable(path) => backend_paths.paths[path.index()].disabled = true,
             PathOrder::Enable(path) => {
-                let way = &mut ways.paths[path.index()];
-                if core::mem::replace(&mut way.disabled, false) {
-                    (way.heard, way.back) = (now, Why::ByOperator);
-                    way.forgive();
+                let path_state = &mut backend_paths.paths[path.index()];
+                if core::mem::replace(&mut path_state.disabled, false) {
+                    (path_state.heard, path_state.back) = (now, Why::ByOperator);
+                    path_state.forgive();
                 }
             }
-            PathOrder::Failback => ways.fail_back(),
+            PathOrder::Failback => backend_paths.fail_back(),
         }
-        ways.settle(&mut self.core, now);
+        backend_paths.update(&mut self.core, now);
     }
 
     /// When something is due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        (self.core.wake < FAR).then_some(self.core.wake)
+        (self.core.wake < NEVER).then_some(self.core.wake)
     }
 
     /// Does what is due.
@@ -252,44 +255,45 @@ impl Paths {
         if self.core.wake > now {
             return;
         }
-        self.core.wake = FAR;
-        for ways in &mut self.backends {
-            if ways.wake <= now {
-                ways.look(&mut self.core, now);
+        self.core.wake = NEVER;
+        for backend_paths in &mut self.backends {
+            if backend_paths.wake <= now {
+                backend_paths.handle_due(&mut self.core, now);
             }
-            self.core.wake = self.core.wake.min(ways.wake);
+            self.core.wake = self.core.wake.min(backend_paths.wake);
         }
     }
 
     /// Every path as it is now.
     pub(crate) fn views(&self, now: Instant) -> impl Iterator<Item = View> {
-        self.backends.iter().flat_map(move |ways| {
-            (0..ways.paths.len()).map(move |path| ways.view(&self.core, now, path))
+        self.backends.iter().flat_map(move |backend_paths| {
+            (0..backend_paths.paths.len())
+                .map(move |path| backend_paths.view(&self.core, now, path))
         })
     }
 }
 
 impl Core {
     /// The first I/O on a path.
-    fn head(&self, way: &Way) -> Option<&Io> {
-        way.ends.map(|(first, _)| &self.ios[first])
+    fn head(&self, path_state: &PathState) -> Option<&Io> {
+        path_state.ends.map(|(first, _)| &self.ios[first])
     }
 
     /// Puts an I/O on a path, behind those that are there.
-    fn attach(&mut self, now: Instant, way: &mut Way, path: usize, key: RequestKey) {
-        let last = way.ends.map(|(_, last)| last);
+    fn attach(&mut self, now: Instant, path_state: &mut PathState, path: usize, key: RequestKey) {
+        let last = path_state.ends.map(|(_, last)| last);
         if let Some(last) = last {
             self.ios[last].behind = Some(key);
         }
-        way.ends = Some((way.ends.map_or(key, |(first, _)| first), key));
+        path_state.ends = Some((path_state.ends.map_or(key, |(first, _)| first), key));
         let io = &mut self.ios[key];
         (io.path, io.since, io.before, io.behind) = (Some(path), now, last, None);
-        way.in_flight += 1;
-        way.bytes += io.told.bytes;
+        path_state.in_flight += 1;
+        path_state.bytes += io.context.bytes;
     }
 
     /// Takes an I/O off its path; true if it was the first there.
-    fn detach(&mut self, way: &mut Way, key: RequestKey) -> bool {
+    fn detach(&mut self, path_state: &mut PathState, key: RequestKey) -> bool {
         let io = self.ios[key];
         if let Some(before) = io.before {
             self.ios[before].behind = io.behind;
@@ -297,19 +301,27 @@ impl Core {
         if let Some(behind) = io.behind {
             self.ios[behind].before = io.before;
         }
-        way.ends = way.ends.and_then(|(first, last)| {
+        path_state.ends = path_state.ends.and_then(|(first, last)| {
             let first = if first == key { io.behind? } else { first };
             let last = if last == key { io.before? } else { last };
             Some((first, last))
         });
         self.ios[key].path = None;
-        way.in_flight -= 1;
-        way.bytes -= io.told.bytes;
+        assert!(
+            path_state.in_flight > 0 && path_state.bytes >= io.context.bytes,
+            "a path has what was put on it"
+        );
+        path_state.in_flight -= 1;
+        path_state.bytes -= io.context.bytes;
+        assert!(
+            (path_state.in_flight == 0) == path_state.ends.is_none(),
+            "the list of a path is what it counts"
+        );
         io.before.is_none()
     }
 }
 
-impl Ways {
+impl BackendPaths {
     fn new(index: u32, backend: &Backend, choice: &Choice<Build>, settings: &Settings) -> Self {
         let mut groups = backend.groups.clone();
         groups.sort_unstable();
@@ -324,21 +336,21 @@ impl Ways {
             selector
         };
         let selectors = (0..groups.len()).map(selector).collect();
-        let way = |group: &u32| {
+        let path_state = |group: &u32| {
             let group = place(group);
             let state = if group == 0 { super::State::Active } else { super::State::Waiting };
-            Way::new(group, state, settings.probe_interval)
+            PathState::new(group, state, settings.probe_interval)
         };
         Self {
             id: BackendId::new(index),
-            paths: backend.groups.iter().map(way).collect(),
+            paths: backend.groups.iter().map(path_state).collect(),
             selectors,
             current: 0,
             better_since: None,
             shape: Shape::default(),
             ejected: 0,
             hold: Hold::default(),
-            wake: FAR,
+            wake: NEVER,
             groups,
         }
     }
@@ -349,7 +361,7 @@ impl Ways {
         core.wake = core.wake.min(at);
     }
 
-    /// Lets go who waits, as far as there are paths.
+    /// Starts held I/Os while a path takes them.
     fn release(&mut self, core: &mut Core, now: Instant) {
         while let Some(key) = self.hold.first() {
             if let Some(path) = self.probe(core, now, key) {
@@ -357,25 +369,26 @@ impl Ways {
                 self.start(core, now, key, path);
                 continue;
             }
-            let Some(path) = self.selectors[self.current].select(now, &core.ios[key].told) else {
+            let Some(path) = self.selectors[self.current].select(now, &core.ios[key].context)
+            else {
                 return;
             };
             self.hold.pop();
             self.start(core, now, key, path.index());
-            let way = &self.paths[path.index()];
-            if way.is_full() || way.is_narrow() {
+            let path_state = &self.paths[path.index()];
+            if path_state.is_full() || path_state.is_narrow() {
                 self.admit(now);
             }
         }
     }
 
     fn start(&mut self, core: &mut Core, now: Instant, key: RequestKey, path: usize) {
-        let way = &mut self.paths[path];
-        assert!(way.usable || core.ios[key].probe, "a failed path is never chosen");
-        core.attach(now, way, path, key);
-        core.steps.push_back(Step::Go(key, PathId::new(path as u32), RULE_NONE_LEFT));
-        if way.in_flight == 1 || core.ios[key].probe {
-            let at = now + self.quiet(&core.settings, path, core.ios[key].told.bytes);
+        let path_state = &mut self.paths[path];
+        assert!(path_state.usable || core.ios[key].probe, "a failed path is never chosen");
+        core.attach(now, path_state, path, key);
+        core.steps.push_back(Step::Go(key, PathId::new(path as u32), RULE_NO_PATH));
+        if path_state.in_flight == 1 || core.ios[key].probe {
+            let at = now + self.overdue_after(&core.settings, path, core.ios[key].context.bytes);
             self.arm(core, at);
         }
     }
@@ -384,16 +397,21 @@ impl Ways {
     fn end(&mut self, core: &mut Core, now: Instant, key: RequestKey) -> (usize, Io) {
         let io = core.ios[key];
         let path = io.path.expect("it is on a path");
-        let way = &mut self.paths[path];
-        let was_held = way.is_full() || way.is_narrow() || way.stuck;
-        if core.detach(way, key) {
-            way.stuck = false;
+        let path_state = &mut self.paths[path];
+        let was_held = path_state.is_full() || path_state.is_narrow() || path_state.stuck;
+        if core.detach(path_state, key) {
+            path_state.stuck = false;
         }
         if io.probe {
             core.ios[key].probe = false;
-            way.probing.out = None;
+            path_state.probing.out = None;
         } else {
-            self.selectors[way.group].end(now, PathId::new(path as u32), &io.told, io.since);
+            self.selectors[path_state.group].end(
+                now,
+                PathId::new(path as u32),
+                &io.context,
+                io.since,
+            );
         }
         if was_held {
             self.admit(now);
@@ -403,12 +421,12 @@ impl Ways {
 
     fn answered(&mut self, core: &mut Core, now: Instant, key: RequestKey) {
         let (path, io) = self.end(core, now, key);
-        let mut news = self.hear(now, path);
+        let mut news = self.note_heard(now, path);
         if self.paths.len() > 1 {
             news |= self.learn(&core.settings, now, path, &io);
         }
         if news {
-            self.settle(core, now);
+            self.update(core, now);
         } else if !self.hold.is_empty() {
             self.release(core, now);
         }
@@ -422,21 +440,21 @@ impl Ways {
         if io.since >= self.paths[path].up_since {
             self.take_down(path, Why::LinkLost);
         }
-        self.wait_again(core, now, key);
-        self.settle(core, now);
+        self.requeue(core, now, key);
+        self.update(core, now);
     }
 
-    /// Puts an I/O that was on a path back to those who wait.
-    fn wait_again(&mut self, core: &mut Core, now: Instant, key: RequestKey) {
+    /// Puts an I/O that was on a path back into the hold queue.
+    fn requeue(&mut self, core: &mut Core, now: Instant, key: RequestKey) {
         let io = &mut core.ios[key];
         io.since = now;
-        self.hold.push_again(io.order, key);
-        self.arm(core, now + core.patience);
+        self.hold.push_returned(io.order, key);
+        self.arm(core, now + core.no_path_timeout);
     }
 
-    /// Gives up waiting for who has waited too long.
-    fn lose_patience(&mut self, core: &mut Core, now: Instant) {
-        let late = |key: &RequestKey| core.ios[*key].since + core.patience <= now;
+    /// Ends I/Os that have waited too long for a path.
+    fn expire_held(&mut self, core: &mut Core, now: Instant) {
+        let late = |key: &RequestKey| core.ios[*key].since + core.no_path_timeout <= now;
         loop {
             let next = self.hold.iter().find(late);
             let Some(key) = next else { return };
@@ -446,10 +464,10 @@ impl Ways {
     }
 
     fn view(&self, core: &Core, now: Instant, path: usize) -> View {
-        let way = &self.paths[path];
+        let path_state = &self.paths[path];
         let id = PathId::new(path as u32);
         let learned = || {
-            let factor = way.pace.usual_service();
+            let factor = path_state.pace.usual_service();
             let (fixed, per_mib) = self.shape.line();
             let time = |nanos: u64| {
                 let nanos = u128::from(nanos) * u128::from(factor) / u128::from(pace::ONE);
@@ -461,22 +479,24 @@ impl Ways {
         View {
             backend: self.id,
             path: id,
-            group: self.groups[way.group],
-            access: way.access,
-            state: way.state,
-            since: way.since,
-            why: way.why,
-            in_flight: way.in_flight,
-            bytes: way.bytes,
-            oldest: core.head(way).map_or(Duration::ZERO, |io| now.saturating_since(io.since)),
-            learned: self.selectors[way.group].learned(id).or_else(learned),
-            changes: way.changes,
+            group: self.groups[path_state.group],
+            access: path_state.access,
+            state: path_state.state,
+            since: path_state.since,
+            why: path_state.why,
+            in_flight: path_state.in_flight,
+            bytes: path_state.bytes,
+            oldest: core
+                .head(path_state)
+                .map_or(Duration::ZERO, |io| now.saturating_since(io.since)),
+            learned: self.selectors[path_state.group].learned(id).or_else(learned),
+            changes: path_state.changes,
         }
     }
 }
 
 /// Later than everything.
-const FAR: Instant = Instant::from_nanos(u64::MAX);
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 impl core::fmt::Debug for Paths {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

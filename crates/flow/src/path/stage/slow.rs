@@ -1,16 +1,16 @@
-//! Slowness without errors: a path that is an order of magnitude slower than the best of its group is
+//! Ejects slow paths and lets them return: a path that is an order of magnitude slower than the best of its group is
 //! ejected, probed with small reads, and comes back.
 //!
 //! Long responses alone may be a slow path or a long queue. So a path with such responses gets one
 //! I/O at a time for a moment: then they are one thing, or the other.
 use super::pace::{Factor, ONE, SAMPLES};
-use super::way::{Finding, Health, Probing, Suspicion, Way};
-use super::{Core, Io, Ways};
+use super::path_state::{Finding, Health, PathState, Probing, Suspicion};
+use super::{BackendPaths, Core, Io};
 use crate::clock::{Duration, Instant};
 use crate::path::{Settings, Why};
 use crate::request::{Op, RequestKey};
 
-impl Ways {
+impl BackendPaths {
     /// Learns from an I/O that was answered; true if that changes what the path is good for.
     pub(super) fn learn(
         &mut self,
@@ -19,10 +19,10 @@ impl Ways {
         path: usize,
         io: &Io,
     ) -> bool {
-        let way = &mut self.paths[path];
-        let service = way.pace.service(now, io.since);
+        let path_state = &mut self.paths[path];
+        let service = path_state.pace.service(now, io.since);
         let response = now.since(io.since);
-        let known = way.pace.is_known();
+        let known = path_state.pace.is_known();
         let better = self.best(now, path);
         // Only the better paths say what an I/O costs, or a slow one would be its own measure.
         let pace = |path: usize| &self.paths[path].pace;
@@ -30,9 +30,9 @@ impl Ways {
             !known || pace(path).recent_service() <= pace(best).fair_service() * 2
         });
         if good && !io.probe {
-            self.shape.learn(io.told.bytes, service);
+            self.shape.learn(io.context.bytes, service);
         }
-        let cost = self.shape.cost(io.told.bytes);
+        let cost = self.shape.cost(io.context.bytes);
         self.paths[path].pace.learn(cost, service, response);
         if io.probe {
             let factor = |cost| response.as_nanos().saturating_mul(ONE) / cost;
@@ -41,7 +41,7 @@ impl Ways {
             let Probing { shape, slowness, .. } = self.paths[path].probing;
             let finding = if usual.is_some_and(|usual| factor(cost) > usual * half) {
                 Finding::Slow
-            } else if factor(shape.cost(io.told.bytes)) * half <= slowness {
+            } else if factor(shape.cost(io.context.bytes)) * half <= slowness {
                 Finding::Well
             } else {
                 Finding::Unclear
@@ -50,23 +50,23 @@ impl Ways {
         }
         let Some(best) = better.filter(|_| self.paths[path].usable) else { return false };
         let best = self.paths[best].pace;
-        let way = &mut self.paths[path];
-        if way.pace.is_slower(&best, settings.slow_factor) {
+        let path_state = &mut self.paths[path];
+        if path_state.pace.is_slower(&best, settings.slow_factor) {
             self.eject(settings, now, path, self.paths[path].pace.recent_service());
             return true;
         }
-        match &mut way.suspicion {
+        match &mut path_state.suspicion {
             Suspicion::Narrow { since, alone } => {
                 *alone += usize::from(io.since >= *since);
                 if *alone < SAMPLES {
                     return false;
                 }
-                way.suspicion = Suspicion::None { until: now + ACQUITTED };
+                path_state.suspicion = Suspicion::None { until: now + ACQUITTED };
             }
             Suspicion::None { until }
-                if *until <= now && way.pace.is_suspect(&best, settings.slow_factor) =>
+                if *until <= now && path_state.pace.is_suspect(&best, settings.slow_factor) =>
             {
-                way.suspicion = Suspicion::Narrow { since: now, alone: 0 };
+                path_state.suspicion = Suspicion::Narrow { since: now, alone: 0 };
             }
             Suspicion::None { .. } => return false,
         }
@@ -75,10 +75,10 @@ impl Ways {
 
     /// The best other path of the same group that is in use and has ended something of late.
     fn best(&self, now: Instant, path: usize) -> Option<usize> {
-        let way = &self.paths[path];
-        let fit = |other: &&(usize, &Way)| {
+        let path_state = &self.paths[path];
+        let fit = |other: &&(usize, &PathState)| {
             other.0 != path
-                && other.1.group == way.group
+                && other.1.group == path_state.group
                 && other.1.usable
                 && !other.1.is_doubted()
                 && other.1.pace.is_known()
@@ -97,17 +97,17 @@ impl Ways {
         path: usize,
         slowness: Factor,
     ) {
-        let way = &mut self.paths[path];
-        if matches!(way.health, Health::Returning { .. }) {
+        let path_state = &mut self.paths[path];
+        if matches!(path_state.health, Health::Returning { .. }) {
             // It came back too soon.
-            way.probing.pause = longer(settings, way.probing.pause);
+            path_state.probing.pause = longer(settings, path_state.probing.pause);
         }
-        way.health = Health::Ejected;
-        way.probing.good = 0;
-        way.probing.next = now + way.probing.pause;
-        way.probing.since = now;
-        way.probing.shape = self.shape;
-        way.probing.slowness = slowness;
+        path_state.health = Health::Ejected;
+        path_state.probing.good = 0;
+        path_state.probing.next = now + path_state.probing.pause;
+        path_state.probing.since = now;
+        path_state.probing.shape = self.shape;
+        path_state.probing.slowness = slowness;
         self.ejected += 1;
     }
 
@@ -120,17 +120,17 @@ impl Ways {
     ) -> Option<usize> {
         let io = &mut core.ios[key];
         if self.ejected == 0
-            || io.told.op != Op::Read
-            || io.told.bytes > PROBE_BYTES
+            || io.context.op != Op::Read
+            || io.context.bytes > PROBE_BYTES
             || io.retries > 0
         {
             return None;
         }
-        let due = |way: &Way| {
-            way.health == Health::Ejected
-                && way.is_reachable()
-                && way.probing.out.is_none()
-                && way.probing.next <= now
+        let due = |path_state: &PathState| {
+            path_state.health == Health::Ejected
+                && path_state.is_reachable()
+                && path_state.probing.out.is_none()
+                && path_state.probing.next <= now
         };
         let path = self.paths.iter().position(due)?;
         io.probe = true;
@@ -146,11 +146,11 @@ impl Ways {
         path: usize,
         finding: Finding,
     ) -> bool {
-        let way = &mut self.paths[path];
-        if way.health != Health::Ejected {
+        let path_state = &mut self.paths[path];
+        if path_state.health != Health::Ejected {
             return false;
         }
-        let probing = &mut way.probing;
+        let probing = &mut path_state.probing;
         if finding == Finding::Well {
             probing.good += 1;
             probing.next = now + settings.probe_interval;
@@ -171,8 +171,8 @@ impl Ways {
     }
 
     fn bring_back(&mut self, path: usize, why: Why) {
-        let way = &mut self.paths[path];
-        (way.health, way.back) = (Health::Good, why);
+        let path_state = &mut self.paths[path];
+        (path_state.health, path_state.back) = (Health::Good, why);
         self.ejected -= 1;
     }
 
@@ -183,19 +183,19 @@ impl Ways {
             None => probing.next + TRIAL,
             Some(key) => {
                 let io = &core.ios[key];
-                io.since + self.quiet(&core.settings, path, io.told.bytes)
+                io.since + self.overdue_after(&core.settings, path, io.context.bytes)
             }
         }
     }
 
-    /// Sends a probe another way that is overdue, or tries a path that could not be probed.
+    /// Sends an overdue probe to another path, or tries a path that could not be probed.
     pub(super) fn overdue_probe(&mut self, core: &mut Core, now: Instant, path: usize) {
-        let way = &self.paths[path];
-        if way.health != Health::Ejected || self.trial(core, path) > now {
+        let path_state = &self.paths[path];
+        if path_state.health != Health::Ejected || self.trial(core, path) > now {
             return;
         }
-        match way.probing.out {
-            Some(key) => self.forget(core, now, key),
+        match path_state.probing.out {
+            Some(key) => self.abandon_read(core, now, key),
             None => self.bring_back(path, Why::Trial),
         }
     }

@@ -23,7 +23,7 @@ fn requests_survive_their_paths() {
     let times = seen.completed[0].2;
     assert_eq!(times.spent(StageName::Path), Duration::from_nanos(20));
     assert_eq!(times.spent(StageName::Storage), Duration::from_nanos(10));
-    assert_eq!(times.rule(StageName::Path), Some(crate::path::RULE_NONE_LEFT));
+    assert_eq!(times.rule(StageName::Path), Some(crate::path::RULE_NO_PATH));
 }
 
 fn without_a_path() -> Pipeline<Seen> {

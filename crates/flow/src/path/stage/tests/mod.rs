@@ -411,7 +411,7 @@ fn the_operator_has_his_way() {
     assert_eq!((rig.state(0), rig.share(0, at(2_000), at(3_000))), (State::Active, 100));
 }
 
-/// An I/O that is stuck on a path that answers checks: a read is sent another way, a bounded number
+/// An I/O that is stuck on a path that answers checks: a read is sent to another path, a bounded number
 /// of times; a write waits until the time-out gives the path up, and the path gets nothing else.
 #[test]
 fn a_stuck_io_does_not_hold_others() {
@@ -429,7 +429,7 @@ fn a_stuck_io_does_not_hold_others() {
     assert!(rig.came.values().all(|&came| came > at(31_000)), "what was stuck has ended");
 }
 
-/// Where all that hangs on a path are reads, each goes another way once, none of them is left behind, and
+/// Where all that hangs on a path are reads, each goes to another path once, none of them is left behind, and
 /// the path gets nothing but probes until they are answered.
 #[test]
 fn hanging_reads_leave_for_good() {

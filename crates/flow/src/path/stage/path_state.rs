@@ -1,4 +1,4 @@
-//! One path: what is known of it, what is on it, and how often it has changed.
+//! The state of one path: reachability, health, the I/Os on it, and how often it changed.
 
 use super::pace::{Factor, Pace, Shape};
 use crate::clock::{Duration, Instant};
@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 
 /// A path.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct PathState {
     /// Index of its group among those of the backend.
     pub(super) group: usize,
     pub(super) access: Access,
@@ -26,7 +26,7 @@ pub(super) struct Way {
     /// Why it has become usable.
     pub(super) back: Why,
     /// Whether its selector takes it for working.
-    pub(super) told: bool,
+    pub(super) admitted: bool,
     /// The first and the last I/O on it, in the order in which they began.
     pub(super) ends: Option<(RequestKey, RequestKey)>,
     pub(super) in_flight: u32,
@@ -74,7 +74,7 @@ pub(super) struct Check {
 }
 
 impl Check {
-    /// Whether it takes so long that the reads on the path are sent another way.
+    /// Whether it takes so long that the reads on the path are sent to another path.
     pub(super) fn is_late(&self, settings: &Settings, now: Instant) -> bool {
         self.at + Self::grace(settings) <= now
     }
@@ -130,7 +130,7 @@ pub(super) enum Finding {
     Slow,
 }
 
-impl Way {
+impl PathState {
     pub(super) fn new(group: usize, state: State, pause: Duration) -> Self {
         Self {
             group,
@@ -142,7 +142,7 @@ impl Way {
             barred: None,
             usable: true,
             back: Why::Start,
-            told: true,
+            admitted: true,
             ends: None,
             in_flight: 0,
             bytes: 0,
@@ -168,7 +168,7 @@ impl Way {
         }
     }
 
-    /// Whether somebody at the other end takes I/O.
+    /// Whether the target can take I/O on it.
     pub(super) const fn is_reachable(&self) -> bool {
         self.down.is_none() && !self.disabled && self.access.is_accessible()
     }

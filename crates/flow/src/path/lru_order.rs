@@ -8,9 +8,9 @@ use alloc::vec::Vec;
 /// A path that is chosen moves to the tail, so that among equals the least recently chosen goes
 /// first.
 #[derive(Debug)]
-pub(super) struct Turns(Vec<PathId>);
+pub(super) struct LruOrder(Vec<PathId>);
 
-impl Turns {
+impl LruOrder {
     /// Paths 0 to `paths` - 1, all of which work.
     pub(super) fn new(paths: u32) -> Self {
         Self((0..paths).map(PathId::new).collect())
