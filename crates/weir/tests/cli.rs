@@ -183,7 +183,8 @@ fn a_check_looks_at_the_machine() {
     let text = |listen: &str, path: &str| {
         format!(
             "[iscsi]\nlisten = [\"{listen}\"]\n[control]\nsocket = \"{path}no/control\"\n\
-             [[volume]]\nname = \"v\"\nfile = \"{path}disk.img\"\nsize = \"1MiB\"\n"
+             [[volume]]\nname = \"v\"\nfile = \"{path}disk.img\"\nsize = \"1MiB\"\n\
+             [[target]]\nname = \"iqn.2026-11.org.example:disk\"\nluns = {{ 0 = \"v\" }}\n"
         )
     };
     std::fs::write(folder.join("weir.toml"), text(&listen.to_string(), "missing/")).unwrap();
