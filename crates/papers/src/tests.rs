@@ -1,4 +1,5 @@
 use super::*;
+use crate::chapter::Chapter;
 use crate::claim::Claim;
 use crate::control::study::{IdleRow, Row, ScenarioRow, StatedRow, Study, Table};
 use crate::control::{Course, Gate, Sample, TenantFigures};
@@ -30,7 +31,6 @@ fn chapter(claims: Vec<Claim>) -> Chapter {
     };
     let study = Study {
         seed: 3,
-        claims,
         tables: vec![Table {
             set: "A",
             arrivals: "poisson",
@@ -56,7 +56,7 @@ fn chapter(claims: Vec<Claim>) -> Chapter {
         }],
         courses: vec![("TA4", course)],
     };
-    control::page::chapter("control", study).unwrap()
+    Chapter::new("control", 3, claims, &study, control::page::parts(&study))
 }
 
 /// A study of the path selectors with a row or two of everything.
@@ -92,7 +92,6 @@ fn paths() -> Chapter {
     };
     let study = Study {
         seed: 3,
-        claims: vec![claim(true, true)],
         printed: vec![PrintedRow {
             block: "RR, A",
             figure: "mean, s",
@@ -142,14 +141,13 @@ fn paths() -> Chapter {
                 .to_vec(),
         }],
     };
-    path::page::chapter("path", study).unwrap()
+    Chapter::new("path", 3, vec![claim(true, true)], &study, path::page::parts(&study))
 }
 
 /// The study of the intermediate target, whole: it takes less than a second.
 fn middle() -> Chapter {
     let settings = Settings { seed: 3, seeds: Some(10) };
-    let study = intermediate::study::run(settings, &|_| ());
-    intermediate::page::chapter("intermediate", study).unwrap()
+    intermediate::chapter(settings, &Traces::default(), &|_| ())
 }
 
 /// The study of the intermediate target says what was published and what came out, and shows both figures.

@@ -18,7 +18,32 @@ pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
+/// A column of a table whose rows are made from `T`s.
+#[derive(Debug)]
+pub struct Column<T> {
+    name: &'static str,
+    align: Align,
+    cell: fn(&T) -> String,
+}
+
+/// A column of words.
+pub const fn words<T>(name: &'static str, cell: fn(&T) -> String) -> Column<T> {
+    Column { name, align: Align::Left, cell }
+}
+
+/// A column of numbers; the unit belongs into `name`.
+pub const fn numbers<T>(name: &'static str, cell: fn(&T) -> String) -> Column<T> {
+    Column { name, align: Align::Right, cell }
+}
+
 impl Table {
+    /// A table of these rows.
+    pub fn of<'a, T: 'a>(columns: &[Column<T>], rows: impl IntoIterator<Item = &'a T>) -> Self {
+        let heads = columns.iter().map(|column| (column.name.to_owned(), column.align)).collect();
+        let row = |row: &T| columns.iter().map(|column| (column.cell)(row)).collect();
+        Self { columns: heads, rows: rows.into_iter().map(row).collect() }
+    }
+
     /// A table with these columns; units belong into their headings.
     pub fn new(columns: &[(&str, Align)]) -> Self {
         let columns = columns.iter().map(|&(name, align)| (name.to_owned(), align)).collect();
@@ -75,6 +100,12 @@ mod tests {
         let mut table = Table::new(&[("name", Align::Left), ("ms", Align::Right)]);
         table.row(vec!["a".to_owned(), "1.25".to_owned()]);
         table.row(vec!["longer".to_owned(), "10".to_owned()]);
-        assert_eq!(table.render(" "), " name      ms\n a       1.25\n longer    10\n");
+        let text = " name      ms\n a       1.25\n longer    10\n";
+        assert_eq!(table.render(" "), text);
+        let columns = [
+            words("name", |row: &(&str, &str)| row.0.to_owned()),
+            numbers("ms", |row: &(&str, &str)| row.1.to_owned()),
+        ];
+        assert_eq!(Table::of(&columns, &[("a", "1.25"), ("longer", "10")]).render(" "), text);
     }
 }

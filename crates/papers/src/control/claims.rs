@@ -4,16 +4,10 @@
 //! rising series may stand still by as much as two runs differ: half a per cent of throughput, a fifth of
 //! a point of satisfaction.
 
-use super::Set;
 use super::score::TenantFigures;
 use super::study::{ScenarioRow, Study, Table};
+use super::{Set, conforming};
 use crate::claim::{Claim, least, most};
-
-/// The tenants who keep their contract in an interval: the cells that must be satisfied.
-pub(super) fn conforming(interval: u32) -> impl Iterator<Item = usize> {
-    let keeps = [interval <= 6, !interval.is_multiple_of(3)];
-    (0..2).filter(move |&tenant| keeps[tenant])
-}
 
 /// Thresholds of the switched policies, as their labels.
 const TA2: [&str; 3] = ["TA2-75", "TA2-85", "TA2-95"];

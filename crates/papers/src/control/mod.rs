@@ -4,23 +4,32 @@
 //! M1, ten seconds that are measured. [`study`] runs everything that the paper claims something about, and
 //! what its successors must show.
 
-pub mod claims;
+mod claims;
 mod contestants;
 mod intervals;
-pub mod page;
+pub(crate) mod page;
 mod scenarios;
 mod score;
 mod script;
 pub mod study;
 
 use self::script::{Machine, Model, Script, Tenant};
+use crate::chapter::Chapter;
 use crate::control::intervals::TENANTS;
 pub use crate::control::intervals::{ArrivalModel, Set};
+use crate::{Progress, Settings, Traces};
 use score::Window;
 pub use score::{Course, Gate, Sample, TenantFigures};
 use weir_flow::control::Build;
 use weir_flow::policy::Choice;
 use weir_model::array;
+
+/// Runs the experiment and judges its claims.
+pub(crate) fn chapter(settings: Settings, _traces: &Traces, progress: &Progress) -> Chapter {
+    let study = study::run(settings, progress);
+    let claims = claims::judge(&study);
+    Chapter::new("control", study.seed, claims, &study, page::parts(&study))
+}
 
 /// One run of an interval.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +51,12 @@ pub fn run(case: &Case<'_>) -> [TenantFigures; TENANTS] {
     let script = interval(case.set, case.interval, case.arrivals, case.seed);
     let figures = script::play(&script, case.policy).windows.swap_remove(0);
     figures.try_into().expect("a set has two tenants")
+}
+
+/// The tenants who keep their contract in an interval: the cells that must be satisfied.
+fn conforming(interval: u32) -> impl Iterator<Item = usize> {
+    let keeps = [interval <= 6, !interval.is_multiple_of(3)];
+    (0..2).filter(move |&tenant| keeps[tenant])
 }
 
 /// The script of an interval.

@@ -1,13 +1,13 @@
-//! How the study of the control policies is shown.
+//! The tables and pictures of the control study.
 
-use crate::chapter::{Chapter, Part};
-use crate::control::study::{self, Study};
-use crate::control::{Course, Sample};
+use super::study::{self, IdleRow, Row, ScenarioRow, StatedRow, Study};
+use super::{Course, Sample, TenantFigures};
+use crate::chapter::Part;
 use std::fmt::Write as _;
-use weir_sim::table::{Align, Table};
+use weir_sim::table::{Column, Table, numbers, words};
 
-/// The study as a chapter.
-pub fn chapter(name: &'static str, study: Study) -> serde_json::Result<Chapter> {
+/// The tables and pictures of the study.
+pub(crate) fn parts(study: &Study) -> Vec<Part> {
     let mut parts = Vec::new();
     for table in &study.tables {
         let study::Table { set, arrivals, seeds, .. } = table;
@@ -15,137 +15,78 @@ pub fn chapter(name: &'static str, study: Study) -> serde_json::Result<Chapter> 
         parts.push(Part {
             title: format!("Set {set}, {arrivals} arrivals, means of {seeds} runs; W1/W2 in pairs"),
             pictures: shown.map(|(interval, tenant)| bars(table, interval, tenant)).to_vec(),
-            table: Some(intervals(table)),
+            table: Some(Table::of(INTERVALS, &table.rows)),
         });
     }
-    let pictures = study
-        .courses
-        .iter()
-        .flat_map(|(policy, course)| [series(policy, course), phases(policy, course)]);
-    parts.push(Part {
-        title: "Interval 3 of set A as it goes".to_owned(),
-        pictures: pictures.collect(),
-        table: None,
-    });
-    for (title, table) in [
-        ("Scenarios: the worst tenant who keeps its contract, and all requests", scenarios(&study)),
-        ("W2 alone, asking for 98 % of both contracts", idle(&study)),
-        (
-            "Told a share of the true capacity; cells that must be satisfied in 3, 5, 6, 7 and 8",
-            stated(&study),
+    let courses = study.courses.iter();
+    let pictures =
+        courses.flat_map(|(policy, course)| [series(policy, course), phases(policy, course)]);
+    parts.push(Part::pictures("Interval 3 of set A as it goes", pictures.collect()));
+    parts.extend([
+        Part::table(
+            "Scenarios: the worst tenant who keeps its contract, and all requests",
+            Table::of(SCENARIOS, &study.scenarios),
         ),
-    ] {
-        parts.push(Part { title: title.to_owned(), pictures: Vec::new(), table: Some(table) });
-    }
-    let value = serde_json::to_value(&study)?;
-    Ok(Chapter { name, seed: study.seed, claims: study.claims, parts, value })
+        Part::table("W2 alone, asking for 98 % of both contracts", Table::of(IDLE, &study.idle)),
+        Part::table(
+            "Told a share of the true capacity; cells that must be satisfied in 3, 5, 6, 7 and 8",
+            Table::of(STATED, &study.stated),
+        ),
+    ]);
+    parts
 }
 
-const INTERVALS: &[(&str, Align)] = &[
-    ("policy", Align::Left),
-    ("int", Align::Right),
-    ("asked req/s", Align::Right),
-    ("req/s", Align::Right),
-    ("both", Align::Right),
-    ("satisfied %", Align::Right),
-    ("device p99 ms", Align::Right),
-    ("switch-ons", Align::Right),
-    ("on-time %", Align::Right),
-];
-
-const SCENARIOS: &[(&str, Align)] = &[
-    ("scenario", Align::Left),
-    ("policy", Align::Left),
-    ("worst conforming %", Align::Right),
-    ("req/s", Align::Right),
-    ("later %", Align::Right),
-    ("req/s", Align::Right),
-];
-
-const IDLE: &[(&str, Align)] = &[
-    ("set", Align::Left),
-    ("arrivals", Align::Left),
-    ("policy", Align::Left),
-    ("asked req/s", Align::Right),
-    ("req/s", Align::Right),
-];
-
-const STATED: &[(&str, Align)] = &[
-    ("set", Align::Left),
-    ("policy", Align::Left),
-    ("told", Align::Right),
-    ("worst cell %", Align::Right),
-    ("mean cell %", Align::Right),
-    ("req/s in 3", Align::Right),
-];
-
-fn intervals(table: &study::Table) -> Table {
-    let mut out = Table::new(INTERVALS);
-    for row in &table.rows {
+const INTERVALS: &[Column<Row>] = &[
+    words("policy", |row| row.policy.to_owned()),
+    numbers("int", |row| row.interval.to_string()),
+    numbers("asked req/s", |row| pair(row, |tenant| tenant.offered_per_second)),
+    numbers("req/s", |row| pair(row, |tenant| tenant.completed_per_second)),
+    numbers("both", |row| {
         let [first, second] = &row.tenants;
-        let whole = |part: fn(&_) -> f64| format!("{:.0}/{:.0}", part(first), part(second));
-        let both = first.completed_per_second + second.completed_per_second;
-        out.row(vec![
-            row.policy.to_owned(),
-            row.interval.to_string(),
-            whole(|tenant| tenant.offered_per_second),
-            whole(|tenant| tenant.completed_per_second),
-            format!("{both:.0}"),
-            format!("{:.1}/{:.1}", 100.0 * first.satisfied, 100.0 * second.satisfied),
-            whole(|tenant| tenant.device_p99_ms),
-            whole(|tenant| tenant.switched_on),
-            whole(|tenant| 100.0 * tenant.on_share),
-        ]);
-    }
-    out
+        format!("{:.0}", first.completed_per_second + second.completed_per_second)
+    }),
+    numbers("satisfied %", |row| {
+        let [first, second] = &row.tenants;
+        format!("{:.1}/{:.1}", 100.0 * first.satisfied, 100.0 * second.satisfied)
+    }),
+    numbers("device p99 ms", |row| pair(row, |tenant| tenant.device_p99_ms)),
+    numbers("switch-ons", |row| pair(row, |tenant| tenant.switched_on)),
+    numbers("on-time %", |row| pair(row, |tenant| 100.0 * tenant.on_share)),
+];
+
+/// A figure of both tenants in whole numbers.
+fn pair(row: &Row, figure: fn(&TenantFigures) -> f64) -> String {
+    let [first, second] = &row.tenants;
+    format!("{:.0}/{:.0}", figure(first), figure(second))
 }
 
-fn scenarios(study: &Study) -> Table {
-    let mut table = Table::new(SCENARIOS);
-    for row in &study.scenarios {
-        let (later, rate) = row.later.map_or_else(Default::default, |(share, rate)| {
-            (format!("{:.1}", 100.0 * share), format!("{rate:.0}"))
-        });
-        table.row(vec![
-            format!("S{}: {}", row.scenario, row.title),
-            row.policy.to_owned(),
-            format!("{:.1}", 100.0 * row.worst),
-            format!("{:.0}", row.completed_per_second),
-            later,
-            rate,
-        ]);
-    }
-    table
-}
+const SCENARIOS: &[Column<ScenarioRow>] = &[
+    words("scenario", |row| format!("S{}: {}", row.scenario, row.title)),
+    words("policy", |row| row.policy.to_owned()),
+    numbers("worst conforming %", |row| format!("{:.1}", 100.0 * row.worst)),
+    numbers("req/s", |row| format!("{:.0}", row.completed_per_second)),
+    numbers("later %", |row| {
+        row.later.map_or_else(String::new, |(share, _)| format!("{:.1}", 100.0 * share))
+    }),
+    numbers("req/s", |row| row.later.map_or_else(String::new, |(_, rate)| format!("{rate:.0}"))),
+];
 
-fn idle(study: &Study) -> Table {
-    let mut table = Table::new(IDLE);
-    for row in &study.idle {
-        table.row(vec![
-            row.set.to_owned(),
-            row.arrivals.to_owned(),
-            row.policy.to_owned(),
-            format!("{:.0}", row.tenant.offered_per_second),
-            format!("{:.0}", row.tenant.completed_per_second),
-        ]);
-    }
-    table
-}
+const IDLE: &[Column<IdleRow>] = &[
+    words("set", |row| row.set.to_owned()),
+    words("arrivals", |row| row.arrivals.to_owned()),
+    words("policy", |row| row.policy.to_owned()),
+    numbers("asked req/s", |row| format!("{:.0}", row.tenant.offered_per_second)),
+    numbers("req/s", |row| format!("{:.0}", row.tenant.completed_per_second)),
+];
 
-fn stated(study: &Study) -> Table {
-    let mut table = Table::new(STATED);
-    for row in &study.stated {
-        table.row(vec![
-            row.set.to_owned(),
-            row.policy.to_owned(),
-            format!("x{}", row.stated),
-            format!("{:.1}", 100.0 * row.worst),
-            format!("{:.1}", 100.0 * row.mean),
-            format!("{:.0}", row.third),
-        ]);
-    }
-    table
-}
+const STATED: &[Column<StatedRow>] = &[
+    words("set", |row| row.set.to_owned()),
+    words("policy", |row| row.policy.to_owned()),
+    numbers("told", |row| format!("x{}", row.stated)),
+    numbers("worst cell %", |row| format!("{:.1}", 100.0 * row.worst)),
+    numbers("mean cell %", |row| format!("{:.1}", 100.0 * row.mean)),
+    numbers("req/s in 3", |row| format!("{:.0}", row.third)),
+];
 
 /// Throughput as bars, by policy, with what a tenant that keeps its contract has of it.
 fn bars(table: &study::Table, interval: u32, tenant: usize) -> String {

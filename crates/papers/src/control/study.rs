@@ -1,13 +1,11 @@
 //! The whole of `weir reproduce control`: every run that a claim needs, on all cores.
 
-use super::claims;
 use super::contestants::{self, INTERVALS, SCENARIOS, STATED};
 use super::scenarios::{self, Scenario, scenario};
 use super::score::{Course, TenantFigures};
 use super::script::{Measured, Script, play};
-use super::{ArrivalModel, Set, interval, two};
+use super::{ArrivalModel, Set, conforming, interval, two};
 use crate::Settings;
-use crate::claim::Claim;
 use crate::contestant::Contestant;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -20,8 +18,6 @@ use weir_sim::cores;
 pub struct Study {
     /// The first seed.
     pub seed: u64,
-    /// The verdicts.
-    pub claims: Vec<Claim>,
     /// The nine intervals, by set and arrivals.
     pub tables: Vec<Table>,
     /// The stress scenarios.
@@ -282,17 +278,7 @@ impl Found {
         let courses = SHOWN.into_iter().enumerate();
         let courses =
             courses.map(|(index, policy)| (policy, course(index).unwrap_or_default())).collect();
-        let mut study = Study {
-            seed: self.settings.seed,
-            claims: Vec::new(),
-            tables,
-            scenarios,
-            idle,
-            stated,
-            courses,
-        };
-        study.claims = claims::judge(&study);
-        study
+        Study { seed: self.settings.seed, tables, scenarios, idle, stated, courses }
     }
 
     fn table(&self, set: usize, arrivals: usize) -> Table {
@@ -337,7 +323,7 @@ impl Found {
             .into_iter()
             .flat_map(|interval| {
                 let tenants = cell(interval);
-                claims::conforming(interval).map(move |tenant| tenants[tenant].satisfied)
+                conforming(interval).map(move |tenant| tenants[tenant].satisfied)
             })
             .collect();
         StatedRow {

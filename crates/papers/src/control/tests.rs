@@ -1,4 +1,3 @@
-use super::claims::conforming;
 use super::contestants::called;
 use super::scenarios::scenario;
 use super::script::play as play_script;

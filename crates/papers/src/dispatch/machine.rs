@@ -1,4 +1,7 @@
-//! The loop: hosts, translation layer, policy and chips.
+//! The event loop of a run: hosts, translation layer, dispatch policy and chips.
+//!
+//! It does not drive `weir_flow::Pipeline`: the paper schedules page operations, which the translation layer
+//! makes from requests and from garbage collection, and the pipeline dispatches requests.
 
 use super::hosts::Host;
 use super::score::{Outcome, Score};

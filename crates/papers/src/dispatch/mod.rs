@@ -10,14 +10,23 @@ mod claims;
 mod contestants;
 mod hosts;
 mod machine;
-pub mod page;
+mod page;
 mod score;
 pub mod study;
 
+use crate::chapter::Chapter;
+use crate::{Progress, Settings, Traces};
 use contestants::Rival;
 use hosts::Host;
 use score::Outcome;
 use weir_model::ssd;
+
+/// Runs the experiment and judges its claims.
+pub(crate) fn chapter(settings: Settings, _traces: &Traces, progress: &Progress) -> Chapter {
+    let study = study::run(settings, progress);
+    let claims = claims::judge(&study);
+    Chapter::new("dispatch", study.seed, claims, &study, page::parts(&study))
+}
 
 /// All of a run but its seed.
 #[derive(Clone, Debug)]

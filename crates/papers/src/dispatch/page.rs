@@ -1,120 +1,110 @@
-//! How the study of the dispatch policies is shown.
+//! The tables of the dispatch study.
 
-use crate::chapter::{Chapter, Part};
-use crate::dispatch::study::{DebtRow, HotRow, ProbeRow, ShareRow, Study, TurnRow};
-use weir_sim::table::{Align, Table};
+use super::study::{DebtRow, HotRow, ProbeRow, ShareRow, Study, TurnRow};
+use crate::chapter::Part;
+use crate::claim::{least, most};
+use weir_sim::table::{Column, Table, numbers, words};
 
-const TURNS: &[(&str, Align)] = &[
-    ("policy", Align::Left),
-    ("S1 alone", Align::Right),
-    ("S1, both read", Align::Right),
-    ("S2", Align::Right),
-    ("S1, S2 writes", Align::Right),
-    ("S2", Align::Right),
-    ("time of S1 %", Align::Right),
-    ("of S2 %", Align::Right),
-    ("S1 changes %", Align::Right),
-];
-
-const SHARES: &[(&str, Align)] = &[
-    ("policy", Align::Left),
-    ("all %", Align::Right),
-    ("any %", Align::Right),
-    ("100 ms %", Align::Right),
-    ("order of ends", Align::Left),
-    ("first end s", Align::Right),
-    ("fluid", Align::Right),
-    ("last end s", Align::Right),
-    ("fluid", Align::Right),
-    ("chips used %", Align::Right),
-];
-
-const GARBAGE: &[(&str, Align)] =
-    &[("policy", Align::Left), ("S9 % of time", Align::Right), ("for each of S8", Align::Right)];
-
-const HOT: &[(&str, Align)] = &[
-    ("policy", Align::Left),
-    ("A % of chips", Align::Right),
-    ("B", Align::Right),
-    ("C", Align::Right),
-    ("used %", Align::Right),
-    ("A slower by", Align::Right),
-    ("B", Align::Right),
-    ("C", Align::Right),
-    ("most/least", Align::Right),
-];
-
-const PROBES: &[(&str, Align)] = &[
-    ("policy", Align::Left),
-    ("p50 ms", Align::Right),
-    ("p99 ms", Align::Right),
-    ("p99.9 ms", Align::Right),
-    ("longest ms", Align::Right),
-    ("others MiB/s", Align::Right),
-];
-
-const DEBTS: &[(&str, Align)] = &[
-    ("policy", Align::Left),
-    ("reader, of its third", Align::Right),
-    ("writers MiB/s", Align::Right),
-    ("stalled %", Align::Right),
-    ("blocks erased", Align::Right),
-];
-
-/// The study as a chapter.
-pub fn chapter(name: &'static str, study: Study) -> serde_json::Result<Chapter> {
+/// The tables of the study.
+pub(crate) fn parts(study: &Study) -> Vec<Part> {
     let runs = match study.runs {
         1 => "one run".to_owned(),
         runs => format!("{runs} runs, rates their mean, errors their worst"),
     };
-    let mut parts = vec![part(
-        format!("Figure 3, {runs}: MiB/s, and shares of time while S2 writes"),
-        table(TURNS, &study.turns, turn),
-    )];
+    let title = format!("Figure 3, {runs}: MiB/s, and shares of time while S2 writes");
+    let mut parts = vec![Part::table(title, Table::of(TURNS, &study.turns))];
     for (figure, what) in [
         (4, "eight streams of one weight"),
         (5, "weights that fall by a quarter from S1 to S8"),
         (6, "the same with garbage collection of S8's weight"),
     ] {
-        let rows: Vec<_> = study.shares.iter().filter(|row| row.figure == figure).collect();
+        let rows = || study.shares.iter().filter(|row| row.figure == figure);
         let title = format!(
             "Figure {figure}, {what}: error of the worst share while all have work, in the worst \
              interval between two ends, in the worst 100 ms"
         );
-        parts.push(part(title, table(SHARES, &rows, |row| share(row))));
+        parts.push(Part::table(title, Table::of(SHARES, rows())));
         if figure == 6 {
-            let title = "Figure 6: garbage collection, S9, while all have work".to_owned();
-            parts.push(part(title, table(GARBAGE, &rows, |row| garbage(row))));
+            let title = "Figure 6: garbage collection, S9, while all have work";
+            parts.push(Part::table(title, Table::of(GARBAGE, rows())));
         }
     }
-    for (title, table) in [
-        ("A reads one chip of four, B all, C writes", table(HOT, &study.hot, hot)),
-        (
+    parts.extend([
+        Part::table("A reads one chip of four, B all, C writes", Table::of(HOT, &study.hot)),
+        Part::table(
             "400 reads of 4 KiB a second at weight 2 among two writers and a mixed stream",
-            table(PROBES, &study.probes, probe),
+            Table::of(PROBES, &study.probes),
         ),
-        (
+        Part::table(
             "A reader and two writers on a filled device, collection of real blocks",
-            table(DEBTS, &study.debts, debt),
+            Table::of(DEBTS, &study.debts),
         ),
-    ] {
-        parts.push(part(title.to_owned(), table));
-    }
-    let value = serde_json::to_value(&study)?;
-    Ok(Chapter { name, seed: study.seed, claims: study.claims, parts, value })
+    ]);
+    parts
 }
 
-fn part(title: String, table: Table) -> Part {
-    Part { title, pictures: Vec::new(), table: Some(table) }
-}
+const TURNS: &[Column<TurnRow>] = &[
+    words("policy", |row| row.policy.to_owned()),
+    numbers("S1 alone", |row| one(row.alone)),
+    numbers("S1, both read", |row| one(row.both_read[0])),
+    numbers("S2", |row| one(row.both_read[1])),
+    numbers("S1, S2 writes", |row| one(row.one_writes[0])),
+    numbers("S2", |row| one(row.one_writes[1])),
+    numbers("time of S1 %", |row| one(100.0 * row.time[0])),
+    numbers("of S2 %", |row| one(100.0 * row.time[1])),
+    numbers("S1 changes %", |row| format!("{:+.1}", row.change)),
+];
 
-fn table<T>(columns: &[(&str, Align)], rows: &[T], cells: impl Fn(&T) -> Vec<String>) -> Table {
-    let mut table = Table::new(columns);
-    for row in rows {
-        table.row(cells(row));
-    }
-    table
-}
+const SHARES: &[Column<ShareRow>] = &[
+    words("policy", |row| row.policy.to_owned()),
+    numbers("all %", |row| two(row.all)),
+    numbers("any %", |row| two(row.any)),
+    numbers("100 ms %", |row| one(row.window)),
+    words("order of ends", |row| {
+        let order: Vec<_> = row.order.iter().map(|stream| format!("S{stream}")).collect();
+        order.join(" ")
+    }),
+    numbers("first end s", |row| two(least(row.ends.iter().take(8).copied()))),
+    numbers("fluid", |row| two(least(row.fluid.iter().take(8).copied()))),
+    numbers("last end s", |row| two(most(row.ends.iter().take(8).copied()))),
+    numbers("fluid", |row| two(most(row.fluid.iter().take(8).copied()))),
+    numbers("chips used %", |row| one(row.used)),
+];
+
+const GARBAGE: &[Column<ShareRow>] = &[
+    words("policy", |row| row.policy.to_owned()),
+    numbers("S9 % of time", |row| two(row.garbage)),
+    numbers("for each of S8", |row| format!("{:.3}", row.ratio)),
+];
+
+const HOT: &[Column<HotRow>] = &[
+    words("policy", |row| row.policy.to_owned()),
+    numbers("A % of chips", |row| one(row.shares[0])),
+    numbers("B", |row| one(row.shares[1])),
+    numbers("C", |row| one(row.shares[2])),
+    numbers("used %", |row| one(row.used)),
+    numbers("A slower by", |row| two(row.slowdowns[0])),
+    numbers("B", |row| two(row.slowdowns[1])),
+    numbers("C", |row| two(row.slowdowns[2])),
+    numbers("most/least", |row| two(row.spread)),
+];
+
+const PROBES: &[Column<ProbeRow>] = &[
+    words("policy", |row| row.policy.to_owned()),
+    numbers("p50 ms", |row| two(row.p50_ms)),
+    numbers("p99 ms", |row| two(row.p99_ms)),
+    numbers("p99.9 ms", |row| two(row.p999_ms)),
+    numbers("longest ms", |row| two(row.longest_ms)),
+    numbers("others MiB/s", |row| one(row.others)),
+];
+
+const DEBTS: &[Column<DebtRow>] = &[
+    words("policy", |row| row.policy.to_owned()),
+    numbers("reader, of its third", |row| two(row.reader)),
+    numbers("writers MiB/s", |row| two(row.writers)),
+    numbers("stalled %", |row| one(row.stalled)),
+    numbers("blocks erased", |row| format!("{:.0}", row.erased)),
+];
 
 fn one(value: f64) -> String {
     format!("{value:.1}")
@@ -122,58 +112,4 @@ fn one(value: f64) -> String {
 
 fn two(value: f64) -> String {
     format!("{value:.2}")
-}
-
-fn turn(row: &TurnRow) -> Vec<String> {
-    let TurnRow { policy, alone, both_read, one_writes, time, change } = row;
-    let mut cells = vec![(*policy).to_owned(), one(*alone)];
-    cells.extend(both_read.iter().chain(one_writes).map(|&rate| one(rate)));
-    cells.extend(time.iter().map(|share| one(100.0 * share)));
-    cells.push(format!("{change:+.1}"));
-    cells
-}
-
-fn share(row: &ShareRow) -> Vec<String> {
-    let order: Vec<_> = row.order.iter().map(|stream| format!("S{stream}")).collect();
-    let ends = |figure: fn(f64, f64) -> f64, start: f64| {
-        let of = |ends: &[f64]| two(ends.iter().take(8).copied().fold(start, figure));
-        [of(&row.ends), of(&row.fluid)]
-    };
-    let mut cells = vec![row.policy.to_owned(), two(row.all), two(row.any), one(row.window)];
-    cells.push(order.join(" "));
-    cells.extend(ends(f64::min, f64::INFINITY));
-    cells.extend(ends(f64::max, 0.0));
-    cells.push(one(row.used));
-    cells
-}
-
-fn garbage(row: &ShareRow) -> Vec<String> {
-    vec![row.policy.to_owned(), two(row.garbage), format!("{:.3}", row.ratio)]
-}
-
-fn hot(row: &HotRow) -> Vec<String> {
-    let mut cells = vec![row.policy.to_owned()];
-    cells.extend(row.shares.map(one));
-    cells.push(one(row.used));
-    cells.extend(row.slowdowns.map(two));
-    cells.push(two(row.spread));
-    cells
-}
-
-fn probe(row: &ProbeRow) -> Vec<String> {
-    let ProbeRow { policy, p50_ms, p99_ms, p999_ms, longest_ms, others } = row;
-    let mut cells = vec![(*policy).to_owned()];
-    cells.extend([p50_ms, p99_ms, p999_ms, longest_ms].map(|&figure| two(figure)));
-    cells.push(one(*others));
-    cells
-}
-
-fn debt(row: &DebtRow) -> Vec<String> {
-    vec![
-        row.policy.to_owned(),
-        two(row.reader),
-        two(row.writers),
-        one(row.stalled),
-        format!("{:.0}", row.erased),
-    ]
 }

@@ -3,9 +3,8 @@
 use super::contestants::{self, Rival};
 use super::hosts::{Host, Kind};
 use super::score::Outcome;
-use super::{Case, Garbage, claims};
+use super::{Case, Garbage};
 use crate::Settings;
-use crate::claim::Claim;
 use serde::Serialize;
 use weir_sim::cores;
 
@@ -16,8 +15,6 @@ pub struct Study {
     pub seed: u64,
     /// Runs of each cell; tables have the mean of rates and the worst of errors.
     pub runs: u32,
-    /// The verdicts.
-    pub claims: Vec<Claim>,
     /// Figure 3: two streams, of which the second turns to writing.
     pub turns: Vec<TurnRow>,
     /// Figures 4 to 6: eight streams, without and with weights and garbage collection.
@@ -137,7 +134,6 @@ pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Study {
     let mut study = Study {
         seed: settings.seed,
         runs: seeds.len() as u32,
-        claims: Vec::new(),
         turns: Vec::new(),
         shares: Vec::new(),
         hot: Vec::new(),
@@ -154,7 +150,6 @@ pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Study {
         }
     }
     study.shares.sort_by_key(|row| row.figure);
-    study.claims = claims::judge(&study);
     study
 }
 

@@ -8,16 +8,25 @@
 
 mod claims;
 mod exchange;
-pub mod page;
+mod page;
 mod play;
 pub mod study;
 mod target;
 mod work;
 
+use crate::chapter::Chapter;
+use crate::{Progress, Settings, Traces};
 use exchange::{Exchange, Kind};
 use play::{Done, Met};
 use weir_flow::clock::Duration;
 use weir_flow::units::Bandwidth;
+
+/// Runs the experiment and judges its claims.
+pub(crate) fn chapter(settings: Settings, _traces: &Traces, progress: &Progress) -> Chapter {
+    let study = study::run(settings, progress);
+    let claims = claims::judge(&study);
+    Chapter::new("intermediate", study.seed, claims, &study, page::parts(&study))
+}
 
 /// All of a run.
 #[derive(Clone, Copy, Debug)]

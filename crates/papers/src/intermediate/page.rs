@@ -1,48 +1,12 @@
-//! How the study of the intermediate target is shown.
+//! The tables and pictures of the study of the intermediate target.
 
-use crate::chapter::{Chapter, Part};
-use crate::intermediate::study::{ReadRow, Study, WriteRow};
+use super::study::{AheadRow, DepthRow, HitRow, ReadRow, Study, WriteRow};
+use crate::chapter::Part;
 use std::fmt::Write as _;
-use weir_sim::table::{Align, Table};
+use weir_sim::table::{Align, Column, Table, numbers, words};
 
-const HITS: &[(&str, Align)] = &[
-    ("reading", Align::Left),
-    ("data", Align::Left),
-    ("follows", Align::Right),
-    ("followed", Align::Right),
-    ("ready", Align::Right),
-    ("least", Align::Right),
-    ("most", Align::Right),
-    ("in flight", Align::Right),
-    ("gain %, mean of rates", Align::Right),
-    ("bytes over time", Align::Right),
-];
-
-const DEPTHS: &[(&str, Align)] = &[
-    ("link bit/s", Align::Right),
-    ("depth", Align::Right),
-    ("direct bit/s", Align::Right),
-    ("through bit/s", Align::Right),
-    ("gain %", Align::Right),
-];
-
-const LEFT_OUT: &[(&str, Align)] = &[
-    ("split", Align::Left),
-    ("exposed ms", Align::Right),
-    ("acknowledged in an hour", Align::Right),
-    ("home", Align::Right),
-];
-
-const AHEAD: &[(&str, Align)] = &[
-    ("depth", Align::Right),
-    ("direct kB/s", Align::Right),
-    ("through kB/s", Align::Right),
-    ("ready %", Align::Right),
-    ("in flight %", Align::Right),
-];
-
-/// The study as a chapter.
-pub fn chapter(name: &'static str, study: Study) -> serde_json::Result<Chapter> {
+/// The tables and pictures of the study.
+pub(crate) fn parts(study: &Study) -> Vec<Part> {
     let mut parts = Vec::new();
     for (reading, what) in [
         ("R1", "144 kbit/s, 7:3"),
@@ -82,19 +46,22 @@ pub fn chapter(name: &'static str, study: Study) -> serde_json::Result<Chapter> 
         table: Some(writes(&rows)),
     });
     let runs = study.hits.first().map_or(0, |row| row.runs);
-    for (title, table) in [
-        (
+    parts.extend([
+        Part::table(
             format!("Hits of generated reads at 64 ms, FIFO of 64 blocks, next block; {runs} runs"),
-            hits(&study),
+            Table::of(HITS, &study.hits),
         ),
-        ("Writes by how many are outstanding, 1:9 of 64 ms".to_owned(), depths(&study)),
-        ("What early acknowledgement leaves at 64 ms".to_owned(), left_out(&study)),
-        ("Sequential reads at 1 Gbit/s, 50 us and 20 ms, next block".to_owned(), ahead(&study)),
-    ] {
-        parts.push(Part { title, pictures: Vec::new(), table: Some(table) });
-    }
-    let value = serde_json::to_value(&study)?;
-    Ok(Chapter { name, seed: study.seed, claims: study.claims, parts, value })
+        Part::table(
+            "Writes by how many are outstanding, 1:9 of 64 ms",
+            Table::of(DEPTHS, &study.depths),
+        ),
+        Part::table("What early acknowledgement leaves at 64 ms", left_out(study)),
+        Part::table(
+            "Sequential reads at 1 Gbit/s, 50 us and 20 ms, next block",
+            Table::of(AHEAD, &study.ahead),
+        ),
+    ]);
+    parts
 }
 
 /// The rows of each name, in the order of the names' first.
@@ -159,32 +126,12 @@ fn writes(rows: &[&WriteRow]) -> Table {
     by_delay(rows, |row| row.split, |row| (row.delay_ms, row.direct_bits), cell)
 }
 
-fn hits(study: &Study) -> Table {
-    let mut table = Table::new(HITS);
-    for row in &study.hits {
-        let (least, most) = row.ready_from_to;
-        let mut cells = vec![row.reading.to_owned(), row.data.to_owned(), row.follows.to_string()];
-        let shares = [row.followed, row.ready, least, most, row.in_flight];
-        cells.extend(shares.map(|share| format!("{share:.4}")));
-        cells.extend([row.mean_of_rates, row.bytes_over_time].map(|gain| format!("{gain:.2}")));
-        table.row(cells);
-    }
-    table
-}
-
-fn depths(study: &Study) -> Table {
-    let mut table = Table::new(DEPTHS);
-    for row in &study.depths {
-        table.row(vec![
-            row.link_bits.to_string(),
-            row.depth.to_string(),
-            format!("{:.0}", row.direct_bits),
-            format!("{:.0}", row.through_bits),
-            format!("{:.1}", row.gain),
-        ]);
-    }
-    table
-}
+const LEFT_OUT: &[(&str, Align)] = &[
+    ("split", Align::Left),
+    ("exposed ms", Align::Right),
+    ("acknowledged in an hour", Align::Right),
+    ("home", Align::Right),
+];
 
 fn left_out(study: &Study) -> Table {
     let mut table = Table::new(LEFT_OUT);
@@ -199,17 +146,34 @@ fn left_out(study: &Study) -> Table {
     table
 }
 
-fn ahead(study: &Study) -> Table {
-    let mut table = Table::new(AHEAD);
-    for row in &study.ahead {
-        let mut cells = vec![row.depth.to_string()];
-        let figures =
-            [row.direct / 1e3, row.through / 1e3, 100.0 * row.ready, 100.0 * row.in_flight];
-        cells.extend(figures.map(|figure| format!("{figure:.1}")));
-        table.row(cells);
-    }
-    table
-}
+const HITS: &[Column<HitRow>] = &[
+    words("reading", |row| row.reading.to_owned()),
+    words("data", |row| row.data.to_owned()),
+    numbers("follows", |row| row.follows.to_string()),
+    numbers("followed", |row| format!("{:.4}", row.followed)),
+    numbers("ready", |row| format!("{:.4}", row.ready)),
+    numbers("least", |row| format!("{:.4}", row.ready_from_to.0)),
+    numbers("most", |row| format!("{:.4}", row.ready_from_to.1)),
+    numbers("in flight", |row| format!("{:.4}", row.in_flight)),
+    numbers("gain %, mean of rates", |row| format!("{:.2}", row.mean_of_rates)),
+    numbers("bytes over time", |row| format!("{:.2}", row.bytes_over_time)),
+];
+
+const DEPTHS: &[Column<DepthRow>] = &[
+    numbers("link bit/s", |row| row.link_bits.to_string()),
+    numbers("depth", |row| row.depth.to_string()),
+    numbers("direct bit/s", |row| format!("{:.0}", row.direct_bits)),
+    numbers("through bit/s", |row| format!("{:.0}", row.through_bits)),
+    numbers("gain %", |row| format!("{:.1}", row.gain)),
+];
+
+const AHEAD: &[Column<AheadRow>] = &[
+    numbers("depth", |row| row.depth.to_string()),
+    numbers("direct kB/s", |row| format!("{:.1}", row.direct / 1e3)),
+    numbers("through kB/s", |row| format!("{:.1}", row.through / 1e3)),
+    numbers("ready %", |row| format!("{:.1}", 100.0 * row.ready)),
+    numbers("in flight %", |row| format!("{:.1}", 100.0 * row.in_flight)),
+];
 
 /// What is drawn of a row.
 type Figure<T> = fn(&T) -> f64;

@@ -1,4 +1,7 @@
-//! Commands over two links, packet by packet.
+//! The event loop of a run: commands over two links, packet by packet.
+//!
+//! It does not drive `weir_flow::Pipeline`: the paper is about packets of a command on links, and the pipeline
+//! knows neither. The cache lines and the prefetcher behind `target` are the gateway's.
 
 use super::exchange::{Exchange, Kind};
 use super::target::{Read, Target};

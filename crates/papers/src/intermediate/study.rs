@@ -3,9 +3,8 @@
 
 use super::exchange::{BLOCK, Exchange, Kind};
 use super::play::{Met, play};
-use super::{Buffer, Case, Forward, Outcome, Route, claims, gain};
+use super::{Buffer, Case, Forward, Outcome, Route, gain};
 use crate::Settings;
-use crate::claim::Claim;
 use serde::Serialize;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::units::Bandwidth;
@@ -15,8 +14,6 @@ use weir_flow::units::Bandwidth;
 pub struct Study {
     /// The first seed.
     pub seed: u64,
-    /// The verdicts.
-    pub claims: Vec<Claim>,
     /// Figure 6: reads, with the hit ratios that the paper assumes.
     pub reads: Vec<ReadRow>,
     /// Figure 7: writes.
@@ -162,7 +159,6 @@ pub struct AheadRow {
 pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Study {
     let mut study = Study {
         seed: settings.seed,
-        claims: Vec::new(),
         reads: READINGS.iter().flat_map(reads).collect(),
         writes: SPLITS.iter().flat_map(|&split| DELAYS.map(move |ms| write(split, ms))).collect(),
         hits: Vec::new(),
@@ -179,7 +175,6 @@ pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Study {
             progress(study.hits.len() as f64 / (2 * DATA.len()) as f64);
         }
     }
-    study.claims = claims::judge(&study);
     study
 }
 

@@ -2,7 +2,6 @@ use super::exchange::BLOCK;
 use super::play::play;
 use super::study::{Study, run};
 use super::*;
-use crate::Settings;
 use std::sync::OnceLock;
 use weir_flow::clock::Instant;
 
@@ -118,9 +117,9 @@ fn study() -> &'static Study {
 /// cannot give.
 #[test]
 fn required_claims_hold() {
-    let claims = &study().claims;
+    let claims = claims::judge(study());
     assert_eq!(claims.iter().filter(|claim| claim.required).count(), 44);
-    for claim in claims {
+    for claim in &claims {
         assert_eq!(claim.holds, claim.required, "{claim:?}");
         assert_eq!(claim.required, claim.id != "R-printed", "{claim:?}");
     }

@@ -5,10 +5,12 @@
 //! what it does not tell: general workloads, paths of different speeds, paths that become slow or stall
 //! without an error, paths that fail, and traces.
 
+mod cells;
 mod claims;
 mod contestants;
 mod link;
-pub mod page;
+pub(crate) mod page;
+mod rows;
 mod run;
 mod score;
 pub mod study;
@@ -20,12 +22,21 @@ pub use score::Sample;
 pub use traces::Trace;
 
 use super::contestant::Contestant;
+use crate::chapter::Chapter;
+use crate::{Progress, Settings, Traces};
 use link::{Link, Trouble};
 use run::{Change, Machine};
 use score::{Outcome, Score, Wanted};
 use std::sync::Arc;
 use weir_flow::path::POLICIES;
 use work::{Arrivals, Io, Sizes};
+
+/// Runs the experiment and judges its claims.
+pub(crate) fn chapter(settings: Settings, traces: &Traces, progress: &Progress) -> Chapter {
+    let study = study::run(settings, &traces.path, progress);
+    let claims = claims::judge(&study);
+    Chapter::new("path", study.seed, claims, &study, page::parts(&study))
+}
 
 /// All of a run but its seed.
 #[derive(Clone, Debug)]

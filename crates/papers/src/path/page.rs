@@ -1,23 +1,109 @@
-//! How the study of the path selectors is shown.
+//! The tables and pictures of the path study.
 
-use crate::chapter::{Chapter, Part};
-use crate::html::escape;
-use crate::path::Sample;
-use crate::path::study::{
+use super::Sample;
+use super::study::{
     Course, FaultRow, OutageRow, PrintedRow, ResponseRow, RuleRow, SpreadRow, Study, ThresholdRow,
 };
+use crate::chapter::Part;
+use crate::html::escape;
 use std::fmt::Write as _;
-use weir_sim::table::{Align, Table};
+use weir_sim::table::{Align, Column, Table, numbers, words};
 
-const PRINTED: &[(&str, Align)] = &[
-    ("block", Align::Left),
-    ("figure", Align::Left),
-    ("printed", Align::Right),
-    ("repaired", Align::Right),
-    ("measured", Align::Right),
-    ("mean of the rows printed", Align::Right),
-    ("repaired", Align::Right),
+/// The tables and pictures of the study.
+pub(crate) fn parts(study: &Study) -> Vec<Part> {
+    let title = "Table 1: as printed, with one digit per block repaired, as measured";
+    let mut parts = vec![Part::table(title, Table::of(PRINTED, &study.printed))];
+    for situation in ["A", "B constant", "B uniform", "80/20"] {
+        let rows: Vec<_> = study.spreads.iter().filter(|row| row.situation == situation).collect();
+        let Some(first) = rows.first() else { continue };
+        let title = format!(
+            "Situation {situation}, 10,000 files, {}: seconds that each path served, the end, times \
+             faster than rr, times that one path served longer",
+            runs(first.runs)
+        );
+        parts.push(Part::table(title, spreads(&rows)));
+    }
+    parts.extend([
+        Part::table(
+            "The reading `job` by load, in seconds",
+            Table::of(LOADS, study.loads.iter().filter(|row| row.selector != "rr")),
+        ),
+        Part::table(
+            "More paths: seconds for 8000 I/Os in a closed loop; mean ms at load 0.8, heavy tails \
+             (paths used, if not all)",
+            rules(&study.rules),
+        ),
+        Part::table(
+            "Thresholds of roung on two paths, situation A in a closed loop, seconds",
+            Table::of(THRESHOLDS, &study.thresholds),
+        ),
+    ]);
+    let selectors = "mean/p99 in ms";
+    for (rows, title) in [
+        (&study.responses, "Poisson arrivals on paths of one speed"),
+        (&study.speeds, "Poisson arrivals on two paths of different speeds"),
+        (&study.traces, "Traces on two paths, the busiest tenth at load 0.6"),
+    ] {
+        let Some(first) = rows.first() else { continue };
+        let title = format!("{title}, {selectors}, {}", runs(first.runs));
+        parts.push(Part::table(title, responses(rows)));
+    }
+    for (fault, sizes, title) in FAULT_PARTS {
+        let mine = |row: &&FaultRow| (row.fault, row.sizes) == (fault, sizes);
+        let rows: Vec<_> = study.faults.iter().filter(mine).collect();
+        let Some(first) = rows.first() else { continue };
+        let courses: Vec<_> =
+            study.courses.iter().filter(|row| (row.fault, row.sizes) == (fault, sizes)).collect();
+        let title = format!("{title}, {}", runs(first.runs));
+        parts.push(Part::table(title, Table::of(FAULTS, rows)));
+        let pictures = courses.iter().map(|course| picture(course, &courses)).collect();
+        let title = format!("The same over time, first run: {fault}, {sizes}");
+        parts.push(Part::pictures(title, pictures));
+    }
+    if let Some(first) = study.outages.first() {
+        let title = format!(
+            "Four paths in two groups fail one after the other and are repaired; sums of {} runs",
+            first.runs
+        );
+        parts.push(Part::table(title, Table::of(OUTAGES, &study.outages)));
+    }
+    parts
+}
+
+fn runs(count: u32) -> String {
+    if count == 1 { "one run".to_owned() } else { format!("means of {count} runs") }
+}
+
+const FAULT_PARTS: [(&str, &str, &str); 4] = [
+    ("slow", "fixed", "A path is 20 times slower for the middle third, equal sizes, load 0.4"),
+    ("slow", "pareto", "A path is 20 times slower for the middle third, heavy tails, load 0.4"),
+    ("stall", "fixed", "A path stalls for 2 s, equal sizes, load 0.4"),
+    ("stall", "pareto", "A path stalls for 2 s, heavy tails, load 0.4"),
 ];
+
+const PRINTED: &[Column<PrintedRow>] = &[
+    words("block", |row| row.block.to_owned()),
+    words("figure", |row| row.figure.to_owned()),
+    numbers("printed", |row| format!("{:.2}", row.printed)),
+    numbers("repaired", |row| format!("{:.2}", row.repaired)),
+    numbers("measured", |row| format!("{:.2}", row.measured)),
+    numbers("mean of the rows printed", |row| {
+        row.means.map_or_else(String::new, |(printed, _)| format!("{printed:.3}"))
+    }),
+    numbers("repaired", |row| {
+        row.means.map_or_else(String::new, |(_, repaired)| format!("{repaired:.3}"))
+    }),
+];
+
+/// A time for each path.
+fn served(row: &SpreadRow) -> String {
+    format!("{:.1}/{:.1}", row.served_s[0], row.served_s[1])
+}
+
+/// How much longer one path served; far out it does not matter how much.
+fn imbalance(row: &SpreadRow) -> String {
+    if row.imbalance > 100.0 { "total".to_owned() } else { format!("{:.3}", row.imbalance) }
+}
 
 const SPREADS: &[(&str, Align)] = &[
     ("arrivals", Align::Left),
@@ -32,158 +118,6 @@ const SPREADS: &[(&str, Align)] = &[
     ("faster", Align::Right),
     ("imbalance", Align::Right),
 ];
-
-const LOADS: &[(&str, Align)] = &[
-    ("situation", Align::Left),
-    ("arrivals", Align::Left),
-    ("rr end", Align::Right),
-    ("roung-job", Align::Right),
-    ("end", Align::Right),
-    ("faster", Align::Right),
-    ("imbalance", Align::Right),
-];
-
-const THRESHOLDS: &[(&str, Align)] = &[
-    ("threshold", Align::Right),
-    ("4 outstanding", Align::Right),
-    ("16", Align::Right),
-    ("64", Align::Right),
-];
-
-const FAULTS: &[(&str, Align)] = &[
-    ("selector", Align::Left),
-    ("mean ms", Align::Right),
-    ("p99 ms", Align::Right),
-    ("p99.9 ms", Align::Right),
-    ("over 100 ms", Align::Right),
-    ("most in a run", Align::Right),
-    ("mean after ms", Align::Right),
-    ("share after", Align::Right),
-];
-
-const OUTAGES: &[(&str, Align)] = &[
-    ("selector", Align::Left),
-    ("without a path", Align::Left),
-    ("done", Align::Right),
-    ("failed", Align::Right),
-    ("lost", Align::Right),
-    ("retried", Align::Right),
-    ("longest ms", Align::Right),
-    ("second group after", Align::Right),
-];
-
-/// The study as a chapter.
-pub fn chapter(name: &'static str, study: Study) -> serde_json::Result<Chapter> {
-    let mut parts =
-        vec![plain("Table 1: as printed, with one digit per block repaired, as measured")];
-    parts[0].table = Some(printed(&study.printed));
-    for situation in ["A", "B constant", "B uniform", "80/20"] {
-        let rows: Vec<_> = study.spreads.iter().filter(|row| row.situation == situation).collect();
-        let Some(first) = rows.first() else { continue };
-        parts.push(Part {
-            table: Some(spreads(&rows)),
-            ..plain(format!(
-                "Situation {situation}, 10,000 files, {}: seconds that each path served, the end, times \
-                 faster than rr, times that one path served longer",
-                runs(first.runs)
-            ))
-        });
-    }
-    parts.push(Part {
-        table: Some(loads(&study.loads)),
-        ..plain("The reading `job` by load, in seconds")
-    });
-    parts.push(Part {
-        table: Some(rules(&study.rules)),
-        ..plain(
-            "More paths: seconds for 8000 I/Os in a closed loop; mean ms at load 0.8, heavy tails \
-             (paths used, if not all)",
-        )
-    });
-    parts.push(Part {
-        table: Some(thresholds(&study.thresholds)),
-        ..plain("Thresholds of roung on two paths, situation A in a closed loop, seconds")
-    });
-    let selectors = "mean/p99 in ms";
-    for (rows, title) in [
-        (&study.responses, "Poisson arrivals on paths of one speed"),
-        (&study.speeds, "Poisson arrivals on two paths of different speeds"),
-        (&study.traces, "Traces on two paths, the busiest tenth at load 0.6"),
-    ] {
-        let Some(first) = rows.first() else { continue };
-        let title = format!("{title}, {selectors}, {}", runs(first.runs));
-        parts.push(Part { table: Some(responses(rows)), ..plain(title) });
-    }
-    for (fault, sizes, title) in FAULT_PARTS {
-        let mine = |row: &&FaultRow| (row.fault, row.sizes) == (fault, sizes);
-        let rows: Vec<_> = study.faults.iter().filter(mine).collect();
-        let Some(first) = rows.first() else { continue };
-        let courses: Vec<_> =
-            study.courses.iter().filter(|row| (row.fault, row.sizes) == (fault, sizes)).collect();
-        let title = format!("{title}, {}", runs(first.runs));
-        parts.push(Part { table: Some(faults(&rows)), ..plain(title) });
-        parts.push(Part {
-            pictures: courses.iter().map(|course| picture(course, &courses)).collect(),
-            ..plain(format!("The same over time, first run: {fault}, {sizes}"))
-        });
-    }
-    if let Some(first) = study.outages.first() {
-        let runs = first.runs;
-        parts.push(Part {
-            table: Some(outages(&study.outages)),
-            ..plain(format!(
-                "Four paths in two groups fail one after the other and are repaired; sums of {runs} runs"
-            ))
-        });
-    }
-    let value = serde_json::to_value(&study)?;
-    Ok(Chapter { name, seed: study.seed, claims: study.claims, parts, value })
-}
-
-fn plain(title: impl Into<String>) -> Part {
-    Part { title: title.into(), pictures: Vec::new(), table: None }
-}
-
-fn runs(count: u32) -> String {
-    if count == 1 { "one run".to_owned() } else { format!("means of {count} runs") }
-}
-
-const FAULT_PARTS: [(&str, &str, &str); 4] = [
-    ("slow", "fixed", "A path is 20 times slower for the middle third, equal sizes, load 0.4"),
-    ("slow", "pareto", "A path is 20 times slower for the middle third, heavy tails, load 0.4"),
-    ("stall", "fixed", "A path stalls for 2 s, equal sizes, load 0.4"),
-    ("stall", "pareto", "A path stalls for 2 s, heavy tails, load 0.4"),
-];
-
-fn printed(rows: &[PrintedRow]) -> Table {
-    let mut table = Table::new(PRINTED);
-    for row in rows {
-        let two = |value: f64| format!("{value:.2}");
-        let (as_printed, repaired) = row
-            .means
-            .map_or_else(Default::default, |(a, b)| (format!("{a:.3}"), format!("{b:.3}")));
-        table.row(vec![
-            row.block.to_owned(),
-            row.figure.to_owned(),
-            two(row.printed),
-            two(row.repaired),
-            two(row.measured),
-            as_printed,
-            repaired,
-        ]);
-    }
-    table
-}
-
-/// A time for each path.
-fn served(row: &SpreadRow) -> String {
-    format!("{:.1}/{:.1}", row.served_s[0], row.served_s[1])
-}
-
-/// How much longer one path served; far out it does not matter how much.
-fn imbalance(row: &SpreadRow) -> String {
-    if row.imbalance > 100.0 { "total".to_owned() } else { format!("{:.3}", row.imbalance) }
-}
 
 fn spreads(rows: &[&SpreadRow]) -> Table {
     let mut table = Table::new(SPREADS);
@@ -207,21 +141,15 @@ fn spreads(rows: &[&SpreadRow]) -> Table {
     table
 }
 
-fn loads(rows: &[SpreadRow]) -> Table {
-    let mut table = Table::new(LOADS);
-    for row in rows.iter().filter(|row| row.selector != "rr") {
-        table.row(vec![
-            row.situation.to_owned(),
-            row.arrivals.to_owned(),
-            format!("{:.1}", row.end_s * row.speed_up),
-            served(row),
-            format!("{:.1}", row.end_s),
-            format!("{:.2}", row.speed_up),
-            imbalance(row),
-        ]);
-    }
-    table
-}
+const LOADS: &[Column<SpreadRow>] = &[
+    words("situation", |row| row.situation.to_owned()),
+    words("arrivals", |row| row.arrivals.to_owned()),
+    numbers("rr end", |row| format!("{:.1}", row.end_s * row.speed_up)),
+    numbers("roung-job", served),
+    numbers("end", |row| format!("{:.1}", row.end_s)),
+    numbers("faster", |row| format!("{:.2}", row.speed_up)),
+    numbers("imbalance", imbalance),
+];
 
 /// Rows by their first name, columns by their second.
 fn pivot<T>(
@@ -262,15 +190,12 @@ fn rules(rows: &[RuleRow]) -> Table {
     pivot("paths", rows, |row| (row.paths.to_string(), row.rule.to_owned()), cell)
 }
 
-fn thresholds(rows: &[ThresholdRow]) -> Table {
-    let mut table = Table::new(THRESHOLDS);
-    for row in rows {
-        let mut cells = vec![row.threshold.to_string()];
-        cells.extend(row.end_s.map(|end| format!("{end:.1}")));
-        table.row(cells);
-    }
-    table
-}
+const THRESHOLDS: &[Column<ThresholdRow>] = &[
+    numbers("threshold", |row| row.threshold.to_string()),
+    numbers("4 outstanding", |row| format!("{:.1}", row.end_s[0])),
+    numbers("16", |row| format!("{:.1}", row.end_s[1])),
+    numbers("64", |row| format!("{:.1}", row.end_s[2])),
+];
 
 /// Milliseconds with as many decimals as fit.
 fn millis(value: f64) -> String {
@@ -291,39 +216,27 @@ fn responses(rows: &[ResponseRow]) -> Table {
     pivot("selector", rows, names, cell)
 }
 
-fn faults(rows: &[&FaultRow]) -> Table {
-    let mut table = Table::new(FAULTS);
-    for row in rows {
-        table.row(vec![
-            row.selector.to_owned(),
-            format!("{:.2}", row.mean_ms),
-            format!("{:.1}", row.p99_ms),
-            format!("{:.1}", row.p999_ms),
-            format!("{:.1}", row.long),
-            row.long_most.to_string(),
-            format!("{:.2}", row.after_ms),
-            format!("{:.2}", row.after_share),
-        ]);
-    }
-    table
-}
+const FAULTS: &[Column<FaultRow>] = &[
+    words("selector", |row| row.selector.to_owned()),
+    numbers("mean ms", |row| format!("{:.2}", row.mean_ms)),
+    numbers("p99 ms", |row| format!("{:.1}", row.p99_ms)),
+    numbers("p99.9 ms", |row| format!("{:.1}", row.p999_ms)),
+    numbers("over 100 ms", |row| format!("{:.1}", row.long)),
+    numbers("most in a run", |row| row.long_most.to_string()),
+    numbers("mean after ms", |row| format!("{:.2}", row.after_ms)),
+    numbers("share after", |row| format!("{:.2}", row.after_share)),
+];
 
-fn outages(rows: &[OutageRow]) -> Table {
-    let mut table = Table::new(OUTAGES);
-    for row in rows {
-        table.row(vec![
-            row.selector.to_owned(),
-            if row.holds { "wait" } else { "fail" }.to_owned(),
-            row.done.to_string(),
-            row.failed.to_string(),
-            row.lost.to_string(),
-            row.retried.to_string(),
-            format!("{:.0}", row.longest_ms),
-            format!("{:.2}", row.second_group),
-        ]);
-    }
-    table
-}
+const OUTAGES: &[Column<OutageRow>] = &[
+    words("selector", |row| row.selector.to_owned()),
+    words("without a path", |row| if row.holds { "wait" } else { "fail" }.to_owned()),
+    numbers("done", |row| row.done.to_string()),
+    numbers("failed", |row| row.failed.to_string()),
+    numbers("lost", |row| row.lost.to_string()),
+    numbers("retried", |row| row.retried.to_string()),
+    numbers("longest ms", |row| format!("{:.0}", row.longest_ms)),
+    numbers("second group after", |row| format!("{:.2}", row.second_group)),
+];
 
 /// Response over time under one selector, on a logarithmic scale that all of them share.
 fn picture(course: &Course, all: &[&Course]) -> String {

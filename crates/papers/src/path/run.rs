@@ -1,8 +1,9 @@
-//! One run: I/Os, a selector for each priority group, links.
+//! The event loop of a run: I/Os, a selector for each priority group, links.
 //!
-//! The stages of the pipeline are not in the way here: an I/O starts on the path that is selected at once,
-//! and what finds no path waits in the hold queue of docs/reference/path.md, section 5. Of what happens at one time
-//! ends come first, in the order in which the I/Os began to be served, then failures and repairs, then
+//! It does not drive `weir_flow::Pipeline`: its path stage suspects, probes and fails slow paths on its own,
+//! and would hide the selector's choices, which are measured here. An I/O starts on the selected path at
+//! once, and an I/O without a path waits in the hold queue of docs/reference/path.md, section 5. Of what happens at one
+//! time ends come first, in the order in which the I/Os began to be served, then failures and repairs, then
 //! arrivals.
 
 use super::link::{Link, Trouble};

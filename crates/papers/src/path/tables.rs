@@ -4,13 +4,13 @@
 //! its figures for round robin: 60,000 I/Os; an interval from what the files of the run add up to; a third
 //! of the run before, in and after a fault.
 
+use super::cells::{Cell, Found, Plan};
 use super::contestants::{ALL, PAPER, PATHS, THRESHOLDS, TOLD};
 use super::link::Link;
-use super::score::Outcome;
-use super::study::{
-    Cell, Course, FaultRow, Found, OutageRow, Plan, PrintedRow, ResponseRow, RuleRow, SpreadRow,
-    ThresholdRow,
+use super::rows::{
+    Course, FaultRow, OutageRow, PrintedRow, ResponseRow, RuleRow, SpreadRow, ThresholdRow,
 };
+use super::score::Outcome;
 use super::work::{Arrivals, MEAN_FILE, Sizes};
 use super::{Asked, Case, Contestant, Fault, Trace, contestants};
 use crate::claim::{least, most};

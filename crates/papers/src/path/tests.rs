@@ -1,6 +1,5 @@
 use super::study::{Study, run as run_study};
 use super::*;
-use crate::Settings;
 use run::Done;
 use std::sync::OnceLock;
 use weir_flow::policy::Choice;
@@ -166,7 +165,8 @@ fn equal_sizes_are_the_published_ones() {
 /// In a single run of each cell every claim holds that must.
 #[test]
 fn required_claims_hold() {
-    let required: Vec<_> = study().claims.iter().filter(|claim| claim.required).collect();
+    let claims = claims::judge(study());
+    let required: Vec<_> = claims.iter().filter(|claim| claim.required).collect();
     assert!(required.len() > 15);
     for claim in required {
         assert!(claim.holds, "{claim:?}");

@@ -1,4 +1,7 @@
-//! One link, one reply or chunk at a time.
+//! The event loop of a run: one link, one reply or chunk at a time.
+//!
+//! It does not drive `weir_flow::Pipeline`: the worked examples and the vectors count in ticks of one byte,
+//! leave idle time out, and break ties between an arrival and an end in a fixed order.
 
 use slotmap::{Key, KeyData};
 use weir_flow::clock::Instant;

@@ -8,12 +8,22 @@ mod claims;
 mod contestants;
 pub mod engine;
 mod example;
-pub mod page;
+mod page;
 mod score;
 pub mod study;
 mod trace;
 
 pub use trace::Trace;
+
+use crate::chapter::Chapter;
+use crate::{Progress, Settings, Traces};
+
+/// Runs the experiment and judges its claims.
+pub(crate) fn chapter(settings: Settings, traces: &Traces, progress: &Progress) -> Chapter {
+    let study = study::run(settings, &traces.transfer, progress);
+    let claims = claims::judge(&study);
+    Chapter::new("transfer", study.seed, claims, &study, page::parts(&study))
+}
 
 /// Mean delay over mean transfer in the paper: 10.29/13.11 pages.
 const DELAY: f64 = 0.785;

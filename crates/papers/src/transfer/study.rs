@@ -3,9 +3,8 @@
 use super::engine::{Job, play};
 pub use super::example::ExampleRow;
 pub use super::score::Figures;
-use super::{DELAY, Trace, claims, contestants, example, score};
+use super::{DELAY, Trace, contestants, example, score};
 use crate::Settings;
-use crate::claim::Claim;
 use serde::Serialize;
 use weir_flow::policy::Choice;
 use weir_flow::transfer::Build;
@@ -16,8 +15,6 @@ use weir_sim::cores;
 pub struct Study {
     /// Nothing here is drawn; it is only told.
     pub seed: u64,
-    /// The verdicts.
-    pub claims: Vec<Claim>,
     /// The worked example, as the figures have it.
     pub example: Vec<ExampleRow>,
     /// Where each trace is played.
@@ -126,17 +123,14 @@ pub fn run(settings: Settings, traces: &[Trace], progress: &(dyn Fn(f64) + Sync)
             delay: fifo.map_or(0.0, |row| row.figures.delay),
         }
     });
-    let mut study = Study {
+    Study {
         seed: settings.seed,
-        claims: Vec::new(),
         example: example::rows(&example::JOBS),
         points: points.collect(),
         traces: rows,
         known,
         overload,
-    };
-    study.claims = claims::judge(&study);
-    study
+    }
 }
 
 fn contestants<'a>(

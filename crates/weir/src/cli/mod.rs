@@ -4,6 +4,7 @@ mod ask;
 mod config;
 mod crash;
 mod explain;
+mod generate;
 mod log;
 mod path;
 mod progress;
@@ -21,19 +22,28 @@ use crate::exit::{Exit, Failure};
 use crate::output::Color;
 use clap::{Parser, Subcommand};
 
-/// What was asked for.
+/// The command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "weir",
     version,
-    about = "Block storage that keeps its promises, and the simulator to prove it",
+    about = "A block-storage gateway with response-time objectives, and its simulator",
     long_about = LONG,
     after_long_help = EXIT_CODES,
-    after_help = "`--help` says more, `weir COMMAND --help` says it of one command."
+    after_help = "`--help` prints more, `weir COMMAND --help` describes one command."
 )]
 pub(crate) struct Arguments {
-    /// Colour messages on standard error; `auto` honours `NO_COLOR`
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    /// Colour messages: `auto` (on a terminal, unless `NO_COLOR` is set), `always` or `never`
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_short_help = true,
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
     pub(crate) color: Color,
     #[command(subcommand)]
     command: Command,
@@ -54,31 +64,33 @@ enum Command {
     Crash(crash::Crash),
     Config(config::Config),
     Trace(trace::Trace),
+    Completions(generate::Completions),
+    Man(generate::Man),
 }
 
 const LONG: &str = "\
-Block storage that keeps its promises, and the simulator to prove it
+A block-storage gateway with response-time objectives, and its simulator
 
-`weir serve` is a gateway: hosts speak iSCSI to it, and it caches, admits, orders and routes every
-I/O so that each tenant gets the response time that it was promised. `weir sim` and `weir replay`
-run the same policies under a virtual clock, on synthetic work or on a recorded trace, so that a
-policy can be tried before it is switched on. Equal seeds give equal runs.
+`weir serve` is a gateway: hosts connect over iSCSI or NBD, and the gateway caches, admits, orders and
+routes every I/O so that each tenant meets its response-time objectives. `weir sim` and `weir replay`
+run the same policies under a virtual clock, on synthetic workloads or a recorded trace, to test a
+policy before it is used. Equal seeds give equal runs.
 
-Start with `weir serve`: it makes a disk, serves it on this machine and says how to connect.";
+Start with `weir serve`: it creates a disk, serves it on this machine and prints how to connect.";
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  success; also when the reader of the output has closed it
-  1  something unexpected failed, or a gateway refused an order
-  2  the command line cannot be understood
-  3  a configuration, plan or trace cannot be used as it is
-  4  an expectation of a plan, a claim that must hold, or a law of crashes was not met
-  5  a replayed recording gave other actions than the recorded ones
+  0  success; also when the reader of the output closes it
+  1  an unexpected failure, or a gateway refused a request
+  2  invalid command line
+  3  an invalid configuration, plan or trace
+  4  an expectation of a plan, a required claim, or a law of `weir crash` was not met
+  5  a replayed recording gave actions that differ from the recorded ones
   6  a recording or log is damaged
-  7  an address, a device or a gateway cannot be had
+  7  an address, a device or a gateway is not available
 
-Every command that reports takes `--json` and prints one object with a `version`; the text is for
-people and may change.";
+Every command that prints a report takes `--json` and prints one object with a `version`; the text
+format may change.";
 
 /// Runs the command.
 pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
@@ -97,5 +109,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Crash(command) => command.run(),
         Command::Config(command) => command.run(color),
         Command::Trace(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
     }
 }

@@ -1,55 +1,56 @@
-//! `weir reproduce`: published experiments, with what was claimed and what is measured.
+//! `weir reproduce`: runs the experiments of papers again and judges their claims.
 
 use super::progress::Progress;
 use super::sim::trace_failure;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json};
+use crate::table::{Column, Table, words};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use serde_json::json;
 use std::path::{Path, PathBuf};
-use weir_papers::{Chapter, Settings, control, dispatch, html, intermediate, path, text, transfer};
+use weir_papers::{EXPERIMENTS, Experiment, Settings, Traces, html, path, text, transfer};
 use weir_sim::trace;
 
-/// Run published experiments and compare what was claimed with what is measured
+/// Run the experiments of papers again and judge their claims
 ///
-/// `control` is the evaluation of the token-bucket paper: two sets of tenants in nine intervals, under
-/// TA0 to TA3, their rivals and TA4, with constant and with Poisson arrivals, and twelve scenarios
-/// that stress them.
+/// `control`: the evaluation of the token-bucket paper, two sets of tenants in nine intervals, under TA0 to
+/// TA3, rival policies and TA4, with constant and Poisson arrivals; and twelve stress scenarios.
 ///
-/// `path` is the path selectors: the workloads of the paper that `roung` is from, in the arrival regimes
-/// in which its claims hold and in those in which they do not; general workloads; paths of different speeds; paths
-/// that become slow, stall or fail; and traces, if a folder of them is given.
+/// `dispatch`: weighted shares over parallel flash chips, figures 3 to 6 of the paper of `fog`, under `fog`
+/// and rival policies; and hot chips, small reads among writes, and garbage collection of real blocks.
 ///
-/// `dispatch` is weighted shares over parallel flash chips: figures 3 to 6 of the paper that `fog` is from
-/// under it and its rivals, and hot chips, small reads among writers, and garbage collection of real blocks.
+/// `path`: the path selectors on the workloads of the paper of `roung`, with the arrivals for which its claims
+/// hold and with others; general workloads; paths of different speeds; slow, stalled and failed paths; traces.
 ///
-/// `intermediate` is a target between a client and far storage, with a buffer, prefetch and early
-/// acknowledgement: both figures of its paper by both readings of its parameters, the hit ratios as buffer
-/// and prefetch produce them, and what the paper leaves out.
+/// `intermediate`: a target between a client and remote storage, with a buffer, prefetch and write-back: both
+/// figures of its paper under both readings of its parameters, measured hit ratios, and what the paper omits.
 ///
-/// `transfer` is the order of replies on a busy link: the worked examples of the paper that `dqbs` is from, tick by
-/// tick, and its policy, its rivals and `slack` on reads of two databases at the paper's operating point; and on
-/// those of traces, if a folder of them is given.
+/// `transfer`: the order of replies on a busy link, the examples of the paper of `dqbs` tick by tick, and its
+/// policy, rivals and `slack` on the reads of two databases at the paper's operating point; and traces.
 ///
-/// Without a name every experiment is run. Equal seeds give equal figures.
+/// Without NAME all experiments run. Equal seeds give equal results.
 ///
-/// Where a claim that must hold does not, the exit code is 4.
+/// The exit code is 4 if a required claim does not hold.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Reproduce {
     /// The experiments
-    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(NAMES))]
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(EXPERIMENTS.map(|one| one.name)))]
     names: Vec<String>,
-    /// Runs per figure; without this 2 or 3, in `path` 10 or 100, in `intermediate` 20; with 1 chance has a say
+    /// List the experiments with their papers and durations, and run none
+    #[arg(long, conflicts_with_all = ["names", "seeds", "traces", "report"])]
+    list: bool,
+    /// Runs per figure; the default is 2 or 3, for `path` 10 or 100, for `intermediate` 20
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: Option<u32>,
-    /// The first seed; further runs take those that follow
+    /// The first seed; further runs use the seeds that follow
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 53))]
     seed: u64,
-    /// `path`, `transfer`: the traces (`*.csv`, `*.csv.zst`) in this folder too
+    /// `path`, `transfer`: also use the traces (`*.csv`, `*.csv.zst`) in this folder
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
-    /// Also write a page for a browser, with everything in one file
+    /// Also write the results as one self-contained HTML page
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Print one JSON object
@@ -57,32 +58,44 @@ pub(super) struct Reproduce {
     json: bool,
 }
 
-/// The experiments that there are.
-const NAMES: [&str; 5] = ["control", "dispatch", "path", "intermediate", "transfer"];
+const LIST: &[Column<Experiment>] = &[
+    words("name", |one| one.name.to_owned()),
+    words("takes", |one| one.takes.to_owned()),
+    words("paper", |one| one.paper.to_owned()),
+];
 
 impl Reproduce {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let wanted = |name: &&str| self.names.is_empty() || self.names.iter().any(|n| n == name);
-        if self.traces.is_some() && !wanted(&"path") && !wanted(&"transfer") {
+        if self.list {
+            self.print_list()?;
+            return Ok(Exit::Success);
+        }
+        let wanted = |name: &str| self.names.is_empty() || self.names.iter().any(|n| n == name);
+        if self.traces.is_some() && !wanted("path") && !wanted("transfer") {
             let message = "`--traces` is for the experiments `path` and `transfer`, neither of which is among \
                            the names";
             let what = "add `path` or `transfer`, or leave out `--traces`";
             return Err(Failure::new(Exit::Usage, message, what));
         }
         let files = self.traces.as_deref().map_or_else(|| Ok(Vec::new()), files)?;
-        // All of them are read before anything runs.
+        // A trace that cannot be read ends the command before anything runs.
         let mut traces = Traces::default();
-        if wanted(&"path") {
+        if wanted("path") {
             traces.path = read(&files, path::Trace::read)?;
         }
-        if wanted(&"transfer") {
+        if wanted("transfer") {
             traces.transfer = read(&files, transfer::Trace::read)?;
         }
-        let mut chapters = Vec::new();
-        for name in NAMES.into_iter().filter(wanted) {
-            let chapter = self.chapter(name, &traces);
-            chapters.push(chapter.map_err(|error| Failure::unexpected(error.to_string()))?);
-        }
+        let settings = Settings { seed: self.seed, seeds: self.seeds };
+        let chapters: Vec<_> = EXPERIMENTS
+            .iter()
+            .filter(|experiment| wanted(experiment.name))
+            .map(|experiment| {
+                let bar = Progress::new();
+                let progress = |share| bar.show(Some(share), experiment.name.to_owned());
+                experiment.run(settings, &traces, &progress)
+            })
+            .collect();
         if let Some(path) = &self.report {
             std::fs::write(path, html::page(&chapters)).map_err(|error| {
                 let message = format!("cannot write `{}`: {error}", path.display());
@@ -98,37 +111,18 @@ impl Reproduce {
         Ok(exit)
     }
 
-    /// Runs an experiment.
-    fn chapter(&self, name: &'static str, traces: &Traces) -> serde_json::Result<Chapter> {
-        let bar = Progress::new();
-        let settings = Settings { seed: self.seed, seeds: self.seeds };
-        let progress = |share| bar.show(Some(share), name.to_owned());
-        match name {
-            "control" => control::page::chapter(name, control::study::run(settings, &progress)),
-            "dispatch" => dispatch::page::chapter(name, dispatch::study::run(settings, &progress)),
-            "path" => {
-                path::page::chapter(name, path::study::run(settings, &traces.path, &progress))
-            }
-            "transfer" => {
-                let study = transfer::study::run(settings, &traces.transfer, &progress);
-                transfer::page::chapter(name, study)
-            }
-            _ => {
-                let study = intermediate::study::run(settings, &progress);
-                intermediate::page::chapter(name, study)
-            }
+    fn print_list(&self) -> Result<(), Failure> {
+        if !self.json {
+            return print(&Table::of(LIST, &EXPERIMENTS).render(""));
         }
+        let entry =
+            |one: &Experiment| json!({ "name": one.name, "paper": one.paper, "takes": one.takes });
+        let entries: Vec<_> = EXPERIMENTS.iter().map(entry).collect();
+        print_json(&json!({ "version": 1, "experiments": entries }))
     }
 }
 
-/// The traces of a folder, as the experiments want them.
-#[derive(Default)]
-struct Traces {
-    path: Vec<path::Trace>,
-    transfer: Vec<transfer::Trace>,
-}
-
-/// Names and places of the traces of a folder, in the order of their names.
+/// The traces of a folder with their names, sorted by name.
 fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
     let failure = |error: std::io::Error| {
         let message = format!("cannot read the folder `{}`: {error}", folder.display());
