@@ -154,7 +154,7 @@ fn middle() -> Chapter {
 #[test]
 fn the_intermediate_study_says_all() {
     let chapter = middle();
-    assert_eq!(met(std::slice::from_ref(&chapter)), true);
+    assert!(met(std::slice::from_ref(&chapter)));
     let text = text::text(std::slice::from_ref(&chapter));
     for part in [
         "W            1:9          one by one     holds          +59 %",
@@ -201,8 +201,8 @@ fn only_required_claims_decide() {
         let claims = claims.iter().map(|&(holds, required)| claim(holds, required)).collect();
         met(&[chapter(claims)])
     };
-    assert_eq!(code(&[(true, true), (false, false), (true, false)]), true);
-    assert_eq!(code(&[(true, true), (false, true)]), false);
+    assert!(code(&[(true, true), (false, false), (true, false)]));
+    assert!(!code(&[(true, true), (false, true)]));
 }
 
 /// The JSON object has a version, and for each experiment its name, its seed and its claims with every

@@ -41,12 +41,22 @@ fn help_and_usage() {
         "crash",
         "config",
         "trace",
+        "volume",
+        "stop",
+        "log",
+        "completions",
+        "man",
     ] {
         let output = run(&folder, &[command, "--help"]);
         assert_eq!((code(&output), err(&output)), (0, ""));
         assert!(out(&output).contains("Usage: weir "), "{command}");
         assert!(out(&output).lines().all(|line| line.chars().count() <= 130), "{command}");
     }
+    // `--color` is on every command: it takes two lines of the long help, and none of the short.
+    assert!(!out(&run(&folder, &["sim", "-h"])).contains("--color"));
+    let long = run(&folder, &["sim", "--help"]);
+    let color: Vec<_> = out(&long).lines().skip_while(|line| !line.contains("--color")).collect();
+    assert!(color[1].contains("`NO_COLOR`") && color[2].is_empty(), "{color:?}");
     let help = run(&folder, &["--help"]);
     for exit in 0..8 {
         assert!(out(&help).contains(&format!("\n  {exit}  ")), "exit code {exit} is documented");
@@ -58,6 +68,33 @@ fn help_and_usage() {
         assert_eq!((code(&output), out(&output)), (2, ""), "{wrong:?}");
         assert!(!err(&output).is_empty());
     }
+}
+
+/// Completion scripts and manual pages have every command, and a folder that is missing is an error.
+#[test]
+fn completions_and_pages_are_generated() {
+    let folder = folder("generated");
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&folder, &["completions", shell]);
+        assert_eq!((code(&output), err(&output)), (0, ""));
+        assert!(
+            out(&output).contains("reproduce") && out(&output).contains("--take-over"),
+            "{shell}"
+        );
+    }
+    let page = run(&folder, &["man"]);
+    assert_eq!((code(&page), err(&page)), (0, ""));
+    assert!(out(&page).contains(".TH weir 1"), "{}", out(&page));
+    std::fs::create_dir(folder.join("man")).unwrap();
+    let written = run(&folder, &["man", "--out", "man"]);
+    assert_eq!((code(&written), out(&written), err(&written)), (0, "", ""));
+    for page in ["weir", "weir-serve", "weir-volume-drain", "weir-log-salvage"] {
+        let text = std::fs::read_to_string(folder.join(format!("man/{page}.1"))).unwrap();
+        assert!(text.contains("SYNOPSIS"), "{page}");
+    }
+    let missing = run(&folder, &["man", "--out", "missing"]);
+    assert_eq!(code(&missing), 1);
+    assert!(err(&missing).contains("cannot write to `missing`"), "{}", err(&missing));
 }
 
 /// Each plan of the repository runs, twice to the same digest, and fulfils its expectations.
@@ -105,7 +142,7 @@ fn promises_and_causes_are_told() {
             number("count").to_string(),
             format!("{}.{:03}", met / 1_000, met % 1_000),
             format!("{:.3}", target["measured_ns"].as_f64().unwrap() / 1e6),
-            format!("{:.2}  kept", target["burn"].as_f64().unwrap()),
+            format!("{:.2}  met", target["burn"].as_f64().unwrap()),
         ];
         assert!(figures.iter().all(|figure| line.contains(figure)), "{line}: {figures:?}");
     }

@@ -55,14 +55,14 @@ fn parts_add_up_to_the_whole() {
     let (mut ledgers, mut tenant) = (BTreeMap::<String, u64>::new(), String::new());
     for line in out.lines() {
         if let Some((_, took)) = line.split_once(" s, took ") {
-            assert!(line.starts_with("  came at "), "{line}");
+            assert!(line.starts_with("  arrived at "), "{line}");
             requests.push((micros(took), 0));
         } else if let Some(held) = line.strip_prefix("    ") {
             let (stage, held) = held.split_at(8);
             let (_, rule) = held.split_once(" ms  ").unwrap();
             assert!(rule.starts_with(stage.trim()), "{line}");
             requests.last_mut().unwrap().1 += micros(held);
-        } else if let Some((name, _)) = line.split_once(" s in sum, ") {
+        } else if let Some((name, _)) = line.split_once(" s in total, ") {
             tenant = name.split(':').next().unwrap().to_owned();
         } else if let [_, rule, share, ..] = line.split_whitespace().collect::<Vec<_>>()[..]
             && rule.contains('/')

@@ -134,7 +134,7 @@ fn an_intact_log_is_told_and_salvaged() {
     assert!(records.len() >= 40, "{}", records.len());
     assert_eq!(number(&stat["dirty_records"]), records.len());
     let (_, told) = run(&folder, &["stat", "disk.log"]);
-    assert!(told.contains("a gateway takes it"), "{told}");
+    assert!(told.contains("a gateway accepts it"), "{told}");
     let verified = json(&folder, &["verify", "disk.log"], 0);
     assert_eq!(
         (&verified["damaged"], number(&verified["checked_bytes"]) > 100_000),

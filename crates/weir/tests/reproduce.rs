@@ -17,6 +17,21 @@ fn unknown_experiments_are_refused() {
     );
 }
 
+/// `--list` has a line for each experiment with its paper, runs nothing, and goes with no other choice.
+#[test]
+fn experiments_are_listed() {
+    let folder = folder("reproduce-list");
+    let output = run(&folder, &["reproduce", "--list"]);
+    assert_eq!((code(&output), err(&output)), (0, ""));
+    let lines: Vec<_> = out(&output).lines().collect();
+    assert_eq!(lines.len(), 6, "{lines:?}");
+    assert!(lines[1].starts_with("control ") && lines[1].ends_with(", 2005"), "{lines:?}");
+    let object = run(&folder, &["reproduce", "--list", "--json"]);
+    let object: serde_json::Value = serde_json::from_str(out(&object)).unwrap();
+    assert_eq!(object["experiments"][4]["name"], "transfer");
+    assert_eq!(code(&run(&folder, &["reproduce", "--list", "path"])), 2);
+}
+
 /// Traces that cannot be had, and traces for an experiment that takes none, are refused before anything
 /// runs, with what to do.
 #[test]

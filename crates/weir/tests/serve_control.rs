@@ -398,7 +398,7 @@ fn the_socket_has_one_owner() {
     gateway.kill();
     assert!(socket.exists());
     let told = String::from_utf8(gateway.command(&["status"]).stderr).unwrap();
-    assert!(told.contains("nobody listens on c.sock"), "{told}");
+    assert!(told.contains("no process listens on c.sock"), "{told}");
     let mut next = Gateway::start(&other, &config, &[]);
     assert!(UnixStream::connect(&socket).is_ok());
     next.stop();

@@ -1,4 +1,4 @@
-//! Asking a gateway that serves, over its control socket.
+//! Sends a request to a running gateway over its control socket, and prints the answer.
 
 use crate::config::builtin;
 use crate::config::gateway::control::SOCKET;
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_serve::operator::{Answer, Line, Request, VERSION};
 
-/// Which gateway is asked, and how the answer is printed.
+/// The gateway that gets the request, and the format of the answer.
 #[derive(Debug, Args)]
 pub(super) struct Ask {
-    /// The control socket; else `WEIR_SOCKET`, that of `weir serve` without CONFIG, /run/weir/control.sock
+    /// The control socket [default: `WEIR_SOCKET`, that of `weir serve` without CONFIG, /run/weir/control.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print the gateway's answer, one JSON object
@@ -24,7 +24,7 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// Asks, and prints the answer: as it came, or what `text` makes of it.
+    /// Sends a request and prints the answer: as JSON, or as `text` formats it.
     pub(super) fn ask(
         &self,
         request: Request,
@@ -39,14 +39,16 @@ impl Ask {
         }
         if !self.json {
             let Some(text) = text(&answer) else {
-                return Err(Failure::unexpected("the gateway answers another question".to_owned()));
+                return Err(Failure::unexpected(
+                    "the gateway answered a different request".to_owned(),
+                ));
             };
             print(&text)?;
         }
         Ok(Exit::Success)
     }
 
-    /// Asks, and prints nothing.
+    /// Sends a request and prints nothing.
     pub(super) fn question(&self, request: Request) -> Result<Answer, Failure> {
         match self.exchange(request)?.1 {
             Answer::Error(problem) => {
@@ -60,17 +62,20 @@ impl Ask {
         let (stream, socket) = self.connect()?;
         let line = exchange(stream, request).map_err(|error| silent(&socket, &error))?;
         let answer = read(&line).map_err(|problem| {
-            let message = format!("{} answers in another way: {problem}", socket.display());
+            let message = format!(
+                "{} gave an answer that this program does not understand: {problem}",
+                socket.display()
+            );
             Failure::new(
                 Exit::Unexpected,
                 message,
-                "use the `weir` that the gateway was started with",
+                "use the release of `weir` that the gateway runs",
             )
         })?;
         Ok((line, answer))
     }
 
-    /// Connects to the first of the sockets on which somebody listens.
+    /// Connects to the first socket on which a process listens.
     fn connect(&self) -> Result<(UnixStream, PathBuf), Failure> {
         let mut failures: Vec<(PathBuf, io::Error)> = Vec::new();
         for socket in self.sockets() {
@@ -81,20 +86,20 @@ impl Ask {
         }
         let told = failures.iter().map(|(socket, error)| match error.kind() {
             ErrorKind::NotFound => format!("there is no socket {}", socket.display()),
-            ErrorKind::ConnectionRefused => format!("nobody listens on {}", socket.display()),
+            ErrorKind::ConnectionRefused => format!("no process listens on {}", socket.display()),
             _ => format!("cannot connect to {}: {error}", socket.display()),
         });
         let message = told.collect::<Vec<_>>().join(", and ");
         let denied = |(_, error): &(_, io::Error)| error.kind() == ErrorKind::PermissionDenied;
         let help = if failures.iter().any(denied) {
-            "only the user that `weir serve` runs as may ask it, and root"
+            "only root and the user that `weir serve` runs as may connect"
         } else {
             "start `weir serve` with a `[control]` table, or name its socket with `--socket`"
         };
         Err(Failure::new(Exit::Unavailable, message, help))
     }
 
-    /// Where to look.
+    /// The sockets to try, in order.
     fn sockets(&self) -> Vec<PathBuf> {
         let named = std::env::var_os("WEIR_SOCKET").filter(|name| !name.is_empty());
         match self.socket.clone().or(named.map(PathBuf::from)) {
@@ -108,21 +113,21 @@ impl Ask {
     }
 }
 
-/// Sends the request and waits for the line that answers it.
+/// Sends the request and waits for the line with the answer.
 fn exchange(mut stream: UnixStream, request: Request) -> io::Result<String> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(Line::of(request).as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     if line.ends_with('\n') { Ok(line) } else { Err(ErrorKind::UnexpectedEof.into()) }
 }
 
-/// The answer of a line, if it is of the version that is known here.
+/// Decodes the answer; its version must be ours.
 fn read(line: &str) -> Result<Answer, String> {
     let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
     if value["version"] != VERSION {
-        return Err(format!("version {}, where {VERSION} is known", value["version"]));
+        return Err(format!("version {} instead of {VERSION}", value["version"]));
     }
     let line: Line<Answer> = serde_json::from_value(value).map_err(|error| error.to_string())?;
     Ok(line.said)
@@ -132,16 +137,16 @@ fn silent(socket: &Path, error: &io::Error) -> Failure {
     let socket = socket.display();
     let message = match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            format!("{socket} does not answer within {} s", PATIENCE.as_secs())
+            format!("{socket} does not answer within {} s", TIMEOUT.as_secs())
         }
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            format!("{socket} closes the connection without an answer")
+            format!("{socket} closed the connection without an answer")
         }
-        _ => format!("cannot ask {socket}: {error}"),
+        _ => format!("cannot exchange data with {socket}: {error}"),
     };
-    let help = "see in its log whether the gateway is busy or about to stop, and try again";
+    let help = "the log of the gateway says whether it is busy or stopping; try again";
     Failure::new(Exit::Unavailable, message, help)
 }
 
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time-out of an answer.
+const TIMEOUT: Duration = Duration::from_secs(30);

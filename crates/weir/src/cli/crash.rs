@@ -1,4 +1,4 @@
-//! `weir crash`: every crash of small workloads, and what is there after each.
+//! `weir crash`: crashes small workloads at every I/O boundary and checks the data after recovery.
 
 use super::progress::Progress;
 use crate::exit::{Exit, Failure};
@@ -10,26 +10,25 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use weir_sim::crash::{Bug, Report, Settings, Violation, run};
 
-/// Crash the write-back log at every turn, and check what is there after recovery
+/// Crash the write-back log at every I/O boundary, and check the data after recovery
 ///
-/// Small workloads are drawn from seeds and driven through the pipeline of `weir serve`, with a write-back log
-/// and a read buffer; its operator turns write-back off and on, its link breaks, and now and then it is stopped.
-/// Whenever an I/O of the log device or of the upstream begins or ends, and whenever a host is
-/// answered, both devices are crashed in many ways: any 512-byte sector that was not flushed may be kept or
-/// lost. After each crash the log is recovered and held against what hosts were told: what was acknowledged
-/// and durable, or read, is there; the volume is what a first part of all writes makes; the upstream alone
-/// is what a disk with a volatile cache may have after a power cut, as is the volume while writes go past the
-/// log. Gateways that start again crash again.
+/// Seeds generate small workloads, which run through the pipeline of `weir serve` with a write-back log and a
+/// read cache; write-back is switched off and on, the upstream link breaks, and the gateway is stopped at times.
+/// Each time an I/O of the log device or the upstream begins or ends, and each time a host gets a reply, both
+/// devices are crashed in many ways: every 512-byte sector that was not flushed is kept or lost. Each crash is
+/// followed by a recovery, which must satisfy these laws: all data that a host was told is durable, or has read,
+/// is present; the volume equals a prefix of all writes; the upstream alone, and the volume while writes bypass
+/// the log, equal what a disk with a volatile cache may hold after a power cut. Restarted gateways crash again.
 ///
-/// What breaks a law is told with its seed, as short as it can be told, and the exit code is 4. `--bug` makes
-/// a mistake on purpose, `--bugs` each of them in turn: then the exit code is 4 if one is not noticed.
+/// A violation is printed with its seed and the shortest workload that shows it, and the exit code is 4. `--bug`
+/// plants one bug, `--bugs` each bug in turn: then the exit code is 4 if one is not found.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Crash {
-    /// The first seed; further workloads take those that follow
+    /// The first seed; further workloads use the seeds that follow
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 53))]
     seed: u64,
-    /// Run until there were so many different states of both devices; with a mistake, until it is noticed
+    /// Stop after this many different states of both devices; with a planted bug, when it is found
     #[arg(
         long,
         value_name = "N",
@@ -37,10 +36,10 @@ pub(super) struct Crash {
         value_parser = clap::value_parser!(u64).range(1..=100_000_000)
     )]
     states: u64,
-    /// Make this mistake on purpose; `--bugs` lists them
+    /// Plant this bug; `--bugs` lists them
     #[arg(long, value_name = "NAME", hide_possible_values = true, value_parser = PossibleValuesParser::new(Bug::ALL.map(Bug::name)))]
     bug: Option<String>,
-    /// Make every mistake on purpose, one after the other, and say what noticed it
+    /// Plant every bug in turn, and print the law that found it
     #[arg(long, conflicts_with = "bug")]
     bugs: bool,
     /// Print one JSON object
@@ -52,9 +51,9 @@ const KINDS: &[(&str, Align)] =
     &[("lost", Align::Left), ("log device", Align::Right), ("upstream", Align::Right)];
 
 const BUGS: &[(&str, Align)] = &[
-    ("mistake", Align::Left),
-    ("what is done wrong", Align::Left),
-    ("noticed by", Align::Left),
+    ("bug", Align::Left),
+    ("planted", Align::Left),
+    ("found by", Align::Left),
     ("seed", Align::Right),
     ("states", Align::Right),
 ];
@@ -97,7 +96,7 @@ impl Crash {
     }
 }
 
-/// Success if everything is as it should be.
+/// Success if all are good.
 fn exit(good: impl IntoIterator<Item = bool>) -> Exit {
     if good.into_iter().all(|good| good) { Exit::Success } else { Exit::Expectation }
 }
@@ -126,24 +125,24 @@ fn text(report: &Report) -> String {
         table.row(vec![kind.loss.to_owned(), kind.log.to_string(), kind.upstream.to_string()]);
     }
     let mut text = format!(
-        "Different states of both devices after a crash, by what was lost, from seed {seed}\n{}\n\
-         {workloads} workloads, {lives} lives of the gateway, {points} moments: {states} different states, \
-         {checked} checked\nwith what had been promised by then, in {dirty} of them something was in the log alone; ",
+        "Different states of both devices after a crash, by the loss, from seed {seed}\n{}\n\
+         {workloads} workloads, {lives} gateway starts, {points} crash points: {states} different states; \
+         {checked} recoveries\nchecked against the replies until then, {dirty} of them with data only in the log; ",
         table.render("  ")
     );
     match &report.violation {
         None => text.push_str("no law is broken\n"),
-        Some(violation) => tell(&mut text, violation),
+        Some(violation) => describe(&mut text, violation),
     }
     text
 }
 
-fn tell(text: &mut String, violation: &Violation) {
+fn describe(text: &mut String, violation: &Violation) {
     let Violation { seed, law, what, crash, settings, requests, story } = violation;
     let _ = writeln!(
         text,
         "a law is broken\n\nLaw `{law}`, workload of seed {seed}: {what}\n\n{settings}\n\
-         The story, with {} of its {} requests",
+         Events, with {} of its {} requests",
         requests.1, requests.0
     );
     for line in story {
@@ -165,5 +164,5 @@ fn bugs_text(reports: &[(Bug, Report)]) -> String {
         table.row(vec![bug.name().to_owned(), what, law, seed, report.states.to_string()]);
     }
     let noticed = reports.iter().filter(|(_, report)| report.violation.is_some()).count();
-    format!("{}\n{noticed} of {} mistakes are noticed\n", table.render("  "), reports.len())
+    format!("{}\n{noticed} of {} planted bugs are found\n", table.render("  "), reports.len())
 }

@@ -1,4 +1,4 @@
-//! `weir explain`: why requests took as long as they did.
+//! `weir explain`: shows which stage and rule held each request, and for how long.
 
 use super::config::warn;
 use super::progress::Progress;
@@ -20,28 +20,28 @@ use weir_flow::request::{Tag, TenantId};
 use weir_sim::explain::{self, Explanation, Question, REQUESTS_MAX, Story, TenantExplanation};
 use weir_sim::plan::Plan;
 
-/// Say what held requests, and where the time of tenants went
+/// Show which rules held requests, and for how long
 ///
 /// FILE is a recording of `weir serve --record` or a plan of `weir sim`. The slowest requests are
-/// told, each with the stages in which it was, for how long, and the rule that held it there; then,
-/// for each tenant, how well its contract was kept and what its time was spent on. Of a plan the
-/// part after the warm-up is looked at.
+/// printed, each with its stages, the time in each, and the rule that held it there; then, for each
+/// tenant, how well its objectives were met and which rules took its time. Of a plan, the part after
+/// the warm-up counts.
 ///
-/// A recording knows tenants and volumes by their numbers, in the order of the configuration. It is
-/// replayed: the exit code is 5 if it gives other actions than the recorded ones, and 6 if it is
-/// damaged or ends before its digest.
+/// A recording numbers tenants and volumes in the order of the configuration. It is replayed: the exit
+/// code is 5 if its actions differ from the recorded ones, and 6 if it is damaged or ends before its
+/// digest.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Explain {
     /// The recording, or the plan (a TOML file)
     file: PathBuf,
-    /// Look at this tenant only: its name, or its number from 0
+    /// Only this tenant: its name, or its number from 0
     #[arg(long, value_name = "TENANT")]
     tenant: Option<String>,
-    /// Tell of the requests with this tag, earliest first, instead of the slowest; a tag is used again
+    /// Print the requests with this tag, earliest first, instead of the slowest; tags are reused
     #[arg(long, value_name = "TAG")]
     request: Option<u64>,
-    /// Tell of so many requests at most
+    /// Print at most this many requests
     #[arg(
         long,
         value_name = "N",
@@ -113,7 +113,7 @@ impl Explain {
         Ok(Exit::Success)
     }
 
-    /// What was asked for; `names` are those of the tenants, none in a recording.
+    /// The question of the command line; `names` are those of the tenants, none in a recording.
     fn question(&self, names: &[String]) -> Result<Question, Failure> {
         let tenant = match &self.tenant {
             None => None,
@@ -147,7 +147,7 @@ impl Explain {
     }
 }
 
-/// What tenants and volumes are called; who has no name is called by number.
+/// The names of tenants and volumes; without a name the number is printed.
 #[derive(Clone, Copy, Debug)]
 struct Names<'a> {
     tenants: &'a [String],
@@ -178,7 +178,7 @@ impl Names<'_> {
             text.push_str(&self.account(tenant));
         }
         if !explanation.outstanding.is_empty() {
-            text.push_str("\nHad not ended\n");
+            text.push_str("\nOutstanding at the end\n");
             for place in &explanation.outstanding {
                 let oldest = Duration::from_nanos(place.oldest_ns);
                 let _ = writeln!(
@@ -196,7 +196,7 @@ impl Names<'_> {
         let micros = |nanos: u64| (nanos + 500) / 1_000;
         let told = |micros: u64| format!("{}.{:03} ms", micros / 1_000, micros % 1_000);
         let mut text = format!(
-            "{}: {} of {} bytes at {} of {}, tag {}\n  came at {:.6} s, took {}",
+            "{}: {} of {} bytes at {} of {}, tag {}\n  arrived at {:.6} s, took {}",
             self.tenant(story.tenant),
             story.op,
             story.length,
@@ -207,7 +207,7 @@ impl Names<'_> {
             told(micros(story.response_ns)),
         );
         if let Some(target) = story.target_ns {
-            let _ = write!(text, ", promised {} ms", millis(target));
+            let _ = write!(text, ", objective {} ms", millis(target));
         }
         if let Some(error) = &story.error {
             let _ = write!(text, "; failed: {error}");
@@ -223,11 +223,11 @@ impl Names<'_> {
         text
     }
 
-    /// One tenant: how well its contract was kept, and its ledger.
+    /// One tenant: how well its objectives were met, and its ledger.
     fn account(self, tenant: &TenantExplanation) -> String {
         let (name, ledger) = (self.tenant(tenant.tenant), &tenant.ledger);
         let mut text = format!(
-            "{name}: {} requests took {:.3} s in sum, {} were refused",
+            "{name}: {} requests, {:.3} s in total, {} refused",
             ledger.requests,
             ledger.time_ns as f64 / 1e9,
             tenant.refused
@@ -235,7 +235,7 @@ impl Names<'_> {
         if ledger.late_requests > 0 {
             let _ = write!(
                 text,
-                "; {} were late, by {:.3} s in sum",
+                "; {} late, by {:.3} s in total",
                 ledger.late_requests,
                 ledger.beyond_ns as f64 / 1e9
             );

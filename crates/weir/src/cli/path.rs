@@ -1,15 +1,15 @@
-//! `weir path`: the ways to what is behind a gateway.
+//! `weir path`: shows and changes the paths to upstream storage.
 
 use super::ask::Ask;
 use super::status::{age, time};
 use crate::exit::{Exit, Failure};
-use crate::table::{Align, Table};
+use crate::table::{Column, Table, numbers, words};
 use clap::{Args, Subcommand};
 use weir_serve::operator::{Answer, PathStatus, Request};
 
-/// Look at the paths to upstream storage, and give orders about them
+/// Show and change the paths to upstream storage
 ///
-/// Each order is answered with the paths of its backend, as they are when it has been done.
+/// After a change the paths of the backend are printed.
 #[derive(Debug, Args)]
 pub(super) struct Path {
     #[command(subcommand)]
@@ -18,26 +18,26 @@ pub(super) struct Path {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List paths: their states, since when and why, and what is on them
+    /// List paths with state, reason, age of the state and I/Os in flight
     List {
-        /// Those to this backend only
+        /// List only the paths to this backend
         backend: Option<String>,
         #[command(flatten)]
         ask: Ask,
     },
-    /// Send nothing more on a path; what is on it ends there
+    /// Send no more I/O on a path; I/Os in flight end there
     Disable {
         /// The backend, as `weir path list` names it
         backend: String,
         /// The path's number
         path: u32,
-        /// Even if no other path to the backend can be used: requests wait then
+        /// Disable the last usable path too; requests then wait
         #[arg(long)]
         force: bool,
         #[command(flatten)]
         ask: Ask,
     },
-    /// Use a path again that was disabled
+    /// Use a disabled path again
     Enable {
         /// The backend, as `weir path list` names it
         backend: String,
@@ -46,7 +46,7 @@ enum Command {
         #[command(flatten)]
         ask: Ask,
     },
-    /// Go back to the best priority group with a path that can be used
+    /// Return to the best priority group that has a usable path
     Failback {
         /// The backend, as `weir path list` names it
         backend: String,
@@ -66,45 +66,31 @@ impl Path {
             Command::Failback { backend, ask } => (ask, Request::PathFailback { backend }),
         };
         ask.ask(request, |answer| match answer {
-            Answer::Paths(paths) => Some(table(paths).render("")),
+            Answer::Paths(paths) => Some(Table::of(PATHS, paths).render("")),
             _ => None,
         })
     }
 }
 
-fn table(paths: &[PathStatus]) -> Table {
-    let mut table = Table::new(&[
-        ("backend", Align::Left),
-        ("path", Align::Right),
-        ("portal", Align::Left),
-        ("state", Align::Left),
-        ("since", Align::Right),
-        ("why", Align::Left),
-        ("group", Align::Right),
-        ("access", Align::Left),
-        ("in flight", Align::Right),
-        ("oldest", Align::Right),
-        ("learned speed", Align::Left),
-        ("changes", Align::Right),
-    ]);
-    for path in paths {
-        let learned = path
-            .learned
-            .map(|speed| format!("{} + {} per MiB", time(speed.fixed_ns), time(speed.per_mib_ns)));
-        table.row(vec![
-            path.backend.clone(),
-            path.path.to_string(),
-            path.portal.clone(),
-            path.state.clone(),
-            age(path.since_ns),
-            path.why.clone(),
-            path.group.to_string(),
-            path.access.clone(),
-            path.in_flight.to_string(),
-            if path.in_flight > 0 { time(path.oldest_ns) } else { "-".to_owned() },
-            learned.unwrap_or_else(|| "-".to_owned()),
-            path.changes.to_string(),
-        ]);
-    }
-    table
-}
+const PATHS: &[Column<PathStatus>] = &[
+    words("backend", |path| path.backend.clone()),
+    numbers("path", |path| path.path.to_string()),
+    words("portal", |path| path.portal.clone()),
+    words("state", |path| path.state.clone()),
+    numbers("since", |path| age(path.since_ns)),
+    words("why", |path| path.why.clone()),
+    numbers("group", |path| path.group.to_string()),
+    words("access", |path| path.access.clone()),
+    numbers("in flight", |path| path.in_flight.to_string()),
+    numbers(
+        "oldest",
+        |path| if path.in_flight > 0 { time(path.oldest_ns) } else { "-".to_owned() },
+    ),
+    words("learned speed", |path| {
+        path.learned.map_or_else(
+            || "-".to_owned(),
+            |speed| format!("{} + {} per MiB", time(speed.fixed_ns), time(speed.per_mib_ns)),
+        )
+    }),
+    numbers("changes", |path| path.changes.to_string()),
+];

@@ -1,4 +1,4 @@
-//! `weir replay`: a trace through the data path, or a recording to the same digest.
+//! `weir replay`: replays a trace on a modelled device, or a recording of `weir serve`.
 
 use super::progress::Progress;
 use super::sim::simulate;
@@ -32,45 +32,45 @@ use weir_sim::trace::{Format, Info};
 
 /// Replay a trace on a modelled device, or a recording of `weir serve`
 ///
-/// A trace is run through the data path as `weir sim` would: each of its devices is a volume and a
-/// tenant of its own, all on one modelled device. The options are the short form of a plan.
+/// A trace runs through the data path as in `weir sim`: each of its devices becomes a volume and a
+/// tenant, all on one modelled device. The options are the short form of a plan.
 ///
-/// A recording (from `weir serve --record`) carries its own configuration. It is fed to the same
-/// data path again and must give the same actions; the exit code is 5 if it does not, and 6 if the
+/// A recording (from `weir serve --record`) carries its configuration. Its inputs go through the same
+/// data path again and must give the same actions; the exit code is 5 if they do not, and 6 if the
 /// recording is damaged or ends before its digest.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Replay {
     /// The trace (CSV or MSR Cambridge, plain or zstd) or the recording
     trace: PathBuf,
-    /// The device behind: `array-m1`, `array-m2`, `ssd-paper`, `ssd-nvme[:SIZE]`, or `fixed:SERVICE[,servers=N]`
+    /// The modelled device: `array-m1`, `array-m2`, `ssd-paper`, `ssd-nvme[:SIZE]`, or `fixed:SERVICE[,servers=N]`
     #[arg(long, value_name = "MODEL", value_parser = device)]
     device: Option<Model>,
-    /// Memory for what was read, as in `64MiB`
+    /// Size of the read cache, such as `64MiB`
     #[arg(long, value_name = "SIZE", value_parser = size)]
     cache_size: Option<u64>,
-    /// What leaves that memory, as in `--cache lru`
+    /// Eviction policy of the read cache, such as `lru`
     #[arg(long, value_name = "POLICY", value_parser = cache_policy)]
     cache: Option<Choice<cache::evict::Build>>,
-    /// What is read into it before it is asked for
+    /// Prefetch policy of the read cache
     #[arg(long, value_name = "POLICY", value_parser = prefetch_policy)]
     prefetch: Option<Choice<cache::prefetch::Build>>,
-    /// Policy of the control stage, as in `--control ta1`
+    /// Policy of the control stage, such as `ta1`
     #[arg(long, value_name = "POLICY", value_parser = control_policy)]
     control: Option<Choice<control::Build>>,
-    /// The same for the dispatch stage
+    /// Policy of the dispatch stage
     #[arg(long, value_name = "POLICY", value_parser = dispatch_policy)]
     dispatch: Option<Choice<dispatch::Build>>,
-    /// The same for the path stage
+    /// Policy of the path stage
     #[arg(long, value_name = "POLICY", value_parser = path_policy)]
     path: Option<Choice<path::Build>>,
-    /// The same for the transfer stage
+    /// Policy of the transfer stage
     #[arg(long, value_name = "POLICY", value_parser = transfer_policy)]
     transfer: Option<Choice<transfer::Build>>,
-    /// Speed: 1 as recorded, 2 twice as fast
+    /// Speed: 1 is as recorded, 2 twice as fast
     #[arg(long, value_name = "FACTOR", value_parser = speed)]
     speed: Option<u64>,
-    /// Format of the trace, instead of finding out: `weir` or `msr`
+    /// Format of the trace, `weir` or `msr`; the default is to detect it
     #[arg(long, value_parser = trace::format)]
     format: Option<Format>,
     /// Seed of all random streams
@@ -88,7 +88,7 @@ impl Replay {
 
     fn recording(&self) -> Result<Exit, Failure> {
         if let Some(option) = self.trace_option() {
-            let message = format!("`{option}` does not go with a recording");
+            let message = format!("`{option}` is not for a recording");
             let help =
                 "leave it out: a recording is replayed with the configuration that it carries";
             return Err(Failure::new(Exit::Usage, message, help));
@@ -111,7 +111,7 @@ impl Replay {
         let seconds = result.virtual_ns as f64 / 1e9;
         let mut text = format!(
             "{name}: {} entries, {seconds:.3} s\n\
-             {} requests came: {} answered, {} refused\n\
+             {} requests arrived: {} answered, {} refused\n\
              replayed  digest {}, {} actions\n",
             result.entries,
             result.arrived,
@@ -129,7 +129,7 @@ impl Replay {
         Ok(exit)
     }
 
-    /// The first option that was given and means something for traces only.
+    /// The first given option that is for traces only.
     fn trace_option(&self) -> Option<&'static str> {
         let given = [
             ("--device", self.device.is_some()),
@@ -151,7 +151,7 @@ impl Replay {
         let info = trace::info(&self.trace, self.format)?;
         if info.requests == 0 {
             let message = format!("`{}` has no requests", self.trace.display());
-            return Err(Failure::new(Exit::Invalid, message, "name a trace with some"));
+            return Err(Failure::new(Exit::Invalid, message, "name a trace that has requests"));
         }
         let (json, name) = (self.json, self.trace.display().to_string());
         let plan = self.plan(&info);
@@ -250,7 +250,7 @@ pub(super) fn failure(path: &Path, error: ReplayError) -> Failure {
         ReplayError::Damaged { offset, message } => Failure::new(
             Exit::Damaged,
             format!("{name}: byte {offset}: {message}"),
-            "record the run again; the bytes before this place are good",
+            "record the run again; the bytes before this offset are good",
         ),
     }
 }
@@ -259,11 +259,12 @@ pub(super) fn failure(path: &Path, error: ReplayError) -> Failure {
 pub(super) fn verdict(replay: &weir_sim::replay::Replay) -> (&'static str, &'static str, Exit) {
     match replay.verdict() {
         Verdict::Same => ("same", "the same actions at the same times", Exit::Success),
-        Verdict::Different => ("different", "other actions than the recorded ones", Exit::Diverged),
+        Verdict::Different => {
+            ("different", "the actions differ from the recorded ones", Exit::Diverged)
+        }
         Verdict::Cut => (
             "cut",
-            "the recording ends without a digest, so there is nothing to compare: `weir serve` did \
-             not end by itself",
+            "the recording ends without a digest to compare with: `weir serve` was killed",
             Exit::Damaged,
         ),
     }

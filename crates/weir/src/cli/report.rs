@@ -1,4 +1,4 @@
-//! What a run has measured, as text.
+//! The results of a run as text.
 
 use crate::table::{Align, Table};
 use std::cmp::Reverse;
@@ -37,7 +37,7 @@ const STAGES: &[(&str, Align)] = &[
 const TARGETS: &[(&str, Align)] = &[
     ("tenant", Align::Left),
     ("requests of up to", Align::Left),
-    ("promised", Align::Left),
+    ("objective", Align::Left),
     ("count", Align::Right),
     ("met %", Align::Right),
     ("measured ms", Align::Right),
@@ -69,9 +69,9 @@ pub(super) fn text(results: &Results) -> String {
         table.row(row);
     }
     text.push_str(&table.render("  "));
-    text.push_str("\nWhere the time went; stages that took none are left out\n");
+    text.push_str("\nTime by stage; stages that took no time are left out\n");
     text.push_str(&stages(&results.tenants).render("  "));
-    text.push_str("\nWhat held requests, by share of the time\n");
+    text.push_str("\nRules that held requests, by share of the time\n");
     let mut held = Table::new(&[("tenant", Align::Left), ("rules", Align::Left)]);
     for tenant in &results.tenants {
         held.row(vec![tenant.name.clone(), causes(&tenant.ledger)]);
@@ -79,16 +79,14 @@ pub(super) fn text(results: &Results) -> String {
     text.push_str(&held.render("  "));
     let kept = results.tenants.iter().map(|tenant| (&*tenant.name, &*tenant.attainment));
     if let Some(table) = targets(kept) {
-        text.push_str(
-            "\nWhat was promised and what was kept; a budget that burns at 1 is just kept\n",
-        );
+        text.push_str("\nObjectives; a burn of 1 uses exactly the error budget\n");
         text.push_str(&table);
     }
     let totals = &results.totals;
     let seconds = |nanos: u64| nanos as f64 / 1e9;
     let _ = writeln!(
         text,
-        "\n{} requests came: {} answered, {} refused, {} outstanding at the end",
+        "\n{} requests arrived: {} answered, {} refused, {} outstanding at the end",
         totals.arrived, totals.completed, totals.refused, totals.outstanding
     );
     let _ = writeln!(
@@ -102,7 +100,7 @@ pub(super) fn text(results: &Results) -> String {
     if results.paths_failed + results.paths_reinstated + results.ios_lost > 0 {
         let _ = writeln!(
             text,
-            "paths: {} failed, {} reinstated, {} I/Os lost on the way and sent again",
+            "paths: {} failed, {} reinstated, {} I/Os lost and sent again",
             results.paths_failed, results.paths_reinstated, results.ios_lost
         );
     }
@@ -149,7 +147,7 @@ pub(super) fn targets<'a>(
                 format!("{}.{:03}", met / 1_000, met % 1_000),
                 target.measured_ns.map_or_else(|| "never".to_owned(), millis),
                 format!("{:.2}", target.burn),
-                if target.kept { "kept" } else { "broken" }.to_owned(),
+                if target.kept { "met" } else { "missed" }.to_owned(),
             ]);
         }
     }
@@ -162,7 +160,7 @@ fn kind(target: &TargetResults) -> String {
     format!("{} {}{load}", target.direction, ByteCount(target.size.into()))
 }
 
-/// What most of a tenant's time was spent on, in a line.
+/// The rules that took most of a tenant's time, in one line.
 fn causes(ledger: &LedgerResults) -> String {
     let mut causes: Vec<_> = ledger.causes.iter().collect();
     causes.sort_by_key(|cause| Reverse(cause.time_ns));

@@ -19,35 +19,35 @@ use weir_serve::{Denied, Ready, ServeError, Unowned, serve};
 
 /// Serve volumes to hosts over iSCSI and NBD
 ///
-/// Without CONFIG it makes one sparse disk of 1 GiB, `weir/disk0.img` in `$XDG_STATE_HOME` or
+/// Without CONFIG it creates one sparse disk of 1 GiB, `weir/disk0.img` in `$XDG_STATE_HOME` or
 /// `~/.local/state`, and serves it on 127.0.0.1:3260, to this machine only. Once hosts can connect
 /// it prints how. `weir config show` prints the configuration in use, `weir config show --defaults`
-/// everything that one may say.
+/// all keys with their defaults.
 ///
-/// SIGTERM or Ctrl-C ends it: what is in flight is finished and every volume is made durable. A
-/// second one does not wait for what is in flight. SIGHUP has the configuration read again; one with
-/// faults changes nothing, and the log says what they are. SIGUSR1 has it log how tenants with a
-/// contract fare, what held them, and what is outstanding. `weir status` and `weir path` ask it while
-/// it runs, if its configuration has a `[control]` table; without CONFIG they can.
+/// SIGTERM or Ctrl-C stops it: requests in flight are finished and every volume is flushed. A second
+/// one stops without waiting for them. SIGHUP reloads the configuration; an invalid one changes
+/// nothing, and its errors are logged. SIGUSR1 logs the state of tenants with a contract, the rules
+/// that held them, and outstanding requests. `weir status`, `weir path` and `weir volume` need a
+/// `[control]` table in CONFIG; without CONFIG they work.
 ///
-/// The log goes to standard error; `WEIR_LOG` selects what is in it, as in `WEIR_LOG=debug`.
+/// The log goes to standard error; `WEIR_LOG` sets its level, as in `WEIR_LOG=debug`.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Serve {
-    /// The configuration, a TOML file; without it `WEIR_CONFIG`, or what is built in
+    /// The configuration, a TOML file [default: `WEIR_CONFIG`, else the built-in configuration]
     config: Option<PathBuf>,
-    /// Listen here for iSCSI instead; port 0 takes a free one. May be given several times
+    /// iSCSI portal, instead of those of CONFIG; port 0 is any free port; may be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     listen: Vec<SocketAddr>,
-    /// Record every input of the data path, for `weir replay`. No data is recorded
+    /// Record every input of the data path, without data, for `weir replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Take a volume's storage from the gateway that has reserved it with this key; may be given several times
+    /// Take over the storage of a volume from the gateway that reserved it with this key; may be given several times
     ///
-    /// An error has named the key. 0 takes what is nobody's.
+    /// The error of a refused start names the key. 0 is for storage without a reservation.
     #[arg(long, value_name = "VOLUME=KEY", value_parser = take_over)]
     take_over: Vec<(String, u64)>,
-    /// Print one JSON object on one line when hosts can connect
+    /// Print one line of JSON when hosts can connect
     #[arg(long)]
     json: bool,
 }
@@ -70,7 +70,7 @@ impl Serve {
             }
         }
         let ready = |ready: &Ready| {
-            // Hosts are served all the same if nobody reads this.
+            // A closed standard output does not stop the gateway.
             let _ = if self.json {
                 print_json(&ready::event(&config, ready))
             } else {
@@ -104,7 +104,7 @@ impl Serve {
         Err(Failure::new(Exit::Usage, message, help))
     }
 
-    /// What a person has decided about volumes that are somebody else's.
+    /// The take-overs of the command line.
     fn take_over(&self, config: &mut Config) -> Result<(), Failure> {
         for (name, key) in &self.take_over {
             let Some(volume) = config.volumes.iter().position(|volume| volume.name == *name) else {
@@ -131,7 +131,7 @@ impl Serve {
         Ok(())
     }
 
-    /// The configuration as its file says it now; what is built in stays what it is.
+    /// The configuration as read again; the built-in one never changes.
     fn reload(&self, source: &Source, config: &Config) -> Option<Config> {
         if source.is_built_in() {
             return Some(config.clone());
@@ -140,10 +140,9 @@ impl Serve {
     }
 }
 
-/// A volume, and the key of whoever has it.
+/// A volume, and the key of its reservation.
 fn take_over(text: &str) -> Result<(String, u64), String> {
-    let form =
-        "write VOLUME=KEY, with the key as the error has it: 0x and 16 digits, or 0 for nobody's";
+    let form = "write VOLUME=KEY, with the key of the error: 0x and 16 digits, or 0 for storage without a reservation";
     let (volume, key) = text.split_once('=').ok_or(form)?;
     let key = match key.strip_prefix("0x") {
         Some(digits) if digits.len() <= 16 => u64::from_str_radix(digits, 16).ok(),
@@ -172,7 +171,7 @@ fn start_log(color: Color) -> Result<(), Failure> {
 fn make_folder(file: &Path) -> Result<(), Failure> {
     let Some(folder) = file.parent() else { return Ok(()) };
     std::fs::create_dir_all(folder).map_err(|error| {
-        let message = format!("cannot make `{}` for the default disk: {error}", folder.display());
+        let message = format!("cannot create `{}` for the default disk: {error}", folder.display());
         let help = "set XDG_STATE_HOME to a folder, or name a configuration: weir serve CONFIG";
         Failure::new(Exit::Unavailable, message, help)
     })
@@ -189,17 +188,17 @@ pub(super) fn failure(error: &ServeError) -> Failure {
     let help = match error {
         ServeError::Listen { source, .. } => match source.kind() {
             ErrorKind::AddrInUse => {
-                "another program listens there: stop it, or take a free port with \
+                "another program listens there: stop it, or use any free port with \
                  `--listen 127.0.0.1:0`"
             }
             ErrorKind::AddrNotAvailable => {
-                "this machine does not have the address: `ip addr` lists those it has"
+                "this machine does not have the address: `ip addr` lists its addresses"
             }
-            ErrorKind::PermissionDenied => "ports below 1024 need privileges: take a higher one",
+            ErrorKind::PermissionDenied => "ports below 1024 need privileges: use a higher one",
             _ => "listen elsewhere with `--listen ADDRESS`",
         },
         ServeError::ListenUnix { .. } => {
-            "stop whoever listens there, or name another path in `unix` of [nbd]"
+            "stop the process that listens there, or name another path in `unix` of [nbd]"
         }
         ServeError::Control { source, .. } => match source.kind() {
             ErrorKind::AddrInUse => {
@@ -208,28 +207,29 @@ pub(super) fn failure(error: &ServeError) -> Failure {
             ErrorKind::AlreadyExists => {
                 "move the file away, or name another path in `socket` of [control]"
             }
-            _ => "name a path that can be had in `socket` of [control], or remove that table",
+            _ => "name a usable path in `socket` of [control], or remove that table",
         },
         ServeError::Upstream(_) => {
-            "see to the target or the network; `connect_timeout` of the upstream says how long it is \
-             waited for"
+            "check the target and the network; `connect_timeout` of the upstream sets the time-out"
         }
         ServeError::Owned(unowned) => return owned(exit, error, unowned, &unowned.why),
         ServeError::Tls(_) => "change `certificate`, `key` or `client_ca` of [nbd]",
         ServeError::State { .. } | ServeError::Reservations { .. } => {
-            "the volume's data is not concerned: `state` of the volume names the file"
+            "the data of the volume is intact: `state` of the volume names the file"
         }
         ServeError::Journal { .. } => {
             "the journal stands beside the volume's `state` file; set `atomic = false` to do without"
         }
-        ServeError::Log(_) => "nothing was changed, and nothing is served before this is decided",
+        ServeError::Log(_) => {
+            "nothing was changed; the gateway does not start before this is resolved"
+        }
         _ if error.is_unavailable() => "change the volume in the configuration, or its file",
         _ => return Failure::unexpected(error.to_string()),
     };
     Failure::new(exit, error.to_string(), help)
 }
 
-/// What to do where somebody else owns the storage of a volume.
+/// The help for storage that another gateway or host has reserved.
 fn owned(
     exit: Exit,
     error: &ServeError,
@@ -238,26 +238,26 @@ fn owned(
 ) -> Failure {
     let help = match why {
         Denied::Held { key: 0, .. } => String::from(
-            "it is not a gateway's: whoever has reserved it must release it, or a person does so, as with sg_persist",
+            "a host other than a Weir gateway reserved it: release the reservation there, or by hand with sg_persist",
         ),
         Denied::Held { key, .. } => format!(
-            "stop the other gateway, which gives it up when its log is empty; or, if it is gone for good, take its \
-             place: `weir serve --take-over {volume}={key:#018x}`. Writes that are only in its log are lost then"
+            "stop the other gateway, which releases it when its log is empty; or, if that gateway is gone for good, run \
+             `weir serve --take-over {volume}={key:#018x}`. Writes that are only in its log are then lost"
         ),
         Denied::Dirty { .. } => String::from(
-            "look at the log with `weir log`, save what is wanted of it, and move it away with the `.log` file beside \
+            "inspect the log with `weir log`, salvage its data if needed, and move it away with the `.log` file beside \
              `state`; then take over",
         ),
         Denied::Gone { .. } => format!(
-            "if nobody has written there since, `weir serve --take-over {volume}=0`; otherwise look at the log with \
+            "if the storage was not written since, run `weir serve --take-over {volume}=0`; otherwise inspect the log with \
              `weir log`, and move it away with the `.log` file beside `state`"
         ),
         Denied::Unsupported(_) => String::from(
-            "without them nothing keeps a second gateway from writing there: set `fence = \"off\"` in [[upstream]] if \
-             you see to it that there is none",
+            "without reservations a second gateway could write there: set `fence = \"off\"` in [[upstream]] only if \
+             there is none",
         ),
         _ => String::from(
-            "see to the target; `fence` of [[upstream]] says whether its unit is reserved",
+            "check the target; `fence` of [[upstream]] sets whether its unit is reserved",
         ),
     };
     Failure::new(exit, error.to_string(), help)

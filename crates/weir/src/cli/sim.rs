@@ -17,11 +17,11 @@ use weir_sim::{RunError, run};
 
 /// Run one experiment under a virtual clock
 ///
-/// The plan says which tenants ask for what, through which policies, of which modelled devices.
-/// `weir config show --defaults --plan` lists everything that it may say. Equal plans and seeds
-/// give equal runs; the digest at the end covers every action of the data path with its time.
+/// The plan describes tenants, workloads, policies and modelled devices; `weir config show --defaults
+/// --plan` lists all of its keys. Equal plans and seeds give equal runs; the digest at the end covers
+/// every action of the data path with its time.
 ///
-/// Where the plan has expectations that are not met, the exit code is 4.
+/// The exit code is 4 if an expectation of the plan is not met.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Sim {

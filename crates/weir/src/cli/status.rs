@@ -1,20 +1,21 @@
-//! `weir status`: how a gateway does.
+//! `weir status`: shows the state of a gateway.
 
 use super::ask::Ask;
 use crate::exit::{Exit, Failure};
-use crate::table::{Align, Table};
+use crate::table::{Align, Column, Table, numbers, words};
 use clap::Args;
 use std::fmt::Write as _;
 use weir_flow::clock::Duration;
 use weir_flow::units::ByteCount;
 use weir_serve::operator::{
-    self, Answer, DeviceStatus, FenceStatus, Request, Spread, TargetStatus, TenantStatus,
+    self, Answer, BackendStatus, DeviceStatus, FenceStatus, OverdueRequest, Request, SessionStatus,
+    ShareStatus, Spread, StageStatus, TargetStatus, TenantStatus, VolumeStatus,
 };
 
-/// Say how a gateway does that is serving
+/// Show the state of a running gateway
 ///
-/// What is outstanding in which stage and for how long, what is overdue, who is connected, the volumes,
-/// and how well the promises to tenants are kept. It is the gateway's own user who may ask, or root.
+/// Outstanding requests by stage with their age, overdue requests, sessions, volumes, backends, and how well
+/// tenants meet their objectives. Only root and the user of the gateway may ask.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Status {
@@ -38,41 +39,42 @@ fn text(status: &operator::Status) -> String {
         text,
         "weir {release}, process {pid}, up {}, disk I/O by {driver}{}",
         age(*up_ns),
-        if *stopping { "; stopping: it finishes what is in flight" } else { "" }
+        if *stopping { "; stopping: requests in flight are being finished" } else { "" }
     );
     let operator::RequestCounts { completed, failed, refused, outstanding } = status.requests;
     let _ = writeln!(
         text,
-        "{completed} requests have ended, {failed} of them failed; {refused} were refused; \
-         {outstanding} are outstanding"
+        "{completed} requests completed, {failed} of them with an error; {refused} refused; {outstanding} \
+         outstanding"
     );
-    let mut table = Table::new(&[
-        ("stage", Align::Left),
-        ("outstanding", Align::Right),
-        ("oldest", Align::Right),
-    ]);
-    for stage in &status.stages {
-        let oldest = if stage.count > 0 { time(stage.oldest_ns) } else { "-".to_owned() };
-        table.row(vec![stage.stage.clone(), stage.count.to_string(), oldest]);
-    }
-    section(&mut text, "Where requests are", &table, 0);
-    section(&mut text, "Overdue", &overdue(status), status.overdue_left_out);
-    section(&mut text, "Connected", &sessions(status), status.sessions_left_out);
-    section(&mut text, "Volumes", &volumes(status), 0);
-    section(&mut text, "Backends", &backends(status), status.backends_left_out);
-    let heading = "Shares of the backends' time, of the last seconds and since the start";
-    section(&mut text, heading, &shares(status), status.shares_left_out);
-    let heading = "Modelled devices; I/Os whose file was later than the model are late";
+    section(&mut text, "Outstanding requests", &Table::of(STAGES, &status.stages), 0);
+    section(&mut text, "Overdue", &Table::of(OVERDUE, &status.overdue), status.overdue_left_out);
+    section(
+        &mut text,
+        "Connected",
+        &Table::of(SESSIONS, &status.sessions),
+        status.sessions_left_out,
+    );
+    section(&mut text, "Volumes", &Table::of(VOLUMES, &status.volumes), 0);
+    section(
+        &mut text,
+        "Backends",
+        &Table::of(BACKENDS, &status.backends),
+        status.backends_left_out,
+    );
+    let heading = "Backend-time shares, of the last seconds and since the start";
+    section(&mut text, heading, &Table::of(SHARES, &status.shares), status.shares_left_out);
+    let heading = "Modelled devices; an I/O is late if its file took longer than the model";
     section(&mut text, heading, &devices(&status.devices), 0);
     section(&mut text, "Flash since the start", &flash(&status.devices), 0);
-    let heading = "What was promised and what was kept; a budget that burns at 1 is just kept";
+    let heading = "Objectives; a burn of 1 uses exactly the error budget";
     section(&mut text, heading, &targets(&status.tenants), 0);
-    let heading = "Tenants with a contract, and what held their requests";
-    section(&mut text, heading, &tenants(&status.tenants), status.tenants_left_out);
+    let heading = "Tenants with a contract, and the rules that held their requests";
+    section(&mut text, heading, &Table::of(TENANTS, &status.tenants), status.tenants_left_out);
     text
 }
 
-/// A heading and its table, if there is anything in it.
+/// A heading and its table, if the table has rows.
 fn section(text: &mut String, heading: &str, table: &Table, left_out: u64) {
     if table.rows().is_empty() {
         return;
@@ -83,99 +85,63 @@ fn section(text: &mut String, heading: &str, table: &Table, left_out: u64) {
     }
 }
 
-fn overdue(status: &operator::Status) -> Table {
-    let mut table = Table::new(&[
-        ("stage", Align::Left),
-        ("for", Align::Right),
-        ("op", Align::Left),
-        ("bytes", Align::Right),
-        ("at", Align::Right),
-        ("volume", Align::Left),
-        ("tenant", Align::Left),
-    ]);
-    for request in &status.overdue {
-        table.row(vec![
-            request.stage.clone(),
-            time(request.age_ns),
-            request.op.clone(),
-            request.length.to_string(),
-            request.offset.to_string(),
-            request.volume.clone(),
-            request.tenant.clone(),
-        ]);
-    }
-    table
-}
+const STAGES: &[Column<StageStatus>] = &[
+    words("stage", |stage| stage.stage.clone()),
+    numbers("outstanding", |stage| stage.count.to_string()),
+    numbers("oldest", |stage| if stage.count > 0 { time(stage.oldest_ns) } else { "-".to_owned() }),
+];
 
-fn sessions(status: &operator::Status) -> Table {
-    let mut table = Table::new(&[
-        ("host", Align::Left),
-        ("from", Align::Left),
-        ("target or export", Align::Left),
-        ("outstanding", Align::Right),
-    ]);
-    for session in &status.sessions {
-        let host = session.initiator.clone().unwrap_or_else(|| "NBD client".to_owned());
-        table.row(vec![
-            host,
-            session.peer.clone(),
-            session.target.clone().unwrap_or_else(|| "(discovery)".to_owned()),
-            session.outstanding.to_string(),
-        ]);
-    }
-    table
-}
+const OVERDUE: &[Column<OverdueRequest>] = &[
+    words("stage", |request| request.stage.clone()),
+    numbers("for", |request| time(request.age_ns)),
+    words("op", |request| request.op.clone()),
+    numbers("bytes", |request| request.length.to_string()),
+    numbers("at", |request| request.offset.to_string()),
+    words("volume", |request| request.volume.clone()),
+    words("tenant", |request| request.tenant.clone()),
+];
 
-fn volumes(status: &operator::Status) -> Table {
-    let mut table = Table::new(&[
-        ("volume", Align::Left),
-        ("size", Align::Right),
-        ("backend", Align::Left),
-        ("", Align::Left),
-    ]);
-    for volume in &status.volumes {
+const SESSIONS: &[Column<SessionStatus>] = &[
+    words("host", |one| one.initiator.clone().unwrap_or_else(|| "NBD client".to_owned())),
+    words("from", |one| one.peer.clone()),
+    words("target or export", |one| one.target.clone().unwrap_or_else(|| "(discovery)".to_owned())),
+    numbers("outstanding", |one| one.outstanding.to_string()),
+];
+
+const VOLUMES: &[Column<VolumeStatus>] = &[
+    words("volume", |volume| volume.name.clone()),
+    numbers("size", |volume| ByteCount(volume.bytes).to_string()),
+    words("backend", |volume| volume.backend.clone()),
+    words("", |volume| {
         let mut notes = Vec::new();
         if volume.read_only {
             notes.push("read only".to_owned());
         }
         if volume.lost {
-            notes.push("a flush has failed: what was written may be lost".to_owned());
+            notes.push("a flush failed: written data may be lost".to_owned());
         }
         notes.extend(volume.fences.iter().filter(|fence| fence.state != "held").map(fence));
-        let size = ByteCount(volume.bytes).to_string();
-        table.row(vec![volume.name.clone(), size, volume.backend.clone(), notes.join("; ")]);
-    }
-    table
-}
+        notes.join("; ")
+    }),
+];
 
-fn backends(status: &operator::Status) -> Table {
-    let mut table = Table::new(&[
-        ("backend", Align::Left),
-        ("outstanding", Align::Right),
-        ("at most", Align::Right),
-    ]);
-    for operator::BackendStatus { name, outstanding, depth } in &status.backends {
-        table.row(vec![name.clone(), outstanding.to_string(), depth.to_string()]);
-    }
-    table
-}
+const BACKENDS: &[Column<BackendStatus>] = &[
+    words("backend", |backend| backend.name.clone()),
+    numbers("outstanding", |backend| backend.outstanding.to_string()),
+    numbers("max", |backend| backend.depth.to_string()),
+];
 
-fn shares(status: &operator::Status) -> Table {
-    let mut table = Table::new(&[
-        ("whose", Align::Left),
-        ("weight", Align::Right),
-        ("share %", Align::Right),
-        ("service time", Align::Right),
-    ]);
-    for share in &status.shares {
-        let name = if share.background { format!("({})", share.name) } else { share.name.clone() };
+const SHARES: &[Column<ShareStatus>] = &[
+    words("tenant", |share| {
+        if share.background { format!("({})", share.name) } else { share.name.clone() }
+    }),
+    numbers("weight", |share| {
         let weight = format!("{:.3}", share.weight);
-        let weight = weight.trim_end_matches('0').trim_end_matches('.').to_owned();
-        let per_cent = format!("{:.1}", share.share * 1e2);
-        table.row(vec![name, weight, per_cent, time(share.service_ns)]);
-    }
-    table
-}
+        weight.trim_end_matches('0').trim_end_matches('.').to_owned()
+    }),
+    numbers("share %", |share| format!("{:.1}", share.share * 1e2)),
+    numbers("service time", |share| time(share.service_ns)),
+];
 
 fn devices(devices: &[DeviceStatus]) -> Table {
     let mut table = Table::new(&[
@@ -227,7 +193,7 @@ fn targets(tenants: &[TenantStatus]) -> Table {
     let mut table = Table::new(&[
         ("tenant", Align::Left),
         ("requests of up to", Align::Left),
-        ("promised", Align::Left),
+        ("objective", Align::Left),
         ("count", Align::Right),
         ("met %", Align::Right),
         ("measured", Align::Right),
@@ -257,51 +223,41 @@ fn targets(tenants: &[TenantStatus]) -> Table {
     table
 }
 
-fn tenants(tenants: &[TenantStatus]) -> Table {
-    let mut table = Table::new(&[
-        ("tenant", Align::Left),
-        ("requests", Align::Right),
-        ("late", Align::Right),
-        ("refused", Align::Right),
-        ("held by", Align::Left),
-    ]);
-    for tenant in tenants {
+const TENANTS: &[Column<TenantStatus>] = &[
+    words("tenant", |tenant| tenant.name.clone()),
+    numbers("requests", |tenant| tenant.requests.to_string()),
+    numbers("late", |tenant| tenant.late.to_string()),
+    numbers("refused", |tenant| tenant.refused.to_string()),
+    words("held by", |tenant| {
         let share = |nanos: u64| nanos as f64 / tenant.time_ns.max(1) as f64 * 1e2;
         let causes = tenant.causes.iter();
         let causes = causes.map(|cause| format!("{} {:.1} %", cause.rule, share(cause.time_ns)));
-        table.row(vec![
-            tenant.name.clone(),
-            tenant.requests.to_string(),
-            tenant.late.to_string(),
-            tenant.refused.to_string(),
-            causes.collect::<Vec<_>>().join(", "),
-        ]);
-    }
-    table
-}
+        causes.collect::<Vec<_>>().join(", ")
+    }),
+];
 
-/// Whose an upstream is.
+/// Who holds the reservation of an upstream.
 pub(super) fn fence(fence: &FenceStatus) -> String {
     let FenceStatus { upstream, key, holder, fenced_ns, .. } = fence;
     if fence.state == "held" {
         return format!("upstream `{upstream}` is reserved for this gateway, key {key}");
     }
     let holder = match holder {
-        Some(holder) => format!("somebody else's, key {holder}"),
-        None => String::from("nobody's any more"),
+        Some(holder) => format!("reserved by key {holder}"),
+        None => String::from("no longer reserved"),
     };
     format!(
-        "FENCED for {}: upstream `{upstream}` is {holder}; nothing is written there, and hosts are refused",
+        "FENCED for {}: upstream `{upstream}` is {holder}; the gateway refuses all I/O and writes nothing there",
         age(*fenced_ns)
     )
 }
 
-/// A length of time.
+/// A duration.
 pub(super) fn time(nanos: u64) -> String {
     Duration::from_nanos(nanos).to_string()
 }
 
-/// How long ago something was, for people: in its two largest units.
+/// An age in its two largest units.
 pub(super) fn age(nanos: u64) -> String {
     let seconds = nanos / 1_000_000_000;
     let two = |large: u64, name: &str, small: u64, less: &str| {
@@ -319,7 +275,7 @@ pub(super) fn age(nanos: u64) -> String {
 mod tests {
     use super::*;
 
-    /// Ages are told in the units that people count in, cut rather than rounded.
+    /// An age has its two largest units and is truncated, not rounded.
     #[test]
     fn ages_read_well() {
         let ages = [59_999_000_000, 3_599_000_000_000, 86_399_000_000_000, 200_000_000_000_000];

@@ -1,4 +1,4 @@
-//! `weir stop`: have a gateway leave.
+//! `weir stop`: stops a gateway.
 
 use super::ask::Ask;
 use super::volume;
@@ -7,14 +7,14 @@ use clap::Args;
 use weir_flow::units::ByteCount;
 use weir_serve::operator::{Answer, Leaving, Request};
 
-/// Have a gateway leave, as SIGTERM does
+/// Stop a gateway, as SIGTERM does
 ///
-/// What is in flight is finished. What is only in the logs of volumes stays there and is written to their own
-/// storage after the next start; `--drain` has that done first.
+/// Requests in flight are finished. Data that is only in write-back logs stays there and is written back
+/// after the next start; `--drain` writes it back first.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Stop {
-    /// First write everything in the logs of volumes to their own storage
+    /// Write back all write-back logs first
     #[arg(long)]
     drain: bool,
     #[command(flatten)]
@@ -38,11 +38,11 @@ impl Stop {
         }
         ask.ask(Request::Stop {}, |answer| match answer {
             Answer::Stopping(Leaving { dirty_bytes: 0 }) => {
-                Some("it leaves when what is in flight has ended; nothing is only in a log\n".to_owned())
+                Some("the gateway stops when the requests in flight have ended; all logs are written back\n".to_owned())
             }
             Answer::Stopping(Leaving { dirty_bytes }) => Some(format!(
-                "it leaves when what is in flight has ended; {} are only in logs, and go to the volumes' own \
-                 storage after the next start\n",
+                "the gateway stops when the requests in flight have ended; {} are only in write-back logs and are \
+                 written back after the next start\n",
                 ByteCount(*dirty_bytes)
             )),
             _ => None,

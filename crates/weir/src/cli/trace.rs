@@ -1,4 +1,4 @@
-//! `weir trace`: what is in a trace.
+//! `weir trace`: describes traces of block I/O.
 
 mod misses;
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use weir_flow::units::ByteCount;
 use weir_sim::trace::{self, Format, Info};
 
-/// Look at traces of block I/O: what is in them, and what a buffer would make of them
+/// Describe traces of block I/O, and predict their cache misses
 #[derive(Debug, Args)]
 pub(super) struct Trace {
     #[command(subcommand)]
@@ -23,7 +23,7 @@ pub(super) struct Trace {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Read a whole trace and say what is in it
+    /// Read a whole trace and print its statistics
     ///
     /// Reads Weir's own CSV (`time_ns,op,dev,offset,size[,resp_ns]`) and MSR Cambridge, plain or
     /// compressed with zstd. Every line is checked; a bad one is named with line and column.
@@ -31,7 +31,7 @@ enum Command {
     Info {
         /// The trace
         file: PathBuf,
-        /// Its format, instead of finding out: `weir` or `msr`
+        /// Format of the trace, `weir` or `msr`; the default is to detect it
         #[arg(long, value_parser = format)]
         format: Option<Format>,
         /// Print one JSON object
@@ -65,7 +65,7 @@ impl Trace {
 pub(super) fn format(name: &str) -> Result<Format, String> {
     Format::named(name).ok_or_else(|| {
         let known: Vec<_> = Format::ALL.iter().map(|format| format.as_str()).collect();
-        format!("there is {}", known.join(", "))
+        format!("the formats are {}", known.join(", "))
     })
 }
 
@@ -78,7 +78,7 @@ pub(super) fn info(file: &Path, format: Option<Format>) -> Result<Info, Failure>
     info.map_err(|error| trace_failure(&error))
 }
 
-/// What `weir serve --record` wrote is no trace.
+/// A file of `weir serve --record` is not a trace.
 fn refuse_recording(file: &Path) -> Result<(), Failure> {
     if is_recording(file)? {
         let message = format!("`{}` is a recording of `weir serve`, not a trace", file.display());

@@ -1,4 +1,4 @@
-//! `weir volume`: the volumes of a gateway, and what is only in their logs.
+//! `weir volume`: shows volumes and controls their write-back logs.
 
 use super::ask::Ask;
 use super::progress::Progress;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use weir_flow::units::ByteCount;
 use weir_serve::operator::{Answer, LogStatus, Request, VolumeStatus};
 
-/// Look at the volumes and their logs, and give orders about them
+/// Show volumes and control their write-back logs
 #[derive(Debug, Args)]
 pub(super) struct Volume {
     #[command(subcommand)]
@@ -21,28 +21,28 @@ pub(super) struct Volume {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say how volumes do, and what is only in their logs
+    /// Show volume and write-back status
     Status {
-        /// This one only
+        /// Show only this volume
         volume: Option<String>,
         #[command(flatten)]
         ask: Ask,
     },
-    /// Write everything in a volume's log to its own storage, and keep nothing there from then on
+    /// Write back the log of a volume, and write through from then on
     Drain {
         /// The volume
         volume: String,
         #[command(flatten)]
         ask: Ask,
     },
-    /// Have writes to a volume that was drained go to its log again
+    /// Use the log of a drained volume again
     Resume {
         /// The volume
         volume: String,
         #[command(flatten)]
         ask: Ask,
     },
-    /// Go on with what a volume's own storage has refused
+    /// Retry the writes that the storage of a volume refused
     Retry {
         /// The volume
         volume: String,
@@ -54,33 +54,33 @@ enum Command {
 impl Volume {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         match self.command {
-            Command::Status { volume, ask } => tell(&ask, Request::VolumeList { volume }),
-            Command::Resume { volume, ask } => tell(&ask, Request::VolumeResume { volume }),
-            Command::Retry { volume, ask } => tell(&ask, Request::VolumeRetry { volume }),
+            Command::Status { volume, ask } => show(&ask, Request::VolumeList { volume }),
+            Command::Resume { volume, ask } => show(&ask, Request::VolumeResume { volume }),
+            Command::Retry { volume, ask } => show(&ask, Request::VolumeRetry { volume }),
             Command::Drain { volume, ask } => {
                 ask.question(Request::VolumeDrain { volume: volume.clone() })?;
                 drained(&ask, &volume)?;
-                tell(&ask, Request::VolumeList { volume: Some(volume) })
+                show(&ask, Request::VolumeList { volume: Some(volume) })
             }
         }
     }
 }
 
-fn tell(ask: &Ask, request: Request) -> Result<Exit, Failure> {
+fn show(ask: &Ask, request: Request) -> Result<Exit, Failure> {
     ask.ask(request, |answer| match answer {
         Answer::Volumes(volumes) => Some(text(volumes)),
         _ => None,
     })
 }
 
-/// Waits until a volume is drained, and says how far that is. Ends with what keeps it from ending.
-#[expect(clippy::disallowed_methods, reason = "an operator's command has nothing else to do")]
+/// Waits until a volume is drained, with a progress bar. Fails if the storage refuses a write.
+#[expect(clippy::disallowed_methods, reason = "the command does nothing but wait")]
 pub(super) fn drained(ask: &Ask, volume: &str) -> Result<(), Failure> {
     let (progress, mut first) = (Progress::new(), 0);
     loop {
         let answer = ask.question(Request::VolumeList { volume: Some(volume.to_owned()) })?;
         let Answer::Volumes(volumes) = answer else {
-            return Err(Failure::unexpected("the gateway answers another question".to_owned()));
+            return Err(Failure::unexpected("the gateway answered a different request".to_owned()));
         };
         let Some(VolumeStatus { log: Some(log), .. }) = volumes.first() else { return Ok(()) };
         match (&log.phase[..], &log.storage[..]) {
@@ -88,20 +88,20 @@ pub(super) fn drained(ask: &Ask, volume: &str) -> Result<(), Failure> {
             (_, "blocked") => {
                 let left = ByteCount(log.dirty_bytes);
                 let message = format!(
-                    "volume `{volume}` is not drained: its storage has refused {}; {left} are only in its log",
+                    "volume `{volume}` is not drained: its storage refused {}; {left} are only in its log",
                     log.storage_why
                 );
-                let help = format!("mend the storage, then `weir volume retry {volume}`");
+                let help = format!("repair the storage, then run `weir volume retry {volume}`");
                 return Err(Failure::new(Exit::Unexpected, message, help));
             }
             _ => {}
         }
         first = first.max(log.dirty_bytes);
-        let away = if log.storage == "away" { "; its storage does not answer" } else { "" };
+        let away = if log.storage == "away" { "; the storage does not answer" } else { "" };
         let left = ByteCount(log.dirty_bytes);
         let done = 1.0 - log.dirty_bytes as f64 / first.max(1) as f64;
-        progress.show(Some(done), format!("{left} of {volume} to be written{away}"));
-        thread::sleep(LOOK_EVERY);
+        progress.show(Some(done), format!("{volume}: {left} to write back{away}"));
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -111,25 +111,18 @@ fn text(volumes: &[VolumeStatus]) -> String {
         ("volume", Align::Left),
         ("size", Align::Right),
         ("writes", Align::Left),
-        ("only in the log", Align::Right),
+        ("dirty", Align::Right),
         ("oldest", Align::Right),
         ("log full", Align::Right),
         ("storage", Align::Left),
-        ("done in", Align::Right),
+        ("drained in", Align::Right),
     ]);
     for volume in volumes {
         let size = ByteCount(volume.bytes).to_string();
         let Some(log) = &volume.log else {
-            table.row(vec![
-                volume.name.clone(),
-                size,
-                "through".to_owned(),
-                "-".to_owned(),
-                "-".to_owned(),
-                "-".to_owned(),
-                "-".to_owned(),
-                "-".to_owned(),
-            ]);
+            let mut row = vec![volume.name.clone(), size, "through".to_owned()];
+            row.resize(8, "-".to_owned());
+            table.row(row);
             continue;
         };
         let storage = match &log.storage[..] {
@@ -158,7 +151,7 @@ fn text(volumes: &[VolumeStatus]) -> String {
     text
 }
 
-/// What an operator should know besides.
+/// Lines about failures and waiting writes.
 fn notes(log: &LogStatus) -> Vec<String> {
     let mut notes = Vec::new();
     if !log.why.is_empty() {
@@ -169,10 +162,10 @@ fn notes(log: &LogStatus) -> Vec<String> {
     }
     if log.waiting > 0 {
         let oldest = time(log.oldest_waiting_ns);
-        notes.push(format!("{} writes wait ({}), the first for {oldest}", log.waiting, log.rule));
+        notes.push(format!("{} writes wait ({}), the oldest for {oldest}", log.waiting, log.rule));
     }
     if log.faults > 0 {
-        notes.push(format!("{} writes or flushes of the log have failed", log.faults));
+        notes.push(format!("{} writes or flushes of the log failed", log.faults));
     }
     if log.busy > 0 {
         notes.push(format!("{} writes were answered BUSY", log.busy));
@@ -180,5 +173,5 @@ fn notes(log: &LogStatus) -> Vec<String> {
     notes
 }
 
-/// How often a drain is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Interval of the progress bar.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);

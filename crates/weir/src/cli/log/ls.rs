@@ -1,6 +1,6 @@
 //! `weir log ls`: the records of a log, in order.
 
-use super::{Look, extent, inspected, open};
+use super::{Inspect, extent, inspected, open};
 use crate::exit::{Exit, Failure};
 use crate::output::print;
 use serde_json::json;
@@ -9,11 +9,11 @@ use weir_flow::cache::writeback::format::{Descriptor, RecordKind};
 use weir_flow::cache::writeback::inspect::Gap;
 use weir_flow::cache::writeback::reader::Located;
 
-pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
-    let log = open(&look.file)?;
-    let seen = inspected(&look.file, &log, &mut log.reader())?;
-    let mut out = Out { json: look.json, block: seen.block.block, text: String::new() };
-    if !look.json {
+pub(super) fn run(args: &Inspect) -> Result<Exit, Failure> {
+    let log = open(&args.file)?;
+    let seen = inspected(&args.file, &log, &mut log.reader())?;
+    let mut out = Out { json: args.json, block: seen.block.block, text: String::new() };
+    if !args.json {
         let _ = writeln!(
             out.text,
             "{:>14} {:>12} {:>12} {:<6} {:>16} {:>10}  state",

@@ -1,4 +1,4 @@
-//! `weir log`: the logs of volumes, without a gateway.
+//! `weir log`: inspects and salvages write-back logs that no gateway has open.
 
 mod ls;
 mod salvage;
@@ -14,9 +14,9 @@ use weir_flow::cache::writeback::format::Descriptor;
 use weir_flow::cache::writeback::inspect::{Inspection, inspect};
 use weir_serve::{ClosedLog, LogReader, LookError};
 
-/// Look at the log of a volume that no gateway serves, and get out of it what is intact
+/// Inspect the write-back log of a volume while no gateway serves it, and salvage its intact records
 ///
-/// The log is opened read-only, and locked against a gateway. Nothing is ever written to it.
+/// The log is opened read-only and locked against gateways. Nothing is ever written to it.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Log {
@@ -26,21 +26,21 @@ pub(super) struct Log {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say whose log it is, what is in it, and what a gateway would do with it
-    Stat(Look),
-    /// List its records in order; with `--json` one object a line
-    Ls(Look),
-    /// Read all of it, check every checksum, and say what is wrong where
+    /// Print the volume, contents and state of a log, and whether a gateway would accept it
+    Stat(Inspect),
+    /// List the records in order; with `--json` one object per line
+    Ls(Inspect),
+    /// Read the whole log, check every checksum, and print each defect with its offset
     ///
-    /// Ends with 0 if nothing is lost, with 6 if something is.
+    /// The exit code is 0 if no data is lost, 6 if some is.
     #[command(verbatim_doc_comment)]
-    Verify(Look),
+    Verify(Inspect),
     Salvage(salvage::Salvage),
 }
 
-/// The log that is looked at.
+/// The log to inspect.
 #[derive(Debug, Args)]
-struct Look {
+struct Inspect {
     /// The log: a file or block device
     file: PathBuf,
     /// Print JSON
@@ -51,9 +51,9 @@ struct Look {
 impl Log {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         match self.command {
-            Command::Stat(look) => stat::run(&look),
-            Command::Ls(look) => ls::run(&look),
-            Command::Verify(look) => verify::run(&look),
+            Command::Stat(log) => stat::run(&log),
+            Command::Ls(log) => ls::run(&log),
+            Command::Verify(log) => verify::run(&log),
             Command::Salvage(command) => command.run(),
         }
     }
@@ -66,7 +66,7 @@ fn open(path: &Path) -> Result<ClosedLog, Failure> {
 fn unavailable(error: &LookError) -> Failure {
     let help = match error {
         LookError::InUse { .. } => {
-            "a gateway that serves it tells what is in it: `weir volume status`; `weir stop` ends it"
+            "`weir volume status` shows the log of a running gateway; `weir stop` stops the gateway"
         }
         LookError::Os { .. } => "name a file or block device that can be used",
     };
@@ -93,7 +93,7 @@ fn refused(path: &Path, refusal: &Refusal<Infallible>) -> Failure {
     Failure::new(Exit::Damaged, message, "nothing was changed")
 }
 
-/// A log as a reader without faults: what cannot be read is remembered there.
+/// A reader that never fails: it remembers the ranges that cannot be read.
 fn device<'a>(
     reader: &'a mut LogReader<'_>,
 ) -> impl FnMut(u64, &mut [u8]) -> Result<(), Infallible> + 'a {

@@ -1,4 +1,4 @@
-//! `weir log salvage`: what is intact in a log, written onto an image.
+//! `weir log salvage`: writes the intact records of a log to an image of its volume.
 
 use super::verify::{lost, lost_text};
 use super::{always, device, extent, inspected, open, unavailable};
@@ -16,16 +16,16 @@ use weir_flow::cache::writeback::reader::{Located, payload};
 use weir_flow::units::ByteCount;
 use weir_serve::{Image, LogReader, LookError};
 
-/// Write what is intact in a log onto an image of its volume
+/// Write the intact records of a log to an image of its volume
 ///
-/// Applies, in order, the records that are not known to be on the volume's own storage, and stops before the first
-/// that is lost: the image is then what the volume was at some instant. `--beyond` goes on behind what is lost. That
-/// saves more, and the image may be one that never was: check the file system in it.
+/// Applies, in order, the records that are not known to be upstream, and stops before the first lost record: the
+/// image then equals the volume at some instant. `--beyond` continues after lost records. That saves more data, but
+/// the image may never have existed in this form: check its file system.
 ///
-/// Without `--in-place` the image is a new file with nothing but these records. To have a whole volume, copy its own
-/// storage and give the copy, or give the storage itself, with `--in-place`.
+/// Without `--in-place` the image is a new file that holds only these records. For a whole volume, use `--in-place`
+/// with a copy of its storage, or with the storage itself.
 ///
-/// The log is not changed. Ends with 6 if something was lost, and says where in the volume.
+/// The log is not changed. If data was lost, the exit code is 6 and the lost ranges of the volume are printed.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Salvage {
@@ -34,10 +34,10 @@ pub(super) struct Salvage {
     /// The image: a file or block device
     #[arg(long, value_name = "IMAGE")]
     to: PathBuf,
-    /// Change an image that exists
+    /// Change an existing image
     #[arg(long)]
     in_place: bool,
-    /// Apply intact records behind lost ones, too
+    /// Also apply intact records after lost ones
     #[arg(long)]
     beyond: bool,
     /// Print one JSON object
@@ -64,8 +64,10 @@ impl Salvage {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let log = open(&self.log)?;
         if let Some(void) = &log.void {
-            let message = format!("{} has failed, as {} says", self.log.display(), void.display());
-            let help = "everything in it is on the volume's own storage, which it would spoil";
+            let message =
+                format!("{} has failed, according to {}", self.log.display(), void.display());
+            let help =
+                "all of its data is upstream, and newer; salvaging it would overwrite newer data";
             return Err(Failure::new(Exit::Damaged, message, help));
         }
         let mut reader = log.reader();

@@ -1,6 +1,6 @@
-//! `weir log stat`: whose log it is, what is in it, and what a gateway would do with it.
+//! `weir log stat`: the volume, contents and state of a log, and whether a gateway would accept it.
 
-use super::{Look, device, hex, looked_at, open};
+use super::{Inspect, device, hex, looked_at, open};
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json};
 use serde_json::{Value, json};
@@ -13,16 +13,16 @@ use weir_flow::cache::writeback::{Recovered, Refusal, recover};
 use weir_flow::units::ByteCount;
 use weir_serve::ClosedLog;
 
-pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
-    let log = open(&look.file)?;
+pub(super) fn run(args: &Inspect) -> Result<Exit, Failure> {
+    let log = open(&args.file)?;
     let seen = looked_at(&log, &mut log.reader());
     let verdict = match &seen {
         Ok(seen) => recovery(&log, seen),
         Err(refusal) => Err(*refusal),
     };
     let exit = if verdict.is_ok() { Exit::Success } else { Exit::Damaged };
-    let value = value(look, &log, seen.as_ref().ok(), &verdict);
-    if look.json {
+    let value = value(args, &log, seen.as_ref().ok(), &verdict);
+    if args.json {
         print_json(&value)?;
     } else {
         print(&text(&value))?;
@@ -30,7 +30,7 @@ pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// What a gateway would find, or why it would refuse.
+/// The result of a recovery by a gateway.
 pub(super) fn recovery(
     log: &ClosedLog,
     seen: &Inspection,
@@ -38,13 +38,13 @@ pub(super) fn recovery(
     recover(&mut device(&mut log.reader()), log.size, &as_found(&seen.block))
 }
 
-/// That in words.
+/// The same as text.
 pub(super) fn verdict(verdict: &Result<Recovered, Refusal<Infallible>>) -> String {
     match verdict {
         Ok(found) => {
             let (bytes, records) = found.dirty();
             format!(
-                "a gateway takes it, with {records} records of {} to be written to the volume's own storage",
+                "a gateway accepts it and will write back {records} records of {}",
                 ByteCount(bytes)
             )
         }
@@ -53,14 +53,14 @@ pub(super) fn verdict(verdict: &Result<Recovered, Refusal<Infallible>>) -> Strin
 }
 
 fn value(
-    look: &Look,
+    args: &Inspect,
     log: &ClosedLog,
     seen: Option<&Inspection>,
     recovered: &Result<Recovered, Refusal<Infallible>>,
 ) -> Value {
     let mut value = json!({
         "version": 1,
-        "file": look.file.display().to_string(),
+        "file": args.file.display().to_string(),
         "bytes": log.size,
         "failed": log.void.as_ref().map(|void| void.display().to_string()),
         "opens": recovered.is_ok() && log.void.is_none(),

@@ -1,7 +1,7 @@
-//! `weir log verify`: reads all of a log, and says what is wrong where.
+//! `weir log verify`: reads a whole log, checks every checksum, and prints each defect with its offset.
 
 use super::stat::{recovery, verdict};
-use super::{Look, always, device, extent, inspected, open};
+use super::{Inspect, always, device, extent, inspected, open};
 use crate::cli::progress::Progress;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json};
@@ -12,10 +12,10 @@ use weir_flow::cache::writeback::inspect::{FlawKind, Gap};
 use weir_flow::cache::writeback::reader::payload;
 use weir_flow::units::ByteCount;
 
-pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
-    let log = open(&look.file)?;
+pub(super) fn run(args: &Inspect) -> Result<Exit, Failure> {
+    let log = open(&args.file)?;
     let mut reader = log.reader();
-    let seen = inspected(&look.file, &log, &mut reader)?;
+    let seen = inspected(&args.file, &log, &mut reader)?;
     let block = seen.block.block;
     let mut faults: Vec<Value> = seen
         .flaws
@@ -36,9 +36,9 @@ pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
             };
             let (start, length) = extent(record, block);
             let home = if seq > seen.applied {
-                "and it is nowhere else"
+                "and no other copy exists"
             } else {
-                "the volume's own storage has it"
+                "the upstream has a copy"
             };
             let what = format!(
                 "{}: bytes {start} to {} of the volume, {home}",
@@ -68,10 +68,10 @@ pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
         || !seen.gaps.is_empty()
         || faults.iter().any(|fault| fault["damage"] == true);
     let lost: Vec<_> = seen.gaps.iter().map(|gap| lost(gap, block)).collect();
-    if look.json {
+    if args.json {
         print_json(&json!({
             "version": 1,
-            "file": look.file.display().to_string(),
+            "file": args.file.display().to_string(),
             "damaged": damaged,
             "records": records,
             "checked_bytes": checked,
@@ -102,7 +102,7 @@ pub(super) fn run(look: &Look) -> Result<Exit, Failure> {
         let _ = writeln!(
             text,
             "{}: {}",
-            look.file.display(),
+            args.file.display(),
             if damaged { "damaged" } else { "intact" }
         );
         print(&text)?;

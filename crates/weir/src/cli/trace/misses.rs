@@ -1,4 +1,4 @@
-//! `weir trace misses`: what buffers would miss of a trace.
+//! `weir trace misses`: cache misses of a trace by cache size and eviction policy.
 
 use super::{format, refuse_recording};
 use crate::cli::progress::Progress;
@@ -18,30 +18,30 @@ use weir_flow::units::ByteCount;
 use weir_sim::misses::{Demand, MOST_LINES, Outcome, demand, misses};
 use weir_sim::trace::Format;
 
-/// Say what a buffer would miss, for several sizes and eviction policies
+/// Predict cache misses for several cache sizes and eviction policies
 ///
-/// Every line that a request touches counts once, reads and writes alike; both bring it into the buffer.
-/// Requests take no time and nothing is fetched ahead: this compares policies, and says how much buffer a
-/// trace deserves. Without sizes, the buffer has 1, 5, 20 and 50 percent of the trace's different lines.
+/// Every line that a request touches counts once; reads and writes both bring it into the cache. Requests
+/// take no time and nothing is prefetched: the result compares policies and cache sizes. Without `--size`
+/// the cache holds 1, 5, 20 and 50 percent of the distinct lines of the trace.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Misses {
     /// The trace
     file: PathBuf,
-    /// Size of a buffer, such as 64MiB; several with several options
+    /// A cache size, such as 64MiB; may be given several times
     #[arg(long = "size", value_name = "BYTES", value_parser = size)]
     sizes: Vec<u64>,
     /// Bytes of a line: a power of two from 512B to 32KiB
     #[arg(long, value_name = "BYTES", default_value = "4KiB", value_parser = line)]
     line: u32,
-    /// An eviction policy, instead of all of them; several with several options
+    /// An eviction policy; may be given several times; the default is all of them
     #[arg(
         long = "policy",
         value_name = "NAME",
         value_parser = PossibleValuesParser::new(POLICIES.iter().map(|policy| policy.name))
     )]
     policies: Vec<String>,
-    /// The trace's format, instead of finding out: `weir` or `msr`
+    /// Format of the trace, `weir` or `msr`; the default is to detect it
     #[arg(long, value_parser = format)]
     format: Option<Format>,
     /// Print one JSON object
