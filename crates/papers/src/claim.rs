@@ -1,4 +1,4 @@
-//! A claim, as a number with a threshold.
+//! A claim of a paper: a figure, its threshold and the verdict.
 
 use serde::Serialize;
 

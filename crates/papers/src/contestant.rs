@@ -1,4 +1,4 @@
-//! Policies with the settings under which they are compared.
+//! A policy with the settings under which an experiment compares it.
 
 use weir_flow::policy::{Choice, Policy};
 

@@ -1,4 +1,4 @@
-//! What was found, as one page for a browser with nothing outside it.
+//! The results as one self-contained HTML page.
 
 use crate::{Chapter, text};
 use std::fmt::Write as _;

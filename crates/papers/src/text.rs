@@ -1,4 +1,4 @@
-//! What was found, as text: claims, then tables.
+//! The results as text: claims, then tables.
 
 use crate::Chapter;
 use crate::claim::Claim;

@@ -1,4 +1,4 @@
-//! The accounts of tenants as plain data.
+//! Attainment and ledgers of tenants as plain data for reports.
 
 use crate::results::{CauseResults, LedgerResults, TargetResults};
 use weir_flow::account::Accounts;

@@ -1,4 +1,4 @@
-//! Many runs, on all cores.
+//! Runs independent jobs on all cores and returns their results in order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

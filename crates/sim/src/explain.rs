@@ -1,4 +1,4 @@
-//! Why requests took as long as they did: what held each of them, and where a tenant's time went.
+//! Explains response times: the rules that held each request, and the time of each tenant by rule.
 
 use crate::account;
 use crate::plan::Plan;

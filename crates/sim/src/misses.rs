@@ -1,4 +1,4 @@
-//! How often a buffer of each size would miss, under each eviction policy, on a trace.
+//! Counts cache misses of a trace by cache size and eviction policy.
 //!
 //! Every line that a request touches is one access, reads and writes alike: what comes in by either stays,
 //! as in the gateway. Requests take no time, so the answer is about the policies and nothing else.

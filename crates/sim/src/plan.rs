@@ -106,7 +106,7 @@ pub struct Backend {
     pub name: String,
     /// How long it takes.
     pub model: Model,
-    /// Number of paths, at least 1. A path takes no time of its own.
+    /// Number of paths, at least 1. A path adds no delay.
     pub paths: u32,
 }
 
@@ -271,12 +271,12 @@ pub enum PathChange {
         /// Time until an I/O on the dead path is given up: the transport's time-out.
         detect: Duration,
     },
-    /// It goes on working, and every answer on it takes so many times longer.
+    /// It works, and every answer on it takes this many times longer.
     Slow {
         /// From 2 to [`MAX_FACTOR`].
         factor: u32,
     },
-    /// It falls silent without an error: I/Os are done, and nobody hears of it until it is up again
+    /// It stops answering without an error: I/Os are done, and their answers come when it is up again
     /// or the pipeline gives it up.
     Stall,
     /// It works again, and the pipeline is told at once.

@@ -1,4 +1,4 @@
-//! A recording of `weir serve` through the pipeline again, compared by digest.
+//! Replays a recording of `weir serve` through the pipeline and compares digests.
 //!
 //! A recording comes from somewhere else, and may be damaged or made up. So everything in it is
 //! checked against its own configuration, and that against fixed bounds, before the pipeline sees

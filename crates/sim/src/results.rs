@@ -1,4 +1,4 @@
-//! What a run has measured: plain data with units in the names, for reports.
+//! The results of a run: plain data with units in the names, for reports.
 
 use serde::Serialize;
 
@@ -109,9 +109,9 @@ pub struct TargetResults {
     pub measured_ns: Option<u64>,
     /// Missed share over the share that may be missed: above 1 the promise is broken.
     pub burn: f64,
-    /// The same, of the last five minutes: the minute under way and the four before it.
+    /// The same, of the last five minutes: the current minute and the four before it.
     pub burn_5min: f64,
-    /// The same, of the last hour: the minute under way and the 59 before it.
+    /// The same, of the last hour: the current minute and the 59 before it.
     pub burn_1h: f64,
 }
 

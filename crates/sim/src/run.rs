@@ -1,4 +1,4 @@
-//! A plan through the pipeline.
+//! Runs a plan through the pipeline.
 
 use crate::measure::Measure;
 use crate::plan::{End, Plan, PlanError};

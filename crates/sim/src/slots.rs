@@ -1,4 +1,4 @@
-//! A table of reused places: an index names what is in it until it is taken out.
+//! A table with reused indexes: an index names an entry until it is removed.
 
 /// Grows to the most that was ever held at once, then no more.
 #[derive(Debug)]

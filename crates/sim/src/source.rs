@@ -1,4 +1,4 @@
-//! Where requests come from: a generator or a trace.
+//! A source of requests: a generator or a trace.
 
 use crate::plan::{Plan, Trace};
 use crate::trace::{Error, Reader};

@@ -1,4 +1,4 @@
-//! What the unit tests of several modules share.
+//! Plans and workloads that the unit tests of several modules share.
 
 use crate::plan::{
     Access, Arrivals, Backend, End, HostLink, Model, Plan, SizeWeight, Volume, Workload,

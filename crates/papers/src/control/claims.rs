@@ -1,4 +1,4 @@
-//! What the token-bucket paper claims, and what its successor must show, as numbers with thresholds.
+//! The claims of the token-bucket paper and of its successor, as figures with thresholds.
 //!
 //! The thresholds are those of docs/reference/control.md, section 9, and of test T7 in its section 13. A falling or
 //! rising series may stand still by as much as two runs differ: half a per cent of throughput, a fifth of

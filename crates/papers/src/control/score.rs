@@ -1,4 +1,4 @@
-//! What a run of an experiment measures.
+//! The measurements of a run: counts by tenant and window, and a time series.
 
 use serde::Serialize;
 use weir_flow::clock::{Duration, Instant};
@@ -78,7 +78,7 @@ pub struct Gate {
     pub on: bool,
 }
 
-/// Counts while a run goes on.
+/// The counts of a run in progress.
 pub(super) struct Scores {
     promised: Vec<Duration>,
     windows: Vec<(Instant, Instant)>,

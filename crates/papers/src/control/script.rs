@@ -1,4 +1,4 @@
-//! One run of a control policy: tenants with contracts, what they ask for, and the array behind.
+//! One run of a control policy: tenants with contracts, their arrivals, and the array that serves them.
 //!
 //! The pipeline is the one of `weir serve`, with everything but control out of the way: no limit at the
 //! device, links that take no time. Events at one time happen in the order of [`run()`](crate::run()):
@@ -30,7 +30,7 @@ pub(super) struct Script {
     /// How open loops come.
     pub(super) arrivals: ArrivalModel,
     pub(super) machine: Machine,
-    /// When arrivals end. The run goes on for the longest response time that is promised.
+    /// When arrivals end. The run continues for the longest response time of a contract.
     pub(super) end: f64,
     /// What is measured.
     pub(super) windows: Vec<Window>,

@@ -1,4 +1,4 @@
-//! What the paper of flash operation groups claims, and what it leaves out.
+//! The claims of the flash operation group paper, and those about what it leaves out.
 //!
 //! F3 to F6 are the paper's figures, by their numbers (docs/research/dispatch.md, sections 0 to 2). W are
 //! figures in which the policy of the gateway has to be better than the paper's (section 6).

@@ -1,4 +1,4 @@
-//! Who is compared.
+//! The dispatch policies with the settings under which they are compared.
 
 use crate::contestant::Contestant;
 

@@ -1,4 +1,4 @@
-//! What hosts ask for.
+//! The hosts: their arrivals and the pages of their requests.
 
 use weir_flow::rng::Rng;
 
@@ -20,7 +20,7 @@ pub(super) struct Host {
     pub(super) writes_from: Option<u64>,
     /// All its pages are on the first chip.
     pub(super) hot: bool,
-    /// Requests come so many nanoseconds apart, however many are outstanding.
+    /// Requests arrive this many nanoseconds apart, independent of completions.
     pub(super) every: Option<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Host {
         }
     }
 
-    /// The pages of its next request, out of a region with so many pages that begins on the first chip.
+    /// The pages of its next request, in a region of this many pages that begins on the first chip.
     pub(super) fn place(&self, region: (u64, u64), chips: u64, chance: &mut Rng) -> Vec<u32> {
         let (first, length) = region;
         let (unit, step) = if self.hot { (chips, chips) } else { (u64::from(self.pages), 1) };

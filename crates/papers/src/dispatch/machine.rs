@@ -58,7 +58,7 @@ struct Machine<'a> {
     score: Score,
     /// By chip, pages that wait until a block has been erased, with their streams.
     stalled: Vec<VecDeque<(usize, u32, usize)>>,
-    /// By chip: a collection is under way.
+    /// By chip: a collection is in progress.
     collecting: Vec<bool>,
     ticks: u32,
 }
@@ -205,7 +205,7 @@ impl Machine<'_> {
         touched | self.enter(stream, chip, Page::Program, Some(request), whole)
     }
 
-    /// What the write of a page makes somebody move later is charged to its stream.
+    /// A later move of valid pages is charged to the stream whose write caused it.
     fn owe(&mut self, stream: usize) {
         if self.case.garbage == Garbage::Real && self.case.rival.debts {
             let price = self.score.price();

@@ -43,7 +43,7 @@ struct Case {
 enum Garbage {
     /// Nothing is collected.
     None,
-    /// Every so many nanoseconds a block with so many valid pages, on each chip in turn, as in the paper.
+    /// Every `period` nanoseconds a block with `pages` valid pages, on each chip in turn, as in the paper.
     Periodic { period: u64, pages: u32 },
     /// Blocks of a filled device, as writes use them up.
     Real,

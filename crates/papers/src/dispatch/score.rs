@@ -1,4 +1,4 @@
-//! What a run measures.
+//! The measurements of a run: service time by stream, shares, and response times.
 
 use super::hosts::Host;
 use super::{Case, Garbage};
@@ -29,7 +29,7 @@ pub(super) struct Outcome {
     pub(super) erased: u64,
 }
 
-/// Counts while a run goes on.
+/// The counts of a run in progress.
 pub(super) struct Score {
     outcome: Outcome,
     waiting: Vec<u64>,

@@ -1,4 +1,4 @@
-//! What is run, and the tables that come out.
+//! Runs the dispatch experiment on all cores and gives its rows.
 
 use super::contestants::{self, Rival};
 use super::hosts::{Host, Kind};
@@ -243,7 +243,7 @@ fn figure(number: u32, rival: Rival) -> Case {
     Case { rival, hosts: eight(number > 4), garbage, until: None }
 }
 
-/// Runs figure 5 under the paper's policy, for whoever measures how fast that is: how many page operations
+/// Runs figure 5 under the paper's policy, for the speed benchmark: how many page operations
 /// the chips did.
 pub fn figure_5(seed: u64) -> u64 {
     figure(5, contestants::FOG).play(seed).operations()

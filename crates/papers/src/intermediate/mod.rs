@@ -1,4 +1,4 @@
-//! An iSCSI target between a client and far storage: a buffer, prefetch, and early acknowledgement.
+//! An iSCSI target between a client and remote storage: a buffer, prefetch, and write-back.
 //!
 //! The paper that it is from measured what a mobile client gains by an intermediate target that is nearer
 //! than the storage, over a narrow link (docs/reference/intermediate.md). Here the same packets go over the same two
@@ -42,7 +42,7 @@ struct Case {
     /// One way, between there and the storage.
     far: Duration,
     kind: Kind,
-    /// Of a hundred blocks so many follow the one before them.
+    /// Percentage of blocks that follow the one before them.
     follows: u64,
     /// Commands that are outstanding.
     depth: usize,
@@ -63,7 +63,7 @@ enum Route {
 /// What decides whether a block is in the intermediate target's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Buffer {
-    /// So many of a hundred reads are hits, evenly spread.
+    /// This percentage of reads are hits, evenly spread.
     Assumed(u64),
     /// The gateway's lines under FIFO and its next-block prefetch, with 64 blocks.
     Machines,

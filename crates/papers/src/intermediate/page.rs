@@ -226,7 +226,7 @@ fn picture(title: &str, delays: &[(u64, f64)], curves: &[(&str, Vec<f64>)]) -> S
     page
 }
 
-/// Of the curves of a picture, which are at most so many.
+/// Colours of the curves of a picture, which has at most four.
 const COLORS: [&str; 4] = ["#666", "#c8553d", "#2a6fa8", "#3a8a4a"];
 
 /// A picture in pixels: its width, where the scale ends and the lines begin, their top and bottom.

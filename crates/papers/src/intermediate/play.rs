@@ -37,7 +37,7 @@ pub(super) enum Met {
     Missing,
 }
 
-/// Who talks to whom.
+/// The two ends of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leg {
     /// The client and the intermediate target.
@@ -79,7 +79,7 @@ enum Why {
     Prefetch,
 }
 
-/// A packet has arrived behind so many links.
+/// A packet has passed this many links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Arrived {
     command: usize,

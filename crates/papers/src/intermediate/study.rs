@@ -104,7 +104,7 @@ pub struct TogetherRow {
     pub bytes_over_time: f64,
 }
 
-/// Writes with so many outstanding.
+/// Writes by number of outstanding commands.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct DepthRow {
     /// Of the client's link, in bit/s.

@@ -1,4 +1,4 @@
-//! The intermediate target's buffer: assumed, or the gateway's own machines.
+//! The buffer of the intermediate target: assumed hits, or the gateway's cache lines and prefetcher.
 
 use super::Buffer;
 use super::exchange::BLOCK;

@@ -1,4 +1,4 @@
-//! Which blocks are asked for.
+//! The blocks that the client requests.
 
 use weir_flow::rng::Rng;
 
@@ -7,7 +7,7 @@ use weir_flow::rng::Rng;
 #[derive(Clone, Debug)]
 pub(super) struct Blocks {
     rng: Rng,
-    /// Of a hundred requests so many follow the one before them.
+    /// Percentage of requests that follow the one before them.
     follows: u64,
     last: u64,
     /// How many did.

@@ -5,7 +5,7 @@ use super::score::Outcome;
 use crate::Settings;
 use weir_sim::cores;
 
-/// What is to be run.
+/// The cells to run.
 pub(super) struct Plan {
     settings: Settings,
     /// Runs of a cell differ in their seeds; only the first may be asked for its course.
@@ -22,8 +22,8 @@ impl Plan {
         Self { settings, cells: Vec::new() }
     }
 
-    /// Asks for so many runs of a case, unless the user has asked for another number; for one if chance
-    /// has no part in it.
+    /// Adds a case with its usual number of runs, which the operator may override; one run if the case
+    /// draws nothing at random.
     pub(super) fn add(&mut self, case: Case, usual: u32) -> Cell {
         self.push(case, usual, false)
     }

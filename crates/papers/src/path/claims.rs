@@ -1,4 +1,4 @@
-//! What the `RounG` paper claims, where it holds, and what it does not tell.
+//! The claims of the `RounG` paper, and those about what it leaves out.
 //!
 //! C1 to C3 are the paper's (docs/reference/path.md, section 1), in the arrival regimes of section 4. The others are
 //! the verdicts of docs/research/path.md; what those give as an order has to come out as one.

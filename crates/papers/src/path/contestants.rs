@@ -15,7 +15,7 @@ pub(super) const PAPER: [Contestant; 3] = [RR, ROUNG, ROUNG_JOB];
 /// All, in the order of the tables.
 pub(super) const ALL: [Contestant; 12] = [
     RR,
-    // The multipath of Linux 2.6 kept a path for so many.
+    // The multipath of Linux 2.6 kept a path for this many I/Os.
     Contestant::new("rr1000", "round-robin", &[("repeat", 1_000)]),
     QL,
     ST,

@@ -10,7 +10,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Nanoseconds for an I/O of so many bytes, rounded down.
+    /// Nanoseconds for an I/O of this many bytes, rounded down.
     pub(super) fn service(self, bytes: u64) -> u64 {
         let transfer = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate);
         self.fixed + u64::try_from(transfer).expect("no I/O takes 584 years")
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(slow.end(200, 15), 215);
     }
 
-    /// Nothing moves in a stall: what it meets goes on after it.
+    /// Nothing moves in a stall; I/Os continue after it.
     #[test]
     fn a_stall_adds_itself() {
         let stall = Trouble { from: 100, until: 200, slower: None };

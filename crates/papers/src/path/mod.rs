@@ -48,16 +48,16 @@ struct Case {
     fault: Fault,
 }
 
-/// What is asked for.
+/// The I/Os of a run.
 #[derive(Clone, Debug)]
 enum Asked {
-    /// So many I/Os.
+    /// Generated I/Os: sizes, arrivals and their number.
     Drawn(Sizes, Arrivals, usize),
     /// Those of a trace.
     Recorded(Arc<[Io]>),
 }
 
-/// What goes wrong. Thirds are those of the time in which the I/Os come.
+/// The fault of a run. Thirds are those of the time in which the I/Os come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,

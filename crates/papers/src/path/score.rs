@@ -1,4 +1,4 @@
-//! What a run measures.
+//! The measurements of a run: response times, load of each path, and a time series.
 
 use super::link::Link;
 use super::run::Done;
@@ -53,7 +53,7 @@ pub struct Sample {
     pub longest_ms: f64,
 }
 
-/// Counts while a run goes on.
+/// The counts of a run in progress.
 pub(super) struct Score {
     wanted: Wanted,
     links: Vec<Link>,

@@ -1,4 +1,4 @@
-//! What each table runs, and how its rows come from that.
+//! The runs of each table, and the rows made from their outcomes.
 //!
 //! Rates, loads and counts are those of docs/research/path.md. Where it does not say them, they follow from
 //! its figures for round robin: 60,000 I/Os; an interval from what the files of the run add up to; a third

@@ -1,4 +1,4 @@
-//! Traces of hosts, given by whoever runs the study.
+//! Traces that the operator gives with `--traces`.
 
 use super::work::Io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a run asks for: sizes and times.
+//! The I/Os of a run: sizes and arrival times.
 
 use weir_flow::rng::Rng;
 
@@ -26,7 +26,7 @@ pub(super) enum Sizes {
     Alternating,
     /// 4 KiB to 1 MiB by a Pareto distribution of exponent 1.1.
     Pareto,
-    /// One of 1 MiB in so many, the others 64 KiB.
+    /// One of 1 MiB in this many, the others 64 KiB.
     OneLargeIn(u64),
 }
 

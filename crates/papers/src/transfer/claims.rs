@@ -1,4 +1,4 @@
-//! What the paper says, and what became of it.
+//! The claims of the DQBS paper and their verdicts.
 
 use super::DELAY;
 use super::study::{ExampleRow, Study, TraceRow};

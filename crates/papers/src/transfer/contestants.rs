@@ -1,4 +1,4 @@
-//! Who takes part.
+//! The transfer policies with the settings under which they are compared.
 
 use crate::contestant::Contestant;
 use weir_flow::policy::Choice;
@@ -34,7 +34,7 @@ const SLACK: [(&str, u64, u64); 4] = [
     ("slack 4 KiB, 40x", CHUNK, 40),
 ];
 
-/// Everybody, for replies of so many bytes on average.
+/// All policies, for replies of this many bytes on average.
 pub(super) fn all(mean: f64) -> Vec<(&'static str, Choice<Build>)> {
     let fixed = FIXED.iter().map(|one| (one.label, one.choice(POLICIES)));
     let slack = SLACK.iter().map(|&(label, chunk, times)| {

@@ -1,4 +1,4 @@
-//! Which reply goes first: the paper of DQBS, its worked examples and its trace experiment, and its rivals.
+//! The order of replies on a busy link: the examples and the trace experiment of the DQBS paper, and rivals.
 //!
 //! Every policy is the one that the gateway uses, behind its public trait; the link sends one reply, or one
 //! chunk of one, at a time. [`study`] runs the examples tick by tick, and reads of hosts at the paper's

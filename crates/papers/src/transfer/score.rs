@@ -1,4 +1,4 @@
-//! What replies went through.
+//! The measurements of a run: delay, response, slowdown and lateness of replies.
 
 use super::engine::{Done, Job};
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! Reads of hosts, and how fast a link is on which they wait as in the paper.
+//! Reads of a trace, and the link rate at which FIFO delays them as in the paper.
 
 use super::engine::Job;
 use std::io::Cursor;
@@ -63,7 +63,7 @@ impl Trace {
         self.reads.iter().map(|&(_, bytes)| bytes as f64).sum::<f64>() / self.reads.len() as f64
     }
 
-    /// The reads on a link of so many bytes per second, in the time that it takes for one.
+    /// The reads on a link of this many bytes per second; the time unit is one byte.
     pub(super) fn jobs(&self, rate: u64) -> Vec<Job> {
         let at = |nanos: u64| (u128::from(nanos) * u128::from(rate) / 1_000_000_000) as u64;
         self.reads.iter().map(|&(nanos, bytes)| Job { at: at(nanos), bytes }).collect()

@@ -1,6 +1,6 @@
-//! Mistakes made on purpose, so that it is seen which law notices them.
+//! The planted bugs, each of which a law must find.
 //!
-//! Most are mistakes of whoever drives the machines: a deliberate shell does what a careless one would.
+//! Most are bugs of the code that drives the state machines: the shell does on purpose what it must not do.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What a sector holds, kept once.
+//! The content of sectors, stored once per distinct content.
 
 use std::collections::BTreeMap;
 use weir_flow::rng::mix;

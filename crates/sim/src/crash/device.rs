@@ -1,4 +1,4 @@
-//! Storage with a volatile cache, which at a crash keeps whatever it likes of what was not flushed.
+//! A device with a volatile cache: a crash keeps any subset of the sectors that were not flushed.
 //!
 //! A sector is written whole or not at all. What was written and not flushed, and what was on its way, is
 //! kept or lost sector by sector; of several writes to a sector any may be the one that is kept, or none.
@@ -107,7 +107,7 @@ impl Device {
         self.visible = self.left(&at_risk, &vec![true; at_risk.sectors.len()]);
     }
 
-    /// The cache is lost, but for what this keeps of it; what is on its way goes on.
+    /// Loses the cache but for the sectors that this keeps; I/Os in flight continue.
     pub(super) fn lose_cache(&mut self, loss: Loss, rng: &mut Rng) {
         let (ended, open) = std::mem::take(&mut self.pending).into_iter().partition(|w| w.ended);
         self.pending = ended;

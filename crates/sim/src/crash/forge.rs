@@ -1,4 +1,4 @@
-//! What a careless recovery would believe: bytes of a log, changed so that a careful one believes them.
+//! Forges the checksums of damaged log bytes, for the planted bugs of recovery.
 
 use super::plan::Plan;
 use weir_flow::cache::writeback::format::{

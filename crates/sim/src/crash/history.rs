@@ -1,4 +1,4 @@
-//! What hosts have done, what they were told, and what a crash may therefore leave.
+//! The history of host requests and replies, and the contents that it allows after a crash.
 //!
 //! Writes, zeroes and unmaps are numbered in the order in which they arrived, which is the order of the
 //! log. Two laws are held against every crash:
@@ -21,7 +21,7 @@ struct Change {
     sectors: Range<u32>,
     /// Whether it leaves zeroes.
     zero: bool,
-    /// A number of its own, over all lives.
+    /// A number, unique over all gateway starts.
     number: u64,
     acked: bool,
 }
@@ -80,7 +80,7 @@ pub enum Broken {
     Read(String),
     /// Log space that was to be read has other data.
     Damaged(String),
-    /// Nothing goes on although hosts wait.
+    /// Hosts wait, and nothing is in progress.
     Stuck(String),
 }
 
@@ -506,7 +506,7 @@ impl History {
         self.promised = self.promised.min((kept, 0));
     }
 
-    /// Of a change only so many sectors ever were.
+    /// Sectors of a change that were ever written.
     fn cut(&mut self, place: usize, sectors: u32) {
         self.revision += 1;
         let change = &mut self.changes[place];
@@ -534,7 +534,7 @@ impl History {
 
     fn name(&self, has: Option<u64>) -> String {
         match has {
-            None => "bytes that nobody wrote".to_owned(),
+            None => "bytes that no host wrote".to_owned(),
             Some(0) => "zeroes".to_owned(),
             Some(token) => {
                 let number = (token - 1) / u64::from(self.sectors);
@@ -579,7 +579,7 @@ impl History {
     }
 }
 
-/// The version of a sector after so many changes.
+/// The version of a sector after this many changes.
 fn at(versions: &[(usize, u64)], changes: usize) -> (usize, u64) {
     let after = versions.iter().rev().find(|version| version.0 <= changes);
     *after.expect("every sector began with something")

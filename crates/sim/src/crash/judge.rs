@@ -1,4 +1,4 @@
-//! Crash states, and what is held against each.
+//! Recovers each crash state and checks it against the laws.
 
 use super::bug::Bug;
 use super::content::{Image, SECTOR, Store};

@@ -1,4 +1,4 @@
-//! What a crash loses of a device.
+//! The kinds of loss at a crash: which sectors that were not flushed survive.
 
 use super::content::Image;
 use super::device::{AtRisk, Device};

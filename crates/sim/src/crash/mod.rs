@@ -1,4 +1,4 @@
-//! The crash enumerator: small workloads through the real log, with a crash at every turn.
+//! The crash enumerator: small workloads through the real write-back log, crashed at every I/O boundary.
 //!
 //! A workload comes from a seed: settings, hosts, what they ask for, and the order in which everything
 //! happens. It is driven through the [`Pipeline`](weir_flow::pipeline::Pipeline) that `weir serve` has, with a
@@ -225,7 +225,7 @@ fn live(
         }
         (log_device, upstream_device) = (shell.log_device, shell.upstream);
         if lasting.history.is_loose() && !lasting.void {
-            // The upstream may have parts of writes that nobody was told of, and lose them later. What hosts
+            // The upstream may have parts of writes that were not acknowledged, and lose them later. What hosts
             // were told has been held against every crash until here.
             return Ok(());
         }
@@ -242,7 +242,7 @@ fn live(
     Ok(())
 }
 
-/// Ends what a device was doing: by a power cut, or because nobody is there any more.
+/// Ends the I/Os of a device: by a power cut, or because the gateway is gone.
 fn cut(device: &mut Device, power: bool, cached: bool, rng: &mut Rng) -> &'static str {
     if !power {
         device.abandon(rng);

@@ -1,4 +1,4 @@
-//! What is run: settings, hosts, and what they do.
+//! The generated workload of a seed: settings, hosts and their requests.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,13 +19,13 @@ pub(super) struct Plan {
     pub(super) depth: usize,
     /// Hosts; the first ones never flush.
     pub(super) silent: u64,
-    /// Of a hundred I/Os of the log device so many fail.
+    /// Percentage of failing I/Os of the log device.
     pub(super) local_faults: u64,
     /// After the first of them it works no more.
     pub(super) dies: bool,
     /// The same of the upstream, because the link breaks.
     pub(super) upstream_faults: u64,
-    /// Of a thousand steps in so many the upstream loses its cache.
+    /// Steps of a thousand in which the upstream loses its cache.
     pub(super) resets: u64,
     /// Sectors of a line of the read buffer.
     pub(super) line: u32,

@@ -1,4 +1,4 @@
-//! What a plan must fulfil beyond its types.
+//! Checks the values of a plan beyond their types.
 
 use super::{
     Access, Arrivals, End, MAX_DEPTH, MAX_FACTOR, MAX_PARTS, MAX_TENANTS, Model, PathChange, Plan,

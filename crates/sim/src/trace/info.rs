@@ -1,4 +1,4 @@
-//! What a trace is like, from one pass over it.
+//! Statistics of a trace from one pass over it.
 
 use super::{Error, Format, Reader};
 use hdrhistogram::Histogram;

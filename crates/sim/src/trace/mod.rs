@@ -1,4 +1,4 @@
-//! Block traces: what hosts asked for, and when.
+//! Block traces: readers of recorded requests with their times.
 //!
 //! A [`Reader`] gives one [`Record`] after the other and never holds more than a line, so a trace
 //! may be larger than memory. Files may be compressed with zstd. Whatever is wrong with a file is

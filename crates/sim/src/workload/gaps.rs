@@ -1,4 +1,4 @@
-//! When requests come.
+//! Arrival times of generated requests.
 
 use crate::plan::Arrivals;
 use weir_flow::clock::Duration;

@@ -1,4 +1,4 @@
-//! Where requests go.
+//! Offsets of generated requests.
 
 use super::zipf::Zipf;
 use crate::plan::{Access, Workload};

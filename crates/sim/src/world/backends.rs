@@ -1,4 +1,4 @@
-//! The devices behind and the paths to them.
+//! Modelled devices and the paths to them.
 
 use super::FAR;
 use crate::plan::{PathChange, Plan};
@@ -185,7 +185,7 @@ impl Backends {
         change == PathChange::Up
     }
 
-    /// Answers whether anybody is at the other end of a path; if nobody is, with silence.
+    /// Answers a probe of a path; a path that is down gives no answer.
     pub(super) fn check(&mut self, now: Instant, backend: BackendId, path: PathId) {
         let path = path.index() as u32;
         let factor = match self.path(backend, path) {
@@ -284,7 +284,7 @@ impl Backends {
         Some((key, backend, path))
     }
 
-    /// Frees the place of an I/O that nobody has anything to do with.
+    /// Frees the entry of an I/O that has no further use.
     fn drop_if_done(&mut self, id: u32) {
         let io = self.ios.get_mut(id);
         if !io.at_device && io.awaited.is_none() {
@@ -296,7 +296,7 @@ impl Backends {
         self.all[backend.index()].paths[path as usize]
     }
 
-    /// Whether somebody answers on the path.
+    /// Whether the path answers.
     fn is_up(&self, backend: BackendId, path: u32) -> bool {
         matches!(self.path(backend, path), PathChange::Up | PathChange::Slow { .. })
     }

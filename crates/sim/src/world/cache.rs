@@ -1,4 +1,4 @@
-//! The work of the cache in the simulated world: memory and logs take no time.
+//! Performs the work of the cache stage in no time: memory and log are instant.
 
 use std::collections::VecDeque;
 use weir_flow::cache::{Done, Work};

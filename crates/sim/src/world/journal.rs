@@ -1,4 +1,4 @@
-//! Writes a run down in the format of [`weir_flow::recording`].
+//! Writes a run in the format of [`weir_flow::recording`].
 
 use std::io::{self, Write};
 use weir_flow::digest::Digest;

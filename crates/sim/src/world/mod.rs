@@ -1,4 +1,4 @@
-//! The world under a virtual clock: it jumps to the next event, whatever that is.
+//! The simulated world: a virtual clock that jumps to the next event of links, devices and workloads.
 //!
 //! Events at one time happen in this order, and those of one kind in the order in which they were
 //! scheduled:

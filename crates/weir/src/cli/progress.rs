@@ -1,5 +1,4 @@
-//! A progress bar on standard error, only where somebody can see it. The only file that knows
-//! the drawing.
+//! A progress bar on standard error, shown only on a terminal. The only file that uses the drawing library.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -7,8 +6,7 @@ use std::io::IsTerminal;
 /// Steps of a full bar.
 const STEPS: u64 = 1_000;
 
-/// A bar, or a line of text where the end is not known; nothing when standard error is no
-/// terminal.
+/// A bar, or a line of text if the end is unknown; hidden if standard error is not a terminal.
 #[derive(Debug)]
 pub(super) struct Progress(ProgressBar);
 

@@ -1,4 +1,4 @@
-//! The work of the cache stage: copies, memory, and the log device.
+//! Performs the work of the cache stage: copies, buffers and log-device I/O.
 
 use super::super::bug::Bug;
 use super::super::content::SECTOR;
@@ -58,7 +58,7 @@ impl Shell<'_> {
     }
 
     fn payload(&mut self, tag: Tag, offset: u64, length: u64) -> &mut [u8] {
-        let payload = self.payloads.get_mut(&tag).expect("it is under way");
+        let payload = self.payloads.get_mut(&tag).expect("its request has not ended");
         &mut payload[offset as usize..][..length as usize]
     }
 

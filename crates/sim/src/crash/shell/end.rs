@@ -1,4 +1,4 @@
-//! How what has begun ends.
+//! Completes I/Os of the log device and the upstream.
 
 use super::super::bug::Bug;
 use super::super::judge::spanned;
@@ -95,7 +95,7 @@ impl Shell<'_> {
     fn fetch(&mut self, span: Span, tag: Tag, offset: u64) -> Result<(), Fault> {
         let store = &self.lasting.store;
         let bytes = spanned(span, |at, out| store.read(self.log_device.visible(), at, out))?;
-        let payload = self.payloads.get_mut(&tag).expect("it is under way");
+        let payload = self.payloads.get_mut(&tag).expect("its request has not ended");
         payload[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
         Ok(())
     }

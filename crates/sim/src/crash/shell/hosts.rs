@@ -1,4 +1,4 @@
-//! What hosts and the operator ask, and what hosts are told.
+//! Host and operator requests, and the replies to hosts.
 
 use super::super::bug::Bug;
 use super::super::content::{Content, SECTOR, fill};

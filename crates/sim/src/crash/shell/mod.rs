@@ -83,7 +83,7 @@ pub(super) struct Shell<'a> {
     asked: BTreeMap<Tag, Asked>,
     payloads: BTreeMap<Tag, Vec<u8>>,
     batches: BTreeMap<LocalId, Vec<u8>>,
-    /// The bytes of the last job, for whoever takes them for the next one's.
+    /// The bytes of the last job, for a planted bug that uses them for the next one.
     stale: Vec<u8>,
     /// Hosts that have written since the start, and whether they have flushed.
     hosts: BTreeMap<u64, bool>,
@@ -132,12 +132,12 @@ enum Io {
     Answer(Input),
     /// It is being remembered that the log is void.
     Abandon,
-    /// Something of the log device or the upstream that ends unseen: whoever asked was answered before.
+    /// An I/O of the log device or the upstream whose requester was answered before it ended.
     Unseen {
         on_log: bool,
         effect: Effect,
     },
-    /// Bytes of the log that come late: whoever asked was answered before.
+    /// Bytes of the log that arrive after the requester was answered.
     UnseenFetch {
         span: Span,
         tag: Tag,

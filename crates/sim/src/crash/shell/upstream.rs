@@ -1,4 +1,4 @@
-//! The upstream and the link to it.
+//! Performs upstream I/O over a path that may break.
 
 use super::super::bug::Bug;
 use super::super::content::{Content, SECTOR};
@@ -101,7 +101,7 @@ impl Shell<'_> {
                 let late = self.rng.below(2) == 0;
                 let data = if late { self.upstream_bytes(&io) } else { early };
                 let at = io.offset_in_request as usize;
-                let payload = self.payloads.get_mut(&tag).expect("it is under way");
+                let payload = self.payloads.get_mut(&tag).expect("its request has not ended");
                 payload[at..at + data.len()].copy_from_slice(&data);
             }
             Effect::Nothing => {}

@@ -242,7 +242,7 @@ impl Salvage {
 }
 
 impl Done {
-    /// Records are gone; where they went nobody can prove.
+    /// Records are lost; which bytes they wrote is unknown.
     fn gap(&mut self, gap: &Gap, block: u32) {
         for record in &gap.presumed {
             let (start, length) = extent(record, block);

@@ -1,4 +1,4 @@
-//! What is said when hosts can connect: to people and to programs.
+//! The ready message of `weir serve`, as text and as JSON.
 
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -133,7 +133,7 @@ pub(super) fn welcome(config: &Config, ready: &Ready) -> String {
     text
 }
 
-/// The control socket, for whoever is in another folder.
+/// The control socket as an absolute path.
 fn control(ready: &Ready) -> Option<PathBuf> {
     let socket = ready.control.as_ref()?;
     Some(std::path::absolute(socket).unwrap_or_else(|_| socket.clone()))

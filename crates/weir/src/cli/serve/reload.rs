@@ -1,4 +1,4 @@
-//! The configuration is read again while the gateway runs: what is wrong with it goes to the log.
+//! Reads the configuration again on SIGHUP and logs its errors.
 
 use crate::config;
 use crate::config::fault::Fault;
