@@ -78,7 +78,7 @@ fn completions_and_pages_are_generated() {
         let output = run(&folder, &["completions", shell]);
         assert_eq!((code(&output), err(&output)), (0, ""));
         assert!(
-            out(&output).contains("reproduce") && out(&output).contains("--take-over"),
+            out(&output).contains("reproduce") && out(&output).contains("take-over"),
             "{shell}"
         );
     }
