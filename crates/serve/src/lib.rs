@@ -46,10 +46,10 @@ use storage::store::{self, Store};
 use storage::upstream::network::Tcp;
 use storage::upstream::{self, Upstreams};
 use storage::{layout, log_device, state_file};
-use tasks::Near;
+use tasks::CacheMemory;
 use thiserror::Error;
 use tracing::{info, warn};
-use volume::{Kept, credits};
+use volume::{PersistedState, credits};
 use weir_flow::pipeline::{Census, Pipeline};
 use weir_flow::request::VolumeId;
 use weir_flow::stage::run;
@@ -297,8 +297,8 @@ pub fn serve(
     let owners = upstream::owners(config, &logs.logged);
     upstreams.claim((&mut poll, clock), config, owners)?;
     let behind = (upstreams, stores.clone());
-    let near = Near::new(&plan.cache, logs.logs);
-    let kept = (kept, saved, near, logs.found);
+    let cache = CacheMemory::new(&plan.cache, logs.logs);
+    let kept = (kept, saved, cache, logs.found);
     let mut gateway = Gateway::new(config, (poll, clock), behind, kept, reload)?;
     let mut recorder = match &config.record {
         None => None,
@@ -352,7 +352,7 @@ pub fn serve(
     let clean = |volume: usize| {
         let log = pipeline.cache().log(VolumeId::new(volume as u32));
         log.is_none_or(|log| log.status(now).dirty_bytes == 0)
-            && gateway.desk().near.is_clean(volume, &plan.cache)
+            && gateway.engine().cache.is_clean(volume, &plan.cache)
     };
     let clean: Vec<bool> = (0..config.volumes.len()).map(clean).collect();
     gateway.leave_upstreams(&clean);
@@ -381,8 +381,8 @@ fn setup(action: &'static str) -> impl Fn(io::Error) -> ServeError {
 }
 
 /// What a volume has kept from before a restart.
-fn kept_of(volume: &config::Volume, stores: &[Store]) -> Result<Kept, ServeError> {
-    let Some(path) = &volume.state else { return Ok(Kept::default()) };
+fn kept_of(volume: &config::Volume, stores: &[Store]) -> Result<PersistedState, ServeError> {
+    let Some(path) = &volume.state else { return Ok(PersistedState::default()) };
     let name = || volume.name.clone();
     let state =
         state_file::load(path).map_err(|source| ServeError::State { volume: name(), source })?;
@@ -409,7 +409,7 @@ fn kept_of(volume: &config::Volume, stores: &[Store]) -> Result<Kept, ServeError
         }
         journal = volume.atomic.then_some(file);
     }
-    Ok(Kept { reservations, sanitize: state.sanitize, journal })
+    Ok(PersistedState { reservations, sanitize: state.sanitize, journal })
 }
 
 /// Makes every volume durable; the first failure, after all have been tried.

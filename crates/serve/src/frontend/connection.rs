@@ -2,7 +2,7 @@
 
 use crate::buffer::{Payload, Received};
 use crate::frontend::listener::Protocol;
-use crate::frontend::session_view::Seat;
+use crate::frontend::session_view::SessionView;
 use crate::frontend::socket::{Peer, Socket, Unsent};
 use crate::ids::{ConnectionId, TaskKey};
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ pub(crate) struct Connection {
     /// The tasks that have no complete reply yet, by the connection's name for them.
     pub(crate) tasks: BTreeMap<u32, TaskKey>,
     /// What an iSCSI session with a target sees.
-    pub(crate) seat: Option<Seat>,
+    pub(crate) seat: Option<SessionView>,
     /// A request of an NBD client that waits for payload memory.
     pub(crate) waiting: Option<nbd::Request>,
     pub(crate) opened: Instant,

@@ -25,7 +25,7 @@ use weir_flow::clock::{Duration, Instant};
 
 /// The state of the door. `Id` names a connection, never two at a time.
 #[derive(Debug)]
-pub(crate) struct Door<Id> {
+pub(crate) struct LoginThrottle<Id> {
     sources: BTreeMap<IpAddr, Failures>,
     /// The same sources, by their last failure.
     by_age: BTreeSet<(Instant, IpAddr)>,
@@ -54,7 +54,7 @@ impl Failures {
     }
 }
 
-impl<Id: Copy + Ord> Door<Id> {
+impl<Id: Copy + Ord> LoginThrottle<Id> {
     /// A door at which at most `max_logins` connections (at least 1) wait to log in.
     pub(crate) fn new(max_logins: u32) -> Self {
         Self {
@@ -178,7 +178,7 @@ mod tests {
     /// Five failures are free; from then on the time doubles from one second to a minute.
     #[test]
     fn penalties_double() {
-        let mut door = Door::<u64>::new(1);
+        let mut door = LoginThrottle::<u64>::new(1);
         let penalties: Vec<u64> =
             (0..80).map(|n| door.failed(address(HOST), at(n)).as_nanos() / 1_000_000_000).collect();
         assert_eq!(penalties[..12], [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60]);
@@ -188,7 +188,7 @@ mod tests {
     /// A source is refused until its time is over, and nobody else is.
     #[test]
     fn a_source_is_refused_for_its_time() {
-        let mut door = Door::<u64>::new(1);
+        let mut door = LoginThrottle::<u64>::new(1);
         let host = address(HOST);
         for _ in 0..5 {
             assert_eq!(door.refuses(host, at(10)), None);
@@ -204,7 +204,7 @@ mod tests {
     /// Ten minutes without a failure make a source start anew, and not a second less.
     #[test]
     fn failures_are_forgiven() {
-        let mut door = Door::<u64>::new(1);
+        let mut door = LoginThrottle::<u64>::new(1);
         for _ in 0..10 {
             door.failed(address(HOST), at(0));
         }
@@ -215,7 +215,7 @@ mod tests {
     /// An IPv6 network counts as one source, and an IPv4 host as itself in either spelling.
     #[test]
     fn sources_are_networks() {
-        let mut door = Door::<u64>::new(1);
+        let mut door = LoginThrottle::<u64>::new(1);
         for n in 0..6 {
             door.failed(address(&format!("2001:db8:1:2::{n}")), at(0));
             door.failed(address(&format!("::ffff:192.0.2.{n}")), at(0));
@@ -232,7 +232,7 @@ mod tests {
     /// The table does not grow; the source whose last failure is the oldest is forgotten first.
     #[test]
     fn the_table_is_bounded() {
-        let mut door = Door::<u64>::new(1);
+        let mut door = LoginThrottle::<u64>::new(1);
         let host = |n: usize| IpAddr::from((n as u32).to_be_bytes());
         for n in 0..SOURCES_MAX {
             for _ in 0..12 {
@@ -255,7 +255,7 @@ mod tests {
     /// One connection too many closes the one that has waited longest of those that still wait.
     #[test]
     fn the_longest_wait_makes_room() {
-        let mut door = Door::new(3);
+        let mut door = LoginThrottle::new(3);
         // Names are not in the order of coming.
         assert!([30, 10, 20].iter().all(|&id| door.enter(id).is_none()));
         assert_eq!(door.enter(5), Some(30));
@@ -268,7 +268,7 @@ mod tests {
     /// Who is closed or unknown can leave without harm, and knocking twice changes nothing.
     #[test]
     fn leaving_is_safe() {
-        let mut door = Door::new(1);
+        let mut door = LoginThrottle::new(1);
         assert_eq!(door.enter(1), None);
         assert_eq!(door.enter(1), None);
         assert_eq!(door.enter(2), Some(1));

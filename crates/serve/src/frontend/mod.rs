@@ -1,4 +1,8 @@
-//! The way in: connections, and the protocols that they speak.
+//! Front ends: connections, and the protocols that turn their bytes into commands and replies into bytes.
+//!
+//! A new front end is a folder here: a state machine in `weir-wire`, a variant of
+//! [`Speech`](connection::Speech), a `receive` that hands commands to the
+//! [`CommandEngine`], and a `word` that puts a [`Reply`] into the outbox.
 
 pub(crate) mod connection;
 pub(crate) mod iscsi;
@@ -6,10 +10,74 @@ pub(crate) mod listener;
 pub(crate) mod login_throttle;
 pub(crate) mod nbd;
 pub(crate) mod session_view;
-pub(crate) mod sessions;
 pub(crate) mod socket;
 pub(crate) mod tls;
 pub(crate) mod unix_socket;
+
+use crate::tasks::CommandEngine;
+use crate::tasks::reply::{Reply, Worded};
+use connection::{Connection, Speech};
+
+/// Handles everything that a connection has received.
+pub(crate) fn receive(engine: &mut CommandEngine, connection: &mut Connection) -> Verdict {
+    match &connection.speech {
+        Speech::Iscsi(_) => iscsi::IscsiFrontend { engine }.receive(connection),
+        Speech::Nbd(_) => nbd::NbdFrontend { engine }.receive(connection),
+    }
+}
+
+/// Puts a reply into the outbox of its connection.
+pub(crate) fn reply(engine: &mut CommandEngine, connection: &mut Connection, reply: Reply) {
+    let task = &engine.set.tasks[reply.task];
+    let name = task.name;
+    let worded: Worded = match &mut connection.speech {
+        Speech::Iscsi(wire) => {
+            iscsi::reply::word(wire, task, &engine.catalog.volumes[task.volume], &reply)
+        }
+        Speech::Nbd(wire) => nbd::word(wire, task, &reply),
+    };
+    if engine.worded(reply, worded) {
+        connection.tasks.remove(&name);
+    }
+}
+
+/// The reply, or the part of one, that the outbox names so has left.
+pub(crate) fn sent(engine: &mut CommandEngine, connection: &mut Connection, name: u32) {
+    // Replies that never went through the pipeline have no task.
+    let Some(&key) = connection.tasks.get(&name) else { return };
+    if engine.sent(key) {
+        connection.tasks.remove(&name);
+    }
+}
+
+/// Shows a connection what a reload has changed for it.
+pub(crate) fn refresh(engine: &mut CommandEngine, connection: &mut Connection) {
+    if let Speech::Nbd(wire) = &mut connection.speech {
+        if let Some(export) = wire.export() {
+            wire.resize(engine.catalog.capacity(engine.catalog.export_volumes[export]));
+        }
+        return;
+    }
+    iscsi::session::refresh(engine, connection);
+}
+
+/// A connection is gone: its session ends, and what it has in the pipeline runs to its end without a reply.
+pub(crate) fn disconnected(engine: &mut CommandEngine, connection: Connection, reason: &str) {
+    let Connection { id, peer, speech, tasks, seat, widen, .. } = connection;
+    speech.said_goodbye(&peer, reason);
+    engine.set.sessions.leave(id);
+    if widen && matches!(speech, Speech::Nbd(_)) {
+        engine.set.sessions.clients -= 1;
+    }
+    if let Some(seat) = seat {
+        for seen in &seat.units {
+            engine.catalog.volumes[seen.volume].unit.nexus_lost(&seat.nexus);
+        }
+    }
+    // The outbox holds references to reply buffers.
+    drop(speech);
+    engine.disconnected(id, widen, tasks.into_values());
+}
 
 /// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

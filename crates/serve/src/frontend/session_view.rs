@@ -1,5 +1,6 @@
-//! What a session sees: who it is, and which logical units are there for it.
+//! The view that a session has of its target: its nexus and the logical units that it may see.
 
+use crate::limits::PORTAL_GROUP;
 use crate::volume::tenants::Claims;
 use crate::volume::{Target, Volume};
 use std::rc::Rc;
@@ -9,9 +10,9 @@ use weir_wire::scsi::attention::UnitAttention;
 use weir_wire::scsi::disk::Port;
 use weir_wire::scsi::nexus::{InitiatorPort, Nexus};
 
-/// A session's place at a target.
+/// What a session is and sees at its target.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct SessionView {
     /// Who it is to SCSI.
     pub(crate) nexus: Rc<Nexus>,
     /// Index of the target.
@@ -19,14 +20,14 @@ pub(crate) struct Seat {
     /// The tenant that claims the host by its name.
     pub(crate) claim: Option<TenantId>,
     /// What it may see there, by ascending number.
-    pub(crate) units: Vec<Seen>,
+    pub(crate) units: Vec<VisibleUnit>,
     /// The numbers of these, for REPORT LUNS.
     numbers: Vec<u64>,
 }
 
 /// A logical unit that a session may see.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct VisibleUnit {
     /// Its number.
     lun: u64,
     /// Index of the volume behind it.
@@ -35,7 +36,7 @@ pub(crate) struct Seen {
     pub(crate) attention: UnitAttention,
 }
 
-impl Seat {
+impl SessionView {
     /// The seat of a new session.
     pub(crate) fn new(
         initiator: InitiatorPort,
@@ -52,13 +53,13 @@ impl Seat {
             units: Vec::new(),
             numbers: Vec::new(),
         };
-        seat.look(target, volumes, claims);
+        seat.refresh(target, volumes, claims);
         seat
     }
 
-    /// Looks at the target's units anew; true if others are there than before. Commands from now on
+    /// Reads the target's units anew; true if others are there than before. Commands from now on
     /// are those of the tenant that claims the host now.
-    pub(crate) fn look(&mut self, target: &Target, volumes: &[Volume], claims: &Claims) -> bool {
+    pub(crate) fn refresh(&mut self, target: &Target, volumes: &[Volume], claims: &Claims) -> bool {
         let name = &self.nexus.initiator.name;
         self.claim = claims.of(name);
         let visible = |&&(_, volume): &&(u64, usize)| volumes[volume].initiators.admit(name);
@@ -72,7 +73,7 @@ impl Seat {
             let kept = old.iter().position(|seen| (seen.lun, seen.volume) == (lun, volume));
             self.units.push(match kept {
                 Some(index) => old.swap_remove(index),
-                None => Seen { lun, volume, attention: UnitAttention::new() },
+                None => VisibleUnit { lun, volume, attention: UnitAttention::new() },
             });
         }
         self.numbers = now.into_iter().map(|(lun, _)| lun).collect();
@@ -90,10 +91,10 @@ impl Seat {
     }
 
     /// A unit, and the target as the SCSI port that it is seen through.
-    pub(crate) fn look_at(&mut self, unit: usize) -> (Port<'_>, &mut Seen) {
+    pub(crate) fn look_at(&mut self, unit: usize) -> (Port<'_>, &mut VisibleUnit) {
         let port = Port {
             iqn: &self.nexus.target,
-            portal_group: crate::limits::PORTAL_GROUP,
+            portal_group: PORTAL_GROUP,
             relative: 1,
             units: &self.numbers,
         };

@@ -25,8 +25,8 @@ pub(crate) fn answer(
         Question::Keep => gateway.keep(&pipeline.legacy(now)),
         Question::Summary => status::log(&status::status(pipeline, gateway, backends, now)),
         Question::Asked(client, asked) => {
-            let mut desk = Desk { pipeline, gateway, backends, now };
-            match asked.and_then(|request| desk.deal(client, request)) {
+            let mut handler = ControlHandler { pipeline, gateway, backends, now };
+            match asked.and_then(|request| handler.deal(client, request)) {
                 Ok(Some(answer)) => gateway.tell(client, answer),
                 // It is answered when it has been done.
                 Ok(None) => {}
@@ -46,14 +46,14 @@ pub(crate) fn answer(
 }
 
 /// Where requests are dealt with.
-struct Desk<'a, 'b> {
+struct ControlHandler<'a, 'b> {
     pipeline: &'a mut Pipeline<Watch>,
     gateway: &'a mut Gateway<'b>,
     backends: &'a Backends,
     now: Instant,
 }
 
-impl Desk<'_, '_> {
+impl ControlHandler<'_, '_> {
     /// What a request is answered with; `None` if that is to come.
     fn deal(&mut self, client: ClientId, request: Request) -> Result<Option<Answer>, Refusal> {
         let Self { ref mut pipeline, ref gateway, backends, now } = *self;
@@ -109,7 +109,7 @@ impl Desk<'_, '_> {
     }
 
     fn volume(&self, name: String) -> Result<VolumeId, Refusal> {
-        let volumes = &self.gateway.desk().volumes;
+        let volumes = &self.gateway.engine().catalog.volumes;
         if let Some(index) = volumes.iter().position(|volume| volume.name == name) {
             return Ok(VolumeId::new(index as u32));
         }

@@ -76,7 +76,7 @@ pub(super) fn volumes(
     backends: &Backends,
     now: Instant,
 ) -> Vec<VolumeStatus> {
-    let volumes = gateway.desk().volumes.iter().enumerate();
+    let volumes = gateway.engine().catalog.volumes.iter().enumerate();
     let volumes = volumes.map(|(index, volume)| {
         let disk = volume.unit.disk();
         let log = pipeline.cache().log(VolumeId::new(index as u32));
@@ -125,7 +125,7 @@ fn devices(gateway: &Gateway<'_>, backends: &Backends) -> Vec<DeviceStatus> {
         timer: spread(&kept.timer),
         flash: wear.map(flash),
     };
-    (0..).zip(gateway.desk().modelled.kept()).map(device).collect()
+    (0..).zip(gateway.engine().storage.emulated.kept()).map(device).collect()
 }
 
 /// Whose the upstreams of a volume are.
@@ -235,13 +235,13 @@ fn overdue(
     let mut overdue: Vec<Overdue<'_>> = pipeline.overdue(now).collect();
     overdue.sort_by_key(|overdue| Reverse(overdue.age));
     let (overdue, left_out) = first(overdue);
-    let desk = gateway.desk();
-    let names = desk.tenant_names.borrow();
+    let engine = gateway.engine();
+    let names = engine.catalog.tenant_names.borrow();
     let told = overdue.into_iter().map(|Overdue { request, stage, age }| OverdueRequest {
         stage: stage.as_str().to_owned(),
         age_ns: age.as_nanos(),
         tenant: names.get(request.tenant.index()).cloned().unwrap_or_default(),
-        volume: desk.volumes[request.volume.index()].name.clone(),
+        volume: engine.catalog.volumes[request.volume.index()].name.clone(),
         op: format!("{:?}", request.op).to_lowercase(),
         offset: request.extent.offset,
         length: request.extent.length,
@@ -288,7 +288,7 @@ fn shares(
     let all: u64 = views.iter().map(|view| view.recent.as_nanos()).sum();
     views.sort_by_key(|view| (Reverse(view.recent), Reverse(view.service)));
     let (views, left_out) = first(views);
-    let names = gateway.desk().tenant_names.borrow();
+    let names = gateway.engine().catalog.tenant_names.borrow();
     let told = views.into_iter().map(|StreamView { owner, weight, service, recent }| ShareStatus {
         name: match owner {
             Owner::Tenant(tenant) => names.get(tenant.index()).cloned().unwrap_or_default(),

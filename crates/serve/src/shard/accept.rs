@@ -2,6 +2,7 @@
 
 use super::{CONNECTIONS, Gateway, Stop};
 use crate::frontend::connection::{Connection, NbdWire, Speech};
+use crate::frontend::iscsi::session::new_wire;
 use crate::frontend::listener::{Listener, Protocol};
 use crate::frontend::socket::{Peer, Socket};
 use crate::ids::ConnectionId;
@@ -71,11 +72,16 @@ impl Gateway<'_> {
                 let listening = self.portals().unwrap_or_default();
                 let reached = socket.local().map(|local| portals_at(local, &listening));
                 let reached = reached.iter().flatten().map(SocketAddr::to_string).collect();
-                Speech::Iscsi(Box::new(self.desk.new_wire(reached, challenge)))
+                Speech::Iscsi(Box::new(new_wire(
+                    &self.engine.catalog,
+                    &self.limits,
+                    reached,
+                    challenge,
+                )))
             }
             Protocol::Nbd => {
-                let exports = self.desk.exports.clone();
-                let mut limits = self.desk.nbd_limits;
+                let exports = self.engine.catalog.exports.clone();
+                let mut limits = self.nbd_limits;
                 if let Peer::Unix { .. } = peer {
                     // Nothing leaves the machine, and the file's mode says who may come.
                     limits.tls = Tls::Off;

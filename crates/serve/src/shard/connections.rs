@@ -1,12 +1,14 @@
 //! What is done with connections: reading, writing, closing, and looking after the silent ones.
 
 use super::{Gateway, KEEP_EVERY, Stop};
-use crate::frontend::Verdict;
 use crate::frontend::connection::{Connection, Progress, Speech};
+use crate::frontend::iscsi::session::{tenants_of, window_of};
 use crate::frontend::socket::Peer;
+use crate::frontend::{self, Verdict};
 use crate::ids::ConnectionId;
 use crate::operator::Question;
-use crate::tasks::Errand;
+use crate::tasks::ConnectionAction;
+use crate::tasks::reply::Reply;
 use std::sync::Arc;
 use tracing::warn;
 use weir_flow::clock::Duration;
@@ -44,12 +46,9 @@ impl Gateway<'_> {
     /// Deals with what a connection has received, and puts it back into its place.
     fn deal(&mut self, mut connection: Box<Connection>) {
         let index = connection.id.index;
-        self.desk.now = self.now;
+        self.engine.set.now = self.now;
         let established = connection.speech.is_established();
-        let verdict = match &connection.speech {
-            Speech::Iscsi(_) => self.desk.receive_iscsi(&mut connection),
-            Speech::Nbd(_) => self.desk.receive_nbd(&mut connection),
-        };
+        let verdict = frontend::receive(&mut self.engine, &mut connection);
         // What is left over is dealt with when there is room for it.
         connection.paused |= connection.is_stuck();
         if !established && connection.speech.is_established() {
@@ -89,26 +88,26 @@ impl Gateway<'_> {
         }
     }
 
-    /// Does what the desk wants done with connections.
+    /// Does what the command engine wants done with connections.
     pub(super) fn run_errands(&mut self) {
-        while let Some(errand) = self.desk.errands.pop_front() {
+        while let Some(errand) = self.engine.set.actions.pop_front() {
             match errand {
-                Errand::Write(id) => self.mark_dirty(id),
-                Errand::Close(id, reason) => {
+                ConnectionAction::Write(id) => self.mark_dirty(id),
+                ConnectionAction::Close(id, reason) => {
                     self.write(id.index);
                     let place = self.connections.get_mut(id.index);
                     if let Some(old) = place.and_then(|place| place.take_if(|old| old.id == id)) {
                         self.close(old, reason);
                     }
                 }
-                Errand::Abandon(id, itt, key) => {
+                ConnectionAction::Abandon(id, itt, key) => {
                     let place = self.connections.get_mut(id.index).and_then(Option::as_mut);
                     // The tag may name another command by now.
                     let of = |one: &&mut Box<Connection>| {
                         one.id == id && one.tasks.get(&itt.0) == Some(&key)
                     };
                     if let Some(connection) = place.filter(of) {
-                        let window = self.desk.window_of(connection.seat.as_ref(), 0);
+                        let window = window_of(&self.engine, connection.seat.as_ref(), 0);
                         connection.tasks.remove(&itt.0);
                         if let Some(wire) = connection.iscsi() {
                             wire.abandon(itt);
@@ -118,13 +117,13 @@ impl Gateway<'_> {
                         self.mark_dirty(id);
                     }
                 }
-                Errand::Managed(id, itt) => {
+                ConnectionAction::Managed(id, itt) => {
                     if let Some(wire) = self.connection(id).and_then(Connection::iscsi) {
                         wire.task_management_response(itt, TmfResponse::Complete);
                         self.mark_dirty(id);
                     }
                 }
-                Errand::Attention(from, volume, attention) => {
+                ConnectionAction::Attention(from, volume, attention) => {
                     let others = self.connections.iter_mut().flatten();
                     for connection in others.filter(|connection| Some(connection.id) != from) {
                         if let Some(seat) = &mut connection.seat {
@@ -132,20 +131,21 @@ impl Gateway<'_> {
                         }
                     }
                 }
-                Errand::Tell(nexus, volume, attention) => {
-                    let id = self.desk.sessions.find(&nexus);
+                ConnectionAction::Tell(nexus, volume, attention) => {
+                    let id = self.engine.set.sessions.find(&nexus);
                     let seat = id.and_then(|id| self.connection(id)?.seat.as_mut());
                     if let Some(seat) = seat {
                         seat.attend(volume, attention);
                     }
                 }
-                Errand::Answer(key) => {
+                ConnectionAction::Answer(key) => {
                     // It may have been answered, or forgotten with its connection, meanwhile.
-                    if self.desk.tasks.contains_key(key) {
-                        self.desk.answer(&mut self.connections, key, None);
+                    if self.engine.set.tasks.contains_key(key) {
+                        let reply = self.engine.answer(key, None);
+                        self.send(reply);
                     }
                 }
-                Errand::Feed(id) => {
+                ConnectionAction::Feed(id) => {
                     if self.stop != Stop::No {
                         continue;
                     }
@@ -156,11 +156,25 @@ impl Gateway<'_> {
                     }
                     if self.connection(id).is_none_or(|fed| fed.waiting.is_none()) {
                         // It has left some for the next.
-                        self.desk.feed_next();
+                        self.engine.set.feed_next();
                     }
                 }
-                Errand::Share => self.share_window(),
+                ConnectionAction::Share => self.share_window(),
             }
+        }
+    }
+
+    /// Has the front end of its connection put a reply into the outbox.
+    pub(super) fn send(&mut self, reply: Option<Reply>) {
+        let Some(reply) = reply else { return };
+        let id = self.engine.set.tasks[reply.task].connection;
+        let place = id.and_then(|id| self.connections.get_mut(id.index)?.as_deref_mut());
+        match place.filter(|connection| Some(connection.id) == id) {
+            Some(connection) => {
+                self.engine.set.actions.push_back(ConnectionAction::Write(connection.id));
+                frontend::reply(&mut self.engine, connection, reply);
+            }
+            None => self.engine.unheard(reply),
         }
     }
 
@@ -179,14 +193,16 @@ impl Gateway<'_> {
 
     fn share_window(&mut self) {
         let seats = self.connections.iter().flatten().filter_map(|one| one.seat.as_ref());
-        self.desk.count_sessions(seats);
+        let catalog = &self.engine.catalog;
+        let sessions = seats.map(|seat| tenants_of(catalog, Some(seat)));
+        self.engine.set.quotas.count_sessions(sessions);
         for connection in self.connections.iter_mut().flatten() {
-            let window = self.desk.window_of(connection.seat.as_ref(), 0);
+            let window = window_of(&self.engine, connection.seat.as_ref(), 0);
             if let Some(wire) = connection.iscsi() {
                 wire.set_window(window);
             }
             if !connection.speech.outbox().is_empty() {
-                self.desk.errands.push_back(Errand::Write(connection.id));
+                self.engine.set.actions.push_back(ConnectionAction::Write(connection.id));
             }
         }
     }
@@ -206,7 +222,7 @@ impl Gateway<'_> {
             connection.pinged = None;
         }
         for name in self.sent.drain(..) {
-            self.desk.sent(&mut connection, name);
+            frontend::sent(&mut self.engine, &mut connection, name);
         }
         if progress == Progress::Closed {
             self.close(connection, "closed by the host");
@@ -262,13 +278,13 @@ impl Gateway<'_> {
         self.free.push(connection.id.index);
         self.counts[connection.protocol() as usize] -= 1;
         self.door.leave(connection.id);
-        self.desk.disconnected(*connection, reason);
+        frontend::disconnected(&mut self.engine, *connection, reason);
     }
 
     /// Once a second: connections that do not log in or do not answer are given up.
     pub(super) fn tick(&mut self) {
         self.next_tick = self.now + TICK;
-        self.desk.ended = true;
+        self.engine.set.ended = true;
         if self.config.savings.is_some() && self.next_keep <= self.now {
             self.next_keep = self.now + KEEP_EVERY;
             self.questions.push_back(Question::Keep);
@@ -297,7 +313,7 @@ impl Gateway<'_> {
             {
                 wire.ping();
                 connection.pinged = Some(self.now);
-                self.desk.errands.push_back(Errand::Write(connection.id));
+                self.engine.set.actions.push_back(ConnectionAction::Write(connection.id));
             }
         }
         self.run_errands();
@@ -315,7 +331,7 @@ impl Gateway<'_> {
         if let Some(pinged) = connection.pinged {
             return (since(pinged) >= PING_ANSWER_WITHIN).then_some("no answer to a ping");
         }
-        if self.desk.waits_in_vain(connection, DATA_WITHIN) {
+        if self.engine.set.waits_in_vain(connection.tasks.values().copied(), DATA_WITHIN) {
             return Some("write data did not arrive in time");
         }
         let discovers = matches!(connection.speech, Speech::Iscsi(_)) && connection.seat.is_none();

@@ -16,9 +16,10 @@ mod upstreams;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::frontend;
 use crate::frontend::connection::Connection;
 use crate::frontend::listener::{Listener, Protocol};
-use crate::frontend::login_throttle::Door;
+use crate::frontend::login_throttle::LoginThrottle;
 use crate::frontend::tls;
 use crate::ids::ConnectionId;
 use crate::limits::Tally;
@@ -27,7 +28,7 @@ use crate::operator::{Answer, Line, Question};
 use crate::shard::signals::Signals;
 use crate::shard::timer::Timer;
 use crate::storage::Storage;
-use crate::storage::blocking::{Blocking, BlockingCall, BlockingPool, BlockingResult};
+use crate::storage::blocking::{Blocking, BlockingPool};
 use crate::storage::file::Driver;
 use crate::storage::file::threads::Threads;
 use crate::storage::file::uring::Uring;
@@ -35,8 +36,8 @@ use crate::storage::io::{StorageDone, StorageSubmit, Submit};
 use crate::storage::store::Store;
 use crate::storage::upstream::network::{Readiness, Tcp};
 use crate::storage::upstream::{FIRST_TOKEN, Upstreams};
-use crate::tasks::{Awaited, Desk, Near};
-use crate::volume::Kept;
+use crate::tasks::{CacheMemory, CallDone, CommandEngine, SavedFor};
+use crate::volume::PersistedState;
 use crate::volume::credits;
 use crate::volume::tenants::TenantNames;
 use crate::{NbdListener, ServeError};
@@ -59,6 +60,8 @@ use weir_flow::control::Legacy;
 use weir_flow::event::Observer;
 use weir_flow::pipeline::{Action, Input, Pipeline};
 use weir_flow::stage::{Wake, World};
+use weir_wire::iscsi::target_role::Limits;
+use weir_wire::nbd;
 
 /// Reads the configuration again; `None` if it is wrong, which has been said then.
 pub(crate) type Reload<'a> = &'a mut dyn FnMut() -> Option<Config>;
@@ -79,7 +82,7 @@ pub(crate) struct Gateway<'a> {
     listeners: Vec<Listener>,
     /// No connection is accepted before that.
     next_accept: Instant,
-    door: Door<ConnectionId>,
+    door: LoginThrottle<ConnectionId>,
     /// Connections that were refused.
     turned_away: Tally,
     tls: Option<Arc<ServerConfig>>,
@@ -97,8 +100,11 @@ pub(crate) struct Gateway<'a> {
     spare_dirty: Vec<usize>,
     storage: Storage,
     done: Vec<StorageDone>,
-    finished: Vec<BlockingResult>,
-    desk: Desk,
+    finished: Vec<CallDone>,
+    engine: CommandEngine,
+    /// How iSCSI connections begin.
+    limits: Limits,
+    nbd_limits: nbd::Limits,
     stop_signals: Signals,
     reload_signals: Signals,
     summary_signals: Signals,
@@ -136,7 +142,12 @@ impl<'a> Gateway<'a> {
         config: &Config,
         (poll, clock): (Poll, Clock),
         (upstreams, stores): (Upstreams<Tcp>, Rc<[Store]>),
-        (kept, saved, near, found): (Vec<Kept>, Option<Legacy>, Near, Vec<cache::Done>),
+        (kept, saved, near, found): (
+            Vec<PersistedState>,
+            Option<Legacy>,
+            CacheMemory,
+            Vec<cache::Done>,
+        ),
         reload: Reload<'a>,
     ) -> Result<Self, ServeError> {
         let failed = |action| move |source| ServeError::Setup { action, source };
@@ -190,10 +201,10 @@ impl<'a> Gateway<'a> {
         if let Some(control) = &mut control {
             control.register(registry).map_err(failed("watch the control socket"))?;
         }
-        let mut desk = Desk::new(config, stores, kept, near, helpers);
-        desk.inbox.extend(saved.map(|saved| Input::Inherit(Arc::new(saved))));
-        desk.inbox.extend(found.into_iter().map(Input::Cache));
-        desk.resume();
+        let mut engine = CommandEngine::new(config, stores, kept, near, helpers);
+        engine.set.inputs.extend(saved.map(|saved| Input::Inherit(Arc::new(saved))));
+        engine.set.inputs.extend(found.into_iter().map(Input::Cache));
+        engine.resume();
         Ok(Self {
             clock,
             now: clock.now(),
@@ -205,7 +216,7 @@ impl<'a> Gateway<'a> {
             reload,
             listeners,
             next_accept: Instant::ZERO,
-            door: Door::new(config.iscsi.max_logins),
+            door: LoginThrottle::new(config.iscsi.max_logins),
             turned_away: Tally::default(),
             tls,
             connections: vec![None],
@@ -218,7 +229,14 @@ impl<'a> Gateway<'a> {
             storage: Storage::new(driver, upstreams),
             done: Vec::new(),
             finished: Vec::new(),
-            desk,
+            engine,
+            limits: Limits {
+                command_window: config.iscsi.commands,
+                header_digest: config.iscsi.header_digest,
+                data_digest: config.iscsi.data_digest,
+                ..Limits::default()
+            },
+            nbd_limits: frontend::nbd::limits(config),
             stop_signals,
             reload_signals,
             summary_signals,
@@ -252,7 +270,7 @@ impl<'a> Gateway<'a> {
 
     /// The names of the tenants, as they are now.
     pub(crate) fn tenant_names(&self) -> TenantNames {
-        self.desk.tenant_names.clone()
+        self.engine.catalog.tenant_names.clone()
     }
 
     /// What operators call the disk driver.
@@ -265,9 +283,9 @@ impl<'a> Gateway<'a> {
         self.clock.now()
     }
 
-    /// What sits between hosts and the pipeline.
-    pub(crate) const fn desk(&self) -> &Desk {
-        &self.desk
+    /// The command engine.
+    pub(crate) const fn engine(&self) -> &CommandEngine {
+        &self.engine
     }
 
     /// Who is connected.
@@ -296,15 +314,14 @@ impl<'a> Gateway<'a> {
 
     /// Where to keep what control would need after a restart, and as what; `None` if it is not wanted.
     pub(crate) fn kept(&self, legacy: &Legacy) -> Option<(PathBuf, Vec<u8>)> {
-        let names = self.desk.tenant_names.borrow();
+        let names = self.engine.catalog.tenant_names.borrow();
         self.config.savings.clone().map(|path| (path, credits::encode(legacy, &names)))
     }
 
     /// Keeps what control would need after a restart.
     pub(crate) fn keep(&mut self, legacy: &Legacy) {
         if let Some((path, bytes)) = self.kept(legacy) {
-            let owner = self.desk.await_chore(Awaited::Savings);
-            self.desk.chores.submit(BlockingCall::Save { owner, path, bytes });
+            self.engine.blocking.save(SavedFor::Credits, path, bytes);
         }
     }
 
@@ -335,18 +352,17 @@ impl<'a> Gateway<'a> {
             return true;
         }
         if !self.done.is_empty() {
-            self.desk.now = self.clock.now();
+            self.engine.set.now = self.clock.now();
         }
         self.take_in_storage();
         self.storage.exchange_upstreams(&mut self.done);
         self.take_in_storage();
-        self.desk.chores.reap(&mut self.finished);
-        self.desk.maps.reap(&mut self.finished);
-        for finished in self.finished.drain(..) {
-            self.desk.chore_done(finished);
+        self.engine.blocking.reap(&mut self.finished);
+        for done in self.finished.drain(..) {
+            self.engine.call_done(done);
         }
-        let submitted = std::mem::take(&mut self.desk.submitted);
-        if submitted || !self.desk.inbox.is_empty() || !self.desk.errands.is_empty() {
+        let submitted = std::mem::take(&mut self.engine.set.submitted);
+        if submitted || !self.engine.set.inputs.is_empty() || !self.engine.set.actions.is_empty() {
             return true;
         }
         let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare_dirty));
@@ -354,7 +370,7 @@ impl<'a> Gateway<'a> {
             self.write(index);
         }
         self.spare_dirty = dirty;
-        !self.desk.inbox.is_empty() || !self.desk.errands.is_empty()
+        !self.engine.set.inputs.is_empty() || !self.engine.set.actions.is_empty()
     }
 
     /// The event loop cannot go on.
@@ -371,7 +387,7 @@ impl<'a> Gateway<'a> {
 
     /// The names of the volumes whose acknowledged data may be lost.
     pub(crate) fn lost_volumes(&self) -> Vec<String> {
-        let lost = self.desk.volumes.iter().filter(|volume| volume.lost);
+        let lost = self.engine.catalog.volumes.iter().filter(|volume| volume.lost);
         lost.map(|volume| volume.name.clone()).collect()
     }
 
@@ -387,7 +403,7 @@ impl<'a> Gateway<'a> {
         let accept =
             self.listeners.iter().any(|listener| listener.ready).then_some(self.next_accept);
         // What is late there is late for a host: the last of the wait is spent awake.
-        let (lead, modelled) = (self.timer.lead(), self.desk.modelled.next());
+        let (lead, modelled) = (self.timer.lead(), self.engine.storage.emulated.next());
         let early =
             |at: Instant| Instant::from_nanos(at.as_nanos().saturating_sub(lead.as_nanos()));
         let due = [deadline, modelled.map(early), self.storage.upstreams.next()];
@@ -482,7 +498,7 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
             if self.has_question() {
                 return Wake::End;
             }
-            if let Some((at, input)) = self.desk.modelled.due(self.now) {
+            if let Some((at, input)) = self.engine.storage.emulated.due(self.now) {
                 self.handed = self.handed.max(at);
                 return Wake::Input(self.handed, input);
             }
@@ -490,7 +506,7 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
                 self.handed = self.now;
                 return Wake::Deadline(self.now);
             }
-            if let Some(input) = self.desk.inbox.pop_front() {
+            if let Some(input) = self.engine.set.inputs.pop_front() {
                 self.handed = self.now;
                 return Wake::Input(self.now, input);
             }
@@ -503,20 +519,20 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
                 if self.is_drained() {
                     return Wake::End;
                 }
-                if !self.desk.inbox.is_empty() {
+                if !self.engine.set.inputs.is_empty() {
                     continue;
                 }
                 if until <= self.now {
                     warn!(
-                        outstanding = self.desk.outstanding(),
+                        outstanding = self.engine.outstanding(),
                         "stopping: requests in flight are left"
                     );
                     self.stop = Stop::Now;
                     continue;
                 }
             }
-            self.desk.now = self.now;
-            if self.desk.retry() {
+            self.engine.set.now = self.now;
+            if self.engine.retry() {
                 continue;
             }
             self.sleep(deadline);
@@ -525,19 +541,23 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
 
     fn perform(&mut self, now: Instant, action: Action) {
         match action {
-            Action::Store(io) => self.desk.store(now, &io, &mut self.storage),
-            Action::Cache(work) => self.desk.nearby(work, &mut self.storage),
+            Action::Store(io) => self.engine.store(now, &io, &mut self.storage),
+            Action::Cache(work) => self.engine.cache(work, &mut self.storage),
             Action::Transfer { key, tag, outcome, part } => {
-                self.desk.reply(&mut self.connections, key, tag, outcome, part);
+                let reply = self.engine.reply(key, tag, outcome, part);
+                self.send(reply);
             }
-            Action::Refuse { tag } => self.desk.refuse(&mut self.connections, tag),
+            Action::Refuse { tag } => {
+                let reply = self.engine.refuse(tag);
+                self.send(reply);
+            }
             Action::Check { backend, path } => {
                 self.storage.submit(StorageSubmit::Check(backend, path));
             }
             Action::Abandon { key, backend, path } => {
                 let stored =
                     |input: &Input| matches!(input, Input::Stored { key: one, .. } if *one == key);
-                self.desk.inbox.retain(|input| !stored(input));
+                self.engine.set.inputs.retain(|input| !stored(input));
                 self.storage.submit(StorageSubmit::Abandon(backend, path, key));
             }
             Action::Recall { key, backend, path } => {

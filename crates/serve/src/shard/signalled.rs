@@ -1,6 +1,7 @@
 //! What operators ask for by signals.
 
 use super::{Gateway, Stop};
+use crate::frontend;
 use tracing::{info, warn};
 
 impl Gateway<'_> {
@@ -25,13 +26,13 @@ impl Gateway<'_> {
             return;
         }
         info!(
-            outstanding = self.desk.outstanding(),
+            outstanding = self.engine.outstanding(),
             "stopping: no new requests; requests in flight end first"
         );
         self.stop = Stop::Draining(self.now + self.config.stop_within);
         self.listeners.clear();
-        self.desk.drop_gathering();
-        self.desk.drop_jobs();
+        self.engine.set.drop_gathering();
+        self.engine.drop_jobs();
     }
 
     /// Reads the configuration again and applies what can change live.
@@ -40,13 +41,13 @@ impl Gateway<'_> {
             return;
         }
         info!("reading the configuration again");
-        self.desk.now = self.now;
+        self.engine.set.now = self.now;
         if let Some(new) = (self.reload)()
-            && let Some(merged) = self.desk.reload(&self.config, new)
+            && let Some(merged) = self.engine.reload(&self.config, new)
         {
             self.config = merged;
             for connection in self.connections.iter_mut().flatten() {
-                self.desk.reseat(connection);
+                frontend::refresh(&mut self.engine, connection);
             }
         }
         self.run_errands();
@@ -54,12 +55,12 @@ impl Gateway<'_> {
 
     /// Whether everything in flight has ended and been told.
     pub(super) fn is_drained(&mut self) -> bool {
-        if self.desk.outstanding() > 0 || !self.desk.close_logs() {
+        if self.engine.outstanding() > 0 || !self.engine.close_logs() {
             return false;
         }
         if !std::mem::replace(&mut self.announced, true) {
             for connection in self.connections.iter_mut().flatten() {
-                self.desk.take_leave(connection);
+                frontend::iscsi::session::take_leave(&mut self.engine, connection);
             }
             self.run_errands();
             for index in std::mem::take(&mut self.dirty) {

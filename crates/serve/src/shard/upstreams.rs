@@ -11,16 +11,16 @@ impl Gateway<'_> {
         let mut done = std::mem::take(&mut self.done);
         for one in done.drain(..) {
             match one {
-                StorageDone::Ended(ended) => self.desk.ended(ended, &mut self.storage),
-                StorageDone::Input(input) => self.desk.inbox.push_back(input),
+                StorageDone::Ended(ended) => self.engine.ended(ended, &mut self.storage),
+                StorageDone::Input(input) => self.engine.set.inputs.push_back(input),
                 StorageDone::Fenced(upstream) => {
                     if let Some(volume) = volume_on(&self.config, upstream) {
-                        self.desk.volumes[volume].unit.withdraw();
+                        self.engine.catalog.volumes[volume].unit.withdraw();
                     }
                 }
                 StorageDone::Resized(upstream, capacity) => {
                     if let Some(volume) = volume_on(&self.config, upstream) {
-                        self.desk.grown(volume, capacity);
+                        self.engine.grown(volume, capacity);
                     }
                 }
             }
@@ -49,7 +49,7 @@ impl Gateway<'_> {
             if let Some(volume) = volume.filter(|&volume| !self.config.volumes[volume].read_only) {
                 let name = &self.config.volumes[volume].name;
                 warn!(volume = name, %problem, "cannot flush the upstream during the stop");
-                self.desk.volumes[volume].lost = true;
+                self.engine.catalog.volumes[volume].lost = true;
             }
         }
     }

@@ -1,14 +1,14 @@
-//! What the cache wants done near: copies, the memory of its own requests, and its logs.
+//! The memory of the cache: frames of the read cache, buffers of its own requests, and the logs.
 
-use super::{Awaited, Desk};
+use super::blocking_calls::{BlockingCalls, SavedFor};
+use super::set::TaskSet;
 use crate::buffer::{Pool, Shared};
 use crate::ids::TaskKey;
 use crate::limits::PIECE;
-use crate::storage::blocking::BlockingCall;
 use crate::storage::io::{Io, Location, StorageSubmit, Submit, Whose, Work as DiskWork};
 use crate::storage::log_device::log::LogFile;
 use crate::tasks::frames::Frames;
-use crate::tasks::table::{Deed, End, Phase, Task};
+use crate::tasks::table::{End, Phase, Task, TaskKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
@@ -23,9 +23,11 @@ use weir_flow::request::{Outcome, Tag, VolumeId};
 use weir_flow::units::Extent;
 use weir_wire::scsi::cdb::{Media, MediaOp};
 
-/// What is near, and the memory that it takes.
+/// The memory of the cache, and the logs.
+///
+/// Invariant: a log write keeps its buffer in `batches` until the pipeline says that it is not needed.
 #[derive(Debug)]
-pub(crate) struct Near {
+pub(crate) struct CacheMemory {
     frames: Frames,
     /// Memory of the cache's own requests.
     pool: Pool,
@@ -47,7 +49,7 @@ pub(crate) struct Near {
     closed: Vec<bool>,
 }
 
-impl Near {
+impl CacheMemory {
     pub(crate) fn new(settings: &Settings, logs: Vec<Option<LogFile>>) -> Self {
         Self {
             frames: Frames::new(settings.lines(), settings.line),
@@ -122,164 +124,184 @@ impl Near {
     }
 }
 
-impl Desk {
+impl CacheMemory {
     /// Performs an action of the cache.
-    pub(crate) fn nearby(&mut self, work: Work, stores: &mut dyn Submit) {
+    pub(crate) fn perform(
+        &mut self,
+        set: &mut TaskSet,
+        drivers: &mut dyn Submit,
+        blocking: &mut BlockingCalls,
+        work: Work,
+    ) {
         match work {
-            Work::Copy(copied) => self.copy_near(copied),
+            Work::Copy(copied) => self.copy_near(set, copied),
             Work::Zero { tag, offset, length } => {
                 let range = offset as usize..(offset + length) as usize;
-                filling(&mut self.tasks[TaskKey::of(tag)])[range].fill(0);
+                filling(&mut set.tasks[TaskKey::of(tag)])[range].fill(0);
             }
             Work::Fetch { fetch, volume, span, tag, offset } => {
-                self.fetch(fetch, volume, (span, tag, offset), stores);
+                self.fetch(set, drivers, fetch, volume, (span, tag, offset));
             }
             Work::Carry { volume, from, tag, offset, length } => {
                 let (kept, at) = match from {
-                    Kept::Payload(from, at) => (source(&self.tasks[TaskKey::of(from)]).clone(), at),
-                    Kept::Batch(io, at) => (self.near.batch(volume, io).clone(), at),
+                    Kept::Payload(from, at) => (source(&set.tasks[TaskKey::of(from)]).clone(), at),
+                    Kept::Batch(io, at) => (self.batch(volume, io).clone(), at),
                 };
-                let to = &mut filling(&mut self.tasks[TaskKey::of(tag)])[offset as usize..];
+                let to = &mut filling(&mut set.tasks[TaskKey::of(tag)])[offset as usize..];
                 to[..length as usize]
                     .copy_from_slice(&kept.bytes()[at as usize..][..length as usize]);
             }
             Work::Reserve { job, volume, bytes, reads } => {
-                self.near.waiting.push_back((job, volume, bytes, reads));
-                self.reserve_near();
+                self.waiting.push_back((job, volume, bytes, reads));
+                self.reserve_near(set);
             }
             Work::Release(tag) => {
-                let task = self.tasks.remove(TaskKey::of(tag)).expect("it is released once");
-                self.near.own -= 1;
+                let task = set.tasks.remove(TaskKey::of(tag)).expect("it is released once");
+                self.own -= 1;
                 for buffer in [task.data, task.medium].into_iter().flatten() {
-                    self.near.pool.give(buffer);
+                    self.pool.give(buffer);
                 }
-                self.reserve_near();
+                self.reserve_near(set);
             }
-            Work::Log { volume, write } => self.write_log(volume, &write, stores),
+            Work::Log { volume, write } => self.write_log(set, drivers, volume, &write),
             Work::Sync { volume, io } => {
                 let (whose, work) = (Whose::Log(volume, io), DiskWork::Sync);
-                self.submitted = true;
-                let io = Io { whose, work, offset: 0, length: 0, promise: None };
-                stores.submit(StorageSubmit::Io(self.near.log(volume), io));
+                set.submitted = true;
+                drivers.submit(StorageSubmit::Io(
+                    self.log(volume),
+                    Io { whose, work, offset: 0, length: 0, promise: None },
+                ));
             }
             Work::Unkeep { volume, io } => {
-                let index = self.near.written(volume, io);
-                let (.., buffer) = self.near.batches.swap_remove(index);
-                self.near.scratch.give(buffer);
+                let index = self.written(volume, io);
+                let (.., buffer) = self.batches.swap_remove(index);
+                self.scratch.give(buffer);
             }
             Work::Abandon(volume) => {
-                let log = self.near.logs[volume.index()].as_ref().expect("it has one");
+                let log = self.logs[volume.index()].as_ref().expect("it has one");
                 let (path, bytes) = (log.void.clone(), log.id.to_vec());
-                let owner = self.await_chore(Awaited::Void(volume));
-                self.chores.submit(BlockingCall::Save { owner, path, bytes });
+                blocking.save(SavedFor::Void(volume), path, bytes);
             }
-            Work::Closed(volume) => self.near.closed[volume.index()] = true,
+            Work::Closed(volume) => self.closed[volume.index()] = true,
         }
     }
 
     /// Has every log make durable what it has, the first time; true when that is done. Nothing may come any
     /// more.
-    pub(crate) fn close_logs(&mut self) -> bool {
-        if !std::mem::replace(&mut self.near.closing, true) {
-            let close = self.near.logged().map(|volume| Input::Cache(Done::Close(volume)));
-            self.inbox.extend(close.collect::<Vec<_>>());
+    pub(crate) fn close_logs(&mut self, set: &mut TaskSet) -> bool {
+        if !std::mem::replace(&mut self.closing, true) {
+            let close = self.logged().map(|volume| Input::Cache(Done::Close(volume)));
+            set.inputs.extend(close.collect::<Vec<_>>());
         }
-        self.near.is_closed()
+        self.is_closed()
     }
 
     /// Copies between a frame and a payload.
-    fn copy_near(&mut self, Copied { tag, offset, frame, at, length, keep }: Copied) {
-        let task = &mut self.tasks[TaskKey::of(tag)];
+    fn copy_near(
+        &mut self,
+        set: &mut TaskSet,
+        Copied { tag, offset, frame, at, length, keep }: Copied,
+    ) {
+        let task = &mut set.tasks[TaskKey::of(tag)];
         if keep {
             let bytes = payload(task, offset, length.into());
-            self.near.frames.bytes_mut(frame, at, length).copy_from_slice(bytes);
+            self.frames.bytes_mut(frame, at, length).copy_from_slice(bytes);
         } else {
             let place = &mut filling(task)[offset as usize..][..length as usize];
-            place.copy_from_slice(self.near.frames.bytes(frame, at, length));
+            place.copy_from_slice(self.frames.bytes(frame, at, length));
         }
     }
 
     /// Gives memory to requests of the cache's own, as long as there is some.
-    fn reserve_near(&mut self) {
-        while let Some(&(job, volume, bytes, reads)) = self.near.waiting.front() {
+    fn reserve_near(&mut self, set: &mut TaskSet) {
+        while let Some(&(job, volume, bytes, reads)) = self.waiting.front() {
             let buffer = match bytes {
                 0 => None,
-                _ => match self.near.pool.take(bytes as usize) {
+                _ => match self.pool.take(bytes as usize) {
                     Some(buffer) => Some(buffer),
                     None => return,
                 },
             };
-            self.near.waiting.pop_front();
+            self.waiting.pop_front();
             let op = if reads { MediaOp::Read } else { MediaOp::Write };
             let media = Media { op, lba: 0, blocks: 0, fua: false, dpo: false };
-            let mut task = Task::new(self.now, volume.index(), Deed::Media(media));
-            task.phase = Phase::Flowing { left: 1, end: End::Good };
+            let mut task = Task::new(set.now, volume.index(), TaskKind::Media(media));
+            task.phase = Phase::InPipeline { left: 1, end: End::Good };
             *(if reads { &mut task.medium } else { &mut task.data }) = buffer;
-            self.near.own += 1;
-            let tag = self.tasks.insert(task).tag();
-            self.inbox.push_back(Input::Cache(Done::Reserved { job, tag }));
+            self.own += 1;
+            let tag = set.tasks.insert(task).tag();
+            set.inputs.push_back(Input::Cache(Done::Reserved { job, tag }));
         }
     }
 
     /// Puts a write to a log together and hands it to the driver.
-    fn write_log(&mut self, volume: VolumeId, write: &LogWrite, stores: &mut dyn Submit) {
+    fn write_log(
+        &mut self,
+        set: &mut TaskSet,
+        drivers: &mut dyn Submit,
+        volume: VolumeId,
+        write: &LogWrite,
+    ) {
         let LogWrite { write, from } = write;
-        let mut buffer = self.near.memory(write.bytes as usize);
+        let mut buffer = self.memory(write.bytes as usize);
         let bytes = Rc::get_mut(&mut buffer).expect("fresh from the pool").bytes_mut();
         let mut from = from.iter();
-        let payload = |part: &Part, out: &mut [u8]| match *from
-            .next()
-            .expect("each part is somewhere")
-        {
-            Kept::Payload(tag, offset) => {
-                out.copy_from_slice(payload(&self.tasks[TaskKey::of(tag)], offset, part.length));
-            }
-            Kept::Batch(io, at) => {
-                let kept = self.near.batch(volume, io);
-                out.copy_from_slice(&kept.bytes()[at as usize..][..part.length as usize]);
-            }
-        };
+        let payload =
+            |part: &Part, out: &mut [u8]| match *from.next().expect("each part is somewhere") {
+                Kept::Payload(tag, offset) => {
+                    out.copy_from_slice(payload(&set.tasks[TaskKey::of(tag)], offset, part.length));
+                }
+                Kept::Batch(io, at) => {
+                    let kept = self.batch(volume, io);
+                    out.copy_from_slice(&kept.bytes()[at as usize..][..part.length as usize]);
+                }
+            };
         assemble(write, crc32c::crc32c, payload, &mut bytes[..write.bytes as usize]);
-        self.near.batches.push((volume, write.io, buffer.clone()));
+        self.batches.push((volume, write.io, buffer.clone()));
         let whose = Whose::Log(volume, write.io);
         let work = DiskWork::Write { buffer, at: 0, durable: false };
-        self.submitted = true;
-        let io = Io { whose, work, offset: write.at, length: write.bytes, promise: None };
-        stores.submit(StorageSubmit::Io(self.near.log(volume), io));
+        set.submitted = true;
+        drivers.submit(StorageSubmit::Io(
+            self.log(volume),
+            Io { whose, work, offset: write.at, length: write.bytes, promise: None },
+        ));
     }
 
     /// Reads a part of a log, and the checksums that go with it.
     fn fetch(
         &mut self,
+        set: &mut TaskSet,
+        drivers: &mut dyn Submit,
         fetch: FetchKey,
         volume: VolumeId,
         (span, tag, offset): (Span, Tag, u64),
-        stores: &mut dyn Submit,
     ) {
-        let place = self.near.log(volume);
+        let place = self.log(volume);
         let (sums, bytes) = span.reads();
-        let (sums, bytes) = (self.near.sectors(sums), self.near.sectors(bytes));
+        let (sums, bytes) = (self.sectors(sums), self.sectors(bytes));
         let fetching = Fetching { span, tag, offset, sums, bytes, left: 2, outcome: Ok(()) };
         for (range, buffer) in [&fetching.sums, &fetching.bytes] {
             let work = DiskWork::Read { buffer: buffer.clone(), at: 0 };
             let (whose, offset, length) = (Whose::Fetch(fetch), range.offset, range.length);
-            let io = Io { whose, work, offset, length, promise: None };
-            stores.submit(StorageSubmit::Io(place, io));
+            drivers.submit(StorageSubmit::Io(
+                place,
+                Io { whose, work, offset, length, promise: None },
+            ));
         }
-        self.submitted = true;
-        self.near.fetches.insert(fetch, fetching);
+        set.submitted = true;
+        self.fetches.insert(fetch, fetching);
     }
 
     /// One of the two reads of a part of a log has ended.
-    pub(super) fn fetched(&mut self, fetch: FetchKey, outcome: Outcome) {
-        let fetching = self.near.fetches.get_mut(&fetch).expect("two reads end");
+    pub(super) fn fetched(&mut self, set: &mut TaskSet, fetch: FetchKey, outcome: Outcome) {
+        let fetching = self.fetches.get_mut(&fetch).expect("two reads end");
         fetching.outcome = fetching.outcome.and(outcome);
         fetching.left -= 1;
         if fetching.left > 0 {
             return;
         }
         let Fetching { span, tag, offset, sums, bytes, outcome, .. } =
-            self.near.fetches.remove(&fetch).expect("it was just there");
+            self.fetches.remove(&fetch).expect("it was just there");
         let outcome = outcome.and_then(|()| {
             let (wanted, read) = span.reads();
             let within = |(range, _): &(Extent, Shared), wanted: Extent| {
@@ -295,14 +317,14 @@ impl Desk {
                 error!(at, "the log is damaged: a record has a wrong checksum");
                 IoError::Medium
             })?;
-            let to = &mut filling(&mut self.tasks[TaskKey::of(tag)])[offset as usize..];
+            let to = &mut filling(&mut set.tasks[TaskKey::of(tag)])[offset as usize..];
             to[..checked.len()].copy_from_slice(checked);
             Ok(())
         });
         for (_, buffer) in [sums, bytes] {
-            self.near.scratch.give(buffer);
+            self.scratch.give(buffer);
         }
-        self.inbox.push_back(Input::Cache(Done::Fetched { fetch, outcome }));
+        set.inputs.push_back(Input::Cache(Done::Fetched { fetch, outcome }));
     }
 }
 

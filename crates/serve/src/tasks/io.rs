@@ -1,15 +1,19 @@
-//! What the pipeline wants done with stores, and how it ended.
+//! The requests at stores: updates in steps, shared flushes, and what a lost flush means.
 
-use super::{Desk, reply};
+use super::reply;
+use super::set::TaskSet;
 use crate::ids::TaskKey;
+use crate::limits::Tally;
+use crate::storage::emulated::Modelled;
 use crate::storage::file::atomic_journal;
 use crate::storage::io::{Ended, Io, Location, StorageSubmit, Submit, Whose, Work};
 use crate::storage::store::Store;
 use crate::tasks::table::Task;
+use crate::volume::{Flushes, Volume};
+use std::collections::BTreeMap;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use tracing::error;
-use weir_flow::cache::Done::Logged;
 use weir_flow::clock::Instant;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::{Input, StoreIo};
@@ -45,15 +49,47 @@ enum Step {
     Zero,
 }
 
-impl Desk {
+/// The requests that are at stores.
+///
+/// Invariant: a file has one flush at its driver at most, and a volume that has lost acknowledged data
+/// ends no flush well.
+pub(crate) struct StorageRequests {
+    /// The stores of all volumes, in one row.
+    stores: Rc<[Store]>,
+    /// The flushes of each of them.
+    flushes: Vec<Flushes>,
+    /// Updates at their stores, and how far they have come.
+    updates: BTreeMap<RequestKey, Update>,
+    /// The devices that are emulated.
+    pub(crate) emulated: Modelled,
+    /// Maps that the operating system ended with an error.
+    pub(crate) errors: Tally,
+}
+
+/// What the requests at stores need from others.
+pub(crate) struct IoContext<'a> {
+    pub(crate) set: &'a mut TaskSet,
+    pub(crate) volumes: &'a mut [Volume],
+    pub(crate) drivers: &'a mut dyn Submit,
+}
+
+impl StorageRequests {
+    pub(crate) fn new(stores: Rc<[Store]>, volumes: &[Volume], emulated: Modelled) -> Self {
+        let flushes = |(index, volume): (usize, &Volume)| {
+            volume.stores.clone().map(move |_| Flushes { volume: index, ..Flushes::default() })
+        };
+        let flushes = volumes.iter().enumerate().flat_map(flushes).collect();
+        Self { stores, flushes, updates: BTreeMap::new(), emulated, errors: Tally::default() }
+    }
+
     /// Performs a store action: what the pipeline wants done with a store.
-    pub(crate) fn store(&mut self, now: Instant, io: &StoreIo, stores: &mut dyn Submit) {
-        self.modelled.start(now, io, self.store_of(io));
+    pub(crate) fn start(&mut self, cx: &mut IoContext<'_>, now: Instant, io: &StoreIo) {
+        self.emulated.start(now, io, store_of(cx.volumes, io));
         if io.op == Op::Update {
-            self.update(io, stores);
+            self.update(cx, io);
             return;
         }
-        let task = &self.tasks[TaskKey::of(io.tag)];
+        let task = &cx.set.tasks[TaskKey::of(io.tag)];
         let at = io.offset_in_request as usize;
         let work = match io.op {
             Op::Read | Op::Verify => {
@@ -73,13 +109,13 @@ impl Desk {
         let index = io.volume.index();
         let flushes = matches!(work, Work::Sync);
         let promises = flushes || io.fua;
-        let volume = &mut self.volumes[index];
+        let volume = &mut cx.volumes[index];
         if promises && volume.lost {
-            self.ended_at_store(io.key, Err(IoError::Medium));
+            self.ended_at_store(cx, io.key, Err(IoError::Medium));
             return;
         }
         if flushes {
-            self.flush(io, stores);
+            self.flush(cx, io);
             return;
         }
         let Extent { offset, length } = io.extent;
@@ -87,20 +123,17 @@ impl Desk {
         if zeroes && io.fua {
             self.updates.insert(io.key, Update { io: *io, step: Step::Zero, failed: None });
         }
-        let promise = (promises && !zeroes).then(|| self.store_of(io));
-        let place = self.place(io);
-        let whose = Whose::Request(io.key);
-        stores.submit(StorageSubmit::Io(place, Io { whose, work, offset, length, promise }));
-    }
-
-    /// The store of an I/O, in the row of all.
-    fn store_of(&self, io: &StoreIo) -> usize {
-        self.volumes[io.volume.index()].stores.start + io.part as usize
+        let promise = (promises && !zeroes).then(|| store_of(cx.volumes, io));
+        let place = self.place(cx.volumes, io);
+        cx.drivers.submit(StorageSubmit::Io(
+            place,
+            Io { whose: Whose::Request(io.key), work, offset, length, promise },
+        ));
     }
 
     /// Where the bytes of an I/O are, by the way that the pipeline has chosen.
-    fn place(&self, io: &StoreIo) -> Location {
-        match &self.stores[self.store_of(io)] {
+    fn place(&self, volumes: &[Volume], io: &StoreIo) -> Location {
+        match &self.stores[store_of(volumes, io)] {
             Store::File(backing) => Location::File(backing.as_raw_fd()),
             Store::Upstream(_) => Location::Path(io.backend, io.path),
         }
@@ -108,24 +141,25 @@ impl Desk {
 
     /// Makes what was written to a store durable. An upstream tells everybody of an error, so it is
     /// asked each time, on the way that the pipeline has chosen.
-    fn flush(&mut self, io: &StoreIo, stores: &mut dyn Submit) {
-        let store = self.store_of(io);
+    fn flush(&mut self, cx: &mut IoContext<'_>, io: &StoreIo) {
+        let store = store_of(cx.volumes, io);
         match &self.stores[store] {
-            Store::File(_) => self.flush_file(io.key, store, stores),
+            Store::File(_) => self.flush_file(cx, io.key, store),
             Store::Upstream(_) => {
-                let (place, promise) = (self.place(io), Some(store));
-                self.submitted = true;
+                let (place, promise) = (self.place(cx.volumes, io), Some(store));
+                cx.set.submitted = true;
                 let work = Work::Sync;
-                let whose = Whose::Request(io.key);
-                let io = Io { whose, work, offset: 0, length: 0, promise };
-                stores.submit(StorageSubmit::Io(place, io));
+                cx.drivers.submit(StorageSubmit::Io(
+                    place,
+                    Io { whose: Whose::Request(io.key), work, offset: 0, length: 0, promise },
+                ));
             }
         }
     }
 
     /// Makes what was written to a file durable, one flush at a time: of two, the kernel may tell the
     /// error of both to only one.
-    fn flush_file(&mut self, key: RequestKey, store: usize, stores: &mut dyn Submit) {
+    fn flush_file(&mut self, cx: &mut IoContext<'_>, key: RequestKey, store: usize) {
         let flushes = &mut self.flushes[store];
         if std::mem::replace(&mut flushes.under_way, true) {
             flushes.waits.push(key);
@@ -133,54 +167,55 @@ impl Desk {
         }
         let Store::File(backing) = &self.stores[store] else { unreachable!("asked of a file") };
         let (place, promise) = (Location::File(backing.as_raw_fd()), Some(store));
-        self.submitted = true;
-        let whose = Whose::Request(key);
-        let io = Io { whose, work: Work::Sync, offset: 0, length: 0, promise };
-        stores.submit(StorageSubmit::Io(place, io));
+        cx.set.submitted = true;
+        cx.drivers.submit(StorageSubmit::Io(
+            place,
+            Io { whose: Whose::Request(key), work: Work::Sync, offset: 0, length: 0, promise },
+        ));
     }
 
     /// Begins an update: several I/Os of one request, which nothing comes between.
-    fn update(&mut self, io: &StoreIo, stores: &mut dyn Submit) {
+    fn update(&mut self, cx: &mut IoContext<'_>, io: &StoreIo) {
         let index = io.volume.index();
-        let op = self.tasks[TaskKey::of(io.tag)].media().op;
+        let op = cx.set.tasks[TaskKey::of(io.tag)].media().op;
         let promises = io.fua || matches!(op, MediaOp::WriteVerify(_) | MediaOp::WriteAtomic);
-        if promises && self.volumes[index].lost {
-            self.ended_at_store(io.key, Err(IoError::Medium));
+        if promises && cx.volumes[index].lost {
+            self.ended_at_store(cx, io.key, Err(IoError::Medium));
             return;
         }
         match op {
-            MediaOp::WriteVerify(_) => self.step(io, Step::Write, None, stores),
-            MediaOp::CompareAndWrite if self.tasks[TaskKey::of(io.tag)].compared => {
-                self.step(io, Step::Write, None, stores);
+            MediaOp::WriteVerify(_) => self.step(cx, io, Step::Write, None),
+            MediaOp::CompareAndWrite if cx.set.tasks[TaskKey::of(io.tag)].compared => {
+                self.step(cx, io, Step::Write, None);
             }
             MediaOp::WriteAtomic => {
-                let volume = &mut self.volumes[index];
+                let volume = &mut cx.volumes[index];
                 if std::mem::replace(&mut volume.journaling, true) {
                     // There is one record, so there is one atomic write at a time.
                     volume.journal_waits.push_back(*io);
                     return;
                 }
-                let task = &mut self.tasks[TaskKey::of(io.tag)];
+                let task = &mut cx.set.tasks[TaskKey::of(io.tag)];
                 let record = task.medium.as_mut().expect("set aside when the command came");
                 let record = Rc::get_mut(record).expect("nobody else has it").bytes_mut();
                 let data = task.data.as_ref().expect("a write has its data before it starts");
                 let length = io.extent.length as usize;
                 atomic_journal::record(record, io.extent.offset, &data.bytes()[..length]);
-                self.step(io, Step::Journal, None, stores);
+                self.step(cx, io, Step::Journal, None);
             }
-            _ => self.step(io, Step::Read, None, stores),
+            _ => self.step(cx, io, Step::Read, None),
         }
     }
 
     /// Hands one I/O of an update to the store.
-    fn step(&mut self, io: &StoreIo, step: Step, failed: Option<IoError>, stores: &mut dyn Submit) {
+    fn step(&mut self, cx: &mut IoContext<'_>, io: &StoreIo, step: Step, failed: Option<IoError>) {
         let index = io.volume.index();
-        let task = &self.tasks[TaskKey::of(io.tag)];
+        let task = &cx.set.tasks[TaskKey::of(io.tag)];
         let op = task.media().op;
         let medium = || task.medium.clone().expect("set aside when the command came");
         let data = || task.data.clone().expect("an update has its data before it starts");
         let Extent { mut offset, mut length } = io.extent;
-        let mut place = self.place(io);
+        let mut place = self.place(cx.volumes, io);
         let work = match step {
             Step::Read | Step::Verify => Work::Read { buffer: medium(), at: 0 },
             Step::Write => match op {
@@ -196,48 +231,45 @@ impl Desk {
             Step::InPlace => Work::Write { buffer: data(), at: 0, durable: true },
             Step::Journal => {
                 (place, offset, length) =
-                    (self.journal(index), 0, length + atomic_journal::HEADER as u64);
+                    (journal(cx.volumes, index), 0, length + atomic_journal::HEADER as u64);
                 Work::Write { buffer: medium(), at: 0, durable: true }
             }
             Step::Clear => {
-                (place, offset, length) = (self.journal(index), 0, atomic_journal::HEADER as u64);
+                (place, offset, length) =
+                    (journal(cx.volumes, index), 0, atomic_journal::HEADER as u64);
                 Work::Write { buffer: medium(), at: 0, durable: true }
             }
         };
         // The journal is another file: what it loses, the volume has not promised.
         let durable = matches!(work, Work::Write { durable: true, .. });
         let promised = durable && !matches!(step, Step::Journal | Step::Clear);
-        let promise = promised.then(|| self.store_of(io));
-        self.submitted = true;
+        let promise = promised.then(|| store_of(cx.volumes, io));
+        cx.set.submitted = true;
         self.updates.insert(io.key, Update { io: *io, step, failed });
-        let whose = Whose::Request(io.key);
-        stores.submit(StorageSubmit::Io(place, Io { whose, work, offset, length, promise }));
-    }
-
-    fn journal(&self, volume: usize) -> Location {
-        let journal = self.volumes[volume].journal.as_ref();
-        let journal = journal.expect("atomic writes are offered where there is a journal");
-        Location::File(journal.as_raw_fd())
+        cx.drivers.submit(StorageSubmit::Io(
+            place,
+            Io { whose: Whose::Request(io.key), work, offset, length, promise },
+        ));
     }
 
     /// An I/O of an update has ended: does the next, or says how the update has ended.
     fn advance(
         &mut self,
+        cx: &mut IoContext<'_>,
         update: Update,
         outcome: Outcome,
-        stores: &mut dyn Submit,
     ) -> Option<Outcome> {
         let Update { io, step, failed } = update;
-        let task = &mut self.tasks[TaskKey::of(io.tag)];
+        let task = &mut cx.set.tasks[TaskKey::of(io.tag)];
         let length = io.extent.length as usize;
         let mut failed = failed;
         let next = match (step, task.media().op, outcome) {
             (Step::Zero, _, Ok(())) => {
                 let index = io.volume.index();
-                if self.volumes[index].lost {
+                if cx.volumes[index].lost {
                     return Some(Err(IoError::Medium));
                 }
-                self.flush(&io, stores);
+                self.flush(cx, &io);
                 return None;
             }
             (Step::InPlace, ..) | (Step::Journal, _, Err(_)) => {
@@ -249,7 +281,7 @@ impl Desk {
                 Some(Step::Clear)
             }
             (Step::Clear, _, Err(_)) => {
-                self.lose(io.volume.index());
+                self.lose(cx, io.volume.index());
                 None
             }
             (Step::Clear, ..) | (_, _, Err(_)) => None,
@@ -271,60 +303,58 @@ impl Desk {
             (Step::Journal, ..) => Some(Step::InPlace),
         };
         if let Some(next) = next {
-            self.step(&io, next, failed, stores);
+            self.step(cx, &io, next, failed);
             return None;
         }
         if step == Step::Clear {
-            self.journaled(io.volume.index(), stores);
+            self.journaled(cx, io.volume.index());
         }
         Some(failed.map_or(outcome, Err))
     }
 
-    /// Storage has ended an operation.
-    pub(crate) fn ended(&mut self, ended: Ended, stores: &mut dyn Submit) {
-        let Ended { whose, mut outcome, flushed, promise } = ended;
-        let key = match whose {
-            Whose::Request(key) => key,
-            Whose::Fetch(fetch) => return self.fetched(fetch, outcome),
-            Whose::Log(volume, io) => {
-                self.inbox.push_back(Input::Cache(Logged { volume, io, outcome }));
-                return;
-            }
-        };
-        self.note_loss(promise, flushed, outcome);
+    /// A store has ended an I/O.
+    pub(crate) fn ended(&mut self, cx: &mut IoContext<'_>, key: RequestKey, ended: Ended) {
+        let Ended { mut outcome, flushed, promise, .. } = ended;
+        self.note_loss(cx, promise, flushed, outcome);
         if !self.updates.is_empty()
             && let Some(update) = self.updates.remove(&key)
         {
-            match self.advance(update, outcome, stores) {
+            match self.advance(cx, update, outcome) {
                 Some(end) => outcome = end,
                 None => return,
             }
         }
-        self.ended_at_store(key, outcome);
+        self.ended_at_store(cx, key, outcome);
         if flushed && let Some(store) = promise {
-            self.flushed(store, outcome, stores);
+            self.flushed(cx, store, outcome);
         }
     }
 
     /// A store has done with a request; the pipeline hears of it when a modelled device has, too.
-    fn ended_at_store(&mut self, key: RequestKey, outcome: Outcome) {
-        if let Some(outcome) = self.modelled.stored(self.now, key, outcome) {
-            self.inbox.push_back(Input::Stored { key, outcome });
+    fn ended_at_store(&mut self, cx: &mut IoContext<'_>, key: RequestKey, outcome: Outcome) {
+        if let Some(outcome) = self.emulated.stored(cx.set.now, key, outcome) {
+            cx.set.inputs.push_back(Input::Stored { key, outcome });
         }
     }
 
     /// Notes that a volume may have lost what it acknowledged.
-    fn note_loss(&mut self, promise: Option<usize>, flushed: bool, outcome: Outcome) {
+    fn note_loss(
+        &mut self,
+        cx: &mut IoContext<'_>,
+        promise: Option<usize>,
+        flushed: bool,
+        outcome: Outcome,
+    ) {
         let Some(store) = promise else { return };
         // A write that found no space, or may not write, has lost nothing but itself.
         if outcome == Err(IoError::Medium) || flushed && outcome.is_err() {
-            self.lose(self.flushes[store].volume);
+            self.lose(cx, self.flushes[store].volume);
         }
     }
 
     /// From here on the volume promises nothing.
-    fn lose(&mut self, index: usize) {
-        let volume = &mut self.volumes[index];
+    fn lose(&mut self, cx: &mut IoContext<'_>, index: usize) {
+        let volume = &mut cx.volumes[index];
         if !std::mem::replace(&mut volume.lost, true) {
             // The kernel tells such an error once and then takes the lost data for written.
             error!(
@@ -336,36 +366,48 @@ impl Desk {
     }
 
     /// An atomic write is over; the next one may use the record.
-    fn journaled(&mut self, index: usize, stores: &mut dyn Submit) {
-        let volume = &mut self.volumes[index];
+    fn journaled(&mut self, cx: &mut IoContext<'_>, index: usize) {
+        let volume = &mut cx.volumes[index];
         volume.journaling = false;
         // One that is refused at once leaves the journal to the next.
-        while !self.volumes[index].journaling
-            && let Some(io) = self.volumes[index].journal_waits.pop_front()
+        while !cx.volumes[index].journaling
+            && let Some(io) = cx.volumes[index].journal_waits.pop_front()
         {
-            self.update(&io, stores);
+            self.update(cx, &io);
         }
     }
 
     /// A flush has ended: it was for all who shared it. Those who came meanwhile share the next.
-    fn flushed(&mut self, store: usize, outcome: Outcome, stores: &mut dyn Submit) {
+    fn flushed(&mut self, cx: &mut IoContext<'_>, store: usize, outcome: Outcome) {
         let mut ended = std::mem::take(&mut self.flushes[store].shared);
         for key in ended.drain(..) {
-            self.ended_at_store(key, outcome);
+            self.ended_at_store(cx, key, outcome);
         }
         let flushes = &mut self.flushes[store];
         flushes.shared = ended;
         flushes.under_way = false;
-        if self.volumes[flushes.volume].lost {
+        if cx.volumes[flushes.volume].lost {
             for key in std::mem::take(&mut flushes.waits) {
-                self.ended_at_store(key, Err(IoError::Medium));
+                self.ended_at_store(cx, key, Err(IoError::Medium));
             }
             return;
         }
         let Some(key) = flushes.waits.pop() else { return };
         std::mem::swap(&mut flushes.waits, &mut flushes.shared);
-        self.flush_file(key, store, stores);
+        self.flush_file(cx, key, store);
     }
+}
+
+/// The store of an I/O, in the row of all.
+fn store_of(volumes: &[Volume], io: &StoreIo) -> usize {
+    volumes[io.volume.index()].stores.start + io.part as usize
+}
+
+/// The journal of a volume's atomic writes.
+fn journal(volumes: &[Volume], volume: usize) -> Location {
+    let journal = volumes[volume].journal.as_ref();
+    let journal = journal.expect("atomic writes are offered where there is a journal");
+    Location::File(journal.as_raw_fd())
 }
 
 /// Where the first `length` bytes of data and medium differ.

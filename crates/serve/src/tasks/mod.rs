@@ -1,145 +1,75 @@
-//! Between hosts and the pipeline: commands become requests here, and outcomes become replies.
+//! The command engine: commands of hosts become requests of the pipeline, and outcomes become replies.
 //!
-//! The desk owns what commands need: their table, payload buffers, volumes, targets and sessions. It
-//! does no I/O of its own. Sockets belong to the [`Gateway`](crate::shard::Gateway), which hands
-//! in what it has read and sends what the desk has put into a connection's outbox.
+//! [`CommandEngine`] joins the owners of this folder; what one of them owns, only it changes. It does no
+//! I/O of its own and knows neither sockets nor protocols: front ends hand in commands
+//! ([`table::TaskKind`]) and are told what to do with connections ([`ConnectionAction`],
+//! [`reply::Reply`]); storage takes operations
+//! ([`StorageSubmit`](crate::storage::io::StorageSubmit)) and tells how they have ended ([`Ended`]).
 
+mod blocking_calls;
 mod cache;
 mod effects;
 mod frames;
 mod io;
 pub(crate) mod jobs;
+mod memory;
 pub(crate) mod quota;
-mod reply;
+pub(crate) mod reply;
+pub(crate) mod sessions;
+pub(crate) mod set;
 mod submit;
 pub(crate) mod table;
 pub(crate) mod task_management;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cache::Near;
-use io::Update;
-pub(crate) use reply::put_data;
-pub(crate) use submit::{Held, Refusal};
+pub(crate) use blocking_calls::{BlockingCalls, CallDone, SavedFor};
+pub(crate) use cache::CacheMemory;
+pub(crate) use submit::Held;
 
-use crate::buffer::{LARGEST, Pool};
 use crate::config::Config;
-use crate::frontend::connection::{Connection, Speech, Wire};
-use crate::frontend::sessions::Sessions;
-use crate::identity::identity;
-use crate::ids::{ConnectionId, JobKey, ManagementKey, TaskKey};
+use crate::ids::{ConnectionId, TaskKey};
 use crate::limits::Tally;
 use crate::storage::blocking::Blocking;
 use crate::storage::emulated::Modelled;
-use crate::storage::layout;
+use crate::storage::io::{Ended, Submit, Whose};
 use crate::storage::store::Store;
-use crate::tasks::jobs::Job;
-use crate::tasks::quota::Rooms;
-use crate::tasks::table::{Phase, Tasks};
-use crate::tasks::task_management::Management;
-use crate::volume::reload::node;
-use crate::volume::tenants::{Claims, TenantNames};
-use crate::volume::{Flushes, Kept, Target, Volume};
-use slotmap::SlotMap;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::volume::PersistedState;
+use crate::volume::catalog::Catalog;
+use io::{IoContext, StorageRequests};
+use jobs::{JobContext, Jobs};
+use memory::PayloadMemory;
+use quota::TenantQuotas;
+use set::TaskSet;
 use std::rc::Rc;
-use std::sync::Arc;
-use weir_flow::cache::Done::Gone;
-use weir_flow::clock::{Duration, Instant};
-use weir_flow::pipeline::Input;
-use weir_flow::request::{LinkId, RequestKey, TenantId, VolumeId};
-use weir_wire::iscsi::target_role::{Itt, Limits, Node};
-use weir_wire::nbd;
+use submit::{FULL, Refusal};
+use table::{Answer, Phase, TaskKind};
+use weir_flow::cache::{Done as CacheDone, Work as CacheWork};
+use weir_flow::clock::Instant;
+use weir_flow::pipeline::{Input, StoreIo};
+use weir_flow::request::LinkId;
+use weir_wire::iscsi::target_role::Itt;
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::nexus::Nexus;
 
-/// Where commands wait, and what they need.
-pub(crate) struct Desk {
-    /// What the pipeline is to be told.
-    pub(crate) inbox: VecDeque<Input>,
-    /// What is to be done with connections, in order.
-    pub(crate) errands: VecDeque<Errand>,
-    pub(crate) node: Arc<Node>,
-    pub(crate) exports: Arc<nbd::Exports>,
-    /// Index of the volume behind each export.
-    pub(crate) export_volumes: Vec<usize>,
-    pub(crate) limits: Limits,
-    pub(crate) nbd_limits: nbd::Limits,
-    /// Requests that the pipeline takes at a time.
-    max_requests: usize,
-    pub(crate) targets: Vec<Target>,
-    pub(crate) volumes: Vec<Volume>,
-    /// The tenants that hosts are by their names.
-    pub(crate) claims: Claims,
-    pub(crate) tenant_names: TenantNames,
-    /// The stores of all volumes, in one row.
-    pub(crate) stores: Rc<[Store]>,
-    /// The flushes of each of them.
-    flushes: Vec<Flushes>,
-    pub(crate) modelled: Modelled,
-    /// What is near.
-    pub(crate) near: Near,
-    pub(crate) pool: Pool,
-    pub(crate) tasks: Tasks,
-    pub(crate) managing: SlotMap<ManagementKey, Management>,
-    pub(crate) jobs: SlotMap<JobKey, Job>,
-    pub(crate) chores: Box<dyn Blocking>,
-    /// Does the maps, which may be many: no reservation waits for them.
-    pub(crate) maps: Box<dyn Blocking>,
-    /// Who waits for which chore.
-    pub(crate) awaited: BTreeMap<u64, Awaited>,
-    pub(crate) last_chore: u64,
-    /// Updates at their stores, and how far they have come.
-    updates: BTreeMap<RequestKey, Update>,
-    /// A store was given something since this was looked at last.
-    pub(crate) submitted: bool,
-    /// Connections that wait for payload memory, in order.
-    pub(crate) hungry: VecDeque<ConnectionId>,
-    /// Requests of NBD clients that were refused for want of room, to be tried again when something
-    /// ends.
-    pub(crate) again: VecDeque<TaskKey>,
-    /// Steps of jobs that were refused for want of room, to be tried again when something ends.
-    pub(crate) stalled: VecDeque<JobKey>,
-    pub(crate) sessions: Sessions,
-    /// How much of its bounds each tenant uses.
-    pub(crate) rooms: Rooms,
-    /// A command has ended since room was looked for last.
-    pub(crate) ended: bool,
-    /// The gateway is about to leave: jobs begin nothing more.
-    pub(crate) stopping: bool,
-    /// The time of what is being dealt with.
-    pub(crate) now: Instant,
-    /// Payload memory in use, by the serial number of the connection.
-    pub(crate) held: BTreeMap<u64, u64>,
-    buffer_bytes: u64,
+/// The owners of what commands need.
+pub(crate) struct CommandEngine {
+    pub(crate) set: TaskSet,
+    pub(crate) catalog: Catalog,
+    pub(crate) storage: StorageRequests,
+    pub(crate) cache: CacheMemory,
+    pub(crate) blocking: BlockingCalls,
+    jobs: Jobs,
     /// What hosts did wrong without losing their connection.
     pub(crate) faults: Tally,
     /// Commands that there was no payload memory for.
     pub(crate) refused: Tally,
-    /// I/Os that the disk driver ended with an error.
-    pub(crate) disk_errors: Tally,
 }
 
-/// Who waits for a chore.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Awaited {
-    /// The change of this volume's reservations.
-    Reservations(usize),
-    /// A command that asks which blocks are mapped.
-    Map(TaskKey),
-    /// A job, which goes on when its volume's state is saved.
-    Job(JobKey),
-    /// A command that leaves the failure mode of a sanitize.
-    Exit(TaskKey),
-    /// A log that has failed, and is remembered as such.
-    Void(VolumeId),
-    /// Nobody: what control would need after a restart is kept in any case.
-    Savings,
-}
-
-/// Something to be done with a connection other than the one whose turn it is.
+/// A message to the front ends: something to be done with a connection other than the one that is
+/// being handled.
 #[derive(Clone, Debug)]
-pub(crate) enum Errand {
+pub(crate) enum ConnectionAction {
     /// Its outbox has grown.
     Write(ConnectionId),
     /// Its session is over, for this reason.
@@ -160,237 +90,184 @@ pub(crate) enum Errand {
     Share,
 }
 
-impl Desk {
+impl CommandEngine {
     pub(crate) fn new(
         config: &Config,
         stores: Rc<[Store]>,
-        kept: Vec<Kept>,
-        near: Near,
-        [chores, maps]: [Box<dyn Blocking>; 2],
+        persisted: Vec<PersistedState>,
+        cache: CacheMemory,
+        helpers: [Box<dyn Blocking>; 2],
     ) -> Self {
-        let node_name = identity();
-        let volumes: Vec<Volume> = layout::ranges(&config.volumes)
-            .zip(kept)
-            .map(|(volume, kept)| Volume::new(volume, &stores, kept, &config.limits, &node_name))
-            .collect();
-        let flushes = |(index, volume): (usize, &Volume)| {
-            volume.stores.clone().map(move |_| Flushes { volume: index, ..Flushes::default() })
-        };
-        let flushes = volumes.iter().enumerate().flat_map(flushes).collect();
-        let targets: Vec<Target> = config.targets.iter().map(Target::new).collect();
-        let mut sessions = Sessions::default();
-        sessions.name_targets(targets.iter().map(|target| target.name.clone()));
-        let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
-        let limits = Limits {
-            command_window: config.iscsi.commands,
-            header_digest: config.iscsi.header_digest,
-            data_digest: config.iscsi.data_digest,
-            ..Limits::default()
-        };
+        let emulated = Modelled::new(config, &stores);
+        let catalog = Catalog::new(config, stores.clone(), persisted);
+        let memory = PayloadMemory::new(config.iscsi.buffer_bytes);
+        let quotas = TenantQuotas::new(&config.limits);
+        let max_requests = config.limits.max_requests as usize;
+        let mut set = TaskSet::new(memory, quotas, max_requests, config.iscsi.commands);
+        set.sessions.name_targets(catalog.targets.iter().map(|target| target.name.clone()));
         Self {
-            inbox: VecDeque::new(),
-            errands: VecDeque::new(),
-            node: Arc::new(node(config)),
-            exports: Arc::new(crate::frontend::nbd::exports(&config.nbd, &volumes)),
-            export_volumes: config.nbd.exports.iter().map(|export| export.volume).collect(),
-            limits,
-            nbd_limits: crate::frontend::nbd::limits(config),
-            max_requests: config.limits.max_requests as usize,
-            targets,
-            volumes,
-            claims: Claims::new(&config.tenants, &config.promises),
-            tenant_names: TenantNames::new(names.into()),
-            modelled: Modelled::new(config, &stores),
-            stores,
-            flushes,
-            near,
-            pool: Pool::new(config.iscsi.buffer_bytes),
-            tasks: Tasks::with_key(),
-            managing: SlotMap::with_key(),
-            jobs: SlotMap::with_key(),
-            chores,
-            maps,
-            awaited: BTreeMap::new(),
-            last_chore: 0,
-            updates: BTreeMap::new(),
-            submitted: false,
-            hungry: VecDeque::new(),
-            again: VecDeque::new(),
-            stalled: VecDeque::new(),
-            sessions,
-            rooms: Rooms::new(&config.limits),
-            ended: false,
-            stopping: false,
-            now: Instant::ZERO,
-            held: BTreeMap::new(),
-            buffer_bytes: config.iscsi.buffer_bytes,
+            set,
+            storage: StorageRequests::new(stores, &catalog.volumes, emulated),
+            catalog,
+            cache,
+            blocking: BlockingCalls::new(helpers),
+            jobs: Jobs::default(),
             faults: Tally::default(),
             refused: Tally::default(),
-            disk_errors: Tally::default(),
         }
     }
 
-    /// Whether a connection may hold so many more bytes of payload memory: its share, or more while
-    /// two of the largest buffers stay free for others. So no host can take it all, and none is
-    /// refused what nobody else wants.
-    pub(crate) fn may_hold(&self, owner: u64, more: u64) -> bool {
-        let share = self.buffer_bytes / self.sessions.count().max(1) as u64;
-        let held = self.held.get(&owner).copied().unwrap_or(0);
-        let all = || self.held.values().sum::<u64>();
-        held + more <= share.max(SPARE) || all() + more + SPARE <= self.buffer_bytes
+    /// The jobs, and what they need from others.
+    fn jobs(&mut self) -> (&mut Jobs, JobContext<'_>) {
+        let Self { set, catalog, blocking, jobs, .. } = self;
+        (jobs, JobContext { set, catalog, blocking })
     }
 
-    /// Whether a command of this connection has waited too long for its data.
-    pub(crate) fn waits_in_vain(&self, connection: &Connection, limit: Duration) -> bool {
-        connection.tasks.values().any(|&key| {
-            self.tasks.get(key).is_some_and(|task| {
-                task.phase == Phase::Gathering && self.now.saturating_since(task.came) >= limit
-            })
-        })
+    /// The requests at stores, and what they need from others.
+    fn storage<'a>(
+        &'a mut self,
+        drivers: &'a mut dyn Submit,
+    ) -> (&'a mut StorageRequests, IoContext<'a>) {
+        let Self { set, catalog, storage, .. } = self;
+        (storage, IoContext { set, volumes: &mut catalog.volumes, drivers })
     }
 
-    /// The state machine of a new iSCSI connection, which reaches the gateway at `portals`. The challenge is
-    /// random.
-    pub(crate) fn new_wire(&self, portals: Vec<String>, challenge: [u8; 32]) -> Wire {
-        // How many commands it may send is told when the session is known.
-        let limits = Limits { command_window: 1, ..self.limits };
-        Wire::new(self.node.clone(), limits, portals, challenge)
+    /// Continues what a restart has interrupted.
+    pub(crate) fn resume(&mut self) {
+        let (jobs, mut cx) = self.jobs();
+        jobs.resume(&mut cx);
     }
 
-    /// What the pipeline takes, shared equally by all sessions: no command window is larger.
-    pub(crate) fn window(&self) -> u32 {
-        let share = self.max_requests / self.sessions.count().max(1);
-        self.limits.command_window.min(share.max(1) as u32)
-    }
-
-    /// Whose requests for a volume are: the tenant that claims the host, or the volume's own.
-    pub(crate) fn tenant(&self, claim: Option<TenantId>, volume: usize) -> TenantId {
-        claim.unwrap_or(self.volumes[volume].tenant)
-    }
-
-    /// Commands that are under way. What the cache does on its own account goes on after a restart.
+    /// Commands that have not ended. What the cache does for itself continues after a restart.
     pub(crate) fn outstanding(&self) -> usize {
-        self.tasks.len() - self.near.own()
+        self.set.tasks.len() - self.cache.own()
     }
 
-    /// Forgets the commands whose data has not come: nothing of them was promised or done.
-    pub(crate) fn drop_gathering(&mut self) {
-        let gathering: Vec<TaskKey> = self
-            .tasks
-            .iter()
-            .filter(|(_, task)| task.phase == Phase::Gathering)
-            .map(|(key, _)| key)
-            .collect();
-        for key in gathering {
-            self.finish(key);
-        }
-    }
-
-    /// Forgets the jobs; what they were doing goes on after a restart, or was asked for by a host
-    /// that is told that the gateway leaves.
+    /// Ends the jobs at their next step.
     pub(crate) fn drop_jobs(&mut self) {
-        self.stopping = true;
-        self.ended = true;
+        self.jobs.stop();
+        self.set.ended = true;
     }
 
-    /// Tries again what found no room, if something has ended since; true if there is more to do now.
+    /// Tries again what found no room, if a task has ended since; true if there is more to do now.
     pub(crate) fn retry(&mut self) -> bool {
-        if !std::mem::take(&mut self.ended) {
+        if !std::mem::take(&mut self.set.ended) {
             return false;
         }
-        for key in std::mem::take(&mut self.again) {
-            self.try_again(key);
+        for key in std::mem::take(&mut self.set.again) {
+            self.set.try_again(&self.catalog, key);
         }
-        for job in std::mem::take(&mut self.stalled) {
-            self.go_on_with(job);
-        }
-        !self.inbox.is_empty() || !self.errands.is_empty()
+        let (jobs, mut cx) = self.jobs();
+        jobs.retry(&mut cx);
+        self.has_messages()
     }
 
-    /// The volumes that an initiator sees at the targets that it has logged in to, ascending.
-    pub(crate) fn visible(&self, nexus: &Nexus) -> Vec<usize> {
-        let name = &nexus.initiator.name;
-        let targets = self.sessions.targets_of(nexus);
-        let luns = targets.flat_map(|target| &self.targets[target].luns);
-        let volumes = luns.map(|&(_, volume)| volume);
-        let seen: BTreeSet<usize> =
-            volumes.filter(|&volume| self.volumes[volume].initiators.admit(name)).collect();
-        seen.into_iter().collect()
+    /// Whether the pipeline or the front ends have messages to take.
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.set.inputs.is_empty() || !self.set.actions.is_empty()
     }
 
-    /// The name of a new chore, and who waits for it.
-    pub(crate) fn await_chore(&mut self, who: Awaited) -> u64 {
-        self.last_chore += 1;
-        self.awaited.insert(self.last_chore, who);
-        self.last_chore
-    }
-
-    /// Forgets a command and tells whoever waits for its end. Its buffers must not be in an outbox.
-    pub(crate) fn finish(&mut self, key: TaskKey) {
-        let task = self.tasks.remove(key).expect("a command ends once");
-        self.leave_room(&task);
-        if let Some(held) = self.held.get_mut(&task.owner) {
-            *held -= task.held;
-        }
-        for buffer in [task.data, task.medium].into_iter().flatten() {
-            self.pool.give(buffer);
-        }
-        for waiting in task.awaited_by {
-            self.one_less(waiting);
-        }
-        self.ended = true;
-        self.feed_next();
-    }
-
-    /// There may be memory for whoever has waited longest for it.
-    pub(crate) fn feed_next(&mut self) {
-        if let Some(id) = self.hungry.pop_front() {
-            self.errands.push_back(Errand::Feed(id));
-        }
-    }
-
-    /// A connection is gone. What it has in the pipeline goes on; nobody hears of its end.
-    pub(crate) fn disconnected(&mut self, connection: Connection, reason: &str) {
-        let Connection { id, peer, speech, tasks, seat, widen, .. } = connection;
-        speech.said_goodbye(&peer, reason);
-        self.sessions.leave(id);
-        if widen && matches!(speech, Speech::Nbd(_)) {
-            self.sessions.clients -= 1;
-        }
-        if let Some(seat) = seat {
-            for seen in &seat.units {
-                self.volumes[seen.volume].unit.nexus_lost(&seat.nexus);
+    /// All data of a command of the connection with this link is here.
+    pub(crate) fn begin(&mut self, key: TaskKey, link: LinkId) {
+        match self.set.tasks[key].kind {
+            TaskKind::Parameters(..) => self.parameters(key),
+            TaskKind::Map { .. } => self.map(key),
+            TaskKind::Internal => {
+                let (jobs, mut cx) = self.jobs();
+                jobs.leave_failure(&mut cx, key);
             }
-        }
-        if self.near.logged().next().is_some() {
-            let link = LinkId::new(id.index as u32);
-            self.inbox.push_back(Input::Cache(Gone(link)));
-        }
-        self.held.remove(&id.serial);
-        self.hungry.retain(|&hungry| hungry != id);
-        self.rooms.forget(id);
-        if widen {
-            self.errands.push_back(Errand::Share);
-        }
-        self.forget_managing(id);
-        // The outbox holds references to reply buffers.
-        drop(speech);
-        for key in tasks.into_values() {
-            let Some(task) = self.tasks.get_mut(key) else { continue };
-            match task.phase {
-                Phase::Gathering => self.finish(key),
-                Phase::Flowing { .. } | Phase::Aside => task.connection = None,
-                Phase::Replying(request) => {
-                    // What is still to come of the reply finds nobody.
-                    let parts = task.leaving.into_iter().chain(task.behind.drain(..));
-                    self.inbox.extend(parts.map(|bytes| Input::Sent { key: request, bytes }));
-                    self.finish(key);
+            TaskKind::Media(_) => match self.set.start(&self.catalog, key, link) {
+                Ok(()) => {}
+                Err(Refusal::Full) => self.set.tasks[key].phase = FULL,
+                Err(Refusal::Wrong(sense)) => {
+                    self.set.decide(key, Answer::Refused(sense.into()));
                 }
+            },
+        }
+        if let Phase::InPipeline { left: 0, .. } = self.set.tasks[key].phase {
+            self.set.actions.push_back(ConnectionAction::Answer(key));
+        }
+    }
+
+    /// Performs a store action: what the pipeline wants done with a store.
+    pub(crate) fn store(&mut self, now: Instant, io: &StoreIo, drivers: &mut dyn Submit) {
+        let (storage, mut cx) = self.storage(drivers);
+        storage.start(&mut cx, now, io);
+    }
+
+    /// Performs an action of the cache.
+    pub(crate) fn cache(&mut self, work: CacheWork, drivers: &mut dyn Submit) {
+        self.cache.perform(&mut self.set, drivers, &mut self.blocking, work);
+    }
+
+    /// Storage has ended an operation.
+    pub(crate) fn ended(&mut self, ended: Ended, drivers: &mut dyn Submit) {
+        match ended.whose {
+            Whose::Request(key) => {
+                let (storage, mut cx) = self.storage(drivers);
+                storage.ended(&mut cx, key, ended);
+            }
+            Whose::Fetch(fetch) => self.cache.fetched(&mut self.set, fetch, ended.outcome),
+            Whose::Log(volume, io) => {
+                let logged = CacheDone::Logged { volume, io, outcome: ended.outcome };
+                self.set.inputs.push_back(Input::Cache(logged));
             }
         }
+    }
+
+    /// Has every log make durable what it has, the first time; true when that is done.
+    pub(crate) fn close_logs(&mut self) -> bool {
+        self.cache.close_logs(&mut self.set)
+    }
+
+    /// Applies what can change live; the configuration that is in force now, or `None` if nothing was
+    /// changed.
+    pub(crate) fn reload(&mut self, old: &Config, new: Config) -> Option<Config> {
+        let emulated = &self.storage.emulated;
+        let reloaded = self.catalog.reload(old, new, |store| emulated.room(store))?;
+        self.set.inputs.extend(reloaded.inputs);
+        for volume in reloaded.resized {
+            self.capacity_changed(volume);
+        }
+        let names = self.catalog.targets.iter().map(|target| target.name.clone());
+        self.set.sessions.name_targets(names);
+        Some(reloaded.config)
+    }
+
+    /// An upstream of a volume has grown, and the volume with it if it is on nothing else.
+    pub(crate) fn grown(&mut self, index: usize, capacity: u64) {
+        if let Some(size) = self.catalog.grown(index, capacity)
+            && self.catalog.resize(index, size)
+        {
+            let volume = weir_flow::request::VolumeId::new(index as u32);
+            self.set.inputs.push_back(Input::Resized(volume, size));
+            self.capacity_changed(index);
+        }
+    }
+
+    fn capacity_changed(&mut self, volume: usize) {
+        let attention = ConnectionAction::Attention(None, volume, Sense::CAPACITY_CHANGED);
+        self.set.actions.push_back(attention);
+    }
+
+    /// A connection is gone, with these commands. What they have in the pipeline runs to its end, without
+    /// a reply. The connection's outbox must be gone as well: it refers to buffers.
+    pub(crate) fn disconnected(
+        &mut self,
+        id: ConnectionId,
+        shares: bool,
+        keys: impl Iterator<Item = TaskKey>,
+    ) {
+        if self.cache.logged().next().is_some() {
+            let link = LinkId::new(id.index as u32);
+            self.set.inputs.push_back(Input::Cache(CacheDone::Gone(link)));
+        }
+        self.set.memory.forget(id);
+        self.set.quotas.forget(id);
+        if shares {
+            self.set.actions.push_back(ConnectionAction::Share);
+        }
+        self.set.forget_managing(id);
+        self.set.disconnected(keys);
     }
 }
-
-/// Payload memory that one session leaves to the others, in bytes: two of the largest buffers, which
-/// one VERIFY takes.
-const SPARE: u64 = 2 * LARGEST as u64;

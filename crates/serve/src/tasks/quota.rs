@@ -4,29 +4,29 @@
 //! never gets there is seen to here: the sessions of a tenant share its requests, and its bytes by the
 //! size that its commands have. So the window closes as commands are held, and a host that goes over to
 //! larger commands is given fewer of them at a time; what it was told before cannot be taken back, so it
-//! may be refused once. NBD has no window: a connection is not read from while its tenant has no room.
+//! may be refused once. NBD has no window: a connection is not read from while its tenant has no quota.
 //!
 //! Windows are shared out anew when a session comes or goes, or when a tenant's commands become larger
 //! or have all been smaller for a while; not for each command.
 
-use crate::frontend::session_view::Seat;
 use crate::ids::ConnectionId;
+use crate::tasks::ConnectionAction;
+use crate::tasks::set::TaskSet;
 use crate::tasks::table::Task;
-use crate::tasks::{Desk, Errand, Held};
 use std::collections::{BTreeSet, VecDeque};
 use weir_flow::pipeline::Limits;
 
 /// The rooms of all tenants, by id.
 #[derive(Debug)]
-pub(crate) struct Rooms {
+pub(crate) struct TenantQuotas {
     requests: u32,
     bytes: u64,
-    tenants: Vec<Room>,
+    tenants: Vec<Quota>,
 }
 
 /// What one tenant's hosts use.
 #[derive(Debug)]
-struct Room {
+struct Quota {
     /// Commands for the medium that were taken in and have not ended, and their payload.
     requests: u32,
     bytes: u64,
@@ -41,7 +41,7 @@ struct Room {
     waiting: VecDeque<ConnectionId>,
 }
 
-impl Default for Room {
+impl Default for Quota {
     fn default() -> Self {
         Self {
             requests: 0,
@@ -55,7 +55,7 @@ impl Default for Room {
     }
 }
 
-impl Rooms {
+impl TenantQuotas {
     /// Nobody uses anything.
     pub(crate) const fn new(limits: &Limits) -> Self {
         Self {
@@ -66,19 +66,19 @@ impl Rooms {
     }
 
     /// Tenants may come while the gateway runs.
-    fn room(&mut self, tenant: usize) -> &mut Room {
+    fn quota(&mut self, tenant: usize) -> &mut Quota {
         if self.tenants.len() <= tenant {
-            self.tenants.resize_with(tenant + 1, Room::default);
+            self.tenants.resize_with(tenant + 1, Quota::default);
         }
         &mut self.tenants[tenant]
     }
 
     /// Commands that each session of a tenant may have outstanding, for `more` sessions than are counted.
     fn share(&self, tenant: usize, more: u32) -> u32 {
-        let first = Room::default();
-        let room = self.tenants.get(tenant).unwrap_or(&first);
-        let sessions = room.sessions.saturating_add(more).max(1);
-        let by_bytes = (self.bytes >> room.size_log2) / u64::from(sessions);
+        let first = Quota::default();
+        let quota = self.tenants.get(tenant).unwrap_or(&first);
+        let sessions = quota.sessions.saturating_add(more).max(1);
+        let by_bytes = (self.bytes >> quota.size_log2) / u64::from(sessions);
         let by_bytes = u32::try_from(by_bytes).unwrap_or(u32::MAX);
         (self.requests / sessions).min(by_bytes).max(1)
     }
@@ -86,101 +86,102 @@ impl Rooms {
     /// Whether another command with this payload is sure of its place. One alone always is.
     fn holds(&mut self, tenant: usize, payload: u64) -> bool {
         let (requests, bytes) = (self.requests, self.bytes);
-        let room = self.room(tenant);
-        room.requests == 0 || room.requests < requests && room.bytes + payload <= bytes
+        let quota = self.quota(tenant);
+        quota.requests == 0 || quota.requests < requests && quota.bytes + payload <= bytes
     }
 
-    /// Counts a command; true if windows are to be shared out anew because of its size.
-    fn enter(&mut self, tenant: usize, payload: u64) -> bool {
-        let room = self.room(tenant);
-        room.requests += 1;
-        room.bytes += payload;
-        let log2 = |bytes: u64| bytes.max(SIZE_MIN).next_power_of_two().ilog2();
-        let before = room.size_log2;
-        if payload > 1 << before {
-            room.size_log2 = log2(payload);
+    /// Counts the sessions of each tenant anew: one item for each session, its tenants, which may come
+    /// more than once.
+    pub(crate) fn count_sessions<T: Iterator<Item = usize>>(
+        &mut self,
+        sessions: impl Iterator<Item = T>,
+    ) {
+        for quota in &mut self.tenants {
+            quota.sessions = 0;
         }
-        if payload > 1 << (before - 1) {
-            (room.smaller, room.largest) = (0, 0);
-        } else {
-            (room.smaller, room.largest) = (room.smaller + 1, room.largest.max(payload));
-            if room.smaller >= LATELY {
-                room.size_log2 = log2(room.largest);
-                (room.smaller, room.largest) = (0, 0);
-            }
-        }
-        room.size_log2 != before
-    }
-
-    /// A connection is gone.
-    pub(crate) fn forget(&mut self, id: ConnectionId) {
-        for room in &mut self.tenants {
-            room.waiting.retain(|&waiting| waiting != id);
-        }
-    }
-
-    /// Takes a command out of the count, and names a connection that waits for the room.
-    fn leave(&mut self, tenant: usize, payload: u64) -> Option<ConnectionId> {
-        let room = self.room(tenant);
-        room.requests -= 1;
-        room.bytes -= payload;
-        room.waiting.pop_front()
-    }
-}
-
-impl Desk {
-    /// The tenants that a session may send commands for; one may come more than once.
-    fn tenants_of(&self, seat: Option<&Seat>) -> impl Iterator<Item = usize> {
-        let units = seat.map_or(&[][..], |seat| &seat.units).iter();
-        let claim = seat.and_then(|seat| seat.claim);
-        units.map(move |seen| self.tenant(claim, seen.volume).index())
-    }
-
-    /// The command window of a session, for `more` sessions than are counted: its share of what the
-    /// pipeline takes, and of the room that each of its tenants has, so that a host meets its window before
-    /// it meets a full task set.
-    pub(crate) fn window_of(&self, seat: Option<&Seat>, more: u32) -> u32 {
-        let share = self.tenants_of(seat).map(|tenant| self.rooms.share(tenant, more)).min();
-        self.window().min(share.unwrap_or(u32::MAX))
-    }
-
-    /// Counts the sessions of each tenant anew.
-    pub(crate) fn count_sessions<'a>(&mut self, all: impl Iterator<Item = &'a Seat>) {
-        for room in &mut self.rooms.tenants {
-            room.sessions = 0;
-        }
-        for seat in all {
-            let tenants: BTreeSet<usize> = self.tenants_of(Some(seat)).collect();
-            for tenant in tenants {
-                self.rooms.room(tenant).sessions += 1;
+        for tenants in sessions {
+            for tenant in tenants.collect::<BTreeSet<usize>>() {
+                self.quota(tenant).sessions += 1;
             }
         }
     }
 
-    /// Whether there is room for a request of an NBD client, whom no tenant claims by name; it is told when there may be, if not.
-    pub(crate) fn has_room(&mut self, id: ConnectionId, volume: usize, held: Held) -> bool {
-        let tenant = self.tenant(None, volume).index();
-        let holds = self.rooms.holds(tenant, held.payload());
+    /// Whether there is room for a command of a connection that has no window; the connection is fed when
+    /// there may be, if not.
+    pub(crate) fn has_room(&mut self, id: ConnectionId, tenant: usize, payload: u64) -> bool {
+        let holds = self.holds(tenant, payload);
         if !holds {
-            self.rooms.room(tenant).waiting.push_back(id);
+            self.quota(tenant).waiting.push_back(id);
         }
         holds
     }
 
+    /// Counts a command; true if windows are to be shared out anew because of its size.
+    fn enter(&mut self, tenant: usize, payload: u64) -> bool {
+        let quota = self.quota(tenant);
+        quota.requests += 1;
+        quota.bytes += payload;
+        let log2 = |bytes: u64| bytes.max(SIZE_MIN).next_power_of_two().ilog2();
+        let before = quota.size_log2;
+        if payload > 1 << before {
+            quota.size_log2 = log2(payload);
+        }
+        if payload > 1 << (before - 1) {
+            (quota.smaller, quota.largest) = (0, 0);
+        } else {
+            (quota.smaller, quota.largest) = (quota.smaller + 1, quota.largest.max(payload));
+            if quota.smaller >= LATELY {
+                quota.size_log2 = log2(quota.largest);
+                (quota.smaller, quota.largest) = (0, 0);
+            }
+        }
+        quota.size_log2 != before
+    }
+
+    /// A connection is gone.
+    pub(crate) fn forget(&mut self, id: ConnectionId) {
+        for quota in &mut self.tenants {
+            quota.waiting.retain(|&waiting| waiting != id);
+        }
+    }
+
+    /// Takes a command out of the count, and names a connection that waits for the quota.
+    fn leave(&mut self, tenant: usize, payload: u64) -> Option<ConnectionId> {
+        let quota = self.quota(tenant);
+        quota.requests -= 1;
+        quota.bytes -= payload;
+        quota.waiting.pop_front()
+    }
+}
+
+impl TaskSet {
+    /// What the pipeline takes, shared equally by all sessions: no command window is larger.
+    fn window(&self) -> u32 {
+        let share = self.max_requests / self.sessions.count().max(1);
+        self.window_max.min(share.max(1) as u32)
+    }
+
+    /// The command window of a session that sends commands for these tenants, if `more` sessions than are
+    /// counted were there: its share of the requests that the pipeline takes, and of the quota of each of
+    /// its tenants, so that a host meets its window before it meets a full task set.
+    pub(crate) fn window_of(&self, tenants: impl Iterator<Item = usize>, more: u32) -> u32 {
+        let share = tenants.map(|tenant| self.quotas.share(tenant, more)).min();
+        self.window().min(share.unwrap_or(u32::MAX))
+    }
+
     /// Counts a command for the medium that is taken in.
-    pub(crate) fn enter_room(&mut self, task: &mut Task) {
-        let tenant = self.tenant(task.claim, task.volume).index();
-        task.room = Some((tenant, task.held));
-        if self.rooms.enter(tenant, task.held) {
-            self.errands.push_back(Errand::Share);
+    pub(super) fn enter_quota(&mut self, tenant: usize, task: &mut Task) {
+        task.quota = Some((tenant, task.held));
+        if self.quotas.enter(tenant, task.held) {
+            self.actions.push_back(ConnectionAction::Share);
         }
     }
 
     /// A command that was counted has ended.
-    pub(crate) fn leave_room(&mut self, task: &Task) {
-        let Some((tenant, payload)) = task.room else { return };
-        if let Some(id) = self.rooms.leave(tenant, payload) {
-            self.errands.push_back(Errand::Feed(id));
+    pub(super) fn leave_quota(&mut self, task: &Task) {
+        let Some((tenant, payload)) = task.quota else { return };
+        if let Some(id) = self.quotas.leave(tenant, payload) {
+            self.actions.push_back(ConnectionAction::Feed(id));
         }
     }
 }
@@ -198,8 +199,8 @@ const LATELY: u32 = 128;
 mod tests {
     use super::*;
 
-    fn rooms(requests: u32, bytes: u64) -> Rooms {
-        Rooms::new(&Limits {
+    fn quotas(requests: u32, bytes: u64) -> TenantQuotas {
+        TenantQuotas::new(&Limits {
             max_tenant_requests: requests,
             max_tenant_bytes: bytes,
             ..Limits::default()
@@ -210,47 +211,47 @@ mod tests {
     /// command is always possible.
     #[test]
     fn sessions_share_the_requests() {
-        let mut rooms = rooms(64, 64 << 20);
+        let mut quotas = quotas(64, 64 << 20);
         for (sessions, share) in [(1, 64), (2, 32), (3, 21), (64, 1), (100, 1)] {
-            rooms.room(3).sessions = sessions;
-            assert_eq!(rooms.share(3, 0), share, "{sessions}");
+            quotas.quota(3).sessions = sessions;
+            assert_eq!(quotas.share(3, 0), share, "{sessions}");
         }
-        rooms.room(3).sessions = 1;
-        assert_eq!((rooms.share(3, 1), rooms.share(9, 0)), (32, 64));
+        quotas.quota(3).sessions = 1;
+        assert_eq!((quotas.share(3, 1), quotas.share(9, 0)), (32, 64));
     }
 
     /// A large command narrows the share at once, many small ones widen it again, and a few do not.
     #[test]
     fn commands_are_counted_by_their_size() {
-        let mut rooms = rooms(4_096, 64 << 20);
-        assert_eq!(rooms.share(0, 0), 128);
-        assert!(rooms.enter(0, 3 << 20));
-        assert_eq!(rooms.share(0, 0), 16);
+        let mut quotas = quotas(4_096, 64 << 20);
+        assert_eq!(quotas.share(0, 0), 128);
+        assert!(quotas.enter(0, 3 << 20));
+        assert_eq!(quotas.share(0, 0), 16);
         for _ in 1..LATELY {
-            assert!(!rooms.enter(0, 4_096));
+            assert!(!quotas.enter(0, 4_096));
         }
-        assert!(!rooms.enter(0, 3 << 20), "the large ones are still there");
+        assert!(!quotas.enter(0, 3 << 20), "the large ones are still there");
         for _ in 1..LATELY {
-            assert!(!rooms.enter(0, 4_096));
+            assert!(!quotas.enter(0, 4_096));
         }
-        assert!(rooms.enter(0, 512));
-        assert_eq!(rooms.share(0, 0), 4_096);
+        assert!(quotas.enter(0, 512));
+        assert_eq!(quotas.share(0, 0), 4_096);
     }
 
     /// Beyond the bounds there is no room but for a command that is alone, and what ends makes room.
     #[test]
     fn a_room_is_full() {
-        let mut rooms = rooms(2, 8_192);
-        assert!(rooms.holds(0, 1 << 20));
-        rooms.enter(0, 4_096);
-        assert!(rooms.holds(0, 4_096) && !rooms.holds(0, 4_097));
-        rooms.enter(0, 512);
-        assert!(!rooms.holds(0, 0));
-        assert!(rooms.holds(1, 8_192));
-        assert_eq!(rooms.leave(0, 512), None);
+        let mut quotas = quotas(2, 8_192);
+        assert!(quotas.holds(0, 1 << 20));
+        quotas.enter(0, 4_096);
+        assert!(quotas.holds(0, 4_096) && !quotas.holds(0, 4_097));
+        quotas.enter(0, 512);
+        assert!(!quotas.holds(0, 0));
+        assert!(quotas.holds(1, 8_192));
+        assert_eq!(quotas.leave(0, 512), None);
         let id = ConnectionId { index: 7, serial: 9 };
-        rooms.room(0).waiting.push_back(id);
-        assert!(rooms.holds(0, 4_096));
-        assert_eq!(rooms.leave(0, 4_096), Some(id));
+        quotas.quota(0).waiting.push_back(id);
+        assert!(quotas.holds(0, 4_096));
+        assert_eq!(quotas.leave(0, 4_096), Some(id));
     }
 }

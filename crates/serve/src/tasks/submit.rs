@@ -1,12 +1,11 @@
 //! Commands become requests.
 
-use super::Desk;
-use crate::buffer::Shared;
-use crate::frontend::connection::Connection;
+use super::set::TaskSet;
 use crate::ids::TaskKey;
 use crate::limits::{PIECE, ZEROES_AT_ONCE};
 use crate::storage::file::atomic_journal;
-use crate::tasks::table::{Answer, Deed, End, Phase, Task};
+use crate::tasks::table::{Answer, End, Phase};
+use crate::volume::catalog::Catalog;
 use std::rc::Rc;
 use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, Op, Request, VolumeId};
@@ -40,90 +39,16 @@ impl Held {
     }
 }
 
-impl Desk {
-    /// Takes a command in if there is memory for its payload.
-    pub(crate) fn take_in(
-        &mut self,
-        connection: &mut Connection,
-        name: u32,
-        held: Held,
-        mut task: Task,
-    ) -> Option<TaskKey> {
-        let owner = connection.id.serial;
-        let (data, medium) = self.set_aside(owner, held)?;
-        let bytes = held.payload();
-        *self.held.entry(owner).or_default() += bytes;
-        task.connection = Some(connection.id);
-        task.claim = connection.seat.as_ref().and_then(|seat| seat.claim);
-        (task.owner, task.held, task.name) = (owner, bytes, name);
-        (task.data, task.data_length, task.medium) = (data, held.data, medium);
-        if matches!(task.deed, Deed::Media(_)) {
-            self.enter_room(&mut task);
-        }
-        let key = self.tasks.insert(task);
-        connection.tasks.insert(name, key);
-        Some(key)
-    }
-
-    /// Buffers for a host's data and for the medium's; `None` if there is no memory for both.
-    fn set_aside(&mut self, owner: u64, held: Held) -> Option<(Option<Shared>, Option<Shared>)> {
-        if !self.may_hold(owner, held.payload()) {
-            return None;
-        }
-        let mut take = |length: u64| match length {
-            0 => Some(None),
-            _ => self.pool.take(length as usize).map(Some),
-        };
-        let data = take(held.data.into())?;
-        let Some(medium) = take(held.medium) else {
-            if let Some(buffer) = data {
-                self.pool.give(buffer);
-            }
-            return None;
-        };
-        Some((data, medium))
-    }
-
-    /// Counts more payload memory for a command that was taken in.
-    pub(crate) fn charge(&mut self, key: TaskKey, bytes: u64) {
-        let task = &mut self.tasks[key];
-        task.held += bytes;
-        *self.held.entry(task.owner).or_default() += bytes;
-    }
-
-    /// Copies write data to its place; what lies past the end of the command is not wanted.
-    pub(crate) fn keep(&mut self, key: TaskKey, offset: usize, bytes: &[u8]) {
-        let task = &mut self.tasks[key];
-        let length = (task.data_length as usize).saturating_sub(offset).min(bytes.len());
-        if let Some(buffer) = &mut task.data {
-            let memory = Rc::get_mut(buffer).expect("nobody else has it before it is complete");
-            if length > 0 {
-                memory.bytes_mut()[offset..offset + length].copy_from_slice(&bytes[..length]);
-            }
-        }
-    }
-
-    /// All data of a command is here.
-    pub(crate) fn begin(&mut self, connection: &Connection, key: TaskKey) {
-        match self.tasks[key].deed {
-            Deed::Parameters(..) => self.parameters(key),
-            Deed::Map { .. } => self.map(key),
-            Deed::Aside => self.leave_failure(key),
-            Deed::Media(_) => match self.start(key, connection.link()) {
-                Ok(()) => {}
-                Err(Refusal::Full) => self.tasks[key].phase = FULL,
-                Err(Refusal::Wrong(sense)) => self.decide(key, Answer::Refused(sense.into())),
-            },
-        }
-        if let Phase::Flowing { left: 0, .. } = self.tasks[key].phase {
-            self.errands.push_back(super::Errand::Answer(key));
-        }
-    }
-
+impl TaskSet {
     /// Turns a command whose data is complete into requests; none if there is nothing to do.
-    pub(crate) fn start(&mut self, key: TaskKey, link: LinkId) -> Result<(), Refusal> {
+    pub(crate) fn start(
+        &mut self,
+        catalog: &Catalog,
+        key: TaskKey,
+        link: LinkId,
+    ) -> Result<(), Refusal> {
         let task = &self.tasks[key];
-        let volume = &self.volumes[task.volume];
+        let volume = &catalog.volumes[task.volume];
         let block = u64::from(volume.block_size());
         let media = task.media();
         // What was gathered while a sanitize began would land behind it. A medium that has just been
@@ -133,7 +58,7 @@ impl Desk {
         }
         let base = Request {
             tag: key.tag(),
-            tenant: self.tenant(task.claim, task.volume),
+            tenant: catalog.tenant(task.claim, task.volume),
             volume: VolumeId::new(task.volume as u32),
             link,
             op: Op::Read,
@@ -168,17 +93,17 @@ impl Desk {
         };
         if op != Op::Flush && extent.length == 0 {
             // Nothing to do is done at once, in order with nothing.
-            self.tasks[key].phase = Phase::Flowing { left: 0, end: End::Good };
+            self.tasks[key].phase = Phase::InPipeline { left: 0, end: End::Good };
             return Ok(());
         }
         let task = &mut self.tasks[key];
         if matches!(op, Op::Discard | Op::WriteZeroes) {
             task.rest = extent;
-            self.next_step(key, link);
+            self.next_step(catalog, key, link);
             return Ok(());
         }
-        task.phase = Phase::Flowing { left: 1, end: End::Good };
-        self.inbox.push_back(Input::Arrive(Request { op, extent, ..base }));
+        task.phase = Phase::InPipeline { left: 1, end: End::Good };
+        self.inputs.push_back(Input::Arrive(Request { op, extent, ..base }));
         Ok(())
     }
 
@@ -195,7 +120,7 @@ impl Desk {
         if !self.may_hold(owner, length as u64) {
             return Err(Refusal::Full);
         }
-        let Some(mut repeated) = self.pool.take(length) else {
+        let Some(mut repeated) = self.memory.take(length) else {
             return Err(Refusal::Full);
         };
         self.charge(key, length as u64);
@@ -205,41 +130,45 @@ impl Desk {
         for target in memory.chunks_exact_mut(block) {
             target.copy_from_slice(&source.bytes()[..block]);
         }
-        self.pool.give(source);
+        self.memory.give(source);
         task.data = Some(repeated);
         Ok(Op::Write)
     }
 
     fn unmap(&mut self, key: TaskKey, base: &Request, extents: &[Extent]) {
         let left = extents.len() as u32;
-        self.tasks[key].phase = Phase::Flowing { left, end: End::Good };
+        self.tasks[key].phase = Phase::InPipeline { left, end: End::Good };
         for &extent in extents {
-            self.inbox.push_back(Input::Arrive(Request { op: Op::Discard, extent, ..*base }));
+            self.inputs.push_back(Input::Arrive(Request { op: Op::Discard, extent, ..*base }));
         }
     }
 
     /// Goes on with a command whose requests have ended well but that has more to do; true if it is
     /// not over. Only NBD asks for so much at once that it takes steps.
-    pub(crate) fn go_on(&mut self, key: TaskKey, link: LinkId) -> bool {
+    pub(crate) fn go_on(&mut self, catalog: &Catalog, key: TaskKey, link: LinkId) -> bool {
         let task = &self.tasks[key];
-        let Phase::Flowing { left: 0, end: End::Good } = task.phase else { return false };
+        let Phase::InPipeline { left: 0, end: End::Good } = task.phase else { return false };
         if task.rest.length == 0 || task.connection.is_none() {
             // All is done, or nobody wants the rest any more.
             return false;
         }
-        if let Err(refusal) = self.admit_rest(key) {
+        if let Err(refusal) = self.admit_rest(catalog, key) {
             self.decide(key, Answer::Refused(refusal));
         } else {
-            self.next_step(key, link);
+            self.next_step(catalog, key, link);
         }
         true
     }
 
     /// Whether an NBD client may still do what is left of its request: much may have happened since
     /// the last step.
-    pub(crate) fn admit_rest(&self, key: TaskKey) -> Result<(), scsi::nexus::Refusal> {
+    pub(crate) fn admit_rest(
+        &self,
+        catalog: &Catalog,
+        key: TaskKey,
+    ) -> Result<(), scsi::nexus::Refusal> {
         let task = &self.tasks[key];
-        let unit = &self.volumes[task.volume].unit;
+        let unit = &catalog.volumes[task.volume].unit;
         let (media, block) = (task.media(), u64::from(unit.disk().block_size));
         let media = match media.op {
             MediaOp::WriteSame { .. } => {
@@ -254,7 +183,7 @@ impl Desk {
 
     /// Zeroes the next part of what is left, or gives it back: so many bytes at a time, that others
     /// come in between.
-    pub(crate) fn next_step(&mut self, key: TaskKey, link: LinkId) {
+    pub(crate) fn next_step(&mut self, catalog: &Catalog, key: TaskKey, link: LinkId) {
         let task = &mut self.tasks[key];
         let unmap = match task.media().op {
             MediaOp::WriteSame { unmap, .. } => unmap,
@@ -263,11 +192,11 @@ impl Desk {
         let length = task.rest.length.min(ZEROES_AT_ONCE);
         task.step = Extent::new(task.rest.offset, length);
         task.rest = Extent::new(task.rest.offset + length, task.rest.length - length);
-        task.phase = Phase::Flowing { left: 1, end: End::Good };
+        task.phase = Phase::InPipeline { left: 1, end: End::Good };
         let (volume, claim) = (task.volume, task.claim);
-        self.inbox.push_back(Input::Arrive(Request {
+        self.inputs.push_back(Input::Arrive(Request {
             tag: key.tag(),
-            tenant: self.tenant(claim, volume),
+            tenant: catalog.tenant(claim, volume),
             volume: VolumeId::new(volume as u32),
             link,
             op: if unmap { Op::Discard } else { Op::WriteZeroes },
@@ -276,6 +205,29 @@ impl Desk {
             ordered: self.tasks[key].ordered,
             job: false,
         }));
+    }
+
+    /// A request that the pipeline had no room for is tried again when something has ended.
+    pub(crate) fn try_again(&mut self, catalog: &Catalog, key: TaskKey) {
+        let link = self.link(key);
+        let Some(task) = self.tasks.get(key) else { return };
+        if task.connection.is_none() {
+            self.finish(key);
+            return;
+        }
+        if let Err(refusal) = self.admit_rest(catalog, key) {
+            self.decide(key, Answer::Refused(refusal));
+            return;
+        }
+        if self.tasks[key].rest.length > 0 {
+            self.next_step(catalog, key, link);
+            return;
+        }
+        match self.start(catalog, key, link) {
+            Ok(()) => {}
+            Err(Refusal::Full) => self.again.push_back(key),
+            Err(Refusal::Wrong(sense)) => self.decide(key, Answer::Refused(sense.into())),
+        }
     }
 }
 
@@ -295,4 +247,4 @@ impl From<Sense> for Refusal {
 }
 
 /// The phase of a command that no request was made of for want of memory.
-const FULL: Phase = Phase::Flowing { left: 0, end: End::Full };
+pub(super) const FULL: Phase = Phase::InPipeline { left: 0, end: End::Full };

@@ -18,14 +18,16 @@ use weir_wire::scsi::unit::ParameterList;
 pub(crate) struct Task {
     /// Who waits for the reply; `None` when nobody does any more.
     pub(crate) connection: Option<ConnectionId>,
+    /// Its protocol cannot say that the task set is full: it is tried again.
+    pub(crate) retries: bool,
     /// The connection that it came on, whether or not that is still there.
     pub(crate) owner: u64,
     /// The tenant that claims its host by name.
     pub(crate) claim: Option<TenantId>,
     /// Bytes of payload memory that it was counted for.
     pub(crate) held: u64,
-    /// The tenant in whose room it is counted, and for how many bytes.
-    pub(crate) room: Option<(usize, u64)>,
+    /// The tenant in whose quota it is counted, and for how many bytes.
+    pub(crate) quota: Option<(usize, u64)>,
     /// When it came.
     pub(crate) came: Instant,
     /// The connection's name for it: an initiator task tag, or a slot of NBD.
@@ -33,7 +35,7 @@ pub(crate) struct Task {
     /// Index of the volume.
     pub(crate) volume: usize,
     /// What is to be done, checked against the volume.
-    pub(crate) deed: Deed,
+    pub(crate) kind: TaskKind,
     /// Ordered among the other commands.
     pub(crate) ordered: bool,
     /// Data from the host, or the pattern made of it.
@@ -68,17 +70,18 @@ pub(crate) struct Task {
 
 impl Task {
     /// A command of a connection, before its data has come.
-    pub(crate) fn new(came: Instant, volume: usize, deed: Deed) -> Self {
+    pub(crate) fn new(came: Instant, volume: usize, kind: TaskKind) -> Self {
         Self {
             connection: None,
+            retries: false,
             owner: 0,
             claim: None,
             held: 0,
-            room: None,
+            quota: None,
             came,
             name: 0,
             volume,
-            deed,
+            kind,
             ordered: false,
             data: None,
             data_length: 0,
@@ -104,8 +107,8 @@ impl Task {
 
     /// What it does with the medium. Panics if it has nothing to do with it.
     pub(crate) fn media(&self) -> Media {
-        match &self.deed {
-            Deed::Media(media) => *media,
+        match &self.kind {
+            TaskKind::Media(media) => *media,
             other => unreachable!("only media commands have requests: {other:?}"),
         }
     }
@@ -113,13 +116,13 @@ impl Task {
 
 /// What a command asks for.
 #[derive(Clone, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum TaskKind {
     /// Something with the medium.
     Media(Media),
     /// To take in a parameter list from this nexus.
     Parameters(ParameterList, Rc<Nexus>),
     /// What a job does in its name.
-    Aside,
+    Internal,
     /// To say which parts of a range are mapped.
     Map {
         /// First byte.
@@ -128,7 +131,7 @@ pub(crate) enum Deed {
         length: u64,
         /// Parts to name at most.
         max: usize,
-        /// Room for the answer, in bytes.
+        /// Quota for the answer, in bytes.
         allocation: u32,
     },
 }
@@ -139,14 +142,14 @@ pub(crate) enum Phase {
     /// Its data is still coming.
     Gathering,
     /// It is in the pipeline.
-    Flowing {
+    InPipeline {
         /// Requests that have not ended.
         left: u32,
         /// How it will end, as far as is known.
         end: End,
     },
     /// It waits for something that is no request: a chore, a job, or tasks that it ends.
-    Aside,
+    Blocked,
     /// Its reply is being written.
     Replying(RequestKey),
 }

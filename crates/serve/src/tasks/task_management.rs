@@ -5,12 +5,11 @@
 //! whose replies are then told to nobody, and is answered when the last of them is over. The same holds
 //! for PERSISTENT RESERVE OUT with PREEMPT AND ABORT.
 
-use crate::frontend::connection::Connection;
 use crate::ids::{ConnectionId, ManagementKey, TaskKey};
+use crate::tasks::set::TaskSet;
 use crate::tasks::table::Phase;
-use crate::tasks::{Desk, Errand};
-use tracing::info;
-use weir_wire::iscsi::target_role::{Itt, TaskFunction, TmfResponse};
+use crate::tasks::{CommandEngine, ConnectionAction};
+use weir_wire::iscsi::target_role::{Itt, TaskFunction};
 use weir_wire::scsi::Sense;
 
 /// Something that waits for tasks to end.
@@ -39,137 +38,29 @@ pub(crate) enum Waiter {
 
 impl Management {
     /// For somebody who is about to mark tasks; ended by one
-    /// [`one_less`](Desk::one_less) more than there are tasks.
+    /// [`one_less`](TaskSet::one_less) more than there are tasks.
     pub(crate) const fn new(waiter: Waiter) -> Self {
         Self { waiter, left: 1 }
     }
 }
 
-impl Desk {
-    /// Begins a task management function of the connection.
-    pub(crate) fn manage(
-        &mut self,
-        connection: &mut Connection,
-        itt: Itt,
-        function: TaskFunction,
-        lun: u64,
-        referenced: Itt,
-    ) {
-        let id = connection.id;
-        let (peer, known) = (connection.peer.clone(), connection.tasks.contains_key(&referenced.0));
-        let seat = connection.seat.take();
-        let Some(wire) = connection.iscsi() else { return };
-        let Some(seat) = seat else {
-            wire.task_management_response(itt, TmfResponse::Rejected);
-            return;
-        };
-        info!(%peer, initiator = wire.initiator(), ?function, lun, "task management");
-        let unit = seat.unit(lun);
-        let resets_target =
-            matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
-        let response = match function {
-            _ if !resets_target && unit.is_none() => Some(TmfResponse::LunDoesNotExist),
-            TaskFunction::ClearAca => Some(TmfResponse::NotSupported),
-            TaskFunction::AbortTask if !known => Some(TmfResponse::TaskDoesNotExist),
-            _ => None,
-        };
-        if let Some(response) = response {
-            wire.task_management_response(itt, response);
-            connection.seat = Some(seat);
-            return;
-        }
-        // A volume may be a unit of several targets: what concerns the unit concerns them all. The
-        // units that this host does not see are none of its business.
-        let volumes: Vec<usize> = if resets_target {
-            seat.units.iter().map(|seen| seen.volume).collect()
-        } else {
-            unit.map(|unit| seat.units[unit].volume).into_iter().collect()
-        };
-        let target = seat.target;
-        connection.seat = Some(seat);
-        let victims: Vec<TaskKey> = self
-            .tasks
-            .iter()
-            .filter(|(_, task)| {
-                let ours = task.connection == Some(id);
-                let here = volumes.contains(&task.volume);
-                let of_scsi = task.job.is_none()
-                    && task.connection.is_none_or(|id| self.sessions.has_connection(id));
-                match function {
-                    TaskFunction::AbortTask => ours && task.name == referenced.0,
-                    TaskFunction::AbortTaskSet => ours && here,
-                    _ => here && of_scsi,
-                }
-            })
-            .map(|(key, _)| key)
-            .collect();
-        let closes = function == TaskFunction::TargetColdReset;
-        let waiter = Waiter::Function { connection: id, itt, closes };
-        let managing = self.managing.insert(Management::new(waiter));
-        for key in victims {
-            let ours = self.tasks[key].connection == Some(id);
-            if ours && !matches!(self.tasks[key].phase, Phase::Replying(_)) {
-                // At once, so that whatever comes for it right behind finds nothing.
-                let name = self.tasks[key].name;
-                connection.tasks.remove(&name);
-                if let Some(wire) = connection.iscsi() {
-                    wire.abandon(Itt(name));
-                }
-            }
-            self.abort(key, managing);
-        }
-        let attention = match function {
-            // SAM-5, 7.3: whoever loses commands to somebody else is told so.
-            TaskFunction::ClearTaskSet => Some(Sense::COMMANDS_CLEARED),
-            TaskFunction::AbortTask | TaskFunction::AbortTaskSet => None,
-            _ => Some(Sense::BUS_DEVICE_RESET),
-        };
-        if let Some(attention) = attention {
-            for &volume in &volumes {
-                if function != TaskFunction::ClearTaskSet {
-                    self.volumes[volume].unit.reset();
-                    // At once, for the commands right behind this one.
-                    if let Some(seat) = &mut connection.seat {
-                        seat.attend(volume, attention);
-                    }
-                }
-                self.errands.push_back(Errand::Attention(Some(id), volume, attention));
-            }
-        }
-        if closes {
-            let all = self.sessions.with_target(target);
-            // Its own session last, when it has been answered.
-            let others = all.filter(|&other| other != id);
-            self.errands.extend(others.map(|other| Errand::Close(other, RESET)));
-        }
-        // The function itself was counted, so that it cannot end while its tasks are being marked.
-        self.one_less(managing);
-    }
+/// A task management function that a session has asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ManagementRequest<'a> {
+    pub(crate) connection: ConnectionId,
+    /// What it is called there.
+    pub(crate) itt: Itt,
+    pub(crate) function: TaskFunction,
+    /// The task to abort, of a function that names one.
+    pub(crate) referenced: Itt,
+    /// The volumes that it concerns. A volume may be a unit of several targets: what concerns the unit
+    /// concerns them all.
+    pub(crate) volumes: &'a [usize],
+    /// Index of the session's target.
+    pub(crate) target: usize,
+}
 
-    /// Ends one task without a reply, now or when the pipeline lets go of it.
-    pub(crate) fn abort(&mut self, key: TaskKey, by: ManagementKey) {
-        let task = &mut self.tasks[key];
-        if let Phase::Replying(_) = task.phase {
-            // Its reply is on the wire; it is over as far as anybody can tell. If more of that is to
-            // come, the answer to the function comes behind it.
-            if !task.replied {
-                task.awaited_by.push(by);
-                self.managing[by].left += 1;
-            }
-            return;
-        }
-        if let Some(owner) = task.connection.take() {
-            self.errands.push_back(Errand::Abandon(owner, Itt(task.name), key));
-        }
-        if task.phase == Phase::Gathering || self.disown(key) {
-            self.finish(key);
-            return;
-        }
-        let task = &mut self.tasks[key];
-        task.awaited_by.push(by);
-        self.managing[by].left += 1;
-    }
-
+impl TaskSet {
     /// One of the tasks that somebody waits for has ended.
     pub(crate) fn one_less(&mut self, key: ManagementKey) {
         let Some(managing) = self.managing.get_mut(key) else { return };
@@ -179,11 +70,11 @@ impl Desk {
         }
         let managing = self.managing.remove(key).expect("found above");
         match managing.waiter {
-            Waiter::Task(task) => self.errands.push_back(Errand::Answer(task)),
+            Waiter::Task(task) => self.actions.push_back(ConnectionAction::Answer(task)),
             Waiter::Function { connection, itt, closes } => {
-                self.errands.push_back(Errand::Managed(connection, itt));
+                self.actions.push_back(ConnectionAction::Managed(connection, itt));
                 if closes {
-                    self.errands.push_back(Errand::Close(connection, RESET));
+                    self.actions.push_back(ConnectionAction::Close(connection, RESET));
                 }
             }
         }
@@ -196,6 +87,100 @@ impl Desk {
             Waiter::Function { connection, .. } => connection != id,
             Waiter::Task(_) => true,
         });
+    }
+}
+
+impl CommandEngine {
+    /// Begins a task management function: aborts the tasks of `connection` and others that it concerns,
+    /// and answers it when the last of them has ended. `unsent` is called with each task of the
+    /// connection whose reply has not begun.
+    pub(crate) fn manage(
+        &mut self,
+        request: &ManagementRequest<'_>,
+        mut unsent: impl FnMut(u32),
+    ) -> Option<Sense> {
+        let &ManagementRequest { connection: id, itt, function, referenced, volumes, target } =
+            request;
+        let victims: Vec<TaskKey> = self
+            .set
+            .tasks
+            .iter()
+            .filter(|(_, task)| {
+                let ours = task.connection == Some(id);
+                let here = volumes.contains(&task.volume);
+                let of_scsi = task.job.is_none()
+                    && task.connection.is_none_or(|id| self.set.sessions.has_connection(id));
+                match function {
+                    TaskFunction::AbortTask => ours && task.name == referenced.0,
+                    TaskFunction::AbortTaskSet => ours && here,
+                    _ => here && of_scsi,
+                }
+            })
+            .map(|(key, _)| key)
+            .collect();
+        let closes = function == TaskFunction::TargetColdReset;
+        let waiter = Waiter::Function { connection: id, itt, closes };
+        let managing = self.set.managing.insert(Management::new(waiter));
+        for key in victims {
+            let task = &self.set.tasks[key];
+            if task.connection == Some(id) && !matches!(task.phase, Phase::Replying(_)) {
+                // At once, so that whatever comes for it right behind finds nothing.
+                unsent(task.name);
+            }
+            self.abort(key, managing);
+        }
+        let attention = match function {
+            // SAM-5, 7.3: a session that loses commands to another one is told so.
+            TaskFunction::ClearTaskSet => Some(Sense::COMMANDS_CLEARED),
+            TaskFunction::AbortTask | TaskFunction::AbortTaskSet => None,
+            _ => Some(Sense::BUS_DEVICE_RESET),
+        };
+        let resets = attention.is_some() && function != TaskFunction::ClearTaskSet;
+        if let Some(attention) = attention {
+            for &volume in volumes {
+                if resets {
+                    self.catalog.volumes[volume].unit.reset();
+                }
+                self.set.actions.push_back(ConnectionAction::Attention(
+                    Some(id),
+                    volume,
+                    attention,
+                ));
+            }
+        }
+        if closes {
+            let all = self.set.sessions.with_target(target);
+            // Its own session last, when it has been answered.
+            let others = all.filter(|&other| other != id);
+            self.set.actions.extend(others.map(|other| ConnectionAction::Close(other, RESET)));
+        }
+        // The function itself was counted, so that it cannot end while its tasks are being marked.
+        self.set.one_less(managing);
+        attention.filter(|_| resets)
+    }
+
+    /// Ends one task without a reply, now or when the pipeline lets go of it.
+    pub(crate) fn abort(&mut self, key: TaskKey, by: ManagementKey) {
+        let task = &mut self.set.tasks[key];
+        if let Phase::Replying(_) = task.phase {
+            // Its reply is on the wire; it is over as far as anybody can tell. If more of that is to
+            // come, the answer to the function comes behind it.
+            if !task.replied {
+                task.awaited_by.push(by);
+                self.set.managing[by].left += 1;
+            }
+            return;
+        }
+        if let Some(owner) = task.connection.take() {
+            self.set.actions.push_back(ConnectionAction::Abandon(owner, Itt(task.name), key));
+        }
+        if task.phase == Phase::Gathering || self.jobs.disown(key) {
+            self.set.finish(key);
+            return;
+        }
+        let task = &mut self.set.tasks[key];
+        task.awaited_by.push(by);
+        self.set.managing[by].left += 1;
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the desk promises about durability, against a driver that does nothing by itself.
+//! What the command engine promises about durability, against a driver that does nothing by itself.
 
 use super::*;
 use crate::config::{
@@ -8,14 +8,16 @@ use crate::config::{
 use crate::storage::blocking::{Blocking, BlockingPool};
 use crate::storage::file::backing::Backing;
 use crate::storage::io::{Ended, Io, StorageSubmit, Submit, Whose, Work, tenant_error};
-use crate::tasks::table::{Deed, End, Task};
+use crate::tasks::table::{End, Task, TaskKind};
+use slotmap::SlotMap;
 use std::io;
 use weir_flow::accept::Cap;
+use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::StoreIo;
 use weir_flow::pipeline::{Limits as PipelineLimits, Policies};
-use weir_flow::request::{BackendId, PathId};
+use weir_flow::request::{BackendId, PathId, RequestKey};
 use weir_flow::request::{Op, Outcome, VolumeId};
 use weir_flow::units::Extent;
 use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
@@ -32,7 +34,7 @@ impl Submit for Given {
 }
 
 struct Scene {
-    desk: Desk,
+    engine: CommandEngine,
     driver: Given,
     task: TaskKey,
     keys: SlotMap<RequestKey, ()>,
@@ -45,7 +47,7 @@ impl Scene {
 
     /// With a volume on so many stores.
     fn on(stores: usize, name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("weir-desk-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("weir-engine-{name}-{}", std::process::id()));
         let place = |part: usize| {
             Where::File(FileStore {
                 name: String::from("s"),
@@ -115,31 +117,32 @@ impl Scene {
         let pool =
             |()| -> Box<dyn Blocking> { Box::new(BlockingPool::new(|| {}).expect("a thread")) };
         let chores = [(); 2].map(pool);
-        let near = Near::new(&config.cache, vec![None]);
-        let mut desk = Desk::new(&config, stores, vec![Kept::default()], near, chores);
+        let near = CacheMemory::new(&config.cache, vec![None]);
+        let mut engine =
+            CommandEngine::new(&config, stores, vec![PersistedState::default()], near, chores);
         let op = MediaOp::Synchronize { immediate: false };
-        let data = desk.pool.take(512);
+        let data = engine.set.memory.take(512);
         let media = Media { op, lba: 0, blocks: 1, fua: true, dpo: false };
-        let mut task = Task::new(Instant::ZERO, 0, Deed::Media(media));
+        let mut task = Task::new(Instant::ZERO, 0, TaskKind::Media(media));
         (task.data, task.data_length) = (data, 512);
-        task.phase = Phase::Flowing { left: 9, end: End::Good };
-        let task = desk.tasks.insert(task);
-        Self { desk, driver: Given::default(), task, keys: SlotMap::with_key() }
+        task.phase = Phase::InPipeline { left: 9, end: End::Good };
+        let task = engine.set.tasks.insert(task);
+        Self { engine, driver: Given::default(), task, keys: SlotMap::with_key() }
     }
 
     /// Makes the command another one, with so many blocks of data and of medium.
     fn becomes(&mut self, op: MediaOp, data: &[u8], medium: &[u8]) {
-        let buffer = |desk: &mut Desk, bytes: &[u8]| {
-            let mut buffer = desk.pool.take(bytes.len()).unwrap();
+        let buffer = |engine: &mut CommandEngine, bytes: &[u8]| {
+            let mut buffer = engine.set.memory.take(bytes.len()).unwrap();
             let memory = Rc::get_mut(&mut buffer).unwrap().bytes_mut();
             memory[..bytes.len()].copy_from_slice(bytes);
             buffer
         };
-        let (data_length, data) = (data.len() as u32, buffer(&mut self.desk, data));
-        let medium = buffer(&mut self.desk, medium);
-        let task = &mut self.desk.tasks[self.task];
+        let (data_length, data) = (data.len() as u32, buffer(&mut self.engine, data));
+        let medium = buffer(&mut self.engine, medium);
+        let task = &mut self.engine.set.tasks[self.task];
         let media = Media { op, lba: 0, blocks: 1, fua: false, dpo: false };
-        task.deed = Deed::Media(media);
+        task.kind = TaskKind::Media(media);
         (task.data, task.data_length, task.medium) = (Some(data), data_length, Some(medium));
     }
 
@@ -178,7 +181,7 @@ impl Scene {
             offset_in_request: 0,
             fua: matches!(op, Op::Write | Op::WriteZeroes | Op::Discard),
         };
-        self.desk.store(Instant::ZERO, &io, &mut self.driver);
+        self.engine.store(Instant::ZERO, &io, &mut self.driver);
         key
     }
 
@@ -189,7 +192,7 @@ impl Scene {
         let ended = Ended { whose, outcome, flushed: matches!(work, Work::Sync), promise };
         // Drivers let go of buffers before they say so.
         drop(work);
-        self.desk.ended(ended, &mut self.driver);
+        self.engine.ended(ended, &mut self.driver);
     }
 
     /// What the pipeline was told since the last time.
@@ -198,7 +201,7 @@ impl Scene {
             Input::Stored { key, outcome } => (key, outcome),
             other => panic!("only ends are told here: {other:?}"),
         };
-        self.desk.inbox.drain(..).map(stored).collect()
+        self.engine.set.inputs.drain(..).map(stored).collect()
     }
 }
 
@@ -244,7 +247,7 @@ fn each_part_has_its_flushes() {
     assert_eq!(scene.told(), [(late, Err(IoError::Medium))]);
     let flush = scene.ask_part(Op::Flush, 0);
     assert_eq!(scene.told(), [(flush, Err(IoError::Medium))]);
-    assert!(scene.driver.0.is_empty() && scene.desk.volumes[0].lost);
+    assert!(scene.driver.0.is_empty() && scene.engine.catalog.volumes[0].lost);
 }
 
 /// After a flush has failed, whatever waited for one and whatever asks later is told of a failure,
@@ -258,7 +261,7 @@ fn a_failed_flush_is_final() {
     assert_eq!(scene.told(), [(keys[0], lost), (keys[1], lost)]);
     let (flush, write) = (scene.ask(Op::Flush), scene.ask(Op::Write));
     assert_eq!(scene.told(), [(flush, lost), (write, lost)]);
-    assert!(scene.driver.0.is_empty() && scene.desk.volumes[0].lost);
+    assert!(scene.driver.0.is_empty() && scene.engine.catalog.volumes[0].lost);
 }
 
 /// A durable write that finds no space has lost nothing but itself: later flushes work. One that
@@ -274,7 +277,7 @@ fn a_full_disk_is_not_a_lost_one() {
     assert_eq!(scene.told(), [(flush, Ok(()))]);
     scene.ask(Op::Write);
     scene.end(failure(libc::EIO));
-    assert!(scene.desk.volumes[0].lost);
+    assert!(scene.engine.catalog.volumes[0].lost);
 }
 
 /// An update that goes another way after its comparison writes without comparing again: what it would
@@ -290,9 +293,9 @@ fn an_update_on_another_path_does_not_compare_again() {
     drop(work);
     let outcome = Err(IoError::PathFailed);
     assert_eq!(whose, Whose::Request(key));
-    scene.desk.ended(Ended { whose, outcome, flushed: false, promise }, &mut scene.driver);
+    scene.engine.ended(Ended { whose, outcome, flushed: false, promise }, &mut scene.driver);
     assert_eq!(scene.told(), [(key, outcome)]);
-    assert!(!scene.desk.volumes[0].lost, "nothing is lost with a path");
+    assert!(!scene.engine.catalog.volumes[0].lost, "nothing is lost with a path");
     scene.ask(Op::Update);
     assert_eq!(scene.given(), "write the second half");
 }
@@ -312,7 +315,7 @@ fn zeroes_with_fua_are_durable() {
     scene.end(Ok(()));
     scene.end(failure(libc::EIO));
     assert_eq!(scene.told(), [(discard, Err(IoError::Medium))]);
-    assert!(scene.desk.volumes[0].lost);
+    assert!(scene.engine.catalog.volumes[0].lost);
 }
 
 /// COMPARE AND WRITE writes the second half of its data if the first is what the medium has, and
@@ -327,7 +330,7 @@ fn a_comparison_decides() {
         let key = scene.ask(Op::Update);
         assert_eq!(scene.given(), "read");
         scene.end(Ok(()));
-        assert_eq!(scene.desk.tasks[scene.task].differs, (!equal).then_some(77));
+        assert_eq!(scene.engine.set.tasks[scene.task].differs, (!equal).then_some(77));
         if equal {
             assert!(scene.told().is_empty());
             assert_eq!(scene.given(), "write the second half");
@@ -362,7 +365,7 @@ fn the_journal_is_always_cleared() {
         (None, Some(Some(libc::ENOSPC)), full),
     ] {
         let mut scene = Scene::new("journal");
-        scene.desk.volumes[0].journal = Some(std::fs::File::open("/dev/null").unwrap());
+        scene.engine.catalog.volumes[0].journal = Some(std::fs::File::open("/dev/null").unwrap());
         scene.becomes(MediaOp::WriteAtomic, &[5; 512], &record);
         let [first, others @ ..] = [(); 4].map(|()| scene.ask(Op::Update));
         assert_eq!(scene.driver.0.len(), 1, "one at a time");
@@ -385,7 +388,7 @@ fn the_journal_is_always_cleared() {
         let mut told = scene.told();
         told.sort_unstable_by_key(|&(key, _)| key);
         assert_eq!(told, others.map(|key| (key, Err(IoError::Medium))));
-        assert!(scene.desk.volumes[0].lost);
+        assert!(scene.engine.catalog.volumes[0].lost);
         let late = [scene.ask(Op::Update), scene.ask(Op::Update)];
         assert_eq!(scene.told(), late.map(|key| (key, Err(IoError::Medium))));
     }
@@ -402,5 +405,5 @@ fn a_verified_write_is_read_back() {
     assert_eq!(scene.given(), "read");
     scene.end(Ok(()));
     assert_eq!(scene.told(), [(key, Ok(()))]);
-    assert_eq!(scene.desk.tasks[scene.task].differs, Some(0));
+    assert_eq!(scene.engine.set.tasks[scene.task].differs, Some(0));
 }

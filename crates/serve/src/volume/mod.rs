@@ -1,5 +1,6 @@
 //! Volumes and targets as SCSI sees them, and what of them outlives a configuration or a start.
 
+pub(crate) mod catalog;
 pub(crate) mod credits;
 pub(crate) mod reload;
 pub(crate) mod tenants;
@@ -90,7 +91,7 @@ impl Volume {
     pub(crate) fn new(
         (volume, range): (&config::Volume, Range<usize>),
         stores: &[Store],
-        kept: Kept,
+        kept: PersistedState,
         limits: &Limits,
         node: &str,
     ) -> Self {
@@ -145,6 +146,12 @@ impl Volume {
         }
     }
 
+    /// Whether the failure mode of a sanitize has just been left, which a restart must not bring back.
+    pub(crate) fn has_left_failure(&self) -> bool {
+        let failed = matches!(self.sanitize, Sanitize::Failed(_));
+        failed && !self.unit.sanitize_failed() && self.unit.ready().is_ok()
+    }
+
     /// Bytes per logical block.
     pub(crate) const fn block_size(&self) -> u32 {
         self.unit.disk().block_size
@@ -167,7 +174,7 @@ impl Volume {
 
 /// What a volume has kept from the time before a restart.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct PersistedState {
     pub(crate) reservations: Reservations,
     pub(crate) sanitize: Sanitize,
     pub(crate) journal: Option<File>,

@@ -1,12 +1,18 @@
 //! What hosts say over iSCSI, and what is done about it.
 
+mod management;
+pub(crate) mod reply;
+pub(crate) mod session;
+
 use crate::frontend::Verdict;
 use crate::frontend::connection::{Connection, Speech, Wire};
-use crate::frontend::session_view::Seat;
+use crate::frontend::session_view::SessionView;
 use crate::ids::TaskKey;
-use crate::tasks::table::{Deed, Phase, Task};
-use crate::tasks::{Desk, Errand, Held, put_data};
-use std::collections::BTreeSet;
+use crate::tasks::set::Origin;
+use crate::tasks::table::{Phase, Task, TaskKind};
+use crate::tasks::{CommandEngine, ConnectionAction, Held};
+use reply::put_data;
+use session::{is_proof, may_stay, warn_of_depth, window_of};
 use tracing::{info, warn};
 use weir_flow::pipeline::Input;
 use weir_wire::iscsi::target_role::{Attribute, Command, Event, Itt, LoginStatus};
@@ -17,9 +23,14 @@ use weir_wire::scsi::nexus::{InitiatorPort, Refusal};
 use weir_wire::scsi::unit::Action;
 use weir_wire::scsi::{ScsiStatus, Sense};
 
-impl Desk {
+/// The iSCSI front end at work on one connection.
+pub(crate) struct IscsiFrontend<'a> {
+    pub(crate) engine: &'a mut CommandEngine,
+}
+
+impl IscsiFrontend<'_> {
     /// Deals with everything that an iSCSI connection has received.
-    pub(crate) fn receive_iscsi(&mut self, connection: &mut Connection) -> Verdict {
+    pub(crate) fn receive(&mut self, connection: &mut Connection) -> Verdict {
         // Lent out, so that its bytes can be looked at while the connection changes.
         let mut received = std::mem::take(&mut connection.received);
         let verdict = loop {
@@ -63,23 +74,23 @@ impl Desk {
             Event::Command(command) => self.command(connection, &command),
             Event::Data { itt, offset, bytes, complete } => {
                 let Some(key) = self.live(connection, itt) else { return };
-                self.keep(key, offset as usize, bytes);
-                if complete && self.tasks[key].phase == Phase::Gathering {
-                    self.begin(connection, key);
+                self.engine.set.keep(key, offset as usize, bytes);
+                if complete && self.engine.set.tasks[key].phase == Phase::Gathering {
+                    self.engine.begin(key, connection.link());
                 }
             }
             Event::TransferFailed { itt, sense } => {
-                if self.faults.speaks() {
-                    let faults_total = self.faults.total();
+                if self.engine.faults.speaks() {
+                    let faults_total = self.engine.faults.total();
                     let peer = &connection.peer;
                     warn!(%peer, itt = itt.0, ?sense, faults_total, "write data broke a rule");
                 }
                 let key = self.live(connection, itt);
-                if key.is_none_or(|key| self.tasks[key].phase == Phase::Gathering) {
+                if key.is_none_or(|key| self.engine.set.tasks[key].phase == Phase::Gathering) {
                     self.check(connection, itt, sense, key);
                     connection.tasks.remove(&itt.0);
                     if let Some(key) = key {
-                        self.finish(key);
+                        self.engine.set.finish(key);
                     }
                 }
             }
@@ -93,8 +104,8 @@ impl Desk {
             // That it was heard at all is what counts, and that is noted where it was read.
             Event::Pong => {}
             Event::Rejected { opcode, reason } => {
-                if self.faults.speaks() {
-                    let faults_total = self.faults.total();
+                if self.engine.faults.speaks() {
+                    let faults_total = self.engine.faults.total();
                     let peer = &connection.peer;
                     warn!(%peer, opcode, ?reason, faults_total, "a PDU was rejected");
                 }
@@ -102,16 +113,15 @@ impl Desk {
         }
     }
 
-    /// The task of this name that the connection still waits for.
+    /// The task of this name, unless it was aborted.
     fn live(&self, connection: &Connection, itt: Itt) -> Option<TaskKey> {
-        let key = *connection.tasks.get(&itt.0)?;
-        let task = self.tasks.get(key)?;
-        (task.connection == Some(connection.id)).then_some(key)
+        self.engine.set.live(*connection.tasks.get(&itt.0)?, connection.id)
     }
 
     /// Answers CHECK CONDITION, in the format that the unit of the task uses.
     fn check(&self, connection: &mut Connection, itt: Itt, sense: Sense, key: Option<TaskKey>) {
-        let unit = key.map(|key| &self.volumes[self.tasks[key].volume].unit);
+        let unit =
+            key.map(|key| &self.engine.catalog.volumes[self.engine.set.tasks[key].volume].unit);
         let sense = unit.map_or(sense, |unit| unit.worded(sense));
         if let Some(wire) = connection.iscsi() {
             wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
@@ -131,14 +141,25 @@ impl Desk {
         let Speech::Iscsi(wire) = &mut connection.speech else { return };
         let peer = &connection.peer;
         let seat = target.map(|index| {
-            let place = &self.targets[index];
-            Seat::new(initiator.clone(), index, place, &self.volumes, &self.claims)
+            let place = &self.engine.catalog.targets[index];
+            SessionView::new(
+                initiator.clone(),
+                index,
+                place,
+                &self.engine.catalog.volumes,
+                &self.engine.catalog.claims,
+            )
         });
         // RFC 7143 section 6.3.5: MaxConnections is 1, so a session takes no second connection.
         let refusal = match &seat {
-            _ if tsih != 0 && self.sessions.has(tsih) => Some(LoginStatus::TooManyConnections),
+            _ if tsih != 0 && self.engine.set.sessions.has(tsih) => {
+                Some(LoginStatus::TooManyConnections)
+            }
             _ if tsih != 0 => Some(LoginStatus::SessionDoesNotExist),
-            Some(seat) if !self.may_stay(seat) || !self.is_proof(seat, account) => {
+            Some(seat)
+                if !may_stay(&self.engine.catalog, seat)
+                    || !is_proof(&self.engine.catalog, seat, account) =>
+            {
                 Some(LoginStatus::AuthorizationFailure)
             }
             _ => None,
@@ -151,44 +172,42 @@ impl Desk {
         }
         let name = (initiator, target);
         let proven = account.map(str::to_owned);
-        let (tsih, old) = self.sessions.enter(name, connection.id, proven);
-        self.errands.extend(old.map(|old| Errand::Close(old, "the session was reinstated")));
-        let window = self.window_of(seat.as_ref(), 1);
+        let (tsih, old) = self.engine.set.sessions.enter(name, connection.id, proven);
+        self.engine
+            .set
+            .actions
+            .extend(old.map(|old| ConnectionAction::Close(old, "the session was reinstated")));
+        let window = window_of(self.engine, seat.as_ref(), 1);
         wire.set_window(window);
         wire.session_admitted(tsih);
-        self.inbox.push_back(Input::Link(link, way));
+        self.engine.set.inputs.push_back(Input::Link(link, way));
         let reinstated = old.is_some();
-        let target = target.map_or("(discovery)", |target| &self.targets[target].name);
+        let target =
+            target.map_or("(discovery)", |target| &self.engine.catalog.targets[target].name);
         let initiator = wire.initiator();
         info!(%peer, initiator, account, target, tsih, reinstated, "session");
         if let Some(seat) = &seat {
-            self.warn_of_depth(seat);
+            warn_of_depth(self.engine, seat);
         }
-        self.errands.push_back(Errand::Share);
+        self.engine.set.actions.push_back(ConnectionAction::Share);
         connection.widen = seat.is_some();
         connection.seat = seat;
     }
 
-    /// Warns of contracts that are out of reach: with so many commands outstanding no host gets more
-    /// than that many per response time (Little's law).
-    pub(crate) fn warn_of_depth(&self, seat: &Seat) {
-        let window = self.window_of(Some(seat), 0);
-        let tenants = seat.units.iter().map(|seen| self.tenant(seat.claim, seen.volume));
-        for tenant in tenants.collect::<BTreeSet<_>>() {
-            let needed = self.claims.depth(tenant);
-            if needed > window.into() {
-                let tenant = &self.tenant_names.borrow()[tenant.index()];
-                let initiator = &seat.nexus.initiator.name;
-                warn!(
-                    initiator,
-                    tenant,
-                    window,
-                    needed,
-                    "the command window is smaller than rate \
-                    times response time of the contract: this session alone does not reach it"
-                );
-            }
-        }
+    /// Takes a command in if there is memory for its payload.
+    fn take_in(
+        &mut self,
+        connection: &mut Connection,
+        itt: Itt,
+        held: Held,
+        task: Task,
+    ) -> Option<TaskKey> {
+        let claim = connection.seat.as_ref().and_then(|seat| seat.claim);
+        let tenant = self.engine.catalog.tenant(claim, task.volume).index();
+        let origin = Origin { connection: connection.id, claim, name: itt.0, retries: false };
+        let key = self.engine.set.take_in(origin, tenant, held, task)?;
+        connection.tasks.insert(itt.0, key);
+        Some(key)
     }
 
     fn command(&mut self, connection: &mut Connection, command: &Command<'_>) {
@@ -209,7 +228,7 @@ impl Desk {
         let nexus = seat.nexus.clone();
         let (port, seen) = seat.look_at(unit);
         let index = seen.volume;
-        let volume = &mut self.volumes[index];
+        let volume = &mut self.engine.catalog.volumes[index];
         if volume.change.is_some() && matches!(command.cdb[0], RESERVE_6 | RELEASE_6) {
             // Whether it conflicts is not known before the other reservation is saved.
             wire.respond(itt, ScsiStatus::Busy, None, 0);
@@ -218,9 +237,9 @@ impl Desk {
         match volume.unit.execute(&nexus, &port, &mut seen.attention, &command.cdb) {
             Ok(Action::Data(bytes)) => put_data(wire, itt, &bytes),
             Ok(Action::Done(effects)) => {
-                self.spread(index, &nexus, effects);
-                if self.has_left_failure(index) {
-                    self.gather(connection, command, index, Deed::Aside, 0);
+                self.engine.spread(index, &nexus, effects);
+                if self.engine.catalog.volumes[index].has_left_failure() {
+                    self.gather(connection, command, index, TaskKind::Internal, 0);
                 } else {
                     wire.respond(itt, ScsiStatus::Good, None, 0);
                 }
@@ -228,23 +247,23 @@ impl Desk {
             Ok(Action::Media(media)) => self.media(connection, command, index, media),
             Ok(Action::Parameters(list)) => {
                 let length = list.length();
-                let deed = Deed::Parameters(list, nexus);
-                self.gather(connection, command, index, deed, length);
+                let kind = TaskKind::Parameters(list, nexus);
+                self.gather(connection, command, index, kind, length);
             }
             Ok(Action::Map { lba, blocks, allocation }) => {
                 let block = u64::from(volume.block_size());
-                let deed = Deed::Map {
+                let kind = TaskKind::Map {
                     offset: lba * block,
                     length: blocks * block,
                     max: DESCRIPTORS_MAX,
                     allocation,
                 };
-                self.gather(connection, command, index, deed, 0);
+                self.gather(connection, command, index, kind, 0);
             }
             Ok(Action::Sanitize(plan)) => {
-                let task = Task::new(self.now, index, Deed::Aside);
-                match self.take_in(connection, itt.0, Held { data: 0, medium: 0 }, task) {
-                    Some(key) => self.sanitize(key, index, plan),
+                let task = Task::new(self.engine.set.now, index, TaskKind::Internal);
+                match self.take_in(connection, itt, Held { data: 0, medium: 0 }, task) {
+                    Some(key) => self.engine.sanitize(key, index, plan),
                     None => self.full(connection, itt),
                 }
             }
@@ -259,8 +278,8 @@ impl Desk {
 
     /// There is no payload memory for a command.
     fn full(&mut self, connection: &mut Connection, itt: Itt) {
-        if self.refused.speaks() {
-            let (peer, refused_total) = (&connection.peer, self.refused.total());
+        if self.engine.refused.speaks() {
+            let (peer, refused_total) = (&connection.peer, self.engine.refused.total());
             warn!(%peer, refused_total, "task set full: no payload memory for a command");
         }
         if let Some(wire) = connection.iscsi() {
@@ -276,13 +295,13 @@ impl Desk {
         volume: usize,
         media: Media,
     ) {
-        let block = self.volumes[volume].block_size();
+        let block = self.engine.catalog.volumes[volume].block_size();
         let offered = if command.writes { command.expected_length } else { 0 };
         match media.check_data_out(offered, block) {
-            Ok(wanted) => self.gather(connection, command, volume, Deed::Media(media), wanted),
+            Ok(wanted) => self.gather(connection, command, volume, TaskKind::Media(media), wanted),
             Err(sense) => {
                 let length = media.data_out_length(block) as u32;
-                let sense = self.volumes[volume].unit.worded(sense);
+                let sense = self.engine.catalog.volumes[volume].unit.worded(sense);
                 if let Some(wire) = connection.iscsi() {
                     let status = ScsiStatus::CheckCondition;
                     wire.respond(command.itt, status, Some(&sense), length);
@@ -297,33 +316,36 @@ impl Desk {
         connection: &mut Connection,
         command: &Command<'_>,
         volume: usize,
-        deed: Deed,
+        kind: TaskKind,
         wanted: u32,
     ) {
         let itt = command.itt;
         let offered = if command.writes { command.expected_length } else { 0 };
-        if matches!(deed, Deed::Parameters(..)) && offered < wanted {
+        if matches!(kind, TaskKind::Parameters(..)) && offered < wanted {
             // SPC-4 section 4.3.5.3: a list that is cut off is wrong.
-            let sense = self.volumes[volume].unit.worded(Sense::PARAMETER_LIST_LENGTH_ERROR);
+            let sense =
+                self.engine.catalog.volumes[volume].unit.worded(Sense::PARAMETER_LIST_LENGTH_ERROR);
             if let Some(wire) = connection.iscsi() {
                 wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
             }
             return;
         }
-        let held = match &deed {
-            Deed::Media(media) => Held::of(media, wanted, self.volumes[volume].block_size()),
+        let held = match &kind {
+            TaskKind::Media(media) => {
+                Held::of(media, wanted, self.engine.catalog.volumes[volume].block_size())
+            }
             _ => Held { data: wanted, medium: 0 },
         };
-        let mut task = Task::new(self.now, volume, deed);
+        let mut task = Task::new(self.engine.set.now, volume, kind);
         task.ordered = command.attribute == Attribute::Ordered;
-        let Some(key) = self.take_in(connection, itt.0, held, task) else {
+        let Some(key) = self.take_in(connection, itt, held, task) else {
             self.full(connection, itt);
             return;
         };
-        self.keep(key, 0, command.immediate);
+        self.engine.set.keep(key, 0, command.immediate);
         let waits = connection.iscsi().is_some_and(|wire: &mut Wire| wire.solicit(itt, wanted));
         if !waits {
-            self.begin(connection, key);
+            self.engine.begin(key, connection.link());
         }
     }
 }

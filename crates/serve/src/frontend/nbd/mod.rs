@@ -5,45 +5,21 @@
 //! client to come again later; where SCSI says TASK SET FULL, an NBD connection is not read from until
 //! there is room.
 
-use crate::buffer::{LARGEST, Payload};
+use crate::buffer::Payload;
 use crate::config;
 use crate::frontend::Verdict;
 use crate::frontend::connection::{Connection, NbdWire, Speech};
-use crate::ids::TaskKey;
-use crate::tasks::table::{Answer, Deed, End, Phase, Task};
-use crate::tasks::{Desk, Errand, Held, Refusal as Refused};
-use crate::volume::Volume;
+use crate::tasks::reply::{Reply, Worded};
+use crate::tasks::set::Origin;
+use crate::tasks::table::{Answer, End, Phase, Task, TaskKind};
+use crate::tasks::{CommandEngine, ConnectionAction, Held};
 use tracing::{info, warn};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::Input;
-use weir_wire::nbd::{self, BlockSize, Command, Error, Event, Export, Exports, Limits, Tls};
+use weir_wire::nbd::{self, Command, Error, Event, Limits, Tls};
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::cdb::{Media, MediaOp};
 use weir_wire::scsi::nexus::Refusal;
-
-/// What clients find.
-pub(crate) fn exports(nbd: &config::Nbd, volumes: &[Volume]) -> Exports {
-    let export = |export: &config::Export| {
-        let volume = &volumes[export.volume];
-        let disk = volume.unit.disk();
-        Export {
-            name: export.name.clone(),
-            description: format!("volume {}", volume.name),
-            size: disk.blocks * u64::from(disk.block_size),
-            read_only: disk.read_only,
-            trim: disk.thin,
-            // A file system that makes holes does it at once.
-            fast_zero: disk.thin,
-            block_size: BlockSize {
-                minimum: disk.block_size,
-                preferred: 4096,
-                maximum: LARGEST as u32,
-            },
-        }
-    };
-    let exports = Exports::new(nbd.exports.iter().map(export).collect());
-    exports.expect("names are checked by the configuration")
-}
 
 /// How much a client may ask.
 pub(crate) fn limits(config: &config::Config) -> Limits {
@@ -55,9 +31,14 @@ pub(crate) fn limits(config: &config::Config) -> Limits {
     Limits { requests: config.iscsi.commands, tls }
 }
 
-impl Desk {
+/// The NBD front end at work on one connection.
+pub(crate) struct NbdFrontend<'a> {
+    pub(crate) engine: &'a mut CommandEngine,
+}
+
+impl NbdFrontend<'_> {
     /// Deals with everything that an NBD connection has received.
-    pub(crate) fn receive_nbd(&mut self, connection: &mut Connection) -> Verdict {
+    pub(crate) fn receive(&mut self, connection: &mut Connection) -> Verdict {
         let mut received = std::mem::take(&mut connection.received);
         let verdict = loop {
             if let Some(request) = connection.waiting.take()
@@ -72,7 +53,7 @@ impl Desk {
                 Ok(step) => {
                     let (consumed, idle) = (step.consumed, step.event.is_none());
                     if let Some(event) = step.event {
-                        self.nbd_event(connection, &event);
+                        self.event(connection, &event);
                     }
                     received.consume(consumed);
                     if consumed == 0 && idle {
@@ -89,7 +70,7 @@ impl Desk {
         verdict
     }
 
-    fn nbd_event(&mut self, connection: &mut Connection, event: &Event<'_>) {
+    fn event(&mut self, connection: &mut Connection, event: &Event<'_>) {
         match *event {
             Event::StartTls => connection.starts_tls = true,
             Event::ExportChosen { index } => {
@@ -97,18 +78,21 @@ impl Desk {
                 connection.widen = true;
                 wire.export_admitted();
                 // A simple reply is in one piece.
-                self.inbox.push_back(Input::Link(connection.link(), connection.way(false)));
-                self.sessions.clients += 1;
-                self.errands.push_back(Errand::Share);
-                let export = &self.exports.as_slice()[index].name;
+                self.engine
+                    .set
+                    .inputs
+                    .push_back(Input::Link(connection.link(), connection.way(false)));
+                self.engine.set.sessions.clients += 1;
+                self.engine.set.actions.push_back(ConnectionAction::Share);
+                let export = &self.engine.catalog.exports.as_slice()[index].name;
                 info!(peer = %connection.peer, export, tls = connection.socket.is_tls(), "NBD client");
             }
             Event::Request(request) => connection.waiting = Some(request),
             Event::Data { slot, offset, bytes, complete } => {
                 let Some(&key) = connection.tasks.get(&slot) else { return };
-                self.keep(key, offset as usize, bytes);
-                if complete && self.tasks[key].phase == Phase::Gathering {
-                    self.begin(connection, key);
+                self.engine.set.keep(key, offset as usize, bytes);
+                if complete && self.engine.set.tasks[key].phase == Phase::Gathering {
+                    self.engine.begin(key, connection.link());
                 }
             }
             Event::Disconnect => info!(peer = %connection.peer, "NBD client disconnects"),
@@ -119,8 +103,8 @@ impl Desk {
     fn request(&mut self, connection: &mut Connection, request: nbd::Request) -> bool {
         let Speech::Nbd(wire) = &mut connection.speech else { return true };
         let export = wire.export().expect("requests come after the choice of an export");
-        let index = self.export_volumes[export];
-        let volume = &self.volumes[index];
+        let index = self.engine.catalog.export_volumes[export];
+        let volume = &self.engine.catalog.volumes[index];
         let block = volume.block_size();
         let slot = request.slot;
         let (offset, length) = (request.offset, u64::from(request.length));
@@ -153,56 +137,40 @@ impl Desk {
                 return true;
             }
         };
-        let deed = if let Some(media) = media {
+        let kind = if let Some(media) = media {
             // The unit may ask for more than the client does: durable writes.
-            Deed::Media(Media { fua: admitted.fua, ..media })
+            TaskKind::Media(Media { fua: admitted.fua, ..media })
         } else {
             let one = request.command == Command::BlockStatus { one: true };
             let max = if one { 1 } else { RUNS_MAX };
-            Deed::Map { offset, length, max, allocation: 0 }
+            TaskKind::Map { offset, length, max, allocation: 0 }
         };
         let data = if request.command == Command::Write { request.length } else { 0 };
-        let held = match &deed {
-            Deed::Media(media) => Held::of(media, data, block),
+        let held = match &kind {
+            TaskKind::Media(media) => Held::of(media, data, block),
             _ => Held { data: 0, medium: 0 },
         };
-        if matches!(deed, Deed::Media(_)) && !self.has_room(connection.id, index, held) {
+        // No tenant claims an NBD client by name.
+        let tenant = self.engine.catalog.tenant(None, index).index();
+        let set = &mut self.engine.set;
+        if matches!(kind, TaskKind::Media(_))
+            && !set.quotas.has_room(connection.id, tenant, held.payload())
+        {
             connection.waiting = Some(request);
             return false;
         }
-        let task = Task::new(self.now, index, deed);
-        let Some(key) = self.take_in(connection, slot, held, task) else {
+        let task = Task::new(set.now, index, kind);
+        let origin = Origin { connection: connection.id, claim: None, name: slot, retries: true };
+        let Some(key) = set.take_in(origin, tenant, held, task) else {
             connection.waiting = Some(request);
-            self.hungry.push_back(connection.id);
+            set.memory.wait(connection.id);
             return false;
         };
+        connection.tasks.insert(slot, key);
         if data == 0 {
-            self.begin(connection, key);
+            self.engine.begin(key, connection.link());
         }
         true
-    }
-
-    /// A request that the pipeline had no room for is tried again when something has ended.
-    pub(crate) fn try_again(&mut self, key: TaskKey) {
-        let link = self.link(key);
-        let Some(task) = self.tasks.get(key) else { return };
-        if task.connection.is_none() {
-            self.finish(key);
-            return;
-        }
-        if let Err(refusal) = self.admit_rest(key) {
-            self.decide(key, Answer::Refused(refusal));
-            return;
-        }
-        if self.tasks[key].rest.length > 0 {
-            self.next_step(key, link);
-            return;
-        }
-        match self.start(key, link) {
-            Ok(()) => {}
-            Err(Refused::Full) => self.again.push_back(key),
-            Err(Refused::Wrong(sense)) => self.decide(key, Answer::Refused(sense.into())),
-        }
     }
 }
 
@@ -224,7 +192,15 @@ fn media_of(request: &nbd::Request, block: u32, thin: bool) -> Option<Media> {
 }
 
 /// Puts the reply to a request into the outbox.
-pub(crate) fn put_reply(wire: &mut NbdWire, task: &Task) {
+pub(crate) fn word(wire: &mut NbdWire, task: &Task, reply: &Reply) -> Worded {
+    if let Some((_, part)) = reply.request {
+        assert!(part.offset == 0 && part.last, "a simple reply is in one piece");
+    }
+    put_reply(wire, task);
+    Worded { queued: true, ended: true }
+}
+
+fn put_reply(wire: &mut NbdWire, task: &Task) {
     let slot = task.name;
     match (&task.answer, task.phase) {
         (Some(Answer::Runs(runs)), _) => {
@@ -240,7 +216,7 @@ pub(crate) fn put_reply(wire: &mut NbdWire, task: &Task) {
         (Some(Answer::Refused(refusal)), _) => wire.respond(slot, Err(error_of(*refusal))),
         (Some(Answer::Busy), _) => wire.respond(slot, Err(Error::Eio)),
         (Some(Answer::Good), _) => wire.respond(slot, Ok(())),
-        (None, Phase::Flowing { end, .. }) => match (end, &task.medium) {
+        (None, Phase::InPipeline { end, .. }) => match (end, &task.medium) {
             (End::Good, Some(medium)) => {
                 let length = (medium.len() as u64).min(task.held) as usize;
                 wire.respond_data(slot, Payload::Pooled(medium.clone()), 0..length);

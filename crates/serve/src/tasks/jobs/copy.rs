@@ -1,10 +1,9 @@
 //! EXTENDED COPY: blocks from one volume to another without passing through a host.
 
-use super::{Job, JobKey, Step, Stepped};
+use super::{Job, JobContext, JobKey, Jobs, Step, Stepped};
 use crate::buffer::Shared;
 use crate::ids::TaskKey;
 use crate::limits::PIECE;
-use crate::tasks::Desk;
 use crate::tasks::table::Answer;
 use std::rc::Rc;
 use tracing::info;
@@ -62,30 +61,31 @@ impl Copy {
     }
 }
 
-impl Desk {
+impl Jobs {
     /// Begins a copy for a command that waits aside.
     pub(crate) fn copy(
         &mut self,
+        cx: &mut JobContext<'_>,
         key: TaskKey,
         nexus: &Rc<Nexus>,
         plan: Plan,
         volumes: Vec<usize>,
     ) {
-        let own = self.tasks[key].volume;
+        let own = cx.set.tasks[key].volume;
         let Some(own) = volumes.iter().position(|&volume| volume == own) else {
             // It was hidden from the host while the list was on its way.
-            self.decide(key, Answer::Refused(Sense::LOGICAL_UNIT_NOT_SUPPORTED.into()));
+            cx.set.decide(key, Answer::Refused(Sense::LOGICAL_UNIT_NOT_SUPPORTED.into()));
             return;
         };
         let copies = self.jobs.values().filter(|job| matches!(job, Job::Copy(_))).count();
-        let owner = self.tasks[key].owner;
-        if copies >= CONCURRENT_MAX.into() || !self.may_hold(owner, PIECE) {
-            self.decide(key, Answer::Busy);
+        let owner = cx.set.tasks[key].owner;
+        if copies >= CONCURRENT_MAX.into() || !cx.set.may_hold(owner, PIECE) {
+            cx.set.decide(key, Answer::Busy);
             return;
         }
-        self.charge(key, PIECE);
+        cx.set.charge(key, PIECE);
         let progress = Progress { state: State::InProgress, segments: 0, bytes: 0 };
-        self.volumes[volumes[own]].unit.copy_progressed(nexus, &plan, progress);
+        cx.catalog.volumes[volumes[own]].unit.copy_progressed(nexus, &plan, progress);
         let copy = Copy {
             key,
             nexus: nexus.clone(),
@@ -102,24 +102,24 @@ impl Desk {
             buffer: None,
         };
         let job = self.jobs.insert(Job::Copy(copy));
-        self.copy_on(job);
+        self.copy_on(cx, job);
     }
 
     /// Does the next piece, or ends the copy.
-    pub(super) fn copy_on(&mut self, job: JobKey) {
-        let step = match self.next_piece(job) {
+    pub(super) fn copy_on(&mut self, cx: &mut JobContext<'_>, job: JobKey) {
+        let step = match self.next_piece(cx, job) {
             Ok(Some(step)) => step,
-            Ok(None) => return self.copied(job, Ok(())),
-            Err(Halt::Failed(refusal)) => return self.copied(job, Err(refusal)),
+            Ok(None) => return self.copied(cx, job, Ok(())),
+            Err(Halt::Failed(refusal)) => return self.copied(cx, job, Err(refusal)),
             Err(Halt::NoRoom) => return self.stall(job),
         };
-        self.make_step(job, step);
+        self.make_step(cx, job, step);
     }
 
     /// The next piece; none if all is copied.
-    fn next_piece(&mut self, job: JobKey) -> Result<Option<Step>, Halt> {
+    fn next_piece(&mut self, cx: &mut JobContext<'_>, job: JobKey) -> Result<Option<Step>, Halt> {
         let Job::Copy(copy) = &mut self.jobs[job] else { unreachable!("asked of a copy") };
-        if self.tasks[copy.key].connection.is_none() {
+        if cx.set.tasks[copy.key].connection.is_none() {
             // Nobody waits for it any more: it was aborted, or its host has gone.
             return Err(Sense::COPY_ABORTED.into());
         }
@@ -132,7 +132,7 @@ impl Desk {
             } else {
                 let volumes = copy.volumes.iter();
                 let disks: Vec<&DiskInfo> =
-                    volumes.map(|&index| self.volumes[index].unit.disk()).collect();
+                    volumes.map(|&index| cx.catalog.volumes[index].unit.disk()).collect();
                 let segment = copy.plan.resolve(copy.number, copy.own, &disks)?;
                 let block = u64::from(disks[segment.source].block_size);
                 copy.length = u64::from(segment.from.blocks) * block;
@@ -141,7 +141,7 @@ impl Desk {
             if let Some(error) = copy.failed {
                 let side = if copy.full { Side::Destination } else { Side::Source };
                 info!(%error, segment = copy.number, "a copy has failed");
-                let block = self.volumes[copy.volumes[segment.destination]].block_size();
+                let block = cx.catalog.volumes[copy.volumes[segment.destination]].block_size();
                 let written = (copy.done / u64::from(block)) as u32;
                 return Err(copy.plan.failed(&segment, side, written).into());
             }
@@ -159,7 +159,7 @@ impl Desk {
             (segment.source, segment.from, Op::Read)
         };
         let index = copy.volumes[place_of];
-        let volume = &self.volumes[index];
+        let volume = &cx.catalog.volumes[index];
         let block = u64::from(volume.block_size());
         let extent = Extent::new(range.lba * block + place, chunk);
         let media = Media {
@@ -176,16 +176,16 @@ impl Desk {
         };
         let buffer = match copy.buffer.take() {
             Some(buffer) => buffer,
-            None => self.pool.take(PIECE as usize).ok_or(Halt::NoRoom)?,
+            None => cx.set.memory.take(PIECE as usize).ok_or(Halt::NoRoom)?,
         };
         Ok(Some(Step { volume: index, op, extent, fua, buffer: Some(buffer) }))
     }
 
     /// The copy has ended.
-    fn copied(&mut self, job: JobKey, result: Result<(), Refusal>) {
+    fn copied(&mut self, cx: &mut JobContext<'_>, job: JobKey, result: Result<(), Refusal>) {
         let Some(Job::Copy(copy)) = self.jobs.remove(job) else { unreachable!("asked of a copy") };
         if let Some(buffer) = copy.buffer {
-            self.pool.give(buffer);
+            cx.set.memory.give(buffer);
         }
         let state = match result {
             Ok(()) => State::Done,
@@ -194,10 +194,10 @@ impl Desk {
         };
         let segments = (copy.number + 1).min(copy.plan.segments.len()) as u16;
         let progress = Progress { state, segments, bytes: copy.bytes };
-        let unit = &mut self.volumes[copy.volumes[copy.own]].unit;
+        let unit = &mut cx.catalog.volumes[copy.volumes[copy.own]].unit;
         unit.copy_progressed(&copy.nexus, &copy.plan, progress);
         info!(bytes = copy.bytes, ok = result.is_ok(), "copy");
-        self.decide(copy.key, result.map_or_else(Answer::Refused, |()| Answer::Good));
+        cx.set.decide(copy.key, result.map_or_else(Answer::Refused, |()| Answer::Good));
     }
 }
 

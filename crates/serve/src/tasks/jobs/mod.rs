@@ -10,8 +10,12 @@ mod sanitize;
 
 use crate::buffer::Shared;
 use crate::ids::{JobKey, TaskKey};
-use crate::tasks::Desk;
-use crate::tasks::table::{Answer, Deed, End, Phase, Task};
+use crate::tasks::blocking_calls::BlockingCalls;
+use crate::tasks::set::TaskSet;
+use crate::tasks::table::{Answer, End, Phase, Task, TaskKind};
+use crate::volume::catalog::Catalog;
+use slotmap::SlotMap;
+use std::collections::VecDeque;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, Op, Request, VolumeId};
@@ -46,11 +50,43 @@ pub(crate) struct Step {
     pub(crate) buffer: Option<Shared>,
 }
 
-impl Desk {
+/// The jobs that have not ended.
+///
+/// Invariant: a job has one step in the pipeline, one save at the helper thread, or a place in `stalled`.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    jobs: SlotMap<JobKey, Job>,
+    /// Steps that were refused for want of room, to be tried again when a task ends.
+    stalled: VecDeque<JobKey>,
+    /// The gateway is about to leave: jobs begin no further step.
+    stopping: bool,
+}
+
+/// What jobs need from others.
+pub(crate) struct JobContext<'a> {
+    pub(crate) set: &'a mut TaskSet,
+    pub(crate) catalog: &'a mut Catalog,
+    pub(crate) blocking: &'a mut BlockingCalls,
+}
+
+impl Jobs {
+    /// Ends each job at its next step; what it was doing continues after a restart, or was asked for by a
+    /// host that is told that the gateway leaves.
+    pub(crate) const fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Tries again the steps that found no room.
+    pub(crate) fn retry(&mut self, cx: &mut JobContext<'_>) {
+        for job in std::mem::take(&mut self.stalled) {
+            self.go_on_with(cx, job);
+        }
+    }
+
     /// Makes the next request of a job, or notes that it must wait.
-    fn make_step(&mut self, job: JobKey, step: Step) {
+    fn make_step(&mut self, cx: &mut JobContext<'_>, job: JobKey, step: Step) {
         let Step { volume, op, extent, fua, buffer } = step;
-        let block = u64::from(self.volumes[volume].block_size());
+        let block = u64::from(cx.catalog.volumes[volume].block_size());
         let media = Media {
             op: match op {
                 Op::Read => MediaOp::Read,
@@ -67,20 +103,20 @@ impl Desk {
         };
         // A copy belongs to who asked for it; a sanitize, which outlives him, to the volume.
         let claim = match &self.jobs[job] {
-            Job::Copy(copy) => self.tasks[copy.key].claim,
+            Job::Copy(copy) => cx.set.tasks[copy.key].claim,
             Job::Sanitize(_) => None,
         };
-        let mut task = Task::new(self.now, volume, Deed::Media(media));
+        let mut task = Task::new(cx.set.now, volume, TaskKind::Media(media));
         task.job = Some(job);
-        task.phase = Phase::Flowing { left: 1, end: End::Good };
+        task.phase = Phase::InPipeline { left: 1, end: End::Good };
         match op {
             Op::Read => task.medium = buffer,
             _ => task.data = buffer,
         }
-        let key = self.tasks.insert(task);
-        self.inbox.push_back(Input::Arrive(Request {
+        let key = cx.set.tasks.insert(task);
+        cx.set.inputs.push_back(Input::Arrive(Request {
             tag: key.tag(),
-            tenant: self.tenant(claim, volume),
+            tenant: cx.catalog.tenant(claim, volume),
             volume: VolumeId::new(volume as u32),
             link: LinkId::new(0),
             op,
@@ -92,12 +128,12 @@ impl Desk {
     }
 
     /// A step of a job has ended.
-    pub(crate) fn job_stepped(&mut self, job: JobKey, key: TaskKey) {
-        let task = &mut self.tasks[key];
-        let Phase::Flowing { end, .. } = task.phase else { unreachable!("steps of jobs flow") };
+    pub(crate) fn job_stepped(&mut self, cx: &mut JobContext<'_>, job: JobKey, key: TaskKey) {
+        let task = &mut cx.set.tasks[key];
+        let Phase::InPipeline { end, .. } = task.phase else { unreachable!("steps of jobs flow") };
         // The job keeps its buffer for the next step.
         let buffer = task.data.take().or(task.medium.take());
-        self.finish(key);
+        cx.set.finish(key);
         let result = match end {
             End::Good => Ok(()),
             End::Full | End::Failed(IoError::Busy) => {
@@ -112,7 +148,7 @@ impl Desk {
             Job::Copy(copy) => copy.stepped(result),
             Job::Sanitize(sanitize) => sanitize.stepped(result),
         }
-        self.go_on_with(job);
+        self.go_on_with(cx, job);
     }
 
     fn put_back(&mut self, job: JobKey, buffer: Option<Shared>) {
@@ -123,30 +159,30 @@ impl Desk {
     }
 
     /// Does what a job wants done next.
-    pub(crate) fn go_on_with(&mut self, job: JobKey) {
+    pub(crate) fn go_on_with(&mut self, cx: &mut JobContext<'_>, job: JobKey) {
         if self.stopping {
-            self.leave_off(job);
+            self.leave_off(cx, job);
             return;
         }
         match &self.jobs[job] {
-            Job::Copy(_) => self.copy_on(job),
-            Job::Sanitize(_) => self.sanitize_on(job),
+            Job::Copy(_) => self.copy_on(cx, job),
+            Job::Sanitize(_) => self.sanitize_on(cx, job),
         }
     }
 
     /// The gateway leaves: the job ends here, and its command with it. The state file still says what
     /// must go on after a restart.
-    fn leave_off(&mut self, job: JobKey) {
+    fn leave_off(&mut self, cx: &mut JobContext<'_>, job: JobKey) {
         let (buffer, key) = match self.jobs.remove(job) {
             None => return,
             Some(Job::Copy(copy)) => (copy.buffer, Some(copy.key)),
             Some(Job::Sanitize(sanitize)) => (sanitize.buffer, sanitize.key),
         };
         if let Some(buffer) = buffer {
-            self.pool.give(buffer);
+            cx.set.memory.give(buffer);
         }
         if let Some(key) = key {
-            self.decide(key, Answer::Refused(Sense::LOGICAL_UNIT_NOT_READY.into()));
+            cx.set.decide(key, Answer::Refused(Sense::LOGICAL_UNIT_NOT_READY.into()));
         }
     }
 

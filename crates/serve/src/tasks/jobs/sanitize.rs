@@ -3,16 +3,16 @@
 //! The state file says so before the first block is touched, and no more when the last is durable: a
 //! restart in between goes on with it.
 
-use super::{Job, JobKey, Step, Stepped};
+use super::{Job, JobContext, JobKey, Jobs, Step, Stepped};
 use crate::buffer::Shared;
 use crate::ids::TaskKey;
 use crate::limits::{PIECE, ZEROES_AT_ONCE};
-use crate::storage::blocking::BlockingCall;
 use crate::storage::file::atomic_journal;
 use crate::storage::state_file;
 use crate::storage::state_file::StateError;
+use crate::tasks::blocking_calls::SavedFor;
 use crate::tasks::table::Answer;
-use crate::tasks::{Awaited, Desk};
+use crate::tasks::table::Phase;
 use std::rc::Rc;
 use tracing::{error, info, warn};
 use weir_flow::error::IoError;
@@ -72,30 +72,40 @@ impl Sanitize {
     }
 }
 
-impl Desk {
+impl Jobs {
     /// Begins a sanitize for a command that waits aside.
-    pub(crate) fn sanitize(&mut self, key: TaskKey, volume: usize, plan: Plan) {
-        self.tasks[key].phase = crate::tasks::table::Phase::Aside;
-        info!(volume = self.volumes[volume].name, ?plan, "sanitize: all data is being destroyed");
-        self.volumes[volume].unit.sanitize_begun(plan.ause);
+    pub(crate) fn sanitize(
+        &mut self,
+        cx: &mut JobContext<'_>,
+        key: TaskKey,
+        volume: usize,
+        plan: Plan,
+    ) {
+        cx.set.tasks[key].phase = Phase::Blocked;
+        info!(
+            volume = cx.catalog.volumes[volume].name,
+            ?plan,
+            "sanitize: all data is being destroyed"
+        );
+        cx.catalog.volumes[volume].unit.sanitize_begun(plan.ause);
         let running = state_file::Sanitize::Running(encode(&plan));
         let mut job = Sanitize::new(volume, plan, Some(key), Stage::Beginning);
-        job.before = std::mem::replace(&mut self.volumes[volume].sanitize, running);
+        job.before = std::mem::replace(&mut cx.catalog.volumes[volume].sanitize, running);
         let job = self.jobs.insert(Job::Sanitize(job));
-        self.save_for(job, volume);
+        self.save_for(cx, job, volume);
     }
 
     /// Goes on with what a restart has interrupted.
-    pub(crate) fn resume(&mut self) {
-        for volume in 0..self.volumes.len() {
-            let name = &self.volumes[volume].name;
-            match &self.volumes[volume].sanitize {
+    pub(crate) fn resume(&mut self, cx: &mut JobContext<'_>) {
+        for volume in 0..cx.catalog.volumes.len() {
+            let name = &cx.catalog.volumes[volume].name;
+            match &cx.catalog.volumes[volume].sanitize {
                 state_file::Sanitize::None => {}
                 state_file::Sanitize::Failed(bytes) => {
                     warn!(volume = name, "a sanitize has failed: the volume serves no data");
                     let ause = decode(bytes).is_some_and(|plan| plan.ause);
-                    self.volumes[volume].unit.sanitize_begun(ause);
-                    self.volumes[volume].unit.sanitize_ended(false);
+                    cx.catalog.volumes[volume].unit.sanitize_begun(ause);
+                    cx.catalog.volumes[volume].unit.sanitize_ended(false);
                 }
                 state_file::Sanitize::Running(bytes) => {
                     let plan = decode(bytes).unwrap_or_else(|| {
@@ -103,36 +113,34 @@ impl Desk {
                         Plan { method: Method::BlockErase, immediate: true, ause: false }
                     });
                     info!(volume = name, ?plan, "sanitize continues after the restart");
-                    self.volumes[volume].unit.sanitize_begun(plan.ause);
+                    cx.catalog.volumes[volume].unit.sanitize_begun(plan.ause);
                     let job = Sanitize::new(volume, plan, None, Stage::Working);
                     let job = self.jobs.insert(Job::Sanitize(job));
-                    self.sanitize_on(job);
+                    self.sanitize_on(cx, job);
                 }
             }
         }
     }
 
-    /// Whether the failure mode of a volume has just been left, which a restart must not bring back.
-    pub(crate) fn has_left_failure(&self, index: usize) -> bool {
-        let volume = &self.volumes[index];
-        let failed = matches!(volume.sanitize, state_file::Sanitize::Failed(_));
-        failed && !volume.unit.sanitize_failed() && volume.unit.ready().is_ok()
-    }
-
     /// Makes that durable for the command that has done it.
-    pub(crate) fn leave_failure(&mut self, key: TaskKey) {
-        let task = &mut self.tasks[key];
-        task.phase = crate::tasks::table::Phase::Aside;
+    pub(crate) fn leave_failure(&mut self, cx: &mut JobContext<'_>, key: TaskKey) {
+        let task = &mut cx.set.tasks[key];
+        task.phase = Phase::Blocked;
         let index = task.volume;
-        self.volumes[index].sanitize = state_file::Sanitize::None;
-        self.save(Awaited::Exit(key), index);
+        cx.catalog.volumes[index].sanitize = state_file::Sanitize::None;
+        self.save(cx, SavedFor::Exit(key), index);
     }
 
     /// It is durable, or could not be made so.
-    pub(crate) fn left_failure(&mut self, key: TaskKey, saved: &Result<(), StateError>) {
-        let volume = &mut self.volumes[self.tasks[key].volume];
+    pub(crate) fn left_failure(
+        &mut self,
+        cx: &mut JobContext<'_>,
+        key: TaskKey,
+        saved: &Result<(), StateError>,
+    ) {
+        let volume = &mut cx.catalog.volumes[cx.set.tasks[key].volume];
         let Err(problem) = saved else {
-            self.decide(key, Answer::Good);
+            cx.set.decide(key, Answer::Good);
             return;
         };
         error!(volume = volume.name, %problem, "sanitize: the state is not saved");
@@ -141,7 +149,7 @@ impl Desk {
         volume.sanitize = state_file::Sanitize::Failed(encode(&plan));
         volume.unit.sanitize_begun(true);
         volume.unit.sanitize_ended(false);
-        self.decide(key, Answer::Refused(Sense::SANITIZE_COMMAND_FAILED.into()));
+        cx.set.decide(key, Answer::Refused(Sense::SANITIZE_COMMAND_FAILED.into()));
     }
 
     /// A command is aborted: a sanitize that it has begun goes on without it (SBC-4 section 4.11).
@@ -156,12 +164,12 @@ impl Desk {
     }
 
     /// Makes a volume's state durable; the job goes on then.
-    fn save_for(&mut self, job: JobKey, volume: usize) {
-        self.save(Awaited::Job(job), volume);
+    fn save_for(&mut self, cx: &mut JobContext<'_>, job: JobKey, volume: usize) {
+        self.save(cx, SavedFor::Job(job), volume);
     }
 
-    fn save(&mut self, who: Awaited, volume: usize) {
-        let volume = &self.volumes[volume];
+    fn save(&mut self, cx: &mut JobContext<'_>, who: SavedFor, volume: usize) {
+        let volume = &cx.catalog.volumes[volume];
         let path =
             volume.state.clone().expect("the configuration offers it only with a state file");
         // A change that is being saved must not be undone by what is saved behind it.
@@ -171,18 +179,22 @@ impl Desk {
         };
         let bytes = volume.state_with(reservations);
         let bytes = bytes.expect("reservations and a pattern fit a state file");
-        let owner = self.await_chore(who);
-        self.chores.submit(BlockingCall::Save { owner, path, bytes });
+        cx.blocking.save(who, path, bytes);
     }
 
     /// A volume's state is durable, or could not be made so.
-    pub(crate) fn job_saved(&mut self, job: JobKey, saved: &Result<(), StateError>) {
+    pub(crate) fn job_saved(
+        &mut self,
+        cx: &mut JobContext<'_>,
+        job: JobKey,
+        saved: &Result<(), StateError>,
+    ) {
         let Job::Sanitize(sanitize) = &mut self.jobs[job] else {
             unreachable!("copies have no state")
         };
         let (volume, key) = (sanitize.volume, sanitize.key);
         if let Err(problem) = saved {
-            error!(volume = self.volumes[volume].name, %problem, "sanitize: the state is not saved");
+            error!(volume = cx.catalog.volumes[volume].name, %problem, "sanitize: the state is not saved");
         }
         match (sanitize.stage, saved.is_ok()) {
             (Stage::Beginning, true) => {
@@ -190,20 +202,20 @@ impl Desk {
                 if sanitize.plan.immediate
                     && let Some(key) = sanitize.key.take()
                 {
-                    self.decide(key, Answer::Good);
+                    cx.set.decide(key, Answer::Good);
                 }
-                self.go_on_with(job);
+                self.go_on_with(cx, job);
             }
             (Stage::Beginning, false) => {
                 // Nothing was touched, but the file may say otherwise, and a restart would believe it.
                 sanitize.stage = Stage::Reverting;
-                self.volumes[volume].sanitize = sanitize.before.clone();
-                self.save_for(job, volume);
+                cx.catalog.volumes[volume].sanitize = sanitize.before.clone();
+                self.save_for(cx, job, volume);
             }
             (Stage::Reverting, saved) => {
                 let before = sanitize.before.clone();
                 self.jobs.remove(job);
-                let unit = &mut self.volumes[volume].unit;
+                let unit = &mut cx.catalog.volumes[volume].unit;
                 match (&before, saved) {
                     (state_file::Sanitize::None, true) => unit.sanitize_ended(true),
                     (state_file::Sanitize::Failed(bytes), true) => {
@@ -215,7 +227,7 @@ impl Desk {
                 }
                 if let Some(key) = key {
                     let sense = Sense::SANITIZE_COMMAND_FAILED;
-                    self.decide(key, Answer::Refused(sense.into()));
+                    cx.set.decide(key, Answer::Refused(sense.into()));
                 }
             }
             (_, saved) => {
@@ -223,30 +235,30 @@ impl Desk {
                 let plan = encode(&sanitize.plan);
                 self.jobs.remove(job);
                 if !ok {
-                    self.volumes[volume].sanitize = state_file::Sanitize::Failed(plan);
+                    cx.catalog.volumes[volume].sanitize = state_file::Sanitize::Failed(plan);
                 }
-                let name = &self.volumes[volume].name;
+                let name = &cx.catalog.volumes[volume].name;
                 if ok {
                     info!(volume = name, "sanitize: done");
                 } else {
                     error!(volume = name, "sanitize failed: the volume serves no data");
                 }
-                self.volumes[volume].unit.sanitize_ended(ok);
+                cx.catalog.volumes[volume].unit.sanitize_ended(ok);
                 if let Some(key) = key {
                     let failed = Answer::Refused(Sense::SANITIZE_COMMAND_FAILED.into());
-                    self.decide(key, if ok { Answer::Good } else { failed });
+                    cx.set.decide(key, if ok { Answer::Good } else { failed });
                 }
             }
         }
     }
 
     /// Does the next step.
-    pub(super) fn sanitize_on(&mut self, job: JobKey) {
+    pub(super) fn sanitize_on(&mut self, cx: &mut JobContext<'_>, job: JobKey) {
         let Job::Sanitize(sanitize) = &mut self.jobs[job] else {
             unreachable!("asked of a sanitize")
         };
         let index = sanitize.volume;
-        let disk = self.volumes[index].unit.disk();
+        let disk = cx.catalog.volumes[index].unit.disk();
         let (block, capacity) = (disk.block_size, disk.blocks * u64::from(disk.block_size));
         let passes = sanitize.plan.method.passes();
         if sanitize.failed.is_none()
@@ -255,12 +267,12 @@ impl Desk {
         {
             (sanitize.pass, sanitize.done) = (sanitize.pass + 1, 0);
             if let Some(buffer) = sanitize.buffer.take() {
-                self.pool.give(buffer);
+                cx.set.memory.give(buffer);
             }
             if sanitize.pass == passes {
                 sanitize.stage = Stage::Flushing;
                 // The last atomic write is still in the journal. Few bytes, and once in a lifetime.
-                let journal = self.volumes[index].journal.as_ref();
+                let journal = cx.catalog.volumes[index].journal.as_ref();
                 if let Some(problem) =
                     journal.and_then(|journal| atomic_journal::wipe(journal).err())
                 {
@@ -271,22 +283,23 @@ impl Desk {
         }
         if sanitize.failed.is_some() || sanitize.stage == Stage::Ending {
             if let Some(buffer) = sanitize.buffer.take() {
-                self.pool.give(buffer);
+                cx.set.memory.give(buffer);
             }
             let failed = sanitize.failed.is_some();
             sanitize.stage = Stage::Ending;
             let plan = encode(&sanitize.plan);
-            self.volumes[index].sanitize = if failed {
+            cx.catalog.volumes[index].sanitize = if failed {
                 state_file::Sanitize::Failed(plan)
             } else {
                 state_file::Sanitize::None
             };
-            self.save_for(job, index);
+            self.save_for(cx, job, index);
             return;
         }
         if sanitize.stage == Stage::Flushing {
             let extent = Extent::default();
             self.make_step(
+                cx,
                 job,
                 Step { volume: index, op: Op::Flush, extent, fua: false, buffer: None },
             );
@@ -303,7 +316,7 @@ impl Desk {
                 let buffer = if let Some(buffer) = sanitize.buffer.take() {
                     buffer
                 } else {
-                    let Some(mut buffer) = self.pool.take(PIECE as usize) else {
+                    let Some(mut buffer) = cx.set.memory.take(PIECE as usize) else {
                         self.stall(job);
                         return;
                     };
@@ -318,8 +331,8 @@ impl Desk {
         };
         sanitize.under_way = length;
         let extent = Extent::new(sanitize.done, length);
-        self.volumes[index].unit.sanitize_progress(progress);
-        self.make_step(job, Step { volume: index, op, extent, fua: false, buffer });
+        cx.catalog.volumes[index].unit.sanitize_progress(progress);
+        self.make_step(cx, job, Step { volume: index, op, extent, fua: false, buffer });
     }
 }
 

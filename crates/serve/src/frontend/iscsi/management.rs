@@ -1,0 +1,63 @@
+//! Task management functions of iSCSI: which tasks a function concerns, and what is answered at once.
+
+use super::IscsiFrontend;
+use crate::frontend::connection::{Connection, Speech};
+use crate::tasks::task_management::ManagementRequest;
+use tracing::info;
+use weir_wire::iscsi::target_role::{Itt, TaskFunction, TmfResponse};
+
+impl IscsiFrontend<'_> {
+    /// Begins a task management function of the connection.
+    pub(super) fn manage(
+        &mut self,
+        connection: &mut Connection,
+        itt: Itt,
+        function: TaskFunction,
+        lun: u64,
+        referenced: Itt,
+    ) {
+        let known = connection.tasks.contains_key(&referenced.0);
+        let Connection { speech: Speech::Iscsi(wire), seat, tasks, id, peer, .. } = connection
+        else {
+            return;
+        };
+        let Some(seat) = seat else {
+            wire.task_management_response(itt, TmfResponse::Rejected);
+            return;
+        };
+        info!(%peer, initiator = wire.initiator(), ?function, lun, "task management");
+        let unit = seat.unit(lun);
+        let resets_target =
+            matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
+        let response = match function {
+            _ if !resets_target && unit.is_none() => Some(TmfResponse::LunDoesNotExist),
+            TaskFunction::ClearAca => Some(TmfResponse::NotSupported),
+            TaskFunction::AbortTask if !known => Some(TmfResponse::TaskDoesNotExist),
+            _ => None,
+        };
+        if let Some(response) = response {
+            wire.task_management_response(itt, response);
+            return;
+        }
+        // The units that this host does not see are none of its business.
+        let volumes: Vec<usize> = if resets_target {
+            seat.units.iter().map(|seen| seen.volume).collect()
+        } else {
+            unit.map(|unit| seat.units[unit].volume).into_iter().collect()
+        };
+        let target = seat.target;
+        let volumes = &volumes[..];
+        let request =
+            ManagementRequest { connection: *id, itt, function, referenced, volumes, target };
+        let reset = self.engine.manage(&request, |name| {
+            tasks.remove(&name);
+            wire.abandon(Itt(name));
+        });
+        if let Some(attention) = reset {
+            // At once, for the commands right behind this one.
+            for &volume in volumes {
+                seat.attend(volume, attention);
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! iSCSI sessions by the configuration in force: who may stay, what a session sees, its command window.
+
+use crate::buffer::Payload;
+use crate::frontend::connection::{Connection, Speech, Wire};
+use crate::frontend::session_view::SessionView;
+use crate::tasks::{CommandEngine, ConnectionAction};
+use crate::volume::catalog::Catalog;
+use std::collections::BTreeSet;
+use tracing::warn;
+use weir_flow::clock::Duration;
+use weir_wire::iscsi::target_role::{Connection as TargetConnection, Limits};
+use weir_wire::scsi::Sense;
+use weir_wire::scsi::nexus::Nexus;
+
+/// The state machine of a new iSCSI connection, which reaches the gateway at `portals`. The challenge is
+/// random.
+pub(crate) fn new_wire(
+    catalog: &Catalog,
+    limits: &Limits,
+    portals: Vec<String>,
+    challenge: [u8; 32],
+) -> Wire {
+    // How many commands it may send is told when the session is known.
+    let limits = Limits { command_window: 1, ..*limits };
+    TargetConnection::<Payload>::new(catalog.node.clone(), limits, portals, challenge)
+}
+
+/// The tenants that a session may send commands for; one may come more than once.
+pub(crate) fn tenants_of<'a>(
+    catalog: &'a Catalog,
+    seat: Option<&'a SessionView>,
+) -> impl Iterator<Item = usize> + 'a {
+    let units = seat.map_or(&[][..], |seat| &seat.units).iter();
+    let claim = seat.and_then(|seat| seat.claim);
+    units.map(move |seen| catalog.tenant(claim, seen.volume).index())
+}
+
+/// The command window of a session, if `more` sessions than are counted were there.
+pub(crate) fn window_of(engine: &CommandEngine, seat: Option<&SessionView>, more: u32) -> u32 {
+    engine.set.window_of(tenants_of(&engine.catalog, seat), more)
+}
+
+/// Warns of contracts that are out of reach: with so many commands outstanding no host gets more than
+/// that many per response time (Little's law).
+pub(crate) fn warn_of_depth(engine: &CommandEngine, seat: &SessionView) {
+    let catalog = &engine.catalog;
+    let window = window_of(engine, Some(seat), 0);
+    let tenants = seat.units.iter().map(|seen| catalog.tenant(seat.claim, seen.volume));
+    for tenant in tenants.collect::<BTreeSet<_>>() {
+        let needed = catalog.claims.depth(tenant);
+        if needed > window.into() {
+            let tenant = &catalog.tenant_names.borrow()[tenant.index()];
+            let initiator = &seat.nexus.initiator.name;
+            warn!(
+                initiator,
+                tenant,
+                window,
+                needed,
+                "the command window is smaller than rate \
+                times response time of the contract: this session alone does not reach it"
+            );
+        }
+    }
+}
+
+/// Whether a session has anything to do at its target, by the configuration in force.
+pub(crate) fn may_stay(catalog: &Catalog, seat: &SessionView) -> bool {
+    let entry = &catalog.node.targets[seat.target];
+    !entry.removed
+        && entry.redirect.is_none()
+        && entry.is_for(&seat.nexus.initiator.name)
+        && !seat.units.is_empty()
+}
+
+/// Whether an account, or none, is enough for a new session by the configuration in force. What the
+/// login asked for was in force when its connection came.
+pub(crate) fn is_proof(catalog: &Catalog, seat: &SessionView, account: Option<&str>) -> bool {
+    let wanted = &catalog.node.targets[seat.target].authentication.accounts;
+    let name = |&index: &usize| Some(catalog.node.accounts[index].name.as_str());
+    wanted.is_empty() || account.is_some() && wanted.iter().map(name).any(|one| one == account)
+}
+
+/// Shows a session what has changed for it by a reload, or asks it to log out.
+pub(crate) fn refresh(engine: &mut CommandEngine, connection: &mut Connection) {
+    let Connection { speech: Speech::Iscsi(wire), seat: Some(seat), id, .. } = connection else {
+        // A discovery session, which knows the old targets, or a login that has not ended.
+        if connection.speech.is_established() {
+            let close = ConnectionAction::Close(connection.id, "the targets have changed");
+            engine.set.actions.push_back(close);
+        }
+        return;
+    };
+    let catalog = &mut engine.catalog;
+    let before: Vec<usize> = seat.units.iter().map(|seen| seen.volume).collect();
+    let changed = seat.refresh(&catalog.targets[seat.target], &catalog.volumes, &catalog.claims);
+    for volume in before {
+        if seat.units.iter().all(|seen| seen.volume != volume) {
+            catalog.volumes[volume].unit.nexus_lost(&seat.nexus);
+        }
+    }
+    if may_stay(catalog, seat) {
+        if changed {
+            for seen in &mut seat.units {
+                seen.attention.raise(Sense::REPORTED_LUNS_CHANGED);
+            }
+        }
+        warn_of_depth(engine, seat);
+    } else {
+        let Nexus { initiator, target } = &*seat.nexus;
+        warn!(peer = %connection.peer, initiator = initiator.name, target,
+            "initiator no longer authorised; logout requested");
+        wire.request_logout(LEAVE_WITHIN_SECONDS);
+        let within = Duration::from_secs(LEAVE_WITHIN_SECONDS.into());
+        connection.leave_by = Some(engine.set.now + within);
+    }
+    engine.set.actions.push_back(ConnectionAction::Write(*id));
+}
+
+/// Tells a session that the gateway leaves.
+pub(crate) fn take_leave(engine: &mut CommandEngine, connection: &mut Connection) {
+    let id = connection.id;
+    if connection.seat.is_some()
+        && let Some(wire) = connection.iscsi()
+    {
+        wire.announce_drop(COME_BACK_AFTER_SECONDS, 0);
+        engine.set.actions.push_back(ConnectionAction::Write(id));
+    }
+}
+
+/// How long a session that may not stay has for logging out.
+const LEAVE_WITHIN_SECONDS: u16 = 10;
+
+/// When hosts try again after the gateway has left.
+const COME_BACK_AFTER_SECONDS: u16 = 2;

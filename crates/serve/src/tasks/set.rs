@@ -1,0 +1,231 @@
+//! The commands of hosts that have not ended, and what they share: memory, quotas, sessions, messages.
+//!
+//! Invariant: a task is in `tasks` until [`TaskSet::finish`], which gives back all that was counted for
+//! it: its buffers, its payload memory and its place in its tenant's quota.
+
+use crate::ids::{ConnectionId, ManagementKey, TaskKey};
+use crate::tasks::ConnectionAction;
+use crate::tasks::memory::PayloadMemory;
+use crate::tasks::quota::TenantQuotas;
+use crate::tasks::sessions::Sessions;
+use crate::tasks::submit::Held;
+use crate::tasks::table::{Answer, End, Phase, Task, TaskKind, Tasks};
+use crate::tasks::task_management::Management;
+use slotmap::SlotMap;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::pipeline::Input;
+use weir_flow::request::{LinkId, TenantId};
+
+/// The commands that have not ended, and what they share.
+pub(crate) struct TaskSet {
+    pub(crate) tasks: Tasks,
+    /// What waits for several tasks to end.
+    pub(crate) managing: SlotMap<ManagementKey, Management>,
+    pub(crate) memory: PayloadMemory,
+    /// How much of its bounds each tenant uses.
+    pub(crate) quotas: TenantQuotas,
+    pub(crate) sessions: Sessions,
+    /// Messages to the pipeline, in order.
+    pub(crate) inputs: VecDeque<Input>,
+    /// Messages to the front ends, in order.
+    pub(crate) actions: VecDeque<ConnectionAction>,
+    /// Requests of NBD clients that were refused for want of room, to be tried again when a task ends.
+    pub(crate) again: VecDeque<TaskKey>,
+    /// A task has ended since room was looked for last.
+    pub(crate) ended: bool,
+    /// A store was given an operation since this was looked at last.
+    pub(crate) submitted: bool,
+    /// The time of the event that is handled.
+    pub(crate) now: Instant,
+    /// Requests that the pipeline takes at a time.
+    pub(crate) max_requests: usize,
+    /// The largest command window of a session.
+    pub(crate) window_max: u32,
+}
+
+/// Where a command comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) connection: ConnectionId,
+    /// The tenant that claims the host by its name.
+    pub(crate) claim: Option<TenantId>,
+    /// The connection's name for the command.
+    pub(crate) name: u32,
+    /// Its protocol cannot say that the task set is full, so a command that finds no room is tried again.
+    pub(crate) retries: bool,
+}
+
+impl TaskSet {
+    /// No command yet.
+    pub(crate) fn new(
+        memory: PayloadMemory,
+        quotas: TenantQuotas,
+        max_requests: usize,
+        window_max: u32,
+    ) -> Self {
+        Self {
+            tasks: Tasks::with_key(),
+            managing: SlotMap::with_key(),
+            memory,
+            quotas,
+            sessions: Sessions::default(),
+            inputs: VecDeque::new(),
+            actions: VecDeque::new(),
+            again: VecDeque::new(),
+            ended: false,
+            submitted: false,
+            now: Instant::ZERO,
+            max_requests,
+            window_max,
+        }
+    }
+
+    /// Whether a connection may hold `more` bytes of payload memory.
+    pub(crate) fn may_hold(&self, owner: u64, more: u64) -> bool {
+        self.memory.may_hold(owner, more, self.sessions.count())
+    }
+
+    /// Takes a command in if there is memory for its payload. `tenant` is the one whose quota counts it.
+    pub(crate) fn take_in(
+        &mut self,
+        origin: Origin,
+        tenant: usize,
+        held: Held,
+        mut task: Task,
+    ) -> Option<TaskKey> {
+        let owner = origin.connection.serial;
+        let bytes = held.payload();
+        if !self.may_hold(owner, bytes) {
+            return None;
+        }
+        let (data, medium) = self.memory.take_both(held)?;
+        self.memory.charge(owner, bytes);
+        task.connection = Some(origin.connection);
+        task.claim = origin.claim;
+        task.retries = origin.retries;
+        (task.owner, task.held, task.name) = (owner, bytes, origin.name);
+        (task.data, task.data_length, task.medium) = (data, held.data, medium);
+        if matches!(task.kind, TaskKind::Media(_)) {
+            self.enter_quota(tenant, &mut task);
+        }
+        Some(self.tasks.insert(task))
+    }
+
+    /// Counts more payload memory for a command that was taken in.
+    pub(crate) fn charge(&mut self, key: TaskKey, bytes: u64) {
+        let task = &mut self.tasks[key];
+        task.held += bytes;
+        self.memory.charge(task.owner, bytes);
+    }
+
+    /// Copies write data to its place; what lies past the end of the command is not wanted.
+    pub(crate) fn keep(&mut self, key: TaskKey, offset: usize, bytes: &[u8]) {
+        let task = &mut self.tasks[key];
+        let length = (task.data_length as usize).saturating_sub(offset).min(bytes.len());
+        if let Some(buffer) = &mut task.data {
+            let memory = Rc::get_mut(buffer).expect("nobody else has it before it is complete");
+            if length > 0 {
+                memory.bytes_mut()[offset..offset + length].copy_from_slice(&bytes[..length]);
+            }
+        }
+    }
+
+    /// Decides how a blocked command is answered.
+    pub(crate) fn decide(&mut self, key: TaskKey, answer: Answer) {
+        let task = &mut self.tasks[key];
+        task.phase = Phase::Blocked;
+        task.answer = Some(answer);
+        self.actions.push_back(ConnectionAction::Answer(key));
+    }
+
+    /// Forgets a command and tells what waits for its end. Its buffers must not be in an outbox.
+    pub(crate) fn finish(&mut self, key: TaskKey) {
+        let task = self.tasks.remove(key).expect("a command ends once");
+        self.leave_quota(&task);
+        self.memory.release(task.owner, task.held);
+        for buffer in [task.data, task.medium].into_iter().flatten() {
+            self.memory.give(buffer);
+        }
+        for waiting in task.awaited_by {
+            self.one_less(waiting);
+        }
+        self.ended = true;
+        self.feed_next();
+    }
+
+    /// There may be memory for the connection that has waited longest for it.
+    pub(crate) fn feed_next(&mut self) {
+        if let Some(id) = self.memory.next_waiting() {
+            self.actions.push_back(ConnectionAction::Feed(id));
+        }
+    }
+
+    /// Forgets the commands whose data has not come: nothing of them was promised or done.
+    pub(crate) fn drop_gathering(&mut self) {
+        let gathering: Vec<TaskKey> = self
+            .tasks
+            .iter()
+            .filter(|(_, task)| task.phase == Phase::Gathering)
+            .map(|(key, _)| key)
+            .collect();
+        for key in gathering {
+            self.finish(key);
+        }
+    }
+
+    /// Whether one of these commands has waited longer than `limit` for its data.
+    pub(crate) fn waits_in_vain(
+        &self,
+        mut keys: impl Iterator<Item = TaskKey>,
+        limit: Duration,
+    ) -> bool {
+        keys.any(|key| {
+            self.tasks.get(key).is_some_and(|task| {
+                task.phase == Phase::Gathering && self.now.saturating_since(task.came) >= limit
+            })
+        })
+    }
+
+    /// The task of a connection by its key, unless it was aborted.
+    pub(crate) fn live(&self, key: TaskKey, connection: ConnectionId) -> Option<TaskKey> {
+        let task = self.tasks.get(key)?;
+        (task.connection == Some(connection)).then_some(key)
+    }
+
+    /// The link of a command's connection, or the gateway's own.
+    pub(crate) fn link(&self, key: TaskKey) -> LinkId {
+        let connection = self.tasks.get(key).and_then(|task| task.connection);
+        LinkId::new(connection.map_or(0, |id| id.index as u32))
+    }
+
+    /// A request of a command has ended; true if it was the last.
+    pub(crate) fn count_down(&mut self, key: TaskKey, how: End) -> bool {
+        let task = &mut self.tasks[key];
+        let Phase::InPipeline { left, end } = &mut task.phase else {
+            unreachable!("a command without requests has none that end")
+        };
+        *left -= 1;
+        *end = end.and(how);
+        *left == 0
+    }
+
+    /// A connection is gone, with these commands. What they have in the pipeline runs to its end, without
+    /// a reply.
+    pub(crate) fn disconnected(&mut self, keys: impl Iterator<Item = TaskKey>) {
+        for key in keys {
+            let Some(task) = self.tasks.get_mut(key) else { continue };
+            match task.phase {
+                Phase::Gathering => self.finish(key),
+                Phase::InPipeline { .. } | Phase::Blocked => task.connection = None,
+                Phase::Replying(request) => {
+                    // The parts of the reply that were to leave never do.
+                    let parts = task.leaving.into_iter().chain(task.behind.drain(..));
+                    self.inputs.extend(parts.map(|bytes| Input::Sent { key: request, bytes }));
+                    self.finish(key);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What hosts find by the configuration in force: targets, exports, volumes and tenants.
+//!
+//! Invariant: targets keep their places over a reload, since sessions know them by these, and so do
+//! volumes; a target that is gone stays as an entry that is marked as removed.
+
+use super::tenants::{Claims, TenantNames};
+use super::{PersistedState, Target, Volume};
+use crate::buffer::LARGEST;
+use crate::config::{self, Config, Target as TargetConfig};
+use crate::identity::identity;
+use crate::limits::PORTAL_GROUP;
+use crate::storage::layout;
+use crate::storage::store::Store;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use tracing::info;
+use weir_flow::request::TenantId;
+use weir_flow::units::ByteCount;
+use weir_wire::iscsi::target_role::{Advertised, Node, TargetEntry};
+use weir_wire::nbd::{BlockSize, Export, Exports};
+
+/// What hosts find by the configuration in force.
+pub(crate) struct Catalog {
+    /// What iSCSI hosts find at login and discovery.
+    pub(crate) node: Arc<Node>,
+    pub(crate) targets: Vec<Target>,
+    /// What NBD clients find.
+    pub(crate) exports: Arc<Exports>,
+    /// Index of the volume behind each export.
+    pub(crate) export_volumes: Vec<usize>,
+    pub(crate) volumes: Vec<Volume>,
+    /// The stores of all volumes, in one row.
+    pub(crate) stores: Rc<[Store]>,
+    /// The tenants that hosts are by their names.
+    pub(crate) claims: Claims,
+    pub(crate) tenant_names: TenantNames,
+}
+
+impl Catalog {
+    pub(crate) fn new(
+        config: &Config,
+        stores: Rc<[Store]>,
+        persisted: Vec<PersistedState>,
+    ) -> Self {
+        let node_name = identity();
+        let volumes: Vec<Volume> = layout::ranges(&config.volumes)
+            .zip(persisted)
+            .map(|(volume, state)| Volume::new(volume, &stores, state, &config.limits, &node_name))
+            .collect();
+        let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
+        Self {
+            node: Arc::new(node(config)),
+            targets: config.targets.iter().map(Target::new).collect(),
+            exports: Arc::new(exports(&config.nbd, &volumes)),
+            export_volumes: config.nbd.exports.iter().map(|export| export.volume).collect(),
+            volumes,
+            stores,
+            claims: Claims::new(&config.tenants, &config.promises),
+            tenant_names: TenantNames::new(names.into()),
+        }
+    }
+
+    /// The tenant whose requests for a volume are: the one that claims the host, or the volume's own.
+    pub(crate) fn tenant(&self, claim: Option<TenantId>, volume: usize) -> TenantId {
+        claim.unwrap_or(self.volumes[volume].tenant)
+    }
+
+    /// The volumes that the initiator of this name sees at these targets, ascending.
+    pub(crate) fn visible(&self, name: &str, targets: impl Iterator<Item = usize>) -> Vec<usize> {
+        let luns = targets.flat_map(|target| &self.targets[target].luns);
+        let volumes = luns.map(|&(_, volume)| volume);
+        let seen: BTreeSet<usize> =
+            volumes.filter(|&volume| self.volumes[volume].initiators.admit(name)).collect();
+        seen.into_iter().collect()
+    }
+
+    /// The store of a volume that is on one alone.
+    pub(super) fn only_store(&self, index: usize) -> Option<&Store> {
+        match &self.stores[self.volumes[index].stores.clone()] {
+            [store] => Some(store),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a volume.
+    pub(crate) fn capacity(&self, index: usize) -> u64 {
+        let disk = self.volumes[index].unit.disk();
+        disk.blocks * u64::from(disk.block_size)
+    }
+
+    /// An upstream of a volume has grown: the new size in bytes, if the volume is on nothing else.
+    pub(crate) fn grown(&self, index: usize, capacity: u64) -> Option<u64> {
+        let Some(Store::Upstream(unit)) = self.only_store(index) else {
+            let (volume, size) = (&self.volumes[index].name, ByteCount(capacity));
+            info!(volume, %size, "one of its upstreams has grown; a restart looks at that");
+            return None;
+        };
+        unit.capacity.set(capacity);
+        let block = u64::from(self.volumes[index].block_size());
+        Some(capacity - capacity % block)
+    }
+
+    /// Gives a volume this size in bytes; true if it had another one.
+    pub(crate) fn resize(&mut self, index: usize, size: u64) -> bool {
+        if size == self.capacity(index) {
+            return false;
+        }
+        let volume = &mut self.volumes[index];
+        info!(volume = volume.name, size = %ByteCount(size), "volume resized");
+        volume.unit.resize(size / u64::from(volume.unit.disk().block_size));
+        true
+    }
+
+    /// Takes over the exports of a configuration.
+    pub(super) fn export(&mut self, nbd: &config::Nbd) {
+        self.exports = Arc::new(exports(nbd, &self.volumes));
+    }
+
+    /// Puts the new targets into force. Targets keep their places, which sessions know them by.
+    pub(super) fn retarget(&mut self, new: &mut Config) {
+        let fresh = node(new);
+        let mut entries: Vec<TargetEntry> = Vec::new();
+        let mut targets: Vec<Target> = Vec::new();
+        for (entry, target) in self.node.targets.iter().zip(&self.targets) {
+            let place = fresh.targets.iter().position(|one| one.iqn == entry.iqn);
+            if let Some(place) = place {
+                entries.push(fresh.targets[place].clone());
+                targets.push(Target::new(&new.targets[place]));
+            } else {
+                entries.push(TargetEntry { removed: true, ..entry.clone() });
+                targets.push(Target { luns: Vec::new(), ..target.clone() });
+            }
+        }
+        for (entry, target) in fresh.targets.iter().zip(&new.targets) {
+            if !entries.iter().any(|one| one.iqn == entry.iqn) {
+                entries.push(entry.clone());
+                targets.push(Target::new(target));
+            }
+        }
+        self.targets = targets;
+        self.node = Arc::new(Node { targets: entries, ..fresh });
+    }
+}
+
+/// What the targets are to hosts that log in.
+fn node(config: &Config) -> Node {
+    let entry = |target: &TargetConfig| TargetEntry {
+        iqn: target.name.clone(),
+        alias: target.alias.clone(),
+        initiators: target.initiators.clone(),
+        units: target
+            .luns
+            .iter()
+            .map(|&(_, volume)| config.volumes[volume].initiators.clone())
+            .collect(),
+        authentication: target.authentication.clone(),
+        redirect: target.redirect.clone(),
+        removed: false,
+    };
+    Node {
+        targets: config.targets.iter().map(entry).collect(),
+        portals: config.advertise.iter().cloned().map(Advertised).collect(),
+        portal_group: PORTAL_GROUP,
+        accounts: config.accounts.clone(),
+        discovery: config.discovery.clone(),
+    }
+}
+
+/// What clients find.
+fn exports(nbd: &config::Nbd, volumes: &[Volume]) -> Exports {
+    let export = |export: &config::Export| {
+        let volume = &volumes[export.volume];
+        let disk = volume.unit.disk();
+        Export {
+            name: export.name.clone(),
+            description: format!("volume {}", volume.name),
+            size: disk.blocks * u64::from(disk.block_size),
+            read_only: disk.read_only,
+            trim: disk.thin,
+            // A file system that makes holes does it at once.
+            fast_zero: disk.thin,
+            block_size: BlockSize {
+                minimum: disk.block_size,
+                preferred: 4096,
+                maximum: LARGEST as u32,
+            },
+        }
+    };
+    let exports = Exports::new(nbd.exports.iter().map(export).collect());
+    exports.expect("names are checked by the configuration")
+}
