@@ -1,4 +1,4 @@
-//! I_T nexuses, effects of a command on other nexuses, and refusals.
+//! `I_T` nexuses, effects of a command on other nexuses, and refusals.
 
 use super::sense::Sense;
 

@@ -1,4 +1,4 @@
-//! Discovery by SendTargets (RFC 7143 sections 11.10, 11.11 and C).
+//! Discovery by `SendTargets` (RFC 7143 sections 11.10, 11.11 and C).
 
 use zerocopy::transmute;
 

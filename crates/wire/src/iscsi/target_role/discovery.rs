@@ -184,8 +184,12 @@ fn push_addresses(node: &Node, reached: &[String], outgoing: &mut Vec<u8>) {
         text::push(outgoing, "TargetAddress", &format!("{address},{group}"));
     };
     if node.portals.is_empty() {
-        reached.iter().for_each(|portal| push(portal));
+        for portal in reached {
+            push(portal);
+        }
     } else {
-        node.portals.iter().for_each(|portal| push(&portal.0));
+        for (portal, _) in &node.portals {
+            push(portal);
+        }
     }
 }
