@@ -177,8 +177,8 @@ impl<'a> Gateway<'a> {
             }
         };
         let helper = || -> Result<Box<dyn Blocking>, ServeError> {
-            let pool = BlockingPool::new(wake()).map_err(failed("start a helper thread"))?;
-            Ok(Box::new(pool))
+            let helper = BlockingPool::new(wake()).map_err(failed("start a helper thread"))?;
+            Ok(Box::new(helper))
         };
         let helpers = [helper()?, helper()?];
         let mut stop_signals = Signals::stop().map_err(failed("watch for signals"))?;

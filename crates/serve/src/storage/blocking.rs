@@ -1,9 +1,9 @@
 //! Calls of the operating system that are rare and may block: done by a thread of their own, so that
 //! the event loop never waits for them.
 //!
-//! BlockingPool are done in the order in which they were given, one at a time. The queue has no limit of its
-//! own: whoever submits keeps to a bounded number that are not reaped, for instance one save for each
-//! volume and one map for each request.
+//! Calls are done in the order of their submission, one at a time. The queue has no limit: a submitter keeps
+//! to a bounded number that are not reaped, for instance one save for each volume and one map for each
+//! request.
 
 use crate::storage::state_file;
 use crate::storage::state_file::StateError;

@@ -111,7 +111,7 @@ impl<N: Network> Submit for Storage<N> {
                 self.answers.push(StorageDone::Input(Input::Checked(backend, path)));
             }
             StorageSubmit::Abandon(backend, path, key) => {
-                self.upstreams.abandon(backend, path, key)
+                self.upstreams.abandon(backend, path, key);
             }
             StorageSubmit::Recall(backend, path, key) => self.upstreams.recall(backend, path, key),
             StorageSubmit::Reset(backend, path) => self.upstreams.reset(backend, path),

@@ -5,6 +5,7 @@ use super::{CommandEngine, ConnectionAction};
 use crate::ids::TaskKey;
 use crate::storage::state_file::StateError;
 use crate::storage::store::Store;
+use crate::tasks::jobs::Jobs;
 use crate::tasks::table::{Answer, Phase, TaskKind};
 use crate::tasks::task_management::{Management, Waiter};
 use tracing::{error, info, warn};
@@ -48,8 +49,8 @@ impl CommandEngine {
                 jobs.job_saved(&mut cx, job, &saved);
             }
             CallDone::Saved(SavedFor::Exit(key), saved) => {
-                let (jobs, mut cx) = self.jobs();
-                jobs.left_failure(&mut cx, key, &saved);
+                let (_, mut cx) = self.jobs();
+                Jobs::left_failure(&mut cx, key, &saved);
             }
             CallDone::Saved(SavedFor::Void(volume), saved) => {
                 if let Err(problem) = &saved {

@@ -281,7 +281,7 @@ impl StorageRequests {
                 Some(Step::Clear)
             }
             (Step::Clear, _, Err(_)) => {
-                self.lose(cx, io.volume.index());
+                Self::lose(cx, io.volume.index());
                 None
             }
             (Step::Clear, ..) | (_, _, Err(_)) => None,
@@ -348,12 +348,12 @@ impl StorageRequests {
         let Some(store) = promise else { return };
         // A write that found no space, or may not write, has lost nothing but itself.
         if outcome == Err(IoError::Medium) || flushed && outcome.is_err() {
-            self.lose(cx, self.flushes[store].volume);
+            Self::lose(cx, self.flushes[store].volume);
         }
     }
 
     /// From here on the volume promises nothing.
-    fn lose(&mut self, cx: &mut IoContext<'_>, index: usize) {
+    fn lose(cx: &mut IoContext<'_>, index: usize) {
         let volume = &mut cx.volumes[index];
         if !std::mem::replace(&mut volume.lost, true) {
             // The kernel tells such an error once and then takes the lost data for written.

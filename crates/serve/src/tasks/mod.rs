@@ -173,8 +173,8 @@ impl CommandEngine {
             TaskKind::Parameters(..) => self.parameters(key),
             TaskKind::Map { .. } => self.map(key),
             TaskKind::Internal => {
-                let (jobs, mut cx) = self.jobs();
-                jobs.leave_failure(&mut cx, key);
+                let (_, mut cx) = self.jobs();
+                jobs::Jobs::leave_failure(&mut cx, key);
             }
             TaskKind::Media(_) => match self.set.start(&self.catalog, key, link) {
                 Ok(()) => {}

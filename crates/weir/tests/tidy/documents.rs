@@ -15,7 +15,7 @@ struct Document {
 }
 
 fn documents() -> Vec<Document> {
-    let markdown = files().into_iter().filter(|path| path.ends_with(".md"));
+    let markdown = files().into_iter().filter(|path| crate::has_extension(path, "md"));
     let document = |path: String| {
         let text = fs::read_to_string(root().join(&path)).expect("a text");
         Document { path, text }
@@ -169,7 +169,9 @@ fn explained_messages_are_printed() {
     for path in files() {
         let printed =
             ["crates/serve/src/", "crates/weir/src/", "crates/flow/src/", "crates/wire/src/"];
-        if path.ends_with(".rs") && printed.iter().any(|folder| path.starts_with(folder)) {
+        if crate::has_extension(&path, "rs")
+            && printed.iter().any(|folder| path.starts_with(folder))
+        {
             let source = Source::read(&root().join(&path));
             said.extend(
                 source.strings.iter().flat_map(|text| [text::joined(text), "\n".to_owned()]),

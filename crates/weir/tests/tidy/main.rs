@@ -38,6 +38,11 @@ fn files() -> Vec<String> {
     files
 }
 
+/// Whether a path or a file's name ends in `.` and this extension.
+pub(crate) fn has_extension(path: impl AsRef<Path>, extension: &str) -> bool {
+    path.as_ref().extension().is_some_and(|found| found == extension)
+}
+
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder of the repository").map(Result::unwrap) {
@@ -83,7 +88,7 @@ fn unsafe_code_is_where_the_style_says() {
     let list = style.split("**Unsafe code**").nth(1).unwrap().split("\n\n").next().unwrap();
     let quoted = list.split('`').skip(1).step_by(2);
     let mut listed: Vec<_> =
-        quoted.filter(|name| name.ends_with(".rs")).map(str::to_owned).collect();
+        quoted.filter(|name| crate::has_extension(name, "rs")).map(str::to_owned).collect();
     let keyword = ["unsafe", " "].concat();
     let uses = |file: &PathBuf| {
         let text = fs::read_to_string(file).unwrap();

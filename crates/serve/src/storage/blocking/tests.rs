@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc;
 
-/// BlockingPool end in their order, each after a wake-up, and what is queued at the end is done.
+/// Calls end in the order of their submission, each after a wake-up, and what is queued at the end is done.
 #[test]
 fn chores_end_in_order() {
     let folder = Folder::new("chores-order");

@@ -82,7 +82,7 @@ impl<N: Network> Upstreams<N> {
         }
         let other = others[fence.tries as usize % others.len()];
         fence.tries += 1;
-        let by = now + self.upstreams[self.paths[index].upstream].config.login_timeout;
+        let by = now + self.all[self.paths[index].upstream].config.login_timeout;
         let portal = self.paths[other].portal;
         match self.open(index, portal, Token(FIRST_TOKEN + 2 * index + 1)) {
             Ok(session) => self.paths[index].fence.helper = Some((session, by)),
@@ -96,7 +96,7 @@ impl<N: Network> Upstreams<N> {
     pub(super) fn helper_event(&mut self, index: usize, readable: bool, writable: bool) {
         let mut told = Vec::new();
         let path = &mut self.paths[index];
-        let upstream = &mut self.upstreams[path.upstream];
+        let upstream = &mut self.all[path.upstream];
         let Some((session, _)) = &mut path.fence.helper else { return };
         let mut around = Around {
             terms: &mut upstream.terms,
@@ -154,7 +154,7 @@ impl<N: Network> Upstreams<N> {
     /// What a path was asked for did not happen: said once for its upstream, as it does not end by itself.
     pub(super) fn not_reset(&mut self, index: usize, answer: &str) {
         let path = &self.paths[index];
-        let said = std::mem::replace(&mut self.upstreams[path.upstream].not_reset, true);
+        let said = std::mem::replace(&mut self.all[path.upstream].not_reset, true);
         if !said {
             warn!(
                 upstream = path.who,

@@ -62,7 +62,7 @@ use weir_wire::iscsi::initiator::{Chap, Initiator, Isid, Settings};
 pub(crate) struct Upstreams<N: Network> {
     network: N,
     random: Box<dyn Random>,
-    upstreams: Vec<Upstream>,
+    all: Vec<Upstream>,
     /// Those of one upstream stand together.
     paths: Vec<Path<N::Stream>>,
     /// The first backend that is an upstream.
@@ -138,14 +138,14 @@ impl<N: Network> Upstreams<N> {
                 release: Farewell::Done(Ok(())),
             }
         };
-        let upstreams = upstreams.iter().enumerate().map(upstream).collect();
+        let all = upstreams.iter().enumerate().map(upstream).collect();
         let mut seed = [0; 8];
         // Without random numbers all gateways come back at the same time, which is only unkind.
         let _ = random.fill(&mut seed);
         Self {
             network,
             random,
-            upstreams,
+            all,
             paths,
             first_backend,
             done: Vec::new(),
@@ -160,7 +160,7 @@ impl<N: Network> Upstreams<N> {
 
     /// What is known of an upstream's unit. Panics before a session has looked at it.
     pub(crate) fn unit(&self, upstream: usize) -> Unit {
-        let Upstream { config, terms, first, .. } = &self.upstreams[upstream];
+        let Upstream { config, terms, first, .. } = &self.all[upstream];
         let terms = terms.as_ref().expect("one path works before anything is served");
         let Facts { write_cache, zeroes, unmaps_by_write_same, unmap_blocks, .. } = terms.facts;
         let paths = &self.paths[*first..first + config.portals.len()];
@@ -184,13 +184,13 @@ impl<N: Network> Upstreams<N> {
     }
 
     fn index(&self, backend: BackendId, path: PathId) -> usize {
-        self.upstreams[backend.index() - self.first_backend].first + path.index()
+        self.all[backend.index() - self.first_backend].first + path.index()
     }
 
     /// Whether a backend of the data path is an upstream.
     pub(crate) const fn has(&self, backend: BackendId) -> bool {
         let index = backend.index();
-        index >= self.first_backend && index < self.first_backend + self.upstreams.len()
+        index >= self.first_backend && index < self.first_backend + self.all.len()
     }
 
     /// Takes an operation for a path.
@@ -203,7 +203,7 @@ impl<N: Network> Upstreams<N> {
             self.end(Ended { whose, outcome, flushed: false, promise });
             return;
         }
-        self.upstreams[upstream].written |= !matches!(io.work, Work::Read { .. } | Work::Sync);
+        self.all[upstream].written |= !matches!(io.work, Work::Read { .. } | Work::Sync);
         if self.paths[index].is_ready() {
             self.with(index, |session, around| {
                 session.submit(io, around);
@@ -387,7 +387,7 @@ impl<N: Network> Upstreams<N> {
         let Path { upstream, isid, .. } = self.paths[index];
         let mut entropy = [0; 32];
         self.random.fill(&mut entropy)?;
-        let config = &self.upstreams[upstream].config;
+        let config = &self.all[upstream].config;
         let wire: Initiator<Payload> = Initiator::new(Arc::new(settings(config, isid)), entropy);
         let stream = self.network.connect(address, token)?;
         Ok(Box::new(Session::new(stream, wire, config.lun.into())))
@@ -401,7 +401,7 @@ impl<N: Network> Upstreams<N> {
     ) -> Option<T> {
         let mut told = std::mem::take(&mut self.told);
         let path = &mut self.paths[index];
-        let Upstream { terms, owner, errors, .. } = &mut self.upstreams[path.upstream];
+        let Upstream { terms, owner, errors, .. } = &mut self.all[path.upstream];
         let Link::Up(session, _) = &mut path.link else { return None };
         let was_dirty = session.dirty;
         let who = &path.who;

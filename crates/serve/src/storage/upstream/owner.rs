@@ -98,7 +98,7 @@ impl<N: Network> Upstreams<N> {
             if owner.is_none() {
                 continue;
             }
-            self.upstreams[upstream].owner = owner;
+            self.all[upstream].owner = owner;
             for index in self.ways(upstream) {
                 if self.paths[index].is_ready() {
                     self.claim_on(index);
@@ -107,9 +107,9 @@ impl<N: Network> Upstreams<N> {
         }
         let mut owned = None;
         loop {
-            let claimed = |index: &usize| self.upstreams[*index].owner.is_some();
-            let claimed: Vec<usize> = (0..self.upstreams.len()).filter(claimed).collect();
-            let owned_by = |index: usize| self.upstreams[index].owner.as_ref().expect("it has one");
+            let claimed = |index: &usize| self.all[*index].owner.is_some();
+            let claimed: Vec<usize> = (0..self.all.len()).filter(claimed).collect();
+            let owned_by = |index: usize| self.all[index].owner.as_ref().expect("it has one");
             let waiting: Vec<usize> =
                 claimed.iter().copied().filter(|&index| !owned_by(index).holds).collect();
             for &index in &waiting {
@@ -117,11 +117,11 @@ impl<N: Network> Upstreams<N> {
                     let volume = volume_on(config, index);
                     let volume = volume.map(|volume| config.volumes[volume].name.clone());
                     let (volume, upstream) =
-                        (volume.unwrap_or_default(), self.upstreams[index].config.name.clone());
+                        (volume.unwrap_or_default(), self.all[index].config.name.clone());
                     return Err(ServeError::Owned(Unowned { volume, upstream, why }));
                 }
             }
-            let by = |index: &usize| began + self.upstreams[*index].config.connect_timeout;
+            let by = |index: &usize| began + self.all[*index].config.connect_timeout;
             let until = if let Some(until) = waiting.iter().map(by).min() {
                 if until <= self.now {
                     let late = waiting.into_iter().find(|index| by(index) <= self.now);
@@ -145,24 +145,24 @@ impl<N: Network> Upstreams<N> {
 
     /// The paths of an upstream.
     fn ways(&self, upstream: usize) -> Range<usize> {
-        let super::Upstream { first, config, .. } = &self.upstreams[upstream];
+        let super::Upstream { first, config, .. } = &self.all[upstream];
         *first..first + config.portals.len()
     }
 
     /// Whether an upstream is somebody else's now.
     pub(super) fn is_lost(&self, upstream: usize) -> bool {
-        self.upstreams[upstream].owner.as_ref().is_some_and(|owner| owner.lost.is_some())
+        self.all[upstream].owner.as_ref().is_some_and(|owner| owner.lost.is_some())
     }
 
     /// Who owns the unit of an upstream, if somebody is kept from it.
     pub(crate) fn ownership(&self, upstream: usize) -> Option<Ownership> {
-        let owner = self.upstreams[upstream].owner.as_ref()?;
+        let owner = self.all[upstream].owner.as_ref()?;
         Some(Ownership { key: owner.key?, lost: owner.lost })
     }
 
     /// Has the session of a path settle whose the unit is.
     pub(super) fn claim_on(&mut self, index: usize) {
-        let within = self.upstreams[self.paths[index].upstream].config.login_timeout;
+        let within = self.all[self.paths[index].upstream].config.login_timeout;
         if let Link::Up(_, by) = &mut self.paths[index].link {
             *by = (*by).max(self.now + within);
         }
@@ -175,7 +175,7 @@ impl<N: Network> Upstreams<N> {
     /// The unit is ours on a path.
     pub(super) fn claimed(&mut self, index: usize) {
         let (now, upstream) = (self.now, self.paths[index].upstream);
-        if let Some(owner) = &mut self.upstreams[upstream].owner {
+        if let Some(owner) = &mut self.all[upstream].owner {
             owner.look_at = owner.look_at.max(now + LOOK_EVERY);
             let key = Key(owner.key.unwrap_or(0));
             let path = &self.paths[index];
@@ -187,7 +187,7 @@ impl<N: Network> Upstreams<N> {
 
     /// A session has found out that the unit must not be written to.
     pub(super) fn denied(&mut self, upstream: usize, denied: &Denied) {
-        let Some(owner) = &mut self.upstreams[upstream].owner else { return };
+        let Some(owner) = &mut self.all[upstream].owner else { return };
         match denied {
             Denied::Held { key, .. } if owner.holds => self.fence(upstream, Some(*key)),
             Denied::Gone { .. } if owner.holds => self.fence(upstream, None),
@@ -198,7 +198,7 @@ impl<N: Network> Upstreams<N> {
 
     /// What a target says of who has reserved a unit.
     pub(super) fn owner_told(&mut self, upstream: usize, holder: Option<Holder>) {
-        let owner = self.upstreams[upstream].owner.as_ref();
+        let owner = self.all[upstream].owner.as_ref();
         if owner.is_some_and(|owner| owner.holds && !owner.is_ours(holder)) {
             self.fence(upstream, holder.map(|holder| holder.key));
         }
@@ -206,7 +206,7 @@ impl<N: Network> Upstreams<N> {
 
     /// Nothing is done at an upstream any more.
     fn fence(&mut self, upstream: usize, holder: Option<u64>) {
-        let super::Upstream { owner, config, .. } = &mut self.upstreams[upstream];
+        let super::Upstream { owner, config, .. } = &mut self.all[upstream];
         let Some(owner) = owner.as_mut().filter(|owner| owner.lost.is_none()) else { return };
         owner.lost = Some((self.now, holder));
         let (ours, upstream_name) = (Key(owner.key.unwrap_or(0)), &config.name);
@@ -234,17 +234,17 @@ impl<N: Network> Upstreams<N> {
 
     /// When whose a unit is has to be looked at.
     pub(super) fn next_look(&self) -> Option<Instant> {
-        let owners = self.upstreams.iter().filter_map(|upstream| upstream.owner.as_ref());
+        let owners = self.all.iter().filter_map(|upstream| upstream.owner.as_ref());
         owners.filter(|owner| owner.holds && owner.lost.is_none()).map(|owner| owner.look_at).min()
     }
 
     /// Looks whose the units are, where that is due.
     pub(super) fn look_at_owners(&mut self) {
-        for upstream in 0..self.upstreams.len() {
+        for upstream in 0..self.all.len() {
             let now = self.now;
             let due =
                 |owner: &&mut Owner| owner.holds && owner.lost.is_none() && owner.look_at <= now;
-            let Some(owner) = self.upstreams[upstream].owner.as_mut().filter(due) else { continue };
+            let Some(owner) = self.all[upstream].owner.as_mut().filter(due) else { continue };
             owner.look_at = now + LOOK_EVERY;
             let ready = |index: &usize| self.paths[*index].is_ready();
             if let Some(index) = self.ways(upstream).find(ready) {
@@ -258,9 +258,9 @@ impl<N: Network> Upstreams<N> {
 
     /// Gives up the units for which that is right: the next owner need not ask. True if one is not done.
     pub(super) fn ask_for_releases(&mut self, clean: &[bool]) -> bool {
-        for upstream in 0..self.upstreams.len() {
-            let name = self.upstreams[upstream].config.name.clone();
-            let Some(owner) = &mut self.upstreams[upstream].owner else { continue };
+        for upstream in 0..self.all.len() {
+            let name = self.all[upstream].config.name.clone();
+            let Some(owner) = &mut self.all[upstream].owner else { continue };
             if !std::mem::take(&mut owner.holds) || owner.lost.is_some() {
                 continue;
             }
@@ -278,13 +278,13 @@ impl<N: Network> Upstreams<N> {
                 warn!(upstream = name, key = %Key(key), "no path works: the unit stays reserved");
                 continue;
             };
-            self.upstreams[upstream].release = Farewell::Asked(index);
+            self.all[upstream].release = Farewell::Asked(index);
             self.with(index, |session, _| {
                 session.give_up(key);
                 Ok(())
             });
         }
-        self.upstreams.iter().any(|one| matches!(one.release, Farewell::Asked(_)))
+        self.all.iter().any(|one| matches!(one.release, Farewell::Asked(_)))
     }
 }
 

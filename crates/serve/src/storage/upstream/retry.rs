@@ -41,7 +41,7 @@ impl<N: Network> Upstreams<N> {
     /// The connection of a path is made: all of its login has the time that it has.
     pub(super) fn connected(&mut self, index: usize) {
         let path = &mut self.paths[index];
-        let within = self.upstreams[path.upstream].config.login_timeout;
+        let within = self.all[path.upstream].config.login_timeout;
         if let Link::Up(_, by) = &mut path.link {
             *by = path.began + within;
         }
@@ -67,13 +67,13 @@ impl<N: Network> Upstreams<N> {
 
     /// How long a connection of an upstream may take to be made.
     pub(super) fn connection_within(&self, upstream: usize) -> Duration {
-        let within = self.upstreams[upstream].config.login_timeout;
+        let within = self.all[upstream].config.login_timeout;
         if self.works(upstream) { within } else { within.min(EVERY_SECOND) }
     }
 
     /// The longest wait between two tries of a path, as things are.
     fn reconnect_interval_max(&self, upstream: usize) -> Duration {
-        let at_most = self.upstreams[upstream].config.reconnect_interval_max;
+        let at_most = self.all[upstream].config.reconnect_interval_max;
         if self.works(upstream) {
             return at_most;
         }
@@ -89,7 +89,7 @@ impl<N: Network> Upstreams<N> {
     }
 
     fn paths_of(&self, upstream: usize) -> Range<usize> {
-        let Upstream { first, config, .. } = &self.upstreams[upstream];
+        let Upstream { first, config, .. } = &self.all[upstream];
         *first..first + config.portals.len()
     }
 }

@@ -26,7 +26,7 @@ impl<N: Network> Upstreams<N> {
             SessionEvent::Looked(facts) => self.looked(index, *facts)?,
             SessionEvent::Claimed => self.claimed(index),
             SessionEvent::Owner(holder) => self.owner_told(upstream, holder),
-            SessionEvent::Cleared => self.upstreams[upstream].release = Farewell::Done(Ok(())),
+            SessionEvent::Cleared => self.all[upstream].release = Farewell::Done(Ok(())),
             SessionEvent::Refreshed(facts) => {
                 let access = facts.access;
                 self.compare(index, &facts)?;
@@ -37,7 +37,7 @@ impl<N: Network> Upstreams<N> {
             SessionEvent::Reset => self.unit_was_reset(upstream),
             SessionEvent::NotReset(response) => self.not_reset(index, &format!("{response:?}")),
             SessionEvent::Flushed(result) => {
-                self.upstreams[upstream].farewell = Farewell::Done(result)
+                self.all[upstream].farewell = Farewell::Done(result);
             }
             SessionEvent::Leave => self.leave(index),
         }
@@ -51,7 +51,7 @@ impl<N: Network> Upstreams<N> {
         self.compare(index, &facts)?;
         let access = facts.access;
         let upstream = self.paths[index].upstream;
-        let terms = &mut self.upstreams[upstream].terms;
+        let terms = &mut self.all[upstream].terms;
         let who = &self.paths[index].who;
         if terms.is_none() {
             let size = ByteCount(facts.capacity());
@@ -60,7 +60,7 @@ impl<N: Network> Upstreams<N> {
             *terms = Some(Terms::new(facts));
         }
         let path = &mut self.paths[index];
-        if self.upstreams[upstream].owner.is_some() {
+        if self.all[upstream].owner.is_some() {
             path.access = access;
             self.claim_on(index);
             return Ok(());
@@ -74,7 +74,7 @@ impl<N: Network> Upstreams<N> {
     /// Whether a session leads to the unit that the others lead to; a unit may have grown meanwhile.
     fn compare(&mut self, index: usize, facts: &Facts) -> Result<(), Loss> {
         let upstream = self.paths[index].upstream;
-        let Some(terms) = &mut self.upstreams[upstream].terms else { return Ok(()) };
+        let Some(terms) = &mut self.all[upstream].terms else { return Ok(()) };
         let known = &mut terms.facts;
         let name = |facts: &Facts| {
             facts.identity.as_ref().map_or_else(|| String::from("no name"), ToString::to_string)
@@ -126,7 +126,7 @@ impl<N: Network> Upstreams<N> {
 
     /// The target asks to be left: nothing new is begun on the path, and what is under way ends.
     fn leave(&mut self, index: usize) {
-        let within = self.upstreams[self.paths[index].upstream].config.login_timeout;
+        let within = self.all[self.paths[index].upstream].config.login_timeout;
         let path = &mut self.paths[index];
         info!(upstream = path.who, "the target requests a logout");
         path.leaves = true;
@@ -170,7 +170,7 @@ impl<N: Network> Upstreams<N> {
         };
         self.tell_down(index);
         self.network.forget(&mut session.stream);
-        let upstream = &mut self.upstreams[self.paths[index].upstream];
+        let upstream = &mut self.all[self.paths[index].upstream];
         for asked in [&mut upstream.farewell, &mut upstream.release] {
             if *asked == Farewell::Asked(index) {
                 *asked = Farewell::Wanted;

@@ -62,12 +62,12 @@ impl<N: Network> Upstreams<N> {
         let mut usable = None;
         loop {
             let waits = |index: &usize| {
-                let upstream = &self.upstreams[*index];
+                let upstream = &self.all[*index];
                 let paths = upstream.first..upstream.first + upstream.config.portals.len();
                 !self.paths[paths].iter().any(super::path::Path::is_ready)
             };
-            let waiting: Vec<usize> = (0..self.upstreams.len()).filter(waits).collect();
-            let by = |index: &usize| began + self.upstreams[*index].config.connect_timeout;
+            let waiting: Vec<usize> = (0..self.all.len()).filter(waits).collect();
+            let by = |index: &usize| began + self.all[*index].config.connect_timeout;
             if waiting.is_empty() {
                 // Hosts find more paths, and the log fewer that fail, if those on their way may come in.
                 let all = *usable.get_or_insert(self.now) + OTHERS_WITHIN;
@@ -94,7 +94,7 @@ impl<N: Network> Upstreams<N> {
     }
 
     pub(super) fn unreachable(&self, index: usize) -> Unreachable {
-        let upstream = &self.upstreams[index];
+        let upstream = &self.all[index];
         let paths = upstream.first..upstream.first + upstream.config.portals.len();
         let path = |path: &super::path::Path<N::Stream>| {
             let waits = match &path.link {
@@ -155,7 +155,7 @@ impl<N: Network> Upstreams<N> {
         let mut events = Events::with_capacity(EVENTS);
         self.now = clock.now();
         let until = self.now + within.max(FAREWELL_LEAST);
-        for upstream in &mut self.upstreams {
+        for upstream in &mut self.all {
             let cached = upstream.terms.as_ref().is_some_and(|terms| terms.facts.write_cache);
             // Whoever owns it now sees to it.
             let lost = upstream.owner.as_ref().is_some_and(|owner| owner.lost.is_some());
@@ -193,25 +193,25 @@ impl<N: Network> Upstreams<N> {
             Farewell::Done(Err(error)) => Some((index, error)),
             Farewell::Wanted | Farewell::Asked(_) => Some((index, IoError::NoPath)),
         };
-        self.upstreams.iter().enumerate().filter_map(failed).collect()
+        self.all.iter().enumerate().filter_map(failed).collect()
     }
 
     /// Has each upstream flushed that was not yet, over a path that works; true if one is not done.
     fn ask_for_flushes(&mut self) -> bool {
-        for upstream in 0..self.upstreams.len() {
-            if self.upstreams[upstream].farewell == Farewell::Wanted {
+        for upstream in 0..self.all.len() {
+            if self.all[upstream].farewell == Farewell::Wanted {
                 let works = |index: &usize| {
                     self.paths[*index].upstream == upstream && self.paths[*index].is_ready()
                 };
                 let Some(index) = (0..self.paths.len()).find(works) else { continue };
-                self.upstreams[upstream].farewell = Farewell::Asked(index);
+                self.all[upstream].farewell = Farewell::Asked(index);
                 self.with(index, |session, around: &mut Around<'_>| {
                     session.last_flush(around);
                     Ok(())
                 });
             }
         }
-        self.upstreams.iter().any(|upstream| !matches!(upstream.farewell, Farewell::Done(_)))
+        self.all.iter().any(|upstream| !matches!(upstream.farewell, Farewell::Done(_)))
     }
 }
 

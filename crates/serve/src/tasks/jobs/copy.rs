@@ -77,7 +77,7 @@ impl Jobs {
             cx.set.decide(key, Answer::Refused(Sense::LOGICAL_UNIT_NOT_SUPPORTED.into()));
             return;
         };
-        let copies = self.jobs.values().filter(|job| matches!(job, Job::Copy(_))).count();
+        let copies = self.running.values().filter(|job| matches!(job, Job::Copy(_))).count();
         let owner = cx.set.tasks[key].owner;
         if copies >= CONCURRENT_MAX.into() || !cx.set.may_hold(owner, PIECE) {
             cx.set.decide(key, Answer::Busy);
@@ -101,7 +101,7 @@ impl Jobs {
             failed: None,
             buffer: None,
         };
-        let job = self.jobs.insert(Job::Copy(copy));
+        let job = self.running.insert(Job::Copy(copy));
         self.copy_on(cx, job);
     }
 
@@ -118,7 +118,7 @@ impl Jobs {
 
     /// The next piece; none if all is copied.
     fn next_piece(&mut self, cx: &mut JobContext<'_>, job: JobKey) -> Result<Option<Step>, Halt> {
-        let Job::Copy(copy) = &mut self.jobs[job] else { unreachable!("asked of a copy") };
+        let Job::Copy(copy) = &mut self.running[job] else { unreachable!("asked of a copy") };
         if cx.set.tasks[copy.key].connection.is_none() {
             // Nobody waits for it any more: it was aborted, or its host has gone.
             return Err(Sense::COPY_ABORTED.into());
@@ -183,7 +183,9 @@ impl Jobs {
 
     /// The copy has ended.
     fn copied(&mut self, cx: &mut JobContext<'_>, job: JobKey, result: Result<(), Refusal>) {
-        let Some(Job::Copy(copy)) = self.jobs.remove(job) else { unreachable!("asked of a copy") };
+        let Some(Job::Copy(copy)) = self.running.remove(job) else {
+            unreachable!("asked of a copy")
+        };
         if let Some(buffer) = copy.buffer {
             cx.set.memory.give(buffer);
         }

@@ -55,7 +55,7 @@ pub(crate) struct Step {
 /// Invariant: a job has one step in the pipeline, one save at the helper thread, or a place in `stalled`.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    jobs: SlotMap<JobKey, Job>,
+    running: SlotMap<JobKey, Job>,
     /// Steps that were refused for want of room, to be tried again when a task ends.
     stalled: VecDeque<JobKey>,
     /// The gateway is about to leave: jobs begin no further step.
@@ -102,7 +102,7 @@ impl Jobs {
             dpo: false,
         };
         // A copy belongs to who asked for it; a sanitize, which outlives him, to the volume.
-        let claim = match &self.jobs[job] {
+        let claim = match &self.running[job] {
             Job::Copy(copy) => cx.set.tasks[copy.key].claim,
             Job::Sanitize(_) => None,
         };
@@ -144,7 +144,7 @@ impl Jobs {
             End::Failed(error) => Err(error),
         };
         self.put_back(job, buffer);
-        match &mut self.jobs[job] {
+        match &mut self.running[job] {
             Job::Copy(copy) => copy.stepped(result),
             Job::Sanitize(sanitize) => sanitize.stepped(result),
         }
@@ -152,7 +152,7 @@ impl Jobs {
     }
 
     fn put_back(&mut self, job: JobKey, buffer: Option<Shared>) {
-        match &mut self.jobs[job] {
+        match &mut self.running[job] {
             Job::Copy(copy) => copy.buffer = buffer,
             Job::Sanitize(sanitize) => sanitize.buffer = buffer,
         }
@@ -164,7 +164,7 @@ impl Jobs {
             self.leave_off(cx, job);
             return;
         }
-        match &self.jobs[job] {
+        match &self.running[job] {
             Job::Copy(_) => self.copy_on(cx, job),
             Job::Sanitize(_) => self.sanitize_on(cx, job),
         }
@@ -173,7 +173,7 @@ impl Jobs {
     /// The gateway leaves: the job ends here, and its command with it. The state file still says what
     /// must go on after a restart.
     fn leave_off(&mut self, cx: &mut JobContext<'_>, job: JobKey) {
-        let (buffer, key) = match self.jobs.remove(job) {
+        let (buffer, key) = match self.running.remove(job) {
             None => return,
             Some(Job::Copy(copy)) => (copy.buffer, Some(copy.key)),
             Some(Job::Sanitize(sanitize)) => (sanitize.buffer, sanitize.key),

@@ -91,8 +91,8 @@ impl Jobs {
         let running = state_file::Sanitize::Running(encode(&plan));
         let mut job = Sanitize::new(volume, plan, Some(key), Stage::Beginning);
         job.before = std::mem::replace(&mut cx.catalog.volumes[volume].sanitize, running);
-        let job = self.jobs.insert(Job::Sanitize(job));
-        self.save_for(cx, job, volume);
+        let job = self.running.insert(Job::Sanitize(job));
+        Self::save_for(cx, job, volume);
     }
 
     /// Goes on with what a restart has interrupted.
@@ -115,7 +115,7 @@ impl Jobs {
                     info!(volume = name, ?plan, "sanitize continues after the restart");
                     cx.catalog.volumes[volume].unit.sanitize_begun(plan.ause);
                     let job = Sanitize::new(volume, plan, None, Stage::Working);
-                    let job = self.jobs.insert(Job::Sanitize(job));
+                    let job = self.running.insert(Job::Sanitize(job));
                     self.sanitize_on(cx, job);
                 }
             }
@@ -123,17 +123,16 @@ impl Jobs {
     }
 
     /// Makes that durable for the command that has done it.
-    pub(crate) fn leave_failure(&mut self, cx: &mut JobContext<'_>, key: TaskKey) {
+    pub(crate) fn leave_failure(cx: &mut JobContext<'_>, key: TaskKey) {
         let task = &mut cx.set.tasks[key];
         task.phase = Phase::Blocked;
         let index = task.volume;
         cx.catalog.volumes[index].sanitize = state_file::Sanitize::None;
-        self.save(cx, SavedFor::Exit(key), index);
+        Self::save(cx, SavedFor::Exit(key), index);
     }
 
     /// It is durable, or could not be made so.
     pub(crate) fn left_failure(
-        &mut self,
         cx: &mut JobContext<'_>,
         key: TaskKey,
         saved: &Result<(), StateError>,
@@ -155,7 +154,7 @@ impl Jobs {
     /// A command is aborted: a sanitize that it has begun goes on without it (SBC-4 section 4.11).
     /// True if there is one.
     pub(crate) fn disown(&mut self, key: TaskKey) -> bool {
-        let mut sanitizes = self.jobs.values_mut().filter_map(|job| match job {
+        let mut sanitizes = self.running.values_mut().filter_map(|job| match job {
             Job::Sanitize(sanitize) => Some(sanitize),
             Job::Copy(_) => None,
         });
@@ -164,11 +163,11 @@ impl Jobs {
     }
 
     /// Makes a volume's state durable; the job goes on then.
-    fn save_for(&mut self, cx: &mut JobContext<'_>, job: JobKey, volume: usize) {
-        self.save(cx, SavedFor::Job(job), volume);
+    fn save_for(cx: &mut JobContext<'_>, job: JobKey, volume: usize) {
+        Self::save(cx, SavedFor::Job(job), volume);
     }
 
-    fn save(&mut self, cx: &mut JobContext<'_>, who: SavedFor, volume: usize) {
+    fn save(cx: &mut JobContext<'_>, who: SavedFor, volume: usize) {
         let volume = &cx.catalog.volumes[volume];
         let path =
             volume.state.clone().expect("the configuration offers it only with a state file");
@@ -189,7 +188,7 @@ impl Jobs {
         job: JobKey,
         saved: &Result<(), StateError>,
     ) {
-        let Job::Sanitize(sanitize) = &mut self.jobs[job] else {
+        let Job::Sanitize(sanitize) = &mut self.running[job] else {
             unreachable!("copies have no state")
         };
         let (volume, key) = (sanitize.volume, sanitize.key);
@@ -210,11 +209,11 @@ impl Jobs {
                 // Nothing was touched, but the file may say otherwise, and a restart would believe it.
                 sanitize.stage = Stage::Reverting;
                 cx.catalog.volumes[volume].sanitize = sanitize.before.clone();
-                self.save_for(cx, job, volume);
+                Self::save_for(cx, job, volume);
             }
             (Stage::Reverting, saved) => {
                 let before = sanitize.before.clone();
-                self.jobs.remove(job);
+                self.running.remove(job);
                 let unit = &mut cx.catalog.volumes[volume].unit;
                 match (&before, saved) {
                     (state_file::Sanitize::None, true) => unit.sanitize_ended(true),
@@ -233,7 +232,7 @@ impl Jobs {
             (_, saved) => {
                 let ok = saved && sanitize.failed.is_none();
                 let plan = encode(&sanitize.plan);
-                self.jobs.remove(job);
+                self.running.remove(job);
                 if !ok {
                     cx.catalog.volumes[volume].sanitize = state_file::Sanitize::Failed(plan);
                 }
@@ -254,7 +253,7 @@ impl Jobs {
 
     /// Does the next step.
     pub(super) fn sanitize_on(&mut self, cx: &mut JobContext<'_>, job: JobKey) {
-        let Job::Sanitize(sanitize) = &mut self.jobs[job] else {
+        let Job::Sanitize(sanitize) = &mut self.running[job] else {
             unreachable!("asked of a sanitize")
         };
         let index = sanitize.volume;
@@ -293,7 +292,7 @@ impl Jobs {
             } else {
                 state_file::Sanitize::None
             };
-            self.save_for(cx, job, index);
+            Self::save_for(cx, job, index);
             return;
         }
         if sanitize.stage == Stage::Flushing {

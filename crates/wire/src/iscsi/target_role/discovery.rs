@@ -188,8 +188,8 @@ fn push_addresses(node: &Node, reached: &[String], outgoing: &mut Vec<u8>) {
             push(portal);
         }
     } else {
-        for (portal, _) in &node.portals {
-            push(portal);
+        for portal in &node.portals {
+            push(&portal.0);
         }
     }
 }

@@ -17,7 +17,7 @@ fn owned() -> ((std::net::TcpListener, Poll), Upstreams<Tcp>) {
     let (portal, mut remotes) = remotes(2);
     let mut owner = Owner::new(1, true, Vec::new());
     (owner.key, owner.holds) = (Some(OURS.key), true);
-    remotes.upstreams[0].owner = Some(owner);
+    remotes.all[0].owner = Some(owner);
     remotes.begin(0);
     remotes.paths[0].session().expect("it was begun").stage = Stage::Ready;
     (portal, remotes)
@@ -81,10 +81,10 @@ fn a_denial_is_told_where_it_belongs() {
     );
 
     let (_portal, mut remotes) = owned();
-    let owner = remotes.upstreams[0].owner.as_mut().expect("it has one");
+    let owner = remotes.all[0].owner.as_mut().expect("it has one");
     owner.holds = false;
     remotes.lose(0, &Loss::Denied(held.clone()));
-    let owner = remotes.upstreams[0].owner.as_ref().expect("it has one");
+    let owner = remotes.all[0].owner.as_ref().expect("it has one");
     assert_eq!((owner.lost, owner.denied.clone()), (None, Some(held)));
 }
 

@@ -161,7 +161,7 @@ impl Pair {
                 None if received.consumed == 0 => break,
                 None | Some(target_role::Event::Pong) => {}
                 Some(target_role::Event::SessionRequested { .. }) => {
-                    self.target.session_admitted(77)
+                    self.target.session_admitted(77);
                 }
                 Some(target_role::Event::LoginFailed { status, .. }) => {
                     assert_ne!(status, LoginStatus::Success);
