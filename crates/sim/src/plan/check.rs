@@ -396,7 +396,6 @@ mod tests {
                 &|p| p.path_faults.push(down(0, PathChange::Slow { factor: 1 })),
                 "path_faults[0].factor",
             ),
-            (&|p| p.paths.slow_factor = 1, "paths"),
         ];
         let good = testing::plan();
         assert_eq!(good.check(), Ok(()));
