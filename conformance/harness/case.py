@@ -82,11 +82,10 @@ class Run:
     @property
     def load_program(self):
         """The load generator that is built beside the gateway."""
-        release = pathlib.Path(self.weir).parent
-        for place in (release / "iscsi-load", release / "examples" / "iscsi_load"):
-            if place.exists():
-                return str(place)
-        raise Failed(f"the load generator is not built beside {self.weir}")
+        program = pathlib.Path(self.weir).parent / "iscsi-load"
+        if not program.exists():
+            raise Failed(f"{program} is not built: cargo build --release -p iscsi-load")
+        return str(program)
 
     def defer(self, function, *arguments):
         self.stack.callback(function, *arguments)

@@ -72,7 +72,7 @@ fn status_tells_what_there_is() {
 
     let text = gateway.command(&["status"]).stdout;
     let text = String::from_utf8(text).unwrap();
-    for part in ["1 are outstanding", "Overdue\n", "disk    64 MiB  disk", "read 512 B"] {
+    for part in ["; 1 outstanding", "Overdue\n", "disk    64 MiB  disk", "read 512 B"] {
         assert!(text.contains(part), "{part}:\n{text}");
     }
     let row = |line: &&str| line.split_whitespace().take(2).eq(["control", "1"]);
@@ -461,10 +461,10 @@ fn without_a_gateway_it_is_told() {
         }
     });
     for (code, part) in [
-        (7, "other.sock closes the connection without an answer"),
-        (1, "other.sock answers in another way"),
-        (1, "version 2, where 1 is known"),
-        (1, "other.sock answers in another way"),
+        (7, "other.sock closed the connection without an answer"),
+        (1, "other.sock gave an answer that this program does not understand"),
+        (1, "version 2 instead of 1"),
+        (1, "other.sock gave an answer that this program does not understand"),
     ] {
         let (was, told) = ask(&["status", "--socket", "other.sock"]);
         assert_eq!(was, Some(code), "{told}");

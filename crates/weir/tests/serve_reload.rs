@@ -96,7 +96,7 @@ fn a_faulty_configuration_changes_nothing() {
     gateway.refuse_reload(&fault, &["no key `sise`", &format!("weir.toml:{at}:1")]);
     gateway.refuse_reload("[[volume", &["weir.toml:1:", "ERROR"]);
     let restart = format!("[stop]\ntimeout = \"7s\"\n{}", sized("80MiB"));
-    gateway.refuse_reload(&restart, &["needs a restart", "`within` of [stop]"]);
+    gateway.refuse_reload(&restart, &["needs a restart", "`timeout` of [stop]"]);
     let restart = format!("[cache]\nsize = \"1MiB\"\n{}", sized("80MiB"));
     gateway.refuse_reload(&restart, &["needs a restart", "[cache]"]);
     let link = "[[link]]\nname = \"l\"\nlisten = [\"127.0.0.1:3260\"]\nbandwidth = \"1GB/s\"\n";

@@ -182,7 +182,7 @@ fn a_path_to_another_unit_is_refused() {
     drop(other);
     let other = Gateway::start(&folder("unit-other"), &identity, &["--listen", "127.0.0.1:0"]);
     let config = config.replace(
-        &config[config.rfind(", \"127").unwrap()..config.find("]\nretry").unwrap()],
+        &config[config.rfind(", \"127").unwrap()..config.find("]\nreconnect").unwrap()],
         &format!(", \"{}\"", other.portals[0]),
     );
     let mut front = Gateway::start(&folder("unit"), &config, &[]);

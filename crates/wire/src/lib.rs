@@ -18,7 +18,7 @@
 //! use weir_wire::iscsi::initiator::{Initiator, Isid, Settings};
 //!
 //! let settings = Settings::new("iqn.2026-01.org.example:gateway".into(), Isid([0; 6]), None);
-//! let session: Initiator<Vec<u8>> = Initiator::new(Arc::new(settings), [7; 16]);
+//! let session: Initiator<Vec<u8>> = Initiator::new(Arc::new(settings), [7; 32]);
 //!
 //! let pdu: Vec<u8> = session.outbox().slices().flatten().copied().collect();
 //! assert_eq!(pdu[0] & 0x3f, 0x03, "a Login Request (RFC 7143 section 11.12)");

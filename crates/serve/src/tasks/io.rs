@@ -197,7 +197,7 @@ impl StorageRequests {
                 }
                 let task = &mut cx.set.tasks[TaskKey::of(io.tag)];
                 let record = task.medium.as_mut().expect("set aside when the command came");
-                let record = Rc::get_mut(record).expect("nobody else has it").bytes_mut();
+                let record = Rc::get_mut(record).expect("it has one owner").bytes_mut();
                 let data = task.data.as_ref().expect("a write has its data before it starts");
                 let length = io.extent.length as usize;
                 atomic_journal::record(record, io.extent.offset, &data.bytes()[..length]);

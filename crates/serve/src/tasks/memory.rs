@@ -107,7 +107,7 @@ mod tests {
     fn shares_are_kept() {
         let mut memory = PayloadMemory::new(8 * SPARE);
         memory.charge(1, 6 * SPARE);
-        assert!(memory.may_hold(1, SPARE, 4), "nobody else wants it");
+        assert!(memory.may_hold(1, SPARE, 4), "no other connection wants it");
         assert!(!memory.may_hold(1, SPARE + 1, 4), "the last two buffers are for others");
         assert!(memory.may_hold(2, 2 * SPARE, 4), "its share");
         memory.release(1, 6 * SPARE);

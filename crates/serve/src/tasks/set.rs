@@ -125,7 +125,7 @@ impl TaskSet {
         let task = &mut self.tasks[key];
         let length = (task.data_length as usize).saturating_sub(offset).min(bytes.len());
         if let Some(buffer) = &mut task.data {
-            let memory = Rc::get_mut(buffer).expect("nobody else has it before it is complete");
+            let memory = Rc::get_mut(buffer).expect("it has one owner until it is complete");
             if length > 0 {
                 memory.bytes_mut()[offset..offset + length].copy_from_slice(&bytes[..length]);
             }

@@ -118,7 +118,7 @@ mod tests {
         assert!(events.iter().all(|event| event.contains("ERROR configuration: ")), "{log}");
         let line = |part: &str| *events.iter().find(|event| event.contains(part)).unwrap();
         let bad = line("`0` is outside the limits");
-        assert!(bad.contains(&format!("at=\"{}:2:12\"", path.display())), "{bad}");
+        assert!(bad.contains(&format!("at=\"{}:2:16\"", path.display())), "{bad}");
         assert!(bad.contains("code=out-of-range"), "{bad}");
         assert!(line("no key `bufer`").contains("help=\"did you mean `buffer`?\""), "{log}");
         let (_, config, log) = read("missing", None);
