@@ -84,7 +84,8 @@ CASES = [
     Case("path/jsw-2-paths", "weir-flow", "path_cost", ["jsw", "2"], 20_000, 20_000),
     Case("path/jsw-8-paths", "weir-flow", "path_cost", ["jsw", "8"], 20_000, 20_000),
     Case("simulator/closed-loop", "weir-sim", "speed", [], 20_000, 40_000, ("1",)),
-    *(GatewayCase(protocol, operation) for protocol in ("iscsi", "nbd") for operation in ("read", "write")),
+    # Writes are no count: how often the loop wakes for one depends on when the kernel's worker ends it (up to 3 %).
+    *(GatewayCase(protocol, "read") for protocol in ("iscsi", "nbd")),
 ]
 
 
@@ -223,6 +224,8 @@ def main():
         target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
         programs = Path(target) / "release"
 
+    # The gateway runs in a folder of its own.
+    programs = programs.resolve()
     counts = {}
     try:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
