@@ -136,7 +136,7 @@ def measure(case, programs):
     counts = {case.metric: per_request(lambda _: True)}
     if case.metric.startswith("pipeline/"):
         for stage in STAGES:
-            # `keep` is used before the loop goes on, so it may refer to the loop's variable.
+            # `keep` is used before the next turn of the loop, so it may refer to the loop's variable.
             value = per_request(lambda file: stage_of(file) == stage)  # noqa: B023
             if value:
                 counts[f"{case.metric}/{stage}"] = value

@@ -73,7 +73,7 @@ CLIENTS = {"iscsi": over_iscsi, "nbd": over_nbd}
 
 
 def run(prefix, weir, folder, protocol, operation, requests):
-    """Runs a gateway behind `prefix` for so many requests, and stops it in an orderly way."""
+    """Runs a gateway behind `prefix`, sends it this number of requests, and stops it in an orderly way."""
     file = folder / "weir.toml"
     file.write_text(CONFIGURATION.format(folder=folder, size=BLOCKS * BYTES >> 20, target=TARGET), encoding="utf-8")
     with (folder / "log").open("w+b") as log:

@@ -11,13 +11,13 @@ pub(crate) struct ConnectionId {
 }
 
 slotmap::new_key_type! {
-    /// A command that is under way.
+    /// A command in progress.
     pub(crate) struct TaskKey;
 
     /// Something that waits for tasks to end.
     pub(crate) struct ManagementKey;
 
-    /// A job that is under way.
+    /// A job in progress.
     pub(crate) struct JobKey;
 }
 

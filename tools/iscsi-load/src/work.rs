@@ -153,7 +153,7 @@ impl Tally {
     }
 }
 
-/// The longest response time that is told from longer ones: an hour, in nanoseconds.
+/// Longer response times count as this one: an hour, in nanoseconds.
 const LONGEST: u64 = 3_600_000_000_000;
 
 #[cfg(test)]

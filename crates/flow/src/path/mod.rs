@@ -79,7 +79,7 @@ pub trait PathPolicy {
     }
 }
 
-/// What a selector is told of an I/O.
+/// What a selector knows of an I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathIo {
     /// Bytes that it moves; none for a flush or a discard.

@@ -32,7 +32,7 @@ use alloc::boxed::Box;
 /// * each byte of a reply is granted exactly once, and a reply that is `whole` in one grant;
 /// * while a reply waits, `pop` is not `None`;
 /// * the same inputs give the same grants;
-/// * a policy that [`forgets`](Self::forgets) gives the same order whether or not it is told of a reply
+/// * a policy that [`forgets`](Self::forgets) gives the same order whether or not it learns of a reply
 ///   that comes while no other waits.
 ///
 /// [`Property::StarvationFree`](crate::policy::Property::StarvationFree) is claimed in the record, and is

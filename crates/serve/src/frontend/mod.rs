@@ -79,7 +79,7 @@ pub(crate) fn disconnected(engine: &mut CommandEngine, connection: Connection, r
     engine.disconnected(id, widen, tasks.into_values());
 }
 
-/// Whether a connection goes on.
+/// Whether a connection stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It does.

@@ -48,9 +48,9 @@ pub(crate) enum Location {
 /// What a shard asks of storage.
 #[derive(Debug)]
 pub(crate) enum StorageSubmit {
-    /// Do an operation; its end is told with [`StorageDone::Ended`].
+    /// Do an operation; [`StorageDone::Ended`] reports its end.
     Io(Location, Io),
-    /// Ask for a sign of life on a path, which is told with `Input::Checked`.
+    /// Check a path; `Input::Checked` reports its answer.
     Check(BackendId, PathId),
     /// Forget a read on a path, and an end of it that was not told yet: its buffer is not touched any more.
     Abandon(BackendId, PathId, RequestKey),

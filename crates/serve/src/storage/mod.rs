@@ -1,6 +1,6 @@
 //! Reads, writes and flushes the stores of volumes: files and devices, upstreams, and the devices of logs.
 //!
-//! A shard asks with [`StorageSubmit`] and is told with [`StorageDone`]. Storage knows no command, no front
+//! A shard submits with [`StorageSubmit`] and receives [`StorageDone`]. Storage knows no command, no front
 //! end and no host. What it needs of the operating system is behind small traits, so that a test can drive it
 //! without a kernel: [`file::Driver`] for disks, [`upstream::network::Network`] for the sockets of upstream
 //! sessions, [`blocking::Blocking`] for helper threads and the files that they write, [`random::Random`].

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// A source of random bytes that nobody can guess.
+/// A source of random bytes that cannot be guessed.
 pub(crate) trait Random {
     /// Fills `bytes`; an error if the source has none.
     fn fill(&mut self, bytes: &mut [u8]) -> io::Result<()>;

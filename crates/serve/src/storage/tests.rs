@@ -171,11 +171,11 @@ fn exchange(storage: &mut Storage<Memory>) -> Vec<StorageDone> {
     done
 }
 
-/// The only end that is told.
+/// The only reported end.
 fn end(storage: &mut Storage<Memory>) -> Ended {
     match exchange(storage)[..] {
         [StorageDone::Ended(ended)] => ended,
-        ref other => panic!("one end is told: {other:?}"),
+        ref other => panic!("one end is reported: {other:?}"),
     }
 }
 
@@ -185,7 +185,7 @@ fn filled(pool: &mut Pool, byte: u8) -> Shared {
     buffer
 }
 
-/// Operations on a file reach the disk at the next exchange, and each end is told once, in the order of the
+/// Operations on a file reach the disk at the next exchange, and each end is reported once, in the order of the
 /// disk, to whom it belongs: with its bytes, its error in the pipeline's terms, and whether it was a flush.
 #[test]
 fn a_file_is_served_by_any_driver() {
@@ -229,7 +229,7 @@ fn a_file_is_served_by_any_driver() {
     assert_eq!((write.whose, write.outcome), (whose[0], Ok(())));
     assert_eq!((read.whose, read.outcome), (whose[1], Ok(())));
     assert!(back.bytes()[..512].iter().all(|&byte| byte == 7), "what was written is read");
-    assert!(exchange(&mut storage).is_empty(), "an end is told once");
+    assert!(exchange(&mut storage).is_empty(), "an end is reported once");
 }
 
 /// A file has one path, which is always there; a path of an upstream without a session is down.

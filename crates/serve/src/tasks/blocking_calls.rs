@@ -1,4 +1,4 @@
-//! Blocking calls that helper threads make, and what waits for the end of each.
+//! Blocking calls that helper threads make, and the task or volume that each continues.
 //!
 //! Invariant: every call that was handed over has one entry in `awaited` until it has ended.
 

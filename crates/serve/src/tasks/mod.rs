@@ -74,7 +74,7 @@ pub(crate) enum ConnectionAction {
     Write(ConnectionId),
     /// Its session is over, for this reason.
     Close(ConnectionId, &'static str),
-    /// This command of it was ended by somebody else.
+    /// Another session ended this command of it.
     Abandon(ConnectionId, Itt, TaskKey),
     /// The task management function that it asked for is complete.
     Managed(ConnectionId, Itt),

@@ -56,7 +56,7 @@ impl Default for Quota {
 }
 
 impl TenantQuotas {
-    /// Nobody uses anything.
+    /// Nothing is in use.
     pub(crate) const fn new(limits: &Limits) -> Self {
         Self {
             requests: limits.max_tenant_requests,

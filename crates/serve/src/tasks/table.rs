@@ -13,7 +13,7 @@ use weir_wire::scsi::cdb::Media;
 use weir_wire::scsi::nexus::{Nexus, Refusal};
 use weir_wire::scsi::unit::ParameterList;
 
-/// A command that is under way.
+/// A command in progress.
 #[derive(Debug)]
 pub(crate) struct Task {
     /// Who waits for the reply; `None` when nobody does any more.

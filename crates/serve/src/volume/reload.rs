@@ -2,9 +2,9 @@
 //!
 //! | changes live | how hosts learn of it |
 //! |---|---|
-//! | the cap of a volume | not at all; it holds for what waits as well |
+//! | the cap of a volume | not at all; it also holds for requests that wait |
 //! | size of a volume on one store, upwards | CAPACITY DATA HAS CHANGED; NBD clients are not told, but may use it |
-//! | targets, their LUNs, who may see them | REPORTED LUNS DATA HAS CHANGED; whoever may not stay is asked to log out |
+//! | targets, their LUNs, who may see them | REPORTED LUNS DATA HAS CHANGED; initiators without access receive a logout request |
 //! | contracts, groups and the control policy | not at all: requests that wait are handed over, and wait by the new rules |
 //! | shares of tenants and of the background | not at all: they hold for what is charged from then on |
 //! | tenants, the hosts that they claim, the tenants of volumes | not at all: what arrives from then on is theirs |

@@ -26,7 +26,7 @@ use weir_wire::scsi::cdb::{Media, MediaOp};
 pub(crate) use copy::Copy;
 pub(crate) use sanitize::Sanitize;
 
-/// A job that is under way.
+/// A job in progress.
 #[derive(Debug)]
 pub(crate) enum Job {
     /// EXTENDED COPY.
@@ -71,7 +71,7 @@ pub(crate) struct JobContext<'a> {
 
 impl Jobs {
     /// Ends each job at its next step; what it was doing continues after a restart, or was asked for by a
-    /// host that is told that the gateway leaves.
+    /// host that receives the announcement of the stop.
     pub(crate) const fn stop(&mut self) {
         self.stopping = true;
     }
