@@ -1,0 +1,34 @@
+//! The tests of the program from outside, in one binary: its commands, and gateways that real hosts would talk to.
+
+mod cli;
+mod config_errors;
+mod crash;
+mod explain;
+mod gateway;
+mod log_commands;
+mod reproduce;
+mod serve_access;
+mod serve_bad_input;
+mod serve_contracts;
+mod serve_control;
+mod serve_crowd;
+mod serve_durability;
+mod serve_fence;
+mod serve_hardened;
+mod serve_jobs;
+mod serve_layout;
+mod serve_limits;
+mod serve_log;
+mod serve_media;
+mod serve_nbd;
+mod serve_recording;
+mod serve_reload;
+mod serve_reservations;
+mod serve_savings;
+mod serve_sessions;
+mod serve_summary;
+mod serve_transfer;
+mod serve_unavailable;
+mod serve_updates;
+mod serve_upstream;
+mod support;
