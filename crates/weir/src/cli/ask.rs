@@ -1,6 +1,6 @@
 //! Sends a request to a running gateway over its control socket, and prints the answer.
 
-use crate::config::builtin;
+use super::builtin;
 use crate::config::gateway::control::SOCKET;
 use crate::exit::{Exit, Failure};
 use crate::output::print;

@@ -1,10 +1,11 @@
 //! `weir config`: checks a configuration or plan, and shows what holds.
 
+use super::builtin;
 use super::serve;
 use crate::config::fault::Fault;
 use crate::config::source::Source;
 use crate::config::tree::Effective;
-use crate::config::{self, Kind, builtin, json_schema, reference, render, show};
+use crate::config::{self, Kind, json_schema, reference, render, show};
 use crate::exit::{Exit, Failure};
 use crate::output::{Color, complain, print, print_json};
 use clap::{Args, Subcommand, ValueEnum};

@@ -1,6 +1,7 @@
 //! The command line: one file per command.
 
 mod ask;
+mod builtin;
 mod config;
 mod crash;
 mod explain;

@@ -5,7 +5,6 @@
 //! comes back as [`fault`]s, all at once, for [`render`].
 
 pub(crate) mod backend;
-pub(crate) mod builtin;
 pub(crate) mod cache;
 mod cap;
 mod contract;

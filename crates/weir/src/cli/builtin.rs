@@ -1,8 +1,8 @@
 //! What `weir serve` does without a configuration: one file-backed volume on loopback.
 
-use super::source::Source;
-use super::value::quote;
 use crate::config::gateway::MAX_SOCKET_PATH;
+use crate::config::source::Source;
+use crate::config::value::quote;
 use crate::exit::{Exit, Failure};
 use std::path::{Path, PathBuf};
 
