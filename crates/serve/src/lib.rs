@@ -335,7 +335,8 @@ pub fn serve(
             }
         }
         let Some(question) = gateway.take_question() else { break };
-        answer(&mut pipeline, &mut gateway, &behind, question);
+        let reaction = answer(&mut pipeline, &gateway.view(), &behind, question);
+        gateway.react(reaction);
     }
     let now = gateway.now();
     if let Some((path, bytes)) = gateway.kept(&pipeline.legacy(now))

@@ -1,115 +1,126 @@
-//! What each question is answered with.
+//! Answers questions: of the control socket, of signals and of the event loop.
 
 use super::backends::Backends;
 use super::protocol::{Answer, LearnedSpeed, Leaving, PathStatus, Refusal, Request};
 use super::socket::ClientId;
+use super::view::View;
 use super::{Question, status};
 use crate::operator::event_log::Watch;
-use crate::shard::Gateway;
 use tracing::info;
 use weir_flow::cache::Done;
 use weir_flow::clock::Instant;
-use weir_flow::path::{PathOrder, View};
+use weir_flow::control::Legacy;
+use weir_flow::path::{PathOrder, View as PathView};
 use weir_flow::pipeline::{Input, Pipeline};
 use weir_flow::request::{BackendId, PathId, VolumeId};
+
+/// What the event loop does about a question.
+pub(crate) enum Reaction {
+    /// Nothing: the log has the answer.
+    Nothing,
+    /// Sends a client of the control socket this answer.
+    Answer(ClientId, Answer),
+    /// Gives the pipeline this order, and asks the question when that has been done.
+    Order(Input, Question),
+    /// Stops gracefully, and sends the client this answer.
+    Stop(ClientId, Leaving),
+    /// Saves the state of control.
+    Save(Box<Legacy>),
+}
 
 /// Answers a question.
 pub(crate) fn answer(
     pipeline: &mut Pipeline<Watch>,
-    gateway: &mut Gateway<'_>,
+    view: &View<'_>,
     backends: &Backends,
     question: Question,
-) {
-    let now = gateway.now();
+) -> Reaction {
+    let now = view.now;
     match question {
-        Question::Keep => gateway.keep(&pipeline.legacy(now)),
-        Question::Summary => status::log(&status::status(pipeline, gateway, backends, now)),
+        Question::Keep => Reaction::Save(Box::new(pipeline.legacy(now))),
+        Question::Summary => {
+            status::log(&status::status(pipeline, view, backends));
+            Reaction::Nothing
+        }
         Question::Asked(client, asked) => {
-            let mut handler = ControlHandler { pipeline, gateway, backends, now };
-            match asked.and_then(|request| handler.deal(client, request)) {
-                Ok(Some(answer)) => gateway.tell(client, answer),
-                // It is answered when it has been done.
-                Ok(None) => {}
-                Err(refusal) => gateway.tell(client, (&refusal).into()),
-            }
+            let mut handler = ControlHandler { pipeline, view, backends, client };
+            let reaction = asked.and_then(|request| handler.handle(request));
+            reaction.unwrap_or_else(|refusal| Reaction::Answer(client, (&refusal).into()))
         }
         Question::Ordered(client, backend) => {
             let paths = paths(pipeline, backends, Some(backend), now);
-            gateway.tell(client, Answer::Paths(paths));
+            Reaction::Answer(client, Answer::Paths(paths))
         }
         Question::Told(client, volume) => {
-            let volumes = status::volumes(pipeline, gateway, backends, now);
+            let volumes = status::volumes(pipeline, view, backends);
             let volume = volumes.into_iter().nth(volume.index());
-            gateway.tell(client, Answer::Volumes(volume.into_iter().collect()));
+            Reaction::Answer(client, Answer::Volumes(volume.into_iter().collect()))
         }
     }
 }
 
-/// Where requests are dealt with.
-struct ControlHandler<'a, 'b> {
+/// Handles the requests of one client of the control socket.
+struct ControlHandler<'a> {
     pipeline: &'a mut Pipeline<Watch>,
-    gateway: &'a mut Gateway<'b>,
+    view: &'a View<'a>,
     backends: &'a Backends,
-    now: Instant,
+    client: ClientId,
 }
 
-impl ControlHandler<'_, '_> {
-    /// What a request is answered with; `None` if that is to come.
-    fn deal(&mut self, client: ClientId, request: Request) -> Result<Option<Answer>, Refusal> {
-        let Self { ref mut pipeline, ref gateway, backends, now } = *self;
-        match request {
+impl ControlHandler<'_> {
+    fn handle(&mut self, request: Request) -> Result<Reaction, Refusal> {
+        let Self { ref mut pipeline, view, backends, client } = *self;
+        let answer = match request {
             Request::Status {} => {
-                let status = status::status(pipeline, gateway, backends, now);
-                return Ok(Some(Answer::Status(Box::new(status))));
+                Answer::Status(Box::new(status::status(pipeline, view, backends)))
             }
             Request::PathList { backend } => {
                 let backend = backend.map(|name| backends.find(&name)).transpose()?;
-                return Ok(Some(Answer::Paths(paths(pipeline, backends, backend, now))));
+                Answer::Paths(paths(pipeline, backends, backend, view.now))
             }
             Request::PathDisable { backend, path, force } => {
-                let (backend, path) = self.place(&backend, path)?;
+                let (backend, path) = self.path(&backend, path)?;
                 if !force {
                     self.leaves_another(backend, path)?;
                 }
-                self.order(client, backend, PathOrder::Disable(path))?;
+                return self.order_path(backend, PathOrder::Disable(path));
             }
             Request::PathEnable { backend, path } => {
-                let (backend, path) = self.place(&backend, path)?;
-                self.order(client, backend, PathOrder::Enable(path))?;
+                let (backend, path) = self.path(&backend, path)?;
+                return self.order_path(backend, PathOrder::Enable(path));
             }
             Request::PathFailback { backend } => {
-                self.order(client, backends.find(&backend)?, PathOrder::Failback)?;
+                return self.order_path(backends.find(&backend)?, PathOrder::Failback);
             }
             Request::VolumeList { volume } => {
-                let mut volumes = status::volumes(pipeline, gateway, backends, now);
+                let mut volumes = status::volumes(pipeline, view, backends);
                 if let Some(name) = volume {
                     let index = self.volume(name)?.index();
                     volumes = volumes.into_iter().skip(index).take(1).collect();
                 }
-                return Ok(Some(Answer::Volumes(volumes)));
+                Answer::Volumes(volumes)
             }
             Request::VolumeDrain { volume } => {
-                self.tell_log(client, volume, |volume| Done::Drain(volume, true))?;
+                return self.order_log(volume, |volume| Done::Drain(volume, true));
             }
             Request::VolumeResume { volume } => {
-                self.tell_log(client, volume, |volume| Done::Drain(volume, false))?;
+                return self.order_log(volume, |volume| Done::Drain(volume, false));
             }
-            Request::VolumeRetry { volume } => self.tell_log(client, volume, Done::Retry)?,
+            Request::VolumeRetry { volume } => return self.order_log(volume, Done::Retry),
             Request::Stop {} => {
-                let volumes = status::volumes(pipeline, gateway, backends, now);
+                let volumes = status::volumes(pipeline, view, backends);
                 let dirty =
                     volumes.iter().filter_map(|volume| Some(volume.log.as_ref()?.dirty_bytes));
                 let dirty_bytes = dirty.sum();
                 info!("order from the control socket: stop");
-                self.gateway.leave();
-                return Ok(Some(Answer::Stopping(Leaving { dirty_bytes })));
+                return Ok(Reaction::Stop(client, Leaving { dirty_bytes }));
             }
-        }
-        Ok(None)
+        };
+        Ok(Reaction::Answer(client, answer))
     }
 
     fn volume(&self, name: String) -> Result<VolumeId, Refusal> {
-        let volumes = &self.gateway.engine().catalog.volumes;
+        let volumes = &self.view.engine.catalog.volumes;
         if let Some(index) = volumes.iter().position(|volume| volume.name == name) {
             return Ok(VolumeId::new(index as u32));
         }
@@ -117,35 +128,33 @@ impl ControlHandler<'_, '_> {
         Err(Refusal::UnknownVolume { name, known })
     }
 
-    /// Hands an order about a volume's log over, which is answered when the log has heard of it.
-    fn tell_log(
-        &mut self,
-        client: ClientId,
+    /// Gives an order about a volume's log. The answer comes when the log has done it.
+    fn order_log(
+        &self,
         name: String,
         order: impl FnOnce(VolumeId) -> Done,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Reaction, Refusal> {
         let volume = self.volume(name.clone())?;
         if self.pipeline.cache().log(volume).is_none() {
             return Err(Refusal::NoLog { volume: name });
         }
-        if self.gateway.is_stopping() {
+        if self.view.stopping {
             return Err(Refusal::Stopping);
         }
         let order = order(volume);
         info!(volume = name, ?order, "order from the control socket");
-        self.gateway.order(Input::Cache(order), Question::Told(client, volume));
-        Ok(())
+        Ok(Reaction::Order(Input::Cache(order), Question::Told(self.client, volume)))
     }
 
-    fn place(&self, backend: &str, path: u32) -> Result<(BackendId, PathId), Refusal> {
+    fn path(&self, backend: &str, path: u32) -> Result<(BackendId, PathId), Refusal> {
         let backend = self.backends.find(backend)?;
         Ok((backend, self.backends.path(backend, path)?))
     }
 
-    /// Refuses to take away the last path that carries anything.
+    /// Refuses to disable the last path that is usable.
     fn leaves_another(&self, backend: BackendId, path: PathId) -> Result<(), Refusal> {
-        let usable = |view: &View| view.backend == backend && view.state.is_usable();
-        let mut usable: Vec<_> = self.pipeline.paths(self.now).filter(usable).collect();
+        let usable = |view: &PathView| view.backend == backend && view.state.is_usable();
+        let mut usable: Vec<_> = self.pipeline.paths(self.view.now).filter(usable).collect();
         let before = usable.len();
         usable.retain(|view| view.path != path);
         if usable.is_empty() && before > 0 {
@@ -155,19 +164,14 @@ impl ControlHandler<'_, '_> {
         Ok(())
     }
 
-    /// Hands an order over, which is answered when it has been done.
-    fn order(
-        &mut self,
-        client: ClientId,
-        backend: BackendId,
-        order: PathOrder,
-    ) -> Result<(), Refusal> {
-        if self.gateway.is_stopping() {
+    /// Gives an order about paths. The answer comes when it has been done.
+    fn order_path(&self, backend: BackendId, order: PathOrder) -> Result<Reaction, Refusal> {
+        if self.view.stopping {
             return Err(Refusal::Stopping);
         }
         info!(backend = self.backends.get(backend).name, ?order, "order from the control socket");
-        self.gateway.order(Input::PathOrder(backend, order), Question::Ordered(client, backend));
-        Ok(())
+        let order = Input::PathOrder(backend, order);
+        Ok(Reaction::Order(order, Question::Ordered(self.client, backend)))
     }
 }
 

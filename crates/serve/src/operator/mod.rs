@@ -1,9 +1,9 @@
-//! What operators ask a gateway while it serves, and order it to do.
+//! Answers questions of operators, and turns their orders into inputs of the pipeline.
 //!
-//! A question comes by a signal or over the control socket. Both ways end in one place: the run of the
-//! pipeline ends for a look at it (`Gateway::take_question`),
-//! `answer` looks, and the run goes on. An order becomes an input of the pipeline like
-//! any other, so that a recording has it.
+//! A question comes by a signal or over the control socket. The event loop stops the run of the pipeline for
+//! it and hands over a `View` of the gateway; `answer` reads that and the pipeline, and returns a
+//! `Reaction` for the event loop. An order is an input of the pipeline like any other, so that a recording
+//! has it.
 
 pub(crate) mod answer;
 pub(crate) mod backends;
@@ -12,6 +12,7 @@ mod protocol;
 pub(crate) mod socket;
 mod status;
 pub(crate) mod summary;
+pub(crate) mod view;
 
 pub use protocol::{
     Answer, BackendStatus, CauseStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus,

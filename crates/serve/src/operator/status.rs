@@ -6,10 +6,10 @@ use super::protocol::{
     OverdueRequest, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status,
     VolumeStatus,
 };
+use super::view::View;
 use crate::frontend::connection::{Connection, Speech};
 use crate::operator::event_log::Watch;
 use crate::operator::summary;
-use crate::shard::Gateway;
 use crate::storage::emulated::Kept;
 use crate::storage::upstream::{Key, Ownership};
 use std::cmp::Reverse;
@@ -26,15 +26,15 @@ use weir_model::ssd::ftl::Wear;
 /// What there is to tell at `now`. O(outstanding + connections + tenants).
 pub(crate) fn status(
     pipeline: &mut Pipeline<Watch>,
-    gateway: &Gateway<'_>,
+    view: &View<'_>,
     backends: &Backends,
-    now: Instant,
 ) -> Status {
-    let volumes = volumes(pipeline, gateway, backends, now);
-    let (shares, shares_left_out) = shares(pipeline, gateway, now);
+    let now = view.now;
+    let volumes = volumes(pipeline, view, backends);
+    let (shares, shares_left_out) = shares(pipeline, view);
     let (held, backends_left_out) = fullest(pipeline, backends);
-    let (overdue, overdue_left_out) = overdue(pipeline, gateway, now);
-    let (sessions, sessions_left_out) = sessions(gateway);
+    let (overdue, overdue_left_out) = overdue(pipeline, view);
+    let (sessions, sessions_left_out) = sessions(view);
     let stages = pipeline.census(now).into_iter().map(|census| StageStatus {
         stage: census.stage.as_str().to_owned(),
         count: census.count.into(),
@@ -49,8 +49,8 @@ pub(crate) fn status(
             release: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             up_ns: now.as_nanos(),
-            driver: gateway.driver_name().to_owned(),
-            stopping: gateway.is_stopping(),
+            driver: view.driver.to_owned(),
+            stopping: view.stopping,
         },
         requests: RequestCounts { completed, failed, refused, outstanding },
         stages,
@@ -59,7 +59,7 @@ pub(crate) fn status(
         sessions,
         sessions_left_out,
         volumes,
-        devices: devices(gateway, backends),
+        devices: devices(view, backends),
         tenants,
         tenants_left_out,
         shares,
@@ -72,11 +72,11 @@ pub(crate) fn status(
 /// The volumes, in the order of the configuration.
 pub(super) fn volumes(
     pipeline: &Pipeline<Watch>,
-    gateway: &Gateway<'_>,
+    view: &View<'_>,
     backends: &Backends,
-    now: Instant,
 ) -> Vec<VolumeStatus> {
-    let volumes = gateway.engine().catalog.volumes.iter().enumerate();
+    let now = view.now;
+    let volumes = view.engine.catalog.volumes.iter().enumerate();
     let volumes = volumes.map(|(index, volume)| {
         let disk = volume.unit.disk();
         let log = pipeline.cache().log(VolumeId::new(index as u32));
@@ -97,14 +97,14 @@ pub(super) fn volumes(
                 }
                 status
             }),
-            fences: fences(gateway, index, now),
+            fences: fences(view, index),
         }
     });
     volumes.collect()
 }
 
 /// The modelled devices, in the order of the configuration.
-fn devices(gateway: &Gateway<'_>, backends: &Backends) -> Vec<DeviceStatus> {
+fn devices(view: &View<'_>, backends: &Backends) -> Vec<DeviceStatus> {
     let spread = |times: &Histogram| {
         let within = |ppm| times.quantile(ppm).map(Duration::as_nanos);
         Spread { p50_ns: within(500_000), p99_ns: within(990_000), max_ns: within(1_000_000) }
@@ -125,19 +125,21 @@ fn devices(gateway: &Gateway<'_>, backends: &Backends) -> Vec<DeviceStatus> {
         timer: spread(&kept.timer),
         flash: wear.map(flash),
     };
-    (0..).zip(gateway.engine().storage.emulated.kept()).map(device).collect()
+    (0..).zip(view.engine.storage.emulated.kept()).map(device).collect()
 }
 
-/// Whose the upstreams of a volume are.
-fn fences(gateway: &Gateway<'_>, volume: usize, now: Instant) -> Vec<FenceStatus> {
-    let fence = |(upstream, ownership): (&str, Ownership)| FenceStatus {
+/// The reservations of the units that a volume is on.
+fn fences(view: &View<'_>, volume: usize) -> Vec<FenceStatus> {
+    let fence = |(upstream, ownership): (&str, &Ownership)| FenceStatus {
         upstream: upstream.to_owned(),
         state: if ownership.lost.is_some() { "fenced" } else { "held" }.to_owned(),
         key: Key(ownership.key).to_string(),
         holder: ownership.lost.and_then(|(_, holder)| holder).map(|key| Key(key).to_string()),
-        fenced_ns: ownership.lost.map_or(0, |(since, _)| now.saturating_since(since).as_nanos()),
+        fenced_ns: ownership
+            .lost
+            .map_or(0, |(since, _)| view.now.saturating_since(since).as_nanos()),
     };
-    gateway.ownership(volume).map(fence).collect()
+    view.ownership(volume).map(fence).collect()
 }
 
 /// The backend of a volume to which no path works, if there is one, and for how long. Write-back waits there, in
@@ -227,15 +229,11 @@ pub(crate) fn first<T>(mut all: Vec<T>) -> (Vec<T>, u64) {
     (all, left_out)
 }
 
-fn overdue(
-    pipeline: &Pipeline<Watch>,
-    gateway: &Gateway<'_>,
-    now: Instant,
-) -> (Vec<OverdueRequest>, u64) {
-    let mut overdue: Vec<Overdue<'_>> = pipeline.overdue(now).collect();
+fn overdue(pipeline: &Pipeline<Watch>, view: &View<'_>) -> (Vec<OverdueRequest>, u64) {
+    let mut overdue: Vec<Overdue<'_>> = pipeline.overdue(view.now).collect();
     overdue.sort_by_key(|overdue| Reverse(overdue.age));
     let (overdue, left_out) = first(overdue);
-    let engine = gateway.engine();
+    let engine = view.engine;
     let names = engine.catalog.tenant_names.borrow();
     let told = overdue.into_iter().map(|Overdue { request, stage, age }| OverdueRequest {
         stage: stage.as_str().to_owned(),
@@ -249,9 +247,10 @@ fn overdue(
     (told.collect(), left_out)
 }
 
-fn sessions(gateway: &Gateway<'_>) -> (Vec<SessionStatus>, u64) {
+fn sessions(view: &View<'_>) -> (Vec<SessionStatus>, u64) {
     let established = |connection: &&Connection| connection.speech.is_established();
-    let mut sessions: Vec<&Connection> = gateway.connections().filter(established).collect();
+    let connections = view.connections.iter().copied();
+    let mut sessions: Vec<&Connection> = connections.filter(established).collect();
     sessions.sort_by_key(|connection| (Reverse(connection.tasks.len()), connection.id));
     let (sessions, left_out) = first(sessions);
     let told = sessions.into_iter().map(|connection| {
@@ -262,7 +261,7 @@ fn sessions(gateway: &Gateway<'_>) -> (Vec<SessionStatus>, u64) {
                 ("iscsi", Some(wire.initiator().to_owned()), target)
             }
             Speech::Nbd(wire) => {
-                let export = wire.export().and_then(|export| gateway.export_name(export));
+                let export = wire.export().and_then(|export| view.export_name(export));
                 ("nbd", None, export.map(str::to_owned))
             }
         };
@@ -278,17 +277,13 @@ fn sessions(gateway: &Gateway<'_>) -> (Vec<SessionStatus>, u64) {
 }
 
 /// Who has had time of the backends.
-fn shares(
-    pipeline: &Pipeline<Watch>,
-    gateway: &Gateway<'_>,
-    now: Instant,
-) -> (Vec<ShareStatus>, u64) {
+fn shares(pipeline: &Pipeline<Watch>, view: &View<'_>) -> (Vec<ShareStatus>, u64) {
     let had = |view: &StreamView| view.service > Duration::ZERO;
-    let mut views: Vec<StreamView> = pipeline.streams(now).filter(had).collect();
+    let mut views: Vec<StreamView> = pipeline.streams(view.now).filter(had).collect();
     let all: u64 = views.iter().map(|view| view.recent.as_nanos()).sum();
     views.sort_by_key(|view| (Reverse(view.recent), Reverse(view.service)));
     let (views, left_out) = first(views);
-    let names = gateway.engine().catalog.tenant_names.borrow();
+    let names = view.engine.catalog.tenant_names.borrow();
     let told = views.into_iter().map(|StreamView { owner, weight, service, recent }| ShareStatus {
         name: match owner {
             Owner::Tenant(tenant) => names.get(tenant.index()).cloned().unwrap_or_default(),

@@ -23,7 +23,9 @@ use crate::frontend::login_throttle::LoginThrottle;
 use crate::frontend::tls;
 use crate::ids::ConnectionId;
 use crate::limits::Tally;
+use crate::operator::answer::Reaction;
 use crate::operator::socket::{ClientId, Socket as ControlSocket};
+use crate::operator::view::View;
 use crate::operator::{Answer, Line, Question};
 use crate::shard::signals::Signals;
 use crate::shard::timer::Timer;
@@ -288,19 +290,45 @@ impl<'a> Gateway<'a> {
         &self.engine
     }
 
-    /// Who is connected.
-    pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
-        self.connections.iter().flatten().map(|connection| &**connection)
+    /// What operators can see of it now.
+    pub(crate) fn view(&self) -> View<'_> {
+        let upstreams = 0..self.config.upstreams.len();
+        View {
+            now: self.now(),
+            config: &self.config,
+            engine: &self.engine,
+            connections: self.connections.iter().flatten().map(|one| &**one).collect(),
+            ownership: upstreams.map(|index| self.storage.upstreams.ownership(index)).collect(),
+            driver: self.driver_name(),
+            stopping: self.stop != Stop::No,
+        }
     }
 
-    /// The name of an NBD export.
-    pub(crate) fn export_name(&self, export: usize) -> Option<&str> {
-        self.config.nbd.exports.get(export).map(|export| export.name.as_str())
+    /// Does what the answer to a question asks for.
+    pub(crate) fn react(&mut self, reaction: Reaction) {
+        match reaction {
+            Reaction::Nothing => {}
+            Reaction::Answer(client, answer) => self.answer(client, answer),
+            Reaction::Order(order, after) => {
+                self.orders.push_back(order);
+                self.questions.push_back(after);
+            }
+            Reaction::Stop(client, leaving) => {
+                self.leave();
+                self.answer(client, Answer::Stopping(leaving));
+            }
+            Reaction::Save(legacy) => {
+                if let Some((path, bytes)) = self.kept(&legacy) {
+                    self.engine.blocking.save(SavedFor::Credits, path, bytes);
+                }
+            }
+        }
     }
 
-    /// Whether it finishes what is in flight and takes no new work.
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stop != Stop::No
+    fn answer(&mut self, client: ClientId, answer: Answer) {
+        if let Some(control) = &mut self.control {
+            control.answer(self.now, client, Line::of(answer));
+        }
     }
 
     /// What the run has ended for, if only for a look at the pipeline.
@@ -316,26 +344,6 @@ impl<'a> Gateway<'a> {
     pub(crate) fn kept(&self, legacy: &Legacy) -> Option<(PathBuf, Vec<u8>)> {
         let names = self.engine.catalog.tenant_names.borrow();
         self.config.savings.clone().map(|path| (path, credits::encode(legacy, &names)))
-    }
-
-    /// Keeps what control would need after a restart.
-    pub(crate) fn keep(&mut self, legacy: &Legacy) {
-        if let Some((path, bytes)) = self.kept(legacy) {
-            self.engine.blocking.save(SavedFor::Credits, path, bytes);
-        }
-    }
-
-    /// Tells a client of the control socket.
-    pub(crate) fn tell(&mut self, client: ClientId, answer: Answer) {
-        if let Some(control) = &mut self.control {
-            control.answer(self.now, client, Line::of(answer));
-        }
-    }
-
-    /// Hands an order to the pipeline, and asks `after` when that has been done.
-    pub(crate) fn order(&mut self, order: Input, after: Question) {
-        self.orders.push_back(order);
-        self.questions.push_back(after);
     }
 
     /// Whether the run is to end for a look at the pipeline.

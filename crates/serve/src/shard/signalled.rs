@@ -21,7 +21,7 @@ impl Gateway<'_> {
     }
 
     /// Takes no new work; what is in flight is finished.
-    pub(crate) fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         if self.stop != Stop::No {
             return;
         }

@@ -2,7 +2,7 @@
 
 use super::Gateway;
 use crate::storage::io::StorageDone;
-use crate::storage::upstream::{Ownership, volume_on};
+use crate::storage::upstream::volume_on;
 use tracing::warn;
 
 impl Gateway<'_> {
@@ -26,15 +26,6 @@ impl Gateway<'_> {
             }
         }
         self.done = done;
-    }
-
-    /// Who owns the units that a volume is on, by the names of their upstreams, where somebody is kept from them.
-    pub(crate) fn ownership(&self, volume: usize) -> impl Iterator<Item = (&str, Ownership)> {
-        let upstreams = self.config.upstreams.iter().enumerate();
-        let of = move |(index, _): &(usize, _)| volume_on(&self.config, *index) == Some(volume);
-        upstreams.filter(of).filter_map(|(index, upstream)| {
-            Some((&upstream.name[..], self.storage.upstreams.ownership(index)?))
-        })
     }
 
     /// Makes what was written to upstreams durable, and logs out. What cannot be made durable is lost.

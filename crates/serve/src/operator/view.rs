@@ -1,0 +1,38 @@
+//! What operators can see of a gateway at one moment, apart from its pipeline.
+
+use crate::config::Config;
+use crate::frontend::connection::Connection;
+use crate::storage::upstream::{Ownership, volume_on};
+use crate::tasks::CommandEngine;
+use weir_flow::clock::Instant;
+
+/// A gateway at one moment. The event loop makes it for each question.
+pub(crate) struct View<'a> {
+    pub(crate) now: Instant,
+    pub(crate) config: &'a Config,
+    pub(crate) engine: &'a CommandEngine,
+    /// All connections, also those that have not logged in.
+    pub(crate) connections: Vec<&'a Connection>,
+    /// By upstream: the reservation of its unit; `None` for a unit without one.
+    pub(crate) ownership: Vec<Option<Ownership>>,
+    /// The name of the disk driver.
+    pub(crate) driver: &'static str,
+    /// Takes no new work: a stop was requested.
+    pub(crate) stopping: bool,
+}
+
+impl View<'_> {
+    /// The name of an NBD export, by its index.
+    pub(crate) fn export_name(&self, export: usize) -> Option<&str> {
+        self.config.nbd.exports.get(export).map(|export| export.name.as_str())
+    }
+
+    /// The reservations of the units that a volume is on, with the names of their upstreams.
+    pub(crate) fn ownership(&self, volume: usize) -> impl Iterator<Item = (&str, &Ownership)> {
+        let upstreams = self.config.upstreams.iter().zip(&self.ownership).enumerate();
+        let of = move |(index, _): &(usize, _)| volume_on(self.config, *index) == Some(volume);
+        upstreams
+            .filter(of)
+            .filter_map(|(_, (upstream, owned))| Some((&upstream.name[..], owned.as_ref()?)))
+    }
+}
