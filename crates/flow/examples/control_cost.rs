@@ -66,7 +66,7 @@ impl Bench {
         };
         let contracts = (0..tenants).map(contract).collect();
         let promises = Promises { contracts, groups: Vec::new() };
-        assert_eq!(promises.fault(), None, "the contracts are in range");
+        assert_eq!(promises.validate(), Ok(()), "the contracts are in range");
         Self {
             policy: (choice.policy().build)(choice.values(), &promises),
             rng: Rng::stream(1, "control_cost"),

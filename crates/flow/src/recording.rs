@@ -225,9 +225,9 @@ fn decode_header(bytes: &[u8]) -> Result<(Config, usize), FormatError> {
         },
     };
     let config = Config { volumes, backends, promises, shares, limits, paths, cache, policies };
-    match config.fault() {
-        None => Ok((config, reader.at)),
-        Some(_) => Err(FormatError::Damaged),
+    match config.validate() {
+        Ok(()) => Ok((config, reader.at)),
+        Err(_) => Err(FormatError::Damaged),
     }
 }
 
@@ -349,7 +349,7 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
         GOVERN => {
             let control = reader.choice(control::POLICIES)?;
             let promises = promises::decode(&mut reader)?;
-            if promises.fault().is_some() {
+            if promises.validate().is_err() {
                 return Err(FormatError::Damaged);
             }
             Input::Govern(Arc::new(Govern { control, promises }))
@@ -553,7 +553,7 @@ impl<'a> Reader<'a> {
             bandwidth: Bandwidth::per_second(self.number()?),
             burst: Duration::from_nanos(self.number()?),
         };
-        cap.fault().map_or(Ok(cap), |_| Err(FormatError::Damaged))
+        cap.validate().map_or(Err(FormatError::Damaged), |()| Ok(cap))
     }
 
     fn text(&mut self) -> Result<&'a str, FormatError> {

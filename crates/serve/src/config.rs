@@ -124,7 +124,7 @@ pub struct Volume {
     pub layout: Layout,
     /// Where its writes are safe before they are there.
     pub log: Option<Log>,
-    /// The most that it does, whoever asks; without a [`fault`](Cap::fault).
+    /// The most that it does, whoever asks; [valid](Cap::validate).
     pub cap: Cap,
     /// Logical block size: 512 or 4096.
     pub block_size: u32,

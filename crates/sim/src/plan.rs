@@ -95,7 +95,7 @@ pub struct Volume {
     pub backend: BackendId,
     /// Requests larger than this many bytes are cut; at least 1; `u64::MAX` never cuts.
     pub max_transfer: u64,
-    /// The most that it does; without a [`fault`](Cap::fault).
+    /// The most that it does; [valid](Cap::validate).
     pub cap: Cap,
 }
 

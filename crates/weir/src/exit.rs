@@ -1,6 +1,6 @@
 //! The exit codes: an interface. A number never changes its meaning.
 
-use crate::config::fault::Fault;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::render;
 use crate::config::source::Source;
 use std::borrow::Cow;
@@ -53,9 +53,9 @@ enum Message {
     /// A lower-case fragment, and what to do about it.
     Plain(String, Option<Cow<'static, str>>),
     /// Why a file could not be read at all.
-    Unreadable(Box<Fault>),
+    Unreadable(Box<Diagnostic>),
     /// What is wrong with a file, and its text.
-    Faults(Vec<Fault>, Box<Source>),
+    Diagnostics(Vec<Diagnostic>, Box<Source>),
 }
 
 impl Failure {
@@ -74,13 +74,13 @@ impl Failure {
     }
 
     /// A file that could not be read at all.
-    pub(crate) const fn unreadable(fault: Box<Fault>) -> Self {
-        Self { exit: Exit::Invalid, message: Message::Unreadable(fault) }
+    pub(crate) const fn unreadable(diagnostic: Box<Diagnostic>) -> Self {
+        Self { exit: Exit::Invalid, message: Message::Unreadable(diagnostic) }
     }
 
-    /// Faults of a file.
-    pub(crate) fn invalid(faults: Vec<Fault>, source: Source) -> Self {
-        Self { exit: Exit::Invalid, message: Message::Faults(faults, Box::new(source)) }
+    /// Diagnostics of a file.
+    pub(crate) fn invalid(diagnostics: Vec<Diagnostic>, source: Source) -> Self {
+        Self { exit: Exit::Invalid, message: Message::Diagnostics(diagnostics, Box::new(source)) }
     }
 
     /// The reader of the output has closed it: nothing to say, and no failure.
@@ -93,8 +93,12 @@ impl Failure {
         match &self.message {
             Message::None => String::new(),
             Message::Plain(message, help) => render::plain(message, help.as_deref(), color),
-            Message::Unreadable(fault) => render::faults(from_ref(fault), None, color),
-            Message::Faults(faults, source) => render::faults(faults, Some(source), color),
+            Message::Unreadable(diagnostic) => {
+                render::diagnostics(from_ref(diagnostic), None, color)
+            }
+            Message::Diagnostics(diagnostics, source) => {
+                render::diagnostics(diagnostics, Some(source), color)
+            }
         }
     }
 }

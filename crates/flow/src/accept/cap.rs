@@ -49,13 +49,16 @@ pub const BANDWIDTH_MAX: u64 = 1 << 50;
 pub const BURST_MAX: Duration = Duration::from_secs(3_600);
 
 impl Cap {
-    /// What contradicts itself here, in words for whoever made it; `None` if it can be kept.
-    pub fn fault(&self) -> Option<&'static str> {
+    /// What contradicts itself here, in words for whoever made it.
+    pub fn validate(&self) -> Result<(), &'static str> {
         let bandwidth = self.bandwidth.map_or(0, Bandwidth::bytes_per_second);
         if bandwidth > BANDWIDTH_MAX {
-            return Some("a cap is above 1 PiB per second");
+            return Err("a cap is above 1 PiB per second");
         }
-        (self.burst > BURST_MAX).then_some("the burst of a cap is above an hour")
+        if self.burst > BURST_MAX {
+            return Err("the burst of a cap is above an hour");
+        }
+        Ok(())
     }
 
     const fn is_none(&self) -> bool {

@@ -84,28 +84,34 @@ impl Layout {
     }
 
     /// What is wrong with it for a volume of `capacity` bytes and so many backends.
-    pub(crate) fn fault(&self, capacity: u64, backends: usize) -> Option<&'static str> {
+    pub(crate) fn validate(&self, capacity: u64, backends: usize) -> Result<(), &'static str> {
         let parts = self.parts();
         if (0..parts).any(|part| self.backend(part).index() >= backends) {
-            return Some("a volume is on a backend that is not there");
+            return Err("a volume is on a backend that is not there");
         }
         if parts == 0 || parts > PARTS_MAX {
-            return Some("a volume has no part, or more than 64");
+            return Err("a volume has no part, or more than 64");
         }
         match self {
-            Self::One(_) => None,
+            Self::One(_) => Ok(()),
             Self::Concat(parts) => {
                 let whole = parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(part.length));
                 if whole.is_none() || parts.iter().any(|part| part.length == 0) {
-                    return Some("a part of a volume is empty, or past the end of all addresses");
+                    return Err("a part of a volume is empty, or past the end of all addresses");
                 }
-                (whole < Some(capacity)).then_some("a volume is larger than its parts")
+                if whole < Some(capacity) {
+                    return Err("a volume is larger than its parts");
+                }
+                Ok(())
             }
             Self::Stripe { chunk, .. } => {
                 if !chunk.is_power_of_two() || *chunk < CHUNK_MIN || *chunk > CHUNK_MAX {
-                    return Some("a chunk is not a power of two from 4 KiB to 16 MiB");
+                    return Err("a chunk is not a power of two from 4 KiB to 16 MiB");
                 }
-                (parts < 2).then_some("a stripe has only one part")
+                if parts < 2 {
+                    return Err("a stripe has only one part");
+                }
+                Ok(())
             }
         }
     }

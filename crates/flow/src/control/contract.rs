@@ -221,74 +221,72 @@ impl Contract {
     }
 
     /// What is out of range here, in words for whoever made it.
-    pub fn fault(&self) -> Option<&'static str> {
+    pub fn validate(&self) -> Result<(), &'static str> {
         if self.rows.is_empty() || self.rows.len() > ROWS_MAX {
-            return Some("a contract has no row, or more than 16");
+            return Err("a contract has no row, or more than 16");
         }
-        if let Some(fault) = self.rows.iter().find_map(Row::fault) {
-            return Some(fault);
-        }
+        self.rows.iter().try_for_each(Row::validate)?;
         for direction in [Direction::Read, Direction::Write] {
             let rows = self.rows.iter().filter(|row| row.ops.cover(direction));
             for (small, large) in rows.clone().zip(rows.skip(1)) {
                 if small.size == large.size && small.iops == large.iops {
                     let load = |row: &Row| row.load_permille.unwrap_or(u32::MAX);
                     if load(small) >= load(large) {
-                        return Some("rows for one operation and size are not in order of load");
+                        return Err("rows for one operation and size are not in order of load");
                     }
                 } else if small.size >= large.size {
-                    return Some("a contract's rows for one operation are not in order of size");
+                    return Err("a contract's rows for one operation are not in order of size");
                 }
                 if small.iops < large.iops {
-                    return Some("a contract promises larger requests at a higher rate");
+                    return Err("a contract promises larger requests at a higher rate");
                 }
             }
         }
         if self.burst < BURST_MIN || self.burst > CREDIT_MAX || self.credit > CREDIT_MAX {
-            return Some("a contract's burst is not from 1 ms to an hour, or its credit above one");
+            return Err("a contract's burst is not from 1 ms to an hour, or its credit above one");
         }
         if !(1_000..=100_000).contains(&self.peak_permille) {
-            return Some("a contract's peak is not from 1 to 100 times its rate");
+            return Err("a contract's peak is not from 1 to 100 times its rate");
         }
         if self.limit.is_some_and(|limit| limit < self.rows[0].iops || limit > IOPS_MAX) {
-            return Some("a contract's limit is below its rate, or above 10000000 per second");
+            return Err("a contract's limit is below its rate, or above 10000000 per second");
         }
         if self.weight == 0 || self.weight > IOPS_MAX {
-            return Some("a contract's weight is not from 1 to 10000000");
+            return Err("a contract's weight is not from 1 to 10000000");
         }
-        None
+        Ok(())
     }
 }
 
 impl Row {
     /// What is out of range here, in words for whoever made it.
-    fn fault(&self) -> Option<&'static str> {
+    fn validate(&self) -> Result<(), &'static str> {
         if self.iops == 0 || self.iops > IOPS_MAX {
-            return Some("a contract's rate is not from 1 to 10000000 requests per second");
+            return Err("a contract's rate is not from 1 to 10000000 requests per second");
         }
         if self.size == 0 || self.size > SIZE_MAX {
-            return Some("a contract's size is not from 1 byte to 1 GiB");
+            return Err("a contract's size is not from 1 byte to 1 GiB");
         }
         if self.load_permille.is_some_and(|load| load == 0 || load > LOAD_MAX) {
-            return Some("a row's load is not from a thousandth of the contract to ten times it");
+            return Err("a row's load is not from a thousandth of the contract to ten times it");
         }
         if self.targets.is_empty() || self.targets.len() > TARGETS_MAX {
-            return Some("a row of a contract has no response time, or more than 8");
+            return Err("a row of a contract has no response time, or more than 8");
         }
         for target in &self.targets {
             if target.response < RESPONSE_MIN || target.response > RESPONSE_MAX {
-                return Some("a contract's response time is not from 1 us to an hour");
+                return Err("a contract's response time is not from 1 us to an hour");
             }
             if !(QUANTILE_MIN..=QUANTILE_MAX).contains(&target.quantile_ppm) {
-                return Some("a contract's quantile is not from 0.5 to 0.999999");
+                return Err("a contract's quantile is not from 0.5 to 0.999999");
             }
         }
         for (low, high) in self.targets.iter().zip(&self.targets[1..]) {
             if low.quantile_ppm >= high.quantile_ppm || low.response > high.response {
-                return Some("a larger share of a row is promised a shorter time");
+                return Err("a larger share of a row is promised a shorter time");
             }
         }
-        None
+        Ok(())
     }
 
     /// The response time of the largest share.
@@ -299,33 +297,29 @@ impl Row {
 
 impl Promises {
     /// What contradicts itself here, in words for whoever made it.
-    pub fn fault(&self) -> Option<&'static str> {
+    pub fn validate(&self) -> Result<(), &'static str> {
         if self.contracts.len() > CONTRACTS_MAX || self.groups.len() > GROUPS_MAX {
-            return Some("more than 131072 contracts or 4096 groups");
+            return Err("more than 131072 contracts or 4096 groups");
         }
-        if let Some(fault) = self.contracts.iter().flatten().find_map(Contract::fault) {
-            return Some(fault);
-        }
+        self.contracts.iter().flatten().try_for_each(Contract::validate)?;
         let mut depths: Vec<usize> = Vec::new();
         for (index, group) in self.groups.iter().enumerate() {
-            if let Some(fault) = group.fault() {
-                return Some(fault);
-            }
+            group.validate()?;
             let above = match group.parent {
                 None => 0,
                 Some(parent) if (parent as usize) < index => depths[parent as usize],
-                Some(_) => return Some("a group's parent does not come before it"),
+                Some(_) => return Err("a group's parent does not come before it"),
             };
             if above == GROUP_DEPTH_MAX {
-                return Some("groups are nested more than 8 deep");
+                return Err("groups are nested more than 8 deep");
             }
             depths.push(above + 1);
         }
         let groups = self.contracts.iter().flatten().filter_map(|contract| contract.group);
         if groups.map(|group| group as usize).any(|group| group >= self.groups.len()) {
-            return Some("a contract names a group that is not there");
+            return Err("a contract names a group that is not there");
         }
-        self.oversold().map(|_| "a group promises its members more than it has")
+        self.oversold().map_or(Ok(()), |_| Err("a group promises its members more than it has"))
     }
 
     /// The first group whose members are promised more than it has itself.
@@ -354,20 +348,20 @@ impl Promises {
 }
 
 impl Group {
-    fn fault(&self) -> Option<&'static str> {
+    fn validate(&self) -> Result<(), &'static str> {
         if self.iops == 0 || self.iops > IOPS_MAX {
-            return Some("a group's rate is not from 1 to 10000000 requests per second");
+            return Err("a group's rate is not from 1 to 10000000 requests per second");
         }
         if self.size == 0 || self.size > SIZE_MAX {
-            return Some("a group's size is not from 1 byte to 1 GiB");
+            return Err("a group's size is not from 1 byte to 1 GiB");
         }
         if self.limit.is_some_and(|limit| limit < self.iops || limit > IOPS_MAX) {
-            return Some("a group's limit is below its rate, or above 10000000 per second");
+            return Err("a group's limit is below its rate, or above 10000000 per second");
         }
         if self.weight == 0 || self.weight > IOPS_MAX {
-            return Some("a group's weight is not from 1 to 10000000");
+            return Err("a group's weight is not from 1 to 10000000");
         }
-        None
+        Ok(())
     }
 }
 

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn load_chooses_the_row() {
         let promises = bands();
-        assert_eq!(promises.fault(), None);
+        assert_eq!(promises.validate(), Ok(()));
         let request = testing::request(0);
         for (gap, last) in [(20, Some(0)), (10, Some(1)), (9, None)] {
             let mut rows = Rows::new(&promises);

@@ -51,9 +51,9 @@ pub struct Pipeline<O = ()> {
 }
 
 impl<O: Observer> Pipeline<O> {
-    /// An empty pipeline. Panics if the configuration has a [`fault`](Config::fault).
+    /// An empty pipeline. Panics if the configuration is not [valid](Config::validate).
     pub fn new(config: &Config, observer: O) -> Self {
-        assert_eq!(config.fault(), None, "a configuration is checked before it is used");
+        assert_eq!(config.validate(), Ok(()), "a configuration is checked before it is used");
         let Config { volumes, backends, promises, shares, limits, paths, cache, policies } = config;
         Self {
             limits: *limits,
@@ -217,7 +217,7 @@ impl<O: Observer> Pipeline<O> {
     /// Puts another control policy in place of the one in force. O(outstanding).
     fn govern(&mut self, now: Instant, govern: &Govern) {
         let Govern { control, promises } = govern;
-        assert_eq!(promises.fault(), None, "promises are checked before they are used");
+        assert_eq!(promises.validate(), Ok(()), "promises are checked before they are used");
         let legacy = self.control.legacy(now);
         self.control = (control.policy().build)(control.values(), promises);
         self.control.inherit(now, &legacy);
@@ -481,7 +481,7 @@ impl<O: Observer> Stage for Pipeline<O> {
                 self.cache.resized(volume);
             }
             Input::Capped(volume, cap) => {
-                assert_eq!(cap.fault(), None, "a cap is checked before it is used");
+                assert_eq!(cap.validate(), Ok(()), "a cap is checked before it is used");
                 self.caps.change(now, volume, cap);
             }
             Input::Govern(govern) => self.govern(now, &govern),

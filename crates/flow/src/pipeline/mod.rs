@@ -56,31 +56,28 @@ pub struct Config {
 }
 
 impl Config {
-    /// What contradicts itself here, in words for whoever made it; `None` if a pipeline can be made.
-    pub fn fault(&self) -> Option<&'static str> {
+    /// What contradicts itself here, in words for whoever made it.
+    pub fn validate(&self) -> Result<(), &'static str> {
         let Self { volumes, backends, promises, limits, paths, cache, .. } = self;
         if backends.iter().any(|backend| backend.groups.is_empty()) {
-            return Some("a backend has no path");
+            return Err("a backend has no path");
         }
-        let laid = |volume: &Volume| volume.layout.fault(volume.capacity, backends.len());
-        if let Some(fault) = volumes.iter().find_map(laid) {
-            return Some(fault);
-        }
+        let laid = |volume: &Volume| volume.layout.validate(volume.capacity, backends.len());
+        volumes.iter().try_for_each(laid)?;
         if volumes.iter().any(|volume| volume.max_transfer < TRANSFER_MIN) {
-            return Some("a volume's largest transfer is below 512 bytes");
+            return Err("a volume's largest transfer is below 512 bytes");
         }
-        if let Some(fault) = volumes.iter().find_map(|volume| volume.cap.fault()) {
-            return Some(fault);
-        }
+        volumes.iter().try_for_each(|volume| volume.cap.validate())?;
         if limits.validate().is_err() {
-            return Some("a limit is out of range");
+            return Err("a limit is out of range");
         }
         if paths.validate().is_err() {
-            return Some(
+            return Err(
                 "a setting of the paths is out of range, or above one that it must not exceed",
             );
         }
-        promises.fault().or_else(|| cache.fault())
+        promises.validate()?;
+        cache.validate()
     }
 }
 
@@ -152,7 +149,7 @@ pub enum Input {
     PathOrder(BackendId, path::PathOrder),
     /// A volume has a new capacity, in bytes: requests that arrive from now on are held to it.
     Resized(VolumeId, u64),
-    /// A volume has another cap, without a [`fault`](Cap::fault), which holds for what waits as well.
+    /// A volume has another cap, one that is [valid](Cap::validate), which holds for what waits as well.
     Capped(VolumeId, Cap),
     /// Promises, or the policy that keeps them, have changed. What waits or is at a device goes over to
     /// the new policy, with what the one before it has [left](control::Legacy).
@@ -171,7 +168,7 @@ pub enum Input {
 pub struct Govern {
     /// The policy.
     pub control: Choice<control::Build>,
-    /// What tenants are promised; without a [`fault`](Promises::fault).
+    /// What tenants are promised; [valid](Promises::validate).
     pub promises: Promises,
 }
 

@@ -383,7 +383,7 @@ fn contracts_reach_the_control_policy() {
     config.policies.control = Choice::named(control::POLICIES, "ta1").unwrap();
     let contract = |iops| Some(Contract::new(iops, 4_096, Duration::from_millis(1)));
     config.promises.contracts = vec![contract(1)];
-    assert_eq!(config.fault(), None);
+    assert_eq!(config.validate(), Ok(()));
     let mut pipeline = Pipeline::new(&config, Seen::default());
     for tag in 1..=2 {
         let actions =
@@ -392,7 +392,7 @@ fn contracts_reach_the_control_policy() {
     }
     assert_eq!(pipeline.observer().notices, [Notice::Gate(TenantId::new(0), true)]);
     config.promises.contracts = vec![contract(0)];
-    assert!(config.fault().is_some());
+    assert!(config.validate().is_err());
 }
 
 /// Another policy takes over what waits, in its order, and what is at the device: the first may go on

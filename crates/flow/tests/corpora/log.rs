@@ -193,7 +193,7 @@ fn consistent(seen: &Inspection) {
 fn opened(settings: &Settings, recovered: &Recovered, seen: &Inspection) {
     assert!(recovered.applied() <= seen.applied);
     assert_eq!(Recovered::decode(&recovered.encode()).as_ref(), Ok(recovered));
-    if settings.fault().is_none() {
+    if settings.validate().is_ok() {
         let _ = Log::new(*settings, recovered);
     }
 }

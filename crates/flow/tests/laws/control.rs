@@ -55,7 +55,7 @@ fn rich() -> Promises {
     let group = Group { parent: None, iops: 2_000, size: 4_096, limit: None, weight: 10 };
     let inner = Group { parent: Some(0), iops: 900, limit: Some(1_000), ..group };
     promises.groups = vec![group, inner];
-    assert_eq!(promises.fault(), None);
+    assert_eq!(promises.validate(), Ok(()));
     promises
 }
 

@@ -88,9 +88,9 @@ pub struct Wear {
 }
 
 impl Ftl {
-    /// That of an erased device, filled as far as the configuration says. Panics if it has a fault.
+    /// That of an erased device, filled as far as the configuration says. Panics if it is not valid.
     pub fn new(config: &Config) -> Self {
-        assert_eq!(config.fault(), None, "a configuration is checked before it is used");
+        assert_eq!(config.validate(), Ok(()), "a configuration is checked before it is used");
         let (block, blocks) = (config.pages, config.chips * config.blocks);
         let chip = |_| Chip { free: (0..config.blocks).collect(), ..Chip::default() };
         let mut ftl = Self {

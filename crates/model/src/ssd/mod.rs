@@ -125,10 +125,13 @@ impl Config {
     }
 
     /// What is wrong with it, if anything: the field, and what it must be.
-    pub fn fault(&self) -> Option<(&'static str, String)> {
+    pub fn validate(&self) -> Result<(), (&'static str, String)> {
         let range = |name: &'static str, value: u32, from: u32, to: u32| {
             let outside = !(from..=to).contains(&value);
-            outside.then(|| (name, format!("must be from {from} to {to}, not {value}")))
+            if outside {
+                return Err((name, format!("must be from {from} to {to}, not {value}")));
+            }
+            Ok(())
         };
         let longest = Duration::from_secs(3_600);
         let times = [
@@ -138,28 +141,27 @@ impl Config {
             ("erase", self.erase),
             ("command", self.command),
         ];
-        let long = times.into_iter().find(|&(_, time)| time > longest);
-        range("chips", self.chips, 1, 4_096)
-            .or_else(|| range("blocks", self.blocks, 16, 1 << 24))
-            .or_else(|| range("pages", self.pages, 1, 16_384))
-            .or_else(|| range("page", self.page, 512, 1 << 20))
-            .or_else(|| range("spare_permille", self.spare_permille, 20, 900))
-            .or_else(|| range("filled_permille", self.filled_permille, 0, 1_000))
-            .or_else(|| range("buffer", self.buffer, 0, 1 << 20))
-            .or_else(|| long.map(|(name, _)| (name, "must be at most an hour".to_owned())))
-            .or_else(|| {
-                // Numbers of pages have 32 bits, one of which says that there is none.
-                let many = self.pages_in_all() >= u64::from(u32::MAX);
-                many.then(|| ("blocks", "a device has at most 4294967294 pages".to_owned()))
-            })
-            .or_else(|| {
-                let room = u64::from(self.chips)
-                    * u64::from(self.blocks - ftl::RESERVED)
-                    * u64::from(self.pages);
-                let short = self.capacity_pages() > room - u64::from(self.chips * self.pages);
-                let message = format!("must leave {} blocks of a chip", ftl::RESERVED + 1);
-                short.then_some(("spare_permille", message))
-            })
+        range("chips", self.chips, 1, 4_096)?;
+        range("blocks", self.blocks, 16, 1 << 24)?;
+        range("pages", self.pages, 1, 16_384)?;
+        range("page", self.page, 512, 1 << 20)?;
+        range("spare_permille", self.spare_permille, 20, 900)?;
+        range("filled_permille", self.filled_permille, 0, 1_000)?;
+        range("buffer", self.buffer, 0, 1 << 20)?;
+        if let Some((name, _)) = times.into_iter().find(|&(_, time)| time > longest) {
+            return Err((name, "must be at most an hour".to_owned()));
+        }
+        // Numbers of pages have 32 bits, one of which says that there is none.
+        if self.pages_in_all() >= u64::from(u32::MAX) {
+            return Err(("blocks", "a device has at most 4294967294 pages".to_owned()));
+        }
+        let room =
+            u64::from(self.chips) * u64::from(self.blocks - ftl::RESERVED) * u64::from(self.pages);
+        if self.capacity_pages() > room - u64::from(self.chips * self.pages) {
+            let message = format!("must leave {} blocks of a chip", ftl::RESERVED + 1);
+            return Err(("spare_permille", message));
+        }
+        Ok(())
     }
 }
 
@@ -190,7 +192,7 @@ pub struct Ssd {
 }
 
 impl Ssd {
-    /// An idle device. Panics if the configuration has a [`fault`](Config::fault).
+    /// An idle device. Panics if the configuration is not [valid](Config::validate).
     pub fn new(config: Config) -> Self {
         Self {
             config,

@@ -240,7 +240,7 @@ fn presets_are_sound() {
     assert_eq!(Config::paper().pages_in_all() * 4_096, 16 << 30);
     for bytes in [16 << 30, 1 << 40, 7 << 40] {
         let config = Config::nvme(bytes);
-        assert_eq!(config.fault(), None);
+        assert_eq!(config.validate(), Ok(()));
         assert!(config.capacity() >= bytes && config.capacity() < bytes + bytes / 8 + (1 << 30));
     }
     for config in [Config::paper(), Config::nvme(16 << 30), Config::nvme(256 << 30)] {
@@ -249,13 +249,13 @@ fn presets_are_sound() {
     }
     for (spare_permille, bytes) in [(20, 1), (70, 1 << 30), (900, 64 << 30)] {
         let config = Config { spare_permille, ..Config::paper() }.with_capacity(bytes);
-        assert_eq!(config.fault(), None, "{config:?}");
+        assert_eq!(config.validate(), Ok(()), "{config:?}");
         assert!(config.capacity() >= bytes, "{config:?}");
     }
     let huge = Config::paper().with_capacity(u64::MAX);
-    assert!(huge.fault().is_some_and(|(field, _)| field == "blocks"));
-    let faulty = Config { spare_permille: 20, ..small() };
-    assert!(faulty.fault().is_some_and(|(field, _)| field == "spare_permille"));
-    let faulty = Config { chips: 0, ..small() };
-    assert_eq!(faulty.fault(), Some(("chips", "must be from 1 to 4096, not 0".to_owned())));
+    assert!(huge.validate().is_err_and(|(field, _)| field == "blocks"));
+    let bad = Config { spare_permille: 20, ..small() };
+    assert!(bad.validate().is_err_and(|(field, _)| field == "spare_permille"));
+    let bad = Config { chips: 0, ..small() };
+    assert_eq!(bad.validate(), Err(("chips", "must be from 1 to 4096, not 0".to_owned())));
 }

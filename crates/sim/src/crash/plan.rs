@@ -196,7 +196,7 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..300 {
             let plan = Plan::new(seed);
-            assert_eq!(plan.settings.fault(), None, "{seed}");
+            assert_eq!(plan.settings.validate(), Ok(()), "{seed}");
             assert!(plan.lives.len() > 1);
             let settings = &plan.settings;
             seen.insert(format!("{:?}", (settings.mode, settings.sync)));

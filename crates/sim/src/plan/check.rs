@@ -44,10 +44,10 @@ impl Plan {
         most("contracts", self.promises.contracts.len(), self.tenants.len())?;
         most("shares", self.shares.tenants.len(), self.tenants.len())?;
         for (i, contract) in self.promises.contracts.iter().enumerate() {
-            let fault = contract.as_ref().and_then(Contract::fault);
-            fault.map_or(Ok(()), |fault| Err(error(format!("contracts[{i}]"), fault)))?;
+            let valid = contract.as_ref().map_or(Ok(()), Contract::validate);
+            valid.map_err(|message| error(format!("contracts[{i}]"), message))?;
         }
-        self.promises.fault().map_or(Ok(()), |fault| Err(error("promises".to_owned(), fault)))?;
+        self.promises.validate().map_err(|message| error("promises", message))?;
         count("volumes", self.volumes.len(), MAX_PARTS)?;
         count("backends", self.backends.len(), MAX_PARTS)?;
         count("links", self.links.len(), MAX_PARTS)?;
@@ -100,16 +100,13 @@ impl Plan {
             require(volume.size > 0, at("size"), "must be at least 1 byte")?;
             let known = volume.backend.index() < self.backends.len();
             require(known, at("backend"), "there is no such backend")?;
-            let fault = volume.cap.fault();
-            require(fault.is_none(), at("cap"), fault.unwrap_or_default())?;
+            volume.cap.validate().map_err(|message| error(at("cap"), message))?;
             require(volume.max_transfer > 0, at("max_transfer"), "must be at least 1 byte")?;
             let pieces = volume.size.min(self.limits.max_bytes).div_ceil(volume.max_transfer);
             let message = format!("would cut a request into more than {MAX_PIECES} pieces");
             require(pieces <= MAX_PIECES, at("max_transfer"), message)?;
         }
-        if let Some(fault) = self.cache.fault() {
-            return Err(error("cache", fault));
-        }
+        self.cache.validate().map_err(|message| error("cache", message))?;
         let (mut names, mut paths) = (BTreeSet::new(), 0);
         for (i, backend) in self.backends.iter().enumerate() {
             let at = |field: &str| format!("backends[{i}].{field}");
@@ -139,9 +136,7 @@ impl Plan {
                     parts(&at, mech.disks, mech.buses, mech.links)?;
                 }
                 Model::Ssd(ssd) => {
-                    if let Some((field, message)) = ssd.fault() {
-                        return Err(error(at(field), message));
-                    }
+                    ssd.validate().map_err(|(field, message)| error(at(field), message))?;
                     let here = |volume: &&Volume| volume.backend.index() == i;
                     let sizes = self.volumes.iter().filter(here).map(|volume| volume.size);
                     let (_, wanted) = backend.model.regions(sizes);

@@ -2,7 +2,7 @@
 
 use super::builtin;
 use super::serve;
-use crate::config::fault::Fault;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::source::Source;
 use crate::config::tree::Effective;
 use crate::config::{self, Kind, json_schema, reference, render, show};
@@ -23,7 +23,7 @@ pub(super) struct Config {
 enum Command {
     /// Read a file and report everything that is wrong with it
     ///
-    /// All faults are reported at once, each with its place and what to do about it; nothing is
+    /// All diagnostics are reported at once, each with its place and what to do about it; nothing is
     /// started. The exit code is 3 if the file cannot be used. If it can, this machine is checked, too:
     /// addresses, certificates, files and their folders; the exit code is 7 if one cannot be had.
     #[command(verbatim_doc_comment)]
@@ -99,7 +99,7 @@ impl Config {
                 let source = source(given.config.as_deref())?;
                 let (kind, result) = load(&given, &source);
                 let (values, warnings) =
-                    result.map_err(|faults| Failure::invalid(faults, source.clone()))?;
+                    result.map_err(|diagnostics| Failure::invalid(diagnostics, source.clone()))?;
                 warn(&warnings, &source, color);
                 if given.json {
                     print_json(&show::json(kind, &values, &source))?;
@@ -142,13 +142,13 @@ pub(super) fn source(path: Option<&Path>) -> Result<Source, Failure> {
 }
 
 /// Writes what is odd about a file to standard error.
-pub(super) fn warn(warnings: &[Fault], source: &Source, color: Color) {
+pub(super) fn warn(warnings: &[Diagnostic], source: &Source, color: Color) {
     if !warnings.is_empty() {
-        complain(&render::faults(warnings, Some(source), color.on_stderr()));
+        complain(&render::diagnostics(warnings, Some(source), color.on_stderr()));
     }
 }
 
-type Checked = Result<(Vec<Effective>, Vec<Fault>), Vec<Fault>>;
+type Checked = Result<(Vec<Effective>, Vec<Diagnostic>), Vec<Diagnostic>>;
 
 fn load(given: &Given, source: &Source) -> (Kind, Checked) {
     let kind = if given.plan { Kind::Plan } else { Kind::of(source) };
@@ -162,34 +162,35 @@ fn load(given: &Given, source: &Source) -> (Kind, Checked) {
 fn check(given: &Given, file_only: bool, color: Color) -> Result<Exit, Failure> {
     let source = source(given.config.as_deref())?;
     let (kind, result) = load(given, &source);
-    let (valid, faults) = match result {
+    let (valid, diagnostics) = match result {
         Ok((_, warnings)) => (true, warnings),
-        Err(faults) => (false, faults),
+        Err(diagnostics) => (false, diagnostics),
     };
     let name = source.path.display().to_string();
     let obstacles: Vec<Failure> = match kind {
         Kind::Gateway if valid && !file_only => {
             let loaded = config::gateway(&source)
-                .map_err(|faults| Failure::invalid(faults, source.clone()))?;
+                .map_err(|diagnostics| Failure::invalid(diagnostics, source.clone()))?;
             weir_serve::preflight(&loaded.checked).iter().map(serve::failure).collect()
         }
         _ => Vec::new(),
     };
     if given.json {
         let obstacles: Vec<_> = obstacles.iter().map(|one| one.text(false)).collect();
-        let faults: Vec<_> = faults.iter().map(|fault| fault_json(fault, &source)).collect();
+        let diagnostics: Vec<_> =
+            diagnostics.iter().map(|diagnostic| diagnostic_json(diagnostic, &source)).collect();
         print_json(&json!({
-            "version": 1, "kind": kind.as_str(), "file": name, "valid": valid, "faults": faults,
+            "version": 1, "kind": kind.as_str(), "file": name, "valid": valid, "diagnostics": diagnostics,
             "obstacles": obstacles,
         }))?;
     } else if valid {
-        warn(&faults, &source, color);
+        warn(&diagnostics, &source, color);
         print(&format!("{name}: a valid {}\n", kind.schema().name))?;
         for one in &obstacles {
             complain(&one.text(color.on_stderr()));
         }
     } else {
-        return Err(Failure::invalid(faults, source));
+        return Err(Failure::invalid(diagnostics, source));
     }
     Ok(match valid {
         false => Exit::Invalid,
@@ -198,17 +199,17 @@ fn check(given: &Given, file_only: bool, color: Color) -> Result<Exit, Failure> 
     })
 }
 
-fn fault_json(fault: &Fault, source: &Source) -> Value {
+fn diagnostic_json(diagnostic: &Diagnostic, source: &Source) -> Value {
     let place = |span: &std::ops::Range<usize>| {
         let (line, column) = source.position(span.start);
         json!({ "line": line, "column": column, "start": span.start, "end": span.end })
     };
     json!({
-        "code": fault.code.as_str(),
-        "warning": fault.code.is_warning(),
-        "message": fault.message,
-        "help": fault.help,
-        "at": fault.at.as_ref().map(|(span, _)| place(span)),
-        "see": fault.see.as_ref().map(|(span, _)| place(span)),
+        "code": diagnostic.code.as_str(),
+        "warning": diagnostic.code.is_warning(),
+        "message": diagnostic.message,
+        "help": diagnostic.help,
+        "at": diagnostic.at.as_ref().map(|(span, _)| place(span)),
+        "see": diagnostic.see.as_ref().map(|(span, _)| place(span)),
     })
 }

@@ -88,8 +88,8 @@ impl Explain {
 
     fn plan(&self, color: Color) -> Result<Exit, Failure> {
         let source = Source::read(&self.file).map_err(Failure::unreadable)?;
-        let loaded =
-            config::plan(&source).map_err(|faults| Failure::invalid(faults, source.clone()))?;
+        let loaded = config::plan(&source)
+            .map_err(|diagnostics| Failure::invalid(diagnostics, source.clone()))?;
         warn(&loaded.warnings, &source, color);
         let plan: Plan = loaded.checked.plan;
         let question = self.question(&plan.tenants)?;

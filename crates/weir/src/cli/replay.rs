@@ -297,10 +297,10 @@ fn device(text: &str) -> Result<Model, String> {
         ("ssd-nvme", "") => Ok(Model::Ssd(ssd::Config::nvme(NVME))),
         ("ssd-nvme", text) => {
             let config = ssd::Config::nvme(size(text)?);
-            match config.fault() {
-                None => Ok(Model::Ssd(config)),
-                Some((key, message)) => Err(format!("`{key}` {message}; write another size")),
-            }
+            config
+                .validate()
+                .map_err(|(key, message)| format!("`{key}` {message}; write another size"))?;
+            Ok(Model::Ssd(config))
         }
         ("fixed", rest) => {
             let mut config = fixed::Config::default();

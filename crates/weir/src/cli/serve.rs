@@ -56,8 +56,8 @@ impl Serve {
     pub(super) fn run(self, color: Color) -> Result<Exit, Failure> {
         start_log(color)?;
         let source = source(self.config.as_deref())?;
-        let loaded =
-            config::gateway(&source).map_err(|faults| Failure::invalid(faults, source.clone()))?;
+        let loaded = config::gateway(&source)
+            .map_err(|diagnostics| Failure::invalid(diagnostics, source.clone()))?;
         warn(&loaded.warnings, &source, color);
         self.links(&loaded.checked)?;
         let mut config = self.adjust(loaded.checked);

@@ -38,8 +38,8 @@ pub(super) struct Sim {
 impl Sim {
     pub(super) fn run(self, color: Color) -> Result<Exit, Failure> {
         let source = Source::read(&self.plan).map_err(Failure::unreadable)?;
-        let loaded =
-            config::plan(&source).map_err(|faults| Failure::invalid(faults, source.clone()))?;
+        let loaded = config::plan(&source)
+            .map_err(|diagnostics| Failure::invalid(diagnostics, source.clone()))?;
         warn(&loaded.warnings, &source, color);
         let plan::Experiment { mut plan, expectations } = loaded.checked;
         plan.seed = self.seed.unwrap_or(plan.seed);

@@ -1,6 +1,6 @@
 //! `[cache]`: the memory for what was read.
 
-use super::fault::{Code, Fault};
+use super::diagnostic::{Code, Diagnostic};
 use super::schema::{Default, Key, Kind, Many, Section};
 use super::tree::{Context, Document};
 use weir_flow::cache::Settings;
@@ -34,8 +34,9 @@ pub(crate) fn read(context: &mut Context, document: &Document<'_>) -> Option<Set
     let line = table.number(context, "line")?;
     if !line.value.is_power_of_two() {
         let message = format!("a line of {} bytes is not a power of two", line.value);
-        let fault = Fault::new(Code::BadValue, message).at_some(line.span.as_ref(), "this size");
-        context.faults.push(fault.help("write `4KiB`, or another power of two from 512B to 32KiB"));
+        let diagnostic =
+            Diagnostic::new(Code::BadValue, message).at_some(line.span.as_ref(), "this size");
+        context.report(diagnostic.help("write `4KiB`, or another power of two from 512B to 32KiB"));
         return None;
     }
     Some(Settings { size: size?.value, line: line.value as u32, ..Settings::default() })

@@ -1,6 +1,6 @@
 //! The keys of a volume's hard cap.
 
-use super::fault::{Code, Fault};
+use super::diagnostic::{Code, Diagnostic};
 use super::schema::{Default, Key, Kind};
 use super::tree::{Context, Table};
 use std::num::NonZeroU32;
@@ -43,9 +43,9 @@ pub(crate) fn read(context: &mut Context, table: &Table<'_>) -> Option<Cap> {
         && !table.has("cap_bandwidth")
         && let Some(span) = table.value_span("cap_burst")
     {
-        let fault = Fault::new(Code::Conflict, "`cap_burst` means nothing without a cap");
+        let diagnostic = Diagnostic::new(Code::Conflict, "`cap_burst` means nothing without a cap");
         let help = "remove it, or add `cap_iops` or `cap_bandwidth`";
-        context.faults.push(fault.at(span, "this value").help(help));
+        context.report(diagnostic.at(span, "this value").help(help));
     }
     let iops = table.optional("cap_iops", iops).ok()?;
     let bandwidth = table.optional("cap_bandwidth", bandwidth).ok()?;

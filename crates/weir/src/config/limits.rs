@@ -1,6 +1,6 @@
 //! `[limits]`: the named limits of the pipeline.
 
-use super::fault::{Code, Fault};
+use super::diagnostic::{Code, Diagnostic};
 use super::schema::{Many, Section};
 use super::tree::{Context, Document};
 use super::units::SIZE;
@@ -22,17 +22,17 @@ const LARGEST_TRANSFER: u64 = 8 << 20;
 pub(crate) fn read(context: &mut Context, document: &Document<'_>) -> Option<Limits> {
     let table = document.once(context, "limits");
     let limits: Limits = table.settings(context)?;
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     for (key, bytes) in
         [("max_bytes", limits.max_bytes), ("max_tenant_bytes", limits.max_tenant_bytes)]
     {
         if bytes < LARGEST_TRANSFER {
             let least = SIZE.show(LARGEST_TRANSFER);
             let message = format!("`{key}` is below the largest transfer of a host, {least}");
-            let fault = Fault::new(Code::OutOfRange, message)
+            let diagnostic = Diagnostic::new(Code::OutOfRange, message)
                 .at_some(table.value_span(key).as_ref(), format!("the value of `{key}`"));
-            context.faults.push(fault.help(format!("write at least `{least}`")));
+            context.report(diagnostic.help(format!("write at least `{least}`")));
         }
     }
-    (context.faults.len() == faults).then_some(limits)
+    (context.diagnostics.len() == diagnostics).then_some(limits)
 }

@@ -2,13 +2,13 @@
 //!
 //! [`source`] reads the text, TOML's own parser finds its tables and spans, [`tree`] walks them by
 //! the keys of a [`schema`], one file per table checks what it means, and everything that is wrong
-//! comes back as [`fault`]s, all at once, for [`render`].
+//! comes back as [`diagnostic`]s, all at once, for [`render`].
 
 pub(crate) mod backend;
 pub(crate) mod cache;
 mod cap;
 mod contract;
-pub(crate) mod fault;
+pub(crate) mod diagnostic;
 pub(crate) mod gateway;
 pub(crate) mod json_schema;
 mod limits;
@@ -30,7 +30,7 @@ pub(crate) mod tree;
 pub(crate) mod units;
 pub(crate) mod value;
 
-use fault::{Code, Fault, Span};
+use diagnostic::{Code, Diagnostic, Span};
 use schema::Schema;
 use source::Source;
 use std::collections::BTreeSet;
@@ -38,8 +38,8 @@ use toml::de::{DeTable, Error};
 use tree::{Context, Document, Effective, Table};
 use weir_serve::config::Config;
 
-/// Most faults of each kind that are kept. Nobody corrects more at once.
-const MAX_FAULTS: usize = 1_000;
+/// Most diagnostics of each kind that are kept. Nobody corrects more at once.
+const MAX_DIAGNOSTICS: usize = 1_000;
 
 /// The two kinds of file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(crate) struct Loaded<T> {
     /// The values that hold, defaults included.
     pub(crate) values: Vec<Effective>,
     /// What is odd about it.
-    pub(crate) warnings: Vec<Fault>,
+    pub(crate) warnings: Vec<Diagnostic>,
 }
 
 impl Kind {
@@ -111,8 +111,8 @@ impl Kind {
         spans.into_iter()
     }
 
-    /// The one fault of a file of the other kind: its keys would otherwise be unknown one by one.
-    fn mistaken(self, root: &DeTable<'_>, source: &Source) -> Option<Fault> {
+    /// The one diagnostic of a file of the other kind: its keys would otherwise be unknown one by one.
+    fn mistaken(self, root: &DeTable<'_>, source: &Source) -> Option<Diagnostic> {
         let other = self.other();
         let mut names = other.own_names(root);
         let first = names.next()?;
@@ -124,20 +124,24 @@ impl Kind {
             Self::Plan => "a plan",
         };
         let message = format!("this is {}, not {}", article(other), article(self));
-        let fault = Fault::new(Code::WrongFile, message);
-        let fault = fault.at(first, format!("only {} has this", article(other)));
+        let diagnostic = Diagnostic::new(Code::WrongFile, message);
+        let diagnostic = diagnostic.at(first, format!("only {} has this", article(other)));
         let path = source.path.display();
-        Some(fault.help(format!("use `{} {path}`, or name {}", other.command(), article(self))))
+        Some(diagnostic.help(format!(
+            "use `{} {path}`, or name {}",
+            other.command(),
+            article(self)
+        )))
     }
 }
 
 /// Reads the configuration of a gateway.
-pub(crate) fn gateway(source: &Source) -> Result<Loaded<Config>, Vec<Fault>> {
+pub(crate) fn gateway(source: &Source) -> Result<Loaded<Config>, Vec<Diagnostic>> {
     load(source, Kind::Gateway, gateway::read)
 }
 
 /// Reads a plan.
-pub(crate) fn plan(source: &Source) -> Result<Loaded<plan::Experiment>, Vec<Fault>> {
+pub(crate) fn plan(source: &Source) -> Result<Loaded<plan::Experiment>, Vec<Diagnostic>> {
     load(source, Kind::Plan, plan::read)
 }
 
@@ -145,51 +149,54 @@ fn load<T>(
     source: &Source,
     kind: Kind,
     read: impl FnOnce(&mut Context, &Document<'_>, &Source) -> Option<T>,
-) -> Result<Loaded<T>, Vec<Fault>> {
+) -> Result<Loaded<T>, Vec<Diagnostic>> {
     let text = source.text.as_str();
     let (root, errors) = DeTable::parse_recoverable(text);
-    if let Some(fault) = kind.mistaken(root.get_ref(), source) {
-        return Err(vec![fault]);
+    if let Some(diagnostic) = kind.mistaken(root.get_ref(), source) {
+        return Err(vec![diagnostic]);
     }
     let mut context = Context::default();
     let document =
         Document::new(&mut context, kind.schema(), root.get_ref(), text.trim_end().len());
     let checked = read(&mut context, &document, source);
-    let Context { mut faults, values } = context;
-    faults.truncate(MAX_FAULTS);
+    let Context { mut diagnostics, values } = context;
+    diagnostics.truncate(MAX_DIAGNOSTICS);
     if !errors.is_empty() {
-        return Err(with_syntax(source, &errors, faults));
+        return Err(with_syntax(source, &errors, diagnostics));
     }
-    let (warnings, faults): (Vec<_>, Vec<_>) =
-        faults.into_iter().partition(|fault| fault.code.is_warning());
+    let (warnings, diagnostics): (Vec<_>, Vec<_>) =
+        diagnostics.into_iter().partition(|diagnostic| diagnostic.code.is_warning());
     match checked {
-        Some(checked) if faults.is_empty() => Ok(Loaded { checked, values, warnings }),
+        Some(checked) if diagnostics.is_empty() => Ok(Loaded { checked, values, warnings }),
         _ => {
-            assert!(!faults.is_empty(), "a file that gives nothing has a fault");
-            Err(faults.into_iter().chain(warnings).collect())
+            assert!(!diagnostics.is_empty(), "a file that gives nothing has a diagnostic");
+            Err(diagnostics.into_iter().chain(warnings).collect())
         }
     }
 }
 
 /// The syntax errors, one per line as the second is mostly a consequence of the first, and those
-/// other faults that do not come from what could not be read.
-fn with_syntax(source: &Source, errors: &[Error], others: Vec<Fault>) -> Vec<Fault> {
+/// other diagnostics that do not come from what could not be read.
+fn with_syntax(source: &Source, errors: &[Error], others: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let mut lines = BTreeSet::new();
-    let mut faults = Vec::new();
-    for error in errors.iter().take(MAX_FAULTS) {
+    let mut diagnostics = Vec::new();
+    for error in errors.iter().take(MAX_DIAGNOSTICS) {
         let span = error.span().unwrap_or(0..0);
         if lines.insert(source.position(span.start).0) {
-            let fault =
-                Fault::new(Code::Syntax, error.message().replace(", expected ", "; expected "));
-            faults.push(fault.at(span, "here").help("see https://toml.io for the syntax"));
+            let diagnostic = Diagnostic::new(
+                Code::Syntax,
+                error.message().replace(", expected ", "; expected "),
+            );
+            diagnostics
+                .push(diagnostic.at(span, "here").help("see https://toml.io for the syntax"));
         }
     }
-    let read = |fault: &Fault| {
-        let line = fault.at.as_ref().map(|(span, _)| source.position(span.start).0);
-        !fault.code.is_absence() && line.is_none_or(|line| !lines.contains(&line))
+    let read = |diagnostic: &Diagnostic| {
+        let line = diagnostic.at.as_ref().map(|(span, _)| source.position(span.start).0);
+        !diagnostic.code.is_absence() && line.is_none_or(|line| !lines.contains(&line))
     };
-    faults.extend(others.into_iter().filter(read));
-    faults
+    diagnostics.extend(others.into_iter().filter(read));
+    diagnostics
 }
 
 /// Notes keys that say nothing because `key` has the value `is`.
@@ -197,10 +204,10 @@ fn only_with(context: &mut Context, table: &Table<'_>, keys: &[&str], key: &str,
     for name in keys {
         if let Some(span) = table.value_span(name) {
             let message = format!("`{name}` means nothing when `{key}` is `{is}`");
-            let fault = Fault::new(Code::Conflict, message).at(span, "this value");
+            let diagnostic = Diagnostic::new(Code::Conflict, message).at(span, "this value");
             let see = table.value_span(key);
-            let fault = fault.see(see.as_ref(), format!("this `{key}`"));
-            context.faults.push(fault.help(format!("remove it, or change `{key}`")));
+            let diagnostic = diagnostic.see(see.as_ref(), format!("this `{key}`"));
+            context.report(diagnostic.help(format!("remove it, or change `{key}`")));
         }
     }
 }

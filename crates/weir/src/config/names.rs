@@ -1,6 +1,6 @@
 //! Names: which are allowed, which exist, and which are meant.
 
-use super::fault::{Code, Fault, Span};
+use super::diagnostic::{Code, Diagnostic, Span};
 use super::schema::{Default, Key, Kind};
 use super::tree::{Context, Read};
 use super::units::shorten;
@@ -28,22 +28,22 @@ impl Names {
         Self { what, known: BTreeMap::new(), by_index: BTreeMap::new() }
     }
 
-    /// Notes a new name, or a fault if it is taken or not allowed.
+    /// Notes a new name, or a diagnostic if it is taken or not allowed.
     pub(crate) fn define(&mut self, context: &mut Context, name: &Read<String>, index: usize) {
         check_plain(context, name);
         self.define_any(context, name, index);
     }
 
-    /// Notes a new name of whatever form, or a fault if it is taken.
+    /// Notes a new name of whatever form, or a diagnostic if it is taken.
     pub(crate) fn define_any(&mut self, context: &mut Context, name: &Read<String>, index: usize) {
         let Read { value, span } = name;
         if let Some((_, first)) = self.known.get(value) {
             let message = format!("two {}s are called `{}`", self.what, shorten(value));
-            let fault = Fault::new(Code::Duplicate, message)
+            let diagnostic = Diagnostic::new(Code::Duplicate, message)
                 .at_some(span.as_ref(), "the second")
                 .see(first.as_ref(), "the first")
                 .help("give one of them another name");
-            context.faults.push(fault);
+            context.report(diagnostic);
             return;
         }
         self.known.insert(value.clone(), (index, span.clone()));
@@ -57,15 +57,15 @@ impl Names {
         }
         let (what, value) = (self.what, shorten(&name.value));
         let article = if what.starts_with('a') { "an" } else { "a" };
-        let fault = Fault::new(Code::Dangling, format!("no {what} is called `{value}`"))
+        let diagnostic = Diagnostic::new(Code::Dangling, format!("no {what} is called `{value}`"))
             .at_some(name.span.as_ref(), format!("names {article} {what}"));
         let known: Vec<&str> = self.known.keys().map(String::as_str).collect();
-        context.faults.push(if known.is_empty() {
-            fault.help(format!("add a `[[{what}]]` with this name"))
+        context.report(if known.is_empty() {
+            diagnostic.help(format!("add a `[[{what}]]` with this name"))
         } else if known.len() > MAX_LISTED {
-            fault.help(format!("define it, or name one of the {} that exist", known.len()))
+            diagnostic.help(format!("define it, or name one of the {} that exist", known.len()))
         } else {
-            fault.help(one_of(&name.value, &known))
+            diagnostic.help(one_of(&name.value, &known))
         });
         None
     }
@@ -100,16 +100,16 @@ pub(crate) struct Tenants {
 }
 
 impl Tenants {
-    /// The index of a tenant with a table; a fault if it has another table. All of these come before
+    /// The index of a tenant with a table; a diagnostic if it has another table. All of these come before
     /// the others.
     pub(crate) fn define(&mut self, context: &mut Context, name: &Read<String>) -> usize {
         let index = self.enter(context, name);
         if let Some(first) = self.tables.get(&index) {
             let message = format!("two tenants are called `{}`", shorten(&name.value));
-            let fault = Fault::new(Code::Duplicate, message)
+            let diagnostic = Diagnostic::new(Code::Duplicate, message)
                 .at_some(name.span.as_ref(), "the second")
                 .see(first.as_ref(), "the first");
-            context.faults.push(fault.help("put all of it into one table, or rename one"));
+            context.report(diagnostic.help("put all of it into one table, or rename one"));
         } else {
             self.tables.insert(index, name.span.clone());
         }
@@ -156,15 +156,15 @@ const MAX_NAME: usize = 64;
 /// number, a part of a report and the name of a random stream.
 fn check_plain(context: &mut Context, name: &Read<String>) {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let fault = if name.value.len() > MAX_NAME {
-        Fault::new(Code::BadValue, format!("a name is longer than {MAX_NAME} bytes"))
+    let diagnostic = if name.value.len() > MAX_NAME {
+        Diagnostic::new(Code::BadValue, format!("a name is longer than {MAX_NAME} bytes"))
     } else if let Some(c) = name.value.chars().find(|&c| !allowed(c)) {
-        Fault::new(Code::BadValue, format!("a name has no `{}`", c.escape_debug()))
+        Diagnostic::new(Code::BadValue, format!("a name has no `{}`", c.escape_debug()))
     } else {
         return;
     };
-    let fault = fault.at_some(name.span.as_ref(), "this name");
-    context.faults.push(fault.help("use letters, digits, `-`, `_` and `.`, at most 64"));
+    let diagnostic = diagnostic.at_some(name.span.as_ref(), "this name");
+    context.report(diagnostic.help("use letters, digits, `-`, `_` and `.`, at most 64"));
 }
 
 /// Longest iSCSI name in bytes (RFC 7143, 4.2.7.2).

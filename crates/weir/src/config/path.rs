@@ -1,6 +1,6 @@
 //! `[path]`: how paths to storage are judged.
 
-use super::fault::{Code, Fault};
+use super::diagnostic::{Code, Diagnostic};
 use super::schema::{Many, Section};
 use super::tree::{Context, Document};
 use weir_flow::path::{Failback, Settings};
@@ -19,9 +19,9 @@ pub(crate) fn read(context: &mut Context, document: &Document<'_>) -> Option<Set
     let table = document.once(context, "path");
     let settings: Settings = table.settings(context)?;
     if settings.failback == Failback::After && !table.has("failback_after") {
-        let fault = Fault::new(Code::MissingKey, "`failback = \"after\"` needs a time");
-        let fault = fault.at_some(table.value_span("failback").as_ref(), "this value");
-        context.faults.push(fault.help("add `failback_after = \"10s\"`"));
+        let diagnostic = Diagnostic::new(Code::MissingKey, "`failback = \"after\"` needs a time");
+        let diagnostic = diagnostic.at_some(table.value_span("failback").as_ref(), "this value");
+        context.report(diagnostic.help("add `failback_after = \"10s\"`"));
         return None;
     }
     if settings.failback != Failback::After && table.has("failback_after") {

@@ -1,6 +1,6 @@
 //! `[policy]`: which policy each stage follows, and its parameters.
 
-use super::fault::{Code, Fault, Span};
+use super::diagnostic::{Code, Diagnostic, Span};
 use super::schema::{Default, Form as _, Key, Kind, Many, Section};
 use super::tree::{Context, Document, Table};
 use super::units::shorten;
@@ -123,15 +123,15 @@ fn choose<B>(
     let Ok(mut choice) = Choice::named(list, name) else {
         let message = format!("no policy of `{stage}` is called `{}`", shorten(name));
         let known: Vec<_> = list.iter().map(|policy| policy.name).collect();
-        let fault = Fault::new(Code::Dangling, message).at(span, "names a policy");
-        context.faults.push(fault.help(one_of(name, &known)));
+        let diagnostic = Diagnostic::new(Code::Dangling, message).at(span, "names a policy");
+        context.report(diagnostic.help(one_of(name, &known)));
         return None;
     };
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     if let Some(entries) = parameters {
         set(context, stage, &mut choice, entries);
     }
-    if context.faults.len() > faults {
+    if context.diagnostics.len() > diagnostics {
         return None;
     }
     table.note(context, stage, value(&choice), Some(raw.span()));
@@ -148,8 +148,9 @@ fn form<'a>(
         DeValue::Table(entries) => {
             let Some(name) = entries.get("name") else {
                 let message = format!("the policy of `{stage}` has no name");
-                let fault = Fault::new(Code::MissingKey, message).at(raw.span(), "this table");
-                context.faults.push(fault.help(format!("write {FORM}")));
+                let diagnostic =
+                    Diagnostic::new(Code::MissingKey, message).at(raw.span(), "this table");
+                context.report(diagnostic.help(format!("write {FORM}")));
                 return None;
             };
             (name, Some(entries))
@@ -160,8 +161,8 @@ fn form<'a>(
         return Some((text, name.span(), parameters));
     }
     let message = format!("{} where a policy's name belongs", type_name(name.get_ref()));
-    let fault = Fault::new(Code::WrongType, message).at(name.span(), "this");
-    context.faults.push(fault.help(format!("write {FORM}")));
+    let diagnostic = Diagnostic::new(Code::WrongType, message).at(name.span(), "this");
+    context.report(diagnostic.help(format!("write {FORM}")));
     None
 }
 
@@ -175,11 +176,12 @@ fn set<B>(context: &mut Context, stage: &str, choice: &mut Choice<B>, entries: &
         let Some(parameter) = policy.parameters.iter().find(|known| known.name == name) else {
             let message = format!("policy `{}` has no parameter `{}`", policy.name, shorten(name));
             let known: Vec<_> = policy.parameters.iter().map(|known| known.name).collect();
-            let fault = Fault::new(Code::UnknownKey, message).at(key.span(), "not known here");
-            context.faults.push(if known.is_empty() {
-                fault.help("it takes none")
+            let diagnostic =
+                Diagnostic::new(Code::UnknownKey, message).at(key.span(), "not known here");
+            context.report(if known.is_empty() {
+                diagnostic.help("it takes none")
             } else {
-                fault.help(one_of(name, &known))
+                diagnostic.help(one_of(name, &known))
             });
             continue;
         };

@@ -1,4 +1,4 @@
-//! Secrets stay out of what is printed: a fault is shown with its line, and the line may hold one.
+//! Secrets stay out of what is printed: a diagnostic is shown with its line, and the line may hold one.
 
 use super::suggest::nearest;
 use std::ops::Range;

@@ -1,27 +1,33 @@
-//! Faults as text with the lines that they are about. The only file that knows the renderer.
+//! Diagnostics as text with the lines that they are about. The only file that knows the renderer.
 
-use super::fault::Fault;
+use super::diagnostic::Diagnostic;
 use super::redact;
 use super::source::Source;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use std::fmt::Write as _;
 
-/// Most faults of one file that are shown in full; the rest are counted.
+/// Most diagnostics of one file that are shown in full; the rest are counted.
 const MAX_SHOWN: usize = 50;
 
-/// All faults of a file, in the order of their places, and a line that counts them.
-pub(crate) fn faults(faults: &[Fault], source: Option<&Source>, color: bool) -> String {
-    let mut faults: Vec<&Fault> = faults.iter().collect();
-    faults.sort_by_key(|fault| fault.at.as_ref().map_or(usize::MAX, |(span, _)| span.start));
+/// All diagnostics of a file, in the order of their places, and a line that counts them.
+pub(crate) fn diagnostics(
+    diagnostics: &[Diagnostic],
+    source: Option<&Source>,
+    color: bool,
+) -> String {
+    let mut diagnostics: Vec<&Diagnostic> = diagnostics.iter().collect();
+    diagnostics.sort_by_key(|diagnostic| {
+        diagnostic.at.as_ref().map_or(usize::MAX, |(span, _)| span.start)
+    });
     let shown = source.map(|source| redact::cover(&source.text)).unwrap_or_default();
     let mut text = String::new();
-    for fault in faults.iter().take(MAX_SHOWN) {
-        text.push_str(&one(fault, source, &shown, color));
+    for diagnostic in diagnostics.iter().take(MAX_SHOWN) {
+        text.push_str(&one(diagnostic, source, &shown, color));
         text.push_str("\n\n");
     }
-    let warnings = faults.iter().filter(|fault| fault.code.is_warning()).count();
-    let errors = faults.len() - warnings;
-    let hidden = faults.len().saturating_sub(MAX_SHOWN);
+    let warnings = diagnostics.iter().filter(|diagnostic| diagnostic.code.is_warning()).count();
+    let errors = diagnostics.len() - warnings;
+    let hidden = diagnostics.len().saturating_sub(MAX_SHOWN);
     if hidden > 0 {
         let _ = writeln!(text, "{hidden} more are not shown");
     }
@@ -45,11 +51,11 @@ pub(crate) fn faults(faults: &[Fault], source: Option<&Source>, color: bool) -> 
     text
 }
 
-fn one(fault: &Fault, source: Option<&Source>, text: &str, color: bool) -> String {
-    let level = if fault.code.is_warning() { Level::WARNING } else { Level::ERROR };
-    let title = level.primary_title(fault.message.as_str()).id(fault.code.as_str());
+fn one(diagnostic: &Diagnostic, source: Option<&Source>, text: &str, color: bool) -> String {
+    let level = if diagnostic.code.is_warning() { Level::WARNING } else { Level::ERROR };
+    let title = level.primary_title(diagnostic.message.as_str()).id(diagnostic.code.as_str());
     let mut group = Group::with_title(title);
-    if let (Some(source), Some((span, label))) = (source, &fault.at) {
+    if let (Some(source), Some((span, label))) = (source, &diagnostic.at) {
         let path = source.path.display().to_string();
         let within = |at: usize| {
             let mut at = at.min(text.len());
@@ -61,13 +67,13 @@ fn one(fault: &Fault, source: Option<&Source>, text: &str, color: bool) -> Strin
         let clamp = |span: &std::ops::Range<usize>| within(span.start)..within(span.end);
         let primary = AnnotationKind::Primary.span(clamp(span)).label(label.as_str());
         let mut snippet = Snippet::source(text).path(path).annotation(primary);
-        if let Some((span, label)) = &fault.see {
+        if let Some((span, label)) = &diagnostic.see {
             let context = AnnotationKind::Context.span(clamp(span)).label(label.as_str());
             snippet = snippet.annotation(context);
         }
         group = group.element(snippet);
     }
-    if let Some(help) = &fault.help {
+    if let Some(help) = &diagnostic.help {
         group = group.element(Level::HELP.message(help.as_str()));
     }
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };

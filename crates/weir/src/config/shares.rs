@@ -2,7 +2,7 @@
 //!
 //! The key is not called `weight`, which a contract has for what is left over in control.
 
-use super::fault::{Code, Fault, Span};
+use super::diagnostic::{Code, Diagnostic, Span};
 use super::schema::{Default, Key, Kind, Many, Section};
 use super::tree::{Context, Document, Table};
 use weir_flow::dispatch::{Background, Shares, Weight};
@@ -105,11 +105,11 @@ fn unused(context: &mut Context, document: &Document<'_>, first: Span, policies:
         return;
     }
     let message = format!("nobody looks at weights: the policy of `dispatch` is `{name}`");
-    let fault = Fault::new(Code::Unused, message).at(first, "the first weight");
+    let diagnostic = Diagnostic::new(Code::Unused, message).at(first, "the first weight");
     let policy = document.locate("policy", 0, &["dispatch"]);
     let see = document.has("policy").then_some(&policy);
-    let fault = fault.see(see, "this policy");
-    context.faults.push(fault.help("write `dispatch = \"fair-time\"` in `[policy]`"));
+    let diagnostic = diagnostic.see(see, "this policy");
+    context.report(diagnostic.help("write `dispatch = \"fair-time\"` in `[policy]`"));
 }
 
 /// The policies without weights.
@@ -129,17 +129,19 @@ mod tests {
         Source::new("weir.toml", text)
     }
 
-    /// What a weight cannot be is a fault at its value, in either table, all at once.
+    /// What a weight cannot be is a diagnostic at its value, in either table, all at once.
     #[test]
-    fn each_fault_is_at_its_value() {
+    fn each_diagnostic_is_at_its_value() {
         let keys = "[[tenant]]\nname = \"d\"\nshare = 0\n[background]\n\
                     write_back = 4194304\nprefetch = \"1\"\njobs = -0.5\nscrub = 1";
         let source = source("fog", keys);
-        let mut faults = gateway(&source).unwrap_err();
-        faults.sort_by_key(|fault| fault.at.as_ref().unwrap().0.start);
-        let told: Vec<_> = faults
+        let mut diagnostics = gateway(&source).unwrap_err();
+        diagnostics.sort_by_key(|diagnostic| diagnostic.at.as_ref().unwrap().0.start);
+        let told: Vec<_> = diagnostics
             .iter()
-            .map(|fault| (fault.code, &source.text[fault.at.as_ref().unwrap().0.clone()]))
+            .map(|diagnostic| {
+                (diagnostic.code, &source.text[diagnostic.at.as_ref().unwrap().0.clone()])
+            })
             .collect();
         let expected = [
             (Code::OutOfRange, "0"),
@@ -149,7 +151,7 @@ mod tests {
             (Code::UnknownKey, "scrub"),
         ];
         assert_eq!(told, expected);
-        assert!(faults.iter().all(|fault| fault.help.is_some()), "{faults:?}");
+        assert!(diagnostics.iter().all(|diagnostic| diagnostic.help.is_some()), "{diagnostics:?}");
     }
 
     /// The smallest and the largest weight are what they say, and fractions go to the nearest 1024th.
@@ -168,7 +170,7 @@ mod tests {
         let share = "[[tenant]]\nname = \"d\"\nshare = 2";
         let told = |source: &Source| {
             let warnings = gateway(source).unwrap().warnings;
-            warnings.into_iter().map(|fault| fault.message).collect::<Vec<_>>()
+            warnings.into_iter().map(|diagnostic| diagnostic.message).collect::<Vec<_>>()
         };
         for policy in WEIGHTLESS {
             let text = format!("nobody looks at weights: the policy of `dispatch` is `{policy}`");

@@ -1,6 +1,6 @@
 //! A configuration file's text, and the places in it.
 
-use super::fault::{Code, Fault};
+use super::diagnostic::{Code, Diagnostic};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use weir_flow::recording::MAGIC;
@@ -30,29 +30,29 @@ impl Source {
         Self { path: path.into(), text, starts }
     }
 
-    /// Reads a file. The fault says why it could not be.
-    pub(crate) fn read(path: &Path) -> Result<Self, Box<Fault>> {
+    /// Reads a file. The diagnostic says why it could not be.
+    pub(crate) fn read(path: &Path) -> Result<Self, Box<Diagnostic>> {
         let name = path.display();
-        let fault =
-            |why: String, help: String| Box::new(Fault::new(Code::Unreadable, why).help(help));
+        let diagnostic =
+            |why: String, help: String| Box::new(Diagnostic::new(Code::Unreadable, why).help(help));
         let cannot = |error: std::io::Error| {
             let why = format!("cannot read `{name}`: {}", reason(&error));
-            fault(why, "name a readable TOML file".to_owned())
+            diagnostic(why, "name a readable TOML file".to_owned())
         };
         if path.is_dir() {
             let why = format!("cannot read `{name}`: it is a directory");
-            return Err(fault(why, "name the file in it".to_owned()));
+            return Err(diagnostic(why, "name the file in it".to_owned()));
         }
         let mut bytes = Vec::new();
         let file = std::fs::File::open(path).map_err(cannot)?;
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
         if let Some((what, help)) = known_format(&bytes) {
             let why = format!("`{name}` is {what}, not a configuration or a plan");
-            return Err(fault(why, help.replace("FILE", &name.to_string())));
+            return Err(diagnostic(why, help.replace("FILE", &name.to_string())));
         }
         if bytes.len() as u64 > MAX_BYTES {
             let why = format!("`{name}` is larger than {} MiB", MAX_BYTES >> 20);
-            return Err(fault(why, "name a configuration; this is something else".to_owned()));
+            return Err(diagnostic(why, "name a configuration; this is something else".to_owned()));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
             let good = error.utf8_error().valid_up_to();
@@ -60,7 +60,7 @@ impl Source {
             let (line, column) = Self::new(path, before).position(good);
             let place = format!("{name}:{line}:{column}");
             let why = format!("`{name}` is not UTF-8 text");
-            fault(why, format!("the first bad byte is at {place}; save it as UTF-8"))
+            diagnostic(why, format!("the first bad byte is at {place}; save it as UTF-8"))
         })?;
         Ok(Self::new(path, text))
     }

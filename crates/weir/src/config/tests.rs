@@ -447,9 +447,9 @@ fn the_kind_of_a_file_is_found_out() {
     assert_eq!(Kind::of(&source("[[workload]]\n[oops")), Kind::Plan);
 }
 
-/// Each of these is one fault of this code at this text, and nothing else is reported.
+/// Each of these is one diagnostic of this code at this text, and nothing else is reported.
 #[test]
-fn each_fault_is_noticed() {
+fn each_diagnostic_is_noticed() {
     let cases = [
         ("[iscsi]\nlisten = 5", Code::WrongType, "5"),
         ("[iscsi]\nlisten = []", Code::OutOfRange, "[]"),
@@ -479,13 +479,13 @@ fn each_fault_is_noticed() {
     ];
     for (text, code, at) in cases {
         let source = small(text);
-        let faults = gateway(&source).unwrap_err();
-        assert_eq!(faults.len(), 1, "{text}: {faults:?}");
-        let fault = &faults[0];
-        assert_eq!(fault.code, code, "{text}: {fault:?}");
-        assert!(fault.help.is_some(), "{text}");
+        let diagnostics = gateway(&source).unwrap_err();
+        assert_eq!(diagnostics.len(), 1, "{text}: {diagnostics:?}");
+        let diagnostic = &diagnostics[0];
+        assert_eq!(diagnostic.code, code, "{text}: {diagnostic:?}");
+        assert!(diagnostic.help.is_some(), "{text}");
         if !at.is_empty() {
-            let (span, _) = fault.at.as_ref().unwrap();
+            let (span, _) = diagnostic.at.as_ref().unwrap();
             assert_eq!(&source.text[span.clone()], at, "{text}");
         }
     }
@@ -496,8 +496,8 @@ fn each_fault_is_noticed() {
 #[test]
 fn syntax_errors_come_together() {
     let source = source("[iscsi]\nmax_commands = 0\nbuffer = 1 2\n[limits\n");
-    let faults = gateway(&source).unwrap_err();
-    let codes: Vec<_> = faults.iter().map(|fault| fault.code).collect();
+    let diagnostics = gateway(&source).unwrap_err();
+    let codes: Vec<_> = diagnostics.iter().map(|diagnostic| diagnostic.code).collect();
     assert_eq!(codes, [Code::Syntax, Code::Syntax, Code::OutOfRange]);
 }
 
@@ -506,40 +506,40 @@ fn syntax_errors_come_together() {
 fn oddities_are_warnings() {
     let text = small("[[volume]]\nname = \"e\"\nfile = \"e\"\n").text.replace("luns.0", "luns.1");
     let warnings = gateway(&source(&text)).unwrap().warnings;
-    let messages: Vec<_> = warnings.iter().map(|fault| fault.message.as_str()).collect();
+    let messages: Vec<_> = warnings.iter().map(|diagnostic| diagnostic.message.as_str()).collect();
     assert_eq!(messages, ["this target has no LUN 0", "no target and no export offers volume `e`"]);
 }
 
 /// What only the simulator's own check finds points at its place in the file all the same.
 #[test]
-fn faults_of_a_plan_have_a_place() {
+fn diagnostics_of_a_plan_have_a_place() {
     let text = PLAN.replace("length = \"16MiB\"", "length = \"16GiB\"");
     let source = source(&text);
-    let faults = plan(&source).unwrap_err();
-    assert_eq!(faults.len(), 1, "{faults:?}");
-    let (span, _) = faults[0].at.as_ref().unwrap();
+    let diagnostics = plan(&source).unwrap_err();
+    assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
+    let (span, _) = diagnostics[0].at.as_ref().unwrap();
     assert_eq!(&text[span.clone()], "\"16GiB\"");
-    assert_eq!(faults[0].message, "the region must end within the volume");
+    assert_eq!(diagnostics[0].message, "the region must end within the volume");
 }
 
 /// A plan without work is told so, not that it has no tenants.
 #[test]
 fn a_plan_needs_work() {
     let text = "[[backend]]\nname = \"b\"\n[[volume]]\nname = \"v\"\nsize = \"1MiB\"\n";
-    let faults = plan(&source(text)).unwrap_err();
-    assert_eq!(faults.len(), 1, "{faults:?}");
-    assert_eq!(faults[0].message, "there is no `[[workload]]` and no `[[trace]]`");
+    let diagnostics = plan(&source(text)).unwrap_err();
+    assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
+    assert_eq!(diagnostics[0].message, "there is no `[[workload]]` and no `[[trace]]`");
 }
 
 /// Any text is read to the end without a panic, and what cannot be used says why.
 #[test]
-fn damaged_texts_have_faults() {
+fn damaged_texts_have_diagnostics() {
     for whole in [GATEWAY, PLAN] {
         for cut in (0..whole.len()).filter(|&cut| whole.is_char_boundary(cut)) {
             let source = source(&whole[..cut]);
-            for faults in [gateway(&source).err(), plan(&source).err()].into_iter().flatten() {
-                assert!(!faults.is_empty());
-                assert!(!render::faults(&faults, Some(&source), false).is_empty());
+            for diagnostics in [gateway(&source).err(), plan(&source).err()].into_iter().flatten() {
+                assert!(!diagnostics.is_empty());
+                assert!(!render::diagnostics(&diagnostics, Some(&source), false).is_empty());
             }
         }
     }

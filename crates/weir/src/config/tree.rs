@@ -1,10 +1,10 @@
 //! Walks a parsed file by its schema and collects everything that is wrong with it.
 //!
 //! A getter gives a value that is right, or nothing after it has noted why not. So a reader asks
-//! for all of its keys first and builds its checked value only when it has all of them; the faults
+//! for all of its keys first and builds its checked value only when it has all of them; the diagnostics
 //! of one file are reported together.
 
-use super::fault::{Code, Fault, Span};
+use super::diagnostic::{Code, Diagnostic, Span};
 use super::schema::{Default, Form as _, Key, Kind, Many, Schema, Section};
 use super::suggest::nearest;
 use super::units::shorten;
@@ -17,7 +17,7 @@ use weir_flow::settings::Settings;
 #[derive(Debug, Default)]
 pub(crate) struct Context {
     /// What is wrong, in the order in which it was noticed.
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
     /// The values that hold, in the order in which they were asked for.
     pub(crate) values: Vec<Effective>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Read<T> {
     pub(crate) span: Option<Span>,
 }
 
-/// There is no value because of a fault, which has been noted.
+/// There is no value because of a diagnostic, which has been noted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noted;
 
@@ -84,7 +84,7 @@ impl<'a> Document<'a> {
             let name: &str = key.get_ref();
             if !names.contains(&name) {
                 let message = format!("a {} has no key or table `{}`", schema.name, shorten(name));
-                context.faults.push(unknown(message, key.span(), name, &names));
+                context.report(unknown(message, key.span(), name, &names));
             }
         }
         Self { schema, root, end }
@@ -127,7 +127,7 @@ impl<'a> Document<'a> {
                 table
             }
             Some((header, other)) => {
-                context.faults.push(wrong_table(section, header.span(), other));
+                context.report(wrong_table(section, header.span(), other));
                 absent
             }
         }
@@ -143,7 +143,7 @@ impl<'a> Document<'a> {
             Some((_, DeValue::Array(items))) => {
                 for (index, item) in items.iter().enumerate() {
                     let DeValue::Table(entries) = item.get_ref() else {
-                        context.faults.push(wrong_table(section, item.span(), item.get_ref()));
+                        context.report(wrong_table(section, item.span(), item.get_ref()));
                         continue;
                     };
                     let (entries, header) = (Some(entries), Some(item));
@@ -153,20 +153,20 @@ impl<'a> Document<'a> {
                 }
             }
             Some((header, other)) => {
-                context.faults.push(wrong_table(section, header.span(), other));
+                context.report(wrong_table(section, header.span(), other));
                 return tables;
             }
         }
         if tables.len() < min {
             let message = format!("there is no `{}`", section.heading());
             let help = format!("add at least {min}: {}", section.effect);
-            let fault = Fault::new(Code::MissingKey, message).help(help);
-            context.faults.push(fault.at(self.end..self.end, "the file ends here"));
+            let diagnostic = Diagnostic::new(Code::MissingKey, message).help(help);
+            context.report(diagnostic.at(self.end..self.end, "the file ends here"));
         }
         if tables.len() > max {
             let message = format!("there are more than {max} `{}`", section.heading());
-            let fault = Fault::new(Code::OutOfRange, message);
-            context.faults.push(fault.at(tables[max].span(), "the first one too many"));
+            let diagnostic = Diagnostic::new(Code::OutOfRange, message);
+            context.report(diagnostic.at(tables[max].span(), "the first one too many"));
             tables.truncate(max);
         }
         tables
@@ -246,7 +246,7 @@ impl<'a> Table<'a> {
         context.permille(name, read.value, read.span.as_ref())
     }
 
-    /// The settings of a declared table, which are all keys of it here; faults are noted.
+    /// The settings of a declared table, which are all keys of it here; diagnostics are noted.
     pub(crate) fn settings<S: Settings>(&self, context: &mut Context) -> Option<S> {
         let mut settings = S::default();
         let mut whole = true;
@@ -279,9 +279,9 @@ impl<'a> Table<'a> {
             (None, high) => (high.unwrap_or_else(|| self.span()), None),
         };
         let message = format!("`{low}` must not be above `{high}`");
-        let fault = Fault::new(Code::Conflict, message).at(at, "this value");
-        let fault = fault.see(see.as_ref(), "and this one");
-        context.faults.push(fault.help(format!("write a smaller `{low}` or a larger `{high}`")));
+        let diagnostic = Diagnostic::new(Code::Conflict, message).at(at, "this value");
+        let diagnostic = diagnostic.see(see.as_ref(), "and this one");
+        context.report(diagnostic.help(format!("write a smaller `{low}` or a larger `{high}`")));
     }
 
     /// Yes or no.
@@ -304,7 +304,7 @@ impl<'a> Table<'a> {
             DeValue::Array(items) => items.iter().collect(),
             _ => vec![raw],
         };
-        let faults = context.faults.len();
+        let diagnostics = context.diagnostics.len();
         let mut items = Vec::new();
         for raw in raws {
             match Value::read(&key.kind, raw.get_ref()) {
@@ -313,7 +313,7 @@ impl<'a> Table<'a> {
                 Err(rejected) => context.reject(name, raw.span(), rejected),
             }
         }
-        if context.faults.len() > faults {
+        if context.diagnostics.len() > diagnostics {
             return None;
         }
         self.note(context, name, list(&items), Some(raw.span()));
@@ -376,7 +376,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Nothing; a fault if the key must be there.
+    /// Nothing; a diagnostic if the key must be there.
     fn absent<T>(&self, context: &mut Context, key: &Key) -> Option<T> {
         if matches!(key.default, Default::Required) {
             self.missing(context, key.name);
@@ -390,8 +390,8 @@ impl<'a> Table<'a> {
         let message = format!("`{}` has no `{}`", self.section.heading(), key.name);
         let help = format!("add `{} = …`: {}", key.name, key.effect);
         let label = if self.is_present() { "this table" } else { "the file ends here" };
-        let fault = Fault::new(Code::MissingKey, message).help(help);
-        context.faults.push(fault.at(self.span(), label));
+        let diagnostic = Diagnostic::new(Code::MissingKey, message).help(help);
+        context.report(diagnostic.at(self.span(), label));
     }
 
     fn key(&self, name: &str) -> &'static Key {
@@ -410,20 +410,25 @@ impl<'a> Table<'a> {
             if !names.contains(&name) {
                 let message =
                     format!("`{}` has no key `{}`", self.section.heading(), shorten(name));
-                context.faults.push(unknown(message, key.span(), name, &names));
+                context.report(unknown(message, key.span(), name, &names));
             }
         }
     }
 }
 
 impl Context {
+    /// Notes that something is wrong.
+    pub(crate) fn report(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
     /// Notes that the value of a key at `span` was not taken.
     pub(crate) fn reject(&mut self, key: &str, span: Span, why: Rejected) {
         let Rejected { code, message, help } = why;
-        let fault = Fault::new(code, message).at(span, format!("the value of `{key}`"));
-        self.faults.push(match help {
-            Some(help) => fault.help(help),
-            None => fault,
+        let diagnostic = Diagnostic::new(code, message).at(span, format!("the value of `{key}`"));
+        self.report(match help {
+            Some(help) => diagnostic.help(help),
+            None => diagnostic,
         });
     }
 
@@ -431,9 +436,10 @@ impl Context {
     pub(crate) fn permille(&mut self, key: &str, value: f64, span: Option<&Span>) -> Option<u64> {
         let scaled = value * 1_000.0;
         if (scaled - scaled.round()).abs() > 1e-6 {
-            let fault = Fault::new(Code::BadValue, "at most three decimals are kept here")
-                .at_some(span, format!("the value of `{key}`"));
-            self.faults.push(fault.help(format!("write `{}`", scaled.round() / 1_000.0)));
+            let diagnostic =
+                Diagnostic::new(Code::BadValue, "at most three decimals are kept here")
+                    .at_some(span, format!("the value of `{key}`"));
+            self.report(diagnostic.help(format!("write `{}`", scaled.round() / 1_000.0)));
             return None;
         }
         Some(scaled.round() as u64)
@@ -461,18 +467,18 @@ fn list(items: &[Read<String>]) -> Value {
 }
 
 /// A key that is not among those that are known.
-pub(crate) fn unknown(message: String, span: Span, name: &str, known: &[&str]) -> Fault {
+pub(crate) fn unknown(message: String, span: Span, name: &str, known: &[&str]) -> Diagnostic {
     let help = match nearest(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("it has {}", known.join(", ")),
     };
-    Fault::new(Code::UnknownKey, message).at(span, "not known here").help(help)
+    Diagnostic::new(Code::UnknownKey, message).at(span, "not known here").help(help)
 }
 
-fn wrong_table(section: &Section, span: Span, found: &DeValue<'_>) -> Fault {
+fn wrong_table(section: &Section, span: Span, found: &DeValue<'_>) -> Diagnostic {
     let message = format!("{} where `{}` belongs", type_name(found), section.heading());
-    let fault = Fault::new(Code::WrongType, message).at(span, "this");
-    fault.help(match section.many {
+    let diagnostic = Diagnostic::new(Code::WrongType, message).at(span, "this");
+    diagnostic.help(match section.many {
         Many::Once => format!("write `{}` once, and its keys below it", section.heading()),
         Many::Times(..) => {
             format!("write `{}` above each, with two brackets", section.heading())

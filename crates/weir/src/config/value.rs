@@ -1,6 +1,6 @@
 //! Values as the reader hands them out: of the right type, in base units, within their limits.
 
-use super::fault::Code;
+use super::diagnostic::Code;
 use super::schema::{Form as _, Kind};
 use super::suggest::nearest;
 use super::units::{SIZE, Scale, shorten};
@@ -34,7 +34,7 @@ impl PartialEq for Scale {
     }
 }
 
-/// Why a value was not taken: the fault without its place.
+/// Why a value was not taken: the diagnostic without its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Rejected {
     /// Its kind.

@@ -4,10 +4,10 @@ use crate::support::{code, err, folder, out, run};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Five faults of five kinds in one file are five messages, in the order of the file, exactly so.
+/// Five diagnostics of five kinds in one file are five messages, in the order of the file, exactly so.
 #[test]
-fn five_faults_are_reported_at_once() {
-    let folder = folder("five_faults");
+fn five_diagnostics_are_reported_at_once() {
+    let folder = folder("five_diagnostics");
     let text = r#"[iscsi]
 listen = ["127.0.0.1"]
 buffer = "256mib"
@@ -78,10 +78,10 @@ error[dangling]: no volume is called `disc1`
     }
 }
 
-/// Programs are told the same: each fault with its code, line and column.
+/// Programs are told the same: each diagnostic with its code, line and column.
 #[test]
-fn faults_are_objects_too() {
-    let folder = folder("fault_objects");
+fn diagnostics_are_objects_too() {
+    let folder = folder("diagnostic_objects");
     std::fs::write(folder.join("weir.toml"), "[iscsi]\nmax_commands = 0\n[stop]\ntimeout = 3\n")
         .unwrap();
     let output = run(&folder, &["config", "check", "weir.toml", "--json"]);
@@ -89,15 +89,21 @@ fn faults_are_objects_too() {
     let report: serde_json::Value = serde_json::from_str(out(&output)).unwrap();
     assert_eq!(report["version"], 1);
     assert_eq!(report["valid"], false);
-    let faults = report["faults"].as_array().unwrap();
-    let place = |fault: &serde_json::Value| (fault["at"]["line"].clone(), fault["code"].clone());
-    assert!(faults.iter().any(|fault| place(fault) == (2.into(), "out-of-range".into())));
-    assert!(faults.iter().any(|fault| place(fault) == (4.into(), "bad-unit".into())));
+    let diagnostics = report["diagnostics"].as_array().unwrap();
+    let place = |diagnostic: &serde_json::Value| {
+        (diagnostic["at"]["line"].clone(), diagnostic["code"].clone())
+    };
+    assert!(
+        diagnostics.iter().any(|diagnostic| place(diagnostic) == (2.into(), "out-of-range".into()))
+    );
+    assert!(
+        diagnostics.iter().any(|diagnostic| place(diagnostic) == (4.into(), "bad-unit".into()))
+    );
 }
 
-/// The faults of a plan are reported as those of a configuration are.
+/// The diagnostics of a plan are reported as those of a configuration are.
 #[test]
-fn a_plan_with_faults() {
+fn a_plan_with_diagnostics() {
     let text = r#"[[backend]]
 name = "array"
 model = "fixed"
@@ -151,7 +157,7 @@ error[conflict]: `rate` means nothing when `arrivals` is `closed`
 
 4 errors in plan.toml
 "#;
-    let folder = folder("plan_faults");
+    let folder = folder("plan_diagnostics");
     std::fs::write(folder.join("plan.toml"), text).unwrap();
     let output = run(&folder, &["sim", "plan.toml"]);
     assert_eq!(err(&output), expected);
@@ -161,7 +167,7 @@ error[conflict]: `rate` means nothing when `arrivals` is `closed`
 /// What is wrong with who may log in, with what is promised and with NBD is told as the rest is; no
 /// secret is shown, right or wrong.
 #[test]
-fn faults_of_access() {
+fn diagnostics_of_access() {
     let text = r#"[discovery]
 mutual = "gate"
 
@@ -302,7 +308,7 @@ error[conflict]: `tls` is for connections over TCP, and there are none
 
 12 errors in weir.toml
 "#;
-    let folder = folder("access_faults");
+    let folder = folder("access_diagnostics");
     let file = folder.join("weir.toml");
     std::fs::write(&file, text).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -315,7 +321,7 @@ error[conflict]: `tls` is for connections over TCP, and there are none
 
 /// What is wrong with contracts and groups is told at once, each thing at its line.
 #[test]
-fn faults_of_contracts() {
+fn diagnostics_of_contracts() {
     let text = r#"[[group]]
 name = "gold"
 iops = 4000
@@ -409,7 +415,7 @@ error[unknown-key]: a row has no key `p9`
 
 6 errors in weir.toml
 "#;
-    let folder = folder("contract_faults");
+    let folder = folder("contract_diagnostics");
     std::fs::write(folder.join("weir.toml"), text).unwrap();
     let output = run(&folder, &["config", "check", "weir.toml"]);
     assert_eq!(err(&output), expected);

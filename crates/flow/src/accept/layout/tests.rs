@@ -222,10 +222,10 @@ fn impossible_layouts_are_faults() {
         (stripe(2, 32 << 20), "power of two"),
         (Layout::Stripe { backends: vec![backend(0); 65], chunk: 4_096 }, "more than 64"),
     ] {
-        let fault = layout.fault(1_024, 5).unwrap_or_default();
-        assert!(fault.contains(said), "{layout:?}: {fault}");
+        let message = layout.validate(1_024, 5).unwrap_err();
+        assert!(message.contains(said), "{layout:?}: {message}");
     }
     for layout in [Layout::One(backend(0)), concat(&[512, 512]), stripe(5, CHUNK_MAX)] {
-        assert_eq!(layout.fault(1_024, 5), None, "{layout:?}");
+        assert_eq!(layout.validate(1_024, 5), Ok(()), "{layout:?}");
     }
 }

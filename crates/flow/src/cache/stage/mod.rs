@@ -73,14 +73,14 @@ impl Default for Settings {
 
 impl Settings {
     /// What contradicts itself here, in words for whoever made it.
-    pub fn fault(&self) -> Option<&'static str> {
+    pub fn validate(&self) -> Result<(), &'static str> {
         if !self.line.is_power_of_two() || !(SECTOR as u32..=LARGEST_LINE).contains(&self.line) {
-            return Some("a cache line is not a power of two from 512 bytes to 32 KiB");
+            return Err("a cache line is not a power of two from 512 bytes to 32 KiB");
         }
         if self.size > SIZE_MAX {
-            return Some("the cache is larger than 1 TiB");
+            return Err("the cache is larger than 1 TiB");
         }
-        self.logs.iter().flatten().find_map(writeback::Settings::fault)
+        self.logs.iter().flatten().try_for_each(writeback::Settings::validate)
     }
 
     /// How many lines fit.

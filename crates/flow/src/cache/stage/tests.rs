@@ -85,7 +85,7 @@ impl Rig {
             ..LogSettings::default()
         };
         change(&mut settings);
-        assert_eq!(settings.fault(), None);
+        assert_eq!(settings.validate(), Ok(()));
         let mut rig = Self::with(seed, frames, ahead, Some(settings));
         rig.log = alloc::vec![0; settings.capacity as usize];
         for (at, bytes) in format_new(&settings, [1; 16], 1, 1) {

@@ -40,9 +40,9 @@ pub struct Log {
 
 impl Log {
     /// Continues a log as recovery has found it, or [`Recovered::empty`]. Panics if the settings have
-    /// a [`fault`](Settings::fault) or are not those of the log.
+    /// not [valid](Settings::validate) or are not those of the log.
     pub fn new(settings: Settings, recovered: &Recovered) -> Self {
-        assert!(settings.fault().is_none(), "settings are checked where they are made");
+        assert!(settings.validate().is_ok(), "settings are checked where they are made");
         assert!(recovered.fits(&settings), "a log is opened with the sizes that it was made with");
         let (wal, epochs, dirty) = recovered.open(&settings);
         let bypassed = recovered.bypassed();

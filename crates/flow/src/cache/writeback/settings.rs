@@ -101,46 +101,46 @@ impl Default for Settings {
 
 impl Settings {
     /// What is out of range or contradicts itself, in words for whoever made it.
-    pub fn fault(&self) -> Option<&'static str> {
+    pub fn validate(&self) -> Result<(), &'static str> {
         let block = u64::from(self.block);
         if self.block != 512 && self.block != 4096 {
-            return Some("the logical block of a volume with a log is neither 512 nor 4096 bytes");
+            return Err("the logical block of a volume with a log is neither 512 nor 4096 bytes");
         }
         if self.batch_records < 2 || self.batch_records > RECORDS_MAX {
-            return Some("a batch of the log does not have from 2 to 4096 records");
+            return Err("a batch of the log does not have from 2 to 4096 records");
         }
         if self.batch_bytes == 0
             || !self.batch_bytes.is_multiple_of(self.block)
             || self.batch_bytes > BATCH_MAX
         {
-            return Some("a batch of the log is not of whole blocks, or above 64 MiB");
+            return Err("a batch of the log is not of whole blocks, or above 64 MiB");
         }
         if !self.segment.is_multiple_of(PAGE)
             || self.segment < PAGE + batch_most(self.batch_bytes, self.batch_records)
             || self.segment > SEGMENT_MAX
         {
-            return Some("a segment of the log has no room for a batch, or is above 1 GiB");
+            return Err("a segment of the log has no room for a batch, or is above 1 GiB");
         }
         if self.segments() < MIN_SEGMENTS {
-            return Some("the log has no room for three segments");
+            return Err("the log has no room for three segments");
         }
         if self.capacity > CAPACITY_MAX || self.segments() > SEGMENTS_MAX {
-            return Some("the log has too many segments: make them larger");
+            return Err("the log has too many segments: make them larger");
         }
         if self.merge < block || !self.merge.is_multiple_of(block) || self.merge > SEGMENT_MAX {
-            return Some("the longest write to the upstream is not of whole blocks");
+            return Err("the longest write to the upstream is not of whole blocks");
         }
         if self.depth == 0 || self.depth > DEPTH_MAX {
-            return Some("the depth of write-back is not from 1 to 1024");
+            return Err("the depth of write-back is not from 1 to 1024");
         }
         if self.epoch_bytes == 0 {
-            return Some("an epoch of no bytes would hold nothing");
+            return Err("an epoch of no bytes would hold nothing");
         }
         let times = [self.epoch_age, self.dirty_age, self.hold];
         if times.iter().any(|&time| time < TIME_MIN || time > TIME_MAX) {
-            return Some("a time of the log is below a millisecond or above a day");
+            return Err("a time of the log is below a millisecond or above a day");
         }
-        None
+        Ok(())
     }
 
     /// How many segments there are.
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn what_contradicts_itself_is_noticed() {
         let good = Settings::default();
-        assert_eq!(good.fault(), None);
+        assert_eq!(good.validate(), Ok(()));
         for bad in [
             Settings { block: 1024, ..good },
             Settings { batch_records: 1, ..good },
@@ -192,7 +192,7 @@ mod tests {
             Settings { epoch_age: Duration::ZERO, ..good },
             Settings { hold: Duration::MAX, ..good },
         ] {
-            assert!(bad.fault().is_some(), "{bad:?}");
+            assert!(bad.validate().is_err(), "{bad:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ type Change = fn(&mut Contract);
 /// Each limit holds at its end and is named past it.
 #[test]
 fn ranges_end_where_they_say() {
-    assert_eq!(good().fault(), None);
+    assert_eq!(good().validate(), Ok(()));
     let changes: [(Change, &str); 15] = [
         (|c| c.rows.clear(), "no row"),
         (|c| c.rows = vec![c.rows[0].clone(); 17], "more than 16"),
@@ -33,7 +33,7 @@ fn ranges_end_where_they_say() {
     for (change, word) in changes {
         let mut bad = good();
         change(&mut bad);
-        assert!(bad.fault().is_some_and(|fault| fault.contains(word)), "{word}: {bad:?}");
+        assert!(bad.validate().is_err_and(|message| message.contains(word)), "{word}: {bad:?}");
     }
 }
 
@@ -42,22 +42,24 @@ fn ranges_end_where_they_say() {
 fn rows_and_targets_are_in_order() {
     let row = |ops, size, iops| Row { ops, size, iops, ..good().rows[0].clone() };
     let with = |rows: &[Row]| Contract { rows: rows.to_vec(), ..Contract::new(9, 1, RESPONSE_MAX) };
-    let fault = |rows: &[Row]| with(rows).fault().unwrap_or("");
-    assert_eq!(fault(&[row(Ops::Read, 4_096, 9), row(Ops::Write, 4_096, 5)]), "");
-    assert!(fault(&[row(Ops::Any, 4_096, 9), row(Ops::Read, 4_096, 5)]).contains("order of size"));
-    assert!(fault(&[row(Ops::Any, 4_096, 9), row(Ops::Any, 8_192, 10)]).contains("higher rate"));
+    let message = |rows: &[Row]| with(rows).validate().err().unwrap_or("");
+    assert_eq!(message(&[row(Ops::Read, 4_096, 9), row(Ops::Write, 4_096, 5)]), "");
+    assert!(
+        message(&[row(Ops::Any, 4_096, 9), row(Ops::Read, 4_096, 5)]).contains("order of size")
+    );
+    assert!(message(&[row(Ops::Any, 4_096, 9), row(Ops::Any, 8_192, 10)]).contains("higher rate"));
     let loaded = |load| Row { load_permille: load, ..row(Ops::Any, 4_096, 9) };
-    assert_eq!(fault(&[loaded(Some(500)), loaded(Some(501)), loaded(None)]), "");
-    assert!(fault(&[loaded(Some(500)), loaded(Some(500))]).contains("order of load"));
-    assert!(fault(&[loaded(None), loaded(None)]).contains("order of load"));
-    assert!(fault(&[loaded(Some(0))]).contains("load"));
-    assert!(fault(&[loaded(Some(LOAD_MAX + 1))]).contains("load"));
+    assert_eq!(message(&[loaded(Some(500)), loaded(Some(501)), loaded(None)]), "");
+    assert!(message(&[loaded(Some(500)), loaded(Some(500))]).contains("order of load"));
+    assert!(message(&[loaded(None), loaded(None)]).contains("order of load"));
+    assert!(message(&[loaded(Some(0))]).contains("load"));
+    assert!(message(&[loaded(Some(LOAD_MAX + 1))]).contains("load"));
     let mut targets = row(Ops::Any, 1, 9);
     let late = targets.targets[0];
     targets.targets.push(Target { quantile_ppm: 999_000, response: RESPONSE_MIN });
-    assert!(fault(&[targets.clone()]).contains("shorter time"));
+    assert!(message(&[targets.clone()]).contains("shorter time"));
     targets.targets[1] = late;
-    assert!(fault(&[targets]).contains("shorter time"));
+    assert!(message(&[targets]).contains("shorter time"));
 }
 
 /// A request falls under the smallest row that holds it, or the largest, of those for its operation.
@@ -85,16 +87,19 @@ fn groups_are_checked() {
         let contract = Contract::new(iops, size, RESPONSE_MAX);
         Some(Contract { group: Some(group), ..contract })
     };
-    let fault = |contracts: &[Option<Contract>], groups: &[Group]| {
-        Promises { contracts: contracts.to_vec(), groups: groups.to_vec() }.fault().unwrap_or("")
+    let message = |contracts: &[Option<Contract>], groups: &[Group]| {
+        Promises { contracts: contracts.to_vec(), groups: groups.to_vec() }
+            .validate()
+            .err()
+            .unwrap_or("")
     };
     let groups = [group(None), group(Some(0))];
-    assert_eq!(fault(&[member(20, 16_384, 1), member(20, 512, 1)], &groups), "");
+    assert_eq!(message(&[member(20, 16_384, 1), member(20, 512, 1)], &groups), "");
     assert!(
-        fault(&[member(20, 16_384, 1), member(21, 512, 1)], &groups).contains("more than it has")
+        message(&[member(20, 16_384, 1), member(21, 512, 1)], &groups).contains("more than it has")
     );
-    assert!(fault(&[member(1, 1, 2)], &groups).contains("not there"));
-    assert!(fault(&[], &[group(Some(0))]).contains("before it"));
+    assert!(message(&[member(1, 1, 2)], &groups).contains("not there"));
+    assert!(message(&[], &[group(Some(0))]).contains("before it"));
     let chain: Vec<Group> = [None].into_iter().chain((0..8).map(Some)).map(group).collect();
-    assert!(fault(&[], &chain).contains("deep") && fault(&[], &chain[..8]).is_empty());
+    assert!(message(&[], &chain).contains("deep") && message(&[], &chain[..8]).is_empty());
 }

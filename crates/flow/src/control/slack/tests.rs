@@ -163,7 +163,7 @@ impl Served {
 fn run(loads: &[Load], groups: &[Group], service: Duration, seconds: u64) -> Vec<Served> {
     let contracts = loads.iter().map(|load| load.contract.clone()).collect();
     let promises = Promises { contracts, groups: groups.to_vec() };
-    assert_eq!(promises.fault(), None);
+    assert_eq!(promises.validate(), Ok(()));
     let mut slack = Slack::new(settings(), &promises);
     let mut keys = SlotMap::<RequestKey, (Instant, usize, Instant)>::with_key();
     let mut arrivals = BinaryHeap::new();

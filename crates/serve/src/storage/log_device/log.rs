@@ -151,7 +151,7 @@ pub(super) fn open(
     let path = || log.path.clone();
     let failed =
         |action| move |source| LogError::Os { volume: name(), action, path: path(), source };
-    if settings.fault().is_some() {
+    if settings.validate().is_err() {
         let found = ByteCount(settings.capacity);
         return Err(LogError::Small { volume: name(), path: path(), found });
     }

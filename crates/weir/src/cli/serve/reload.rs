@@ -1,7 +1,7 @@
 //! Reads the configuration again on SIGHUP and logs its errors.
 
 use crate::config;
-use crate::config::fault::Fault;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::source::Source;
 use tracing::{error, warn};
 use weir_serve::config::Config;
@@ -10,36 +10,36 @@ use weir_serve::config::Config;
 pub(super) fn again(source: &Source) -> Option<Config> {
     let source = match Source::read(&source.path) {
         Ok(source) => source,
-        Err(fault) => {
-            log(&fault, source);
+        Err(diagnostic) => {
+            log(&diagnostic, source);
             return None;
         }
     };
     match config::gateway(&source) {
         Ok(loaded) => {
-            for fault in &loaded.warnings {
-                log(fault, &source);
+            for diagnostic in &loaded.warnings {
+                log(diagnostic, &source);
             }
             Some(loaded.checked)
         }
-        Err(faults) => {
-            for fault in &faults {
-                log(fault, &source);
+        Err(diagnostics) => {
+            for diagnostic in &diagnostics {
+                log(diagnostic, &source);
             }
             None
         }
     }
 }
 
-/// One event for one fault, with its place.
-fn log(fault: &Fault, source: &Source) {
-    let place = match &fault.at {
+/// One event for one diagnostic, with its place.
+fn log(diagnostic: &Diagnostic, source: &Source) {
+    let place = match &diagnostic.at {
         Some((span, _)) => source.place(span.start),
         None => source.path.display().to_string(),
     };
-    let help = fault.help.as_deref().unwrap_or_default();
-    let (code, message) = (fault.code, &fault.message);
-    if fault.code.is_warning() {
+    let help = diagnostic.help.as_deref().unwrap_or_default();
+    let (code, message) = (diagnostic.code, &diagnostic.message);
+    if diagnostic.code.is_warning() {
         warn!(at = place, %code, help, "configuration: {message}");
     } else {
         error!(at = place, %code, help, "configuration: {message}");
@@ -107,9 +107,9 @@ mod tests {
         assert!(log.contains(&format!("at=\"{}:10:8\"", path.display())), "{log}");
     }
 
-    /// A file with faults gives nothing; each fault is one event with its place and what to do.
+    /// A file with diagnostics gives nothing; each diagnostic is one event with its place and what to do.
     #[test]
-    fn faults_are_logged() {
+    fn diagnostics_are_logged() {
         let text = format!("[iscsi]\nmax_commands = 0\nbufer = 1\n{GOOD}");
         let (path, config, log) = read("bad", Some(&text));
         assert!(config.is_none());

@@ -1,7 +1,7 @@
 //! The keys of a flash device.
 
 use super::or;
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::tree::{Context, Table};
 use crate::config::value::Value;
 use weir_flow::clock::Duration;
@@ -40,9 +40,10 @@ pub(super) fn read(context: &mut Context, table: &Table<'_>, preset: Config) -> 
         (table.value_span("capacity"), table.value_span("blocks"))
     {
         let message = "`capacity` and `blocks` both say how large the device is";
-        let fault =
-            Fault::new(Code::Conflict, message).at(capacity, "one").see(Some(&blocks), "the other");
-        context.faults.push(fault.help("remove one of them"));
+        let diagnostic = Diagnostic::new(Code::Conflict, message)
+            .at(capacity, "one")
+            .see(Some(&blocks), "the other");
+        context.report(diagnostic.help("remove one of them"));
         return None;
     }
     let blocks = match &capacity {
@@ -71,13 +72,14 @@ pub(super) fn read(context: &mut Context, table: &Table<'_>, preset: Config) -> 
         Some(capacity) => config.with_capacity(capacity.value),
         None => config,
     };
-    let Some((key, message)) = config.fault() else {
+    let Err((key, message)) = config.validate() else {
         return Some(config);
     };
     let key = if key == "blocks" && capacity.is_some() { "capacity" } else { key };
     let span = table.value_span(key).unwrap_or_else(|| table.span());
-    let fault = Fault::new(Code::OutOfRange, format!("`{key}` of the device: it {message}"));
+    let diagnostic =
+        Diagnostic::new(Code::OutOfRange, format!("`{key}` of the device: it {message}"));
     let help = "give it more or fewer chips, blocks or pages, or another share of spare ones";
-    context.faults.push(fault.at(span, "this device").help(help));
+    context.report(diagnostic.at(span, "this device").help(help));
     None
 }

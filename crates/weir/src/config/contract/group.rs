@@ -1,6 +1,6 @@
 //! `[[group]]`: tenants, or groups of them, that are promised something together.
 
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::names::{self, Names};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Table};
@@ -82,15 +82,15 @@ fn one(
         depth = 1 + depths.get(index).copied().unwrap_or(0);
         if after {
             let message = format!("group `{}` does not come before this one", name.value);
-            let fault = Fault::new(Code::Conflict, message);
-            let fault = fault.at_some(name.span.as_ref(), "this parent");
+            let diagnostic = Diagnostic::new(Code::Conflict, message);
+            let diagnostic = diagnostic.at_some(name.span.as_ref(), "this parent");
             let help = "list a parent's `[[group]]` before those of its groups; none is its own";
-            context.faults.push(fault.help(help));
+            context.report(diagnostic.help(help));
         } else if depth == GROUP_DEPTH_MAX + 1 {
             let message = format!("groups are nested more than {GROUP_DEPTH_MAX} deep");
-            let fault = Fault::new(Code::OutOfRange, message);
-            let fault = fault.at_some(name.span.as_ref(), "one too deep");
-            context.faults.push(fault.help("name a parent that is higher up"));
+            let diagnostic = Diagnostic::new(Code::OutOfRange, message);
+            let diagnostic = diagnostic.at_some(name.span.as_ref(), "one too deep");
+            context.report(diagnostic.help("name a parent that is higher up"));
         }
     }
     depths.push(depth);
@@ -144,10 +144,10 @@ pub(super) fn check(
             (None, Some(below)) => document.locate("group", below, &["iops"]),
             (None, None) => unreachable!("without members nothing is promised"),
         };
-        let fault = Fault::new(Code::Conflict, message)
+        let diagnostic = Diagnostic::new(Code::Conflict, message)
             .at(document.locate("group", index, &["iops"]), "what it has")
             .see(Some(&see), "the first of its members");
         let help = format!("write `iops = {sold}` or more, or promise its members less");
-        context.faults.push(fault.help(help));
+        context.report(diagnostic.help(help));
     }
 }

@@ -3,7 +3,7 @@
 pub(super) mod group;
 mod rows;
 
-use super::fault::{Code, Fault};
+use super::diagnostic::{Code, Diagnostic};
 use super::names::{self, Names, Tenants};
 use super::schema::{Default, Key, Kind};
 use super::tree::{Context, Document, Noted, Read, Table};
@@ -94,7 +94,7 @@ pub(super) fn read(
     tenants: &mut Tenants,
     mut also: impl FnMut(&mut Context, &Table<'_>, usize),
 ) -> Option<Promises> {
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     let mut names = Names::new("group");
     let groups = group::read(context, document, &mut names);
     let mut contracts: Vec<Option<Contract>> = Vec::new();
@@ -115,8 +115,8 @@ pub(super) fn read(
         let table = |index| tables.iter().find(|(i, _)| *i == index).map_or(0, |(_, table)| *table);
         group::check(context, document, &names, promises, table);
     }
-    let wrong = |fault: &Fault| !fault.code.is_warning();
-    if context.faults[faults..].iter().any(wrong) { None } else { promises }
+    let wrong = |diagnostic: &Diagnostic| !diagnostic.code.is_warning();
+    if context.diagnostics[diagnostics..].iter().any(wrong) { None } else { promises }
 }
 
 /// The contract of a table; `None` if it has none.
@@ -180,10 +180,10 @@ fn without_rows(context: &mut Context, table: &Table<'_>) -> Result<Option<Contr
     for term in TERMS {
         if let Some(span) = table.value_span(term) {
             let message = format!("`{term}` means nothing without `objectives`");
-            let fault = Fault::new(Code::Conflict, message).at(span, "this value");
+            let diagnostic = Diagnostic::new(Code::Conflict, message).at(span, "this value");
             let help =
                 "remove it, or add `objectives = [{ size = \"4KiB\", iops = …, p99 = \"…\" }]`";
-            context.faults.push(fault.help(help));
+            context.report(diagnostic.help(help));
             result = Err(Noted);
         }
     }
@@ -195,15 +195,16 @@ fn under(
     context: &mut Context,
     limit: &Read<u64>,
     iops: u32,
-    see: Option<(&super::fault::Span, &str)>,
+    see: Option<(&super::diagnostic::Span, &str)>,
 ) {
     let message = format!("`max_iops` of {} is below the guaranteed {iops}", limit.value);
-    let fault = Fault::new(Code::Conflict, message).at_some(limit.span.as_ref(), "this limit");
-    let fault = match see {
-        Some((span, label)) => fault.see(Some(span), label),
-        None => fault,
+    let diagnostic =
+        Diagnostic::new(Code::Conflict, message).at_some(limit.span.as_ref(), "this limit");
+    let diagnostic = match see {
+        Some((span, label)) => diagnostic.see(Some(span), label),
+        None => diagnostic,
     };
-    context.faults.push(fault.help(format!("write at least `{iops}`, or leave it out")));
+    context.report(diagnostic.help(format!("write at least `{iops}`, or leave it out")));
 }
 
 /// A weight, or the rate that stands for one.
@@ -234,13 +235,13 @@ pub(super) fn unused(
             1 => "nobody keeps this contract: the policy of `control` is `open`".to_owned(),
             _ => format!("nobody keeps these {count} contracts: the policy of `control` is `open`"),
         };
-        let fault = Fault::new(Code::Unused, message);
-        let fault =
-            fault.at(document.locate("tenant", index, &["objectives"]), "the first contract");
+        let diagnostic = Diagnostic::new(Code::Unused, message);
+        let diagnostic =
+            diagnostic.at(document.locate("tenant", index, &["objectives"]), "the first contract");
         let policy = document.locate("policy", 0, &["control"]);
         let see = document.has("policy").then_some(&policy);
-        let fault = fault.see(see, "this policy");
-        context.faults.push(fault.help("write `control = \"slack\"` in `[policy]`"));
+        let diagnostic = diagnostic.see(see, "this policy");
+        context.report(diagnostic.help("write `control = \"slack\"` in `[policy]`"));
     }
     for (index, name) in tenants.names().iter().enumerate() {
         if tenants.is_named(index) || claims(index) {
@@ -248,8 +249,8 @@ pub(super) fn unused(
         }
         let message = format!("nobody is tenant `{name}`");
         let span = document.locate("tenant", index, &["name"]);
-        let fault = Fault::new(Code::Unused, message).at(span, "this tenant");
-        context.faults.push(fault.help("name it elsewhere in the file, or remove it"));
+        let diagnostic = Diagnostic::new(Code::Unused, message).at(span, "this tenant");
+        context.report(diagnostic.help("name it elsewhere in the file, or remove it"));
     }
 }
 

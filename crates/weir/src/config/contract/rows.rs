@@ -1,6 +1,6 @@
 //! The rows of a contract: how many requests of which kind end within which times.
 
-use crate::config::fault::{Code, Fault, Span};
+use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::schema::Kind;
 use crate::config::tree::{Context, Table, unknown};
 use crate::config::units::{SIZE, TIME};
@@ -36,28 +36,29 @@ pub(super) fn read(context: &mut Context, table: &Table<'_>) -> Option<Vec<Row>>
     let raw = table.raw(context, "objectives")?;
     let DeValue::Array(items) = raw.get_ref() else {
         let message = format!("{} where a list of rows belongs", type_name(raw.get_ref()));
-        let fault =
-            Fault::new(Code::WrongType, message).at(raw.span(), "the value of `objectives`");
-        context.faults.push(fault.help(FORM));
+        let diagnostic =
+            Diagnostic::new(Code::WrongType, message).at(raw.span(), "the value of `objectives`");
+        context.report(diagnostic.help(FORM));
         return None;
     };
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     if items.is_empty() {
-        let fault = Fault::new(Code::BadValue, "a contract without rows promises nothing");
+        let diagnostic =
+            Diagnostic::new(Code::BadValue, "a contract without rows promises nothing");
         let help = "add a row, or remove `objectives` for a tenant without a contract";
-        context.faults.push(fault.at(raw.span(), "the value of `objectives`").help(help));
+        context.report(diagnostic.at(raw.span(), "the value of `objectives`").help(help));
     }
     if let Some(extra) = items.get(ROWS_MAX) {
-        let fault = Fault::new(Code::OutOfRange, format!("there are more than {ROWS_MAX} rows"));
-        let fault = fault.at(extra.span(), "the first one too many");
+        let diagnostic =
+            Diagnostic::new(Code::OutOfRange, format!("there are more than {ROWS_MAX} rows"));
+        let diagnostic = diagnostic.at(extra.span(), "the first one too many");
         context
-            .faults
-            .push(fault.help("leave sizes out: between two rows the rate is interpolated"));
+            .report(diagnostic.help("leave sizes out: between two rows the rate is interpolated"));
     }
     let read: Vec<_> = items.iter().take(ROWS_MAX).map(|item| one(context, item)).collect();
     let whole: Vec<_> = read.iter().flatten().collect();
     order(context, &whole);
-    if context.faults.len() > faults {
+    if context.diagnostics.len() > diagnostics {
         return None;
     }
     let shown = whole.iter().map(|read| read.shown()).collect();
@@ -101,18 +102,19 @@ impl Written {
 fn one(context: &mut Context, item: &Spanned<DeValue<'_>>) -> Option<Written> {
     let DeValue::Table(entries) = item.get_ref() else {
         let message = format!("{} where a row belongs", type_name(item.get_ref()));
-        let fault = Fault::new(Code::WrongType, message).at(item.span(), "in `objectives`");
-        context.faults.push(fault.help(FORM));
+        let diagnostic =
+            Diagnostic::new(Code::WrongType, message).at(item.span(), "in `objectives`");
+        context.report(diagnostic.help(FORM));
         return None;
     };
     let percentiles = PERCENTILES.iter().map(|(key, _)| *key);
     let known: Vec<_> = ["op", "size", "iops", "load"].into_iter().chain(percentiles).collect();
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     for (key, _) in entries {
         let name: &str = key.get_ref();
         if !known.contains(&name) {
             let message = format!("a row has no key `{}`", crate::config::units::shorten(name));
-            context.faults.push(unknown(message, key.span(), name, &known));
+            context.report(unknown(message, key.span(), name, &known));
         }
     }
     let ops = match value(context, entries, "op", &OP) {
@@ -124,7 +126,7 @@ fn one(context: &mut Context, item: &Spanned<DeValue<'_>>) -> Option<Written> {
     let iops = needed(context, item, entries, "iops", &RATE);
     let load = load(context, entries);
     let targets = targets(context, item, entries);
-    if context.faults.len() > faults {
+    if context.diagnostics.len() > diagnostics {
         return None;
     }
     let ((bytes, size), (rate, iops)) = (size?, iops?);
@@ -158,17 +160,18 @@ fn targets(
             && before.response > response
         {
             let message = format!("`{key}` is shorter than `{small}`, which is for fewer requests");
-            let fault = Fault::new(Code::Conflict, message).at(span.clone(), "this time");
-            let fault = fault.see(Some(see), "this time");
-            context.faults.push(fault.help("let times grow with the share of the requests"));
+            let diagnostic = Diagnostic::new(Code::Conflict, message).at(span.clone(), "this time");
+            let diagnostic = diagnostic.see(Some(see), "this time");
+            context.report(diagnostic.help("let times grow with the share of the requests"));
         }
         targets.push(Target { quantile_ppm, response });
         last = Some((key, span));
     }
     if targets.is_empty() && !PERCENTILES.iter().any(|(key, _)| entries.contains_key(*key)) {
-        let fault = Fault::new(Code::MissingKey, "a row without a response time promises none");
-        let fault = fault.at(item.span(), "this row");
-        context.faults.push(fault.help("add `p99 = \"…\"`: what 99 % of the requests end within"));
+        let diagnostic =
+            Diagnostic::new(Code::MissingKey, "a row without a response time promises none");
+        let diagnostic = diagnostic.at(item.span(), "this row");
+        context.report(diagnostic.help("add `p99 = \"…\"`: what 99 % of the requests end within"));
     }
     targets
 }
@@ -202,9 +205,10 @@ fn order(context: &mut Context, rows: &[&Written]) {
                 continue;
             }
             told.push(index);
-            let fault = Fault::new(Code::Conflict, message).at(at.clone(), "the later row");
-            let fault = fault.see(Some(see), "the row before it");
-            context.faults.push(fault.help(
+            let diagnostic =
+                Diagnostic::new(Code::Conflict, message).at(at.clone(), "the later row");
+            let diagnostic = diagnostic.see(Some(see), "the row before it");
+            context.report(diagnostic.help(
                 "order the rows by size, the smallest first, each at most at the rate of the one \
                  before; rows of one size and rate by `load`, the last one without if it shall \
                  always hold",
@@ -250,8 +254,8 @@ fn needed(
     kind: &Kind,
 ) -> Option<(u64, Span)> {
     if !entries.contains_key(key) {
-        let fault = Fault::new(Code::MissingKey, format!("a row has no `{key}`"));
-        context.faults.push(fault.at(item.span(), "this row").help(FORM));
+        let diagnostic = Diagnostic::new(Code::MissingKey, format!("a row has no `{key}`"));
+        context.report(diagnostic.at(item.span(), "this row").help(FORM));
     }
     number(context, entries, key, kind)
 }

@@ -1,4 +1,4 @@
-use crate::config::fault::Code;
+use crate::config::diagnostic::Code;
 use crate::config::source::Source;
 use crate::config::{gateway, plan};
 
@@ -21,22 +21,22 @@ fn promised(keys: &str) -> Source {
     tenant(&format!("objectives = [{{ size = \"4KiB\", iops = 100, p99 = \"9ms\" }}]\n{keys}"))
 }
 
-/// There is one fault, of this code at this text, and it says what to do.
+/// There is one diagnostic, of this code at this text, and it says what to do.
 #[track_caller]
 fn only(source: &Source, code: Code, at: &str) -> String {
-    let faults = gateway(source).unwrap_err();
-    assert_eq!(faults.len(), 1, "{}: {faults:?}", source.text);
-    let fault = &faults[0];
-    assert_eq!(fault.code, code, "{fault:?}");
-    assert!(fault.help.is_some(), "{fault:?}");
-    let (span, _) = fault.at.as_ref().unwrap();
+    let diagnostics = gateway(source).unwrap_err();
+    assert_eq!(diagnostics.len(), 1, "{}: {diagnostics:?}", source.text);
+    let diagnostic = &diagnostics[0];
+    assert_eq!(diagnostic.code, code, "{diagnostic:?}");
+    assert!(diagnostic.help.is_some(), "{diagnostic:?}");
+    let (span, _) = diagnostic.at.as_ref().unwrap();
     assert_eq!(&source.text[span.clone()], at);
-    fault.message.clone()
+    diagnostic.message.clone()
 }
 
-/// Each thing that can be wrong with the rows is one fault at its place.
+/// Each thing that can be wrong with the rows is one diagnostic at its place.
 #[test]
-fn each_fault_of_a_row_is_noticed() {
+fn each_diagnostic_of_a_row_is_noticed() {
     let cases = [
         ("5", Code::WrongType, "5"),
         ("[]", Code::BadValue, "[]"),
@@ -68,8 +68,11 @@ fn each_fault_of_a_row_is_noticed() {
     }
     let row = "{ size = 1, iops = 1, p99 = \"1s\" }";
     let many = tenant(&format!("objectives = [{}]", vec![row; 17].join(", ")));
-    let faults = gateway(&many).unwrap_err();
-    assert!(faults.iter().any(|fault| fault.code == Code::OutOfRange), "{faults:?}");
+    let diagnostics = gateway(&many).unwrap_err();
+    assert!(
+        diagnostics.iter().any(|diagnostic| diagnostic.code == Code::OutOfRange),
+        "{diagnostics:?}"
+    );
 }
 
 /// Rows of one operation, size and rate are told apart by the load up to which they hold, in ascending
@@ -110,9 +113,9 @@ fn operations_have_orders_of_their_own() {
     assert!(gateway(&tenant(rows)).is_ok());
 }
 
-/// Each thing that can be wrong with a tenant or a group is one fault at its place.
+/// Each thing that can be wrong with a tenant or a group is one diagnostic at its place.
 #[test]
-fn each_fault_of_a_table_is_noticed() {
+fn each_diagnostic_of_a_table_is_noticed() {
     only(&promised("group = \"gold\""), Code::Dangling, "\"gold\"");
     only(&promised("max_iops = 99"), Code::Conflict, "99");
     only(&promised("burst = \"999us\""), Code::OutOfRange, "\"999us\"");
@@ -180,7 +183,7 @@ fn a_host_is_one_tenant() {
 fn promises_to_nobody_are_warnings() {
     let messages = |source: &Source| -> Vec<String> {
         let warnings = gateway(source).unwrap().warnings;
-        warnings.into_iter().map(|fault| fault.message).collect()
+        warnings.into_iter().map(|diagnostic| diagnostic.message).collect()
     };
     assert!(messages(&promised("")).is_empty());
     let open = promised("").text.replace("slack", "open");
@@ -200,7 +203,7 @@ fn a_plan_has_no_initiators() {
     let text = "[[tenant]]\nname = \"w\"\ninitiators = [\"iqn.*\"]\n[run]\nrequests = 1\n\
                 [[backend]]\nname = \"b\"\n[[volume]]\nname = \"v\"\nsize = \"1GiB\"\n\
                 [[workload]]\nname = \"w\"\narrivals = \"poisson\"\nrate = \"1/s\"\n";
-    let faults = plan(&Source::new("plan.toml", text.to_owned())).unwrap_err();
-    assert_eq!(faults.len(), 1, "{faults:?}");
-    assert_eq!(faults[0].message, "`[[tenant]]` has no key `initiators`");
+    let diagnostics = plan(&Source::new("plan.toml", text.to_owned())).unwrap_err();
+    assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
+    assert_eq!(diagnostics[0].message, "`[[tenant]]` has no key `initiators`");
 }

@@ -1,7 +1,7 @@
 //! `[[account]]`: names and the secrets that prove them, and which of them a login needs.
 
 use super::guard;
-use crate::config::fault::{Code, Fault, Span};
+use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::Names;
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::source::{Source, reason};
@@ -61,7 +61,7 @@ pub(super) const MUTUAL: Key = Key {
 #[derive(Debug)]
 pub(super) struct Accounts {
     names: Names,
-    /// By index; `None` for one with a fault.
+    /// By index; `None` for one with a diagnostic.
     list: Vec<Option<Account>>,
     used: BTreeSet<usize>,
 }
@@ -92,27 +92,28 @@ fn one(
         names.define_any(context, name, table.index());
         if name.value.len() > MAX_NAME {
             let message = format!("an account's name is longer than {MAX_NAME} bytes");
-            let fault = Fault::new(Code::OutOfRange, message);
-            let fault = fault.at_some(name.span.as_ref(), "this name");
-            context.faults.push(fault.help("write a shorter one"));
+            let diagnostic = Diagnostic::new(Code::OutOfRange, message);
+            let diagnostic = diagnostic.at_some(name.span.as_ref(), "this name");
+            context.report(diagnostic.help("write a shorter one"));
             return None;
         }
     }
     let bytes = match (table.value_span("secret"), table.value_span("secret_file")) {
         (Some(secret), Some(file)) => {
             let message = "an account has a `secret` or a `secret_file`, not both";
-            let fault = Fault::new(Code::Conflict, message).at(file, "this file");
-            let fault = fault.see(Some(&secret), "this secret");
-            context.faults.push(fault.help("remove one of them"));
+            let diagnostic = Diagnostic::new(Code::Conflict, message).at(file, "this file");
+            let diagnostic = diagnostic.see(Some(&secret), "this secret");
+            context.report(diagnostic.help("remove one of them"));
             None
         }
         (Some(_), None) => written(context, table),
         (None, Some(_)) => kept(context, table, source),
         (None, None) => {
             let message = "`[[account]]` has neither `secret` nor `secret_file`";
-            let fault = Fault::new(Code::MissingKey, message).at(table.span(), "this table");
+            let diagnostic =
+                Diagnostic::new(Code::MissingKey, message).at(table.span(), "this table");
             let help = "add `secret_file = \"…\"`: a file whose first line is the secret";
-            context.faults.push(fault.help(help));
+            context.report(diagnostic.help(help));
             None
         }
     };
@@ -123,10 +124,10 @@ fn one(
             0..=SECRET_MAX => format!("the secret has {length} bytes"),
             _ => format!("the secret has more than {SECRET_MAX} bytes"),
         };
-        let fault = Fault::new(Code::OutOfRange, message).at(span, "the secret is here");
+        let diagnostic = Diagnostic::new(Code::OutOfRange, message).at(span, "the secret is here");
         let help =
             "use 12 to 255 bytes (RFC 7143, 9.2.1), such as `openssl rand -base64 24` prints";
-        context.faults.push(fault.help(help));
+        context.report(diagnostic.help(help));
         return None;
     };
     Some(Account { name: name?.value, secret })
@@ -137,8 +138,9 @@ fn written(context: &mut Context, table: &Table<'_>) -> Option<(Vec<u8>, Span)> 
     let raw = table.raw(context, "secret")?;
     let Some(text) = raw.get_ref().as_str() else {
         let message = format!("{} where a secret belongs", type_name(raw.get_ref()));
-        let fault = Fault::new(Code::WrongType, message).at(raw.span(), "the value of `secret`");
-        context.faults.push(fault.help("write a text of 12 to 255 bytes, in quotes"));
+        let diagnostic =
+            Diagnostic::new(Code::WrongType, message).at(raw.span(), "the value of `secret`");
+        context.report(diagnostic.help("write a text of 12 to 255 bytes, in quotes"));
         return None;
     };
     table.note(context, "secret", Value::Text("…".to_owned()), Some(raw.span()));
@@ -158,8 +160,8 @@ fn kept(context: &mut Context, table: &Table<'_>, source: &Source) -> Option<(Ve
         }
         Err(error) => {
             let message = format!("cannot read `{}`: {}", path.display(), reason(&error));
-            let fault = Fault::new(Code::Unreadable, message).at(span, "this file");
-            context.faults.push(fault.help("name a readable file whose first line is the secret"));
+            let diagnostic = Diagnostic::new(Code::Unreadable, message).at(span, "this file");
+            context.report(diagnostic.help("name a readable file whose first line is the secret"));
             None
         }
     }
@@ -187,7 +189,7 @@ impl Accounts {
         context: &mut Context,
         table: &Table<'_>,
     ) -> Option<Authentication> {
-        let faults = context.faults.len();
+        let diagnostics = context.diagnostics.len();
         let names = table.texts(context, "accounts");
         let mutual = table.text(context, "mutual");
         let mut accounts: Vec<(usize, &Read<String>)> = Vec::new();
@@ -195,20 +197,19 @@ impl Accounts {
             let Some(index) = self.find(context, name) else { continue };
             if let Some((_, first)) = accounts.iter().find(|(known, _)| *known == index) {
                 let message = format!("account `{}` is named twice", shorten(&name.value));
-                let fault = Fault::new(Code::Duplicate, message)
+                let diagnostic = Diagnostic::new(Code::Duplicate, message)
                     .at_some(name.span.as_ref(), "the second")
                     .see(first.span.as_ref(), "the first");
-                context.faults.push(fault.help("remove one of them"));
+                context.report(diagnostic.help("remove one of them"));
             }
             accounts.push((index, name));
         }
         if names.as_ref().is_some_and(Vec::is_empty) {
             let message = "an empty list of accounts would let anyone in";
-            let fault = Fault::new(Code::BadValue, message);
-            let fault = fault.at_some(table.value_span("accounts").as_ref(), "this list");
+            let diagnostic = Diagnostic::new(Code::BadValue, message);
+            let diagnostic = diagnostic.at_some(table.value_span("accounts").as_ref(), "this list");
             context
-                .faults
-                .push(fault.help("name an account, or remove `accounts` to let anyone in"));
+                .report(diagnostic.help("name an account, or remove `accounts` to let anyone in"));
         }
         let mutual = match mutual {
             None if table.has("mutual") => None,
@@ -217,9 +218,9 @@ impl Accounts {
                 if !table.has("accounts") {
                     let message = "`mutual` without `accounts`: initiators are not asked for \
                                    anything, so they cannot ask back";
-                    let fault = Fault::new(Code::Conflict, message);
-                    let fault = fault.at_some(name.span.as_ref(), "this account");
-                    context.faults.push(fault.help("add `accounts = [\"…\"]`, or remove `mutual`"));
+                    let diagnostic = Diagnostic::new(Code::Conflict, message);
+                    let diagnostic = diagnostic.at_some(name.span.as_ref(), "this account");
+                    context.report(diagnostic.help("add `accounts = [\"…\"]`, or remove `mutual`"));
                 }
                 self.find(context, &name).map(|index| {
                     for (other, entry) in &accounts {
@@ -229,7 +230,7 @@ impl Accounts {
                 })
             }
         };
-        if context.faults.len() > faults || (names.is_none() && table.has("accounts")) {
+        if context.diagnostics.len() > diagnostics || (names.is_none() && table.has("accounts")) {
             return None;
         }
         let accounts = accounts.into_iter().map(|(index, _)| index).collect();
@@ -267,11 +268,11 @@ impl Accounts {
         } else {
             return;
         };
-        let fault = Fault::new(Code::Conflict, message)
+        let diagnostic = Diagnostic::new(Code::Conflict, message)
             .at_some(name.span.as_ref(), "proves the gateway")
             .see(entry.span.as_ref(), "proves the initiator");
         let help = "use an account with another secret for `mutual` (RFC 7143, 9.2.1)";
-        context.faults.push(fault.help(help));
+        context.report(diagnostic.help(help));
     }
 
     /// Warns of accounts that nothing refers to.
@@ -282,10 +283,10 @@ impl Accounts {
             {
                 let message = format!("nobody can log in with account `{}`", shorten(name));
                 let span = document.locate("account", index, &["name"]);
-                let fault = Fault::new(Code::Unused, message).at(span, "this account");
+                let diagnostic = Diagnostic::new(Code::Unused, message).at(span, "this account");
                 let help = "name it in `accounts` or `mutual` of a target or of `[discovery]`, in an \
                             upstream, or remove it";
-                context.faults.push(fault.help(help));
+                context.report(diagnostic.help(help));
             }
         }
     }

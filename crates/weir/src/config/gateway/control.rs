@@ -2,7 +2,7 @@
 
 use super::files::plain;
 use super::nbd::socket_path;
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::source::Source;
 use crate::config::tree::{Context, Document, Noted};
@@ -46,17 +46,18 @@ pub(super) fn read(
         return Ok(Some(PathBuf::from(SOCKET)));
     };
     if text.value.is_empty() {
-        let fault = Fault::new(Code::BadValue, "a socket needs a place");
-        let fault = fault.at_some(text.span.as_ref(), "the value of `socket`");
-        context.faults.push(fault.help("write a path, or remove the key"));
+        let diagnostic = Diagnostic::new(Code::BadValue, "a socket needs a place");
+        let diagnostic = diagnostic.at_some(text.span.as_ref(), "the value of `socket`");
+        context.report(diagnostic.help("write a path, or remove the key"));
         return Err(Noted);
     }
     let path = source.resolve(&text.value);
     let same = |other: &Path| plain(other) == plain(&path);
     if nbd.unix.iter().any(|unix| same(unix)) {
         let message = format!("`{}` is listened on for NBD as well", path.display());
-        let fault = Fault::new(Code::Duplicate, message).at_some(text.span.as_ref(), "this socket");
-        context.faults.push(fault.help("give the control socket a place of its own"));
+        let diagnostic =
+            Diagnostic::new(Code::Duplicate, message).at_some(text.span.as_ref(), "this socket");
+        context.report(diagnostic.help("give the control socket a place of its own"));
         return Err(Noted);
     }
     if !socket_path(context, &path, text.span.as_ref(), "the value of `socket`") {
@@ -80,7 +81,10 @@ mod tests {
     }
 
     fn socket(text: &str) -> Option<PathBuf> {
-        gateway(&source(text)).unwrap_or_else(|faults| panic!("{faults:?}")).checked.control
+        gateway(&source(text))
+            .unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
+            .checked
+            .control
     }
 
     /// Without the table there is no socket and none is shown; the table alone has it at its usual place, and
@@ -99,7 +103,7 @@ mod tests {
         assert!(shown("[control]\n").contains("socket = \"/run/weir/control.sock\" "));
     }
 
-    /// A place that cannot be had is a fault at the value, with what to do.
+    /// A place that cannot be had is a diagnostic at the value, with what to do.
     #[test]
     fn places_that_cannot_be() {
         let nbd = "[nbd]\nunix = [\"n\", \"s\"]\nexports.d = \"d\"\n";
@@ -116,11 +120,15 @@ mod tests {
             ),
         ] {
             let source = source(text);
-            let faults = gateway(&source).map(|_| ()).unwrap_err();
-            assert_eq!((faults.len(), faults[0].code), (1, code), "{text}: {faults:?}");
-            let (span, _) = faults[0].at.as_ref().unwrap();
+            let diagnostics = gateway(&source).map(|_| ()).unwrap_err();
+            assert_eq!(
+                (diagnostics.len(), diagnostics[0].code),
+                (1, code),
+                "{text}: {diagnostics:?}"
+            );
+            let (span, _) = diagnostics[0].at.as_ref().unwrap();
             assert_eq!(source.text[span.clone()].trim_matches('"'), pointed, "{text}");
-            assert!(faults[0].help.is_some());
+            assert!(diagnostics[0].help.is_some());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The files that volumes keep their bytes and their states in: no two may be the same.
 
-use crate::config::fault::{Code, Fault, Span};
+use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::tree::{Context, Read};
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt;
@@ -23,7 +23,7 @@ pub(super) struct State {
 }
 
 impl Files {
-    /// Notes the file of a volume or a store, or a fault if another one has it: both would destroy each
+    /// Notes the file of a volume or a store, or a diagnostic if another one has it: both would destroy each
     /// other's data. True if it is the first.
     pub(super) fn volume(
         &mut self,
@@ -35,13 +35,13 @@ impl Files {
         let plain = plain(path);
         if let Some(first) = self.volumes.get(&plain) {
             let message = format!("two {what}s keep their bytes in `{}`", plain.display());
-            let fault = Fault::new(Code::Duplicate, message)
+            let diagnostic = Diagnostic::new(Code::Duplicate, message)
                 .at_some(file.span.as_ref(), "the second")
                 .see(first.as_ref(), "the first")
                 .help(format!(
                     "give each {what} a file of its own; they would overwrite each other"
                 ));
-            context.faults.push(fault);
+            context.report(diagnostic);
             return false;
         }
         self.volumes.insert(plain, file.span.clone());
@@ -69,10 +69,10 @@ impl Files {
                 known.insert(path, state);
                 continue;
             };
-            let fault = Fault::new(Code::Duplicate, message)
+            let diagnostic = Diagnostic::new(Code::Duplicate, message)
                 .at_some(state.span.as_ref(), label)
                 .see(first.as_ref(), first_label);
-            context.faults.push(fault.help("give the volume a `state` of its own"));
+            context.report(diagnostic.help("give the volume a `state` of its own"));
         }
     }
 }

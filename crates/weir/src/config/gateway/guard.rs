@@ -1,6 +1,6 @@
 //! Files with secrets that everyone on the machine may read.
 
-use crate::config::fault::{Code, Fault, Span};
+use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::tree::Context;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -14,6 +14,6 @@ pub(super) fn is_open(path: &Path) -> bool {
 pub(super) fn warn(context: &mut Context, path: &Path, span: Span, label: &str) {
     let path = path.display();
     let message = format!("every user of this machine may read `{path}`");
-    let fault = Fault::new(Code::Exposed, message).at(span, label);
-    context.faults.push(fault.help(format!("keep others out: chmod o-rwx '{path}'")));
+    let diagnostic = Diagnostic::new(Code::Exposed, message).at(span, label);
+    context.report(diagnostic.help(format!("keep others out: chmod o-rwx '{path}'")));
 }

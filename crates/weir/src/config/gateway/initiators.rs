@@ -1,6 +1,6 @@
 //! The key `initiators` of targets and volumes: who sees them.
 
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::names::check_initiator;
 use crate::config::schema::{Default, Key, Kind};
 use crate::config::tree::{Context, Read, Table};
@@ -18,19 +18,20 @@ pub(super) const fn key(effect: &'static str) -> Key {
 
 /// Reads the key.
 pub(super) fn read(context: &mut Context, table: &Table<'_>) -> Option<Initiators> {
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     let Some(names) = names(context, table) else {
         return (!table.has("initiators")).then(Initiators::default);
     };
     if names.is_empty() {
         let message = "an empty list of initiators would let everyone in";
         let span = table.value_span("initiators");
-        let fault = Fault::new(Code::BadValue, message).at_some(span.as_ref(), "this list");
+        let diagnostic =
+            Diagnostic::new(Code::BadValue, message).at_some(span.as_ref(), "this list");
         let help = "name an initiator, or remove `initiators` to let everyone in";
-        context.faults.push(fault.help(help));
+        context.report(diagnostic.help(help));
     }
     let names = names.into_iter().map(|name| name.value);
-    (context.faults.len() == faults).then(|| Initiators::new(names))
+    (context.diagnostics.len() == diagnostics).then(|| Initiators::new(names))
 }
 
 /// Reads a list of initiators, which may be empty.
@@ -38,16 +39,17 @@ pub(super) fn names(context: &mut Context, table: &Table<'_>) -> Option<Vec<Read
     let names = table.texts(context, "initiators")?;
     for name in &names {
         if let Err((message, help)) = check_initiator(&name.value) {
-            let fault = Fault::new(Code::BadValue, message);
-            let fault = fault.at_some(name.span.as_ref(), "no initiator is called so");
-            context.faults.push(fault.help(help));
+            let diagnostic = Diagnostic::new(Code::BadValue, message);
+            let diagnostic = diagnostic.at_some(name.span.as_ref(), "no initiator is called so");
+            context.report(diagnostic.help(help));
         }
     }
     if names.len() > MAX_INITIATORS {
         let message = format!("there are more than {MAX_INITIATORS} initiators");
         let span = table.value_span("initiators");
-        let fault = Fault::new(Code::OutOfRange, message).at_some(span.as_ref(), "this list");
-        context.faults.push(fault.help("let an entry that ends in `*` stand for several"));
+        let diagnostic =
+            Diagnostic::new(Code::OutOfRange, message).at_some(span.as_ref(), "this list");
+        context.report(diagnostic.help("let an entry that ends in `*` stand for several"));
     }
     Some(names)
 }

@@ -1,7 +1,7 @@
 //! `[iscsi]`: where hosts connect, and the limits towards them.
 
 use super::listen::{Listeners, addresses, bounded, is_portal};
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Read};
 use crate::config::units::shorten;
@@ -111,18 +111,18 @@ pub(super) fn policy(word: &Read<String>) -> DigestPolicy {
 }
 
 fn portals(context: &mut Context, texts: &[Read<String>]) -> Option<Vec<String>> {
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     for text in texts {
         if !is_portal(&text.value) {
             let message = format!("`{}` is not a host and a port", shorten(&text.value));
-            let fault = Fault::new(Code::BadValue, message)
+            let diagnostic = Diagnostic::new(Code::BadValue, message)
                 .at_some(text.span.as_ref(), "an item of `advertise`");
-            context.faults.push(fault.help("write `host:port`, such as `10.0.2.2:3260`"));
+            context.report(diagnostic.help("write `host:port`, such as `10.0.2.2:3260`"));
         }
     }
     bounded(context, "advertise", texts);
     let texts = texts.iter().map(|text| text.value.clone()).collect();
-    (context.faults.len() == faults).then_some(texts)
+    (context.diagnostics.len() == diagnostics).then_some(texts)
 }
 
 /// The port of iSCSI, for messages.

@@ -1,7 +1,7 @@
 //! `[[link]]` of a gateway: a way out that is slower than what wants to leave by it.
 
 use super::listen::{Listeners, bounded, local};
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::names::{self, Names};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Read, Table};
@@ -65,9 +65,11 @@ fn one(
     let listen = listen.and_then(|texts| {
         bounded(context, "listen", &texts);
         if texts.is_empty() {
-            let fault = Fault::new(Code::OutOfRange, "a link without addresses has no connections");
-            let fault = fault.at_some(table.value_span("listen").as_ref(), "an empty list");
-            context.faults.push(fault.help("write addresses, or remove the table"));
+            let diagnostic =
+                Diagnostic::new(Code::OutOfRange, "a link without addresses has no connections");
+            let diagnostic =
+                diagnostic.at_some(table.value_span("listen").as_ref(), "an empty list");
+            context.report(diagnostic.help("write addresses, or remove the table"));
         }
         let all: Vec<_> =
             texts.iter().map(|text| address(context, text, listeners, taken)).collect();
@@ -88,19 +90,19 @@ fn address(
     let address = local(context, text)?;
     if !listeners.iter().any(|one| one.value == address) {
         let message = format!("nobody listens on `{address}`");
-        let fault = Fault::new(Code::Dangling, message);
-        let fault = fault.at_some(text.span.as_ref(), "an item of `listen`");
+        let diagnostic = Diagnostic::new(Code::Dangling, message);
+        let diagnostic = diagnostic.at_some(text.span.as_ref(), "an item of `listen`");
         let known: Vec<_> = listeners.iter().map(|one| format!("`{}`", one.value)).collect();
         let help =
             format!("write one that is in `listen` of `[iscsi]` or `[nbd]`: {}", known.join(", "));
-        context.faults.push(fault.help(help));
+        context.report(diagnostic.help(help));
         return None;
     }
     if let Some(first) = taken.iter().find(|one| one.value == address) {
-        let fault = Fault::new(Code::Duplicate, format!("`{address}` is on two links"))
+        let diagnostic = Diagnostic::new(Code::Duplicate, format!("`{address}` is on two links"))
             .at_some(text.span.as_ref(), "the second")
             .see(first.span.as_ref(), "the first");
-        context.faults.push(fault.help("remove one of them"));
+        context.report(diagnostic.help("remove one of them"));
         return None;
     }
     taken.push(Read { value: address, span: text.span.clone() });

@@ -1,6 +1,6 @@
 //! Addresses: where the gateway listens, and where hosts are told to go.
 
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::tree::{Context, Read};
 use crate::config::units::shorten;
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +19,7 @@ pub(super) fn addresses(
     port: u16,
     known: &mut Listeners,
 ) -> Option<Vec<SocketAddr>> {
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     let mut addresses = Vec::new();
     for text in texts {
         match parse(&text.value, port) {
@@ -31,31 +31,31 @@ pub(super) fn addresses(
                         Some(_) => "remove one of them",
                         None => "the other is the default of `listen` in `[iscsi]`: change one",
                     };
-                    let fault = Fault::new(Code::Duplicate, message)
+                    let diagnostic = Diagnostic::new(Code::Duplicate, message)
                         .at_some(text.span.as_ref(), "the second")
                         .see(first.span.as_ref(), "the first");
-                    context.faults.push(fault.help(see));
+                    context.report(diagnostic.help(see));
                 }
                 known.push(Read { value: address, span: text.span.clone() });
                 addresses.push(address);
             }
-            Err(help) => context.faults.push(no_address(text, help)),
+            Err(help) => context.report(no_address(text, help)),
         }
     }
     bounded(context, "listen", texts);
-    (context.faults.len() == faults).then_some(addresses)
+    (context.diagnostics.len() == diagnostics).then_some(addresses)
 }
 
 /// An address of this machine, wherever it is used.
 pub(super) fn local(context: &mut Context, text: &Read<String>) -> Option<SocketAddr> {
     let address = parse(&text.value, super::iscsi::PORT);
-    address.map_err(|help| context.faults.push(no_address(text, help))).ok()
+    address.map_err(|help| context.report(no_address(text, help))).ok()
 }
 
-fn no_address(text: &Read<String>, help: String) -> Fault {
+fn no_address(text: &Read<String>, help: String) -> Diagnostic {
     let message = format!("`{}` is not an address and a port", shorten(&text.value));
-    let fault = Fault::new(Code::BadValue, message);
-    fault.at_some(text.span.as_ref(), "an item of `listen`").help(help)
+    let diagnostic = Diagnostic::new(Code::BadValue, message);
+    diagnostic.at_some(text.span.as_ref(), "an item of `listen`").help(help)
 }
 
 /// An address of the command line to listen on for iSCSI; the error says what to write.
@@ -98,8 +98,8 @@ pub(super) fn is_portal(text: &str) -> bool {
 pub(super) fn bounded(context: &mut Context, name: &str, texts: &[Read<String>]) {
     if let Some(extra) = texts.get(MAX_ADDRESSES) {
         let message = format!("`{name}` has {} entries", texts.len());
-        let fault = Fault::new(Code::OutOfRange, message);
-        let fault = fault.at_some(extra.span.as_ref(), "the first one too many");
-        context.faults.push(fault.help(format!("write at most {MAX_ADDRESSES}")));
+        let diagnostic = Diagnostic::new(Code::OutOfRange, message);
+        let diagnostic = diagnostic.at_some(extra.span.as_ref(), "the first one too many");
+        context.report(diagnostic.help(format!("write at most {MAX_ADDRESSES}")));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::files::{State, is_device};
 use super::store::Known;
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::schema::{Default, Key, Kind};
 use crate::config::tree::{Context, Noted, Read, Table};
 use crate::config::value::Value;
@@ -67,17 +67,19 @@ pub(super) fn read(
         return without(context, table, ack);
     };
     if let Some(flag) = read_only.filter(|flag| flag.value) {
-        let fault = Fault::new(Code::Conflict, "`log` is for a volume that hosts may write")
-            .at_some(span.as_ref(), "this keeps writes")
-            .see(flag.span.as_ref(), "this refuses them");
-        context.faults.push(fault.help("remove `log` or `read_only`"));
+        let diagnostic =
+            Diagnostic::new(Code::Conflict, "`log` is for a volume that hosts may write")
+                .at_some(span.as_ref(), "this keeps writes")
+                .see(flag.span.as_ref(), "this refuses them");
+        context.report(diagnostic.help("remove `log` or `read_only`"));
         return Err(Noted);
     }
     if let Some(flag) = sanitize.filter(|flag| flag.value) {
-        let fault = Fault::new(Code::Conflict, "`sanitize` is for a volume without a `log`")
-            .at_some(flag.span.as_ref(), "this promises to destroy all data")
-            .see(span.as_ref(), "this keeps data that nobody can tell apart");
-        context.faults.push(fault.help("remove `log` or `sanitize`"));
+        let diagnostic =
+            Diagnostic::new(Code::Conflict, "`sanitize` is for a volume without a `log`")
+                .at_some(flag.span.as_ref(), "this promises to destroy all data")
+                .see(span.as_ref(), "this keeps data that nobody can tell apart");
+        context.report(diagnostic.help("remove `log` or `sanitize`"));
         return Err(Noted);
     }
     let place = known.source.resolve(&path);
@@ -123,17 +125,18 @@ fn without(
 ) -> Result<Option<Log>, Noted> {
     if let Some(ack) = ack.filter(|ack| ack.value != "through") {
         let message = format!("`ack = \"{}\"` needs a `log`", ack.value);
-        let fault = Fault::new(Code::MissingKey, message)
+        let diagnostic = Diagnostic::new(Code::MissingKey, message)
             .at_some(ack.span.as_ref(), "answers before the volume's own storage has a write");
         let help = "add `log = \"…\"`: a file of this machine where writes are safe until then";
-        context.faults.push(fault.help(help));
+        context.report(diagnostic.help(help));
         return Err(Noted);
     }
     for key in ["log_size", "log_io", "sync"] {
         if let Some(span) = table.value_span(key) {
             let message = format!("`{key}` is for a volume with a `log`");
-            let fault = Fault::new(Code::Conflict, message).at(span, "of no use without one");
-            context.faults.push(fault.help(format!("add `log`, or remove `{key}`")));
+            let diagnostic =
+                Diagnostic::new(Code::Conflict, message).at(span, "of no use without one");
+            context.report(diagnostic.help(format!("add `log`, or remove `{key}`")));
             return Err(Noted);
         }
     }

@@ -3,7 +3,7 @@
 use super::files::plain;
 use super::guard;
 use super::listen::{Listeners, addresses, bounded};
-use crate::config::fault::{Code, Fault, Span};
+use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::Names;
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::source::Source;
@@ -116,22 +116,23 @@ pub(super) fn read(
     };
     let silent = nbd.listen.is_empty() && nbd.unix.is_empty();
     if silent && !nbd.exports.is_empty() {
-        let fault = Fault::new(Code::MissingKey, "NBD exports that nobody can connect to");
-        let fault = fault.at_some(table.value_span("exports").as_ref(), "these exports");
+        let diagnostic =
+            Diagnostic::new(Code::MissingKey, "NBD exports that nobody can connect to");
+        let diagnostic = diagnostic.at_some(table.value_span("exports").as_ref(), "these exports");
         let help = format!("add `listen = [\"127.0.0.1:{PORT}\"]` or `unix = [\"…\"]`");
-        context.faults.push(fault.help(help));
+        context.report(diagnostic.help(help));
     }
     if !silent && nbd.exports.is_empty() {
-        let fault = Fault::new(Code::MissingKey, "NBD clients would find no exports");
+        let diagnostic = Diagnostic::new(Code::MissingKey, "NBD clients would find no exports");
         let span = document.locate("nbd", 0, &["exports", "listen", "unix"]);
-        context.faults.push(fault.at(span, "they can connect, but").help(FORM));
+        context.report(diagnostic.at(span, "they can connect, but").help(FORM));
     }
     Some(nbd)
 }
 
 /// Unix sockets, each once.
 fn sockets(context: &mut Context, source: &Source, texts: &[Read<String>]) -> Option<Vec<PathBuf>> {
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     let mut known: BTreeMap<PathBuf, &Read<String>> = BTreeMap::new();
     let mut paths = Vec::new();
     for text in texts {
@@ -139,19 +140,19 @@ fn sockets(context: &mut Context, source: &Source, texts: &[Read<String>]) -> Op
         socket_path(context, &path, text.span.as_ref(), "an item of `unix`");
         if let Some(first) = known.get(&plain(&path)) {
             let message = format!("`{}` is listened on twice", path.display());
-            let fault = Fault::new(Code::Duplicate, message)
+            let diagnostic = Diagnostic::new(Code::Duplicate, message)
                 .at_some(text.span.as_ref(), "the second")
                 .see(first.span.as_ref(), "the first");
-            context.faults.push(fault.help("remove one of them"));
+            context.report(diagnostic.help("remove one of them"));
         }
         known.insert(plain(&path), text);
         paths.push(path);
     }
     bounded(context, "unix", texts);
-    (context.faults.len() == faults).then_some(paths)
+    (context.diagnostics.len() == diagnostics).then_some(paths)
 }
 
-/// Whether the system can have a socket at this path; a fault if not.
+/// Whether the system can have a socket at this path; a diagnostic if not.
 pub(super) fn socket_path(
     context: &mut Context,
     path: &Path,
@@ -161,8 +162,8 @@ pub(super) fn socket_path(
     let length = path.as_os_str().len();
     if length > MAX_SOCKET_PATH {
         let message = format!("the path of this socket has {length} bytes");
-        let fault = Fault::new(Code::OutOfRange, message).at_some(span, label);
-        context.faults.push(fault.help(format!("the system takes at most {MAX_SOCKET_PATH}")));
+        let diagnostic = Diagnostic::new(Code::OutOfRange, message).at_some(span, label);
+        context.report(diagnostic.help(format!("the system takes at most {MAX_SOCKET_PATH}")));
     }
     length <= MAX_SOCKET_PATH
 }
@@ -171,29 +172,32 @@ fn exports(context: &mut Context, table: &Table<'_>, volumes: &Names) -> Option<
     let Some(raw) = table.raw(context, "exports") else { return Some(Vec::new()) };
     let DeValue::Table(entries) = raw.get_ref() else {
         let message = format!("{} where a table of exports belongs", type_name(raw.get_ref()));
-        let fault = Fault::new(Code::WrongType, message).at(raw.span(), "the value of `exports`");
-        context.faults.push(fault.help(FORM));
+        let diagnostic =
+            Diagnostic::new(Code::WrongType, message).at(raw.span(), "the value of `exports`");
+        context.report(diagnostic.help(FORM));
         return None;
     };
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     if entries.len() > MAX_EXPORTS {
-        let fault = Fault::new(Code::OutOfRange, format!("there are {} exports", entries.len()));
-        let fault = fault.at(raw.span(), "the value of `exports`");
-        context.faults.push(fault.help(format!("write at most {MAX_EXPORTS}")));
+        let diagnostic =
+            Diagnostic::new(Code::OutOfRange, format!("there are {} exports", entries.len()));
+        let diagnostic = diagnostic.at(raw.span(), "the value of `exports`");
+        context.report(diagnostic.help(format!("write at most {MAX_EXPORTS}")));
     }
     let (mut exports, mut noted) = (Vec::new(), Vec::new());
     for (key, value) in entries {
         let name: &str = key.get_ref();
         if name.len() > MAX_NAME || name.chars().any(char::is_control) {
             let message = format!("`{}` cannot be an export's name", shorten(name).escape_debug());
-            let fault = Fault::new(Code::BadValue, message).at(key.span(), "a key of `exports`");
+            let diagnostic =
+                Diagnostic::new(Code::BadValue, message).at(key.span(), "a key of `exports`");
             let help = format!("use at most {MAX_NAME} bytes, and no control characters");
-            context.faults.push(fault.help(help));
+            context.report(diagnostic.help(help));
         }
         let Some(volume) = value.get_ref().as_str() else {
             let message = format!("{} where a volume's name belongs", type_name(value.get_ref()));
-            let fault = Fault::new(Code::WrongType, message).at(value.span(), "this");
-            context.faults.push(fault.help(FORM));
+            let diagnostic = Diagnostic::new(Code::WrongType, message).at(value.span(), "this");
+            context.report(diagnostic.help(FORM));
             continue;
         };
         noted.push((name.to_owned(), Value::Text(volume.to_owned())));
@@ -202,7 +206,7 @@ fn exports(context: &mut Context, table: &Table<'_>, volumes: &Names) -> Option<
             exports.push(Export { name: name.to_owned(), volume });
         }
     }
-    if context.faults.len() > faults {
+    if context.diagnostics.len() > diagnostics {
         return None;
     }
     table.note(context, "exports", Value::Pairs(noted), Some(raw.span()));
@@ -216,7 +220,7 @@ fn tls(
     source: &Source,
     deaf: Option<bool>,
 ) -> Result<Option<Tls>, Noted> {
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     let tls = table.text(context, "tls");
     let certificate = table.text(context, "certificate");
     let key = table.text(context, "key");
@@ -226,39 +230,40 @@ fn tls(
         for name in ["certificate", "key", "client_ca"] {
             if let Some(span) = table.value_span(name) {
                 let message = format!("`{name}` means nothing while `tls` is off");
-                let fault = Fault::new(Code::Conflict, message)
+                let diagnostic = Diagnostic::new(Code::Conflict, message)
                     .at(span, "this value")
                     .see(tls.span.as_ref(), "this `tls`");
-                context.faults.push(fault.help("set `tls = \"required\"`, or remove it"));
+                context.report(diagnostic.help("set `tls = \"required\"`, or remove it"));
             }
         }
-        return if context.faults.len() > faults { Err(Noted) } else { Ok(None) };
+        return if context.diagnostics.len() > diagnostics { Err(Noted) } else { Ok(None) };
     }
     for name in ["certificate", "key"] {
         if !table.has(name) {
-            let fault = Fault::new(Code::MissingKey, format!("`tls` needs a `{name}`"));
-            let fault = fault.at_some(tls.span.as_ref(), "this `tls`");
-            context.faults.push(fault.help(format!("add `{name} = \"…\"`: a PEM file")));
+            let diagnostic = Diagnostic::new(Code::MissingKey, format!("`tls` needs a `{name}`"));
+            let diagnostic = diagnostic.at_some(tls.span.as_ref(), "this `tls`");
+            context.report(diagnostic.help(format!("add `{name} = \"…\"`: a PEM file")));
         }
     }
     if deaf == Some(true) {
         let message = "`tls` is for connections over TCP, and there are none";
-        let fault = Fault::new(Code::Conflict, message).at_some(tls.span.as_ref(), "this `tls`");
+        let diagnostic =
+            Diagnostic::new(Code::Conflict, message).at_some(tls.span.as_ref(), "this `tls`");
         let help = format!("add `listen = [\"127.0.0.1:{PORT}\"]`, or remove `tls`");
-        context.faults.push(fault.help(help));
+        context.report(diagnostic.help(help));
     }
     let (certificate, key) = (certificate.ok_or(Noted)?, key.ok_or(Noted)?);
     let client_ca = table.optional("client_ca", client_ca)?;
-    if context.faults.len() > faults {
+    if context.diagnostics.len() > diagnostics {
         return Err(Noted);
     }
     let required = tls.value == "required";
     if !required && let Some(span) = table.value_span("client_ca") {
         let message = "clients without a certificate can connect all the same, without TLS";
-        let fault = Fault::new(Code::Exposed, message)
+        let diagnostic = Diagnostic::new(Code::Exposed, message)
             .at(span, "asks for certificates")
             .see(tls.span.as_ref(), "lets clients do without TLS");
-        context.faults.push(fault.help("set `tls = \"required\"`, or remove `client_ca`"));
+        context.report(diagnostic.help("set `tls = \"required\"`, or remove `client_ca`"));
     }
     let path = source.resolve(&key.value);
     if let Some(span) = key.span.filter(|_| guard::is_open(&path)) {

@@ -3,7 +3,7 @@
 use super::initiators::meet;
 use super::tenant::Claims;
 use crate::config::backend::Backend;
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::tree::{Context, Document};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ pub(super) fn something(
     let connects = !nbd.listen.is_empty() || !nbd.unix.is_empty();
     // An NBD front end without exports has been noted as such.
     if targets.is_empty() && nbd.exports.is_empty() && !connects {
-        let fault = Fault::new(Code::MissingKey, "there is no `[[target]]`");
+        let diagnostic = Diagnostic::new(Code::MissingKey, "there is no `[[target]]`");
         let span = document.locate("target", 0, &[]);
         let help = "add at least one: a name that hosts log in to; or `[nbd]` with `exports`";
-        context.faults.push(fault.at(span, "the file ends here").help(help));
+        context.report(diagnostic.at(span, "the file ends here").help(help));
     }
 }
 
@@ -37,20 +37,20 @@ pub(super) fn listeners(
 ) {
     let span = document.locate("iscsi", 0, &["listen"]);
     if iscsi.is_empty() && nbd.listen.is_empty() && nbd.unix.is_empty() {
-        let fault = Fault::new(Code::OutOfRange, "there is nowhere for hosts to connect");
+        let diagnostic = Diagnostic::new(Code::OutOfRange, "there is nowhere for hosts to connect");
         let help = "write an address, such as `listen = [\"127.0.0.1:3260\"]`, or add `[nbd]`";
-        context.faults.push(fault.at(span, "an empty list").help(help));
+        context.report(diagnostic.at(span, "an empty list").help(help));
     } else if iscsi.is_empty() && !targets.is_empty() {
         let message = "nobody can log in to a target: iSCSI is listened for nowhere";
-        let fault = Fault::new(Code::Unused, message).at(span, "an empty list");
+        let diagnostic = Diagnostic::new(Code::Unused, message).at(span, "an empty list");
         let help =
             "write an address, such as `listen = [\"127.0.0.1:3260\"]`, or remove the targets";
-        context.faults.push(fault.help(help));
+        context.report(diagnostic.help(help));
     } else if !iscsi.is_empty() && targets.is_empty() && !nbd.exports.is_empty() {
         let message = "iSCSI is listened for, and there is no `[[target]]`";
         let label = if document.has("iscsi") { "here" } else { "the file ends here" };
-        let fault = Fault::new(Code::Unused, message).at(span, label);
-        context.faults.push(fault.help("for NBD alone set `listen = []` in `[iscsi]`"));
+        let diagnostic = Diagnostic::new(Code::Unused, message).at(span, label);
+        context.report(diagnostic.help("for NBD alone set `listen = []` in `[iscsi]`"));
     }
 }
 
@@ -70,8 +70,8 @@ pub(super) fn devices(
             let (found, wanted) = (ByteCount(found), ByteCount(wanted));
             let message = format!("the volumes on `{name}` have {wanted}, the device {found}");
             let span = document.locate("backend", index, &["capacity", "blocks", "model"]);
-            let fault = Fault::new(Code::OutOfRange, message).at(span, "this device");
-            context.faults.push(fault.help("give it more `capacity`, or the volumes less `size`"));
+            let diagnostic = Diagnostic::new(Code::OutOfRange, message).at(span, "this device");
+            context.report(diagnostic.help("give it more `capacity`, or the volumes less `size`"));
         }
     }
 }
@@ -91,10 +91,10 @@ pub(super) fn volumes(
         if !used.contains(&index) {
             let message = format!("no target and no export offers volume `{}`", volume.name);
             let span = document.locate("volume", index, &["name"]);
-            let fault = Fault::new(Code::Unused, message).at(span, "this volume");
+            let diagnostic = Diagnostic::new(Code::Unused, message).at(span, "this volume");
             let help = "add it to the `luns` of a target or to the `exports` of `[nbd]`, or remove \
                         it";
-            context.faults.push(fault.help(help));
+            context.report(diagnostic.help(help));
         }
     }
     for (index, target) in targets.iter().enumerate() {
@@ -105,11 +105,11 @@ pub(super) fn volumes(
                 let message = format!("nobody sees volume `{name}` as LUN {lun} of this target");
                 let span = document.locate("target", index, &["initiators"]);
                 let see = document.locate("volume", volume, &["initiators"]);
-                let fault = Fault::new(Code::Unused, message)
+                let diagnostic = Diagnostic::new(Code::Unused, message)
                     .at(span, "these may log in")
                     .see(Some(&see), "none of them is among these");
                 let help = "name an initiator in both lists, or remove the LUN";
-                context.faults.push(fault.help(help));
+                context.report(diagnostic.help(help));
             }
         }
     }
@@ -127,10 +127,10 @@ pub(super) fn upstreams(
             let message =
                 format!("no volume is on upstream `{}`: it is not connected", upstream.name);
             let span = document.locate("upstream", index, &["name"]);
-            let fault = Fault::new(Code::Unused, message).at(span, "this upstream");
-            context
-                .faults
-                .push(fault.help("name it in `upstream` of a volume or store, or remove it"));
+            let diagnostic = Diagnostic::new(Code::Unused, message).at(span, "this upstream");
+            context.report(
+                diagnostic.help("name it in `upstream` of a volume or store, or remove it"),
+            );
         }
     }
 }
@@ -152,8 +152,8 @@ pub(super) fn tenants(
         if !targets.iter().any(sees) {
             let message = "none of these initiators sees a volume";
             let span = document.locate("tenant", index, &["initiators"]);
-            let fault = Fault::new(Code::Unused, message).at(span, "this tenant's");
-            context.faults.push(fault.help("let them see a target and a volume, or remove them"));
+            let diagnostic = Diagnostic::new(Code::Unused, message).at(span, "this tenant's");
+            context.report(diagnostic.help("let them see a target and a volume, or remove them"));
         }
     }
 }

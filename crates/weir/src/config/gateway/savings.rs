@@ -1,7 +1,7 @@
 //! `[burst_credits]`: what control remembers over a restart.
 
 use super::files::plain;
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::source::Source;
 use crate::config::tree::{Context, Document, Noted};
@@ -48,6 +48,7 @@ pub(super) fn apart(
     let Some(volume) = volumes.iter().find(taken) else { return };
     let message = format!("volume `{}` keeps something in `{}`", volume.name, path.display());
     let span = document.once(context, "burst_credits").value_span("file");
-    let fault = Fault::new(Code::Duplicate, message).at_some(span.as_ref(), "the value of `file`");
-    context.faults.push(fault.help("give `[burst_credits]` a file of its own"));
+    let diagnostic =
+        Diagnostic::new(Code::Duplicate, message).at_some(span.as_ref(), "the value of `file`");
+    context.report(diagnostic.help("give `[burst_credits]` a file of its own"));
 }

@@ -2,7 +2,7 @@
 //! volume that is on nothing else.
 
 use super::files::Files;
-use crate::config::fault::{Code, Fault, Span};
+use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::{self, Names};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::source::Source;
@@ -59,7 +59,7 @@ pub(super) struct Known<'a> {
     pub(super) taken: BTreeMap<usize, Span>,
 }
 
-/// Where bytes are; what has a fault is not there.
+/// Where bytes are; what has a diagnostic is not there.
 pub(super) enum Place {
     File {
         file: Option<Read<String>>,
@@ -94,21 +94,22 @@ impl Place {
             for key in with_file {
                 if let Some(written) = table.value_span(key) {
                     let message = format!("`{key}` is for a {what} in a file or on a device");
-                    let fault = Fault::new(Code::Conflict, message)
+                    let diagnostic = Diagnostic::new(Code::Conflict, message)
                         .at(written, "this value")
                         .see(Some(&span), "its bytes are there");
-                    context.faults.push(fault.help(format!("remove `{key}`, or `upstream`")));
+                    context.report(diagnostic.help(format!("remove `{key}`, or `upstream`")));
                 }
             }
             let index = upstream.and_then(|name| known.upstreams.find(context, &name));
             let first = index.and_then(|index| known.taken.insert(index, span.clone()));
             if let Some(first) = first {
-                let fault = Fault::new(Code::Duplicate, "one upstream would have two users")
-                    .at(span.clone(), "the second")
-                    .see(Some(&first), "the first");
+                let diagnostic =
+                    Diagnostic::new(Code::Duplicate, "one upstream would have two users")
+                        .at(span.clone(), "the second")
+                        .see(Some(&first), "the first");
                 let help = "give each volume or store an upstream of its own; they would overwrite \
                             each other";
-                context.faults.push(fault.help(help));
+                context.report(diagnostic.help(help));
             }
             return Self::Upstream(index, span);
         }
@@ -183,10 +184,11 @@ impl Stores {
             let sized = table.has("size");
             if !table.has("file") && !table.has("upstream") {
                 let message = "`[[store]]` has neither `file` nor `upstream`";
-                let fault = Fault::new(Code::MissingKey, message).at(table.span(), "this table");
+                let diagnostic =
+                    Diagnostic::new(Code::MissingKey, message).at(table.span(), "this table");
                 let help =
                     "add `file = \"…\"`: the file or block device with its bytes; or `upstream`";
-                context.faults.push(fault.help(help));
+                context.report(diagnostic.help(help));
             }
             let place = Place::read(context, &table, "store", &["file", "backend", "io"], known);
             let bytes = size.as_ref().map(|size| size.value);
@@ -211,21 +213,22 @@ impl Stores {
             for key in ["layout", "chunk"] {
                 if let Some(written) = table.value_span(key) {
                     let message = format!("`{key}` is for a volume on several stores");
-                    let fault = Fault::new(Code::Conflict, message).at(written, "this value");
-                    context.faults.push(fault.help(format!("remove `{key}`, or name `stores`")));
+                    let diagnostic =
+                        Diagnostic::new(Code::Conflict, message).at(written, "this value");
+                    context.report(diagnostic.help(format!("remove `{key}`, or name `stores`")));
                 }
             }
             return None;
         };
-        let faults = context.faults.len();
+        let diagnostics = context.diagnostics.len();
         for key in ["file", "upstream", "backend", "size", "io"] {
             if let Some(written) = table.value_span(key) {
                 let message = format!("`{key}` is for a volume that has no `stores`");
-                let fault = Fault::new(Code::Conflict, message)
+                let diagnostic = Diagnostic::new(Code::Conflict, message)
                     .at(written, "this value")
                     .see(Some(&span), "its bytes are there");
                 let help = format!("write `{key}` in a `[[store]]`, or remove `stores`");
-                context.faults.push(fault.help(help));
+                context.report(diagnostic.help(help));
             }
         }
         let indices = names.map(|names| self.name(context, &names, &span)).unwrap_or_default();
@@ -235,22 +238,23 @@ impl Stores {
         let stores: Option<Vec<_>> = stores.collect();
         let sizes = indices.iter().filter_map(|&index| self.tables[index].size.clone());
         let sizes = sizes.collect();
-        let whole = context.faults.len() == faults;
+        let whole = context.diagnostics.len() == diagnostics;
         Some(Several { laid: stores.zip(layout).filter(|_| whole), sizes, span })
     }
 
     /// The stores of these names, each of which is a volume's alone.
     fn name(&mut self, context: &mut Context, names: &[Read<String>], span: &Span) -> Vec<usize> {
         if names.is_empty() {
-            let fault = Fault::new(Code::BadValue, "a volume without stores has no bytes");
-            let fault = fault.at(span.clone(), "the value of `stores`");
-            context.faults.push(fault.help("name a `[[store]]`, or more"));
+            let diagnostic =
+                Diagnostic::new(Code::BadValue, "a volume without stores has no bytes");
+            let diagnostic = diagnostic.at(span.clone(), "the value of `stores`");
+            context.report(diagnostic.help("name a `[[store]]`, or more"));
         }
         if let Some(extra) = names.get(PARTS_MAX) {
             let message = format!("`stores` has {} entries", names.len());
-            let fault = Fault::new(Code::OutOfRange, message);
-            let fault = fault.at_some(extra.span.as_ref(), "the first one too many");
-            context.faults.push(fault.help(format!("write at most {PARTS_MAX}")));
+            let diagnostic = Diagnostic::new(Code::OutOfRange, message);
+            let diagnostic = diagnostic.at_some(extra.span.as_ref(), "the first one too many");
+            context.report(diagnostic.help(format!("write at most {PARTS_MAX}")));
         }
         let mut indices = Vec::new();
         for name in names {
@@ -258,11 +262,11 @@ impl Stores {
             let taken = &mut self.tables[index].named;
             if let Some(first) = taken {
                 let message = format!("store `{}` is used twice", shorten(&name.value));
-                let fault = Fault::new(Code::Duplicate, message)
+                let diagnostic = Diagnostic::new(Code::Duplicate, message)
                     .at_some(name.span.as_ref(), "the second time")
                     .see(Some(&*first), "the first");
                 let help = "each store is in one volume, once; its bytes would be overwritten";
-                context.faults.push(fault.help(help));
+                context.report(diagnostic.help(help));
                 continue;
             }
             taken.clone_from(&name.span);
@@ -282,42 +286,46 @@ impl Stores {
     ) -> Option<Layout> {
         let striped = layout.is_some_and(|layout| layout.value == "stripe");
         if table.has("chunk") && !striped && (layout.is_some() || !table.has("layout")) {
-            let fault = Fault::new(Code::Conflict, "`chunk` is for a stripe")
+            let diagnostic = Diagnostic::new(Code::Conflict, "`chunk` is for a stripe")
                 .at_some(table.value_span("chunk").as_ref(), "this value")
                 .see(table.value_span("layout").as_ref(), "this is none");
-            context.faults.push(fault.help("remove `chunk`, or write `layout = \"stripe\"`"));
+            context.report(diagnostic.help("remove `chunk`, or write `layout = \"stripe\"`"));
         }
         if table.has("layout") && layout.is_none() {
             return None;
         }
         if layout.is_none() && indices.len() > 1 {
-            let fault = Fault::new(Code::MissingKey, "a volume on several stores has no `layout`");
-            let fault = fault.at(span.clone(), "these stores");
+            let diagnostic =
+                Diagnostic::new(Code::MissingKey, "a volume on several stores has no `layout`");
+            let diagnostic = diagnostic.at(span.clone(), "these stores");
             let help = "add `layout = \"concat\"`: one after the other; or `\"stripe\"`: in turns";
-            context.faults.push(fault.help(help));
+            context.report(diagnostic.help(help));
             return None;
         }
         if striped {
             if indices.len() == 1 {
-                let fault = Fault::new(Code::Conflict, "a stripe needs two stores or more")
-                    .at_some(table.value_span("layout").as_ref(), "this layout")
-                    .see(Some(span), "one store");
+                let diagnostic =
+                    Diagnostic::new(Code::Conflict, "a stripe needs two stores or more")
+                        .at_some(table.value_span("layout").as_ref(), "this layout")
+                        .see(Some(span), "one store");
                 let help = "name another store, or write `layout = \"concat\"`, to which stores can be \
                             added at the end";
-                context.faults.push(fault.help(help));
+                context.report(diagnostic.help(help));
             }
             return stripe(context, table, chunk);
         }
         let (_, followed) = indices.split_last()?;
         for store in followed.iter().map(|&index| &self.tables[index]) {
             if !store.sized {
-                let fault =
-                    Fault::new(Code::MissingKey, "a store that another one follows has no `size`")
-                        .at(store.span.clone(), "this store")
-                        .see(store.named.as_ref(), "others follow");
+                let diagnostic = Diagnostic::new(
+                    Code::MissingKey,
+                    "a store that another one follows has no `size`",
+                )
+                .at(store.span.clone(), "this store")
+                .see(store.named.as_ref(), "others follow");
                 let help =
                     "add `size`: where the next store begins must not change when this one grows";
-                context.faults.push(fault.help(help));
+                context.report(diagnostic.help(help));
             }
         }
         Some(Layout::Concat)
@@ -328,9 +336,9 @@ impl Stores {
         for store in self.tables.iter().filter(|store| store.named.is_none()) {
             let Some(name) = &store.name else { continue };
             let message = format!("no volume is on store `{}`", shorten(&name.value));
-            let fault = Fault::new(Code::Unused, message);
-            let fault = fault.at_some(name.span.as_ref(), "this store");
-            context.faults.push(fault.help("name it in `stores` of a volume, or remove it"));
+            let diagnostic = Diagnostic::new(Code::Unused, message);
+            let diagnostic = diagnostic.at_some(name.span.as_ref(), "this store");
+            context.report(diagnostic.help("name it in `stores` of a volume, or remove it"));
         }
     }
 }
@@ -345,10 +353,10 @@ fn stripe(context: &mut Context, table: &Table<'_>, chunk: Option<&Read<u64>>) -
         return Some(Layout::Stripe { chunk: CHUNK });
     };
     if !chunk.value.is_power_of_two() {
-        let fault = Fault::new(Code::BadValue, "a chunk is a power of two");
-        let fault = fault.at_some(chunk.span.as_ref(), "the value of `chunk`");
+        let diagnostic = Diagnostic::new(Code::BadValue, "a chunk is a power of two");
+        let diagnostic = diagnostic.at_some(chunk.span.as_ref(), "the value of `chunk`");
         let below = crate::config::units::SIZE.show(1 << chunk.value.ilog2());
-        context.faults.push(fault.help(format!("write `{below}`, or another power of two")));
+        context.report(diagnostic.help(format!("write `{below}`, or another power of two")));
         return None;
     }
     Some(Layout::Stripe { chunk: chunk.value })

@@ -3,7 +3,7 @@
 use super::account::{ACCOUNTS, Accounts, MUTUAL};
 use super::initiators;
 use super::listen::is_portal;
-use crate::config::fault::{Code, Fault, Span};
+use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::{Names, check_iscsi};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Noted, Read, Table};
@@ -88,15 +88,15 @@ fn one(
     let name = table.text(context, "name");
     if let Some(name) = &name {
         if let Err((message, help)) = check_iscsi(&name.value) {
-            let fault = Fault::new(Code::BadValue, message);
-            let fault = fault.at_some(name.span.as_ref(), "not an iSCSI name");
-            context.faults.push(fault.help(help));
+            let diagnostic = Diagnostic::new(Code::BadValue, message);
+            let diagnostic = diagnostic.at_some(name.span.as_ref(), "not an iSCSI name");
+            context.report(diagnostic.help(help));
         }
         if let Some(first) = names.get(&name.value) {
-            let fault = Fault::new(Code::Duplicate, "two targets have this name")
+            let diagnostic = Diagnostic::new(Code::Duplicate, "two targets have this name")
                 .at_some(name.span.as_ref(), "the second")
                 .see(first.as_ref(), "the first");
-            context.faults.push(fault.help("put all LUNs into one of them, or rename one"));
+            context.report(diagnostic.help("put all LUNs into one of them, or rename one"));
         } else {
             names.insert(name.value.clone(), name.span.clone());
         }
@@ -105,9 +105,10 @@ fn one(
     if let Some(alias) = &alias
         && alias.value.len() > MAX_ALIAS
     {
-        let fault = Fault::new(Code::OutOfRange, format!("an alias has at most {MAX_ALIAS} bytes"));
-        let fault = fault.at_some(alias.span.as_ref(), "this alias");
-        context.faults.push(fault.help("write a shorter one"));
+        let diagnostic =
+            Diagnostic::new(Code::OutOfRange, format!("an alias has at most {MAX_ALIAS} bytes"));
+        let diagnostic = diagnostic.at_some(alias.span.as_ref(), "this alias");
+        context.report(diagnostic.help("write a shorter one"));
     }
     let initiators = initiators::read(context, table);
     let authentication = accounts.authentication(context, table);
@@ -132,8 +133,8 @@ fn redirect(context: &mut Context, table: &Table<'_>) -> Result<Option<Redirect>
     if !table.has("redirect") {
         if let Some(span) = table.value_span("redirect_permanent") {
             let message = "`redirect_permanent` means nothing without `redirect`";
-            let fault = Fault::new(Code::Conflict, message).at(span, "this value");
-            context.faults.push(fault.help("add `redirect = \"host:port\"`, or remove it"));
+            let diagnostic = Diagnostic::new(Code::Conflict, message).at(span, "this value");
+            context.report(diagnostic.help("add `redirect = \"host:port\"`, or remove it"));
         }
         return Ok(None);
     }
@@ -142,9 +143,9 @@ fn redirect(context: &mut Context, table: &Table<'_>) -> Result<Option<Redirect>
     let portal = portal.ok_or(Noted)?;
     if !is_portal(&portal.value) {
         let message = format!("`{}` is not a host and a port", shorten(&portal.value));
-        let fault = Fault::new(Code::BadValue, message);
-        let fault = fault.at_some(portal.span.as_ref(), "the value of `redirect`");
-        context.faults.push(fault.help("write `host:port`, such as `192.0.2.10:3260`"));
+        let diagnostic = Diagnostic::new(Code::BadValue, message);
+        let diagnostic = diagnostic.at_some(portal.span.as_ref(), "the value of `redirect`");
+        context.report(diagnostic.help("write `host:port`, such as `192.0.2.10:3260`"));
         return Err(Noted);
     }
     let permanent = permanent.ok_or(Noted)?.value;
@@ -158,50 +159,52 @@ fn luns(context: &mut Context, table: &Table<'_>, volumes: &Names) -> Option<Vec
     };
     let DeValue::Table(entries) = raw.get_ref() else {
         let message = format!("{} where a table of LUNs belongs", type_name(raw.get_ref()));
-        let fault = Fault::new(Code::WrongType, message).at(raw.span(), "the value of `luns`");
-        context.faults.push(fault.help(FORM));
+        let diagnostic =
+            Diagnostic::new(Code::WrongType, message).at(raw.span(), "the value of `luns`");
+        context.report(diagnostic.help(FORM));
         return None;
     };
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     if entries.is_empty() && !table.has("redirect") {
-        let fault = Fault::new(Code::BadValue, "a target without LUNs offers nothing");
-        context.faults.push(fault.at(raw.span(), "the value of `luns`").help(FORM));
+        let diagnostic = Diagnostic::new(Code::BadValue, "a target without LUNs offers nothing");
+        context.report(diagnostic.at(raw.span(), "the value of `luns`").help(FORM));
     }
     let mut luns: BTreeMap<u16, (String, usize)> = BTreeMap::new();
     let mut used: BTreeMap<usize, Span> = BTreeMap::new();
     for (key, value) in entries {
         let Some(lun) = number(key.get_ref()) else {
             let message = format!("`{}` is not a LUN", shorten(key.get_ref()));
-            let fault = Fault::new(Code::BadValue, message).at(key.span(), "a key of `luns`");
-            context.faults.push(fault.help(format!("write a number from 0 to {MAX_LUN}")));
+            let diagnostic =
+                Diagnostic::new(Code::BadValue, message).at(key.span(), "a key of `luns`");
+            context.report(diagnostic.help(format!("write a number from 0 to {MAX_LUN}")));
             continue;
         };
         let Some(name) = value.get_ref().as_str() else {
             let message = format!("{} where a volume's name belongs", type_name(value.get_ref()));
-            let fault = Fault::new(Code::WrongType, message).at(value.span(), "this");
-            context.faults.push(fault.help(FORM));
+            let diagnostic = Diagnostic::new(Code::WrongType, message).at(value.span(), "this");
+            context.report(diagnostic.help(FORM));
             continue;
         };
         let read = Read { value: name.to_owned(), span: Some(value.span()) };
         let Some(volume) = volumes.find(context, &read) else { continue };
         if let Some(first) = used.get(&volume) {
             let message = format!("volume `{name}` is in this target twice");
-            let fault = Fault::new(Code::Duplicate, message)
+            let diagnostic = Diagnostic::new(Code::Duplicate, message)
                 .at(value.span(), "the second")
                 .see(Some(first), "the first");
-            context.faults.push(fault.help("hosts take both for one disk; remove one"));
+            context.report(diagnostic.help("hosts take both for one disk; remove one"));
             continue;
         }
         used.insert(volume, value.span());
         luns.insert(lun, (name.to_owned(), volume));
     }
-    if context.faults.len() > faults {
+    if context.diagnostics.len() > diagnostics {
         return None;
     }
     if !luns.contains_key(&0) && !luns.is_empty() {
-        let fault = Fault::new(Code::Unused, "this target has no LUN 0");
-        let fault = fault.at(raw.span(), "the value of `luns`");
-        context.faults.push(fault.help("many hosts ask LUN 0 for the list of the others"));
+        let diagnostic = Diagnostic::new(Code::Unused, "this target has no LUN 0");
+        let diagnostic = diagnostic.at(raw.span(), "the value of `luns`");
+        context.report(diagnostic.help("many hosts ask LUN 0 for the list of the others"));
     }
     let pairs = luns.iter().map(|(lun, (name, _))| (lun.to_string(), Value::Text(name.clone())));
     table.note(context, "luns", Value::Pairs(pairs.collect()), Some(raw.span()));

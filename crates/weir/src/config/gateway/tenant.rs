@@ -2,7 +2,7 @@
 
 use super::initiators;
 use crate::config::contract::{self, BURST, CREDIT, GROUP, LIMIT, NAME, PEAK, ROWS, TIER, WEIGHT};
-use crate::config::fault::{Code, Fault, Span};
+use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::Tenants;
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::shares::{self, SHARE};
@@ -71,10 +71,10 @@ fn claim(
         match claimed.get(&name.value) {
             Some((other, first)) if *other != index => {
                 let message = format!("two tenants claim `{}`", shorten(&name.value));
-                let fault = Fault::new(Code::Duplicate, message)
+                let diagnostic = Diagnostic::new(Code::Duplicate, message)
                     .at_some(name.span.as_ref(), "the second")
                     .see(first.as_ref(), "the first");
-                context.faults.push(fault.help("a host is one tenant: remove one of them"));
+                context.report(diagnostic.help("a host is one tenant: remove one of them"));
             }
             Some(_) => {}
             None => {

@@ -1,4 +1,4 @@
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::source::Source;
 use crate::config::{gateway, render};
 use std::fmt::Write as _;
@@ -56,29 +56,35 @@ fn target(target: &'static str) -> Parts {
 }
 
 fn good(source: &Source) -> Config {
-    gateway(source).unwrap_or_else(|faults| panic!("{faults:?}")).checked
+    gateway(source).unwrap_or_else(|diagnostics| panic!("{diagnostics:?}")).checked
 }
 
-/// The text that a fault points at.
-fn pointed<'a>(source: &'a Source, fault: &Fault) -> &'a str {
-    fault.at.as_ref().map_or("", |(span, _)| &source.text[span.clone()])
+/// The text that a diagnostic points at.
+fn pointed<'a>(source: &'a Source, diagnostic: &Diagnostic) -> &'a str {
+    diagnostic.at.as_ref().map_or("", |(span, _)| &source.text[span.clone()])
 }
 
-/// One fault of this code at this text, which says what to do, and no other but warnings.
+/// One diagnostic of this code at this text, which says what to do, and no other but warnings.
 fn check(source: &Source, code: Code, at: &str) {
-    let faults = gateway(source).map(|_| ()).unwrap_err();
-    let faults: Vec<_> = faults.iter().filter(|fault| !fault.code.is_warning()).collect();
-    assert_eq!(faults.len(), 1, "{}: {faults:?}", source.text);
-    assert_eq!(faults[0].code, code, "{}: {faults:?}", source.text);
-    assert_eq!(pointed(source, faults[0]), at, "{}", source.text);
-    assert!(faults[0].help.is_some(), "{}", source.text);
+    let diagnostics = gateway(source).map(|_| ()).unwrap_err();
+    let diagnostics: Vec<_> =
+        diagnostics.iter().filter(|diagnostic| !diagnostic.code.is_warning()).collect();
+    assert_eq!(diagnostics.len(), 1, "{}: {diagnostics:?}", source.text);
+    assert_eq!(diagnostics[0].code, code, "{}: {diagnostics:?}", source.text);
+    assert_eq!(pointed(source, diagnostics[0]), at, "{}", source.text);
+    assert!(diagnostics[0].help.is_some(), "{}", source.text);
 }
 
 /// The messages of the warnings of a file that is valid.
 fn warnings(source: &Source) -> Vec<String> {
-    let loaded = gateway(source).unwrap_or_else(|faults| panic!("{faults:?}"));
-    assert!(loaded.warnings.iter().all(|fault| fault.at.is_some() && fault.help.is_some()));
-    loaded.warnings.into_iter().map(|fault| fault.message).collect()
+    let loaded = gateway(source).unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"));
+    assert!(
+        loaded
+            .warnings
+            .iter()
+            .all(|diagnostic| diagnostic.at.is_some() && diagnostic.help.is_some())
+    );
+    loaded.warnings.into_iter().map(|diagnostic| diagnostic.message).collect()
 }
 
 /// A modelled device of a gateway has one way to it: nobody may believe to have more.
@@ -131,7 +137,7 @@ fn flash_is_described_in_full() {
 
 /// What is wrong with flash is told at its key, and at the device if the volumes on it are too large.
 #[test]
-fn faults_of_flash() {
+fn diagnostics_of_flash() {
     let ssd = |lines: &str| {
         let text = format!("[[backend]]\nname = \"m\"\nmodel = \"ssd-paper\"\n{lines}");
         let text: &'static str = text.leak();
@@ -164,7 +170,7 @@ fn faults_of_flash() {
 
 /// What initiators must prove, in every place where it can be wrong.
 #[test]
-fn faults_of_authentication() {
+fn diagnostics_of_authentication() {
     let cases = [
         (target("accounts = [\"alcie\"]"), Code::Dangling, "\"alcie\""),
         (target("accounts = []"), Code::BadValue, "[]"),
@@ -234,7 +240,7 @@ fn on_upstream(upstream: &str, volume: &str) -> Source {
 /// Upstreams: portals in both forms with their groups, and what may not be said of them or of the volumes
 /// on them.
 #[test]
-fn faults_of_upstreams() {
+fn diagnostics_of_upstreams() {
     let portals = "portals = [\"192.0.2.1:3260\", { address = \"[2001:db8::1]:860\", group = 3 }]";
     let config = good(&on_upstream(&format!("lun = 7\n{portals}"), ""));
     let upstream = &config.upstreams[0];
@@ -303,7 +309,7 @@ fn unused_upstreams_are_not_connected() {
 
 /// Targets and volumes: who sees them, where they send hosts, what they promise.
 #[test]
-fn faults_of_targets_and_volumes() {
+fn diagnostics_of_targets_and_volumes() {
     let cases = [
         (target("initiators = []"), Code::BadValue, "[]"),
         (target("initiators = [\"host\"]"), Code::BadValue, "\"host\""),
@@ -338,8 +344,8 @@ fn faults_of_targets_and_volumes() {
     }
     let text = target("").source().text.replace("luns = { 0 = \"d\" }\n", "");
     let source = at("weir.toml", &text);
-    let faults = gateway(&source).unwrap_err();
-    assert_eq!(faults[0].message, "`[[target]]` has no `luns`");
+    let diagnostics = gateway(&source).unwrap_err();
+    assert_eq!(diagnostics[0].message, "`[[target]]` has no `luns`");
     let alias = format!("alias = \"{}\"\n", "x".repeat(256));
     let source = at("weir.toml", &format!("{}{alias}", NONE.source().text));
     check(&source, Code::OutOfRange, &format!("\"{}\"", "x".repeat(256)));
@@ -347,7 +353,7 @@ fn faults_of_targets_and_volumes() {
 
 /// The NBD front end: where it listens, what it exports, what TLS needs.
 #[test]
-fn faults_of_nbd() {
+fn diagnostics_of_nbd() {
     let cases = [
         ("listen = [\"127.0.0.1\"]\nexports.d = \"d\"", Code::BadValue, "\"127.0.0.1\""),
         ("listen = [\"127.0.0.1:3260\"]\nexports.d = \"d\"", Code::Duplicate, "\"127.0.0.1:3260\""),
@@ -576,9 +582,12 @@ fn messages_hide_secrets() {
                 account = [{ name = \"c\", secret = 'hunter2' }, 7]\n";
     for cut in 0..=text.len() {
         let source = at("weir.toml", &text[..cut]);
-        let faults = gateway(&source).unwrap_err();
-        let shown = render::faults(&faults, Some(&source), false);
+        let diagnostics = gateway(&source).unwrap_err();
+        let shown = render::diagnostics(&diagnostics, Some(&source), false);
         assert!(!shown.contains("hunt"), "{shown}");
-        assert!(faults.iter().all(|fault| !format!("{fault:?}").contains("hunt")), "{faults:?}");
+        assert!(
+            diagnostics.iter().all(|diagnostic| !format!("{diagnostic:?}").contains("hunt")),
+            "{diagnostics:?}"
+        );
     }
 }

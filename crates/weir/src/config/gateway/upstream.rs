@@ -2,7 +2,7 @@
 
 use super::account::Accounts;
 use super::listen::remote;
-use crate::config::fault::{Code, Fault, Span};
+use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::{self, Names, check_iscsi};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Read, Table, unknown};
@@ -188,9 +188,9 @@ fn one(
 fn iscsi_name(context: &mut Context, table: &Table<'_>, key: &str) -> Option<Read<String>> {
     let name = table.text(context, key)?;
     if let Err((message, help)) = check_iscsi(&name.value) {
-        let fault = Fault::new(Code::BadValue, message);
-        let fault = fault.at_some(name.span.as_ref(), "not an iSCSI name");
-        context.faults.push(fault.help(help));
+        let diagnostic = Diagnostic::new(Code::BadValue, message);
+        let diagnostic = diagnostic.at_some(name.span.as_ref(), "not an iSCSI name");
+        context.report(diagnostic.help(help));
         return None;
     }
     Some(name)
@@ -209,8 +209,8 @@ fn proofs(
     let (account, mutual) = (read("account"), read("mutual"));
     if let Some(span) = table.value_span("mutual").filter(|_| !table.has("account")) {
         let message = "`mutual` without `account`: a target is asked only by who proves itself";
-        let fault = Fault::new(Code::Conflict, message).at(span, "this account");
-        context.faults.push(fault.help("add `account = \"…\"`, or remove `mutual`"));
+        let diagnostic = Diagnostic::new(Code::Conflict, message).at(span, "this account");
+        context.report(diagnostic.help("add `account = \"…\"`, or remove `mutual`"));
         return None;
     }
     let (account, mutual) = (account?, mutual?);
@@ -218,11 +218,11 @@ fn proofs(
         && one.secret == other.secret
     {
         let message = "the two sides of one login prove themselves by one secret";
-        let fault = Fault::new(Code::Conflict, message)
+        let diagnostic = Diagnostic::new(Code::Conflict, message)
             .at_some(table.value_span("mutual").as_ref(), "proves the target")
             .see(table.value_span("account").as_ref(), "proves the gateway");
         let help = "use an account with another secret for `mutual` (RFC 7143, 9.2.1)";
-        context.faults.push(fault.help(help));
+        context.report(diagnostic.help(help));
         return None;
     }
     Some((account, mutual))
@@ -234,17 +234,18 @@ fn portals(context: &mut Context, table: &Table<'_>) -> Option<Vec<Portal>> {
         DeValue::Array(items) => items.iter().collect(),
         _ => vec![raw],
     };
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     let mut portals: Vec<Portal> = Vec::new();
     let mut spans: Vec<Span> = Vec::new();
     let mut shown = Vec::new();
     for item in &items {
         let Some((address, group)) = portal(context, item.get_ref(), item.span()) else { continue };
         if let Some(first) = portals.iter().position(|known| known.address == address) {
-            let fault = Fault::new(Code::Duplicate, format!("`{address}` is a path twice"))
-                .at(item.span(), "the second")
-                .see(Some(&spans[first]), "the first");
-            context.faults.push(fault.help("remove one of them"));
+            let diagnostic =
+                Diagnostic::new(Code::Duplicate, format!("`{address}` is a path twice"))
+                    .at(item.span(), "the second")
+                    .see(Some(&spans[first]), "the first");
+            context.report(diagnostic.help("remove one of them"));
             continue;
         }
         portals.push(Portal { address, group });
@@ -258,15 +259,17 @@ fn portals(context: &mut Context, table: &Table<'_>) -> Option<Vec<Portal>> {
         });
     }
     if items.is_empty() {
-        let fault = Fault::new(Code::BadValue, "an upstream without portals cannot be reached");
-        context.faults.push(fault.at(raw.span(), "the value of `portals`").help(FORM));
+        let diagnostic =
+            Diagnostic::new(Code::BadValue, "an upstream without portals cannot be reached");
+        context.report(diagnostic.at(raw.span(), "the value of `portals`").help(FORM));
     }
     if let Some(extra) = items.get(MAX_PORTALS) {
-        let fault = Fault::new(Code::OutOfRange, format!("`portals` has {} entries", items.len()));
-        let fault = fault.at(extra.span(), "the first one too many");
-        context.faults.push(fault.help(format!("write at most {MAX_PORTALS}")));
+        let diagnostic =
+            Diagnostic::new(Code::OutOfRange, format!("`portals` has {} entries", items.len()));
+        let diagnostic = diagnostic.at(extra.span(), "the first one too many");
+        context.report(diagnostic.help(format!("write at most {MAX_PORTALS}")));
     }
-    if context.faults.len() > faults {
+    if context.diagnostics.len() > diagnostics {
         return None;
     }
     table.note(context, "portals", Value::List(shown), Some(raw.span()));
@@ -278,17 +281,17 @@ fn portal(context: &mut Context, item: &DeValue<'_>, span: Span) -> Option<(Sock
     match item {
         DeValue::String(text) => address(context, text, span).map(|address| (address, 0)),
         DeValue::Table(entries) => {
-            let faults = context.faults.len();
+            let diagnostics = context.diagnostics.len();
             for (key, _) in entries {
                 let name: &str = key.get_ref();
                 if !PORTAL_KEYS.contains(&name) {
                     let message = format!("a portal has no key `{}`", shorten(name));
-                    context.faults.push(unknown(message, key.span(), name, PORTAL_KEYS));
+                    context.report(unknown(message, key.span(), name, PORTAL_KEYS));
                 }
             }
             let Some(text) = entries.get("address") else {
-                let fault = Fault::new(Code::MissingKey, "a portal has no `address`");
-                context.faults.push(fault.at(span, "this portal").help(FORM));
+                let diagnostic = Diagnostic::new(Code::MissingKey, "a portal has no `address`");
+                context.report(diagnostic.at(span, "this portal").help(FORM));
                 return None;
             };
             let address = match text.get_ref().as_str() {
@@ -306,15 +309,15 @@ fn portal(context: &mut Context, item: &DeValue<'_>, span: Span) -> Option<(Sock
                         .filter(|&number| number <= MAX_GROUP);
                     if number.is_none() {
                         let message = "this is not the number of a priority group";
-                        let fault = Fault::new(Code::BadValue, message);
-                        let fault = fault.at(group.span(), "the value of `group`");
+                        let diagnostic = Diagnostic::new(Code::BadValue, message);
+                        let diagnostic = diagnostic.at(group.span(), "the value of `group`");
                         let help = format!("write a number from 0 to {MAX_GROUP}");
-                        context.faults.push(fault.help(help));
+                        context.report(diagnostic.help(help));
                     }
                     number
                 }
             };
-            (context.faults.len() == faults).then_some((address?, group?))
+            (context.diagnostics.len() == diagnostics).then_some((address?, group?))
         }
         other => wrong(context, other, span),
     }
@@ -325,8 +328,9 @@ fn address(context: &mut Context, text: &str, span: Span) -> Option<SocketAddr> 
         Ok(address) => Some(address),
         Err(help) => {
             let message = format!("`{}` is not an address and a port", shorten(text));
-            let fault = Fault::new(Code::BadValue, message).at(span, "an item of `portals`");
-            context.faults.push(fault.help(help));
+            let diagnostic =
+                Diagnostic::new(Code::BadValue, message).at(span, "an item of `portals`");
+            context.report(diagnostic.help(help));
             None
         }
     }
@@ -334,7 +338,7 @@ fn address(context: &mut Context, text: &str, span: Span) -> Option<SocketAddr> 
 
 fn wrong<T>(context: &mut Context, found: &DeValue<'_>, span: Span) -> Option<T> {
     let message = format!("{} where a portal belongs", type_name(found));
-    let fault = Fault::new(Code::WrongType, message).at(span, "an item of `portals`");
-    context.faults.push(fault.help(FORM));
+    let diagnostic = Diagnostic::new(Code::WrongType, message).at(span, "an item of `portals`");
+    context.report(diagnostic.help(FORM));
     None
 }

@@ -5,7 +5,7 @@ use super::initiators;
 use super::log;
 use super::store::{Known, Place, Several, Stores};
 use crate::config::cap;
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::names::{self, Names, Tenants};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Noted, Read, Table};
@@ -205,11 +205,11 @@ fn one(
     {
         let message =
             format!("physical blocks of {} are smaller than logical ones", physical.value);
-        let fault = Fault::new(Code::Conflict, message)
+        let diagnostic = Diagnostic::new(Code::Conflict, message)
             .at_some(physical.span.as_ref(), "this size")
             .see(block.span.as_ref(), "this block size")
             .help(format!("write `{}`, or leave it out", block.value));
-        context.faults.push(fault);
+        context.report(diagnostic);
     }
     let read_only = table.flag(context, "read_only");
     let thin = table.flag(context, "thin");
@@ -223,11 +223,11 @@ fn one(
         {
             let message = format!("the size is not a multiple of the block size, {}", block.value);
             let below = size.value - size.value % block.value;
-            let fault = Fault::new(Code::Conflict, message)
+            let diagnostic = Diagnostic::new(Code::Conflict, message)
                 .at_some(size.span.as_ref(), "this size")
                 .see(block.span.as_ref(), "this block size")
                 .help(format!("write `{}`, or another size", SIZE.show(below.max(block.value))));
-            context.faults.push(fault);
+            context.report(diagnostic);
         }
     }
     let initiators = initiators::read(context, table);
@@ -240,10 +240,10 @@ fn one(
             && read_only.value
         {
             let message = format!("`{key}` is for a volume that hosts may write");
-            let fault = Fault::new(Code::Conflict, message)
+            let diagnostic = Diagnostic::new(Code::Conflict, message)
                 .at_some(flag.span.as_ref(), "this promises writes")
                 .see(read_only.span.as_ref(), "this refuses them");
-            context.faults.push(fault.help(format!("remove `{key}` or `read_only`")));
+            context.report(diagnostic.help(format!("remove `{key}` or `read_only`")));
         }
     }
     let elsewhere = match &kept {
@@ -254,10 +254,10 @@ fn one(
         && atomic.value
     {
         let message = "`atomic` is for a volume in one file or on one device";
-        let fault = Fault::new(Code::Conflict, message)
+        let diagnostic = Diagnostic::new(Code::Conflict, message)
             .at_some(atomic.span.as_ref(), "needs a journal here")
             .see(Some(span), "its bytes are there, without the journal");
-        context.faults.push(fault.help("remove `atomic`"));
+        context.report(diagnostic.help("remove `atomic`"));
     }
     let promises = [("sanitize", sanitize.as_ref()), ("atomic", atomic.as_ref())];
     let state = state(context, table, &kept, promises, known);
@@ -308,9 +308,9 @@ fn kept(
     }
     if !table.has("file") && !table.has("upstream") {
         let message = "`[[volume]]` has neither `file` nor `upstream` nor `stores`";
-        let fault = Fault::new(Code::MissingKey, message).at(table.span(), "this table");
+        let diagnostic = Diagnostic::new(Code::MissingKey, message).at(table.span(), "this table");
         let help = "add `file = \"…\"`: the file or block device with its bytes; or `upstream` or `stores`";
-        context.faults.push(fault.help(help));
+        context.report(diagnostic.help(help));
     }
     Stored::One(Place::read(context, table, "volume", &FILE_KEYS, known))
 }
@@ -359,11 +359,11 @@ fn state(
     for (key, flag) in promises {
         if let Some(flag) = flag.filter(|flag| flag.value) {
             let message = format!("`{key}` on {on} needs a `state`");
-            let fault = Fault::new(Code::MissingKey, message)
+            let diagnostic = Diagnostic::new(Code::MissingKey, message)
                 .at_some(flag.span.as_ref(), "must survive a restart")
                 .see(place, "nothing can be kept beside it");
             let help = "add `state = \"…\"`: a file that remembers what must survive a restart";
-            context.faults.push(fault.help(help));
+            context.report(diagnostic.help(help));
         }
     }
     Ok(None)

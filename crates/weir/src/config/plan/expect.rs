@@ -1,6 +1,6 @@
 //! `[[expect]]`: what a run must achieve, for plans that are tests.
 
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Read, Table};
 use crate::config::units::TIME;
@@ -154,7 +154,7 @@ pub(super) fn read(
 }
 
 fn one(context: &mut Context, table: &Table<'_>, tenants: &[String]) -> Option<Vec<Expectation>> {
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     let tenant = table.text(context, "tenant").map(|name| find(context, &name, tenants));
     let mut expectations = Vec::new();
     let keys = TIMES.iter().map(|(name, _)| *name).chain(["rate", "errors", "refused"]);
@@ -164,14 +164,14 @@ fn one(context: &mut Context, table: &Table<'_>, tenants: &[String]) -> Option<V
             expectations.push(Expectation { tenant, key, bound: bound.value });
         }
     }
-    if expectations.is_empty() && context.faults.len() == faults {
-        let fault = Fault::new(Code::MissingKey, "`[[expect]]` expects nothing");
-        let fault = fault.at(table.span(), "this table");
-        context
-            .faults
-            .push(fault.help(format!("add a bound such as `p99 = \"{}\"`", TIME.show(10_000_000))));
+    if expectations.is_empty() && context.diagnostics.len() == diagnostics {
+        let diagnostic = Diagnostic::new(Code::MissingKey, "`[[expect]]` expects nothing");
+        let diagnostic = diagnostic.at(table.span(), "this table");
+        context.report(
+            diagnostic.help(format!("add a bound such as `p99 = \"{}\"`", TIME.show(10_000_000))),
+        );
     }
-    (context.faults.len() == faults).then_some(expectations)
+    (context.diagnostics.len() == diagnostics).then_some(expectations)
 }
 
 fn find(context: &mut Context, name: &Read<String>, tenants: &[String]) -> Option<usize> {
@@ -179,9 +179,9 @@ fn find(context: &mut Context, name: &Read<String>, tenants: &[String]) -> Optio
     if index.is_none() {
         let known: Vec<_> = tenants.iter().map(String::as_str).take(12).collect();
         let message = format!("no tenant is called `{}`", name.value);
-        let fault = Fault::new(Code::Dangling, message);
-        let fault = fault.at_some(name.span.as_ref(), "names a tenant");
-        context.faults.push(fault.help(one_of(&name.value, &known)));
+        let diagnostic = Diagnostic::new(Code::Dangling, message);
+        let diagnostic = diagnostic.at_some(name.span.as_ref(), "names a tenant");
+        context.report(diagnostic.help(one_of(&name.value, &known)));
     }
     index
 }

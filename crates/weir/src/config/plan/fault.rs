@@ -1,7 +1,7 @@
 //! `[[fault]]`: something that happens to a path.
 
 use super::{MAX_TIME, only_with};
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::names::Names;
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Table};
@@ -82,8 +82,8 @@ fn one(context: &mut Context, table: &Table<'_>, backends: &Names) -> Option<Pat
     };
     only_with(context, table, others, "change", &change);
     let mut missing = |message: &str, help: &str| {
-        let fault = Fault::new(Code::MissingKey, message).at(table.span(), "this table");
-        context.faults.push(fault.help(help));
+        let diagnostic = Diagnostic::new(Code::MissingKey, message).at(table.span(), "this table");
+        context.report(diagnostic.help(help));
         None
     };
     let change = match (&*change, detect?, factor?) {

@@ -11,7 +11,7 @@ mod workload;
 
 pub(crate) use expect::{Expectation, Verdict};
 
-use super::fault::{Code, Fault};
+use super::diagnostic::{Code, Diagnostic};
 use super::names::{Names, Tenants};
 use super::schema::{Default, Key, Kind, Many, Schema, Section};
 use super::source::Source;
@@ -63,7 +63,7 @@ const MAX_TIME: u64 = 10 * 365 * 86_400 * 1_000_000_000;
 #[derive(Debug)]
 struct Parts {
     volumes: Names,
-    /// Sizes in bytes by volume id; empty if the volumes have faults.
+    /// Sizes in bytes by volume id; empty if the volumes have diagnostics.
     sizes: Vec<u64>,
     links: Names,
 }
@@ -99,10 +99,11 @@ pub(crate) fn read(
     let workloads = workload::read(context, document, &parts, &mut tenants);
     let traces = trace::read(context, document, source, &parts, &mut tenants);
     if !document.has("workload") && !document.has("trace") {
-        let fault = Fault::new(Code::MissingKey, "there is no `[[workload]]` and no `[[trace]]`");
+        let diagnostic =
+            Diagnostic::new(Code::MissingKey, "there is no `[[workload]]` and no `[[trace]]`");
         let span = document.locate("workload", 0, &[]);
-        let fault = fault.at(span, "the file ends here");
-        context.faults.push(fault.help("add at least one, so that there is something to do"));
+        let diagnostic = diagnostic.at(span, "the file ends here");
+        context.report(diagnostic.help("add at least one, so that there is something to do"));
     }
     let path_faults = fault::read(context, document, &backend_names);
     let names = tenants.names();
@@ -115,7 +116,7 @@ pub(crate) fn read(
     let limits = limits::read(context, document);
     let paths = path::read(context, document);
     let cache = cache::read(context, document);
-    if context.faults.iter().any(|fault| !fault.code.is_warning()) {
+    if context.diagnostics.iter().any(|diagnostic| !diagnostic.code.is_warning()) {
         return None;
     }
     let plan = Plan {
@@ -136,7 +137,7 @@ pub(crate) fn read(
         cache: cache?,
     };
     if let Err(error) = plan.check() {
-        context.faults.push(unfit(document, &error));
+        context.report(unfit(document, &error));
         return None;
     }
     Some(Experiment { plan, expectations: expectations? })
@@ -150,7 +151,7 @@ fn device(backend: backend::Backend) -> Backend {
 
 /// What the simulator's own check found, at its place in the file. The check names the fields of
 /// the plan, `workloads[2].region`; the file's tables and keys are mostly called the same.
-fn unfit(document: &Document<'_>, error: &PlanError) -> Fault {
+fn unfit(document: &Document<'_>, error: &PlanError) -> Diagnostic {
     let (part, field) = error.field.split_once('.').unwrap_or((&error.field, ""));
     let (part, index) = part.split_once('[').unwrap_or((part, ""));
     let index = index.trim_end_matches(']').parse().unwrap_or(0);
@@ -174,8 +175,8 @@ fn unfit(document: &Document<'_>, error: &PlanError) -> Fault {
         _ => format!("`{}`: {}", keys[0], error.message),
     };
     let span = document.locate(table, index, keys);
-    let fault = Fault::new(Code::Conflict, message).at(span, "here");
-    fault.help("`weir config show --defaults --plan` says what each key does")
+    let diagnostic = Diagnostic::new(Code::Conflict, message).at(span, "here");
+    diagnostic.help("`weir config show --defaults --plan` says what each key does")
 }
 
 /// The volume that a table names, or the only one there is.
@@ -208,8 +209,8 @@ fn part_of(context: &mut Context, table: &Table<'_>, key: &str, names: &Names) -
     }
     if !names.is_empty() {
         let message = format!("a `{key}` must be named, as there are several");
-        let fault = Fault::new(Code::MissingKey, message).at(table.span(), "this table");
-        context.faults.push(fault.help(format!("add `{key} = \"…\"`")));
+        let diagnostic = Diagnostic::new(Code::MissingKey, message).at(table.span(), "this table");
+        context.report(diagnostic.help(format!("add `{key} = \"…\"`")));
     }
     None
 }

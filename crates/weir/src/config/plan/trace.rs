@@ -1,7 +1,7 @@
 //! `[[trace]]`: recorded requests, read from a file as the run needs them.
 
 use super::{MAX_TIME, Parts, link_of, part_of};
-use crate::config::fault::{Code, Fault, Span};
+use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::Tenants;
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::source::Source;
@@ -125,9 +125,10 @@ fn others(
     let tenant = table.text(context, "tenant");
     if table.has("devices") && !table.has("volume") {
         if let Some(tenant) = &tenant {
-            let fault = Fault::new(Code::Conflict, "a `tenant` without a `volume` names nobody");
-            let fault = fault.at_some(tenant.span.as_ref(), "this tenant");
-            context.faults.push(fault.help("add `volume`, or move the tenant into `devices`"));
+            let diagnostic =
+                Diagnostic::new(Code::Conflict, "a `tenant` without a `volume` names nobody");
+            let diagnostic = diagnostic.at_some(tenant.span.as_ref(), "this tenant");
+            context.report(diagnostic.help("add `volume`, or move the tenant into `devices`"));
             return Err(Noted);
         }
         return Ok(None);
@@ -155,26 +156,28 @@ fn devices(
     let Some(raw) = table.raw(context, "devices") else { return Some(Vec::new()) };
     let wrong = |context: &mut Context, span, found: &DeValue<'_>| {
         let message = format!("{} where a table belongs", type_name(found));
-        let fault = Fault::new(Code::WrongType, message).at(span, "in `devices`");
-        context.faults.push(fault.help(FORM));
+        let diagnostic = Diagnostic::new(Code::WrongType, message).at(span, "in `devices`");
+        context.report(diagnostic.help(FORM));
     };
     let DeValue::Table(entries) = raw.get_ref() else {
         wrong(context, raw.span(), raw.get_ref());
         return None;
     };
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     let mut devices: Vec<TraceDevice> = Vec::new();
     let (mut noted, mut numbers) = (Vec::new(), BTreeSet::new());
     for (key, value) in entries {
         let Ok(number) = key.get_ref().parse::<u32>() else {
             let message = format!("`{}` is not a device number", shorten(key.get_ref()));
-            let fault = Fault::new(Code::BadValue, message).at(key.span(), "in `devices`");
-            context.faults.push(fault.help(FORM));
+            let diagnostic =
+                Diagnostic::new(Code::BadValue, message).at(key.span(), "in `devices`");
+            context.report(diagnostic.help(FORM));
             continue;
         };
         if !numbers.insert(number) {
-            let fault = Fault::new(Code::Duplicate, format!("device {number} is there twice"));
-            context.faults.push(fault.at(key.span(), "the second").help("remove one of them"));
+            let diagnostic =
+                Diagnostic::new(Code::Duplicate, format!("device {number} is there twice"));
+            context.report(diagnostic.at(key.span(), "the second").help("remove one of them"));
             continue;
         }
         let DeValue::Table(entries) = value.get_ref() else {
@@ -198,7 +201,7 @@ fn devices(
             volume: VolumeId::new(volume_index as u32),
         });
     }
-    if context.faults.len() > faults {
+    if context.diagnostics.len() > diagnostics {
         return None;
     }
     table.note(context, "devices", Value::Pairs(noted), Some(raw.span()));
@@ -211,7 +214,7 @@ fn device(
     entries: &DeTable<'_>,
     span: Span,
 ) -> Option<(Read<String>, Option<Read<String>>)> {
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     let (mut volume, mut tenant) = (None, None);
     for (key, value) in entries {
         let place = match key.get_ref().as_ref() {
@@ -219,8 +222,8 @@ fn device(
             "tenant" => &mut tenant,
             other => {
                 let message = format!("a device has no key `{}`", shorten(other));
-                let fault = Fault::new(Code::UnknownKey, message);
-                context.faults.push(fault.at(key.span(), "not known here").help(FORM));
+                let diagnostic = Diagnostic::new(Code::UnknownKey, message);
+                context.report(diagnostic.at(key.span(), "not known here").help(FORM));
                 continue;
             }
         };
@@ -228,14 +231,14 @@ fn device(
             *place = Some(Read { value: text.to_owned(), span: Some(value.span()) });
         } else {
             let message = format!("{} where a name belongs", type_name(value.get_ref()));
-            let fault = Fault::new(Code::WrongType, message).at(value.span(), "this");
-            context.faults.push(fault.help(FORM));
+            let diagnostic = Diagnostic::new(Code::WrongType, message).at(value.span(), "this");
+            context.report(diagnostic.help(FORM));
         }
     }
-    if volume.is_none() && context.faults.len() == faults {
-        let fault = Fault::new(Code::MissingKey, "a device needs a `volume`");
-        context.faults.push(fault.at(span, "this device").help(FORM));
+    if volume.is_none() && context.diagnostics.len() == diagnostics {
+        let diagnostic = Diagnostic::new(Code::MissingKey, "a device needs a `volume`");
+        context.report(diagnostic.at(span, "this device").help(FORM));
     }
-    (context.faults.len() == faults).then_some(())?;
+    (context.diagnostics.len() == diagnostics).then_some(())?;
     Some((volume?, tenant))
 }

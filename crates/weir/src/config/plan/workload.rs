@@ -1,7 +1,7 @@
 //! `[[workload]]`: a generator of requests of one tenant to one volume.
 
 use super::{MAX_TIME, Parts, link_of, only_with, volume_of};
-use crate::config::fault::{Code, Fault};
+use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::names::{self, Names, Tenants};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::tree::{Context, Document, Read, Table};
@@ -223,8 +223,8 @@ fn needed(context: &mut Context, table: &Table<'_>, key: &str, kind: &str) -> Op
     if given.is_none() {
         let message = format!("`{kind}` arrivals need a `{key}`");
         let span = table.value_span("arrivals").unwrap_or_else(|| table.span());
-        let fault = Fault::new(Code::MissingKey, message).at(span, "these arrivals");
-        context.faults.push(fault.help(format!("add `{key} = …`")));
+        let diagnostic = Diagnostic::new(Code::MissingKey, message).at(span, "these arrivals");
+        context.report(diagnostic.help(format!("add `{key} = …`")));
     }
     given
 }
@@ -245,7 +245,7 @@ fn sizes(context: &mut Context, table: &Table<'_>) -> Option<Vec<SizeWeight>> {
         table.note(context, "size", Value::size(bytes), None);
         return Some(vec![SizeWeight { bytes, weight: 1 }]);
     };
-    let faults = context.faults.len();
+    let diagnostics = context.diagnostics.len();
     let mut sizes = Vec::new();
     let mut take = |context: &mut Context, span, size: &DeValue<'_>, weight: u64| match Value::read(
         &SIZE, size,
@@ -269,7 +269,7 @@ fn sizes(context: &mut Context, table: &Table<'_>) -> Option<Vec<SizeWeight>> {
         take(context, raw.span(), raw.get_ref(), 1);
     }
     sizes.sort_by_key(|size| size.bytes);
-    if context.faults.len() > faults {
+    if context.diagnostics.len() > diagnostics {
         return None;
     }
     let value = match (raw.get_ref(), &sizes[..]) {

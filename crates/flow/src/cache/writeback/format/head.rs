@@ -92,20 +92,20 @@ impl Super {
             clean: u32_at(page, 112) & 1 == 1,
             bypassed: u32_at(page, 112) & 2 == 2,
         };
-        block.fault().map_or(Ok(block), |field| Err(Bad::Field(field)))
+        block.validate().map_or_else(|field| Err(Bad::Field(field)), |()| Ok(block))
     }
 
-    /// The field with a value that nobody writes.
-    fn fault(&self) -> Option<&'static str> {
+    /// Whether each field has a value that is written; if not, the first that has none.
+    fn validate(&self) -> Result<(), &'static str> {
         let sizes =
             self.segment.is_multiple_of(PAGE) && (2 * PAGE..=SEGMENT_MAX).contains(&self.segment);
         let counters = [self.generation, self.owner, self.oldest, self.applied, self.durable];
         match () {
-            () if self.block != 512 && self.block != 4096 => Some("block"),
-            () if !sizes => Some("segment"),
-            () if !(MIN_SEGMENTS..=SEGMENTS_MAX).contains(&self.segments) => Some("segments"),
-            () if counters.iter().any(|&counter| counter > COUNTER_MAX) => Some("counters"),
-            () => None,
+            () if self.block != 512 && self.block != 4096 => Err("block"),
+            () if !sizes => Err("segment"),
+            () if !(MIN_SEGMENTS..=SEGMENTS_MAX).contains(&self.segments) => Err("segments"),
+            () if counters.iter().any(|&counter| counter > COUNTER_MAX) => Err("counters"),
+            () => Ok(()),
         }
     }
 }

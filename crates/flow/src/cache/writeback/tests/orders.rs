@@ -92,7 +92,7 @@ fn nothing_waits_for_itself() {
                 capacity: 8192 + 3 * segment,
                 ..small()
             };
-            assert_eq!(settings.fault(), None);
+            assert_eq!(settings.validate(), Ok(()));
             for seed in 0..20 {
                 let mut rig = Rig::new(seed, settings, 256);
                 for _ in 0..60 {

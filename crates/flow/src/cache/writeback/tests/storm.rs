@@ -77,7 +77,7 @@ fn nothing_acknowledged_is_lost() {
         (Settings { capacity: 8192 + 3 * 24576, segment: 24576, ..good }, rough, false),
     ];
     for (i, (settings, luck, strict)) in cases.into_iter().enumerate() {
-        assert_eq!(settings.fault(), None);
+        assert_eq!(settings.validate(), Ok(()));
         for seed in 0..40 {
             let mut rig = storm(seed * 100 + i as u64, settings, luck, strict, 1_500);
             rig.settle();

@@ -20,10 +20,10 @@ fn a_link_is_where_somebody_listens() {
     let twice = "listen = [\"127.0.0.1:1\"]\n[[link]]\nname = \"back\"\nbandwidth = \"6MB/s\"\n\
                  listen = [\"127.0.0.1:2\", \"127.0.0.1:1\"]";
     let source = file(two, twice);
-    let faults = gateway(&source).map(|_| ()).unwrap_err();
-    assert_eq!(faults.len(), 1, "{faults:?}");
-    assert_eq!(faults[0].code, Code::Duplicate);
-    assert!(faults[0].see.is_some());
+    let diagnostics = gateway(&source).map(|_| ()).unwrap_err();
+    assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
+    assert_eq!(diagnostics[0].code, Code::Duplicate);
+    assert!(diagnostics[0].see.is_some());
     check(&file(two, "listen = []"), Code::OutOfRange, "[]");
     let same = "listen = [\"127.0.0.1:1\"]\n[[link]]\nname = \"front\"\nbandwidth = \"6MB/s\"\n\
                 listen = [\"127.0.0.1:2\"]";

@@ -19,10 +19,10 @@ fn on_stores(volume: &str) -> Source {
     )
 }
 
-/// Several stores make a volume, in their order and either layout, and each fault in how they do is told at
+/// Several stores make a volume, in their order and either layout, and each diagnostic in how they do is told at
 /// its place.
 #[test]
-fn faults_of_stores() {
+fn diagnostics_of_stores() {
     let config = good(&on_stores("stores = [\"b\", \"a\", \"c\"]\nlayout = \"concat\""));
     let volume = &config.volumes[0];
     let stores: Vec<_> = volume.files().map(|file| (file.name.as_str(), file.size)).collect();
@@ -71,22 +71,28 @@ fn faults_of_stores() {
         check(&on_stores(&striped(more)), code, text);
     }
     let twice = on_stores("stores = [\"a\", \"a\"]\nlayout = \"stripe\"");
-    assert_eq!(faults(&twice), ["store `a` is used twice", "a stripe needs two stores or more"]);
+    assert_eq!(
+        diagnostics(&twice),
+        ["store `a` is used twice", "a stripe needs two stores or more"]
+    );
     let many = vec!["\"a\""; 65].join(", ");
     let many = on_stores(&format!("stores = [{many}]\nlayout = \"stripe\""));
-    assert_eq!(faults(&many)[0], "`stores` has 65 entries");
+    assert_eq!(diagnostics(&many)[0], "`stores` has 65 entries");
 }
 
-/// The messages of the faults of a file.
-fn faults(source: &Source) -> Vec<String> {
-    let faults = gateway(source).map(|_| ()).unwrap_err().into_iter();
-    faults.filter(|fault| !fault.code.is_warning()).map(|fault| fault.message).collect()
+/// The messages of the diagnostics of a file.
+fn diagnostics(source: &Source) -> Vec<String> {
+    let diagnostics = gateway(source).map(|_| ()).unwrap_err().into_iter();
+    diagnostics
+        .filter(|diagnostic| !diagnostic.code.is_warning())
+        .map(|diagnostic| diagnostic.message)
+        .collect()
 }
 
 /// An upstream is one volume's or one store's, and has no keys of a file; its size may be written for a
 /// store.
 #[test]
-fn faults_of_stores_on_upstreams() {
+fn diagnostics_of_stores_on_upstreams() {
     let portals = "portals = \"192.0.2.1:3260\"";
     let store = |more: &str| format!("[[store]]\nname = \"s\"\nupstream = \"a\"\n{more}\n");
     let two = "\n[[upstream]]\nname = \"b\"\ntarget = \"iqn.2026-11.org.example:b\"\n";

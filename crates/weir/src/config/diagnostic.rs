@@ -1,4 +1,4 @@
-//! What is wrong with a file, as data: rendering is somebody else's business.
+//! What is wrong with a file, as data; `render` makes text of it.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use std::ops::Range;
 /// A range of bytes in a file.
 pub(crate) type Span = Range<usize>;
 
-/// The kind of a fault: a stable name that can be searched for.
+/// The kind of a diagnostic: a stable name that can be searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     /// The file cannot be read as text.
@@ -80,7 +80,7 @@ impl fmt::Display for Code {
 
 /// One thing that is wrong, where it is, and what to do about it.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct Diagnostic {
     /// Its kind.
     pub(crate) code: Code,
     /// What is wrong, as a lower-case fragment.
@@ -93,8 +93,8 @@ pub(crate) struct Fault {
     pub(crate) help: Option<String>,
 }
 
-impl Fault {
-    /// A fault without a place.
+impl Diagnostic {
+    /// A diagnostic without a place.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), at: None, see: None, help: None }
     }
