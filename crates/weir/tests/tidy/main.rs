@@ -1,6 +1,7 @@
 //! Rules of STYLE.md and ARCHITECTURE.md that a program can check.
 
 mod documents;
+mod floors;
 mod text;
 mod words;
 

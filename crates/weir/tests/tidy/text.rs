@@ -9,6 +9,8 @@ pub(crate) struct Source {
     pub(crate) strings: Vec<String>,
     /// Comments, line by line, without their slashes.
     pub(crate) comments: Vec<String>,
+    /// The rest: a literal is empty there, and a comment is missing.
+    pub(crate) code: String,
 }
 
 impl Source {
@@ -18,10 +20,11 @@ impl Source {
 
     /// Cuts a file. Block comments are not used here, and raw strings end at their first `"#` or `"`.
     pub(crate) fn parse(text: &str) -> Self {
-        let (mut strings, mut comments) = (Vec::new(), Vec::new());
+        let (mut strings, mut comments, mut code) = (Vec::new(), Vec::new(), String::new());
         let mut rest = text;
         while let Some(at) = rest.find(['"', '/', '\'']) {
             let (before, from) = rest.split_at(at);
+            code.push_str(before);
             if let Some(comment) = from.strip_prefix("//") {
                 let (line, after) = comment.split_once('\n').unwrap_or((comment, ""));
                 comments.push(line.trim_start_matches(['/', '!']).to_owned());
@@ -30,14 +33,17 @@ impl Source {
                 let raw = before.ends_with("r#");
                 let (string, after) = literal(quoted, raw);
                 strings.push(string.to_owned());
+                code.push_str("\"\"");
                 rest = after;
             } else if let Some(after) = character(from) {
                 rest = after;
             } else {
+                code.push_str(&from[..1]);
                 rest = &from[1..];
             }
         }
-        Self { strings, comments }
+        code.push_str(rest);
+        Self { strings, comments, code }
     }
 }
 
@@ -114,5 +120,6 @@ fn a_source_is_cut() {
     let source = Source::parse(text);
     assert_eq!(source.strings, ["three // \\\" four", "fi\"ve"]);
     assert_eq!(source.comments, [" one \"two\"", " six"]);
+    assert_eq!(source.code, "fn f<'a>(x: &'a str) {   g(\"\", , r#\"\"#);\n");
     assert_eq!(joined("a \\\n    b"), "a b");
 }
