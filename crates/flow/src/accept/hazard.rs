@@ -125,6 +125,11 @@ impl Hazards {
         &self.released
     }
 
+    /// Whether nothing that came before it and conflicts with it is left.
+    pub(crate) fn may_run(&self, claim: Claim) -> bool {
+        self.nodes[claim.0 as usize].blockers == 0
+    }
+
     fn place(&mut self, node: Node) -> u32 {
         if let Some(index) = self.free.pop() {
             self.nodes[index as usize] = node;

@@ -172,6 +172,9 @@ impl<O: Observer> Pipeline<O> {
     /// Nothing earlier is in the way any more: is it cached?
     fn begin(&mut self, now: Instant, key: RequestKey) {
         let entry = &mut self.requests[key];
+        // The cache, and all behind it, rely on this: requests that conflict run one after the other.
+        let alone = entry.claim.is_none_or(|claim| self.hazards.may_run(claim));
+        assert!(alone, "a request waits for all that conflict with it");
         entry.move_to(now, StageName::Cache, RULE_OVERLAP);
         let request = entry.request;
         let end = self.volumes[request.volume.index()].capacity;
@@ -403,6 +406,8 @@ impl<O: Observer> Pipeline<O> {
     fn hand_out(&mut self, now: Instant, grant: Grant) {
         let key = grant.key;
         let entry = &mut self.requests[key];
+        // A later write of the same bytes may have run by now: the reply has its own copy of them.
+        assert!(entry.claim.is_none(), "the bytes of a reply are final before it leaves");
         let next = self.links.start(now, grant, &mut entry.reply);
         match self.actions.back_mut() {
             Some(Action::Transfer { key: before, part, .. }) if *before == key => {

@@ -258,6 +258,10 @@ impl CacheStage {
         if self.is_off(request.volume) {
             return true;
         }
+        debug_assert!(
+            self.held.values().all(|held| !conflict(&held.request, request)),
+            "a conflicting request has not ended: {request:?}"
+        );
         match request.op {
             Op::Read => self.read(now, key, request, Some(end)),
             Op::Write | Op::Discard | Op::WriteZeroes | Op::Flush => self.change(now, key, request),
@@ -375,6 +379,12 @@ impl CacheStage {
             self.steps.push_back(Step::Work(Work::Copy(copied)));
         }
     }
+}
+
+/// Whether two requests share bytes, and one of them writes.
+fn conflict(one: &Request, other: &Request) -> bool {
+    let shares = one.volume == other.volume && one.extent.overlaps(other.extent);
+    shares && (one.op.writes() || other.op.writes())
 }
 
 /// The log's name for the host behind a link.
