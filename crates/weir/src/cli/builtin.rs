@@ -39,20 +39,20 @@ pub(crate) fn source() -> Result<Source, Failure> {
     Ok(Source::built_in(text))
 }
 
-/// Where the control socket is without a configuration, if there is a folder for it.
+/// The control socket of a gateway without a configuration, if a folder for it exists.
 pub(crate) fn socket() -> Option<String> {
     socket_in(&state_folder().ok()?.join("weir"))
 }
 
-/// The control socket beside the disk; none if the system could not have it there. Who serves the disk has
-/// it for himself, so the place is free.
+/// The control socket beside the disk; none if the path is too long for a socket. The process that serves the disk
+/// has locked it, so the path is free.
 fn socket_in(folder: &Path) -> Option<String> {
     let socket = folder.join("control.sock").to_str()?.to_owned();
     (socket.len() <= MAX_SOCKET_PATH).then_some(socket)
 }
 
-/// The folder for what a user's programs keep: `$XDG_STATE_HOME`, or `~/.local/state`. A relative
-/// path in the variable does not count (XDG Base Directory Specification).
+/// The folder for the state of a user's programs: `$XDG_STATE_HOME`, or `~/.local/state`. A relative path in the
+/// variable does not count (XDG Base Directory Specification).
 fn state_folder() -> Result<PathBuf, Failure> {
     let absolute =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

@@ -1,4 +1,4 @@
-//! `weir config`: checks a configuration or plan, and shows what holds.
+//! `weir config`: checks a configuration or plan, and prints its effective values.
 
 use super::builtin;
 use super::serve;
@@ -12,7 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Check configurations and plans, and show what holds
+/// Check configurations and plans, and show their effective values
 #[derive(Debug, Args)]
 pub(super) struct Config {
     #[command(subcommand)]
@@ -21,23 +21,24 @@ pub(super) struct Config {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Read a file and report everything that is wrong with it
+    /// Check a file and report all of its errors
     ///
-    /// All diagnostics are reported at once, each with its place and what to do about it; nothing is
-    /// started. The exit code is 3 if the file cannot be used. If it can, this machine is checked, too:
-    /// addresses, certificates, files and their folders; the exit code is 7 if one cannot be had.
+    /// Each error is printed with its line and a remedy; nothing is started. The exit code is 3
+    /// if the file is invalid. If it is valid, the addresses, certificates, files and folders
+    /// that it names are checked on this machine; the exit code is 7 if one of them is not
+    /// available.
     #[command(verbatim_doc_comment)]
     Check {
         #[command(flatten)]
         given: Given,
-        /// Check the file alone, as for another machine, or while the gateway is running
+        /// Check only the file: for another machine, or while the gateway is running
         #[arg(long)]
         file_only: bool,
     },
-    /// Print the values that hold, and where each comes from
+    /// Print the effective values and the source of each
     ///
-    /// The text is in the syntax of the file; the comment after each value says where it is
-    /// written, or that it is a default.
+    /// The output is in the syntax of the file; the comment after each value names the line that sets it, or says
+    /// that it is a default.
     #[command(verbatim_doc_comment)]
     Show {
         #[command(flatten)]
@@ -52,9 +53,9 @@ enum Command {
         )]
         defaults: Option<String>,
     },
-    /// Print a JSON Schema of all keys, with which editors complete and check a file
+    /// Print a JSON Schema of all keys, for completion and checks in editors
     ///
-    /// Rules across keys, such as names that must exist, are not in it: `weir config check` has them.
+    /// The schema has no rules across keys, such as names that must exist; `weir config check` checks those.
     #[command(verbatim_doc_comment)]
     Schema {
         /// The kind of file
@@ -72,9 +73,9 @@ enum FileKind {
 
 #[derive(Debug, Args)]
 struct Given {
-    /// A gateway configuration or a plan; without it `WEIR_CONFIG`, or what `weir serve` has built in
+    /// A gateway configuration or a plan [default: `WEIR_CONFIG`, else the built-in configuration]
     config: Option<PathBuf>,
-    /// Take it for a plan; otherwise its own tables tell
+    /// Read the file as a plan; by default its tables decide
     #[arg(long)]
     plan: bool,
     /// Print one JSON object
@@ -132,7 +133,7 @@ fn print_reference(given: &Given, name: &str) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// The file that was named, that of the environment, or what is built in.
+/// The file of the command line, that of `WEIR_CONFIG`, or the built-in configuration.
 pub(super) fn source(path: Option<&Path>) -> Result<Source, Failure> {
     let environment = std::env::var_os("WEIR_CONFIG").filter(|path| !path.is_empty());
     match path.map(Path::to_owned).or_else(|| environment.map(PathBuf::from)) {
@@ -141,7 +142,7 @@ pub(super) fn source(path: Option<&Path>) -> Result<Source, Failure> {
     }
 }
 
-/// Writes what is odd about a file to standard error.
+/// Writes the warnings about a file to standard error.
 pub(super) fn warn(warnings: &[Diagnostic], source: &Source, color: Color) {
     if !warnings.is_empty() {
         complain(&render::diagnostics(warnings, Some(source), color.on_stderr()));

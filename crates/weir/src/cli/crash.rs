@@ -12,13 +12,13 @@ use weir_sim::crash::{Bug, Report, Settings, Violation, run};
 
 /// Crash the write-back log at every I/O boundary, and check the data after recovery
 ///
-/// Seeds generate small workloads, which run through the pipeline of `weir serve` with a write-back log and a
-/// read cache; write-back is switched off and on, the upstream link breaks, and the gateway is stopped at times.
-/// Each time an I/O of the log device or the upstream begins or ends, and each time a host gets a reply, both
-/// devices are crashed in many ways: every 512-byte sector that was not flushed is kept or lost. Each crash is
-/// followed by a recovery, which must satisfy these laws: all data that a host was told is durable, or has read,
-/// is present; the volume equals a prefix of all writes; the upstream alone, and the volume while writes bypass
-/// the log, equal what a disk with a volatile cache may hold after a power cut. Restarted gateways crash again.
+/// Seeds generate small workloads, which run through the pipeline of `weir serve` with a write-back log and a read
+/// cache; write-back is switched off and on, the upstream link breaks, and the gateway is stopped at times. Each time
+/// an I/O of the log device or the upstream begins or ends, and each time a host gets a reply, both devices are
+/// crashed in many ways: every 512-byte sector that was not flushed is kept or lost. Each crash is followed by a
+/// recovery, which must satisfy these laws: all data that was acknowledged as durable, or that a host has read, is
+/// present; the volume equals a prefix of all writes; the upstream alone, and the volume while writes bypass the log,
+/// equal what a disk with a volatile cache may hold after a power cut. Restarted gateways crash again.
 ///
 /// A violation is printed with its seed and the shortest workload that shows it, and the exit code is 4. `--bug`
 /// plants one bug, `--bugs` each bug in turn: then the exit code is 4 if one is not found.

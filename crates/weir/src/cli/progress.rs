@@ -23,7 +23,7 @@ impl Progress {
         Self(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
 
-    /// Shows how far it is, 0 to 1, if that is known, and a few words.
+    /// Shows the progress, 0 to 1, if it is known, and a short text.
     pub(super) fn show(&self, fraction: Option<f64>, message: String) {
         if let Some(fraction) = fraction {
             self.0.set_position((fraction.clamp(0.0, 1.0) * STEPS as f64) as u64);
@@ -32,7 +32,7 @@ impl Progress {
     }
 }
 
-/// Leaves nothing on the screen.
+/// Clears the bar.
 impl Drop for Progress {
     fn drop(&mut self) {
         self.0.finish_and_clear();

@@ -32,12 +32,12 @@ use weir_sim::trace::{Format, Info};
 
 /// Replay a trace on a modelled device, or a recording of `weir serve`
 ///
-/// A trace runs through the data path as in `weir sim`: each of its devices becomes a volume and a
-/// tenant, all on one modelled device. The options are the short form of a plan.
+/// A trace runs through the data path as in `weir sim`: each of its devices becomes a volume and a tenant, all on one
+/// modelled device. The options are a short form of a plan.
 ///
-/// A recording (from `weir serve --record`) carries its configuration. Its inputs go through the same
-/// data path again and must give the same actions; the exit code is 5 if they do not, and 6 if the
-/// recording is damaged or ends before its digest.
+/// A recording (from `weir serve --record`) carries its configuration. Its inputs run through the same data path and
+/// must give the same actions; the exit code is 5 if they do not, and 6 if the recording is damaged or ends before
+/// its digest.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Replay {

@@ -45,7 +45,7 @@ const TARGETS: &[(&str, Align)] = &[
     ("", Align::Left),
 ];
 
-/// The whole report but its last line, which says how to run it again.
+/// The report without its last line, which has the command to repeat the run.
 pub(super) fn text(results: &Results) -> String {
     let mut text = String::from("Response times, from arrival to the last byte of the reply\n");
     let mut table = Table::new(TENANTS);
@@ -154,7 +154,7 @@ pub(super) fn targets<'a>(
     (!table.rows().is_empty()).then(|| table.render("  "))
 }
 
-/// Which requests a target is for.
+/// The requests to which an objective applies.
 fn kind(target: &TargetResults) -> String {
     let load = target.load.map_or_else(String::new, |load| format!(" to load {load}"));
     format!("{} {}{load}", target.direction, ByteCount(target.size.into()))
@@ -176,8 +176,7 @@ fn causes(ledger: &LedgerResults) -> String {
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
-/// `whole` divided as the parts are, each rounded so that their sum is exactly that; zeros if all parts
-/// are.
+/// Divides `whole` in proportion to the parts, rounded so that the sum is exactly `whole`; zeros if all parts are zero.
 pub(super) fn divided(parts: impl Iterator<Item = u64> + Clone, whole: u64) -> Vec<u64> {
     let total: u128 = parts.clone().map(u128::from).sum();
     let total = total.max(1);
@@ -201,14 +200,14 @@ pub(super) fn millis(nanos: u64) -> String {
     format!("{:.3}", nanos as f64 / 1e6)
 }
 
-/// Causes that are named in one line.
+/// The maximum number of causes in one line.
 const TOP_CAUSES: usize = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Parts that are rounded still add up, whatever they are, and none is off by one or more.
+    /// Rounded parts add up to the whole, and each is less than one off its exact value.
     #[test]
     fn rounded_parts_add_up() {
         for parts in [&[1, 1, 1][..], &[0, 7, 0, 2], &[1; 7], &[u64::MAX, 3, u64::MAX], &[5]] {

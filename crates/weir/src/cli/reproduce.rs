@@ -1,4 +1,4 @@
-//! `weir reproduce`: runs the experiments of papers again and judges their claims.
+//! `weir reproduce`: repeats the experiments of published papers and checks their claims.
 
 use super::progress::Progress;
 use super::sim::trace_failure;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use weir_papers::{EXPERIMENTS, Experiment, Settings, Traces, html, path, text, transfer};
 use weir_sim::trace;
 
-/// Run the experiments of papers again and judge their claims
+/// Repeat the experiments of published papers and check their claims
 ///
 /// `control`: the evaluation of the token-bucket paper, two sets of tenants in nine intervals, under TA0 to
 /// TA3, rival policies and TA4, with constant and Poisson arrivals; and twelve stress scenarios.

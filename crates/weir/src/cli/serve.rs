@@ -19,16 +19,14 @@ use weir_serve::{Denied, Ready, ServeError, Unowned, serve};
 
 /// Serve volumes to hosts over iSCSI and NBD
 ///
-/// Without CONFIG it creates one sparse disk of 1 GiB, `weir/disk0.img` in `$XDG_STATE_HOME` or
-/// `~/.local/state`, and serves it on 127.0.0.1:3260, to this machine only. Once hosts can connect
-/// it prints how. `weir config show` prints the configuration in use, `weir config show --defaults`
-/// all keys with their defaults.
+/// Without CONFIG it creates one sparse disk of 1 GiB, `weir/disk0.img` in `$XDG_STATE_HOME` or `~/.local/state`, and
+/// serves it on 127.0.0.1:3260, to this machine only. When it accepts connections, it prints the commands to connect.
+/// `weir config show` prints the configuration in use, `weir config show --defaults` all keys with their defaults.
 ///
-/// SIGTERM or Ctrl-C stops it: requests in flight are finished and every volume is flushed. A second
-/// one stops without waiting for them. SIGHUP reloads the configuration; an invalid one changes
-/// nothing, and its errors are logged. SIGUSR1 logs the state of tenants with a contract, the rules
-/// that held them, and outstanding requests. `weir status`, `weir path` and `weir volume` need a
-/// `[control]` table in CONFIG; without CONFIG they work.
+/// SIGTERM or Ctrl-C stops it: it completes requests in flight and flushes every volume. A second signal stops it
+/// without waiting. SIGHUP reloads the configuration; an invalid one changes nothing, and its errors are logged.
+/// SIGUSR1 logs the state of tenants with a contract, the rules that held them, and outstanding requests. `weir
+/// status`, `weir path` and `weir volume` need a `[control]` table in CONFIG; without CONFIG they work.
 ///
 /// The log goes to standard error; `WEIR_LOG` sets its level, as in `WEIR_LOG=debug`.
 #[derive(Debug, Args)]
@@ -91,7 +89,7 @@ impl Serve {
         config
     }
 
-    /// Links are by the addresses that are listened on.
+    /// A link refers to listen addresses.
     fn links(&self, config: &Config) -> Result<(), Failure> {
         if self.listen.is_empty() {
             return Ok(());
@@ -131,7 +129,7 @@ impl Serve {
         Ok(())
     }
 
-    /// The configuration as read again; the built-in one never changes.
+    /// Reads the configuration again; the built-in one never changes.
     fn reload(&self, source: &Source, config: &Config) -> Option<Config> {
         if source.is_built_in() {
             return Some(config.clone());

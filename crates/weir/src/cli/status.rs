@@ -14,8 +14,8 @@ use weir_serve::operator::{
 
 /// Show the state of a running gateway
 ///
-/// Outstanding requests by stage with their age, overdue requests, sessions, volumes, backends, and how well
-/// tenants meet their objectives. Only root and the user of the gateway may ask.
+/// Outstanding requests by stage with their age, overdue requests, sessions, volumes, backends, and how well tenants
+/// meet their objectives. Only root and the gateway's user have access.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Status {
@@ -236,7 +236,7 @@ const TENANTS: &[Column<TenantStatus>] = &[
     }),
 ];
 
-/// Who holds the reservation of an upstream.
+/// The holder of an upstream's reservation.
 pub(super) fn fence(fence: &FenceStatus) -> String {
     let FenceStatus { upstream, key, holder, fenced_ns, .. } = fence;
     if fence.state == "held" {

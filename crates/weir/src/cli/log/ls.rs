@@ -101,5 +101,5 @@ impl Out {
     }
 }
 
-/// So much is printed at once.
+/// Bytes that are printed at once.
 const ENOUGH: usize = 1 << 16;

@@ -109,7 +109,7 @@ fn always<T>(result: Result<T, Infallible>) -> T {
     value
 }
 
-/// Where a record is on its volume, in bytes: start and length.
+/// The range of a record on its volume, in bytes: start and length.
 fn extent(record: &Descriptor, block: u32) -> (u64, u64) {
     (record.lba * u64::from(block), u64::from(record.blocks) * u64::from(block))
 }

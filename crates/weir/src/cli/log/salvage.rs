@@ -45,7 +45,7 @@ pub(super) struct Salvage {
     json: bool,
 }
 
-/// What has become of the records.
+/// The result for the records.
 #[derive(Default)]
 struct Done {
     /// Records that were applied, and bytes of the volume that they changed.
@@ -54,9 +54,9 @@ struct Done {
     last: Option<u64>,
     /// Intact records that were not applied, and their payload.
     left: (u64, u64),
-    /// What of the volume is not what it was: bytes, from start to end.
+    /// Lost ranges of the volume: bytes, from start to end.
     lost: Ranges,
-    /// Records whose payload is not what was written.
+    /// Records with a damaged payload.
     rotten: Vec<u64>,
 }
 
@@ -256,7 +256,7 @@ impl Done {
 struct Ranges(BTreeMap<u64, u64>);
 
 impl Ranges {
-    /// Has everything from `start` to `end`, joined with what it touches.
+    /// Adds the range from `start` to `end`, merged with ranges that it touches.
     fn add(&mut self, mut start: u64, mut end: u64) {
         while let Some((&from, &to)) =
             self.0.range(..=end).next_back().filter(|&(_, &to)| to >= start)
@@ -267,7 +267,7 @@ impl Ranges {
         self.0.insert(start, end);
     }
 
-    /// Has nothing between `start` and `end` any more.
+    /// Removes the range from `start` to `end`.
     fn take(&mut self, start: u64, end: u64) {
         while let Some((&from, &to)) =
             self.0.range(..end).next_back().filter(|&(_, &to)| to > start)

@@ -114,7 +114,7 @@ fn fault(at: u64, kind: &str, damage: bool, what: &str) -> Value {
     json!({ "at": at, "kind": kind, "damage": damage, "what": what })
 }
 
-/// Records that are gone, as an object.
+/// Lost records, as an object.
 pub(super) fn lost(gap: &Gap, block: u32) -> Value {
     let presumed = gap.presumed.iter().map(|record| {
         let (start, length) = extent(record, block);
@@ -123,7 +123,7 @@ pub(super) fn lost(gap: &Gap, block: u32) -> Value {
     json!({ "first": gap.first, "last": gap.last, "at": gap.at, "presumed": presumed.collect::<Vec<_>>() })
 }
 
-/// Records that are gone, in words.
+/// Lost records, as text.
 pub(super) fn lost_text(gap: &Gap, block: u32) -> String {
     let mut text = format!("records {} to {} are lost", gap.first, gap.last);
     let mut sep = ": what is left of their header names, without a proof, bytes ";

@@ -74,7 +74,7 @@ pub(super) fn event(config: &Config, ready: &Ready) -> Value {
     })
 }
 
-/// Tells where a volume, or a part of it, is.
+/// Adds the location of a volume, or of a part of it.
 fn tell_store(entry: &mut Value, store: &ReadyStore) {
     match store {
         ReadyStore::File { path, direct, created } => {
@@ -160,7 +160,7 @@ fn volume(text: &mut String, what: &str, config: &Config, ready: &Ready, index: 
     };
 }
 
-/// Where a volume, or a part of it, is.
+/// The location of a volume, or of a part of it.
 fn store(store: &ReadyStore) -> String {
     match store {
         ReadyStore::File { path, direct, created } => format!(
@@ -176,7 +176,7 @@ fn store(store: &ReadyStore) -> String {
     }
 }
 
-/// How to reach the first LUN that is served here.
+/// The commands to connect to the first LUN that is served here.
 fn iscsi_ways(text: &mut String, config: &Config, ready: &Ready) {
     let portal = portal(config, ready);
     let mut served = config.targets.iter().filter(|target| target.redirect.is_none());
@@ -193,7 +193,7 @@ fn iscsi_ways(text: &mut String, config: &Config, ready: &Ready) {
     );
 }
 
-/// How to reach the first export.
+/// The commands to connect to the first export.
 fn nbd_ways(text: &mut String, config: &Config, ready: &Ready) {
     let (Some(listener), Some(export)) = (ready.nbd.first(), config.nbd.exports.first()) else {
         return;
@@ -213,8 +213,7 @@ fn read_only(config: &Config, volume: usize) -> &'static str {
     if config.volumes[volume].read_only { "-r " } else { "" }
 }
 
-/// Where a host that knows no better reaches the gateway: the first advertised portal, or the first
-/// listener. Empty if there is none.
+/// The address in the printed commands: the first advertised portal, or the first listener. Empty if there is none.
 fn portal(config: &Config, ready: &Ready) -> String {
     let Some(&address) = ready.portals.first() else { return String::new() };
     config.advertise.first().cloned().unwrap_or_else(|| reachable(address).to_string())
@@ -238,7 +237,7 @@ fn place(listener: &NbdListener) -> String {
     }
 }
 
-/// Whether only TLS is accepted there: a Unix socket never asks for it.
+/// Whether a listener accepts only TLS; a Unix socket never uses it.
 fn must_encrypt(config: &Config, listener: &NbdListener) -> bool {
     let required = config.nbd.tls.as_ref().is_some_and(|tls| tls.required);
     required && matches!(listener, NbdListener::Tcp(_))
@@ -306,8 +305,8 @@ mod tests {
         (config, Ready { portals, nbd, control: None, driver: "threads", volumes })
     }
 
-    /// Every listener and every export has a URL, with what a URL cannot hold encoded; a gateway
-    /// with NBD alone does not speak of iSCSI.
+    /// Every listener and every export has a URL with percent-encoding; the output of a gateway with NBD alone does
+    /// not mention iSCSI.
     #[test]
     fn nbd_is_shown() {
         let tcp = NbdListener::Tcp("[::]:10809".parse().unwrap());
@@ -335,7 +334,7 @@ mod tests {
         assert_eq!(event(&config, &ready)["exports"][1]["url"], url);
     }
 
-    /// Where TLS must be used the URL says so; a Unix socket needs none.
+    /// The URL of a listener that requires TLS says so; a Unix socket uses no TLS.
     #[test]
     fn tls_is_shown() {
         let tls = "tls = \"required\"\ncertificate = \"c\"\nkey = \"k\"\nexports";
@@ -354,7 +353,7 @@ mod tests {
         assert!(text.contains("nbdinfo 'nbd+unix:///?socket=/s'"), "{text}");
     }
 
-    /// A target that sends hosts away says where to, and is not the example to connect to.
+    /// A target with `redirect` prints the new address, and is not the example to connect to.
     #[test]
     fn targets_are_shown() {
         let text = "[[account]]\nname = \"alice\"\nsecret = \"twelve bytes\"\n\

@@ -6,7 +6,7 @@ use crate::config::source::Source;
 use tracing::{error, warn};
 use weir_serve::config::Config;
 
-/// What the file of `source` says now; `None` if it cannot be used, which the log tells.
+/// Reads the file of `source` again; `None`, and an event in the log, if it is invalid.
 pub(super) fn again(source: &Source) -> Option<Config> {
     let source = match Source::read(&source.path) {
         Ok(source) => source,
@@ -31,7 +31,7 @@ pub(super) fn again(source: &Source) -> Option<Config> {
     }
 }
 
-/// One event for one diagnostic, with its place.
+/// Logs one event per diagnostic, with its location.
 fn log(diagnostic: &Diagnostic, source: &Source) {
     let place = match &diagnostic.at {
         Some((span, _)) => source.place(span.start),
@@ -92,7 +92,7 @@ mod tests {
     const GOOD: &str = "[[volume]]\nname = \"d\"\nfile = \"d\"\n\
                         [[target]]\nname = \"iqn.2026-11.org.example:d\"\nluns = { 0 = \"d\" }\n";
 
-    /// What the file says now is what comes back, and what is odd about it is logged.
+    /// The current contents of the file are returned, and its warnings are logged.
     #[test]
     fn the_file_is_read_again() {
         let (_, config, log) = read("good", Some(GOOD));
@@ -107,7 +107,7 @@ mod tests {
         assert!(log.contains(&format!("at=\"{}:10:8\"", path.display())), "{log}");
     }
 
-    /// A file with diagnostics gives nothing; each diagnostic is one event with its place and what to do.
+    /// An invalid file returns nothing; each diagnostic is one event with its location and a remedy.
     #[test]
     fn diagnostics_are_logged() {
         let text = format!("[iscsi]\nmax_commands = 0\nbufer = 1\n{GOOD}");

@@ -20,9 +20,9 @@ use weir_sim::trace::Format;
 
 /// Predict cache misses for several cache sizes and eviction policies
 ///
-/// Every line that a request touches counts once; reads and writes both bring it into the cache. Requests
-/// take no time and nothing is prefetched: the result compares policies and cache sizes. Without `--size`
-/// the cache holds 1, 5, 20 and 50 percent of the distinct lines of the trace.
+/// Each line that a request touches counts once; reads and writes both bring it into the cache. Requests take no
+/// time, and there is no prefetch: the result compares policies and cache sizes. Without `--size` the cache holds 1,
+/// 5, 20 and 50 percent of the distinct lines of the trace.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Misses {
@@ -94,7 +94,7 @@ impl Misses {
         Ok(Exit::Success)
     }
 
-    /// The sizes in lines, at least one each, in the order that was asked for.
+    /// The sizes in lines, at least one each, in the order of the command line.
     fn lines_of_buffers(&self, demand: &Demand) -> Result<Vec<u64>, Failure> {
         let line = u64::from(self.line);
         let mut sizes: Vec<u64> = self.sizes.iter().map(|size| size / line).collect();
