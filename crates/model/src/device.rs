@@ -1,6 +1,5 @@
 //! The trait of all device models.
 
-use crate::ssd::ftl::Wear;
 use weir_flow::clock::Instant;
 use weir_flow::request::{Op, Outcome};
 use weir_flow::units::Extent;
@@ -37,8 +36,25 @@ pub trait Device {
     /// scheduled. `None` when there is no other.
     fn finished(&mut self, now: Instant) -> Option<(u64, Outcome)>;
 
-    /// What its flash has been through; `None` if it has none.
+    /// The wear of its flash; `None` if it has none.
     fn wear(&self) -> Option<Wear> {
         None
     }
+}
+
+/// The wear of a flash device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wear {
+    /// Pages that hosts have written.
+    pub programs: u64,
+    /// Pages that garbage collection has moved.
+    pub moves: u64,
+    /// Blocks that were erased.
+    pub erases: u64,
+    /// Erase cycles of the block that was erased least often.
+    pub least: u32,
+    /// Erase cycles of the block that was erased most often.
+    pub most: u32,
+    /// Pages programmed for each page that a host wrote; 1 if none was.
+    pub amplification: f64,
 }

@@ -1,10 +1,12 @@
 //! Explains response times: the rules that held each request, and the time of each tenant by rule.
 
 use crate::account;
+use crate::error::RunError;
 use crate::plan::Plan;
+use crate::progress::Progress;
 use crate::replay::{Replay, ReplayError, replay_before};
 use crate::results::{LedgerResults, Results, TargetResults};
-use crate::run::{Progress, RunError, simulate};
+use crate::run::simulate;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -17,10 +17,12 @@
 mod account;
 pub mod cores;
 pub mod crash;
+mod error;
 pub mod explain;
 mod measure;
 pub mod misses;
 pub mod plan;
+mod progress;
 pub mod replay;
 pub mod results;
 pub mod run;
@@ -33,4 +35,6 @@ pub mod trace;
 mod workload;
 mod world;
 
-pub use run::{Progress, RunError, run};
+pub use error::RunError;
+pub use progress::Progress;
+pub use run::run;

@@ -185,6 +185,16 @@ pub enum Arrivals {
     },
 }
 
+impl Arrivals {
+    /// Requests per second of an open loop; `None` for a closed one.
+    pub(crate) const fn rate(self) -> Option<f64> {
+        match self {
+            Self::Constant { rate, .. } | Self::Poisson { rate } => Some(rate),
+            Self::Closed { .. } => None,
+        }
+    }
+}
+
 /// The least time after which a closed loop repeats a refused request, as a host does after
 /// TASK SET FULL: 1 ms. Without it a host that does not think would ask for ever at one instant.
 pub const REFUSED_BACKOFF: Duration = Duration::from_millis(1);

@@ -1,12 +1,13 @@
 //! Runs a plan through the pipeline.
 
+use crate::error::RunError;
 use crate::measure::Measure;
-use crate::plan::{End, Plan, PlanError};
+use crate::plan::Plan;
+use crate::progress::Progress;
 use crate::results::Results;
 use crate::source::Source;
-use crate::trace;
 use crate::world::{Journal, World};
-use std::io::{self, Write};
+use std::io::Write;
 use weir_flow::accept;
 use weir_flow::cache;
 use weir_flow::clock::Instant;
@@ -14,44 +15,6 @@ use weir_flow::event::Observer;
 use weir_flow::pipeline::{Backend, Config, Pipeline};
 use weir_flow::request::TenantId;
 use weir_flow::stage;
-
-/// How far a run is. Told every 65 536 events, so that a caller who prints it needs no clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// The virtual clock.
-    pub now: Instant,
-    /// Requests that have come so far.
-    pub arrived: u64,
-    /// When the run ends.
-    pub end: End,
-}
-
-impl Progress {
-    /// The part of the run that is over, 0 to 1; `None` where only the sources know.
-    pub fn fraction(&self) -> Option<f64> {
-        let time = self
-            .end
-            .duration
-            .map(|duration| self.now.as_nanos() as f64 / duration.as_nanos() as f64);
-        let count = self.end.requests.map(|requests| self.arrived as f64 / requests as f64);
-        let further = time.into_iter().chain(count).reduce(f64::max);
-        further.map(|fraction| fraction.min(1.0))
-    }
-}
-
-/// Why a run has no results.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The plan contradicts itself.
-    #[error("the plan cannot be run: {0}")]
-    Plan(#[from] PlanError),
-    /// A trace cannot be read.
-    #[error(transparent)]
-    Trace(#[from] trace::Error),
-    /// The recording cannot be written.
-    #[error("the recording cannot be written: {0}")]
-    Recording(#[from] io::Error),
-}
 
 /// Runs a plan to its end.
 pub fn run(plan: &Plan, mut progress: impl FnMut(Progress)) -> Result<Results, RunError> {

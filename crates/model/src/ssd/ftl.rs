@@ -9,6 +9,7 @@
 //! State: 4 bytes for each page that a host can address, 4 for each physical one, 6 for each block.
 
 use super::Config;
+use crate::device::Wear;
 use std::collections::VecDeque;
 
 /// The translation layer of a device. It knows no time.
@@ -68,23 +69,6 @@ pub enum Move {
     },
     /// The block was erased, and can be written again.
     Erase,
-}
-
-/// What a device has been through.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Wear {
-    /// Pages that hosts have written.
-    pub programs: u64,
-    /// Pages that were moved.
-    pub moves: u64,
-    /// Blocks that were erased.
-    pub erases: u64,
-    /// Of the block that was erased least often, and most often.
-    pub least: u32,
-    /// The most.
-    pub most: u32,
-    /// Pages programmed for each page that a host wrote; 1 if none was.
-    pub amplification: f64,
 }
 
 impl Ftl {

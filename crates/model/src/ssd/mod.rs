@@ -14,7 +14,7 @@
 pub mod chips;
 pub mod ftl;
 
-use crate::device::{Device, DeviceIo};
+use crate::device::{Device, DeviceIo, Wear};
 use chips::{Chips, Page};
 use ftl::{Ftl, Move};
 use std::cmp::Reverse;
@@ -295,7 +295,7 @@ impl Device for Ssd {
         Some((id, Ok(())))
     }
 
-    fn wear(&self) -> Option<ftl::Wear> {
+    fn wear(&self) -> Option<Wear> {
         Some(self.ftl.wear())
     }
 }

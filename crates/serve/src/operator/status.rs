@@ -21,7 +21,7 @@ use weir_flow::dispatch::{Owner, StreamView};
 use weir_flow::pipeline::{Overdue, Pipeline};
 use weir_flow::request::{BackendId, VolumeId};
 use weir_flow::units::Extent;
-use weir_model::ssd::ftl::Wear;
+use weir_model::device::Wear;
 
 /// What there is to tell at `now`. O(outstanding + connections + tenants).
 pub(crate) fn status(

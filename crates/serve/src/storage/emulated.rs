@@ -19,8 +19,7 @@ use weir_flow::clock::Instant;
 use weir_flow::pipeline::{Input, StoreIo};
 use weir_flow::request::{Outcome, RequestKey};
 use weir_flow::units::Extent;
-use weir_model::device::{Device, DeviceIo};
-use weir_model::ssd::ftl::Wear;
+use weir_model::device::{Device, DeviceIo, Wear};
 
 /// All modelled devices, and what they have.
 pub(crate) struct Modelled {

@@ -4,7 +4,6 @@
 //! kept or lost sector by sector; of several writes to a sector any may be the one that is kept, or none.
 
 use super::content::{Content, Image};
-use super::loss::{self, Loss};
 use weir_flow::rng::Rng;
 
 /// One device.
@@ -107,11 +106,12 @@ impl Device {
         self.visible = self.left(&at_risk, &vec![true; at_risk.sectors.len()]);
     }
 
-    /// Loses the cache but for the sectors that this keeps; I/Os in flight continue.
-    pub(super) fn lose_cache(&mut self, loss: Loss, rng: &mut Rng) {
+    /// Loses its cache: `survives` says which of the sectors at risk are kept. I/Os in flight continue.
+    pub(super) fn lose_cache(&mut self, survives: impl FnOnce(&AtRisk) -> Vec<bool>) {
         let (ended, open) = std::mem::take(&mut self.pending).into_iter().partition(|w| w.ended);
         self.pending = ended;
-        let left = loss::crash(self, loss, rng).image;
+        let at_risk = self.at_risk();
+        let left = self.left(&at_risk, &survives(&at_risk));
         (self.durable, self.visible, self.pending) = (left.clone(), left, open);
     }
 

@@ -64,7 +64,7 @@ impl Loss {
     }
 
     /// Which of what is at risk is kept.
-    fn keep(self, at_risk: &AtRisk, rng: &mut Rng) -> Vec<bool> {
+    pub(super) fn keep(self, at_risk: &AtRisk, rng: &mut Rng) -> Vec<bool> {
         let count = at_risk.sectors.len();
         let one = if count == 0 { 0 } else { rng.below(count as u64) as usize };
         match self {

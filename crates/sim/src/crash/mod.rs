@@ -16,6 +16,7 @@ mod device;
 mod forge;
 mod history;
 mod judge;
+mod lasting;
 mod loss;
 mod plan;
 mod shell;
@@ -29,9 +30,10 @@ use content::{Content, SECTOR, Store};
 use device::Device;
 use history::History;
 use judge::{Judge, World};
+use lasting::Lasting;
 use plan::{Ask, Plan};
 use serde::Serialize;
-use shell::{Fault, Lasting, Shell};
+use shell::{Fault, Shell};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_flow::cache::writeback::format_new;
 use weir_flow::rng::Rng;
@@ -223,7 +225,7 @@ fn live(
         if rng.below(4) == 0 {
             shell.stop()?;
         }
-        (log_device, upstream_device) = (shell.log_device, shell.upstream);
+        [log_device, upstream_device] = shell.into_devices();
         if lasting.history.is_loose() && !lasting.void {
             // The upstream may have parts of writes that were not acknowledged, and lose them later. What hosts
             // were told has been held against every crash until here.

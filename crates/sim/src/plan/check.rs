@@ -4,7 +4,6 @@ use super::{
     Access, Arrivals, End, MAX_DEPTH, MAX_FACTOR, MAX_PARTS, MAX_TENANTS, Model, PathChange, Plan,
     Trace, Volume, Workload,
 };
-use crate::workload::rate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use weir_flow::clock::Duration;
@@ -160,7 +159,7 @@ impl Plan {
         at: &dyn Fn(&str) -> String,
         workload: &Workload,
     ) -> Result<(), PlanError> {
-        if let Some(rate) = rate(workload.arrivals) {
+        if let Some(rate) = workload.arrivals.rate() {
             let range = rate > 0.0 && rate <= 1e9;
             require(range, at("rate"), "must be above 0 and at most 10^9 requests per second")?;
         }

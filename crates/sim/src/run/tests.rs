@@ -1,6 +1,6 @@
 use super::*;
 use crate::plan::{
-    Access, Arrivals, Backend, HostLink, Model, PathChange, PathFault, SizeWeight, TraceDevice,
+    Access, Arrivals, Backend, End, HostLink, Model, PathChange, PathFault, SizeWeight, TraceDevice,
 };
 use crate::results::{TenantResults, Totals};
 use crate::testing;

@@ -7,7 +7,7 @@ mod gaps;
 mod places;
 mod zipf;
 
-use crate::plan::{Arrivals, SizeWeight, Workload};
+use crate::plan::{SizeWeight, Workload};
 use gaps::Gaps;
 use places::Places;
 use weir_flow::clock::{Duration, Instant};
@@ -111,17 +111,10 @@ impl Mix {
     }
 }
 
-/// The rate of an open loop.
-pub(crate) const fn rate(arrivals: Arrivals) -> Option<f64> {
-    match arrivals {
-        Arrivals::Constant { rate, .. } | Arrivals::Poisson { rate } => Some(rate),
-        Arrivals::Closed { .. } => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Arrivals;
     use crate::testing;
 
     /// Sizes and directions come as often as their weights say; a weight of zero never comes.

@@ -123,6 +123,9 @@ pub(crate) struct Begin {
 }
 
 /// Stage 2 of a pipeline.
+///
+/// Large, and one type: data and its rules are in owners ([`Lines`], [`Log`], [`Prefetch`]), and each method here moves
+/// one request or job between them. The fields are the tables of which request waits for which owner.
 pub struct CacheStage {
     /// There are no frames: nothing that was read is kept, and nothing is read ahead.
     no_lines: bool,

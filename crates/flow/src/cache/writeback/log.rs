@@ -25,6 +25,9 @@ use alloc::vec::Vec;
 ///
 /// Inputs are methods that return nothing; after one or more of them, call [`poll`](Self::poll) until it returns
 /// `None` and perform what it returns. There is no order between effects but the order of `poll`.
+///
+/// Large, and one type: it is the interface of the log, and all that sees more than one of its parts. State and
+/// invariants are in the parts (`Wal`, `Destage`, `ModeSwitch`, `Admission`, `Acks`).
 #[derive(Debug)]
 pub struct Log {
     settings: Settings,

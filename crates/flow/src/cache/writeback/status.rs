@@ -5,7 +5,7 @@ use crate::clock::Duration;
 use crate::error::IoError;
 use crate::policy::Rule;
 
-/// How a log is doing.
+/// A snapshot of a log, for operators. Flat, with one field for each value that they see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// What is done with a write.

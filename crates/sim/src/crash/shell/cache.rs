@@ -18,11 +18,10 @@ impl Shell<'_> {
         match work {
             Work::Copy(copied) => self.copy(copied),
             Work::Zero { tag, offset, length } => {
-                self.payload(tag, offset, length).fill(0);
+                self.memory.payload(tag, offset, length).fill(0);
             }
             Work::Carry { from, tag, offset, length, .. } => {
-                let bytes = self.kept(from, length).to_vec();
-                self.payload(tag, offset, length).copy_from_slice(&bytes);
+                self.memory.carry(from, tag, offset, length);
             }
             Work::Fetch { fetch, span, tag, offset, .. } => {
                 if self.is(Bug::FetchAnsweredEarly) {
@@ -36,17 +35,15 @@ impl Shell<'_> {
             Work::Reserve { job, bytes, .. } => {
                 self.lasting.own += 1;
                 let tag = Tag(OWN + self.lasting.own);
-                self.payloads.insert(tag, vec![0xdd; bytes as usize]);
+                self.memory.reserve(tag, bytes);
                 let done = Done::Reserved { job, tag };
                 self.ios.push(Io::Answer(Input::Cache(done)));
             }
-            Work::Release(tag) => {
-                self.stale = self.payloads.remove(&tag).expect("it is released once");
-            }
+            Work::Release(tag) => self.memory.release(tag),
             Work::Log { write, .. } => return self.log(&write),
             Work::Sync { io, .. } => return self.sync(io),
             Work::Unkeep { io, .. } => {
-                self.batches.remove(&io).expect("it is kept until now");
+                self.memory.batches.remove(&io).expect("it is kept until now");
             }
             Work::Abandon(_) => {
                 self.tell(|| "that the log is void is being remembered".to_owned());
@@ -57,37 +54,20 @@ impl Shell<'_> {
         Ok(())
     }
 
-    fn payload(&mut self, tag: Tag, offset: u64, length: u64) -> &mut [u8] {
-        let payload = self.payloads.get_mut(&tag).expect("its request has not ended");
-        &mut payload[offset as usize..][..length as usize]
-    }
-
     fn copy(&mut self, copied: Copied) {
-        let Copied { tag, offset, frame, at, length, keep } = copied;
-        let line = self.plan.line as usize * SECTOR;
-        let frame =
-            frame.index() * line + at as usize..frame.index() * line + (at + length) as usize;
-        let is_write = matches!(self.asked.get(&tag), Some(Asked::Change { .. }));
-        if !keep {
-            let memory = self.frames[frame].to_vec();
-            self.payload(tag, offset, u64::from(length)).copy_from_slice(&memory);
+        let is_write = matches!(self.asked.get(&copied.tag), Some(Asked::Change { .. }));
+        if !copied.keep {
+            self.memory.read_frame(&copied);
         } else if !(is_write && self.is(Bug::WriteKeepsOldLines)) {
-            let bytes = self.payload(tag, offset, u64::from(length)).to_vec();
+            let frame = self.memory.frame(&copied);
+            let bytes =
+                self.memory.payload(copied.tag, copied.offset, copied.length.into()).to_vec();
             if !is_write && self.is(Bug::FillLate) {
                 self.ios.push(Io::UnseenFill { frame, bytes });
             } else {
-                self.frames[frame].copy_from_slice(&bytes);
+                self.memory.fill_frame(frame, &bytes);
             }
         }
-    }
-
-    fn kept(&self, kept: Kept, length: u64) -> &[u8] {
-        let (bytes, offset) = match kept {
-            Kept::Payload(tag, offset) => (self.payloads.get(&tag), offset),
-            Kept::Batch(io, offset) => (self.batches.get(&io), offset),
-        };
-        let bytes = bytes.expect("memory that the log names is kept");
-        &bytes[offset as usize..][..length as usize]
     }
 
     /// A write to the log device begins.
@@ -104,7 +84,7 @@ impl Shell<'_> {
         let mut parts = from.iter();
         let fill = |part: &Part, out: &mut [u8]| {
             let kept = *parts.next().expect("each part has a place");
-            out.copy_from_slice(self.kept(kept, part.length));
+            out.copy_from_slice(self.memory.kept(kept, part.length));
         };
         assemble(write, crc32c, fill, &mut bytes);
         if self.is(Bug::SuperBlockAhead)
@@ -115,10 +95,10 @@ impl Shell<'_> {
         let store = &mut self.lasting.store;
         let contents: Vec<_> =
             bytes.as_chunks::<SECTOR>().0.iter().map(|bytes| store.name(bytes)).collect();
-        let id = self.log_device.begin(sector(write.at), contents);
+        let id = self.log_device.device.begin(sector(write.at), contents);
         let (io, at, length) = (write.io, write.at, write.bytes);
         self.tell(|| format!("log write {} of {length} bytes at {at} begins", io.0));
-        self.batches.insert(io, bytes);
+        self.memory.batches.insert(io, bytes);
         self.ios.push(Io::Local { io, id });
         self.point()?;
         if self.is(Bug::AckBeforeCommit) {
@@ -132,7 +112,7 @@ impl Shell<'_> {
 
     fn sync(&mut self, io: LocalId) -> Result<(), Fault> {
         self.tell(|| format!("log flush {} begins", io.0));
-        let flush = self.log_device.flush();
+        let flush = self.log_device.device.flush();
         if self.is(Bug::LogSyncDropped) {
             self.logged(io, Ok(()));
         } else if self.is(Bug::LogSyncAnsweredEarly) {

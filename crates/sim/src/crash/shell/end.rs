@@ -13,14 +13,14 @@ impl Shell<'_> {
     pub(super) fn end(&mut self, io: Io) -> Result<(), Fault> {
         match io {
             Io::Local { io, id } => {
-                let fails = self.local_fails();
+                let fails = self.log_fails();
                 self.tell(|| format!("log write {} {}", io.0, how(fails)));
                 if fails {
-                    self.log_device.fail(id, &mut self.rng);
+                    self.log_device.device.fail(id, &mut self.rng);
                 } else {
-                    self.log_device.end(id);
+                    self.log_device.device.end(id);
                     if self.is(Bug::MemoryUsedAgain)
-                        && let Some(batch) = self.batches.get_mut(&io)
+                        && let Some(batch) = self.memory.batches.get_mut(&io)
                     {
                         batch.fill(0xbb);
                     }
@@ -29,14 +29,14 @@ impl Shell<'_> {
                 self.logged(io, if fails && !hidden { Err(IoError::Medium) } else { Ok(()) });
             }
             Io::LocalFlush { io, flush } => {
-                let fails = self.local_fails();
+                let fails = self.log_fails();
                 self.tell(|| format!("log flush {} {}", io.0, how(fails)));
                 if fails {
-                    self.log_device.fail_flush(&flush, &mut self.rng);
+                    self.log_device.device.fail_flush(&flush, &mut self.rng);
                 } else {
-                    self.log_device.settle(&flush);
+                    self.log_device.device.settle(&flush);
                     self.lasting.history.settle();
-                    self.faulty = false;
+                    self.log_device.worked();
                 }
                 let hidden = self.is(Bug::LogSyncErrorHidden);
                 self.logged(io, if fails && !hidden { Err(IoError::Medium) } else { Ok(()) });
@@ -49,13 +49,13 @@ impl Shell<'_> {
             }
             Io::UnseenFetch { span, tag, offset } => {
                 // Whose memory it was may be gone.
-                if self.payloads.contains_key(&tag) {
+                if self.memory.payloads.contains_key(&tag) {
                     self.fetch(span, tag, offset)?;
                 }
                 return Ok(());
             }
             Io::UnseenFill { frame, bytes } => {
-                self.frames[frame].copy_from_slice(&bytes);
+                self.memory.fill_frame(frame, &bytes);
                 return Ok(());
             }
             Io::Store(io, effect) => return self.end_store(io, effect),
@@ -69,7 +69,7 @@ impl Shell<'_> {
                 self.told.push_back(Input::Cache(Done::Abandoned(VOLUME, Ok(()))));
             }
             Io::Unseen { on_log, effect } => {
-                let device = if on_log { &mut self.log_device } else { &mut self.upstream };
+                let device = if on_log { &mut self.log_device.device } else { &mut self.upstream };
                 match effect {
                     Effect::Write(id) => device.end(id),
                     Effect::Flush(flush) => device.settle(&flush),
@@ -80,23 +80,19 @@ impl Shell<'_> {
         self.point()
     }
 
-    /// Whether the log device fails now. A device that may die does not work again; another has worked before it
-    /// fails once more.
-    fn local_fails(&mut self) -> bool {
-        let fails = self.dead || (!self.faulty && self.rng.below(100) < self.plan.local_faults);
+    /// Whether the log device fails now.
+    fn log_fails(&mut self) -> bool {
+        let fails = self.log_device.fails(self.plan, &mut self.rng);
         if fails && self.plan.dies {
-            self.dead = true;
             self.lasting.history.loosen();
         }
-        self.faulty |= fails;
         fails
     }
 
     fn fetch(&mut self, span: Span, tag: Tag, offset: u64) -> Result<(), Fault> {
         let store = &self.lasting.store;
-        let bytes = spanned(span, |at, out| store.read(self.log_device.visible(), at, out))?;
-        let payload = self.payloads.get_mut(&tag).expect("its request has not ended");
-        payload[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+        let bytes = spanned(span, |at, out| store.read(self.log_device.device.visible(), at, out))?;
+        self.memory.payload(tag, offset, bytes.len() as u64).copy_from_slice(&bytes);
         Ok(())
     }
 }

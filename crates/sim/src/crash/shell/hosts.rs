@@ -95,7 +95,7 @@ impl Shell<'_> {
             }
             What::Read(sectors) => {
                 let asked = Asked::Read { sectors: sectors.clone(), before: history.settled() };
-                self.payloads.insert(tag, vec![0xcc; sectors.len() * SECTOR]);
+                self.memory.payloads.insert(tag, vec![0xcc; sectors.len() * SECTOR]);
                 (Op::Read, sectors.clone(), false, asked)
             }
             What::Write { sectors, fua } => {
@@ -104,7 +104,7 @@ impl Shell<'_> {
                 for (bytes, sector) in payload.chunks_exact_mut(SECTOR).zip(sectors.clone()) {
                     fill(history.written(place, sector), bytes);
                 }
-                self.payloads.insert(tag, payload);
+                self.memory.payloads.insert(tag, payload);
                 (Op::Write, sectors.clone(), *fua, change(place, sectors, *fua))
             }
             What::Zero(sectors) => {
@@ -145,7 +145,7 @@ impl Shell<'_> {
     pub(super) fn told(&mut self, tag: Tag, outcome: Outcome) -> Result<(), Fault> {
         self.tell(|| format!("request {} is answered: {outcome:?}", tag.0));
         let asked = self.asked.remove(&tag).expect("an answer is to something");
-        let payload = self.payloads.remove(&tag);
+        let payload = self.memory.payloads.remove(&tag);
         let history = &mut self.lasting.history;
         let upstream = self.plan.settings.sync == Sync::Upstream;
         let strict =
@@ -215,10 +215,10 @@ impl Shell<'_> {
         if !matches!(self.asked.get(&tag), Some(Asked::Change { .. })) {
             return Ok(());
         }
-        let payload = self.payloads.get(&tag).cloned();
+        let payload = self.memory.payloads.get(&tag).cloned();
         self.told(tag, Ok(()))?;
         self.asked.insert(tag, Asked::Told);
-        self.payloads.extend(payload.map(|payload| (tag, payload)));
+        self.memory.payloads.extend(payload.map(|payload| (tag, payload)));
         Ok(())
     }
 }

@@ -7,15 +7,20 @@
 mod cache;
 mod end;
 mod hosts;
+mod log_device;
+mod memory;
 mod upstream;
 
 use super::bug::Bug;
-use super::content::{SECTOR, Store};
+use super::content::SECTOR;
 use super::device::{Device, Flush, Id};
-use super::history::{Broken, History};
+use super::history::Broken;
 use super::judge::{Judge, State, World, tokens};
+use super::lasting::Lasting;
 use super::plan::{Ask, Plan};
 use hosts::Asked;
+use log_device::LogDevice;
+use memory::Memory;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,21 +40,6 @@ use weir_flow::rng::Rng;
 use weir_flow::stage::Stage as _;
 use weir_flow::units::Extent;
 
-/// What lasts over crashes.
-pub(super) struct Lasting {
-    pub(super) store: Store,
-    pub(super) history: History,
-    /// What happened, in words, if that is wanted.
-    pub(super) story: Option<Vec<String>>,
-    /// Requests of hosts, and memory for the cache's own: tags are never used again.
-    pub(super) tags: u64,
-    pub(super) own: u64,
-    /// It is remembered elsewhere that the log is void.
-    pub(super) void: bool,
-    /// Logs that were made.
-    pub(super) logs: u64,
-}
-
 /// A law was broken.
 pub(super) struct Fault {
     /// The crash, unless it was seen without one.
@@ -64,6 +54,9 @@ impl From<Broken> for Fault {
 }
 
 /// One life of a gateway: from its start to a crash, or to the end.
+///
+/// Large, and one type: every event changes the pipeline, the history and the I/Os in flight together, and may be
+/// where the gateway crashes. What has rules apart from that is an owner: memory, devices, history, judge.
 pub(super) struct Shell<'a> {
     plan: &'a Plan,
     bug: Option<Bug>,
@@ -74,27 +67,17 @@ pub(super) struct Shell<'a> {
     losses: Rng,
     now: Instant,
     pipeline: Pipeline<Notices>,
-    pub(super) log_device: Device,
-    pub(super) upstream: Device,
-    frames: Vec<u8>,
+    log_device: LogDevice,
+    upstream: Device,
     /// What is to be told at once.
     told: VecDeque<Input>,
     ios: Vec<Io>,
     asked: BTreeMap<Tag, Asked>,
-    payloads: BTreeMap<Tag, Vec<u8>>,
-    batches: BTreeMap<LocalId, Vec<u8>>,
-    /// The bytes of the last job, for a planted bug that uses them for the next one.
-    stale: Vec<u8>,
+    memory: Memory,
     /// Hosts that have written since the start, and whether they have flushed.
     hosts: BTreeMap<u64, bool>,
-    /// The log device has failed and not worked since.
-    faulty: bool,
-    /// The log device works no more.
-    dead: bool,
     /// There is no way to the upstream.
     down: bool,
-    /// The gateway stops: hosts ask for nothing more.
-    closing: bool,
     closed: bool,
 }
 
@@ -229,22 +212,21 @@ impl<'a> Shell<'a> {
             losses: Rng::stream(plan.seed, &format!("crash/losses/{life}")),
             now: Instant::ZERO,
             pipeline,
-            log_device,
+            log_device: LogDevice::new(log_device),
             upstream,
-            frames: vec![0xee; (FRAMES * plan.line) as usize * SECTOR],
             told: [Input::Cache(Done::Recovered(VOLUME, Arc::new(recovered)))].into(),
             ios: Vec::new(),
             asked: BTreeMap::new(),
-            payloads: BTreeMap::new(),
-            batches: BTreeMap::new(),
-            stale: Vec::new(),
+            memory: Memory::new(plan),
             hosts: BTreeMap::new(),
-            faulty: true,
-            dead: false,
             down: false,
-            closing: false,
             closed: false,
         }
+    }
+
+    /// The devices as a crash finds them: of the log and of the upstream.
+    pub(super) fn into_devices(self) -> [Device; 2] {
+        [self.log_device.device, self.upstream]
     }
 
     /// Lives until it has done so many steps, or was stopped; without a limit until everything is answered
@@ -285,7 +267,6 @@ impl<'a> Shell<'a> {
     /// Stops as on SIGTERM: what hosts have asked for ends, and what is in the log is made durable.
     pub(super) fn stop(&mut self) -> Result<(), Fault> {
         self.tell(|| "the gateway is told to stop".to_owned());
-        self.closing = true;
         let mut taken = 0;
         while !self.asked.is_empty() {
             self.go_on(&mut taken)?;
@@ -385,7 +366,7 @@ impl<'a> Shell<'a> {
             plan: self.plan,
             bug: self.bug,
             lasting: self.lasting,
-            log: &self.log_device,
+            log: &self.log_device.device,
             upstream: &self.upstream,
         };
         let found = self.judge.point(&world, &mut self.losses);

@@ -40,10 +40,10 @@ impl Shell<'_> {
             Op::Read => Effect::Read(self.upstream_bytes(&io)),
             Op::Write => {
                 let at = io.offset_in_request as usize;
-                let bytes = &self.payloads[&tag][at..];
+                let bytes = &self.memory.payloads[&tag][at..];
                 let wrong =
-                    self.is(Bug::StaleBuffer) && !of_host && self.stale.len() >= bytes.len();
-                let bytes = if wrong { &self.stale } else { bytes };
+                    self.is(Bug::StaleBuffer) && !of_host && self.memory.stale.len() >= bytes.len();
+                let bytes = if wrong { &self.memory.stale } else { bytes };
                 let store = &mut self.lasting.store;
                 let sectors = bytes.as_chunks::<SECTOR>().0.iter().take(count as usize);
                 let contents: Vec<_> = sectors.map(|bytes| store.name(bytes)).collect();
@@ -100,9 +100,8 @@ impl Shell<'_> {
                 // The upstream has read when the I/O began, or now.
                 let late = self.rng.below(2) == 0;
                 let data = if late { self.upstream_bytes(&io) } else { early };
-                let at = io.offset_in_request as usize;
-                let payload = self.payloads.get_mut(&tag).expect("its request has not ended");
-                payload[at..at + data.len()].copy_from_slice(&data);
+                let at = io.offset_in_request;
+                self.memory.payload(tag, at, data.len() as u64).copy_from_slice(&data);
             }
             Effect::Nothing => {}
         }
@@ -118,7 +117,7 @@ impl Shell<'_> {
     pub(super) fn break_link(&mut self, power: bool) -> Result<(), Fault> {
         if power && self.plan.settings.upstream_flush {
             let loss = Loss::ALL[self.rng.below(7) as usize];
-            self.upstream.lose_cache(loss, &mut self.rng);
+            self.upstream.lose_cache(|at_risk| loss.keep(at_risk, &mut self.rng));
             self.tell(|| format!("the upstream loses its cache: {}", loss.name()));
             let Self { lasting, upstream, .. } = self;
             lasting.history.lost(&tokens(&lasting.store, upstream.visible()));

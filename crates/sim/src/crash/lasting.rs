@@ -1,0 +1,19 @@
+//! The state that survives a crash of the gateway: what hosts have been told, and names that are never reused.
+
+use super::content::Store;
+use super::history::History;
+
+/// State that survives crashes.
+pub(super) struct Lasting {
+    pub(super) store: Store,
+    pub(super) history: History,
+    /// What happened, in words, if that is wanted.
+    pub(super) story: Option<Vec<String>>,
+    /// Requests of hosts, and memory for the cache's own: tags are never used again.
+    pub(super) tags: u64,
+    pub(super) own: u64,
+    /// It is remembered elsewhere that the log is void.
+    pub(super) void: bool,
+    /// Logs that were made.
+    pub(super) logs: u64,
+}
