@@ -366,12 +366,17 @@ impl<'a> Gateway<'a> {
         self.storage.exchange_upstreams(&mut self.done);
         self.take_in_storage();
         self.engine.blocking.reap(&mut self.finished);
-        for done in self.finished.drain(..) {
-            self.engine.call_done(done);
+        if !self.finished.is_empty() {
+            for done in self.finished.drain(..) {
+                self.engine.call_done(done);
+            }
         }
         let submitted = std::mem::take(&mut self.engine.set.submitted);
         if submitted || !self.engine.set.inputs.is_empty() || !self.engine.set.actions.is_empty() {
             return true;
+        }
+        if self.dirty.is_empty() {
+            return false;
         }
         let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare_dirty));
         for index in dirty.drain(..) {

@@ -8,6 +8,9 @@ use tracing::warn;
 impl Gateway<'_> {
     /// Takes in what storage tells.
     pub(super) fn take_in_storage(&mut self) {
+        if self.done.is_empty() {
+            return;
+        }
         let mut done = std::mem::take(&mut self.done);
         for one in done.drain(..) {
             match one {

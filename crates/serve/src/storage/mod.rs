@@ -76,6 +76,9 @@ impl<N: Network> Storage<N> {
                 break;
             }
         }
+        if self.finished.is_empty() {
+            return Ok(());
+        }
         for Done { whose, result, flushed, promise } in self.finished.drain(..) {
             let outcome = result.map_err(|problem| {
                 if self.errors.speaks() {
@@ -91,8 +94,11 @@ impl<N: Network> Storage<N> {
     /// Sends everything to upstreams, and appends what has happened there.
     pub(crate) fn exchange_upstreams(&mut self, done: &mut Vec<StorageDone>) {
         self.upstreams.write_all();
-        done.append(&mut self.answers);
-        done.append(&mut self.upstreams.done);
+        for told in [&mut self.answers, &mut self.upstreams.done] {
+            if !told.is_empty() {
+                done.append(told);
+            }
+        }
     }
 }
 

@@ -84,6 +84,10 @@ impl BlockingCalls {
 
     /// The calls that have ended since the last time.
     pub(crate) fn reap(&mut self, done: &mut Vec<CallDone>) {
+        if self.awaited.is_empty() {
+            // The event loop asks several times for each request, and asking takes two locks.
+            return;
+        }
         self.saves.reap(&mut self.finished);
         self.maps.reap(&mut self.finished);
         let awaited = &mut self.awaited;

@@ -209,6 +209,9 @@ impl Driver for Uring {
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) -> bool {
+        if self.flying.len() == self.free.len() {
+            return false;
+        }
         while let Some(entry) = { self.ring.completion().next() } {
             let index = entry.user_data() as usize;
             match self.advance(index, entry.result()) {
