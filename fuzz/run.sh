@@ -28,7 +28,8 @@ cargo build --release --locked --quiet --target "$triple" --bin "$target"
 program=${CARGO_TARGET_DIR:-target}/$triple/release/$target
 
 mkdir -p "work/$target" "artifacts/$target" "corpus/$target"
-options=(-max_len=$longest "-artifact_prefix=artifacts/$target/" -timeout=10 -rss_limit_mb=1024)
+# A unit takes milliseconds; the limit is in seconds of the clock, so it is long enough for a machine that is busy.
+options=(-max_len=$longest "-artifact_prefix=artifacts/$target/" -timeout=300 -rss_limit_mb=1024)
 if [ -f "$target.dict" ]; then options+=("-dict=$target.dict"); fi
 
 if [ "$what" = minimise ]; then
