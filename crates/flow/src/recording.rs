@@ -288,9 +288,9 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             head(out, REWEIGH, at);
             shares::encode(out, shares);
         }
-        Entry::Input(at, Input::Inherit(ref legacy)) => {
-            head(out, INHERIT, at);
-            promises::encode_legacy(out, legacy);
+        Entry::Input(at, Input::TakeOver(ref handover)) => {
+            head(out, TAKE_OVER, at);
+            promises::encode_handover(out, handover);
         }
         Entry::Input(
             at,
@@ -355,7 +355,7 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
             Input::Govern(Arc::new(Govern { control, promises }))
         }
         REWEIGH => Input::Reweigh(Arc::new(shares::decode(&mut reader)?)),
-        INHERIT => Input::Inherit(Arc::new(promises::decode_legacy(&mut reader)?)),
+        TAKE_OVER => Input::TakeOver(Arc::new(promises::decode_handover(&mut reader)?)),
         CAPPED => Input::Capped(VolumeId::new(reader.small()?), reader.cap()?),
         RESIZED => Input::Resized(VolumeId::new(reader.small()?), reader.number()?),
         DEADLINE => return Ok((Entry::Deadline(at), reader.at)),
@@ -379,7 +379,7 @@ const END: u8 = 7;
 const RESIZED: u8 = 8;
 const GOVERN: u8 = 9;
 const CAPPED: u8 = 10;
-const INHERIT: u8 = 16;
+const TAKE_OVER: u8 = 16;
 const REWEIGH: u8 = 26;
 const LINK: u8 = 27;
 

@@ -339,7 +339,7 @@ pub fn serve(
         gateway.react(reaction);
     }
     let now = gateway.now();
-    if let Some((path, bytes)) = gateway.kept(&pipeline.legacy(now))
+    if let Some((path, bytes)) = gateway.kept(&pipeline.handover(now))
         && let Err(problem) = state_file::save(&path, &bytes)
     {
         warn!(%problem, "what tenants have saved is lost");

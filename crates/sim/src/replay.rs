@@ -362,7 +362,7 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
             | Input::Link(..)
             | Input::Resized(..)
             | Input::Capped(..)
-            | Input::Inherit(_)
+            | Input::TakeOver(_)
             | Input::Govern(_)
             | Input::Reweigh(_) => Ok(()),
         }

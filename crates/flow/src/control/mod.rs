@@ -5,8 +5,8 @@
 
 mod baselines;
 mod contract;
+mod ln;
 mod load;
-mod log;
 mod open;
 mod slack;
 mod tariff;
@@ -55,12 +55,12 @@ pub trait ControlPolicy {
     fn handle_deadline(&mut self, now: Instant);
 
     /// What it would leave to a policy that followed it now.
-    fn legacy(&self, _now: Instant) -> Legacy {
-        Legacy::default()
+    fn handover(&self, _now: Instant) -> PolicyHandover {
+        PolicyHandover::default()
     }
 
     /// Begins with what the policy before it has left; anything else in force may differ.
-    fn inherit(&mut self, _now: Instant, _legacy: &Legacy) {}
+    fn take_over(&mut self, _now: Instant, _handover: &PolicyHandover) {}
 
     /// What has changed since it was asked last, one thing at a time; ask until there is no more.
     fn notice(&mut self) -> Option<Notice> {
@@ -70,9 +70,9 @@ pub trait ControlPolicy {
 
 /// What outlives a policy when promises change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Legacy {
-    /// What each tenant has saved, by tenant id, as time at its contract's rate.
-    pub savings: Vec<Duration>,
+pub struct PolicyHandover {
+    /// The burst credit of each tenant, by tenant id, as time at its contract's rate.
+    pub credits: Vec<Duration>,
     /// How much may be at the devices, if that was learnt.
     pub window: Option<u32>,
 }

@@ -1,43 +1,58 @@
 //! # Control policy: slack window (TA4)
 //!
-//! A bucket marks what is guaranteed, a window limits everything else, fair queueing divides it.
+//! Releases guaranteed requests at once and all others within a window that keeps the objectives.
 //!
 //! | | |
 //! |---|---|
-//! | Model    | a head whose bucket holds its cost pays and goes (green); any other head goes while fewer than W are at the device: those that spend savings (yellow) before others (red), the smallest start tag first. A green ending after more than `theta` of its promise of a share q: `ln W -= kappa q / inflight`; else, while W has held somebody: `ln W += kappa (1 - q) / inflight`. Each promise has an opinion of W; the smallest rules |
-//! | Savings  | what overflows the bucket, up to `credit`; spent at up to `peak` times the contract |
-//! | Groups   | a green request is paid by the groups above as well; what a group's members do not use it lends to others of them. Limits of tenants and groups hold everything |
+//! | Model    | a head whose bucket holds its cost pays and goes (guaranteed); any other head goes while fewer than W requests are at the devices: those paid from burst credit first, then the smallest start tag (excess). A guaranteed ending after more than `theta` of its objective's time with quantile q: `ln W -= kappa q / inflight`; any other, while W has held a request: `ln W += kappa (1 - q) / inflight`. Each class of objectives has such a W; the smallest counts |
+//! | Credit   | what overflows the bucket, up to `credit`; spent at up to `peak` times the contract |
+//! | Groups   | the groups above pay for a guaranteed request as well; tokens that a group's members do not use it lends to others of them. Limits of tenants and groups hold everything |
 //! | Units    | buckets in 10^-15 tokens, `ln W` in 2^-48, start tags in 2^-40 s: exact or cut there |
 //! | Ties     | the lowest tenant; within a tenant, order of arrival |
-//! | Cost     | O(log(tenants) * levels of groups) per request and ending; O(promises) every 100 ms |
-//! | Source   | `docs/reference/control.md` sections 11 and 12, X1 to X4. Brown-out: `guarantee.rs`. What an infeasible promise may cost others is bounded by a test of futility: `window.rs` |
-//! | Not when | requests of a tenant must not be delayed even in excess, or promises are far from what the device can do |
+//! | Cost     | O(log(tenants) * levels of groups) per request and ending; O(objectives) every 100 ms |
+//! | Source   | `docs/reference/control.md` sections 11 and 12, X1 to X4 |
+//! | Not when | requests of a tenant must not be delayed even in excess, or objectives are far from what the device can do |
 //!
-//! A tenant without a contract is never green; it shares what is left with the weight of 100 requests
-//! of 4 KiB a second. The same holds for requests that no row of the contract is about.
+//! A tenant without a contract is always excess; it shares what is left with the weight of 100 requests of
+//! 4 KiB a second. So are requests that no objective of the contract covers.
+//!
+//! ```text
+//!  arrive ─┐             ┌─ tenant.rs ─────────────┐    bucket.rs: buckets, credits, clocks
+//!  complete├─> slack.rs ─┤ queue, bucket, credits, │    groups.rs: budgets and limits of groups
+//!  deadline┘             │ limit of each tenant    │    fair_tree.rs: start tags of tenants and groups
+//!                        └─────────────────────────┘    window.rs: W of each class, the effective W
+//!
+//!  One decision, in this order:
+//!   1  end_periods          every 100 ms: SLO waivers (window.rs), scales of the tiers   brown_out.rs
+//!   2  count_ending, update a guaranteed ending moves its W; the smallest active W       window.rs
+//!   3  release_on_arrival   nothing is queued: bucket or window at once, skip 4 to 9     schedule.rs
+//!   4  advance_clocks       buckets fill by these                                        brown_out.rs
+//!   5  resume_limited       limits that admit a request again                            groups.rs
+//!   6  release_guaranteed   heads that their bucket covers; gold, silver, bronze         schedule.rs
+//!   7  release_borrowed     heads that a group lends tokens for                          groups.rs
+//!   8  release_within_window  credit, then excess, by start tag while W has room         schedule.rs
+//!   9  release, list_head   charges what pays; lists the next head for 5 to 8            schedule.rs
+//! ```
 
-mod direct;
-mod guarantee;
-mod heritage;
-mod lane;
-mod lending;
-mod limits;
-mod marker;
-mod release;
+mod brown_out;
+mod bucket;
+mod fair_tree;
+mod groups;
+mod schedule;
 mod settings;
-mod share;
-mod time;
+mod tenant;
 mod window;
 
-use self::guarantee::{Guarantees, TIERS};
-use self::lane::{Band, Lane};
-use self::marker::{Clock, Passed};
-use self::release::{WINDOW, Way};
+use self::brown_out::{TIERS, TierClocks};
+use self::bucket::{ClockTime, ScaledClock};
+use self::fair_tree::{FairTree, ROOT};
+use self::groups::GroupBudget;
+use self::schedule::WINDOW;
 use self::settings::Settings;
-use self::share::Shares;
+use self::tenant::TenantQueue;
 use self::window::Window;
-use super::contract::Tier;
-use super::{Build, ControlPolicy, Legacy, Notice, Promises, contract};
+use super::contract::{Contract, Tier};
+use super::{Build, ControlPolicy, Notice, PolicyHandover, Promises, contract};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Property, Rule};
 use crate::request::{Request, RequestKey};
@@ -48,32 +63,35 @@ use slotmap::SecondaryMap;
 
 pub(super) const POLICY: Policy<Build> = Policy {
     name: "slack",
-    summary: "guaranteed requests go at once, all others within a window that holds the promises (TA4)",
+    summary: "guaranteed requests go at once, all others within a window that keeps the objectives (TA4)",
     properties: &[Property::KeepsOrder, Property::WorkConserving],
     parameters: settings::PARAMETERS,
     build: |values, list| Box::new(Slack::new(Settings::from(values), list)),
 };
 
 struct Slack {
-    lanes: Vec<Lane>,
-    bands: Vec<Band>,
-    /// The root, then the bands, then the lanes.
-    shares: Shares,
-    guarantees: Guarantees,
-    /// For what is not scaled: limits and peaks.
-    time: Clock,
+    /// By tenant id; the last is for all tenants past the list of contracts.
+    tenants: Vec<TenantQueue>,
+    groups: Vec<GroupBudget>,
+    /// The root, then the groups, then the tenants.
+    tree: FairTree,
+    guarantees: TierClocks,
+    /// The clock of limits and peaks, which are not scaled.
+    clock: ScaledClock,
     window: Window,
-    /// Lanes by when their heads are guaranteed, by tier.
-    greens: [BTreeSet<(Passed, u32)>; 3],
-    /// Bands by when they may lend to somebody who waits.
-    lends: BTreeSet<(Passed, u32)>,
-    /// Lanes with savings that are spent fast enough, by when they may spend more.
-    peaks: BTreeSet<(Passed, u32)>,
-    /// Nodes that a limit holds, by until when.
-    held: BTreeSet<(Passed, u32)>,
-    waiting: usize,
-    /// What is at the device, and the row under which it was guaranteed.
+    /// Tenants by the time at which their head is guaranteed, by tier.
+    guaranteed: [BTreeSet<(ClockTime, u32)>; 3],
+    /// Nodes of groups by the time at which they may lend, while a member wants to borrow.
+    lenders: BTreeSet<(ClockTime, u32)>,
+    /// Tenants with credit that is spent at its peak, by the time at which they may spend more.
+    credit_due: BTreeSet<(ClockTime, u32)>,
+    /// Nodes that a limit holds, by the time until which it does.
+    limited: BTreeSet<(ClockTime, u32)>,
+    /// Requests in the queues of all tenants.
+    queued: usize,
+    /// Requests at the devices, and the objective under which each was guaranteed.
     inflight: SecondaryMap<RequestKey, Option<u8>>,
+    /// Released requests that `poll` has not returned yet.
     ready: VecDeque<(RequestKey, Rule)>,
     notices: VecDeque<Notice>,
 }
@@ -81,129 +99,66 @@ struct Slack {
 impl Slack {
     fn new(settings: Settings, list: &Promises) -> Self {
         let Promises { contracts, groups } = list;
-        let kept = || contracts.iter().flatten();
-        let window = Window::new(settings, lane::promised(kept()));
-        let mut shares = Shares::new();
+        let present = || contracts.iter().flatten();
+        let window = Window::new(settings, tenant::class_keys(present()));
+        let mut tree = FairTree::new();
         // A group comes after its parent, so that its node does too.
-        let node = |group: Option<u32>| group.map_or(0, |group| group + 1);
+        let node = |group: Option<u32>| group.map_or(ROOT, |group| group + 1);
         for group in groups {
-            shares.add(node(group.parent), group.weight);
+            tree.add(node(group.parent), group.weight);
         }
-        let bands = groups.iter().map(Band::new).collect();
-        let mut lane = |contract: Option<&contract::Contract>| {
+        let groups = groups.iter().map(GroupBudget::new).collect();
+        let mut tenant = |contract: Option<&Contract>| {
             let above = node(contract.and_then(|contract| contract.group));
-            let leaf = shares.add(above, Lane::weight(contract));
-            Lane::new(contract, leaf, &window)
+            let leaf = tree.add(above, TenantQueue::weight(contract));
+            TenantQueue::new(contract, leaf, &window)
         };
-        // The last one is for whoever is not listed.
-        let lanes = contracts.iter().map(Option::as_ref).chain([None]).map(&mut lane).collect();
+        let tenants = contracts.iter().map(Option::as_ref).chain([None]).map(&mut tenant).collect();
         Self {
-            lanes,
-            bands,
-            shares,
-            guarantees: Guarantees::new(settings.margin_permille, kept()),
-            time: Clock::new(0),
+            tenants,
+            groups,
+            tree,
+            guarantees: TierClocks::new(settings.margin_permille, present()),
+            clock: ScaledClock::new(0),
             window,
-            greens: [const { BTreeSet::new() }; 3],
-            lends: BTreeSet::new(),
-            peaks: BTreeSet::new(),
-            held: BTreeSet::new(),
-            waiting: 0,
+            guaranteed: [const { BTreeSet::new() }; 3],
+            lenders: BTreeSet::new(),
+            credit_due: BTreeSet::new(),
+            limited: BTreeSet::new(),
+            queued: 0,
             inflight: SecondaryMap::new(),
             ready: VecDeque::new(),
             notices: VecDeque::new(),
         }
     }
 
-    /// The lane of a leaf; the band of another node.
-    fn lane_of(&self, node: u32) -> Option<u32> {
-        node.checked_sub(self.bands.len() as u32 + 1)
-    }
-
-    /// Lets go what may go.
-    fn pump(&mut self, now: Instant) {
-        if self.quiet() {
-            return;
-        }
-        self.run(now);
-        self.sweep(now);
-        // What went for other reasons may have stood before a smaller one that its bucket covers.
-        while self.covered() {
-            self.sweep(now);
-        }
-    }
-
-    /// Whether some bucket covers the head before it.
-    fn covered(&self) -> bool {
-        let mut firsts = TIERS.into_iter().map(|tier| (tier, self.greens[tier as usize].first()));
-        firsts.any(|(tier, first)| {
-            first.is_some_and(|&(at, _)| at <= self.guarantees.clock(tier).passed())
-        })
-    }
-
-    /// Looks once at who may go.
-    fn sweep(&mut self, now: Instant) {
-        self.resume();
-        for tier in TIERS.into_iter().rev() {
-            let passed = self.guarantees.clock(tier).passed();
-            while let Some(&(at, index)) = self.greens[tier as usize].first()
-                && at <= passed
-            {
-                if self.limited(index) {
-                    continue;
-                }
-                let lane = &mut self.lanes[index as usize];
-                let head = *lane.queue.front().expect("a waiting lane has a head");
-                lane.fill(self.guarantees.clock(tier), head.cost);
-                assert!(
-                    lane.marker.pay(head.cost),
-                    "the clock has come to where the bucket holds it"
-                );
-                self.release(index, Way::Green);
-            }
-        }
-        self.lend();
-        while let Some(&(at, index)) = self.peaks.first()
-            && at <= self.time.passed()
-        {
-            self.peaks.pop_first();
-            self.place(index);
-        }
-        while self.shares.any(0) {
-            if !self.window.room(self.inflight.len() as u32) {
-                self.window.binds(now);
-                return;
-            }
-            let (leaf, hue) = self.shares.pick(0).expect("somebody competes");
-            let index = self.lane_of(leaf).expect("a leaf is a lane");
-            if !self.limited(index) {
-                self.release(index, Way::Excess(hue));
-            }
-        }
+    /// The tenant of a leaf; `None` for a group.
+    fn tenant_of(&self, node: u32) -> Option<u32> {
+        node.checked_sub(self.groups.len() as u32 + 1)
     }
 }
 
 impl ControlPolicy for Slack {
     fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request, row: Option<u8>) {
-        if self.unpromised() && self.window.room(self.inflight.len() as u32) {
-            self.go(key, None, WINDOW);
+        if self.is_unpromised() && self.window.has_room(self.inflight.len() as u32) {
+            self.send(key, None, WINDOW);
             return;
         }
-        self.judge(now);
-        self.window.rule(now);
-        let index = contract::line(request, self.lanes.len());
-        let waiting = self.lanes[index].waiting(key, request, row);
-        if self.pass(now, index, waiting) {
+        self.end_periods(now);
+        self.window.update(now);
+        let index = contract::line(request, self.tenants.len());
+        let head = self.tenants[index].price(key, request, row);
+        if self.release_on_arrival(now, index, head) {
             return;
         }
-        self.run(now);
-        let lane = &mut self.lanes[index];
-        lane.queue.push_back(waiting);
-        self.waiting += 1;
-        if lane.queue.len() == 1 {
-            self.place(index as u32);
+        self.advance_clocks(now);
+        let tenant = &mut self.tenants[index];
+        tenant.requests.push_back(head);
+        self.queued += 1;
+        if tenant.requests.len() == 1 {
+            self.list_head(index as u32);
         }
-        self.pump(now);
+        self.release_due(now);
     }
 
     fn poll(&mut self, _: Instant) -> Option<(RequestKey, Rule)> {
@@ -212,51 +167,70 @@ impl ControlPolicy for Slack {
 
     fn complete(&mut self, now: Instant, key: RequestKey, request: &Request, device: Duration) {
         let inflight = self.inflight.len() as u32;
-        let row = self.inflight.remove(key).expect("only what was released can end");
-        if self.unpromised() {
+        let row = self.inflight.remove(key).expect("only a released request can end");
+        if self.is_unpromised() {
             return;
         }
-        self.judge(now);
-        let lane = &self.lanes[contract::line(request, self.lanes.len())];
-        let classes = row.map_or(&[][..], |row| &lane.classes[usize::from(row)]);
+        self.end_periods(now);
+        let tenant = &self.tenants[contract::line(request, self.tenants.len())];
+        let classes = row.map_or(&[][..], |row| &tenant.classes[usize::from(row)]);
         for &class in classes {
-            self.window.ended(now, class, device, inflight);
+            self.window.count_ending(now, class, device, inflight);
         }
-        self.window.rule(now);
-        self.pump(now);
+        self.window.update(now);
+        self.release_due(now);
     }
 
     fn adopt(&mut self, key: RequestKey, _: &Request, _: Instant) {
         self.inflight.insert(key, None);
     }
 
-    fn legacy(&self, now: Instant) -> Legacy {
-        self.leave(now)
+    fn handover(&self, now: Instant) -> PolicyHandover {
+        let mut guarantees = self.guarantees.clone();
+        guarantees.advance(now);
+        let credit = |tenant: &TenantQueue| {
+            let Some(credits) = &tenant.credits else { return Duration::ZERO };
+            let (mut credits, mut bucket) = (credits.clone(), tenant.bucket.clone());
+            credits.add(bucket.fill(guarantees.clock(tenant.tier), 0));
+            credits.time()
+        };
+        let credits = self.tenants.iter().map(credit).collect();
+        PolicyHandover { credits, window: self.window.learnt() }
     }
 
-    fn inherit(&mut self, now: Instant, legacy: &Legacy) {
-        self.take_over(now, legacy);
+    fn take_over(&mut self, now: Instant, handover: &PolicyHandover) {
+        self.end_periods(now);
+        self.advance_clocks(now);
+        for (index, &credit) in (0..self.tenants.len()).zip(&handover.credits) {
+            if let Some(credits) = &mut self.tenants[index].credits {
+                credits.restore(credit);
+                self.list_head(index as u32);
+            }
+        }
+        if let Some(window) = handover.window {
+            self.window.restore(window);
+        }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        if self.waiting == 0 {
+        if self.queued == 0 {
             return None;
         }
         let gold = self.guarantees.clock(Tier::Gold);
-        let green = TIERS.into_iter().filter_map(|tier| {
-            let first = self.greens[tier as usize].first();
+        let guaranteed = TIERS.into_iter().filter_map(|tier| {
+            let first = self.guaranteed[tier as usize].first();
             first.map(|&(at, _)| self.guarantees.clock(tier).when(at))
         });
-        let lent = self.lends.first().map(|&(at, _)| gold.when(at));
-        let held = self.held.first().map(|&(until, _)| self.time.when(until));
-        let period = (!self.guarantees.whole()).then_some(self.window.period_end());
-        green.chain(lent).chain(held).chain(period).min()
+        let lent = self.lenders.first().map(|&(at, _)| gold.when(at));
+        let limited = self.limited.first().map(|&(until, _)| self.clock.when(until));
+        let period = (!self.guarantees.is_full()).then_some(self.window.period_end());
+        guaranteed.chain(lent).chain(limited).chain(period).min()
     }
 
     fn handle_deadline(&mut self, now: Instant) {
-        self.judge(now);
-        self.window.rule(now);
-        self.pump(now);
+        self.end_periods(now);
+        self.window.update(now);
+        self.release_due(now);
     }
 
     fn notice(&mut self) -> Option<Notice> {

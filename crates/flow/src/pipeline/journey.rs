@@ -8,7 +8,7 @@ use crate::accept::hazard::Hazards;
 use crate::accept::{self, Piece, RULE_CAP, RULE_OVERLAP, Volume};
 use crate::cache::stage::{CacheStage, RULE_HIT};
 use crate::clock::{Duration, Instant};
-use crate::control::{ControlPolicy, Legacy, Rows};
+use crate::control::{ControlPolicy, PolicyHandover, Rows};
 use crate::dispatch::{BackendView, Dispatch, StreamView};
 use crate::error::IoError;
 use crate::event::{Completed, Event, Observer, StageName};
@@ -98,8 +98,8 @@ impl<O: Observer> Pipeline<O> {
     }
 
     /// What the control policy would leave to one that followed it now. Changes nothing. O(tenants).
-    pub fn legacy(&self, now: Instant) -> Legacy {
-        self.control.legacy(now)
+    pub fn handover(&self, now: Instant) -> PolicyHandover {
+        self.control.handover(now)
     }
 
     /// What is in each stage now. O(outstanding): for people who ask, not for the data path.
@@ -221,9 +221,9 @@ impl<O: Observer> Pipeline<O> {
     fn govern(&mut self, now: Instant, govern: &Govern) {
         let Govern { control, promises } = govern;
         assert_eq!(promises.validate(), Ok(()), "promises are checked before they are used");
-        let legacy = self.control.legacy(now);
+        let handover = self.control.handover(now);
         self.control = (control.policy().build)(control.values(), promises);
-        self.control.inherit(now, &legacy);
+        self.control.take_over(now, &handover);
         self.rows = Rows::new(promises);
         for entry in self.requests.values_mut() {
             entry.row = self.rows.again(&entry.request);
@@ -491,7 +491,7 @@ impl<O: Observer> Stage for Pipeline<O> {
             }
             Input::Govern(govern) => self.govern(now, &govern),
             Input::Reweigh(shares) => self.dispatch.reweigh(&shares),
-            Input::Inherit(legacy) => self.control.inherit(now, &legacy),
+            Input::TakeOver(handover) => self.control.take_over(now, &handover),
             Input::Cache(done) => self.cache.done(now, done),
         }
         self.drain(now);

@@ -152,13 +152,13 @@ pub enum Input {
     /// A volume has another cap, one that is [valid](Cap::validate), which holds for what waits as well.
     Capped(VolumeId, Cap),
     /// Promises, or the policy that keeps them, have changed. What waits or is at a device goes over to
-    /// the new policy, with what the one before it has [left](control::Legacy).
+    /// the new policy, with what the one before it has [left](control::PolicyHandover).
     Govern(Arc<Govern>),
     /// Tenants, or what the gateway does by itself, are due another part of the backends' time. What was
     /// charged stays charged.
     Reweigh(Arc<dispatch::Shares>),
     /// What was left when the gateway stopped: the policy begins with it. The first input, if any.
-    Inherit(Arc<control::Legacy>),
+    TakeOver(Arc<control::PolicyHandover>),
     /// An answer to an [`Action::Cache`].
     Cache(crate::cache::Done),
 }

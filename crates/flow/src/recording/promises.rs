@@ -2,7 +2,7 @@
 
 use super::{FormatError, Reader, number};
 use crate::clock::Duration;
-use crate::control::{Contract, Group, Legacy, Ops, Promises, Row, Target, Tier};
+use crate::control::{Contract, Group, Ops, PolicyHandover, Promises, Row, Target, Tier};
 use alloc::vec::Vec;
 
 /// Writes it.
@@ -97,20 +97,20 @@ fn contract(reader: &mut Reader<'_>, count: u64) -> Result<Contract, FormatError
 }
 
 /// What a policy begins with.
-pub(super) fn encode_legacy(out: &mut Vec<u8>, legacy: &Legacy) {
-    number(out, u64::from(legacy.window.unwrap_or(0)));
-    number(out, legacy.savings.len() as u64);
-    for saved in &legacy.savings {
+pub(super) fn encode_handover(out: &mut Vec<u8>, handover: &PolicyHandover) {
+    number(out, u64::from(handover.window.unwrap_or(0)));
+    number(out, handover.credits.len() as u64);
+    for saved in &handover.credits {
         number(out, saved.as_nanos());
     }
 }
 
-pub(super) fn decode_legacy(reader: &mut Reader<'_>) -> Result<Legacy, FormatError> {
-    let mut legacy = Legacy { savings: Vec::new(), window: limit(reader)? };
+pub(super) fn decode_handover(reader: &mut Reader<'_>) -> Result<PolicyHandover, FormatError> {
+    let mut handover = PolicyHandover { credits: Vec::new(), window: limit(reader)? };
     for _ in 0..reader.number()? {
-        legacy.savings.push(Duration::from_nanos(reader.number()?));
+        handover.credits.push(Duration::from_nanos(reader.number()?));
     }
-    Ok(legacy)
+    Ok(handover)
 }
 
 /// An index that may be missing, one higher than it is.

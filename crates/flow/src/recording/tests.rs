@@ -1,7 +1,7 @@
 use super::*;
 use crate::accept::Layout;
 use crate::cache::writeback;
-use crate::control::Legacy;
+use crate::control::PolicyHandover;
 use crate::control::{Contract, Promises};
 use crate::dispatch::{Background, Shares, Weight};
 use crate::path::{Access, Failback, PathOrder, Settings};
@@ -191,8 +191,8 @@ fn every_flipped_bit_is_noticed() {
         Entry::Deadline(at(900)),
         Entry::Input(
             at(900),
-            Input::Inherit(Arc::new(Legacy {
-                savings: alloc::vec![Duration::ZERO, Duration::from_secs(7)],
+            Input::TakeOver(Arc::new(PolicyHandover {
+                credits: alloc::vec![Duration::ZERO, Duration::from_secs(7)],
                 window: Some(40),
             })),
         ),

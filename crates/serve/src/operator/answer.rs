@@ -9,7 +9,7 @@ use crate::operator::event_log::Watch;
 use tracing::info;
 use weir_flow::cache::Done;
 use weir_flow::clock::Instant;
-use weir_flow::control::Legacy;
+use weir_flow::control::PolicyHandover;
 use weir_flow::path::{PathOrder, View as PathView};
 use weir_flow::pipeline::{Input, Pipeline};
 use weir_flow::request::{BackendId, PathId, VolumeId};
@@ -25,7 +25,7 @@ pub(crate) enum Reaction {
     /// Stops gracefully, and sends the client this answer.
     Stop(ClientId, Leaving),
     /// Saves the state of control.
-    Save(Box<Legacy>),
+    Save(Box<PolicyHandover>),
 }
 
 /// Answers a question.
@@ -37,7 +37,7 @@ pub(crate) fn answer(
 ) -> Reaction {
     let now = view.now;
     match question {
-        Question::Keep => Reaction::Save(Box::new(pipeline.legacy(now))),
+        Question::Keep => Reaction::Save(Box::new(pipeline.handover(now))),
         Question::Summary => {
             status::log(&status::status(pipeline, view, backends));
             Reaction::Nothing

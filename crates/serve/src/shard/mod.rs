@@ -58,7 +58,7 @@ use std::time;
 use tracing::{error, info, warn};
 use weir_flow::cache;
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::control::Legacy;
+use weir_flow::control::PolicyHandover;
 use weir_flow::event::Observer;
 use weir_flow::pipeline::{Action, Input, Pipeline};
 use weir_flow::stage::{Wake, World};
@@ -146,7 +146,7 @@ impl<'a> Gateway<'a> {
         (upstreams, stores): (Upstreams<Tcp>, Rc<[Store]>),
         (kept, saved, near, found): (
             Vec<PersistedState>,
-            Option<Legacy>,
+            Option<PolicyHandover>,
             CacheMemory,
             Vec<cache::Done>,
         ),
@@ -204,7 +204,7 @@ impl<'a> Gateway<'a> {
             control.register(registry).map_err(failed("watch the control socket"))?;
         }
         let mut engine = CommandEngine::new(config, stores, kept, near, helpers);
-        engine.set.inputs.extend(saved.map(|saved| Input::Inherit(Arc::new(saved))));
+        engine.set.inputs.extend(saved.map(|saved| Input::TakeOver(Arc::new(saved))));
         engine.set.inputs.extend(found.into_iter().map(Input::Cache));
         engine.resume();
         Ok(Self {
@@ -317,8 +317,8 @@ impl<'a> Gateway<'a> {
                 self.leave();
                 self.answer(client, Answer::Stopping(leaving));
             }
-            Reaction::Save(legacy) => {
-                if let Some((path, bytes)) = self.kept(&legacy) {
+            Reaction::Save(handover) => {
+                if let Some((path, bytes)) = self.kept(&handover) {
                     self.engine.blocking.save(SavedFor::Credits, path, bytes);
                 }
             }
@@ -341,9 +341,9 @@ impl<'a> Gateway<'a> {
     }
 
     /// Where to keep what control would need after a restart, and as what; `None` if it is not wanted.
-    pub(crate) fn kept(&self, legacy: &Legacy) -> Option<(PathBuf, Vec<u8>)> {
+    pub(crate) fn kept(&self, handover: &PolicyHandover) -> Option<(PathBuf, Vec<u8>)> {
         let names = self.engine.catalog.tenant_names.borrow();
-        self.config.savings.clone().map(|path| (path, credits::encode(legacy, &names)))
+        self.config.savings.clone().map(|path| (path, credits::encode(handover, &names)))
     }
 
     /// Whether the run is to end for a look at the pipeline.

@@ -18,17 +18,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tracing::warn;
 use weir_flow::clock::Duration;
-use weir_flow::control::{CONTRACTS_MAX, Legacy};
+use weir_flow::control::{CONTRACTS_MAX, PolicyHandover};
 
 /// The contents of the file. A tenant whose name is longer than any that can be configured is left out.
-pub(crate) fn encode(legacy: &Legacy, names: &[String]) -> Vec<u8> {
+pub(crate) fn encode(handover: &PolicyHandover, names: &[String]) -> Vec<u8> {
     let saved = names
         .iter()
-        .zip(&legacy.savings)
+        .zip(&handover.credits)
         .filter(|&(name, &saved)| saved > Duration::ZERO && u16::try_from(name.len()).is_ok());
     let mut bytes = Vec::from(MAGIC);
     bytes.extend(VERSION.to_le_bytes());
-    bytes.extend(legacy.window.unwrap_or(0).to_le_bytes());
+    bytes.extend(handover.window.unwrap_or(0).to_le_bytes());
     bytes.extend((saved.clone().count() as u32).to_le_bytes());
     for (name, saved) in saved {
         bytes.extend(saved.as_nanos().to_le_bytes());
@@ -41,10 +41,10 @@ pub(crate) fn encode(legacy: &Legacy, names: &[String]) -> Vec<u8> {
 
 /// What the file at `path` says of tenants with these names, in their order. What is not there, or is of
 /// no use, is as if nothing had been saved; the log says so. Blocks; for use before anything is served.
-pub(crate) fn load(path: &Path, names: &[String]) -> Result<Legacy, StateError> {
+pub(crate) fn load(path: &Path, names: &[String]) -> Result<PolicyHandover, StateError> {
     let bytes = match state_file::read(path, LENGTH_MAX) {
         Ok(Some(bytes)) => bytes,
-        Ok(None) => return Ok(Legacy::default()),
+        Ok(None) => return Ok(PolicyHandover::default()),
         Err(problem) if problem.is_damage() => Vec::new(),
         Err(problem) => return Err(problem),
     };
@@ -54,11 +54,11 @@ pub(crate) fn load(path: &Path, names: &[String]) -> Result<Legacy, StateError> 
             "this is not what control has saved, or it is damaged: tenants begin without savings, and the \
              file will be replaced"
         );
-        Legacy::default()
+        PolicyHandover::default()
     }))
 }
 
-fn decode(bytes: &[u8], names: &[String]) -> Option<Legacy> {
+fn decode(bytes: &[u8], names: &[String]) -> Option<PolicyHandover> {
     let (covered, checksum) = bytes.split_last_chunk()?;
     let mut rest = covered.strip_prefix(MAGIC)?;
     if crc32c::crc32c(covered) != u32::from_le_bytes(*checksum) {
@@ -82,11 +82,11 @@ fn decode(bytes: &[u8], names: &[String]) -> Option<Legacy> {
         rest = behind;
     }
     let of = |name: &String| saved.get(name.as_bytes()).copied().unwrap_or_default();
-    let legacy = Legacy {
-        savings: names.iter().map(of).collect(),
+    let handover = PolicyHandover {
+        credits: names.iter().map(of).collect(),
         window: Some(window).filter(|&window| window > 0),
     };
-    rest.is_empty().then_some(legacy)
+    rest.is_empty().then_some(handover)
 }
 
 const MAGIC: &[u8; 8] = b"weirctrl";
@@ -113,19 +113,19 @@ mod tests {
     /// and what was saved for somebody who is gone is forgotten.
     #[test]
     fn savings_follow_names() {
-        let legacy = Legacy { savings: seconds(&[5, 0, 7]), window: Some(99) };
-        let bytes = encode(&legacy, &names(&["a", "b", "c"]));
+        let handover = PolicyHandover { credits: seconds(&[5, 0, 7]), window: Some(99) };
+        let bytes = encode(&handover, &names(&["a", "b", "c"]));
         let found = decode(&bytes, &names(&["c", "new", "a"])).unwrap();
-        assert_eq!(found, Legacy { savings: seconds(&[7, 0, 5]), window: Some(99) });
-        let nothing = encode(&Legacy::default(), &[]);
-        assert_eq!(decode(&nothing, &[]), Some(Legacy::default()));
+        assert_eq!(found, PolicyHandover { credits: seconds(&[7, 0, 5]), window: Some(99) });
+        let nothing = encode(&PolicyHandover::default(), &[]);
+        assert_eq!(decode(&nothing, &[]), Some(PolicyHandover::default()));
     }
 
     /// No byte can be changed, added or missing without notice, and a file without use begins anew.
     #[test]
     fn damage_is_noticed() {
         let names = names(&["a"]);
-        let bytes = encode(&Legacy { savings: seconds(&[5]), window: None }, &names);
+        let bytes = encode(&PolicyHandover { credits: seconds(&[5]), window: None }, &names);
         for cut in 0..bytes.len() {
             assert_eq!(decode(&bytes[..cut], &names), None, "{cut} bytes");
         }
@@ -136,10 +136,10 @@ mod tests {
         }
         let folder = Folder::new("savings");
         let path = folder.file("control.state");
-        assert_eq!(load(&path, &names).unwrap(), Legacy::default());
+        assert_eq!(load(&path, &names).unwrap(), PolicyHandover::default());
         std::fs::write(&path, &bytes[1..]).unwrap();
-        assert_eq!(load(&path, &names).unwrap(), Legacy::default());
+        assert_eq!(load(&path, &names).unwrap(), PolicyHandover::default());
         std::fs::write(&path, &bytes).unwrap();
-        assert_eq!(load(&path, &names).unwrap().savings, seconds(&[5]));
+        assert_eq!(load(&path, &names).unwrap().credits, seconds(&[5]));
     }
 }

@@ -1,7 +1,8 @@
-use super::marker::{Marker, WHOLE};
+use super::bucket::{Bucket, SCALE_ONE};
 use super::*;
 use crate::control::{Contract, Group, Ops, Row, Target};
 use crate::request::TenantId;
+use crate::rng::Rng;
 use crate::testing;
 use alloc::vec;
 use core::cmp::Reverse;
@@ -14,9 +15,9 @@ fn settings() -> Settings {
     Settings::from(testing::choice(&POLICY, &[]).values())
 }
 
-/// Feeds a window with an ending every 200 us, with 8 at the device and excess waiting, for so many
+/// Feeds a window with an ending every 200 us, with 8 at the device and excess waiting, for this many
 /// seconds. `misses` says from the time in milliseconds, the number of the ending and the window whether
-/// it is a miss. Gives the verdicts.
+/// it is a miss. Returns whether each change was a waiver (true) or its end.
 fn feed(
     window: &mut Window,
     seconds: u64,
@@ -25,15 +26,15 @@ fn feed(
     let mut verdicts = Vec::new();
     for n in 1..=seconds * 5_000 {
         let now = Instant::from_nanos(n * 200_000);
-        while window.due(now).is_some() {
-            let (_, misfit) = window.fits();
-            verdicts.extend(window.judge(misfit).iter().map(|verdict| verdict.1));
+        while window.period_over(now).is_some() {
+            let misfit = window.period_outcome().misfit;
+            verdicts.extend(window.end_period(misfit).iter().map(|verdict| verdict.1));
         }
-        window.binds(now);
+        window.set_full(now);
         let late = misses(n / 5, n, window);
         let device = if late { PROMISE } else { Duration::from_millis(1) };
-        window.ended(now, 0, device, 8);
-        window.rule(now);
+        window.count_ending(now, 0, device, 8);
+        window.update(now);
     }
     verdicts
 }
@@ -43,15 +44,15 @@ fn window() -> Window {
 }
 
 /// With fewer misses than one in a hundred the window grows to its end, with more it shrinks to its
-/// floor; in neither case is a promise called infeasible.
+/// floor; in neither case is there a waiver.
 #[test]
 fn the_window_follows_the_misses() {
     let mut good = window();
     assert_eq!(feed(&mut good, 20, |_, n, _| n.is_multiple_of(200)), []);
-    assert!(good.room(3_000));
+    assert!(good.has_room(3_000));
     let mut bad = window();
     assert_eq!(feed(&mut bad, 20, |_, n, _| n.is_multiple_of(50)), []);
-    assert!(!bad.room(9) && bad.room(7));
+    assert!(!bad.has_room(9) && bad.has_room(7));
 }
 
 /// One miss shrinks by the whole factor of its share, 99 hits make up for it, up to what eight at the
@@ -59,58 +60,58 @@ fn the_window_follows_the_misses() {
 #[test]
 fn a_miss_and_its_hits_cancel() {
     let mut window = window();
-    window.binds(Instant::ZERO);
+    window.set_full(Instant::ZERO);
     let at = Instant::from_nanos(1);
-    window.ended(at, 0, PROMISE, 8);
-    window.rule(at);
+    window.count_ending(at, 0, PROMISE, 8);
+    window.update(at);
     // 64 * e^(-0.99 / 8) is 56.5.
-    assert!(window.room(56) && !window.room(57));
+    assert!(window.has_room(56) && !window.has_room(57));
     for _ in 0..99 {
-        window.ended(at, 0, Duration::ZERO, 8);
-        window.rule(at);
+        window.count_ending(at, 0, Duration::ZERO, 8);
+        window.update(at);
     }
-    assert!(window.room(63) && !window.room(65));
+    assert!(window.has_room(63) && !window.has_room(65));
 }
 
-/// Misses that no window prevents: the promise is found to be infeasible, and the window opens while it
+/// Misses that no window prevents: the objective gets a waiver, and the window opens while it
 /// is, but for a look at the floor now and then.
 #[test]
-fn an_infeasible_promise_is_excused() {
+fn an_infeasible_objective_gets_a_waiver() {
     let mut window = window();
     let verdicts = feed(&mut window, 30, |_, n, _| n.is_multiple_of(16));
     assert!(verdicts[0]);
     let strict = verdicts.iter().filter(|&&infeasible| !infeasible).count();
     assert!((2..5).contains(&strict), "{verdicts:?}");
-    assert!(verdicts.last() == Some(&true) && window.room(1_000));
+    assert!(verdicts.last() == Some(&true) && window.has_room(1_000));
 }
 
 /// A class with five endings a second is found out as well, within two minutes, though half of the periods
 /// have none.
 #[test]
-fn few_requests_are_enough_to_be_excused() {
+fn few_requests_are_enough_for_a_waiver() {
     let mut window = window();
     let mut verdicts = Vec::new();
     for n in 1..=600 {
         let now = Instant::from_nanos(n * 200_000_000);
-        while window.due(now).is_some() {
-            verdicts.extend(window.judge(false).iter().map(|verdict| verdict.1));
+        while window.period_over(now).is_some() {
+            verdicts.extend(window.end_period(false).iter().map(|verdict| verdict.1));
         }
-        window.binds(now);
+        window.set_full(now);
         let device = if n % 5 == 0 { PROMISE } else { Duration::ZERO };
-        window.ended(now, 0, device, 8);
-        window.rule(now);
+        window.count_ending(now, 0, device, 8);
+        window.update(now);
     }
     assert_eq!(verdicts.first(), Some(&true));
 }
 
 /// Where a larger window makes more of the misses, an excuse costs half as many again and no more.
 #[test]
-fn an_excuse_has_its_price() {
+fn a_waiver_has_its_price() {
     let mut window = window();
     let late = std::cell::Cell::new(0);
     // A twentieth at the floor, a seventh in a window of more than 64.
     let verdicts = feed(&mut window, 40, |ms, n, window| {
-        let misses = n.is_multiple_of(if window.room(64) { 7 } else { 20 });
+        let misses = n.is_multiple_of(if window.has_room(64) { 7 } else { 20 });
         late.set(late.get() + u64::from(misses && ms > 20_000));
         misses
     });
@@ -119,19 +120,20 @@ fn an_excuse_has_its_price() {
     assert!((60..80).contains(&share), "{share} in a thousand");
 }
 
-/// Load that passes by within a second and a half is not called infeasible, nor is a promise that the floor
+/// Load that passes within a second and a half leads to no waiver, nor does an objective that the floor
 /// keeps.
 #[test]
-fn what_passes_or_can_be_cured_is_not_excused() {
+fn misses_that_pass_or_can_be_cured_get_no_waiver() {
     for end in (200..1_500).step_by(50) {
         let passes = |ms, n: u64, _: &Window| ms < end && n.is_multiple_of(10);
         assert_eq!(feed(&mut window(), 10, passes), [], "load until {end} ms");
     }
-    let cured = |_, n: u64, window: &Window| n.is_multiple_of(if window.room(9) { 8 } else { 40 });
+    let cured =
+        |_, n: u64, window: &Window| n.is_multiple_of(if window.has_room(9) { 8 } else { 40 });
     assert_eq!(feed(&mut window(), 40, cured), []);
 }
 
-/// What one tenant asks for per second, when, and what it is promised.
+/// The requests per second of a tenant, their start, and its contract.
 struct Load {
     contract: Option<Contract>,
     rate: u64,
@@ -210,9 +212,9 @@ fn contract(iops: u32) -> Contract {
     Contract::new(iops, 4_096, PROMISE)
 }
 
-/// However long somebody else has had the device alone, a tenant that comes late and keeps its contract
-/// is served within its promise: from its first request on if the other one has a contract too, after
-/// the largest window, which nobody has shrunk, has drained if it has none.
+/// However long another tenant has had the device alone, a tenant that comes late and stays within its
+/// contract is served in time: from its first request on if the other one has a contract too, and after the
+/// largest window has drained if it has none.
 #[test]
 fn a_late_victim_is_served_at_once() {
     for (violator, begin) in [(Some(contract(1_500)), 3), (None, 5)] {
@@ -241,32 +243,32 @@ fn excess_is_divided_by_contracts() {
     assert!((excess[1] / excess[2] - 5.0).abs() < 0.5, "{served:?}");
 }
 
-/// A marker holds a burst, fills at the contract's rate with its margin, finds room for a head that is
+/// A bucket holds a burst, fills at the contract's rate with its margin, finds room for a head that is
 /// larger than it, and says to the nanosecond when it can pay.
 #[test]
-fn a_marker_pays_when_it_says() {
-    let mut clock = Clock::new(50);
-    let mut marker = Marker::new(1_000, Duration::from_millis(100));
+fn a_bucket_pays_when_it_says() {
+    let mut clock = ScaledClock::new(50);
+    let mut bucket = Bucket::new(1_000, Duration::from_millis(100));
     for _ in 0..100 {
-        assert!(marker.pay(1_000));
+        assert!(bucket.pay(1_000));
     }
     for cost in [1_000, 2_500, 500_000] {
-        marker.fill(&clock, cost);
-        let at = clock.when(marker.holds(cost));
+        bucket.fill(&clock, cost);
+        let at = clock.when(bucket.ready_at(cost));
         clock.advance(Instant::from_nanos(at.as_nanos() - 1));
-        marker.fill(&clock, cost);
-        assert!(!marker.pay(cost), "{cost}");
+        bucket.fill(&clock, cost);
+        assert!(!bucket.pay(cost), "{cost}");
         clock.advance(at);
-        marker.fill(&clock, cost);
-        assert!(marker.pay(cost), "{cost}");
+        bucket.fill(&clock, cost);
+        assert!(bucket.pay(cost), "{cost}");
     }
     // 100 ms at once, then 503.5 requests at 1050 per second.
     let expected = 503.5 / 1_050.0 * 1e9;
-    assert!((clock.when(marker.holds(0)).as_nanos() as f64 - expected).abs() < 3.0);
+    assert!((clock.when(bucket.ready_at(0)).as_nanos() as f64 - expected).abs() < 3.0);
     // At half the scale and without the margin it takes more than twice as long.
-    let from = clock.when(marker.holds(0));
-    clock.set(WHOLE / 2, 0);
-    let twice = clock.when(marker.holds(1_000)).since(from).as_nanos();
+    let from = clock.when(bucket.ready_at(0));
+    clock.set(SCALE_ONE / 2, 0);
+    let twice = clock.when(bucket.ready_at(1_000)).since(from).as_nanos();
     assert!(twice.abs_diff(2_000_000) < 3, "{twice}");
 }
 
@@ -277,7 +279,7 @@ fn late(contract: Contract, rate: u64, seconds: u64) -> Load {
 /// What a tenant has not used it may use later, at its peak and before others' excess, until it is
 /// spent: two idle seconds at 500 a second pay for one second at three times the contract.
 #[test]
-fn savings_are_spent_before_others_share() {
+fn credit_is_spent_before_others_share() {
     let saver = |credit| Contract {
         credit: Duration::from_secs(credit),
         peak_permille: 3_000,
@@ -291,13 +293,12 @@ fn savings_are_spent_before_others_share() {
     };
     let [first, second] = served(60);
     assert!((1_300..=1_700).contains(&first), "{first} at its peak");
-    assert!(second < 900, "{second} when the savings are spent");
+    assert!(second < 900, "{second} when the credit is spent");
     let [without, _] = served(0);
-    assert!(without < 800, "{without} without savings");
+    assert!(without < 800, "{without} without credit");
 }
 
-/// Savings and the window outlive a change of promises; what was saved is cut to what the new contract
-/// lets be saved.
+/// Credit and the window outlive a change of contracts; credit is cut to the maximum of the new contract.
 #[test]
 fn a_successor_begins_where_it_ended() {
     let saver = |credit| {
@@ -310,23 +311,23 @@ fn a_successor_begins_where_it_ended() {
     first.arrive(at(20), keys[0], &testing::request(0), Some(0));
     assert_eq!(first.poll(at(20)).map(|(key, _)| key), Some(keys[0]));
     first.complete(at(21), keys[0], &testing::request(0), Duration::from_secs(1));
-    let legacy = first.legacy(at(21));
+    let handover = first.handover(at(21));
     // It was idle for 21 s but for one request; a miss with one at the device is a factor of e.
-    assert_eq!(legacy.savings[0].as_nanos() / 100_000_000, 209);
-    assert_eq!(legacy.window, Some(24));
+    assert_eq!(handover.credits[0].as_nanos() / 100_000_000, 209);
+    assert_eq!(handover.window, Some(24));
     let mut second = saver(10);
-    second.inherit(at(21), &legacy);
-    assert_eq!(second.legacy(at(21)).savings[0], Duration::from_secs(10));
+    second.take_over(at(21), &handover);
+    assert_eq!(second.handover(at(21)).credits[0], Duration::from_secs(10));
     second.arrive(at(21), keys[1], &testing::request(0), Some(0));
     assert!(second.poll(at(21)).is_some());
     second.complete(at(21), keys[1], &testing::request(0), Duration::ZERO);
-    assert_eq!(second.legacy(at(21)).window, Some(24));
+    assert_eq!(second.handover(at(21)).window, Some(24));
 }
 
-/// Where nothing is promised to anybody, requests go at once up to the largest window, what is beyond
+/// Where no tenant has an objective, requests go at once up to the largest window; what is beyond
 /// waits for places, and then nothing is left that waits.
 #[test]
-fn without_promises_only_the_largest_window_holds() {
+fn without_objectives_only_the_largest_window_holds() {
     let mut slack = Slack::new(Settings { max: 3, ..settings() }, &Promises::default());
     let keys = testing::keys(5);
     let request = |tenant| Request { tenant: TenantId::new(tenant), ..testing::request(0) };
@@ -343,7 +344,7 @@ fn without_promises_only_the_largest_window_holds() {
         slack.complete(Instant::ZERO, keys[ended], &request(0), Duration::ZERO);
         assert_eq!(drain(&mut slack), count, "{ended} has ended");
     }
-    assert_eq!((slack.waiting, slack.inflight.len(), slack.next_deadline()), (0, 2, None));
+    assert_eq!((slack.queued, slack.inflight.len(), slack.next_deadline()), (0, 2, None));
     assert_eq!(released, keys);
 }
 
@@ -398,7 +399,7 @@ fn bronze_gives_way_to_gold() {
 /// Rows of a contract are watched for themselves: the tighter of two percentiles rules the window, and a
 /// row for reads says nothing of writes.
 #[test]
-fn the_tightest_promise_rules() {
+fn the_tightest_objective_counts() {
     let target =
         |quantile_ppm, millis| Target { quantile_ppm, response: Duration::from_millis(millis) };
     let wide = Contract::new(500, 4_096, Duration::from_millis(400));
@@ -415,5 +416,64 @@ fn the_tightest_promise_rules() {
     assert!(loose > Duration::from_millis(20), "{loose}");
     assert!(kept < Duration::from_millis(5), "{kept}");
     tight.rows = vec![Row { ops: Ops::Write, ..tight.rows[0].clone() }];
-    assert!(p50(tight) > Duration::from_millis(20), "reads are promised nothing");
+    assert!(p50(tight) > Duration::from_millis(20), "reads have no objective");
+}
+
+/// What a run released, and when.
+#[derive(Debug, Default)]
+struct Trace {
+    releases: Vec<(Instant, RequestKey, Rule)>,
+    deadlines: Vec<Option<Instant>>,
+    /// Requests that came while no queue held one.
+    idle: u32,
+}
+
+/// A random load that comes and goes, with release on arrival or through the queues only.
+fn run_random(on_arrival: bool, seed: u64) -> Trace {
+    let contract = |iops| Some(Contract::new(iops, 4_096, Duration::from_millis(3)));
+    let promises =
+        Promises { contracts: vec![contract(300), None, contract(20)], groups: Vec::new() };
+    let settings = Settings::from(testing::choice(&POLICY, &[]).values());
+    let mut slack = Slack::new(Settings { first: 12, ..settings }, &promises);
+    slack.tenants.iter_mut().for_each(|tenant| tenant.plain &= on_arrival);
+    let (mut rng, mut now) = (Rng::stream(seed, "short"), Instant::ZERO);
+    let mut keys: SlotMap<RequestKey, _> = SlotMap::with_key();
+    let (mut out, mut trace) = (Vec::new(), Trace::default());
+    for step in 0..20_000 {
+        now += Duration::from_nanos(rng.below(1_000_000));
+        while let Some(at) = slack.next_deadline().filter(|&at| at <= now) {
+            slack.handle_deadline(at);
+        }
+        if rng.below(100) < if step / 500 % 2 == 0 { 52 } else { 40 } || out.is_empty() {
+            let mut request = testing::request(0);
+            request.tenant = TenantId::new(rng.below(4) as u32);
+            request.extent.length = 512 << rng.below(6);
+            let key = keys.insert(request);
+            trace.idle += u32::from(slack.is_idle());
+            slack.arrive(now, key, &request, testing::row(&promises, &request));
+        } else {
+            let (key, released) = out.swap_remove(rng.below(out.len() as u64) as usize);
+            slack.complete(now, key, &keys[key], now.since(released));
+        }
+        while let Some((key, rule)) = slack.poll(now) {
+            out.push((key, now));
+            trace.releases.push((now, key, rule));
+        }
+        trace.deadlines.push(slack.next_deadline());
+    }
+    trace
+}
+
+/// Release on arrival saves work and changes nothing: the same requests go at the same times under the
+/// same rules, and the same deadlines are set, as through the queues.
+#[test]
+fn release_on_arrival_equals_release_from_the_queue() {
+    for seed in 0..20 {
+        let (direct, queued) = (run_random(true, seed), run_random(false, seed));
+        assert!((1_000..direct.releases.len() as u32).contains(&direct.idle), "{}", direct.idle);
+        assert!(direct.releases.iter().any(|&(.., rule)| rule == WINDOW));
+        assert!(direct.deadlines.iter().any(Option::is_some), "a request was queued");
+        assert!(direct.releases == queued.releases, "releases, seed {seed}");
+        assert!(direct.deadlines == queued.deadlines, "deadlines, seed {seed}");
+    }
 }

@@ -1,276 +1,299 @@
-//! The window of the slack policy: how much may be at the device before excess waits.
+//! The window of the slack policy: how many requests may be at the devices before excess waits.
 //!
-//! Promises of the same time to the same share form a class, and each class has an opinion of the window. A miss of a
-//! guaranteed request shrinks it, a hit lets it grow, both by steps that sum up to one factor of
-//! `e^kappa` per response time; where they balance, a share of `1 - q` misses. The smallest opinion
-//! rules.
+//! Objectives of the same time and quantile form a class, and each class has a window. A miss of a guaranteed
+//! request shrinks it, a hit lets it grow, both by steps that sum up to one factor of `e^kappa` per response
+//! time; where they balance, a share of `1 - q` misses. The smallest window of an active class, which had a
+//! guaranteed ending within a second, is the effective window.
 //!
-//! Two things keep a promise that cannot be kept from costing others for nothing:
+//! Two things bound what an objective that cannot be met costs other tenants:
 //!
 //! * *Brown-out.* At the floor with more than a fifth missing, the guarantees themselves do not fit:
-//!   they are scaled down until they do, see `guarantee.rs`.
-//! * *Futility.* Two samples of 4000 endings, or of ten seconds and 200, in a row at the floor with misses above three times `1 - q`,
-//!   which no brown-out can cure: not even the smallest window keeps the promise. The class
-//!   is then *excused* for a while: its opinion holds the misses at half as many again as the better of the
-//!   two samples had, instead of asking for what no window gives. Where the window makes no difference it
-//!   opens to its end; where it does, the excuse has this price and no higher one. Afterwards the floor is
-//!   tried again, for one sample; while nothing has changed each excuse lasts twice as long.
+//!   they are scaled down until they do, see `brown_out.rs`.
+//! * *SLO waiver.* Two samples in a row at the floor, of 4000 endings each, or of ten seconds and 200, with a
+//!   missed share above three times `1 - q`, which no brown-out can cure, are evidence that not even the
+//!   smallest window meets the objective. For the time of the waiver the class holds its misses at 1.5 times
+//!   those of the better sample. Where the window makes no difference it opens to its end; where it does, the
+//!   waiver costs this and no more. Then the floor is tried again, for one sample; while nothing has changed
+//!   each waiver lasts twice as long.
 
-use super::super::log;
+use super::super::ln;
 use super::Settings;
 use crate::clock::{Duration, Instant};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// How often misses are judged.
+/// How often objectives are judged.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
 
-/// A class without guaranteed endings for so long has no opinion.
-const SILENT: Duration = Duration::from_secs(1);
+/// A class without guaranteed endings for this long is not active.
+const ACTIVE: Duration = Duration::from_secs(1);
 
-/// The window grows while it has held somebody within this time.
-const BOUND: Duration = Duration::from_millis(200);
+/// The window grows while it has held a request within this time.
+const FULL: Duration = Duration::from_millis(200);
 
 /// Periods of a sample at the floor, at least.
 const PERIODS: u32 = 3;
 
-/// Guaranteed endings that a share of misses is taken from; of a class that has few, so many in ten
-/// seconds are enough.
+/// Guaranteed endings of a sample; a class with few of them is judged by the second number in ten seconds.
 const SAMPLE: u64 = 4_000;
 const SAMPLE_FEW: u64 = 200;
 const PERIODS_FEW: u32 = 100;
 
-/// How long an excuse is at first and at last.
-const HOLD_MIN: Duration = Duration::from_secs(2);
-const HOLD_MAX: Duration = Duration::from_secs(64);
+/// The length of the first waiver and of the longest.
+const WAIVER_MIN: Duration = Duration::from_secs(2);
+const WAIVER_MAX: Duration = Duration::from_secs(64);
 
-/// All that is in whole.
+/// One, in millionths.
 const PPM: u64 = 1_000_000;
 
-/// The opinions.
+/// The windows of all classes, and the effective one.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     settings: Settings,
-    classes: Vec<Class>,
+    classes: Vec<ObjectiveClass>,
     period_end: Instant,
     /// When excess last waited for the window.
-    bound: Option<Instant>,
-    /// The classes that have an opinion, by it.
-    heard: BTreeSet<(i64, u32)>,
-    /// The ends of all opinions.
-    low: i64,
-    high: i64,
-    /// The opinion that rules, and the window that it means, in 2^-16 requests.
-    ruling: i64,
+    full_at: Option<Instant>,
+    /// The active classes, by the logarithm of their window.
+    active: BTreeSet<(i64, u32)>,
+    /// The bounds of every class's window, as logarithms.
+    ln_min: i64,
+    ln_max: i64,
+    /// The smallest window of an active class, as a logarithm; `i64::MAX` without one.
+    ln_effective: i64,
+    /// The effective window in 2^-16 requests.
     size: u64,
 }
 
-/// What is promised to some: the share of their requests, in millionths, and the time.
-pub(super) type Promised = (Duration, u32);
+/// The time and the quantile, in millionths, of the objectives of a class.
+pub(super) type ClassKey = (Duration, u32);
 
-/// Promises of one time to one share.
+/// The end of a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PeriodOutcome {
+    /// The effective window is at its minimum.
+    pub(super) at_floor: bool,
+    /// Guarantees do not fit: it is at the floor, and more than a fifth of the requests missed.
+    pub(super) misfit: bool,
+}
+
+/// The window of the objectives with one time and quantile.
 #[derive(Clone, Debug)]
-struct Class {
-    promised: Promised,
+struct ObjectiveClass {
+    key: ClassKey,
     /// The time at the device past which a request has missed.
     late: Duration,
     /// The share that may miss, in millionths.
     budget: u64,
-    /// Natural logarithm of the opinion.
-    log: i64,
-    heard: Option<Instant>,
-    /// Endings and misses in this period.
-    count: Tally,
-    /// The same since the opinion has been at the floor, and for how many periods.
-    floor: Tally,
-    periods: u32,
-    /// The share that the sample before missed, if it was too much.
-    proof: Option<u64>,
-    excuse: Option<Excuse>,
-    /// How long the next excuse is.
-    hold: Duration,
+    /// The window as a natural logarithm.
+    ln: i64,
+    /// The last guaranteed ending.
+    ended_at: Option<Instant>,
+    /// Endings in this period.
+    period: MissCount,
+    /// Endings since the window has been at the floor, and in how many periods.
+    sample: MissCount,
+    sample_periods: u32,
+    /// The share that missed in the sample before, if it was too large.
+    evidence: Option<u64>,
+    waiver: Option<Waiver>,
+    /// How long the next waiver is.
+    next_waiver: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tally {
+struct MissCount {
     ended: u64,
     missed: u64,
 }
 
-/// Leave to miss no less than a share, in millionths.
+/// A time during which a class is held to a larger missed share than its objectives allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Excuse {
+struct Waiver {
     until: Instant,
+    /// In millionths.
     share: u64,
 }
 
 impl Window {
-    pub(super) fn new(settings: Settings, mut promised: Vec<Promised>) -> Self {
-        promised.sort_unstable();
-        promised.dedup();
-        let class = |promised: Promised| Class {
-            promised,
+    pub(super) fn new(settings: Settings, mut keys: Vec<ClassKey>) -> Self {
+        keys.sort_unstable();
+        keys.dedup();
+        let class = |key: ClassKey| ObjectiveClass {
+            key,
             late: Duration::from_nanos(
-                (u128::from(promised.0.as_nanos()) * u128::from(settings.theta_percent) / 100)
-                    as u64,
+                (u128::from(key.0.as_nanos()) * u128::from(settings.theta_percent) / 100) as u64,
             ),
-            budget: PPM - u64::from(promised.1),
-            log: log::ln(settings.first),
-            heard: None,
-            count: Tally::default(),
-            floor: Tally::default(),
-            periods: 0,
-            proof: None,
-            excuse: None,
-            hold: HOLD_MIN,
+            budget: PPM - u64::from(key.1),
+            ln: ln::ln(settings.first),
+            ended_at: None,
+            period: MissCount::default(),
+            sample: MissCount::default(),
+            sample_periods: 0,
+            evidence: None,
+            waiver: None,
+            next_waiver: WAIVER_MIN,
         };
         Self {
             settings,
-            classes: promised.into_iter().map(class).collect(),
+            classes: keys.into_iter().map(class).collect(),
             period_end: Instant::ZERO + PERIOD,
-            bound: None,
-            heard: BTreeSet::new(),
-            low: log::ln(settings.min),
-            high: log::ln(settings.max),
-            ruling: i64::MAX,
+            full_at: None,
+            active: BTreeSet::new(),
+            ln_min: ln::ln(settings.min),
+            ln_max: ln::ln(settings.max),
+            ln_effective: i64::MAX,
             size: u64::from(settings.max) << 16,
         }
     }
 
-    /// The class of a promise that it was made with.
-    pub(super) fn class(&self, promised: Promised) -> u32 {
-        let found = self.classes.binary_search_by_key(&promised, |class| class.promised);
-        found.expect("every promise has a class") as u32
+    /// The class of an objective that the window was made with.
+    pub(super) fn class(&self, key: ClassKey) -> u32 {
+        let found = self.classes.binary_search_by_key(&key, |class| class.key);
+        found.expect("every objective has a class") as u32
     }
 
-    /// Whether so many at the device leave room for one more.
-    pub(super) fn room(&self, inflight: u32) -> bool {
+    /// Whether one request more may be at the devices, beside `inflight`.
+    pub(super) fn has_room(&self, inflight: u32) -> bool {
         u64::from(inflight) << 16 < self.size
     }
 
-    /// Whether anything is promised.
-    pub(super) fn promises(&self) -> bool {
+    /// Whether any tenant has an objective.
+    pub(super) fn has_objectives(&self) -> bool {
         !self.classes.is_empty()
     }
 
-    /// The window, if guaranteed requests have formed it.
+    /// The effective window in requests, if a class is active.
     pub(super) fn learnt(&self) -> Option<u32> {
-        (self.ruling < i64::MAX).then_some(((self.size + (1 << 15)) >> 16) as u32)
+        (self.ln_effective < i64::MAX).then_some(((self.size + (1 << 15)) >> 16) as u32)
     }
 
-    /// All opinions begin here.
-    pub(super) fn begin(&mut self, window: u32) {
-        let log = log::ln(window.max(1)).clamp(self.low, self.high);
+    /// Sets the window of every class, within the bounds; each is active again from its next ending.
+    pub(super) fn restore(&mut self, window: u32) {
+        let ln = ln::ln(window.max(1)).clamp(self.ln_min, self.ln_max);
+        self.active.clear();
         for class in &mut self.classes {
-            class.log = log;
+            class.ln = ln;
         }
     }
 
     /// Excess waits for the window.
-    pub(super) fn binds(&mut self, now: Instant) {
-        self.bound = Some(now);
+    pub(super) fn set_full(&mut self, now: Instant) {
+        self.full_at = Some(now);
     }
 
-    /// When the next period ends.
+    /// When the present period ends.
     pub(super) const fn period_end(&self) -> Instant {
         self.period_end
     }
 
-    /// The first period that ends by `now` and has not been judged.
-    pub(super) fn due(&self, now: Instant) -> Option<Instant> {
+    /// The end of the present period, if that is over.
+    pub(super) fn period_over(&self, now: Instant) -> Option<Instant> {
         (self.period_end <= now).then_some(self.period_end)
     }
 
-    /// A guaranteed request of a class has ended after `device`, with `inflight` at the device, itself
-    /// included.
-    pub(super) fn ended(&mut self, now: Instant, class: u32, device: Duration, inflight: u32) {
-        let grows = self.bound.is_some_and(|at| now.saturating_since(at) <= BOUND);
+    /// Counts the ending of a guaranteed request of a class after `device`, with `inflight` requests at the
+    /// devices, itself included, and moves the window of the class.
+    pub(super) fn count_ending(
+        &mut self,
+        now: Instant,
+        class: u32,
+        device: Duration,
+        inflight: u32,
+    ) {
+        assert!(inflight > 0, "a request ended that was not at the devices");
+        let grows = self.full_at.is_some_and(|at| now.saturating_since(at) <= FULL);
         let ceiling = self.size + self.size / 4 + (8 << 16);
         let kappa_percent = self.settings.kappa_percent;
         let id = class;
         let class = &mut self.classes[id as usize];
         let missed = device > class.late;
-        self.heard.remove(&(class.log, id));
-        class.heard = Some(now);
-        class.count.add(missed);
-        let budget = class.excuse.map_or(class.budget, |excuse| excuse.share);
+        self.active.remove(&(class.ln, id));
+        class.ended_at = Some(now);
+        class.period.add(missed);
+        let budget = class.waiver.map_or(class.budget, |waiver| waiver.share);
         let step = |ppm: u64| {
-            let whole = u128::from(log::ONE as u64) * u128::from(kappa_percent * ppm);
+            let whole = u128::from(ln::ONE as u64) * u128::from(kappa_percent * ppm);
             let step = whole / (u128::from(inflight) * u128::from(100 * PPM));
             i64::try_from(step).unwrap_or(i64::MAX)
         };
         if missed {
-            class.log = class.log.saturating_sub(step(PPM - budget));
-        } else if grows && log::exp(class.log) < ceiling {
-            class.log = class.log.saturating_add(step(budget));
+            class.ln = class.ln.saturating_sub(step(PPM - budget));
+        } else if grows && ln::exp(class.ln) < ceiling {
+            class.ln = class.ln.saturating_add(step(budget));
         }
-        class.log = class.log.clamp(self.low, self.high);
-        self.heard.insert((class.log, id));
+        class.ln = class.ln.clamp(self.ln_min, self.ln_max);
+        self.active.insert((class.ln, id));
     }
 
-    /// The smallest opinion that is heard rules.
-    pub(super) fn rule(&mut self, now: Instant) {
-        let ruling = loop {
-            let Some(&(log, id)) = self.heard.first() else { break i64::MAX };
-            let heard = self.classes[id as usize].heard;
-            if heard.is_some_and(|at| now.saturating_since(at) <= SILENT) {
-                break log;
+    /// Makes the smallest window of an active class the effective one.
+    pub(super) fn update(&mut self, now: Instant) {
+        let smallest = loop {
+            let Some(&(ln, id)) = self.active.first() else { break i64::MAX };
+            let ended_at = self.classes[id as usize].ended_at;
+            if ended_at.is_some_and(|at| now.saturating_since(at) <= ACTIVE) {
+                break ln;
             }
-            self.heard.pop_first();
+            self.active.pop_first();
         };
-        if ruling != self.ruling {
-            self.ruling = ruling;
-            self.size = match ruling {
+        if smallest != self.ln_effective {
+            self.ln_effective = smallest;
+            self.size = match smallest {
                 i64::MAX => u64::from(self.settings.max) << 16,
-                log => log::exp(log),
+                ln => {
+                    let bounds = self.ln_min..=self.ln_max;
+                    assert!(bounds.contains(&ln), "the window is outside its bounds");
+                    ln::exp(ln)
+                }
             };
         }
     }
 
-    /// Whether the period that has ended was at the floor, and whether its guarantees did not fit.
-    pub(super) fn fits(&mut self) -> (bool, bool) {
-        self.rule(self.period_end);
-        let floor = self.size <= u64::from(self.settings.min + 1) << 16;
-        let strict = self.classes.iter().filter(|class| class.excuse.is_none());
-        let all = strict.fold(Tally::default(), |sum, class| sum.plus(class.count));
-        (floor, floor && all.missed * 5 > all.ended)
+    /// The state at the end of the period.
+    pub(super) fn period_outcome(&mut self) -> PeriodOutcome {
+        self.update(self.period_end);
+        let at_floor = self.size <= u64::from(self.settings.min + 1) << 16;
+        let held = self.classes.iter().filter(|class| class.waiver.is_none());
+        let all = held.fold(MissCount::default(), |sum, class| sum.plus(class.period));
+        PeriodOutcome { at_floor, misfit: at_floor && all.missed * 5 > all.ended }
     }
 
-    /// Judges the period that has ended; `can_give` says whether guarantees can be scaled down. Says
-    /// which promise has become infeasible or feasible again.
-    pub(super) fn judge(&mut self, can_give: bool) -> Vec<(Promised, bool)> {
+    /// Ends the period; `can_scale_down` says whether guarantees can be. Returns the classes that got a waiver
+    /// (true) or whose waiver ended (false).
+    pub(super) fn end_period(&mut self, can_scale_down: bool) -> Vec<(ClassKey, bool)> {
         let now = self.period_end;
         self.period_end += PERIOD;
-        let mut news = Vec::new();
+        let mut changes = Vec::new();
         for (id, class) in (0..).zip(&mut self.classes) {
-            let (was, log) = (class.excuse.is_some(), class.log);
-            class.judge(now, self.low, can_give);
-            if class.log != log && self.heard.remove(&(log, id)) {
-                self.heard.insert((class.log, id));
+            let (was, ln) = (class.waiver.is_some(), class.ln);
+            class.end_period(now, self.ln_min, can_scale_down);
+            if class.ln != ln && self.active.remove(&(ln, id)) {
+                self.active.insert((class.ln, id));
             }
-            if class.excuse.is_some() != was {
-                news.push((class.promised, !was));
+            if class.waiver.is_some() != was {
+                changes.push((class.key, !was));
             }
         }
-        news
+        changes
     }
 
-    /// Nothing has been at the device or waited for so long that nothing is to be judged.
-    pub(super) fn skip(&mut self, now: Instant) {
+    /// Skips periods without requests at the devices or in the queues.
+    pub(super) fn skip_periods(&mut self, now: Instant) {
         let periods = 1 + now.since(self.period_end).as_nanos() / PERIOD.as_nanos();
         self.period_end += PERIOD * periods;
-        self.rule(now);
+        self.update(now);
     }
 
-    /// Whether a period without any ending would leave everything as it is.
-    pub(super) fn settled(&self) -> bool {
-        let settled =
-            |class: &Class| class.excuse.is_none() && class.count.ended == 0 && class.periods == 0;
+    /// Whether a period without an ending would change nothing.
+    pub(super) fn is_settled(&self) -> bool {
+        let settled = |class: &ObjectiveClass| {
+            class.waiver.is_none() && class.period.ended == 0 && class.sample_periods == 0
+        };
         self.classes.iter().all(settled)
     }
 }
 
-impl Tally {
+impl MissCount {
     const fn add(&mut self, missed: bool) {
         self.ended += 1;
         self.missed += missed as u64;
@@ -282,6 +305,7 @@ impl Tally {
 
     /// The share that missed in millionths, rounded down.
     const fn ppm(self) -> u64 {
+        assert!(self.missed <= self.ended, "more requests missed than ended");
         self.missed * PPM / self.ended
     }
 
@@ -291,43 +315,86 @@ impl Tally {
     }
 }
 
-impl Class {
-    fn judge(&mut self, now: Instant, floor: i64, can_give: bool) {
-        let count = core::mem::take(&mut self.count);
-        if let Some(excuse) = self.excuse {
-            if now >= excuse.until {
-                self.excuse = None;
-                self.log = floor;
+impl ObjectiveClass {
+    /// Ends a period; `floor` is the smallest window as a logarithm.
+    fn end_period(&mut self, now: Instant, floor: i64, can_scale_down: bool) {
+        let period = core::mem::take(&mut self.period);
+        if let Some(waiver) = self.waiver {
+            if now >= waiver.until {
+                self.waiver = None;
+                self.ln = floor;
             }
             return;
         }
-        let silent = self.heard.is_none_or(|at| now.saturating_since(at) > SILENT);
-        if silent || self.log > floor + log::ONE / 8 {
-            (self.floor, self.periods, self.proof) = (Tally::default(), 0, None);
-            self.hold = HOLD_MIN;
+        let silent = self.ended_at.is_none_or(|at| now.saturating_since(at) > ACTIVE);
+        if silent || self.ln > floor + ln::ONE / 8 {
+            (self.sample, self.sample_periods) = (MissCount::default(), 0);
+            (self.evidence, self.next_waiver) = (None, WAIVER_MIN);
             return;
         }
-        self.floor = self.floor.plus(count);
-        self.periods += 1;
-        let many = self.periods >= PERIODS && self.floor.ended >= SAMPLE;
-        let few = self.periods >= PERIODS_FEW && self.floor.ended >= SAMPLE_FEW;
-        if !many && !few {
-            return;
+        self.sample = self.sample.plus(period);
+        self.sample_periods += 1;
+        let many = self.sample_periods >= PERIODS && self.sample.ended >= SAMPLE;
+        let few = self.sample_periods >= PERIODS_FEW && self.sample.ended >= SAMPLE_FEW;
+        if many || few {
+            self.sample_periods = 0;
+            let sample = core::mem::take(&mut self.sample);
+            self.judge(now, sample, can_scale_down);
         }
-        let sample = core::mem::take(&mut self.floor);
-        self.periods = 0;
-        let brown_out = sample.above(PPM / 5) && can_give;
+    }
+
+    /// Takes a sample at the floor as evidence, and grants a waiver on the second in a row.
+    fn judge(&mut self, now: Instant, sample: MissCount, can_scale_down: bool) {
+        let brown_out = sample.above(PPM / 5) && can_scale_down;
         if brown_out || !sample.above(3 * self.budget) {
-            (self.proof, self.hold) = (None, HOLD_MIN);
+            (self.evidence, self.next_waiver) = (None, WAIVER_MIN);
             return;
         }
         let share = sample.ppm();
-        if let Some(before) = self.proof {
-            let least = share.min(before);
-            let until = now + self.hold;
-            self.excuse = Some(Excuse { until, share: (least + least / 2).min(PPM - 1) });
-            self.hold = if self.hold < HOLD_MAX { self.hold * 2 } else { HOLD_MAX };
+        if let Some(before) = self.evidence {
+            let better = share.min(before);
+            let until = now + self.next_waiver;
+            self.waiver = Some(Waiver { until, share: (better + better / 2).min(PPM - 1) });
+            self.next_waiver =
+                if self.next_waiver < WAIVER_MAX { self.next_waiver * 2 } else { WAIVER_MAX };
         }
-        self.proof = Some(share);
+        self.evidence = Some(share);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::POLICY;
+    use super::*;
+    use crate::testing;
+    use alloc::vec;
+
+    fn window() -> Window {
+        let settings = Settings::from(testing::choice(&POLICY, &[]).values());
+        Window::new(settings, vec![(Duration::from_millis(1), 990_000)])
+    }
+
+    /// A request that ends was at the devices, so it counts itself.
+    #[test]
+    #[should_panic(expected = "was not at the devices")]
+    fn an_ending_counts_itself() {
+        window().count_ending(Instant::ZERO, 0, Duration::ZERO, 0);
+    }
+
+    /// The effective window cannot leave its bounds unnoticed.
+    #[test]
+    #[should_panic(expected = "outside its bounds")]
+    fn the_window_has_bounds() {
+        let mut window = window();
+        window.active.insert((window.ln_min - 1, 0));
+        window.classes[0].ended_at = Some(Instant::ZERO);
+        window.update(Instant::ZERO);
+    }
+
+    /// A class cannot miss more than has ended.
+    #[test]
+    #[should_panic(expected = "more requests missed than ended")]
+    fn misses_are_endings() {
+        MissCount { ended: 1, missed: 2 }.ppm();
     }
 }
