@@ -125,7 +125,7 @@ pub enum Event<'a> {
     /// A volume's log has something to tell.
     Cache(VolumeId, CacheNotice),
     /// Other promises hold from now on, or another policy keeps them.
-    Governed(&'a Promises),
+    ControlSet(&'a Promises),
     /// A completion came for something that is not outstanding.
     Stray,
 }

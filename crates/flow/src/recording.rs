@@ -23,7 +23,7 @@ use crate::accept::{Cap, Layout, PARTS_MAX, Part, Volume};
 use crate::clock::{Duration, Instant};
 use crate::digest::Digest;
 use crate::error::IoError;
-use crate::pipeline::{Config, Govern, Input, Policies};
+use crate::pipeline::{Config, Input, Policies, SetControl};
 use crate::policy::{Choice, Policy};
 use crate::request::{
     BackendId, LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId,
@@ -279,13 +279,13 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             number(out, volume.index() as u64);
             encode_cap(out, cap);
         }
-        Entry::Input(at, Input::Govern(ref govern)) => {
-            head(out, GOVERN, at);
-            encode_choice(out, &govern.control);
-            promises::encode(out, &govern.promises);
+        Entry::Input(at, Input::SetControl(ref set_control)) => {
+            head(out, SET_CONTROL, at);
+            encode_choice(out, &set_control.control);
+            promises::encode(out, &set_control.promises);
         }
-        Entry::Input(at, Input::Reweigh(ref shares)) => {
-            head(out, REWEIGH, at);
+        Entry::Input(at, Input::SetWeights(ref shares)) => {
+            head(out, SET_WEIGHTS, at);
             shares::encode(out, shares);
         }
         Entry::Input(at, Input::TakeOver(ref handover)) => {
@@ -346,15 +346,15 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
             };
             Input::Link(id, transfer::Link { interleaves: flags & 1 != 0, port })
         }
-        GOVERN => {
+        SET_CONTROL => {
             let control = reader.choice(control::POLICIES)?;
             let promises = promises::decode(&mut reader)?;
             if promises.validate().is_err() {
                 return Err(FormatError::Damaged);
             }
-            Input::Govern(Arc::new(Govern { control, promises }))
+            Input::SetControl(Arc::new(SetControl { control, promises }))
         }
-        REWEIGH => Input::Reweigh(Arc::new(shares::decode(&mut reader)?)),
+        SET_WEIGHTS => Input::SetWeights(Arc::new(shares::decode(&mut reader)?)),
         TAKE_OVER => Input::TakeOver(Arc::new(promises::decode_handover(&mut reader)?)),
         CAPPED => Input::Capped(VolumeId::new(reader.small()?), reader.cap()?),
         RESIZED => Input::Resized(VolumeId::new(reader.small()?), reader.number()?),
@@ -377,10 +377,10 @@ const SENT: u8 = 3;
 const DEADLINE: u8 = 6;
 const END: u8 = 7;
 const RESIZED: u8 = 8;
-const GOVERN: u8 = 9;
+const SET_CONTROL: u8 = 9;
 const CAPPED: u8 = 10;
 const TAKE_OVER: u8 = 16;
-const REWEIGH: u8 = 26;
+const SET_WEIGHTS: u8 = 26;
 const LINK: u8 = 27;
 
 fn number(out: &mut Vec<u8>, mut value: u64) {

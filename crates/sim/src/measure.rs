@@ -133,7 +133,7 @@ impl Observer for Measure {
             Event::Path(Change { state: State::Failed, .. }) => self.paths_failed += 1,
             Event::Path(Change { from: State::Failed, .. }) => self.paths_reinstated += 1,
             Event::Overdue { .. } => self.overdue += 1,
-            Event::Path(_) | Event::Control(_) | Event::Cache(..) | Event::Governed(_) => {}
+            Event::Path(_) | Event::Control(_) | Event::Cache(..) | Event::ControlSet(_) => {}
             // The world answers each action once, so this would be the pipeline's mistake.
             Event::Stray => panic!("a simulated completion found nothing"),
         }

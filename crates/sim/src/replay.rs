@@ -363,8 +363,8 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
             | Input::Resized(..)
             | Input::Capped(..)
             | Input::TakeOver(_)
-            | Input::Govern(_)
-            | Input::Reweigh(_) => Ok(()),
+            | Input::SetControl(_)
+            | Input::SetWeights(_) => Ok(()),
         }
     }
 }
@@ -429,7 +429,7 @@ impl Observer for Counts {
             | Event::Overdue { .. }
             | Event::Control(_)
             | Event::Cache(..)
-            | Event::Governed(_)
+            | Event::ControlSet(_)
             | Event::Stray => {}
         }
     }

@@ -75,7 +75,7 @@ impl Accounts {
     }
 
     /// Other promises hold from now on. What rows have got starts anew where they differ.
-    fn govern(&mut self, promises: &Promises) {
+    fn set_control(&mut self, promises: &Promises) {
         let old = core::mem::replace(&mut self.contracts, promises.contracts.clone());
         for (index, account) in self.tenants.iter_mut().enumerate() {
             let Some(account) = account else { continue };
@@ -136,7 +136,7 @@ impl Observer for Accounts {
                     score.record(now, None);
                 }
             }
-            Event::Governed(promises) => self.govern(promises),
+            Event::ControlSet(promises) => self.set_control(promises),
             Event::Arrived(_)
             | Event::Path(_)
             | Event::Overdue { .. }

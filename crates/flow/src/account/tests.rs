@@ -3,7 +3,7 @@ use crate::accept::{Cap, Layout, Volume};
 use crate::clock::Duration;
 use crate::control::{Ops, Row, Target};
 use crate::event::StageTimes;
-use crate::pipeline::{Action, Backend, Config, Govern, Input, Limits, Pipeline, Policies};
+use crate::pipeline::{Action, Backend, Config, Input, Limits, Pipeline, Policies, SetControl};
 use crate::policy::Rule;
 use crate::request::{BackendId, Op, Outcome, PathId, RequestKey};
 use crate::rng::Rng;
@@ -127,14 +127,14 @@ fn load_moves_a_tenant_to_another_row() {
         policies: Policies::default(),
     };
     let mut pipeline = Pipeline::new(&config, Accounts::new(&bands));
-    let mut serve = |now: u64, govern: Option<&Promises>| {
+    let mut serve = |now: u64, set_control: Option<&Promises>| {
         pipeline.handle(at(now), Input::Arrive(request(now)));
         while let Some(action) = pipeline.poll(at(now)) {
             let Action::Store(io) = action else { panic!("{action:?}") };
-            if let Some(promises) = govern {
+            if let Some(promises) = set_control {
                 let control = Policies::default().control;
-                let govern = Arc::new(Govern { control, promises: promises.clone() });
-                pipeline.handle(at(now), Input::Govern(govern));
+                let set_control = Arc::new(SetControl { control, promises: promises.clone() });
+                pipeline.handle(at(now), Input::SetControl(set_control));
             }
             // There is room for one: a second one is refused, at its load.
             pipeline.handle(at(now), Input::Arrive(request(now)));
@@ -171,14 +171,14 @@ fn new_promises_start_anew() {
     let mut accounts = Accounts::new(&promises(&[Some(contract())]));
     end(&mut accounts, &request(1), MILLI * 2, Ok(()));
     let heavier = Contract { weight: 7, ..contract() };
-    accounts.event(at(10), Event::Governed(&promises(&[Some(heavier)])));
+    accounts.event(at(10), Event::ControlSet(&promises(&[Some(heavier)])));
     assert_eq!(counted(&mut accounts, Direction::Read), (1, 1), "the rows are the same");
     let laxer = Contract::new(1_000, 8_192, MILLI * 2);
-    accounts.event(at(10), Event::Governed(&promises(&[Some(laxer)])));
+    accounts.event(at(10), Event::ControlSet(&promises(&[Some(laxer)])));
     assert_eq!(counted(&mut accounts, Direction::Read), (0, 0));
     end(&mut accounts, &request(1), MILLI * 2, Ok(()));
     assert_eq!(counted(&mut accounts, Direction::Read), (1, 0));
-    accounts.event(at(10), Event::Governed(&Promises::default()));
+    accounts.event(at(10), Event::ControlSet(&Promises::default()));
     end(&mut accounts, &request(1), MILLI * 9, Ok(()));
     assert_eq!(counted(&mut accounts, Direction::Read), (0, 0));
     assert_eq!(accounts.tenant(TenantId::new(0)).unwrap().ledger.total.count, 3);
@@ -245,8 +245,8 @@ fn the_ledger_is_exact_in_a_storm() {
                     let tenant = TenantId::new(rng.below(3) as u32);
                     if tag == 1_000 {
                         let control = Policies::default().control;
-                        let govern = Govern { control, promises: contracts.clone() };
-                        Input::Govern(Arc::new(govern))
+                        let set_control = SetControl { control, promises: contracts.clone() };
+                        Input::SetControl(Arc::new(set_control))
                     } else {
                         Input::Arrive(Request { tenant, op, extent, ..request(tag) })
                     }

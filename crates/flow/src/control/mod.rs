@@ -1,4 +1,4 @@
-//! Stage 3, control: may it go to shared storage now?
+//! Stage 3, control: decides when a request may go to shared storage.
 //!
 //! A control policy may delay a request, never drop it. What it holds is bounded by the pipeline's
 //! own limit on outstanding requests.
@@ -35,45 +35,45 @@ const RULE_BUCKET: Rule = Rule("control/bucket");
 /// inputs give the same releases; while anything waits there is a deadline or an outstanding request
 /// that can release it. Tenants past the list of contracts count as one tenant.
 pub trait ControlPolicy {
-    /// A request has come, which falls under this row of its tenant's contract, if under any.
+    /// A request arrives; `row` is the objective of its tenant's contract that covers it.
     fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request, row: Option<u8>);
 
-    /// The next request that may go, and the rule that it met.
+    /// The next request to release, and the rule that decided its release.
     fn poll(&mut self, now: Instant) -> Option<(RequestKey, Rule)>;
 
     /// A released request has ended; `device` is the time from its release.
     fn complete(&mut self, now: Instant, key: RequestKey, request: &Request, device: Duration);
 
-    /// A request that another policy has released at `released` has not ended yet: this one has taken
-    /// its place, and will be told of the end. Comes before anything else does.
+    /// A request that the policy before this one released at `released` has not ended yet; `complete` follows.
+    /// Called before anything else.
     fn adopt(&mut self, key: RequestKey, request: &Request, released: Instant);
 
-    /// When the policy wants to be asked again although nothing happens.
+    /// The time at which [`handle_deadline`](Self::handle_deadline) must be called, if it must be.
     fn next_deadline(&self) -> Option<Instant>;
 
     /// Does what is due at `now`.
     fn handle_deadline(&mut self, now: Instant);
 
-    /// What it would leave to a policy that followed it now.
+    /// The state that it would hand to a successor now.
     fn handover(&self, _now: Instant) -> PolicyHandover {
         PolicyHandover::default()
     }
 
-    /// Begins with what the policy before it has left; anything else in force may differ.
+    /// Takes the state that the policy before this one has left. Contracts may differ.
     fn take_over(&mut self, _now: Instant, _handover: &PolicyHandover) {}
 
-    /// What has changed since it was asked last, one thing at a time; ask until there is no more.
+    /// The next change since the last call, until there is none.
     fn notice(&mut self) -> Option<Notice> {
         None
     }
 }
 
-/// What outlives a policy when promises change.
+/// The state of a policy that its successor takes over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyHandover {
     /// The burst credit of each tenant, by tenant id, as time at its contract's rate.
     pub credits: Vec<Duration>,
-    /// How much may be at the devices, if that was learnt.
+    /// The learnt window in requests.
     pub window: Option<u32>,
 }
 

@@ -70,7 +70,7 @@ impl Clocks {
         Reading { stream: self.v(stream), system: self.system }
     }
 
-    pub(super) fn reweigh(&mut self, stream: TenantId, weight: Weight) {
+    pub(super) fn set_weight(&mut self, stream: TenantId, weight: Weight) {
         self.clock(stream).weight = weight;
     }
 

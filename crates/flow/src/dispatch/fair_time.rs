@@ -208,10 +208,10 @@ impl DispatchPolicy for FairTime {
         self.slots.depth(backend)
     }
 
-    fn reweigh(&mut self, stream: TenantId, weight: Weight) {
-        self.all.reweigh(stream, weight);
+    fn set_weight(&mut self, stream: TenantId, weight: Weight) {
+        self.all.set_weight(stream, weight);
         for clocks in &mut self.each {
-            clocks.reweigh(stream, weight);
+            clocks.set_weight(stream, weight);
         }
     }
 

@@ -67,7 +67,7 @@ pub trait DispatchPolicy {
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration);
 
     /// A stream has another weight from now on. What was charged stays charged.
-    fn reweigh(&mut self, _stream: TenantId, _weight: Weight) {}
+    fn set_weight(&mut self, _stream: TenantId, _weight: Weight) {}
 
     /// A stream has caused work of this cost that a background stream will do, such as the garbage
     /// collection that a write makes necessary.

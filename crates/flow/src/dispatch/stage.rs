@@ -82,12 +82,12 @@ impl Dispatch {
     }
 
     /// Streams have other weights from now on. What was charged stays charged.
-    pub(crate) fn reweigh(&mut self, shares: &Shares) {
+    pub(crate) fn set_weights(&mut self, shares: &Shares) {
         let count = self.shares.count().max(shares.count()) as u32;
         for owner in (0..count).map(|id| Owner::of(TenantId::new(id))) {
             let weight = shares.weight(owner);
             if weight != self.shares.weight(owner) {
-                self.policy.reweigh(owner.stream(), weight);
+                self.policy.set_weight(owner.stream(), weight);
             }
         }
         self.shares = shares.clone();

@@ -2,7 +2,7 @@
 
 use super::in_flight::InFlight;
 use super::outstanding::Outstanding;
-use super::{Action, Census, Config, Govern, Input, Limits, Overdue, RULE_DEVICE, StoreIo};
+use super::{Action, Census, Config, SetControl, Input, Limits, Overdue, RULE_DEVICE, StoreIo};
 use crate::accept::cap::Caps;
 use crate::accept::hazard::Hazards;
 use crate::accept::{self, Piece, RULE_CAP, RULE_OVERLAP, Volume};
@@ -218,8 +218,8 @@ impl<O: Observer> Pipeline<O> {
     }
 
     /// Puts another control policy in place of the one in force. O(outstanding).
-    fn govern(&mut self, now: Instant, govern: &Govern) {
-        let Govern { control, promises } = govern;
+    fn set_control(&mut self, now: Instant, set_control: &SetControl) {
+        let SetControl { control, promises } = set_control;
         assert_eq!(promises.validate(), Ok(()), "promises are checked before they are used");
         let handover = self.control.handover(now);
         self.control = (control.policy().build)(control.values(), promises);
@@ -228,7 +228,7 @@ impl<O: Observer> Pipeline<O> {
         for entry in self.requests.values_mut() {
             entry.row = self.rows.again(&entry.request);
         }
-        self.observer.event(now, Event::Governed(promises));
+        self.observer.event(now, Event::ControlSet(promises));
         let held = [StageName::Control, StageName::Dispatch, StageName::Path, StageName::Storage];
         // A request that was cut stays at accept; its pieces are in control.
         let concerned = self.requests.iter().filter(|(_, entry)| held.contains(&entry.stage));
@@ -489,8 +489,8 @@ impl<O: Observer> Stage for Pipeline<O> {
                 assert_eq!(cap.validate(), Ok(()), "a cap is checked before it is used");
                 self.caps.change(now, volume, cap);
             }
-            Input::Govern(govern) => self.govern(now, &govern),
-            Input::Reweigh(shares) => self.dispatch.reweigh(&shares),
+            Input::SetControl(set_control) => self.set_control(now, &set_control),
+            Input::SetWeights(shares) => self.dispatch.set_weights(&shares),
             Input::TakeOver(handover) => self.control.take_over(now, &handover),
             Input::Cache(done) => self.cache.done(now, done),
         }

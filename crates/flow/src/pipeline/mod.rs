@@ -151,21 +151,20 @@ pub enum Input {
     Resized(VolumeId, u64),
     /// A volume has another cap, one that is [valid](Cap::validate), which holds for what waits as well.
     Capped(VolumeId, Cap),
-    /// Promises, or the policy that keeps them, have changed. What waits or is at a device goes over to
-    /// the new policy, with what the one before it has [left](control::PolicyHandover).
-    Govern(Arc<Govern>),
-    /// Tenants, or what the gateway does by itself, are due another part of the backends' time. What was
-    /// charged stays charged.
-    Reweigh(Arc<dispatch::Shares>),
-    /// What was left when the gateway stopped: the policy begins with it. The first input, if any.
+    /// Contracts or the control policy have changed. Requests that wait or are at a device move to the new
+    /// policy, with the [state](control::PolicyHandover) of the one before it.
+    SetControl(Arc<SetControl>),
+    /// The weights of tenants or background streams have changed. Charges stay.
+    SetWeights(Arc<dispatch::Shares>),
+    /// The state that the control policy of the last run has left. The first input, if any.
     TakeOver(Arc<control::PolicyHandover>),
     /// An answer to an [`Action::Cache`].
     Cache(crate::cache::Done),
 }
 
-/// What stage 3 is governed by.
+/// What stage 3 is control_set by.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Govern {
+pub struct SetControl {
     /// The policy.
     pub control: Choice<control::Build>,
     /// What tenants are promised; [valid](Promises::validate).

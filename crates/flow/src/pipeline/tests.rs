@@ -32,7 +32,7 @@ struct Seen {
     refused: u32,
     strays: u32,
     notices: Vec<Notice>,
-    governed: u32,
+    control_set: u32,
     paths: Vec<(bool, PathId)>,
     overdue: Vec<(Tag, StageName, Duration)>,
 }
@@ -48,7 +48,7 @@ impl Observer for Seen {
                 self.overdue.push((request.tag, stage, age));
             }
             Event::Control(notice) => self.notices.push(notice),
-            Event::Governed(_) => self.governed += 1,
+            Event::ControlSet(_) => self.control_set += 1,
             Event::Cache(..) => {}
             Event::Stray => self.strays += 1,
         }
@@ -410,9 +410,9 @@ fn a_new_policy_takes_over() {
     }
     let mut control = Choice::named(control::POLICIES, "sfq").unwrap();
     control.set("depth", 2).unwrap();
-    let govern = Govern { control, promises: Promises::default() };
-    let second = ios(&step(&mut pipeline, 5, Input::Govern(Arc::new(govern))));
-    assert_eq!(pipeline.observer().governed, 1, "observers learn of it");
+    let set_control = SetControl { control, promises: Promises::default() };
+    let second = ios(&step(&mut pipeline, 5, Input::SetControl(Arc::new(set_control))));
+    assert_eq!(pipeline.observer().control_set, 1, "observers learn of it");
     assert_eq!(second.iter().map(|io| io.tag).collect::<Vec<_>>(), [Tag(2)], "one place is taken");
     let third = step(&mut pipeline, 9, Input::Stored { key: first.key, outcome: Ok(()) });
     assert_eq!(ios(&third).iter().map(|io| io.tag).collect::<Vec<_>>(), [Tag(3)]);

@@ -90,7 +90,7 @@ fn cap() -> Cap {
 }
 
 /// Promises that use everything.
-fn govern() -> Govern {
+fn set_control() -> SetControl {
     use crate::control::{Group, Ops, Row, Target, Tier};
     let target = |quantile_ppm, millis| {
         let response = Duration::from_millis(millis);
@@ -119,7 +119,7 @@ fn govern() -> Govern {
     let mut control = Choice::named(control::POLICIES, "ta3").unwrap();
     control.set("hwm", 95).unwrap();
     let contracts = alloc::vec![None, Some(contract)];
-    Govern { control, promises: Promises { contracts, groups } }
+    SetControl { control, promises: Promises { contracts, groups } }
 }
 
 /// A configuration survives the way into a header and back, policies and values included.
@@ -196,8 +196,8 @@ fn every_flipped_bit_is_noticed() {
                 window: Some(40),
             })),
         ),
-        Entry::Input(at(900), Input::Govern(Arc::new(govern()))),
-        Entry::Input(at(900), Input::Reweigh(Arc::new(shares()))),
+        Entry::Input(at(900), Input::SetControl(Arc::new(set_control()))),
+        Entry::Input(at(900), Input::SetWeights(Arc::new(shares()))),
         Entry::Input(at(901), Input::PathUp(BackendId::new(1), PathId::new(0))),
         Entry::End(Digest::resume(99, 3)),
     ];

@@ -68,8 +68,10 @@ fn storm(name: &str, seed: u64) -> Vec<(Instant, RequestKey)> {
     for _ in 0..STEPS {
         let now = source.tick();
         match rng.below(50) {
-            0 => policy
-                .reweigh(TenantId::new(rng.below(6) as u32), weight(1 + rng.below(1 << 20) as u32)),
+            0 => policy.set_weight(
+                TenantId::new(rng.below(6) as u32),
+                weight(1 + rng.below(1 << 20) as u32),
+            ),
             1 => policy.owe(TenantId::new(rng.below(6) as u32), Duration::from_millis(2)),
             _ => {}
         }

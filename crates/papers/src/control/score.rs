@@ -191,7 +191,7 @@ impl Observer for Scores {
             | Event::Path(_)
             | Event::Overdue { .. }
             | Event::Cache(..)
-            | Event::Governed(_)
+            | Event::ControlSet(_)
             | Event::Stray => {}
         }
     }

@@ -58,7 +58,7 @@ impl Observer for Watch {
     fn event(&mut self, now: Instant, event: Event<'_>) {
         self.accounts.event(now, event);
         match event {
-            Event::Arrived(_) | Event::Governed(_) => {}
+            Event::Arrived(_) | Event::ControlSet(_) => {}
             Event::Cache(volume, notice) => log_notice(&self.volumes[volume.index()], notice),
             Event::Completed(completed) => {
                 self.completed += 1;

@@ -21,7 +21,7 @@ use crate::volume::tenants::{Claims, keep_ids};
 use std::sync::Arc;
 use tracing::{error, info};
 use weir_flow::control::CONTRACTS_MAX;
-use weir_flow::pipeline::{Govern, Input, Policies};
+use weir_flow::pipeline::{Input, Policies, SetControl};
 use weir_flow::request::{TenantId, VolumeId};
 use weir_flow::units::ByteCount;
 
@@ -86,7 +86,7 @@ impl Catalog {
                 inputs.push(Input::Capped(VolumeId::new(index as u32), cap));
             }
         }
-        self.govern(old, &new, &mut inputs);
+        self.set_control(old, &new, &mut inputs);
         self.export(&new.nbd);
         self.retarget(&mut new);
         info!("the new configuration is in force");
@@ -94,7 +94,7 @@ impl Catalog {
     }
 
     /// Puts new promises, a new policy that keeps them, and new shares into force.
-    fn govern(&mut self, old: &Config, new: &Config, inputs: &mut Vec<Input>) {
+    fn set_control(&mut self, old: &Config, new: &Config, inputs: &mut Vec<Input>) {
         let names = new.tenants.iter().map(|tenant| tenant.name.clone());
         self.tenant_names.replace(names.collect());
         self.claims = Claims::new(&new.tenants, &new.promises);
@@ -103,12 +103,12 @@ impl Catalog {
         if (control, promises) != (&old.policies.control, &old.promises) {
             let contracts = promises.contracts.iter().flatten().count();
             info!(policy = control.policy().name, contracts, "control changed");
-            let govern = Govern { control: control.clone(), promises: promises.clone() };
-            inputs.push(Input::Govern(Arc::new(govern)));
+            let set_control = SetControl { control: control.clone(), promises: promises.clone() };
+            inputs.push(Input::SetControl(Arc::new(set_control)));
         }
         if new.shares != old.shares {
             info!("shares changed");
-            inputs.push(Input::Reweigh(Arc::new(new.shares.clone())));
+            inputs.push(Input::SetWeights(Arc::new(new.shares.clone())));
         }
     }
 

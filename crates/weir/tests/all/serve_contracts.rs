@@ -18,7 +18,7 @@ const SMALL: usize = 512;
 const LARGE: usize = 65_536;
 
 /// `ONE_DISK` under this policy, with these tenants.
-fn governed(control: &str, tenants: &str) -> String {
+fn control_set(control: &str, tenants: &str) -> String {
     format!("[policy]\ncontrol = {control}\n{tenants}{ONE_DISK}")
 }
 
@@ -61,7 +61,7 @@ fn goes_on(session: &mut Session, waiting: &[u32]) {
 /// its contract.
 #[test]
 fn hosts_of_one_volume_are_tenants_of_their_own() {
-    let config = governed(BUCKETS, &tenant("first", "one", HELD));
+    let config = control_set(BUCKETS, &tenant("first", "one", HELD));
     let mut gateway = Gateway::start(&folder("two_tenants"), &config, &[]);
     let (mut one, mut two) = (gateway.session("one"), gateway.session("two"));
     one.read(0, SMALL);
@@ -79,7 +79,7 @@ fn hosts_of_one_volume_are_tenants_of_their_own() {
 fn the_most_specific_claim_counts() {
     let free = "objectives = [{ size = \"1MiB\", iops = 1000000, p99 = \"1s\" }]\n";
     let tenants = [tenant("most", "t*", HELD), tenant("two", "two", free)].concat();
-    let mut gateway = Gateway::start(&folder("claims"), &governed(BUCKETS, &tenants), &[]);
+    let mut gateway = Gateway::start(&folder("claims"), &control_set(BUCKETS, &tenants), &[]);
     let (mut two, mut three) = (gateway.session("two"), gateway.session("three"));
     let mut one = gateway.session("one");
     three.read(0, SMALL);
@@ -98,7 +98,7 @@ fn nbd_clients_are_the_volumes_tenant() {
         "[[tenant]]\nname = \"disk\"\n{HELD}[[tenant]]\nname = \"hosts\"\ninitiators = [\"*\"]\n"
     );
     let nbd = "[nbd]\nlisten = [\"127.0.0.1:0\"]\nexports = { disk = \"disk\" }\n";
-    let config = format!("{nbd}{}", governed(BUCKETS, &tenants));
+    let config = format!("{nbd}{}", control_set(BUCKETS, &tenants));
     let mut gateway = Gateway::start(&folder("nbd_tenant"), &config, &[]);
     let (mut one, mut client) = (gateway.session("one"), gateway.client());
     client.read(0, SMALL);
@@ -115,7 +115,7 @@ fn nbd_clients_are_the_volumes_tenant() {
 /// which notices nothing else.
 #[test]
 fn a_contract_changes_live() {
-    let config = governed(BUCKETS, &tenant("first", "one", HELD));
+    let config = control_set(BUCKETS, &tenant("first", "one", HELD));
     let mut gateway = Gateway::start(&folder("live_contract"), &config, &[]);
     let mut one = gateway.session("one");
     one.read(0, SMALL);
@@ -132,7 +132,7 @@ fn a_contract_changes_live() {
 #[test]
 fn the_policy_changes_live() {
     let tenants = tenant("first", "one", HELD);
-    let config = |control| governed(control, &tenants);
+    let config = |control| control_set(control, &tenants);
     let mut gateway = Gateway::start(&folder("live_policy"), &config(BUCKETS), RECORDED);
     let mut one = gateway.session("one");
     one.read(0, SMALL);
@@ -158,7 +158,7 @@ fn the_policy_changes_live() {
 fn tenants_come_and_go() {
     let first = tenant("first", "one", HELD);
     let both = format!("{}{first}", tenant("second", "two", HELD));
-    let config = |tenants: &str| governed(BUCKETS, tenants);
+    let config = |tenants: &str| control_set(BUCKETS, tenants);
     let mut gateway = Gateway::start(&folder("live_tenants"), &config(&first), &[]);
     let (mut one, mut two) = (gateway.session("one"), gateway.session("two"));
     one.read(0, SMALL);
@@ -182,7 +182,7 @@ fn tenants_come_and_go() {
 /// What changes only with a restart is refused together with a new contract: that does not hold either.
 #[test]
 fn half_a_configuration_changes_no_contract() {
-    let config = governed(BUCKETS, &tenant("first", "one", HELD));
+    let config = control_set(BUCKETS, &tenant("first", "one", HELD));
     let mut gateway = Gateway::start(&folder("half_contract"), &config, &[]);
     let mut one = gateway.session("one");
     one.read(0, SMALL);
@@ -202,7 +202,7 @@ fn half_a_configuration_changes_no_contract() {
 fn a_window_below_the_contract_is_told() {
     let rows = |iops| format!("objectives = [{{ size = 512, iops = {iops}, p99 = \"10ms\" }}]\n");
     let tenants = tenant("first", "one", &rows(12_801)) + &tenant("second", "two", &rows(12_800));
-    let config = format!("[iscsi]\nmax_commands = 128\n{}", governed("\"slack\"", &tenants));
+    let config = format!("[iscsi]\nmax_commands = 128\n{}", control_set("\"slack\"", &tenants));
     let mut gateway = Gateway::start(&folder("depth"), &config, &[]);
     for host in ["one", "two"] {
         Login::of(host).connect(gateway.portal).unwrap().ready().logout();

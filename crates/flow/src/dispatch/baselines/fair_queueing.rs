@@ -103,7 +103,7 @@ impl DispatchPolicy for FairQueueing {
         self.slots.depth(backend)
     }
 
-    fn reweigh(&mut self, stream: TenantId, weight: Weight) {
+    fn set_weight(&mut self, stream: TenantId, weight: Weight) {
         self.line(stream).weight = weight;
     }
 

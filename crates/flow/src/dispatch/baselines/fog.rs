@@ -83,8 +83,8 @@ impl DispatchPolicy for Fog {
         self.slots.depth(backend)
     }
 
-    fn reweigh(&mut self, stream: TenantId, weight: Weight) {
-        self.clocks.reweigh(stream, weight);
+    fn set_weight(&mut self, stream: TenantId, weight: Weight) {
+        self.clocks.set_weight(stream, weight);
     }
 
     fn estimation(&self) -> Option<Estimation> {

@@ -96,7 +96,7 @@ impl DispatchPolicy for StartTimeFair {
         self.slots.depth(backend)
     }
 
-    fn reweigh(&mut self, stream: TenantId, weight: Weight) {
+    fn set_weight(&mut self, stream: TenantId, weight: Weight) {
         if self.weights.len() <= stream.index() {
             self.weights.resize(stream.index() + 1, Weight::ONE);
         }

@@ -56,7 +56,7 @@ fn weights_divide_a_backend() {
     };
     near(served(&mut pipeline, &mut now, 700), [400, 200, 100]);
     let shares = weights(&[1_024], 3_072);
-    step(&mut pipeline, now, Input::Reweigh(alloc::sync::Arc::new(shares)));
+    step(&mut pipeline, now, Input::SetWeights(alloc::sync::Arc::new(shares)));
     near(served(&mut pipeline, &mut now, 500), [100, 100, 300]);
     let seen: Vec<_> = pipeline.streams(at(now)).collect();
     let tenant = |id| Owner::Tenant(TenantId::new(id));
