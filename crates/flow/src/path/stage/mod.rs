@@ -1,31 +1,43 @@
 //! The path stage: keeps the I/Os of each path, starts, retries and abandons them.
 //!
-//! Everything that happens ends in [`BackendPaths::update`], which decides from what is known which paths
-//! are usable, which group is in use and which of its paths take I/O, tells the selectors and the
-//! observers, and starts held I/Os.
+//! Every event ends in [`BackendPaths::update`] (`group.rs`), which decides which paths are usable, which
+//! group is in use and which of its paths take I/O, informs the selectors and the observers, and starts held
+//! I/Os. Who owns what:
+//!
+//! | file | owns |
+//! | --- | --- |
+//! | `in_flight.rs` | the I/Os on a path, their count and bytes |
+//! | `path_state.rs` | connection, answers, use, changes and last report of a path |
+//! | `history.rs` | the response times of a path, and the cost of an I/O by size |
+//! | `judge.rs` | which paths are too slow, their probes, and when they are tried again |
+//! | `liveness.rs` | silent paths and stuck I/Os; the next deadline |
+//! | `group.rs` | the group in use, and the paths that its selector may choose |
+//! | `hold.rs` | requests that no path can take |
 
 mod group;
-mod health;
+mod history;
 mod hold;
-mod pace;
+mod in_flight;
+mod judge;
+mod liveness;
 mod path_state;
-mod slow;
 #[cfg(test)]
 mod tests;
 
 use super::{
-    Access, Backend, Build, Change, PathIo, PathOrder, PathPolicy, RULE_NO_PATH, Settings, Speed,
-    View, Why,
+    Access, Backend, Build, Change, PathIo, PathOrder, PathPolicy, RULE_NO_PATH, Settings, View,
+    Why,
 };
 use crate::clock::{Duration, Instant};
 use crate::policy::{Choice, Rule};
-use crate::request::{BackendId, PathId, RequestKey};
+use crate::request::{BackendId, Op, PathId, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use group::Groups;
 use hold::Hold;
-use pace::Shape;
-use path_state::{Finding, PathState};
+use judge::{Answered, Judge};
+use path_state::PathState;
 use slotmap::SecondaryMap;
 
 /// Stage 5.
@@ -87,21 +99,30 @@ struct Io {
     behind: Option<RequestKey>,
 }
 
+impl Io {
+    fn new(order: u64, backend: usize, context: PathIo, now: Instant) -> Self {
+        Self {
+            order,
+            backend,
+            context,
+            retries: 0,
+            since: now,
+            path: None,
+            probe: false,
+            before: None,
+            behind: None,
+        }
+    }
+}
+
 /// A backend with its paths.
 struct BackendPaths {
     id: BackendId,
-    /// The numbers of the groups, best first.
-    groups: Vec<u32>,
-    /// A selector for each of them, over all paths of the backend.
+    groups: Groups,
+    /// A selector for each group, over all paths of the backend.
     selectors: Vec<Box<dyn PathPolicy>>,
-    /// The group in use.
-    current: usize,
-    /// Since when a better group could be used.
-    better_since: Option<Instant>,
     paths: Vec<PathState>,
-    shape: Shape,
-    /// Paths that may be probed.
-    ejected: u32,
+    judge: Judge,
     hold: Hold,
     /// Nothing is due here before then.
     wake: Instant,
@@ -149,17 +170,7 @@ impl Paths {
     ) {
         let core = &mut self.core;
         core.entered += 1;
-        let io = Io {
-            order: core.entered,
-            backend: backend.index(),
-            context,
-            retries: 0,
-            since: now,
-            path: None,
-            probe: false,
-            before: None,
-            behind: None,
-        };
+        let io = Io::new(core.entered, backend.index(), context, now);
         core.ios.insert(key, io);
         let backend_paths = &mut self.backends[backend.index()];
         backend_paths.hold.push(key);
@@ -197,8 +208,9 @@ impl Paths {
     pub(crate) fn up(&mut self, now: Instant, backend: BackendId, path: PathId) {
         let backend_paths = &mut self.backends[backend.index()];
         let path_state = &mut backend_paths.paths[path.index()];
-        if path_state.down.take().is_some() {
-            (path_state.up_since, path_state.heard, path_state.back) = (now, now, Why::Repaired);
+        if path_state.link.down.take().is_some() {
+            (path_state.link.up_since, path_state.answers.last) = (now, now);
+            path_state.usable_why = Why::Repaired;
         }
         backend_paths.update(&mut self.core, now);
     }
@@ -213,17 +225,17 @@ impl Paths {
     ) {
         let backend_paths = &mut self.backends[backend.index()];
         let path_state = &mut backend_paths.paths[path.index()];
-        if access.is_accessible() && !path_state.access.is_accessible() {
-            path_state.back = Why::ByTarget;
+        if access.is_accessible() && !path_state.link.access.is_accessible() {
+            path_state.usable_why = Why::ByTarget;
         }
-        path_state.access = access;
+        path_state.link.access = access;
         backend_paths.update(&mut self.core, now);
     }
 
     /// A check was answered.
     pub(crate) fn checked(&mut self, now: Instant, backend: BackendId, path: PathId) {
         let backend_paths = &mut self.backends[backend.index()];
-        if backend_paths.note_heard(now, path.index()) {
+        if backend_paths.note_answer(now, path.index()) {
             backend_paths.update(&mut self.core, now);
         }
     }
@@ -232,12 +244,12 @@ impl Paths {
     pub(crate) fn order(&mut self, now: Instant, backend: BackendId, order: PathOrder) {
         let backend_paths = &mut self.backends[backend.index()];
         match order {
-            PathOrder::Disable(path) => backend_paths.paths[path.index()].disabled = true,
+            PathOrder::Disable(path) => backend_paths.paths[path.index()].link.disabled = true,
             PathOrder::Enable(path) => {
                 let path_state = &mut backend_paths.paths[path.index()];
-                if core::mem::replace(&mut path_state.disabled, false) {
-                    (path_state.heard, path_state.back) = (now, Why::ByOperator);
-                    path_state.forgive();
+                if core::mem::replace(&mut path_state.link.disabled, false) {
+                    (path_state.answers.last, path_state.usable_why) = (now, Why::ByOperator);
+                    path_state.changes.forget();
                 }
             }
             PathOrder::Failback => backend_paths.fail_back(),
@@ -276,79 +288,33 @@ impl Paths {
 impl Core {
     /// The first I/O on a path.
     fn head(&self, path_state: &PathState) -> Option<&Io> {
-        path_state.ends.map(|(first, _)| &self.ios[first])
-    }
-
-    /// Puts an I/O on a path, behind those that are there.
-    fn attach(&mut self, now: Instant, path_state: &mut PathState, path: usize, key: RequestKey) {
-        let last = path_state.ends.map(|(_, last)| last);
-        if let Some(last) = last {
-            self.ios[last].behind = Some(key);
-        }
-        path_state.ends = Some((path_state.ends.map_or(key, |(first, _)| first), key));
-        let io = &mut self.ios[key];
-        (io.path, io.since, io.before, io.behind) = (Some(path), now, last, None);
-        path_state.in_flight += 1;
-        path_state.bytes += io.context.bytes;
-    }
-
-    /// Takes an I/O off its path; true if it was the first there.
-    fn detach(&mut self, path_state: &mut PathState, key: RequestKey) -> bool {
-        let io = self.ios[key];
-        if let Some(before) = io.before {
-            self.ios[before].behind = io.behind;
-        }
-        if let Some(behind) = io.behind {
-            self.ios[behind].before = io.before;
-        }
-        path_state.ends = path_state.ends.and_then(|(first, last)| {
-            let first = if first == key { io.behind? } else { first };
-            let last = if last == key { io.before? } else { last };
-            Some((first, last))
-        });
-        self.ios[key].path = None;
-        assert!(
-            path_state.in_flight > 0 && path_state.bytes >= io.context.bytes,
-            "a path has what was put on it"
-        );
-        path_state.in_flight -= 1;
-        path_state.bytes -= io.context.bytes;
-        assert!(
-            (path_state.in_flight == 0) == path_state.ends.is_none(),
-            "the list of a path is what it counts"
-        );
-        io.before.is_none()
+        path_state.in_flight.first().map(|first| &self.ios[first])
     }
 }
 
 impl BackendPaths {
     fn new(index: u32, backend: &Backend, choice: &Choice<Build>, settings: &Settings) -> Self {
-        let mut groups = backend.groups.clone();
-        groups.sort_unstable();
-        groups.dedup();
+        let groups = Groups::new(&backend.groups);
         let count = backend.groups.len() as u32;
-        let place = |group: &u32| groups.binary_search(group).expect("every group is in the list");
+        let group_of = |path: u32| groups.index(backend.groups[path as usize]);
         let selector = |group: usize| {
             let mut selector = (choice.policy().build)(choice.values(), count);
-            for path in (0..count).filter(|&path| place(&backend.groups[path as usize]) != group) {
+            for path in (0..count).filter(|&path| group_of(path) != group) {
                 selector.fail(Instant::ZERO, PathId::new(path));
             }
             selector
         };
         let selectors = (0..groups.len()).map(selector).collect();
-        let path_state = |group: &u32| {
-            let group = place(group);
+        let path_state = |path: u32| {
+            let group = group_of(path);
             let state = if group == 0 { super::State::Active } else { super::State::Waiting };
-            PathState::new(group, state, settings.probe_interval)
+            PathState::new(group, state)
         };
         Self {
             id: BackendId::new(index),
-            paths: backend.groups.iter().map(path_state).collect(),
+            paths: (0..count).map(path_state).collect(),
             selectors,
-            current: 0,
-            better_since: None,
-            shape: Shape::default(),
-            ejected: 0,
+            judge: Judge::new(settings, count as usize),
             hold: Hold::default(),
             wake: NEVER,
             groups,
@@ -369,26 +335,44 @@ impl BackendPaths {
                 self.start(core, now, key, path);
                 continue;
             }
-            let Some(path) = self.selectors[self.current].select(now, &core.ios[key].context)
+            let Some(path) =
+                self.selectors[self.groups.current()].select(now, &core.ios[key].context)
             else {
                 return;
             };
             self.hold.pop();
             self.start(core, now, key, path.index());
-            let path_state = &self.paths[path.index()];
-            if path_state.is_full() || path_state.is_narrow() {
+            if self.is_held_back(path.index()) {
                 self.admit(now);
             }
         }
     }
 
+    /// The ejected path that this request probes, if it is fit for that and a probe is due.
+    fn probe(&mut self, core: &mut Core, now: Instant, key: RequestKey) -> Option<usize> {
+        let io = &mut core.ios[key];
+        if io.context.op != Op::Read || io.retries > 0 {
+            return None;
+        }
+        let reachable = |path: usize| self.paths[path].link.is_reachable();
+        let path = self.judge.probe_due(now, io.context.bytes, reachable)?;
+        io.probe = true;
+        self.judge.probe_sent(now, path, key, io.context.bytes);
+        Some(path)
+    }
+
+    /// Whether the selector may not choose a path before an I/O on it ends.
+    fn is_held_back(&self, path: usize) -> bool {
+        self.paths[path].is_full() || self.judge.is_suspected(path)
+    }
+
     fn start(&mut self, core: &mut Core, now: Instant, key: RequestKey, path: usize) {
         let path_state = &mut self.paths[path];
         assert!(path_state.usable || core.ios[key].probe, "a failed path is never chosen");
-        core.attach(now, path_state, path, key);
+        path_state.in_flight.attach(&mut core.ios, now, path, key);
         core.steps.push_back(Step::Go(key, PathId::new(path as u32), RULE_NO_PATH));
-        if path_state.in_flight == 1 || core.ios[key].probe {
-            let at = now + self.overdue_after(&core.settings, path, core.ios[key].context.bytes);
+        if path_state.in_flight.count() == 1 || core.ios[key].probe {
+            let at = now + self.judge.overdue_after(path, core.ios[key].context.bytes);
             self.arm(core, at);
         }
     }
@@ -397,14 +381,15 @@ impl BackendPaths {
     fn end(&mut self, core: &mut Core, now: Instant, key: RequestKey) -> (usize, Io) {
         let io = core.ios[key];
         let path = io.path.expect("it is on a path");
+        let held_back = self.is_held_back(path);
         let path_state = &mut self.paths[path];
-        let was_held = path_state.is_full() || path_state.is_narrow() || path_state.stuck;
-        if core.detach(path_state, key) {
-            path_state.stuck = false;
+        let was_held = held_back || path_state.answers.stuck;
+        if path_state.in_flight.detach(&mut core.ios, key) {
+            path_state.answers.stuck = false;
         }
         if io.probe {
             core.ios[key].probe = false;
-            path_state.probing.out = None;
+            self.judge.probe_ended(path);
         } else {
             self.selectors[path_state.group].end(
                 now,
@@ -421,9 +406,9 @@ impl BackendPaths {
 
     fn answered(&mut self, core: &mut Core, now: Instant, key: RequestKey) {
         let (path, io) = self.end(core, now, key);
-        let mut news = self.note_heard(now, path);
+        let mut news = self.note_answer(now, path);
         if self.paths.len() > 1 {
-            news |= self.learn(&core.settings, now, path, &io);
+            news |= self.judge_by(now, path, &io);
         }
         if news {
             self.update(core, now);
@@ -432,12 +417,36 @@ impl BackendPaths {
         }
     }
 
+    /// Judges the speed of a path by an I/O that was answered; true if the verdict changes.
+    fn judge_by(&mut self, now: Instant, path: usize, io: &Io) -> bool {
+        let PathState { group, usable, ramp, .. } = self.paths[path];
+        let answered = Answered {
+            path,
+            bytes: io.context.bytes,
+            started: io.since,
+            probe: io.probe,
+            usable,
+            returning: ramp.is_some(),
+        };
+        let peer = |other: usize| {
+            let other = &self.paths[other];
+            other.group == group && other.usable && !other.answers.is_doubted()
+        };
+        let change = self.judge.answered(now, answered, peer);
+        match change {
+            Some(judge::Change::Returned(why)) => self.paths[path].usable_why = why,
+            Some(judge::Change::Ejected) => self.paths[path].ramp = None,
+            Some(judge::Change::Suspicion) | None => {}
+        }
+        change.is_some()
+    }
+
     fn lost(&mut self, core: &mut Core, now: Instant, key: RequestKey) {
         let (path, io) = self.end(core, now, key);
         if io.probe {
-            self.probed(&core.settings, now, path, Finding::Slow);
+            self.judge.probe_failed(now, path);
         }
-        if io.since >= self.paths[path].up_since {
+        if io.since >= self.paths[path].link.up_since {
             self.take_down(path, Why::LinkLost);
         }
         self.requeue(core, now, key);
@@ -466,31 +475,23 @@ impl BackendPaths {
     fn view(&self, core: &Core, now: Instant, path: usize) -> View {
         let path_state = &self.paths[path];
         let id = PathId::new(path as u32);
-        let learned = || {
-            let factor = path_state.pace.usual_service();
-            let (fixed, per_mib) = self.shape.line();
-            let time = |nanos: u64| {
-                let nanos = u128::from(nanos) * u128::from(factor) / u128::from(pace::ONE);
-                Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-            };
-            let speed = Speed { fixed: time(fixed), per_mib: time(per_mib) };
-            (factor > 0).then_some(speed)
-        };
         View {
             backend: self.id,
             path: id,
-            group: self.groups[path_state.group],
-            access: path_state.access,
-            state: path_state.state,
-            since: path_state.since,
-            why: path_state.why,
-            in_flight: path_state.in_flight,
-            bytes: path_state.bytes,
+            group: self.groups.number(path_state.group),
+            access: path_state.link.access,
+            state: path_state.reported.state,
+            since: path_state.reported.since,
+            why: path_state.reported.why,
+            in_flight: path_state.in_flight.count(),
+            bytes: path_state.in_flight.bytes(),
             oldest: core
                 .head(path_state)
                 .map_or(Duration::ZERO, |io| now.saturating_since(io.since)),
-            learned: self.selectors[path_state.group].learned(id).or_else(learned),
-            changes: path_state.changes,
+            learned: self.selectors[path_state.group]
+                .learned(id)
+                .or_else(|| self.judge.speed(path)),
+            changes: path_state.reported.changes,
         }
     }
 }
