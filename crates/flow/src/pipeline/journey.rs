@@ -2,7 +2,7 @@
 
 use super::in_flight::InFlight;
 use super::outstanding::Outstanding;
-use super::{Action, Census, Config, SetControl, Input, Limits, Overdue, RULE_DEVICE, StoreIo};
+use super::{Action, Census, Config, Input, Limits, Overdue, RULE_DEVICE, SetControl, StoreIo};
 use crate::accept::cap::Caps;
 use crate::accept::hazard::Hazards;
 use crate::accept::{self, Piece, RULE_CAP, RULE_OVERLAP, Volume};
