@@ -1,4 +1,4 @@
-"""Who may log in: CHAP one-way and mutual, access lists, redirection, guesses, and what the log says of refusals."""
+"""Login: CHAP one-way and mutual, access lists, redirection, wrong secrets, and log events of refusals."""
 
 import functools
 import re
@@ -31,7 +31,7 @@ class Logins:
         self.gateway.start()
 
     def inquiry(self, credentials, target, arguments="", *options):
-        """The words of a login; credentials are `name%secret`, or empty."""
+        """The arguments of a login; credentials are `name%secret`, or empty."""
         at = credentials + "@" if credentials else ""
         return ["iscsi-inq", *options, f"iscsi://{at}{self.gateway.portals[0]}/{PREFIX}.{target}/0{arguments}"]
 
@@ -55,7 +55,7 @@ class Logins:
         ok(f"the log names the peer and {status} for {what}")
 
 
-@register("chap.targets", "a target lets in who proves to be allowed, and says in the log whom it refused", gate={})
+@register("chap.targets", "a target accepts only authenticated and authorised initiators, and logs refusals", gate={})
 def targets(run):
     logins = Logins(run)
     logins.may("", "open")
@@ -70,20 +70,20 @@ def targets(run):
     logins.logged("AuthenticationFailure", "no attempt to authenticate")
     logins.may(f"alice%{SECRET}", "mutual", BOTH)
     logins.may("bob%bobbobbobbob1", "mutual", BOTH)
-    # RFC 7143 section 12.1.3: the initiator need not ask the target to prove itself.
+    # RFC 7143 section 12.1.3: mutual authentication is optional for the initiator.
     logins.may(f"alice%{SECRET}", "mutual")
     refuse("CHAP_R|[Aa]uthentication|Invalid",
            *logins.inquiry(f"alice%{SECRET}", "mutual", "?target_user=weir&target_password=mutualmutualXX"))
-    # A restart forgets the failures of this address; six would make it wait.
+    # A restart resets the failure count of this address; after six failures it would be delayed.
     logins.gateway.restart()
     logins.may_not(f"alice%{WRONG}", "mutual", BOTH)
-    # The secret by which the target proves itself is not one to log in with.
+    # The target's own secret must not work for a login.
     logins.may_not(f"weir%{MUTUAL}", "mutual", BOTH)
     logins.logged("AuthenticationFailure", "the credentials of the gateway itself")
     logins.gateway.stop()
 
 
-@register("chap.initiators", "access lists and redirections hold at login and in discovery", gate={})
+@register("chap.initiators", "login and discovery respect access lists and redirections", gate={})
 def initiators(run):
     logins = Logins(run)
     portal = logins.gateway.portals[0]
@@ -94,16 +94,16 @@ def initiators(run):
     shown = output("iscsi-ls", "-i", HOST + ".other", f"iscsi://{portal}")
     if f"{PREFIX}.listed" in shown or f"{PREFIX}.open" not in shown:
         raise Failed(f"discovery shows the wrong targets: {shown}")
-    ok("discovery shows the targets that the initiator may use, and no other")
-    # libiscsi follows the redirection to a port where nothing listens. That is no guess, however often it happens.
+    ok("discovery shows only targets that the initiator may use")
+    # libiscsi follows the redirection to a port without a listener. This never counts as a failed login.
     for _ in range(7):
         refuse(".", *logins.inquiry("", "moved"), seconds=10)
-    logins.logged("TargetMovedTemporarily", "a target that is elsewhere")
+    logins.logged("TargetMovedTemporarily", "a redirected target")
     logins.may("", "open")
     logins.gateway.stop()
 
 
-@register("chap.discovery", "discovery has its own users, and a new secret is in force without a restart", gate={})
+@register("chap.discovery", "discovery has separate users, and a reload activates a new secret", gate={})
 def discovery(run):
     logins = Logins(run, accounts=["alice"], mutual="weir")
     portal = logins.gateway.portals[0]
@@ -112,23 +112,23 @@ def discovery(run):
     logins.logged("AuthenticationFailure", "discovery with a wrong secret")
     refuse("Authentication failure|[Ff]ailed", "iscsi-ls", f"iscsi://{portal}")
     logins.logged("AuthenticationFailure", "discovery without a secret")
-    # What guards discovery does not guard targets.
+    # Discovery authentication does not apply to targets.
     logins.may("", "open")
     logins.may_not("", "one-way")
     logins.gateway.config.change("account", "alice", secret="anothersecret1")
     logins.gateway.reload()
-    until(lambda: logins.works("alice%anothersecret1", "one-way"), "the new secret is in force", 10, 0.1)
+    until(lambda: logins.works("alice%anothersecret1", "one-way"), "the new secret is active", 10, 0.1)
     logins.may_not(f"alice%{SECRET}", "one-way")
     logins.gateway.stop()
 
 
-@register("chap.guesses", "after six failures even the right secret has to wait, and the log says why", gate={})
+@register("chap.guesses", "after six failures even a correct login is delayed, and the log has the reason", gate={})
 def guesses(run):
     logins = Logins(run)
     for _ in range(6):
         logins.may_not(f"alice%{WRONG}", "one-way")
     refuse(".", *logins.inquiry(f"alice%{SECRET}", "one-way"))
     if not re.search(r'connection refused peer="?127\.0\.0\.1:[0-9]*"?.*too many failed logins', logins.gateway.said()):
-        raise Failed("the log does not say that there were too many failed logins")
+        raise Failed("the log has no event about too many failed logins")
     until(lambda: logins.works(f"alice%{SECRET}", "one-way"), "the wait is over", 30, 0.1)
     logins.gateway.stop()

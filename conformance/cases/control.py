@@ -1,6 +1,6 @@
 """Contracts and caps with third-party initiators, and contracts in `weir sim` beside them.
 
-caps: a volume with a cap of 500 requests a second has 500 in each second, one with a cap of 1 has 1.
+caps: a volume with a cap of 500 requests per second completes 500 in each second, one with a cap of 1 completes 1.
 
 contracts: one modelled array, which takes its time in real time. `w1`, fio over NBD, keeps to its contract; `w2`,
 libiscsi over iSCSI, goes over it, as fast as its outstanding requests let it. Under `ta3` and `slack` w1 must keep its
@@ -22,17 +22,17 @@ from ..harness.gateway import Gateway
 
 # Milliseconds of w1's p99, and per cent by which its mean and p99 may be off the simulated ones.
 OBJECTIVE_MS, MEAN_PERCENT, P99_PERCENT = 41, 5, 10
-# Requests per second of w1, requests that w2 keeps outstanding, and seconds before what is measured.
+# Requests per second of w1, requests that w2 keeps outstanding, and seconds of warm-up.
 RATE, DEPTH, WARM_UP = 500, 64, 5
-# fio waits for all requests of a job before it sleeps until the next is due, so one job with a deep queue sends in
-# clumps. Many slow jobs that have one request each are a Poisson process together.
+# fio waits for all requests of a job before it sleeps until the next is due, so one job with a deep queue sends
+# bursts. Many slow jobs with one request each form a Poisson process together.
 JOBS = 250
-# Name, requests a second, and how many more or fewer a second may have: what a cap of one lets through is exact.
+# Name, requests per second, and allowed deviation per second: a cap of one is exact.
 CAPS = [("five", 500, 5), ("one", 1, 0)]
 
 
 def requests_of(recording, run, tenant):
-    """When each request of a tenant came and ended, in seconds from its first, as the gateway recorded it."""
+    """Arrival and completion of each request of a tenant, in seconds from its first, as the gateway recorded them."""
     said = json.loads(output(run.weir, "explain", recording, "--slowest", 100_000, "--json"))["explanation"]
     if said["ended"] > len(said["requests"]):
         raise Failed("more requests were recorded than `weir explain` lists")
@@ -41,7 +41,7 @@ def requests_of(recording, run, tenant):
 
 
 def requests_of_fio(log):
-    """The same as fio measured them, from its own start; it reports endings in milliseconds."""
+    """The same as fio measured them, from its start; it reports completions in milliseconds."""
     with open(log, encoding="ascii") as rows:
         rows = [line.split(",") for line in rows]
     return sorted((int(row[0]) / 1e3 - int(row[1]) / 1e9, int(row[0]) / 1e3) for row in rows)
@@ -60,7 +60,7 @@ def volume(config, run, name, **keys):
 
 
 def caps(run, whole):
-    """`whole` judges all seconds together, which no hiccup of the machine spoils, else each."""
+    """With `whole`, checks all seconds together, which tolerates delays of the machine; otherwise each second."""
     local, recording, logs = run.folder / "nbd.socket", run.folder / "recording", {}
     config = Config().nbd("five", "one", unix=[local])
     for name, cap, _ in CAPS:
@@ -83,8 +83,8 @@ def caps(run, whole):
             raise Failed(f"fio failed on {name}")
         for where, requests in (("gateway", requests_of(recording, run, tenant)), ("host", requests_of_fio(logs[name]))):
             ends = sorted(ended for _, ended in requests)
-            # The first second has what a cap lets through at once, and fio stops in the last. Windows of the cap of one
-            # begin half-way between two requests, so that none is cut in two.
+            # The first second has the burst that a cap allows, and fio stops in the last. Windows of the cap of one
+            # begin half-way between two requests, so that no request is on a boundary.
             begin, step, seconds = ends[0] + (1 if cap > 1 else 0.5), 0.1 if cap > 1 else 1, 9
             if whole:
                 step = seconds
@@ -97,18 +97,18 @@ def caps(run, whole):
                 faults.append(f"a cap of {cap}, at the {where}: {min(counts)} to {max(counts)} in {length} s")
     if faults:
         raise (Failed if whole else Missed)("; ".join(faults))
-    ok("each cap gives what it allows, and no more")
+    ok("each cap allows exactly its rate")
 
 
-case("control.caps", "a cap on requests gives a volume that many over nine seconds, and no more", gate={"whole": True},
+case("control.caps", "a cap on requests limits a volume to its rate over nine seconds", gate={"whole": True},
      alone=True, tools=("fio",), limit=120)(caps)
-case("control.caps_each_second", "a cap on requests gives a volume that many in every second", nightly={"whole": False},
+case("control.caps_each_second", "a cap on requests limits a volume to its rate in every second", nightly={"whole": False},
      attempts=3, alone=True, tools=("fio",), limit=120)(caps)
 
 
 def common(config, policy):
-    """What the gateway's configuration and the plan have in common. Every connection has its share of all requests as
-    its window; w2's must be larger than its depth."""
+    """The common part of the gateway's configuration and the plan. The command window of a connection is its share of
+    all requests; w2's must be larger than its depth."""
     control = {"name": "ta3", "hwm": 75, "lwm": 70} if policy == "ta3" else policy
     config.section("limits", max_requests=32768).section("policy", control=control, dispatch={"name": "fifo", "depth": 4096})
     for name, iops in (("w1", 875), ("w2", 375)):
@@ -117,8 +117,8 @@ def common(config, policy):
 
 
 def simulated(run, policy):
-    """Mean and p99 of w1 in milliseconds. The plan runs ten times as long as the hosts do: it shows what such runs have
-    on average."""
+    """Mean and p99 of w1 in milliseconds. The plan runs ten times as long as the hosts, so its results are the average
+    of such runs."""
     config = common(Config.plan(), policy).section("run", duration="310s", warm_up="10s")
     config.volume("w1", size="1GiB").volume("w2", size="1GiB")
     config.add("workload", name="w1", volume="w1", arrivals="poisson", rate=f"{RATE}/s", size="4KiB")
@@ -151,21 +151,21 @@ def contract(run, policy, seconds):
               f"host {at_host[index]:.2f} ms")
     faults = []
     if policy == "open" and min(at_gateway[1], at_host[1]) <= OBJECTIVE_MS:
-        faults.append("w1 keeps its p99 without control")
+        faults.append("w1 meets its p99 without control")
     if policy != "open" and max(at_gateway[1], at_host[1]) > OBJECTIVE_MS:
         faults.append("w1 loses its p99")
     if abs(off[0]) > MEAN_PERCENT or abs(off[1]) > P99_PERCENT:
-        faults.append("mean or p99 is not as simulated")
+        faults.append("mean or p99 differs from the simulation")
     if faults:
         raise Missed("; ".join(faults))
 
 
 def measure(requests, total):
-    """Mean and p99 in milliseconds of the requests that came after the warm-up."""
+    """Mean and p99 in milliseconds of the requests that arrived after the warm-up."""
     times = sorted(1e3 * (ended - came) for came, ended in requests if WARM_UP <= came < total)
     return sum(times) / len(times), times[math.ceil(0.99 * len(times)) - 1]
 
 
 for chosen in ("open", "ta3", "slack"):
-    case(f"control.contract_{chosen}", f"a contract is met, or not, under `{chosen}` as the simulator predicts",
+    case(f"control.contract_{chosen}", f"under `{chosen}` a contract is met or missed as the simulator predicts",
          nightly={"policy": chosen, "seconds": 30}, attempts=3, informational=True, tools=("fio", "iscsi-perf"))(contract)

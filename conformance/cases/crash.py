@@ -1,9 +1,9 @@
 """kill -9 of the gateway, and power cuts, at random instants under verified random writes of several iSCSI hosts.
 
 The volume has a write-back log on a local file and a slow upstream: tgtd behind a proxy that delays. Hosts write,
-overwrite, unmap, flush and read back; after each restart every sector is read and must be the last write that was
-acknowledged, or one sent after it. At the end everything is written back, and the target's own file must be what the
-hosts wrote. What hosts do is in harness/hosts.py, what a sector may hold in harness/ledger.py.
+overwrite, unmap, flush and read back; after each restart every sector is read and must hold the last acknowledged write
+or a later one. At the end the log is drained, and the target's file must have the data of the hosts. The workload of
+hosts is in harness/hosts.py, the legal contents of a sector in harness/ledger.py.
 """
 
 import os
@@ -14,24 +14,24 @@ from ..harness.hosts import Hosts
 from ..harness.recorded import Disk, entries
 from ..harness.write_back import WriteBack
 
-# Hosts, and the sectors of the part of each: small, so that most writes are over earlier ones.
+# Number of hosts, and sectors of the part of each: small, so that most writes overwrite earlier ones.
 SESSIONS, SECTORS = 4, 4096
-# How long hosts work before the gateway is killed, in seconds.
+# Load before the gateway is killed, in seconds.
 SHORTEST, LONGEST = 0.02, 0.9
 # One of STARTS starts is killed before it is complete.
 STARTS = 8
 DEPTHS = [1, 2, 8, 32]
-# What hosts do in a round, in percent: plain writes, FUA, WRITE SAME, UNMAP, flushes; the rest are reads. Each flush
-# and each FUA is two round trips of the upstream for the write-back: with many of them the log is always full.
+# Commands of hosts in a round, in percent: plain writes, FUA, WRITE SAME, UNMAP, flushes; the rest are reads. Each
+# flush and each FUA costs destaging two round trips to the upstream: with many of them the log is always full.
 SELDOM, OFTEN, UNFLUSHED = (74, 0.5, 5, 5, 0.5), (66, 6, 4, 4, 6), (93, 1, 1, 1, 1)
 # Sessions of a killed gateway end within this time, in seconds.
 SILENCE = 30
-# Of the upstream, each way, in seconds.
+# One-way delay of the upstream, in seconds.
 DELAY = 0.005
 
 
 class Rounds:
-    """Kills of one gateway; `early` if a write is acknowledged when it is in the log on disk."""
+    """Kills of one gateway; `early` if a write is acknowledged when it is durable in the log."""
 
     def __init__(self, run, ack, power):
         keys = {"ack": ack, "log_size": "64MiB", **({"log_io": "buffered"} if power else {})}
@@ -43,7 +43,7 @@ class Rounds:
             self.record(run)
 
     def record(self, run):
-        """From now on the log is on a disk whose power is cut."""
+        """Moves the log to a disk whose power the case cuts."""
         self.gateway.start()
         self.gateway.stop()
         log = str(self.rig.log)
@@ -53,7 +53,7 @@ class Rounds:
         self.gateway.before_kill = self.power_fails
 
     def power_fails(self):
-        """Closing its files would flush them: the power fails before that."""
+        """Cuts the power before the gateway closes its files, which would flush them."""
         self.entries = len(entries(self.disk.record))
 
     def cut_power(self):
@@ -73,7 +73,7 @@ class Rounds:
         mix = self.random.choice((SELDOM, SELDOM, SELDOM, OFTEN)) if self.early else UNFLUSHED
         for writer in self.hosts.writers:
             writer.depth, writer.mix = self.random.choice(DEPTHS), mix
-        # Until every host that writes has flushed, the order is strict.
+        # Until every host that writes has flushed, destaging is in strict order.
         if not self.early or self.random.randrange(8):
             self.hosts.flush()
         killer = self.gateway.kill_after(self.random.uniform(SHORTEST, LONGEST))
@@ -91,7 +91,7 @@ class Rounds:
             raise Failed(f"after kill {number}, {len(wrong)} sectors: " + "; ".join(wrong[:3]))
 
     def last(self, number):
-        """The last restart, a little more work, and everything is written back."""
+        """The last restart, a little more load, and a drain."""
         self.starts.append(self.gateway.start())
         self.hosts.connect(self.gateway.url())
         self.verify(number)
@@ -103,7 +103,7 @@ class Rounds:
         if wrong:
             raise Failed(f"the upstream image after the drain: {'; '.join(wrong[:3])}")
         self.gateway.stop()
-        print(f"written back in {took:.2f} s, and the upstream image is what the hosts wrote")
+        print(f"drained in {took:.2f} s, and the upstream image has the data of the hosts")
 
     def figures(self):
         hosts = self.hosts
@@ -125,16 +125,16 @@ def crash(run, count, ack="log", power=False):
     finally:
         rounds.figures()
     if not rounds.hosts.total("answered"):
-        raise Failed("no write was acknowledged: this shows nothing")
+        raise Failed("no write was acknowledged: the case is inconclusive")
     if ack == "ram" and not rounds.hosts.total("lost"):
-        raise Failed("nothing was lost with `ack = \"ram\"`: this case cannot see a loss")
+        raise Failed("no write was lost with `ack = \"ram\"`: the case cannot detect a loss")
 
 
 LIMITS = {"limit": 240, "nightly_limit": 3600}
 POWER = {**LIMITS, "root": True, "tools": ("tgtd", "tgtadm", "qemu-storage-daemon")}
 case("crash.log", "no acknowledged write is lost when the gateway is killed", gate={"count": 3}, small={"count": 10}, nightly={"count": 500},
      area="write-back", tools=("tgtd", "tgtadm"), **LIMITS)(crash)
-case("crash.power", "no acknowledged write is lost when the log's disk loses its power", gate={"count": 3, "power": True},
+case("crash.power", "no acknowledged write is lost when the log's disk loses power", gate={"count": 3, "power": True},
      nightly={"count": 105, "power": True}, **POWER)(crash)
-case("crash.ram", "with `ack = \"ram\"` unflushed writes are seen to be lost, and flushed ones never are",
+case("crash.ram", "with `ack = \"ram\"` a power cut loses unflushed writes, and never flushed ones",
      gate={"count": 3, "ack": "ram", "power": True}, nightly={"count": 20, "ack": "ram", "power": True}, **POWER)(crash)

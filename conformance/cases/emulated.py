@@ -1,8 +1,8 @@
-"""Response times of emulated flash, as hosts and the gateway measured them, beside its model's for the same requests.
+"""Response times of emulated flash, measured by hosts and by the gateway, compared with its model for the same requests.
 
-The gateway records all requests; `weir explain` runs those of the volume again on the same model, at the times at
-which they came: that is the model's distribution. The gateway's times are from a request's arrival to the last byte
-of its reply, out of the recording; the host's are fio's.
+The gateway records all requests; `weir explain` replays those of the volume on the same model, with the same arrival
+times: this gives the model's distribution. The gateway's times, from arrival to the last byte of the reply, are from
+the recording; the host's are fio's.
 """
 
 import csv
@@ -22,7 +22,7 @@ BEGINS, ENDS = 3 * 512, 5 * 512
 # `weir explain` lists 100,000 requests, of which the paper's device does 26,667 a second.
 EXPLAINED = 100_000
 PAPER_SECONDS = 3
-# The same device forty times slower: the machine's own times are a small part.
+# The same device forty times slower, so that delays of the machine are a small part.
 SLOWER = {"read": "2ms", "register": "4ms", "program": "36ms", "erase": "80ms"}
 
 
@@ -36,7 +36,7 @@ def explained(weir, what):
 
 
 def phased(requests, volume):
-    """The reads and writes of a volume, each with its phase; 0 is none. Of a phase, requests of 4 KiB count."""
+    """The reads and writes of a volume, each with its phase; 0 is none. In a phase, only 4 KiB requests count."""
     marked = any(one["length"] == BEGINS for one in requests if one["op"] == "read")
     phase, number = (0, 0) if marked else (1, 1)
     for one in requests:
@@ -55,7 +55,7 @@ def nearest_rank(times, share):
 
 
 def simulated(run, requests, size, backend):
-    """What the model takes, by phase and operation."""
+    """The model's times, by phase and operation."""
     trace, plan = run.folder / "emulated.csv", run.folder / "plan.toml"
     with open(trace, "w", newline="") as file:
         rows = csv.writer(file)
@@ -75,8 +75,8 @@ def simulated(run, requests, size, backend):
 
 
 def compare(run, recording, size, backend, hosts, judged=max(SHARES)):
-    """Prints a table; what is more than 10 % off the model. `hosts` is of (phase, op, depth, times in ns); higher
-    percentiles of theirs than `judged` are shown and not judged."""
+    """Prints a table; returns the cells that are more than 10 % off the model. `hosts` has (phase, op, depth, times in
+    ns); their percentiles above `judged` are informational."""
     requests = list(phased(explained(run.weir, recording)[0], 0))
     model, missed = simulated(run, requests, size, backend), []
     print(f"{'':16} {'':>9} {'requests':>8}" + "".join(f" {f'p{share} ms':>9}{'off':>8}" for share in SHARES))
@@ -95,7 +95,7 @@ def compare(run, recording, size, backend, hosts, judged=max(SHARES)):
 
 
 def fio_times(file, depth):
-    """Latencies in fio's log, without the last: fio waits for those together and takes the time when it has all."""
+    """Latencies in fio's log, without the last ones: fio waits for these together and takes the time when all are complete."""
     with open(file, encoding="ascii") as log:
         return [int(row.split(",")[1]) for row in log][:-depth]
 
@@ -107,7 +107,7 @@ def gateway_of(run, memory, size, backend):
     config = Config(listen=[]).nbd("disk", unix=[local]).add("backend", **backend)
     config.volume(file=memory / "disk.img", size=size, backend=backend["name"], io="buffered")
     gateway = Gateway(run, config)
-    # Where it may, the gateway goes before everything else that the machine does, which is not what is measured.
+    # If permitted, the gateway gets real-time priority, so that other load does not affect the measurement.
     prefix = ("chrt", "--fifo", "1") if attempt("chrt", "--fifo", "1", "true")[0] == 0 else ()
     gateway.start(prefix=prefix, record=memory / "recording")
     return gateway, f"nbd+unix:///disk?socket={local}", prefix
@@ -126,7 +126,7 @@ def measured(run, memory, backend, op, depth, seconds):
 
 def model(run, op, depth, seconds):
     memory = run.memory()
-    print("the paper's device: shown, not judged")
+    print("the paper's device: informational")
     measured(run, memory, {"name": "flash", "model": "ssd-paper"}, op, depth, PAPER_SECONDS)
     print("forty times slower")
     missed = measured(run, memory, {"name": "flash", "model": "ssd-paper", **SLOWER}, op, depth, seconds)
@@ -136,11 +136,11 @@ def model(run, op, depth, seconds):
 
 for kind in ("read", "write"):
     for outstanding in (1, 16):
-        case(f"emulated.{kind}{outstanding}", f"emulated flash takes the times of its model: {kind}s at depth {outstanding}",
+        case(f"emulated.{kind}{outstanding}", f"emulated flash has the response times of its model: {kind}s at depth {outstanding}",
              nightly={"op": kind, "depth": outstanding, "seconds": 8}, attempts=3, informational=True, tools=("fio",))(model)
 
 
-@case("emulated.wear", "an operator can see the wear of emulated flash, and it is what was written", gate={}, tools=("fio",), limit=120)
+@case("emulated.wear", "`weir status` shows the wear of emulated flash, and it matches the writes", gate={}, tools=("fio",), limit=120)
 def wear(run):
     backend = {"name": "flash", "model": "ssd-nvme", "chips": 2, "blocks": 24, "pages": 64, "spare_permille": 450, "filled_permille": 1000}
     gateway, uri, _ = gateway_of(run, run.memory(), "4MiB", backend)
@@ -152,4 +152,4 @@ def wear(run):
         raise Failed(f"the wear is not that of 16384 random writes: {flash}")
     if not flash["least_worn"] <= flash["most_worn"] <= flash["erases"]:
         raise Failed(f"the wear of blocks does not add up: {flash}")
-    ok("16384 writes of a page are as many programs, and more erases and moves")
+    ok("16384 page writes cause as many programs, and erases and moves in addition")

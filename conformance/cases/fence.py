@@ -1,4 +1,4 @@
-"""Two gateways with write-back logs in front of one unit of a third-party target: one at a time writes to it."""
+"""Two gateways with write-back logs in front of one unit of a third-party target: only one of them writes to it."""
 
 import re
 import signal
@@ -33,13 +33,13 @@ class Owner(Gateway):
         output(*qemu_io(self.uri(), f"write -P {byte} 0 8M", f"write -P {byte} 8M 8M", "flush"))
 
     def refused(self, status, pattern):
-        """It must not start, with this exit status, and must say why."""
+        """The gateway must not start, must exit with this status, and must print the reason."""
         self.write()
         refuse(pattern, self.weir, "serve", self.file, status=status, seconds=60, cwd=self.folder)
 
 
 def owners(run, target, **upstream):
-    # A is 10 ms away from the target, so that its log has something to write back when it is frozen.
+    # A has a delay of 10 ms to the target, so that its log has dirty data when it is frozen.
     proxy = Proxy.start(run, *target.portals)
     for path in range(len(target.portals)):
         proxy("line", path, 0, 0.01)
@@ -56,53 +56,53 @@ def owners(run, target, **upstream):
     a.start()
     again = a.fence()["key"]
     if again[6:] != key[6:] or again == key:
-        raise Failed(f"A does not know itself: {key}, then {again}")
-    ok(f"A is killed and knows itself: {key}, then {again}")
+        raise Failed(f"A does not recognise its reservation: {key}, then {again}")
+    ok(f"A is killed and recognises its reservation: {key}, then {again}")
 
-    # Host writes are in flight, and the log has some, when A is frozen. A large write that A does not finish would keep
-    # istgt from everything else, so what was recovered is written back first.
-    until(lambda: not a.volume_log()["dirty_bytes"], "A writes back what it has recovered", 60)
+    # When A is frozen, host writes are in flight and the log is dirty. A large write that A does not complete would
+    # block istgt, so recovered data is destaged first.
+    until(lambda: not a.volume_log()["dirty_bytes"], "A destages its recovered data", 60)
     writer = run.spawn(*fio.words("a", a.uri(), rw="randwrite", bs="64k", size=f"{FILL}m", iodepth=8, fsync=4,
                                   buffer_pattern="0xaa", time_based=True, runtime=30), stdout=open(run.folder / "fio", "wb"))
-    until(lambda: a.volume_log()["dirty_bytes"], "A's log has writes that are not written back", 20)
+    until(lambda: a.volume_log()["dirty_bytes"], "A's log is dirty", 20)
     a.process.send_signal(signal.SIGSTOP)
     b.start("--take-over", f"disk={again}")
     b.fill(0xBB)
     b.drain()
     a.process.send_signal(signal.SIGCONT)
-    until(lambda: "FENCED" in a.said(), "A says that it is fenced", 20)
+    until(lambda: "FENCED" in a.said(), "A reports that it is fenced", 20)
     holder = b.fence()["key"]
     if not re.search(f"FENCED.*{holder}", a.said()):
-        raise Failed(f"A does not say that {holder} has fenced it")
+        raise Failed(f"A does not report that {holder} has fenced it")
     if (a.fence()["state"], a.fence()["holder"]) != ("fenced", holder):
         raise Failed(f"A's status: {a.fence()}")
     if writer.wait(60) == 0:
         raise Failed("hosts of A had no error")
     print(a.cli("volume", "status", "disk"))
     if not a.volume_log()["dirty_bytes"]:
-        raise Failed("A had nothing left to write, so this shows nothing")
+        raise Failed("A had no dirty data left: the case is inconclusive")
     time.sleep(1)
     a.stop()
-    # The target's own file.
+    # The target's file.
     with open(target.image, "rb") as image:
         if image.read(FILL * MIB) != b"\xbb" * (FILL * MIB):
             raise Failed("a write of A reached the unit after the take-over")
-    ok("B takes over from a frozen A, which is fenced; nothing of A's is on the unit")
+    ok("B takes over from a frozen A, which is fenced; no write of A reaches the unit")
     a.refused(7, f"key {holder}")
     b.stop()
     a.refused(6, "PRGENERATION")
     b.start()
     b.stop()
-    ok("what was drained is given up, and B may come again; A may not")
+    ok("a drained unit is released and B may return; A may not")
 
 
-@case("fence.tgtd", "of two gateways on one unit of tgtd one writes, and a fenced one never again",
+@case("fence.tgtd", "of two gateways on one unit of tgtd only one writes, and a fenced gateway never writes again",
       gate={}, tools=("tgtd", "tgtadm", "fio", "qemu-io"))
 def tgtd(run):
     owners(run, Tgtd(run, run.image("disk.img", 64)))
 
 
-@case("fence.istgt", "of two gateways on one unit of istgt one writes, and a fenced one never again",
+@case("fence.istgt", "of two gateways on one unit of istgt only one writes, and a fenced gateway never writes again",
       gate={}, tools=("istgt", "fio", "qemu-io"))
 def istgt(run):
     owners(run, Istgt(run), account="alice", mutual="tgtside")

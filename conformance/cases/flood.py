@@ -1,8 +1,8 @@
-"""Ten thousand connections that do harm, beside a session that works.
+"""Ten thousand hostile connections beside a working session.
 
 The load generator runs alone, then with 10,000 connections that open and go silent, 1000 that send garbage and one
-that logs in at a byte a second, then alone again. The session's throughput under the flood is compared with the mean
-of the two beside it; the better ratio of two rounds counts, as the machine has other things to do too.
+that logs in at one byte per second, then alone again. The throughput of the session under the flood is compared with the
+mean of the two measurements without it; the better ratio of two rounds counts, since the machine has other load.
 """
 
 import json
@@ -19,16 +19,16 @@ from ..harness.gateway import Gateway
 from ..harness.nbd import address_of
 
 SILENT, GARBAGE = 10_000, 1_000
-# Connections opened in one go, and how many goes a second. A flood comes from other machines; here it must leave the
-# processor to those who are measured.
+# Connections opened at once, and batches per second. A flood comes from other machines; here it must leave the
+# processor to the gateway and the load generator.
 BATCH, BATCHES_PER_SECOND = 40, 25
-# Length of a measurement without and with the flood, in seconds. The flood comes when the session has been there for
-# a second, and has come when there is a second left.
+# Length of a measurement without and with the flood, in seconds. The flood begins a second after the session, and is
+# complete a second before the end.
 QUIET, SECONDS, HEAD_START = 5, 13, 1.0
 ROUNDS = 2
-# The session keeps at least this part of its throughput.
+# Minimum part of its throughput that the session keeps.
 RATIO = 0.9
-# The gateway's resident memory grows by no more than this, in KiB.
+# Maximum growth of the gateway's resident memory, in KiB.
 GROWTH_MAX = 32 << 10
 # Another host can log in again this long after the flood, in seconds.
 RECOVERY_SECONDS = 40
@@ -55,7 +55,7 @@ class Flood:
     def open(self, index):
         one = socket.socket()
         one.setblocking(False)
-        # Many source addresses: each has its own ports.
+        # Several source addresses, since each has a separate range of ports.
         one.bind((f"127.0.0.{2 + index % 8}", 0))
         try:
             one.connect(self.to)
@@ -69,7 +69,7 @@ class Flood:
         return one
 
     def run(self, seconds, watch):
-        """Opens everything, then holds it; calls `watch` now and then."""
+        """Opens all connections and holds them; calls `watch` at intervals."""
         kinds = ["silent"] * SILENT + ["garbage"] * GARBAGE
         random.Random(2).shuffle(kinds)
         end, opened = time.monotonic() + seconds, 0
@@ -109,13 +109,13 @@ class Flood:
 
     def end(self):
         for one in self.sockets:
-            # A reset leaves no port behind that waits.
+            # A reset leaves no port in TIME_WAIT.
             one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             one.close()
 
 
 def login_request():
-    """A login request as a whole (RFC 7143 section 11.12)."""
+    """A complete login request (RFC 7143 section 11.12)."""
     keys = b"InitiatorName=iqn.2026-11.io.weir:slow\0SessionType=Discovery\0"
     header = bytearray(48)
     header[0], header[1], header[8] = 0x43, 0x87, 0x80
@@ -175,7 +175,7 @@ def flood(run, **limits):
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < SILENT + GARBAGE + 100:
         raise Failed(f"the limit of open files is {hard}; {SILENT + GARBAGE + 100} are needed: ulimit -Hn")
-    # The gateway's own limit of open files is not what is tested here.
+    # This case does not test the gateway's limit of open files.
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     gateway = Gateway(run, Config(**limits).volume(file=run.folder / "disk.img", size="64MiB", io="buffered").target())
     gateway.start()
@@ -189,6 +189,6 @@ def flood(run, **limits):
 
 
 for name, protects, limits in (
-        ("default", "a flood of connections, most of which are turned away, costs a session little", {}),
-        ("admitted", "a flood of connections that all may wait costs a session little", {"max_connections": 12000, "max_logins": 12000})):
+        ("default", "a flood of connections, most of them refused, hardly slows a session", {}),
+        ("admitted", "a flood of connections, all of them accepted, hardly slows a session", {"max_connections": 12000, "max_logins": 12000})):
     case(f"flood.{name}", protects, nightly=limits, informational=True, limit=300)(flood)

@@ -1,4 +1,4 @@
-"""A volume whose storage runs full: hosts get the right error, and other volumes work."""
+"""A volume whose storage runs full: hosts get the right error, and other volumes continue to work."""
 
 import re
 import threading
@@ -60,7 +60,7 @@ def full(run, mode):
     gateway.start()
     url, other = gateway.url(), gateway.url(OTHER)
     neighbour, written, refused = Neighbour(other), 0, ""
-    # Each MiB has its own pattern, until one of them finds no room.
+    # Each MiB has another pattern, until a write finds no space.
     while written < 200 and not refused:
         said = io(url, f"write -P {written + 1} {written}M 1M")
         if wrong(said):
@@ -68,10 +68,10 @@ def full(run, mode):
         else:
             written += 1
     if not refused or written < 40:
-        raise Failed(f"{written} MiB found room, of about 48: {refused}")
-    # Key 7 and code 27/07, as libiscsi prints them, and what QEMU makes of them.
+        raise Failed(f"{written} MiB of about 48 were written: {refused}")
+    # Key 7 and code 27/07, as libiscsi and QEMU print them.
     if not re.search(r"DATA PROTECTION\(7\).*2707", refused) or "No space left on device" not in refused:
-        raise Failed(f"the host was told something else: {refused}")
+        raise Failed(f"the host got another error: {refused}")
     ok(f"full after {written} MiB: {refused.splitlines()[0]}")
     if not gateway.alive():
         raise Failed("the gateway left")
@@ -83,12 +83,12 @@ def full(run, mode):
     well("giving back", io(url, "discard 0 16M"))
     well("zeroes", io(url, "read -P 0 0 16M"))
     well("writing again", io(url, f"write -P 201 {written}M 8M", "flush", f"read -P 201 {written}M 8M", "read -P 17 16M 1M"))
-    ok("after giving back 16 MiB, 8 MiB more can be written")
+    ok("after unmapping 16 MiB, 8 MiB more can be written")
     neighbour.finish()
     well("the other volume", io(other, "write -P 77 0 4M", "read -P 77 0 4M"))
     gateway.stop()
 
 
 for each in ("auto", "buffered"):
-    case(f"full_disk.{each}", f"full storage is reported as such, loses nothing and disturbs no other volume ({each} I/O)",
+    case(f"full_disk.{each}", f"full storage gives the right error, loses no data and does not affect other volumes ({each} I/O)",
          gate={"mode": each}, root=True, tools=("qemu-io", "mount", "umount"))(full)

@@ -1,4 +1,4 @@
-"""A Linux kernel as initiator, in a virtual machine: the scripts in guest/ run there, all in one boot.
+"""A Linux kernel as initiator, in a virtual machine: the scripts in guest/ run there, in a single boot.
 
 The folder that --guest names holds build.sh, which makes the machine once, and run.sh, which boots it with a script.
 """
@@ -22,21 +22,21 @@ from ..harness.proxy import Proxy
 from ..harness.targets import Tgtd, free_ports
 from . import emulated
 
-# What a kernel logs when storage fails it. No part may make it log that, but where its own reservations are in the
-# way: the block layer calls a reservation conflict a nexus error. That the timer of the virtual machine did not tick
-# for a moment is the host's doing.
+# What a kernel logs about storage failures. No part may cause such a message, except where it uses reservations: the
+# block layer calls a reservation conflict a nexus error. Missed timer ticks of the virtual machine are caused by the
+# host.
 COMPLAINTS = ("i/o error|critical [a-z]+ error|reservation conflict|rejecting i/o|timing out command|recovery timed out|offline|sense key"
               "|synchronize cache.*failed|(ext4|jbd2|xfs).*(error|warning|shut)|blocked for more|hung|call trace|corrupt|bug:|warning:")
 TOLERATED = {"reservations": "reservation conflict|critical nexus error, dev sd"}
-# Longest run of one part and of all, in seconds, on a machine that is busy: the guest's processor is emulated.
+# Time limits of one part and of all, in seconds, for a busy machine: the guest's processor is emulated.
 PART_SECONDS, ALL_SECONDS = 480, 2400
 # The guest sees the host's loopback as this address, so that is what discovery must advertise.
 HOST = "10.0.2.2"
 SCRIPTS = ROOT / "conformance/guest"
-# What a change of the front end or the wire formats runs. The others take as long again and protect less.
+# Parts that run for a change of the front end or the wire formats. The others take as long again and protect less.
 SMALL = ["ext4", "multipath", "restart", "reservations", "commands"]
 PARTS = ["ext4", "multipath", "restart", "near", "reservations", "commands", "chap", "lio", "flash"]
-# Slow enough for the machine's own times not to matter: reads take 150 ms, programs 250 ms.
+# Slow enough that delays of the machine do not matter: reads take 150 ms, programs 250 ms.
 FLASH = {"name": "flash", "model": "ssd-paper", "register": "25ms", "read": "125ms", "program": "225ms"}
 # Parts of a script, as the guest gets them: text only.
 FRAME = """
@@ -63,7 +63,7 @@ part() {{ # part NAME TOLERATED
 
 
 class Host:
-    """What the guest uses: a gateway on two ports, its upstream, and a gateway with emulated flash."""
+    """The peers of the guest: a gateway on two ports, its upstream, and a gateway with emulated flash."""
 
     def __init__(self, run, flash):
         self.ports, folder = free_ports(2), run.folder
@@ -73,7 +73,7 @@ class Host:
         for name, mib, keys in (("ext4", 128, {}), ("multipath", 384, {}), ("restart", 128, {}), ("reservations", 64, {}),
                                 ("commands", 128, {}), ("chap", 64, {"accounts": ["alice"], "mutual": "weir"})):
             config.volume(name, file=folder / f"{name}.img", size=f"{mib}MiB").target(name, name=f"{TARGET}.{name}", **keys)
-        # 320 MiB is the least that mkfs.xfs makes. The guest can reach both units past the gateway, as targets of their own.
+        # 320 MiB is the minimum of mkfs.xfs. The guest can reach both units without the gateway, as separate targets.
         images = {"ext4": run.image("near-ext4.img", 128), "xfs": run.image("near-xfs.img", 320)}
         target = Tgtd(run, images["ext4"])
         target.add(2, images["xfs"])
@@ -96,7 +96,7 @@ class Host:
             self.flash.start(record=self.recording)
 
     def obey(self, words):
-        """An order of the guest; the answer."""
+        """Executes a command of the guest; returns the answer."""
         gateway = self.gateway
         match words:
             case ["restart"]:
@@ -120,7 +120,7 @@ class Host:
 
 
 def serve(run, host):
-    """Takes the guest's orders; the port."""
+    """Listens for the guest's commands; returns the port."""
     class Handler(socketserver.StreamRequestHandler):
         def handle(self):
             try:
@@ -139,7 +139,7 @@ def in_background(run, server):
 
 
 def files(run):
-    """What a part of the guest's script fetches: the gateway, and this package."""
+    """Serves the files that a part of the guest's script fetches: the gateway, and this package."""
     folder = run.fresh("files")
     output("strip", "-o", folder / "weir", run.weir)
     with tarfile.open(folder / "conformance.tar", "w") as tar:
@@ -181,7 +181,7 @@ def boot(run, parts):
     said, measured = [], []
     for line in process.stdout:
         line = line.decode(errors="replace").rstrip()
-        # What the guest measured is for the comparison below, not for readers.
+        # The guest's measurements are input of the comparison below and not printed.
         if re.match("flash [1-4] ", line):
             measured.append(line.split())
         else:
@@ -190,8 +190,8 @@ def boot(run, parts):
     process.wait(60)
     wrong = [line for line in said if re.search("=== kernel:|=== .* FAILED", line)]
     if not any("=== guest exit 0" in line for line in said):
-        wrong.append("the guest's script did not end well")
-    wrong += [f"{part} was not seen to pass" for part in parts if not any(f"=== {part} passed" in line for line in said)]
+        wrong.append("the guest's script failed")
+    wrong += [f"{part} did not report that it passed" for part in parts if not any(f"=== {part} passed" in line for line in said)]
     host.gateway.stop()
     if host.flash:
         host.flash.stop()
@@ -202,8 +202,8 @@ def boot(run, parts):
 
 
 def flash(run, host, measured):
-    """Informational: the machine's own times are in them. The guest's processor is emulated: a hiccup of a few of its
-    ticks decides its 99th percentile of some hundred requests."""
+    """Informational, because the times include delays of the machine. The guest's processor is emulated: a delay of a
+    few ticks determines the 99th percentile of some hundred requests."""
     if len(measured) != 4:
         raise Failed("the guest did not measure the emulated flash")
     hosts = []

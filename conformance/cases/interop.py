@@ -1,4 +1,4 @@
-"""libiscsi's tools and QEMU against the gateway: data, restarts and crashes."""
+"""libiscsi's tools and QEMU with the gateway: data, restarts and crashes."""
 
 import re
 import socket
@@ -17,7 +17,7 @@ ROUND_TRIP = ["write -P 0x5a 0 64k", "read -P 0x5a 0 64k", "flush", "write -f -P
 
 
 def qemu_io(url, *commands, options=("-f", "raw", "-t", "none")):
-    """The words of a qemu-io that runs these commands on a URL."""
+    """The command line of a qemu-io that runs these commands on a URL."""
     return ["qemu-io", *options, *(word for command in commands for word in ("-c", command)), url]
 
 
@@ -35,7 +35,7 @@ def data(run, io):
     expect("Vendor:WEIR", "iscsi-inq", url)
     expect(f"Total size:{SIZE}", "iscsi-readcapacity16", url)
     expect("read 4194304/4194304", *qemu_io(url, *ROUND_TRIP))
-    # The read of a pattern that is not there must fail, or the reads above prove nothing.
+    # The read of a wrong pattern must fail; otherwise the reads above prove nothing.
     refuse("verification failed", *qemu_io(url, "read -P 9 8M 64k"))
     source = run.noise("source.img", SIZE >> 20)
     output("qemu-img", "convert", "-n", "-f", "raw", "-O", "raw", "-t", "none", source, url)
@@ -43,23 +43,23 @@ def data(run, io):
     expect("Images are identical", "qemu-img", "compare", "-f", "raw", "-F", "raw", source, gateway.url())
     gateway.stop()
     if not same_files(source, run.folder / "disk.img"):
-        raise Failed("the volume's file differs from what was copied to it")
-    ok("the volume's file is what was copied to it")
+        raise Failed("the volume's file differs from the copied data")
+    ok("the volume's file has the copied data")
 
 
 for mode in ("direct", "buffered"):
-    case(f"interop.{mode}", f"libiscsi and QEMU read what they wrote, also after a restart, with {mode} I/O",
+    case(f"interop.{mode}", f"libiscsi and QEMU read the data that they wrote, also after a restart, with {mode} I/O",
          gate={"io": mode}, tools=TOOLS)(data)
 
 
-@case("interop.restart", "a host that writes notices neither a restart nor a crash, and loses nothing", gate={}, tools=TOOLS)
+@case("interop.restart", "a restart and a crash cause no error and no data loss for a host that writes", gate={}, tools=TOOLS)
 def restart(run):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     gateway = disk(run, "auto", listen=[f"127.0.0.1:{port}"])
     gateway.start()
     blocks, commands = 2048, []
-    # 32 times 4 MiB, each 64 KiB with its own pattern, and pauses for the interruptions.
+    # 32 times 4 MiB, with a different pattern in each 64 KiB, and pauses for the interruptions.
     for number in range(blocks):
         commands.append(f"aio_write -q -P {number % 250 + 1} {number * 64}k 64k")
         if number % 64 == 63:
@@ -87,5 +87,5 @@ def restart(run):
     sessions = gateway.said().count("INFO session peer")
     if sessions < 3:
         raise Failed(f"three gateways should have had a session; the log has {sessions}")
-    ok("QEMU came back both times, and reads all that it wrote")
+    ok("QEMU reconnected both times, and reads all data that it wrote")
     gateway.stop()

@@ -1,4 +1,4 @@
-"""Third-party NBD clients against the gateway: libnbd's tools, QEMU, fio, over TCP, TLS and a Unix socket."""
+"""Third-party NBD clients with the gateway: libnbd's tools, QEMU, fio, over TCP, TLS and a Unix socket."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ class Exports:
         asyncio.run(suite(address_of(self.gateway.nbd), export, cases, neighbour))
 
 
-@case("nbd.clients", "nbdinfo, nbdcopy, QEMU and fio find and verify what an export offers, over TCP and a Unix socket",
+@case("nbd.clients", "nbdinfo, nbdcopy, QEMU and fio list and use an export and verify its data, over TCP and a Unix socket",
       gate={}, tools=TOOLS, limit=600)
 def clients(run):
     exports = Exports(run)
@@ -48,8 +48,8 @@ def clients(run):
     for line in ("newstyle-fixed without TLS, using structured packets", f"export-size: {SIZE}", "base:allocation", "can_flush: true",
                  "can_fua: true", "can_trim: true", "can_zero: true", "can_multi_conn: true", "is_read_only: false"):
         if line not in info:
-            raise Failed(f'nbdinfo does not say "{line}": {info}')
-    ok("nbdinfo says what the export can do")
+            raise Failed(f'nbdinfo does not print "{line}": {info}')
+    ok("nbdinfo lists the features of the export")
     for name in ("constant", "disk"):
         expect(f'export="{name}"', "nbdinfo", "--list", f"nbd://{address}")
     expect("is_read_only: true", "nbdinfo", f"nbd://{address}/constant")
@@ -60,7 +60,7 @@ def clients(run):
     many = ("--connections=4", "--requests=64")
     output("nbdcopy", *many, source, tcp)
     output("nbdcopy", *many, tcp, back)
-    same("nbdcopy over TCP, there and back", source, back)
+    same("nbdcopy over TCP, to the export and back", source, back)
     output("nbdcopy", local, back)
     same("nbdcopy over the Unix socket", source, back)
     compare = ("qemu-img", "compare", "-f", "raw", "-F", "raw")
@@ -91,7 +91,7 @@ def same(what, one, other):
     ok(what)
 
 
-@case("nbd.malformed", "clients that break the protocol are refused, and another client does not notice", gate={})
+@case("nbd.malformed", "clients that violate the protocol are refused without an effect on other clients", gate={})
 def malformed(run):
     exports = Exports(run)
     exports.malformed(WRITABLE)
@@ -99,7 +99,7 @@ def malformed(run):
     exports.gateway.stop()
 
 
-@case("nbd.crash", "a crash loses nothing that was flushed over NBD", gate={}, tools=("qemu-io",))
+@case("nbd.crash", "a crash loses no data that was flushed over NBD", gate={}, tools=("qemu-io",))
 def crash(run):
     exports = Exports(run)
     expect("wrote", *qemu_io(exports.tcp, "write -P 0x77 32M 4M", "flush"))
@@ -122,7 +122,7 @@ def resize(run):
 
 
 class Authorities:
-    """One authority for server and clients, another that is not trusted, and folders of what clients have."""
+    """A CA for server and clients, another CA that is not trusted, and a folder of certificates per client."""
 
     def __init__(self, run):
         self.folder = {name: run.fresh(name) for name in ("tls", "other", "anonymous", "known", "untrusting", "stranger")}
@@ -167,8 +167,8 @@ def tls(run):
     source, back, many = run.noise("source.img", MIB), run.folder / "back.img", ("--connections=4", "--requests=64")
     output("nbdcopy", *many, source, uri)
     output("nbdcopy", *many, uri, back)
-    same("nbdcopy over TLS, there and back", source, back)
-    # fio has no way to name the certificates. QEMU also checks the server's name.
+    same("nbdcopy over TLS, to the export and back", source, back)
+    # fio has no option for certificates. QEMU also checks the server's name.
     host, port = address_of(exports.gateway.nbd)
 
     def secured(name, *commands):

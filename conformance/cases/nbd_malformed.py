@@ -1,4 +1,4 @@
-"""What an NBD server must refuse, while another client continues to work. Each case has its own connection.
+"""Requests that an NBD server must refuse while another client works. Each case uses a separate connection.
 
 A case is an asynchronous function of the server's address and the export's name. The export has at least 1 MiB.
 """
@@ -19,7 +19,7 @@ async def still_works(client):
 
 
 def greeting(data):
-    """Begins with something else than the client's flags."""
+    """Begins with data that are not the client's flags."""
     async def send(address, _):
         client = await Client.greet(address, None)
         client.put(data)
@@ -53,7 +53,7 @@ def closes(send):
 
 
 def leaves(send):
-    """The client goes away in the middle."""
+    """The client closes the connection in the middle of a message."""
     async def case(address, export):
         client = await send(address, export)
         await asyncio.sleep(0.01)
@@ -93,7 +93,7 @@ def fails(errors, kind, offset=0, length=0, data=b"", flags=0, beyond=None):
 
 
 async def many_options(address, _):
-    """Options without end are answered, or the server closes; it does not fall over."""
+    """The server answers an endless series of options or closes the connection; it does not crash."""
     client = await Client.greet(address)
     try:
         for _ in range(50):
@@ -108,7 +108,7 @@ async def many_options(address, _):
 
 
 async def never_reads(address, export):
-    """A client that asks and asks and takes nothing."""
+    """A client that sends requests and reads no reply."""
     client = await Client.connect(address, export)
     client.listener.cancel()
     try:
@@ -133,7 +133,7 @@ def refused_before_tls(number, data):
 
 
 async def no_tls_client(address, _):
-    """A client that asks for TLS and then speaks something else."""
+    """A client that requests TLS and then sends other data."""
     client = await Client.greet(address)
     client.option(STARTTLS)
     if await client.option_reply(STARTTLS) != ACK:
@@ -156,14 +156,14 @@ COMMON = {
     "LIST with data": answered(LIST, b"x", INVALID),
     "GO for an unknown export": answered(GO, name_and_requests(b"nobody"), UNKNOWN),
     "GO with a name that is too long": answered(GO, name_and_requests(b"x" * 5000), INVALID, UNKNOWN, TOO_BIG),
-    "GO whose name reaches out of it": answered(GO, name_and_requests(b"disk", length=5000), INVALID),
+    "GO whose name exceeds the option": answered(GO, name_and_requests(b"disk", length=5000), INVALID),
     "GO without requests": answered(GO, struct.pack(">I", 4) + b"disk", INVALID),
-    "GO with fewer requests than it says": answered(GO, struct.pack(">I4sH", 4, b"disk", 9), INVALID),
+    "GO with fewer information requests than announced": answered(GO, struct.pack(">I4sH", 4, b"disk", 9), INVALID),
     "GO without anything": answered(GO, b"", INVALID),
     "GO with a name that is not UTF-8": answered(GO, name_and_requests(b"\xff\xfe"), INVALID, UNKNOWN),
     "STRUCTURED_REPLY with data": answered(STRUCTURED_REPLY, b"x", INVALID),
     "contexts before structured replies": answered(SET_META, struct.pack(">I", 4) + b"disk" + struct.pack(">I", 0), INVALID),
-    "contexts that are cut off": answered(LIST_META, struct.pack(">I", 4) + b"di", INVALID),
+    "truncated contexts": answered(LIST_META, struct.pack(">I", 4) + b"di", INVALID),
     "EXPORT_NAME of an unknown export": closes(option(EXPORT_NAME, b"nobody")),
     "options without end": many_options,
     "a wrong request magic": closes(request(READ, 0, 512, magic=REQUEST ^ 1)),
@@ -173,7 +173,7 @@ COMMON = {
     "unknown command flags": fails([EINVAL], READ, 0, 512, flags=0x4000),
     "a read that begins behind the end": fails([EINVAL], READ, length=512, beyond=0),
     "a read across the end": fails([EINVAL], READ, length=1024, beyond=-512),
-    "a read at the end of all numbers": fails([EINVAL], READ, (1 << 64) - 512, 4096),
+    "a read at the largest offset": fails([EINVAL], READ, (1 << 64) - 512, 4096),
     "a read of 4 GiB": fails([EINVAL, EOVERFLOW], READ, 0, HUGE),
     "block status that was not negotiated": fails([EINVAL], STATUS, 0, 4096),
     "a disconnect": closes(request(DISC)),
@@ -184,7 +184,7 @@ WRITABLE = {
     "a write behind the end": fails([EINVAL, ENOSPC], WRITE, length=4096, data=b"x" * 4096, beyond=0),
     "a write across the end": fails([EINVAL, ENOSPC], WRITE, length=4096, data=b"x" * 4096, beyond=-512),
     "a trim across the end": fails([EINVAL, ENOSPC], TRIM, length=4096, beyond=-512),
-    "zeroes at the end of all numbers": fails([EINVAL, ENOSPC], ZEROES, (1 << 64) - 512, 4096),
+    "zeroes at the largest offset": fails([EINVAL, ENOSPC], ZEROES, (1 << 64) - 512, 4096),
     "a write of 4 GiB": closes(request(WRITE, 0, HUGE, b"x" * 65536)),
     "STARTTLS with data": answered(STARTTLS, b"x", INVALID, POLICY, UNSUP),
 }
@@ -204,7 +204,7 @@ BEFORE_TLS = {
 
 
 async def work(address, export, writes, stop):
-    """Uses the last 64 KiB of the export until told to stop; how many times."""
+    """Writes and reads the last 64 KiB of the export until it is stopped; returns the number of rounds."""
     client, rounds = await Client.connect(address, export), 0
     at = client.size - 65536
     while not stop.is_set():
@@ -212,7 +212,7 @@ async def work(address, export, writes, stop):
         if writes:
             await client.request(WRITE, at, 65536, data)
         if await client.request(READ, at, 65536) != data and writes:
-            raise Failed("the other client read other data than it wrote")
+            raise Failed("the other client read data that it did not write")
         rounds += 1
     client.close()
     return rounds

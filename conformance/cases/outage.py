@@ -1,4 +1,4 @@
-"""A volume with a write-back log whose upstream, tgtd behind a proxy, is away or slow."""
+"""A volume with a write-back log whose upstream, tgtd behind a proxy, does not answer or is slow."""
 
 import random
 import time
@@ -9,28 +9,27 @@ from ..harness.ledger import Ledger
 from ..harness.write_back import WriteBack
 
 HOSTS, BLOCK_SECTORS, MIB = 4, 16, 1 << 20
-# Sectors of the part of a host.
+# Sectors per host.
 PART = 16384
 # MiB of the unit.
 MIB_OF_UNIT = 320
-# A host retries after BUSY after this time, in seconds.
+# Delay before a host retries after BUSY, in seconds.
 AGAIN = 0.1
-# `away`: what of the log may be filled meanwhile, and the delay of the upstream each way, in seconds.
+# `away`: maximum fill of the log during the outage, and the one-way delay of the upstream, in seconds.
 SHARE, DELAY = 0.5, 0.01
-# `full`: bytes per second of the upstream, each way.
+# `full`: bytes per second of the upstream, in each direction.
 SLOW = 1e6
-# A log is full from here on; writes are slowed down from 75 % on.
+# A log counts as full from this fill on; writes slow down from 75 % on.
 FULL = 0.75
-# The bands of a log's fill whose latencies are shown.
+# The ranges of a log's fill whose latencies are printed.
 BANDS = [0.0, 0.5, 0.75, 0.8, 0.85, 0.9, 0.95, 1.01]
-# `reads`: bytes per second of the upstream each way, outstanding reads, bytes that they are over, and how long a
-# measurement takes, in seconds; the p99 with a backlog may be WORSE times that without, and write-back must have
-# SHARE_MIN of the link.
+# `reads`: bytes per second of the upstream in each direction, outstanding reads, bytes of their range, and seconds of
+# a measurement; the p99 with a backlog may be WORSE times that without, and destaging must get SHARE_MIN of the link.
 LINK, READERS, READ_OVER, MEASURED, WORSE, SHARE_MIN = 20e6, 4, 256 * MIB, 8, 1.5, 0.1
 
 
 class Host:
-    """Writes blocks of 8 KiB, no two of which that are outstanding are the same; BUSY is tried again."""
+    """Writes blocks of 8 KiB; outstanding writes are to different blocks; retries after BUSY."""
 
     def __init__(self, url, index, depth, every=0.0):
         self.session = Session(url, f"iqn.2026-11.org.example:host{index}")
@@ -41,7 +40,7 @@ class Host:
         self.done = []
 
     def tick(self):
-        """Sends what is due; in how many seconds there is more."""
+        """Sends the writes that are due; returns the seconds until the next."""
         now = time.monotonic()
         while self.again and self.again[0][0] <= now:
             self.send(*self.again.pop(0)[1:])
@@ -80,7 +79,7 @@ class Hosts:
         self.hosts = [Host(self.gateway.url(), index, depth, every) for index in range(HOSTS)]
 
     def work(self, seconds, also=None):
-        """Hosts write for so long; `also()` is called each tenth of a second."""
+        """Hosts write for this time; `also()` is called every tenth of a second."""
         next_look = time.monotonic()
 
         def tick():
@@ -104,7 +103,7 @@ class Hosts:
             raise Failed(f"{sum(len(one.taken) for one in self.hosts)} writes without an answer after {seconds} s")
 
     def settle(self):
-        """After a kill: every part is read, and must be what was acknowledged."""
+        """After a kill: reads every part, which must have all acknowledged writes."""
         wrong = []
         for index, one in enumerate(self.hosts):
             ledger = one.ledger
@@ -126,7 +125,7 @@ class Hosts:
                 ledger = one.ledger
                 file.seek(ledger.first * 512)
                 ledger.compare(0, ledger.wanted(0, ledger.count), file.read(ledger.count * 512))
-        print(f"written back in {took:.1f} s; the upstream image is what the hosts wrote")
+        print(f"drained in {took:.1f} s; the upstream image has the data of the hosts")
 
     def told(self, what):
         latencies = [answered - sent for one in self.hosts for sent, answered in one.done]
@@ -135,15 +134,15 @@ class Hosts:
               f"{max(latencies) * 1000:.0f} ms")
 
     def again(self):
-        """Forgets the latencies so far."""
+        """Clears the latencies."""
         for one in self.hosts:
             one.done = []
 
 
-@case("outage.away", "hosts have no error while the upstream is away, and afterwards it has all that they wrote",
+@case("outage.away", "hosts get no error during an outage of the upstream, and afterwards it has all of their writes",
       gate={"away_seconds": 5}, small={"away_seconds": 10}, nightly={"away_seconds": 600}, area="write-back", nightly_limit=1800, tools=("tgtd", "tgtadm"))
 def away(run, away_seconds):
-    """The target is killed and its portal refuses, for a while, under load."""
+    """The target is killed under load, and its portal refuses connections for a while."""
     size = int(64 + 2 * away_seconds)
     rig = WriteBack(run, MIB_OF_UNIT, log_size=f"{size}MiB")
     rig.proxy("line", 0, 0, DELAY)
@@ -163,7 +162,7 @@ def away(run, away_seconds):
     print(f"weir path list: {paths[0][0]} ({paths[0][1]}); weir volume status: {said['dirty_bytes'] / MIB:.1f} MiB only in the "
           f"log, the oldest for {said['oldest_dirty_ns'] / 1e9:.0f} s, which is {max(one['fill'] for one in fills):.0%} full")
     if paths[0][0] != "failed" or not said["dirty_bytes"]:
-        raise Failed(f"the gateway does not know that the upstream is away: {paths}, {said['dirty_bytes']} bytes only in the log")
+        raise Failed(f"the gateway does not report the outage: {paths}, {said['dirty_bytes']} bytes only in the log")
     hosts.again()
     rig.target.start()
     rig.proxy("to", 0, rig.target.portals[0])
@@ -175,10 +174,10 @@ def away(run, away_seconds):
     rig.gateway.stop()
 
 
-@case("outage.full", "a log that is full slows hosts down without an error, and a kill then loses nothing",
+@case("outage.full", "a full log slows hosts down without an error, and a kill then loses no data",
       nightly={"pressed": 40}, small={"pressed": 15}, area="write-back", limit=300, nightly_limit=1200, tools=("tgtd", "tgtadm"))
 def full(run, pressed):
-    """Hosts write far more than the upstream takes, into a small log."""
+    """Hosts write much faster than the upstream, into a small log."""
     rig = WriteBack(run, MIB_OF_UNIT, log_size="16MiB")
     rig.proxy("line", 0, SLOW, DELAY)
     rig.gateway.start()
@@ -199,7 +198,7 @@ def full(run, pressed):
     fullest = max(one["fill"] for _, one in fills)
     print(f"the fullest was {fullest:.1%}")
     if fullest < FULL:
-        raise Failed(f"the log was {fullest:.0%} full at most, so this shows nothing")
+        raise Failed(f"the log was at most {fullest:.0%} full: the case is inconclusive")
     rig.gateway.kill()
     serve([one.session for one in hosts.hosts], lambda: False, 30)
     took = rig.gateway.start()
@@ -210,10 +209,10 @@ def full(run, pressed):
     rig.gateway.stop()
 
 
-@case("outage.reads", "reads keep their latency while a backlog is written back, and the backlog gets its share of the link",
+@case("outage.reads", "reads keep their latency while a backlog is destaged, and destaging gets its share of the link",
       nightly={"backlog": 128}, informational=True, attempts=3, tools=("tgtd", "tgtadm"))
 def reads(run, backlog):
-    """Reads of one host while a large backlog is written back."""
+    """Reads of one host while a large backlog is destaged."""
     rig, backlog = WriteBack(run, backlog + 320, log_size=f"{backlog * 3 // 2 + 64}MiB"), backlog * MIB
     rig.proxy("line", 0, LINK, DELAY)
     rig.gateway.start()
@@ -240,13 +239,13 @@ def reads(run, backlog):
     session.leave()
     rig.gateway.stop()
     if not second:
-        raise Failed("the backlog was gone before anything was read: it has to be larger")
+        raise Failed("the backlog was destaged before the first read: it has to be larger")
     if p99[1] > WORSE * p99[0] or rate < SHARE_MIN * LINK:
         raise Missed(f"p99 is {p99[1] / p99[0]:.2f} times that without a backlog; write-back has {rate / LINK:.0%} of the link")
 
 
 def fill(session, bytes_):
-    """Writes so much, from the start on, in 64 KiB."""
+    """Writes this amount from the start of the volume, in 64 KiB."""
     data, state = bytes(range(256)) * 256, {"next": 0, "out": 0}
 
     def done(status, _):
@@ -265,7 +264,7 @@ def fill(session, bytes_):
 
 
 def measure(session, chance, first, seconds, goes_on):
-    """Random reads behind `first`; how long each took."""
+    """Random reads behind `first`; returns their latencies."""
     took, state = [], {"out": 0, "until": time.monotonic() + seconds, "look": time.monotonic()}
 
     def more():

@@ -1,8 +1,8 @@
 """An upstream volume over two paths to tgtd, which proxies kill, freeze and slow down under verified load.
 
-Every case writes, reads and compares all the while, and ends with the target's own file compared with what was
-written. How long a request takes depends on the machine: in the gate such times are printed; with --nightly they are
-repeated up to twice, and then are a verdict.
+Every case writes, reads and compares throughout, and at the end compares the target's file with the data written.
+The duration of a request depends on the machine: the gate only prints such times; with --nightly they are a verdict,
+after up to two repetitions.
 """
 
 import asyncio
@@ -18,16 +18,17 @@ from ..harness.proxy import FROM_CLIENT, Proxy
 from ..harness.targets import Tgtd
 
 TOOLS = ("tgtd", "tgtadm", "fio", "qemu-io")
-# A path that is lost holds up no request for this long, in seconds; and so long is it lost.
+# Maximum delay of a request by the loss of a path, and duration of the loss, in seconds.
 STALL_MAX, LOST = 1.0, 4
-# Requests begin to end this long after the first path is back, in seconds: while none works each is tried every second.
+# Maximum time from the return of the first path to the first completion, in seconds: without a working path each path
+# is tried every second.
 RESUME_MAX = 2.0
-# `both`: so long is the faster path frozen, in seconds; no request may wait for its end.
+# `both`: duration of the freeze of the faster path, in seconds; no request may wait for its end.
 HELD = 3
-# `slow`: bytes per second and seconds of delay, each way, of a path that is well; it becomes SLOWER times slower in
-# both. What is left on it after LEAVE_MAX may be LEFT of its steady share.
+# `slow`: bytes per second and seconds of delay, in each direction, of a healthy path; both become worse by a factor
+# of SLOWER. After LEAVE_MAX the path may carry LEFT of its steady share.
 RATE, DELAY, SLOWER, LEAVE_MAX, LEFT = 20e6, 0.0005, 20, 1.0, 0.1
-# A return has a spike if a tenth of a second has more bytes than SPIKE times the steady share, or a request takes
+# A return causes a spike if a tenth of a second has more bytes than SPIKE times the steady share, or a request takes
 # longer than LATE times the p99 before.
 SPIKE, LATE = 1.5, 2.0
 
@@ -75,7 +76,7 @@ def register(name, protects, work, gate=None, **options):
 
 
 async def one_after_the_other(paths, load, faults):
-    """One path after the other is lost, each in its way, and comes back. No request waits until it is back."""
+    """Each path in turn is lost, by its own fault, and returns. No request waits for the return."""
     single = await load.verifier(SINGLE, 2 * MIB, 1, 1)
     await load.verifier(MANY, 2 * MIB, 16, 2, 0.01)
     fio, qemu = load.start(load.fio(16)), load.start(load.qemu_io(14))
@@ -96,20 +97,20 @@ async def one_after_the_other(paths, load, faults):
     print(f"longest request: {single.longest() * 1000:.0f} ms with one outstanding, {load.longest() * 1000:.0f} ms with "
           f"sixteen, {longest_fio * 1000:.0f} ms in fio; below {STALL_MAX * 1000:.0f} ms wanted")
     if held:
-        raise Failed(f"{held} requests waited until the path that was lost came back, although another worked")
+        raise Failed(f"{held} requests waited for the return of the lost path, although another path worked")
     load.want(longest < STALL_MAX, f"the longest request took {longest:.1f} s")
 
 
 for kind, lost_by in (("killed", ("kill", "kill")), ("frozen", ("freeze", "mute"))):
-    register(kind, f"a path that is {kind} holds up no request, loses none, and is used again", one_after_the_other,
+    register(kind, f"a path that is {kind} delays no request and loses none, and is used again", one_after_the_other,
              gate={"faults": lost_by}, nightly={"faults": lost_by})
 
 
 async def slow(paths, load):
-    """One path becomes slower by far, and well again."""
+    """One path becomes much slower, and recovers."""
     for path in (0, 1):
         paths.proxy("line", path, RATE, DELAY)
-    # Requests of all sizes from 4 to 256 KiB come in clumps; here the clumps shall be the gateway's.
+    # Requests of 4 to 256 KiB form bursts; here all bursts must come from the gateway.
     steady = await load.verifier(MANY, 32 * MIB, 16, 1, 0.018)
     steady.extent = lambda: (steady.random.randrange(steady.blocks // 4) * 4, 4)
     await load.sleep(2)
@@ -130,14 +131,14 @@ async def slow(paths, load):
 def judge_slow(proxy, load, steady, begin, ill, well, end):
     share = proxy.bytes_of(0, begin, ill)
     mean = sum(share) / len(share)
-    # What the gateway sends that way, before the proxy holds it up.
+    # Bytes that the gateway sends on the path, before the proxy delays them.
     sent = proxy.bytes_of(0, begin, ill, (FROM_CLIENT,))
     during = proxy.bytes_of(0, ill, well, (FROM_CLIENT,))
     allowed = LEFT * sum(sent) / len(sent)
     # The first whole tenth begins up to a tenth after the fault.
     left = max((at + 2 for at, count in enumerate(during) if count > allowed), default=1) / 10
     rest = sum(during[int(LEAVE_MAX * 10):]) / max(1, len(during) - LEAVE_MAX * 10)
-    # Nothing is held up any more when what the proxy had kept has gone.
+    # The proxy delays no more data when its buffer is empty.
     back = proxy.bytes_of(0, well + 0.2, end)
     latency = sorted(done - sent for sent, done in steady.done if begin < done < ill)
     p99 = latency[len(latency) * 99 // 100]
@@ -150,11 +151,11 @@ def judge_slow(proxy, load, steady, begin, ill, well, end):
           f"{p99 * 1000:.1f} ms before, longest after {worst * 1000:.1f} ms")
     load.want(left <= LEAVE_MAX, f"traffic left the slow path after {left:.1f} s")
     load.want(returned <= RETURN_MAX, f"the path was used again after {returned:.1f} s")
-    load.want(max(back) <= SPIKE * mean, "the return of the path was a spike of bytes")
-    load.want(worst <= LATE * p99, "the return of the path was a spike of latency")
+    load.want(max(back) <= SPIKE * mean, "the return of the path caused a spike of bytes")
+    load.want(worst <= LATE * p99, "the return of the path caused a spike of latency")
 
 
-register("slow", "traffic leaves a path that is twenty times slower, and comes back without a spike", slow, nightly={}, informational=True)
+register("slow", "traffic leaves a path that becomes twenty times slower, and returns without a spike", slow, nightly={}, informational=True)
 
 
 async def both(paths, load):
@@ -180,7 +181,7 @@ async def both(paths, load):
     paths.proxy("line", 0, RATE, DELAY)
     await load.in_use(paths.proxy, 1)
     total = await load.finish()
-    # What waits for the path that is left waits for its turn there, as slow as that is.
+    # Requests on the remaining path queue there, at its low speed.
     most = STALL_MAX + 16 * 4 * BLOCK / (RATE / SLOWER) + 4 * DELAY * SLOWER
     print(f"{total} verified requests, no error; the slow path is {' '.join(found[0])}, the frozen one {' '.join(found[1])}; "
           f"longest request {single.longest(frozen) * 1000:.0f} ms with one outstanding, {many.longest(frozen) * 1000:.0f} ms "
@@ -212,7 +213,7 @@ async def gone(paths, load, hold):
     back = time.monotonic()
     while single.longest(back) == 0.0:
         if time.monotonic() - back > 3 * RETURN_MAX:
-            raise Failed(f"nothing ends {3 * RETURN_MAX:.0f} s after a path is back")
+            raise Failed(f"no request completes within {3 * RETURN_MAX:.0f} s of the return of a path")
         await load.sleep(0.01)
     resumed = time.monotonic() - back
     paths.proxy("up", 0)
@@ -225,10 +226,10 @@ async def gone(paths, load, hold):
 
 
 def all_wait(paths, hold, waiting):
-    """The operator can see that no path works, and which requests wait."""
+    """`weir path list` and `weir status` report that no path works, and which requests wait."""
     found = paths.list()
     if [path["state"] for path in found] != ["failed", "failed"]:
-        raise Failed(f"weir path list says of two dead paths: {found}")
+        raise Failed(f"weir path list prints for two dead paths: {found}")
     status = paths.gateway.ask("status")["status"]
     stages = {stage["stage"]: stage for stage in status["stages"] if stage["count"]}
     oldest = max(stage["oldest_ns"] for stage in stages.values()) / 1e9
@@ -242,17 +243,17 @@ def all_wait(paths, hold, waiting):
 
 
 # Requests are named when they are overdue, which takes up to twice the 10 s of the default.
-register("gone", "while no path works requests wait and are named to the operator, and they end when one is back", gone,
+register("gone", "without a working path requests wait and `weir status` lists them; they complete when a path returns", gone,
          nightly={"hold": 60.0}, small={"hold": 10.0, "report_after": "3s", "timed": False}, limit=300)
 
 
 async def flaps(paths, load, count, seed=5):
-    """Paths come and go, one or both at a time."""
+    """Paths fail and return, one or both at a time."""
     chance, proxy = random.Random(seed), paths.proxy
     single = await load.verifier(SINGLE, 2 * MIB, 1, 1)
     for number in range(4):
         await load.verifier(MANY + 8 * MIB * number, 2 * MIB, 8, number + 2, 0.005)
-    # Deep in one megabyte: most requests wait for an earlier one.
+    # Many requests in one megabyte: most wait for an earlier one.
     await load.verifier(QEMU, MIB, 32, 6)
     kinds = {"kill": 0, "freeze": 0, "mute": 0, "slow": 0}
     for _ in range(count):
@@ -265,7 +266,7 @@ async def flaps(paths, load, count, seed=5):
             proxy("line", path, 0, 0)
             proxy("up", path)
         await load.sleep(chance.uniform(0.05, 0.6))
-    # A path that has come and gone so often may have to stay out for a minute, but not both.
+    # A flapping path may stay out of use for a minute, but not both paths.
     begin = time.monotonic()
     while "active" not in (states := [path["state"] for path in paths.list()]):
         if time.monotonic() - begin > RETURN_MAX:
@@ -277,5 +278,5 @@ async def flaps(paths, load, count, seed=5):
           f"{' and '.join(states)}; longest request {load.longest():.1f} s, {single.longest():.1f} s with one outstanding")
 
 
-register("flaps", "paths that come and go lose, double and reorder no request", flaps, nightly={"count": 100},
+register("flaps", "paths that fail and return lose, duplicate and reorder no request", flaps, nightly={"count": 100},
          small={"count": 25, "timed": False}, limit=400)

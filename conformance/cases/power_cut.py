@@ -1,9 +1,9 @@
-"""The upstream alone, cut off at any instant, is what a disk may show after a power cut: the gateway with its log may
-be lost for ever, and the file system is still whole.
+"""The upstream alone is crash-consistent at any instant: if the gateway and its log are lost for ever, the file system
+is still consistent.
 
-A file system on the gateway's volume is worked on, with a kill of the gateway; the file behind the volume is a disk
-that records. It is cut at random instants, each with some of the writes since its last flush lost or torn; the journal
-is replayed, and fsck must find nothing. Cuts that take flushed writes as well must be seen.
+The case modifies a file system on the gateway's volume and kills the gateway once; the file behind the volume is a disk
+that records its writes. The case cuts the recording at random instants, each with some of the writes since the last
+flush lost or torn, and replays the journal; fsck must find no error. It must detect cuts that lose flushed writes.
 """
 
 import os
@@ -16,7 +16,7 @@ from ..harness.gateway import Gateway
 from ..harness.recorded import Disk, cut, entries
 from ..harness.targets import free_ports
 
-# MiB of a file system; 320 is the least that mkfs.xfs makes.
+# MiB of a file system; 320 is the minimum of mkfs.xfs.
 SIZES = {"ext4": 64, "xfs": 320}
 SECONDS = 120
 
@@ -51,7 +51,7 @@ class Host:
 
 
 def files(folder, seed, changes, halfway):
-    """Makes, writes, renames, shortens and removes files, and has some of them made durable. Calls `halfway()` once."""
+    """Creates, writes, renames, truncates, removes and syncs files. Calls `halfway()` once."""
     chance, names = random.Random(seed), []
     for number in range(changes):
         if number == changes // 2:
@@ -83,7 +83,7 @@ def files(folder, seed, changes, halfway):
 
 
 def check(kind, image, mount):
-    """What is wrong with a file system whose power was cut, once its journal was replayed; None if nothing is."""
+    """The error of a file system after a power cut and a replay of its journal; None if it is consistent."""
     try:
         if kind == "ext4":
             output("e2fsck", "-y", "-E", "journal_only", image, good=(0, 1))
@@ -102,7 +102,7 @@ def written_back(gateway):
 
 
 def record(run, kind, gateway, disk, host, changes):
-    """Works on the volume, and kills the gateway meanwhile; the entry behind which any cut must be legal."""
+    """Modifies the volume and kills the gateway meanwhile; returns the entry behind which every cut must be legal."""
     disk.start()
     gateway.start()
     host.start(os.path.getsize(disk.base))
@@ -130,7 +130,7 @@ def record(run, kind, gateway, disk, host, changes):
 def power_cut(run, kind, cuts, unfair_cuts, changes):
     upstream = run.image("upstream.base", SIZES[kind])
     place, record_file = run.folder / "upstream", run.folder / "upstream.record"
-    # The host comes back to the same portal.
+    # The host reconnects to the same portal.
     portal = f"127.0.0.1:{free_ports(1)[0]}"
     config = Config(listen=[portal]).volume(file=place, io="buffered", log=run.folder / "disk.log", log_size="64MiB").target()
     gateway, host, disk = Gateway(run, config), Host(run, portal), Disk(run, upstream, record_file, place)
@@ -154,11 +154,11 @@ def power_cut(run, kind, cuts, unfair_cuts, changes):
     if faults:
         raise Failed(f"{len(faults)} of {cuts} cuts: {faults[0]}")
     if not unfair:
-        raise Failed("no cut that took flushed writes was seen: this case is blind")
+        raise Failed("no cut of flushed writes was detected: the case cannot detect errors")
 
 
 for each, tools in (("ext4", ("mkfs.ext4", "e2fsck")), ("xfs", ("mkfs.xfs", "xfs_repair"))):
-    case(f"power_cut.{each}", f"the upstream alone is a whole {each} after a power cut at any instant",
+    case(f"power_cut.{each}", f"the upstream alone is a consistent {each} after a power cut at any instant",
          gate={"kind": each, "cuts": 8, "unfair_cuts": 20, "changes": 150},
          small={"kind": each, "cuts": 40, "unfair_cuts": 40, "changes": 500},
          nightly={"kind": each, "cuts": 200, "unfair_cuts": 40, "changes": 3000}, root=True, area="write-back", limit=400,
