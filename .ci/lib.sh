@@ -4,7 +4,7 @@
 durations=()
 current=
 
-# step NAME: begins a step, and ends the one before it.
+# step NAME: ends the previous step and begins this one.
 step() {
   end_step
   current=$*
@@ -18,7 +18,7 @@ end_step() {
   current=
 }
 
-# Every step's duration in seconds, the longest first.
+# Prints the duration of each step in seconds, the longest first.
 print_durations() {
   echo
   echo "=== durations in seconds, longest first"
@@ -26,14 +26,14 @@ print_durations() {
   echo "$SECONDS in all"
 }
 
-# What is not run, and why. Printed at the end.
+# Steps that did not run, and the reason. Printed at the end.
 not_run=()
 print_not_run() {
   local what
   for what in "${not_run[@]}"; do echo "!!! NOT RUN: $what"; done
 }
 
-# install PACKAGE...: Debian packages that are missing.
+# install PACKAGE...: installs missing Debian packages.
 install() {
   local missing=() package
   for package in "$@"; do
@@ -45,7 +45,7 @@ install() {
 }
 
 # tool NAME VERSION [FEATURE...]: a cargo subcommand or program from the registry, built without optimisation: it runs
-# for seconds, and an optimised build of it takes minutes.
+# for seconds, and an optimised build takes minutes.
 tool() {
   local program=${CARGO_HOME:-$HOME/.cargo}/bin/$1
   "$program" --version 2>/dev/null | grep -qF "$2" && return

@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source=bench/options.sh
 . "$(dirname "${BASH_SOURCE[0]}")/options.sh"
 
-# What Weir has to reach at TARGET_DEPTH in every cell, as a multiple of tgtd.
+# The targets at TARGET_DEPTH in every cell, as a multiple of tgtd.
 readonly TARGET_DEPTH=32 TARGET_IOPS=1.5 TARGET_CPU=0.6667
 
 usage() {
@@ -23,7 +23,7 @@ usage: bench/compare.sh [options]
   --json FILE       also write the results there, as one object
   --weir PROGRAM    the program to measure (target/release/weir, built if need be)
   --load PROGRAM    the load generator (target/release/iscsi-load, built if need be)
-exit status: 0 the targets hold, 4 they do not, 2 usage, 1 anything else
+exit status: 0 targets met, 4 targets not met, 2 usage, 1 other errors
 TEXT
 }
 
@@ -34,7 +34,7 @@ only "$io" 'a mode' buffered direct
 only "$ops" 'an operation' read write
 modes=$io session_counts=$sessions
 
-# --- what is needed ---------------------------------------------------------------------------
+# --- requirements -----------------------------------------------------------------------------
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=''
@@ -68,7 +68,7 @@ readonly CONTROL=7 TGT_NAME=iqn.2026-11.org.example:tgt WEIR_NAME=iqn.2026-11.or
 
 tgt() { tgtadm -C "$CONTROL" --lld iscsi "$@"; }
 
-# Waits until a process that this script started has ended; kills it if it does not.
+# Waits until a process that this script started has ended; kills it after a while.
 end_of() {
     local pid=$1 i
     for i in $(seq 50); do
@@ -87,7 +87,7 @@ stop_weir() {
     end_of "$pid"
 }
 
-# tgtd ignores SIGTERM: it ends when it is told to over its control socket.
+# tgtd ignores SIGTERM; it ends on a command on its control socket.
 stop_tgtd() {
     [ -n "$tgtd_pid" ] || return 0
     local pid=$tgtd_pid
@@ -155,8 +155,8 @@ TEXT
 
 # --- measuring --------------------------------------------------------------------------------
 
-# Buffered I/O finds the whole file in the page cache; direct I/O finds none of it there, because
-# direct writes have to invalidate what is.
+# For buffered I/O the whole file is in the page cache; for direct I/O no part of it, because direct writes have to
+# invalidate cached pages.
 warm_or_drop() {
     if [ "$1" = direct ]; then
         dd if="$disk" iflag=nocache count=0 status=none
@@ -165,7 +165,7 @@ warm_or_drop() {
     fi
 }
 
-# The number under a key of a line of JSON without nesting.
+# The number of a key in a line of flat JSON.
 field() { sed -n "s/.*\"$2\":\([0-9.]*\).*/\1/p" <<<"$1"; }
 
 # measure SERVER MODE OP DEPTH SESSIONS SEED: appends "IOPS CPU P50 P99" to the file of the cell.
@@ -184,7 +184,7 @@ measure() {
     echo "$(field "$line" iops) $(field "$line" server_cpu_us_per_io)" \
         "$(field "$line" p50_us) $(field "$line" p99_us)" \
         >>"$work/$mode.$op.$depth.$sessions.$server"
-    # What one server left dirty is not written back in the other's time.
+    # Dirty pages of one server must not be written back during the measurement of the other.
     [ "$op" = read ] || sync "$disk"
 }
 
@@ -192,7 +192,7 @@ echo "weir    $weir"
 echo "tgtd    $(tgtd --version 2>/dev/null || echo unknown)"
 echo "host    $(uname -sr), $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg)," \
     "$(stat -f -c %T "$dir") below $dir"
-echo "cells   random 4 KiB on $size MiB, $repetitions x $seconds s each, in turn"
+echo "cells   random 4 KiB on $size MiB, $repetitions x $seconds s each, alternating"
 
 head -c "${size}M" /dev/urandom >"$disk"
 sync "$disk"
@@ -209,7 +209,7 @@ for mode in $modes; do
                     "$mode" "$op" "$depth" "$sessions" >&2
                 warm_or_drop "$mode"
                 for repetition in $(seq "$repetitions"); do
-                    # Whoever comes second meets what the first left: take turns at that too.
+                    # The first measurement affects the second, so the order alternates, too.
                     order='weir tgtd'
                     [ $((repetition % 2)) -eq 1 ] || order='tgtd weir'
                     for server in $order; do
@@ -239,7 +239,7 @@ median_ratio() {
     median "$work/ratios" 1
 }
 
-# Largest less smallest value of column 1, in percent of the median.
+# Maximum minus minimum of column 1, in percent of the median.
 spread() {
     awk -v m="$(median "$1" 1)" 'NR == 1 || $1 < low { low = $1 } NR == 1 || $1 > high { high = $1 }
         END { printf "%.0f%%", (m > 0) ? 100 * (high - low) / m : 0 }' "$1"
@@ -290,10 +290,10 @@ if [ -n "$json" ]; then
 fi
 goal="at depth $TARGET_DEPTH, IOPS >= $TARGET_IOPS x tgtd and CPU per I/O <= 2/3 x tgtd"
 if [ "$judged" -eq 0 ]; then
-    echo "targets not judged: no cell has depth $TARGET_DEPTH"
+    echo "targets not checked: no cell has depth $TARGET_DEPTH"
 elif [ "$all" = true ]; then
-    echo "targets hold: $goal, in all $judged cells"
+    echo "targets met: $goal, in all $judged cells"
 else
-    echo "targets DO NOT hold: $goal, in $((judged - missed)) of $judged cells"
+    echo "targets NOT met: $goal, in $((judged - missed)) of $judged cells"
     exit 4
 fi

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Counts the instructions that control costs per request. See README.md beside this file.
+# Counts the instructions of each control policy per request. See README.md beside this file.
 set -euo pipefail
 
 # shellcheck source=bench/options.sh
 . "$(dirname "${BASH_SOURCE[0]}")/options.sh"
 
-# The cost for the last of TENANTS may be this many times that for the one before.
+# The maximum ratio of the cost with the last number of TENANTS to the cost with the previous one.
 readonly TENANTS='1 1000 100000' FACTOR=2
 
 usage() {
@@ -33,7 +33,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 echo "$(valgrind --version), $(rustc --version), $(uname -m)"
-echo "instructions per request, $requests requests after $warm_up; the first line is the driver's own"
+echo "instructions per request, $requests requests after $warm_up; the first line is the driver"
 echo
 printf '%-8s' policy
 for n in $TENANTS; do printf ' %9s' "$n"; done
@@ -60,7 +60,7 @@ for policy in open $policies; do
 done
 echo
 if [ -n "$grows" ]; then
-    echo "grows with the tenants, or takes more than $limit s to count:$grows"
+    echo "cost grows with the number of tenants, or counting takes more than $limit s:$grows"
     exit 4
 fi
 echo "flat or logarithmic: ${TENANTS##* } tenants cost less than $FACTOR times what $(cut -d' ' -f2 <<<"$TENANTS") do"

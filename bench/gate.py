@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Counts instructions per request under cachegrind and compares them with the accepted counts.
 
-    bench/gate.py                     compare with accepted.csv: exit 0 all within 2 %, 4 one is not
+    bench/gate.py                     compare with accepted.csv: exit 0 if all are within 2 %, else 4
     bench/gate.py --accept WHY        write the counts to accepted.csv, and each change with WHY to history.csv
     bench/gate.py --only PREFIX       only the metrics that begin with PREFIX
     bench/gate.py --programs FOLDER   use the release programs of another build
 
-A count is the difference of two runs of different lengths, divided by the requests between, so that set-up
-is not in it. It does not depend on what else the machine does. It does depend on the compiler and on the C
-library, so accepted.csv names both, and a count of another compiler is refused, not compared.
+A count is the difference of two runs of different lengths, divided by the difference in requests, which
+excludes the set-up. It does not depend on the load of the machine. It depends on the compiler and on the C
+library, so accepted.csv names both, and counts of another compiler are not compared.
 
-`gateway/PROTOCOL-OPERATION` is the program `weir serve` as a whole, a request of 4 KiB at a time, of a file in the
+`gateway/PROTOCOL-OPERATION` is the whole program `weir serve`, with 4 KiB requests at depth 1, on a file in the
 page cache. `pipeline/CASE` is a whole pipeline; `pipeline/CASE/STAGE` is the part of it whose source lines are in that
 stage's folder. A stage may move by 2 % of its pipeline's whole count.
 """
@@ -34,10 +34,10 @@ from bench import gateway_cost  # noqa: E402 - needs the path above
 ACCEPTED = ROOT / "bench" / "accepted.csv"
 HISTORY = ROOT / "bench" / "history.csv"
 
-# The count may differ by this part of the accepted one, in either direction.
+# Maximum relative difference from the accepted count, in either direction.
 TOLERANCE = 0.02
 
-# The longest run of one program under cachegrind, in seconds: ten times what the slowest takes.
+# Time limit of one program under cachegrind, in seconds: ten times the duration of the slowest.
 SECONDS_MAX = 300
 
 STAGES = ("accept", "account", "cache", "control", "dispatch", "path", "pipeline", "store", "transfer")
@@ -84,7 +84,7 @@ CASES = [
     Case("path/jsw-2-paths", "weir-flow", "path_cost", ["jsw", "2"], 20_000, 20_000),
     Case("path/jsw-8-paths", "weir-flow", "path_cost", ["jsw", "8"], 20_000, 20_000),
     Case("simulator/closed-loop", "weir-sim", "speed", [], 20_000, 40_000, ("1",)),
-    # Writes are no count: how often the loop wakes for one depends on when the kernel's worker ends it (up to 3 %).
+    # Writes are not counted: the number of wake-ups per write depends on the timing of the kernel's worker (up to 3 %).
     *(GatewayCase(protocol, "read") for protocol in ("iscsi", "nbd")),
 ]
 
@@ -136,7 +136,7 @@ def measure(case, programs):
     counts = {case.metric: per_request(lambda _: True)}
     if case.metric.startswith("pipeline/"):
         for stage in STAGES:
-            # `keep` is used before the next turn of the loop, so it may refer to the loop's variable.
+            # `keep` is used before the next iteration, so it may refer to the loop's variable.
             value = per_request(lambda file: stage_of(file) == stage)  # noqa: B023
             if value:
                 counts[f"{case.metric}/{stage}"] = value
@@ -159,12 +159,12 @@ def read_accepted():
 
 
 def base_of(metric):
-    """`pipeline/slack` for `pipeline/slack/control`: whose count the tolerance is a part of."""
+    """`pipeline/slack` for `pipeline/slack/control`: the metric to which the tolerance is relative."""
     return "/".join(metric.split("/")[:2])
 
 
 def accept(counts, accepted, why, only):
-    """Writes the new counts, and what changed to the history."""
+    """Writes the new counts, and the changes to the history."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     today = datetime.date.today().isoformat()
     fresh = not HISTORY.exists()
@@ -186,14 +186,14 @@ def accept(counts, accepted, why, only):
 
 
 def compare(counts, accepted, judge=True):
-    """Prints every count beside the accepted one; the metrics that are out of tolerance, if that is judged."""
+    """Prints every count beside the accepted one; returns the metrics that are out of tolerance, if they are checked."""
     out = []
     width = max(map(len, counts))
     print(f"{'instructions per request':<{width}} {'accepted':>9} {'now':>9}  change")
     for metric, value in counts.items():
         before = accepted.get(metric)
         if before is None:
-            # A new metric, or a stage without instructions before: accepted like any change.
+            # A new metric, or a stage that had no instructions: accepted like any change.
             before = 0.0
         whole = accepted.get(base_of(metric), 0.0)
         off = judge and abs(value - before) > TOLERANCE * whole
@@ -224,7 +224,7 @@ def main():
         target = os.environ.get("CARGO_TARGET_DIR", ROOT / "target")
         programs = Path(target) / "release"
 
-    # The gateway runs in a folder of its own.
+    # The gateway runs in a separate folder.
     programs = programs.resolve()
     counts = {}
     try:
@@ -241,15 +241,15 @@ def main():
         return 0
     if known_by != compiler():
         print(f"accepted.csv was counted with {known_by}", f"this is {compiler()}", sep="\n")
-        print("Counts of different compilers cannot be compared: accept them again, in a commit of their own.")
+        print("Counts of different compilers cannot be compared: accept them again, in a separate commit.")
         return 4
     gone = [m for m in accepted if m not in counts and m.startswith(options.only) and m.count("/") == 1]
     out = compare(counts, accepted)
     for metric in gone:
-        print(f"{metric}: accepted, and not counted any more")
+        print(f"{metric}: accepted, but no longer counted")
     if out or gone:
         print(f"{len(out) + len(gone)} counts changed by more than {TOLERANCE:.0%}.")
-        print('A gain is written down, too: bench/gate.py --accept "why", and commit both files.')
+        print('Accept gains, too: bench/gate.py --accept "why", and commit both files.')
         return 4
     print(f"{len(counts)} counts within {TOLERANCE:.0%} of the accepted ones")
     return 0

@@ -1,4 +1,4 @@
-"""Sends a gateway a fixed number of requests, one at a time, so that its instructions per request can be counted.
+"""Sends a gateway a fixed number of requests at depth 1, to count its instructions per request.
 
 One request at a time meets the gateway idle, so every request takes the same way through it, and counts of two runs
 differ by few instructions in a thousand.
@@ -73,7 +73,7 @@ CLIENTS = {"iscsi": over_iscsi, "nbd": over_nbd}
 
 
 def run(prefix, weir, folder, protocol, operation, requests):
-    """Runs a gateway behind `prefix`, sends it this number of requests, and stops it in an orderly way."""
+    """Runs a gateway behind `prefix`, sends it this number of requests, and stops it gracefully."""
     file = folder / "weir.toml"
     file.write_text(CONFIGURATION.format(folder=folder, size=BLOCKS * BYTES >> 20, target=TARGET), encoding="utf-8")
     with (folder / "log").open("w+b") as log:

@@ -1,12 +1,12 @@
-# Counting instructions, for the scripts beside this one, which source it. They have `fail`, a folder
-# `work` of their own, and may have `limit`, the seconds after which a run is given up.
+# Counts instructions, for the scripts beside this one, which source it. They define `fail` and a folder `work`, and
+# may define `limit`, the maximum seconds of a run.
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # work is theirs
+# shellcheck disable=SC2154 # the sourcing script sets work
 
 command -v valgrind >/dev/null || fail "not installed: valgrind; on Debian: apt-get install valgrind"
 command -v awk >/dev/null || fail "not installed: awk; on Debian: apt-get install mawk"
 
-# instructions PROGRAM ARGUMENT...: those of a whole run; nothing if it takes too long.
+# instructions PROGRAM ARGUMENT...: prints the instructions of a whole run; nothing if it takes too long.
 instructions() {
     local log status=0
     log=$(mktemp "$work/run.XXXXXX")
@@ -17,8 +17,8 @@ instructions() {
     sed -n 's/.*I *refs: *//p' "$log" | tr -d ,
 }
 
-# instructions_each WARM_UP COUNT PROGRAM ARGUMENT...: what each of COUNT events after the warm-up costs, where
-# the program takes their number as its last argument; `-` if that takes too long.
+# instructions_each WARM_UP COUNT PROGRAM ARGUMENT...: prints the instructions per event for COUNT events after the
+# warm-up; the program takes the number of events as its last argument; `-` if it takes too long.
 instructions_each() {
     local warm_up=$1 count=$2 short long
     shift 2

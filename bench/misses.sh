@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints what buffers of four sizes miss of traces, under each eviction policy. See docs/research/cache.md.
+# Prints the miss ratios of traces for four cache sizes under each eviction policy. See docs/research/cache.md.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

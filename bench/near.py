@@ -3,8 +3,9 @@
 
     near.py URL PROXY-SOCKET sequential|random|all BLOCKS DEPTH SECONDS
 
-BLOCKS is the size of the unit in 512-byte blocks. `sequential` reads 64 KiB after 64 KiB from the start on, `random` 4 KiB
-anywhere, each for so long; `all` reads everything once. `upstream` is what the far side has sent meanwhile, in bytes.
+BLOCKS is the size of the unit in 512-byte blocks. `sequential` reads in order from the start, 64 KiB at a time, `random`
+reads 4 KiB at random offsets, each for SECONDS; `all` reads the whole unit once. `upstream` is the bytes that the
+upstream sent meanwhile.
 """
 
 import os

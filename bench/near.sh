@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a log and a buffer near the host are worth when the storage is far. See README.md beside this file.
+# Measures write-back caching and the read cache before a remote upstream. See README.md beside this file.
 set -euo pipefail
 
 # shellcheck source=bench/options.sh
@@ -8,13 +8,13 @@ set -euo pipefail
 usage() {
     cat <<'TEXT'
 usage: bench/near.sh [options]
-  --round-trip MS   of the far side, in milliseconds (20)
-  --link MB         what it carries for sequential and random reads, in 10^6 bytes per second (20)
+  --round-trip MS   to the upstream, in milliseconds (20)
+  --link MB         bandwidth to the upstream for the reads, in 10^6 bytes per second (20)
   --seconds S       length of each measurement (2)
-  --repetitions R   measurements of each way in each cell (5)
+  --repetitions R   measurements of each mode in each cell (5)
   --log MIB         size of the log (2048)
-  --dir DIR         where the files go ($TMPDIR or /tmp)
-exit status: 0 measured, 2 usage, 1 anything else
+  --dir DIR         folder for the files ($TMPDIR or /tmp)
+exit status: 0 measured, 2 usage, 1 other errors
 TEXT
 }
 
@@ -44,8 +44,8 @@ trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# The units of the far side: what is written through the log, through the gateway alone, and directly; what is read
-# from far, in order and not, and what fits into the buffer.
+# The units of the upstream: for writes with the log, through the gateway without a log, and directly; for reads from
+# the upstream, sequential and random; and for reads that fit into the cache.
 units=(logged through direct far fits scattered)
 sizes=(256 256 256 256 16 256)
 start_far() {
@@ -61,7 +61,7 @@ start_far() {
     far=127.0.0.1:$(cat "$WORK/ports")
 }
 
-# line BYTES-PER-SECOND: what the far side carries each way, 0 without a limit
+# line BYTES-PER-SECOND: sets the bandwidth to the upstream in each direction, 0 without a limit
 line() {
     python3 -c 'import socket, sys
 one = socket.socket(socket.AF_UNIX)
@@ -92,7 +92,7 @@ start_weir() {
 }
 name=iqn.2026-11.org.example:weir
 
-# The number under a key of a line of JSON without nesting.
+# The number of a key in a line of flat JSON.
 field() { sed -n "s/.*\"$2\":\([0-9.]*\).*/\1/p" <<<"$1"; }
 
 # measure CELL URL WORD...: appends "IOPS P50 P99" to the file of the cell
@@ -117,19 +117,19 @@ line 0
 start_weir
 echo "weir $("$weir" --version | awk '{ print $2 }'), tgtd $(tgtd --version 2>/dev/null), $(nproc) cores," \
     "load $(cut -d' ' -f1-3 /proc/loadavg)"
-echo "the far side is $round_trip ms away; random 4 KiB, one session, $repetitions x $seconds s each, in turn"
+echo "round trip to the upstream $round_trip ms; random 4 KiB, one session, $repetitions x $seconds s each, alternating"
 echo
-printf '%-14s %-8s %5s | %9s %9s %9s\n' what way depth IOPS p50-us p99-us
+printf '%-14s %-8s %5s | %9s %9s %9s\n' what mode depth IOPS p50-us p99-us
 declare -A url=([log]=$portal/$name/0 [through]=$portal/$name/1 [direct]=$far/$TGT_NAME/3)
 for depth in 1 32; do
     for repetition in $(seq "$repetitions"); do
-        for way in direct through log; do
-            measure "write.$depth.$way" "${url[$way]}" --write --depth "$depth" --seed "$repetition"
+        for mode in direct through log; do
+            measure "write.$depth.$mode" "${url[$mode]}" --write --depth "$depth" --seed "$repetition"
         done
     done
-    for way in direct through log; do
-        cell=write.$depth.$way
-        printf '%-14s %-8s %5s | %9.0f %9.0f %9.0f\n' write "$way" "$depth" "$(of "$cell" 1)" "$(of "$cell" 2)" "$(of "$cell" 3)"
+    for mode in direct through log; do
+        cell=write.$depth.$mode
+        printf '%-14s %-8s %5s | %9.0f %9.0f %9.0f\n' write "$mode" "$depth" "$(of "$cell" 1)" "$(of "$cell" 2)" "$(of "$cell" 3)"
     done
 done
 filled=$(fill)
@@ -144,15 +144,15 @@ done
 echo
 awk -v f="$filled" -v l="$log" 'BEGIN {
     printf "the log of %d MiB was %.0f %% full after the writes%s\n", l, f * 100,
-        (f >= 0.75) ? ": they were held up there, it has to be larger" : "" }'
+        (f >= 0.75) ? ": writes were paced, the log has to be larger" : "" }'
 line $((link * 1000000))
 read -r bytes took _ _ upstream < <(python3 "$here/near.py" "$portal/$name/3" "$WORK/proxy.socket" sequential $((256 << 11)) 1 10)
 awk -v b="$bytes" -v t="$took" -v l="$link" -v u="$upstream" 'BEGIN {
-    printf "sequential reads of 64 KiB, one at a time: %.2f MB/s, %.1f %% of a link of %d MB/s; %.3f bytes fetched for each\n",
+    printf "sequential reads of 64 KiB at depth 1: %.2f MB/s, %.1f %% of a link of %d MB/s; %.3f bytes fetched per byte read\n",
         b / t / 1e6, b / t / l / 1e4, l, u / b }'
 read -r bytes took _ _ upstream < <(python3 "$here/near.py" "$far/$TGT_NAME/4" "$WORK/proxy.socket" sequential $((256 << 11)) 1 5)
 awk -v b="$bytes" -v t="$took" -v l="$link" 'BEGIN {
     printf "the same directly: %.2f MB/s, %.1f %%\n", b / t / 1e6, b / t / l / 1e4 }'
 read -r bytes took _ _ upstream < <(python3 "$here/near.py" "$portal/$name/5" "$WORK/proxy.socket" random $((256 << 11)) 16 10)
 awk -v b="$bytes" -v t="$took" -v u="$upstream" 'BEGIN {
-    printf "random reads of 4 KiB, 16 at a time: %.0f/s; %.3f bytes from the far side for each that was asked for\n", b / 4096 / t, u / b }'
+    printf "random reads of 4 KiB at depth 16: %.0f/s; %.3f bytes from the upstream per byte read\n", b / 4096 / t, u / b }'

@@ -1,7 +1,7 @@
-# The options of the scripts beside this one, which source it. They have `usage`, and a variable of the same name
-# with its default for each option, `-` being `_`. And what they all wait for.
+# Parses options for the scripts beside this one, which source it. They define `usage`, and for each option a variable
+# of the same name with its default, with `_` for `-`. Also waits for a gateway to be ready.
 # shellcheck shell=bash
-# shellcheck disable=SC2034 # what is set here is theirs
+# shellcheck disable=SC2034 # the sourcing scripts use these variables
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
@@ -17,8 +17,8 @@ misused() {
     exit 2
 }
 
-# options NUMBERS TEXTS FLAGS ARGUMENT...: sets the variables by the arguments. NUMBERS are names of lists of whole
-# numbers above 0, TEXTS of whatever has one word or more, FLAGS of what is `yes` if it is there.
+# options NUMBERS TEXTS FLAGS ARGUMENT...: sets the variables by the arguments. NUMBERS are the names of options with
+# lists of positive integers, TEXTS of options with one word or more, FLAGS of options without a value, set to `yes`.
 options() {
     local numbers=$1 texts=$2 flags=$3 name word
     shift 3
@@ -44,7 +44,7 @@ options() {
     done
 }
 
-# only LIST WHAT WORD...: the words of a list are among these
+# only LIST WHAT WORD...: fails unless the words of LIST are among these
 only() {
     local list=$1 what=$2 word
     shift 2
@@ -53,7 +53,8 @@ only() {
     done
 }
 
-# await_weir STEM PID: until the weir that serves STEM.toml, writes STEM.out and logs to STEM.log is ready; sets `port`
+# await_weir STEM PID: waits until the weir that serves STEM.toml, writes STEM.out and logs to STEM.log is ready; sets
+# `port`
 await_weir() {
     port=
     for _ in $(seq 300); do

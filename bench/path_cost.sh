@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Counts the instructions that choosing a path costs per I/O. See README.md beside this file.
+# Counts the instructions of each path policy per I/O. See README.md beside this file.
 set -euo pipefail
 
 # shellcheck source=bench/options.sh
@@ -32,7 +32,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
 echo "$(valgrind --version), $(rustc --version), $(uname -m)"
-echo "instructions per I/O, $ios I/Os after $warm_up; the first line is the driver's own"
+echo "instructions per I/O, $ios I/Os after $warm_up; the first line is the driver"
 echo
 printf '%-24s' policy
 for n in $PATHS; do printf ' %6s' "$n"; done

@@ -57,7 +57,7 @@ def draw(steps, series):
         out.append(f'<text x="{x(step):.1f}" y="{HEIGHT - 20}" text-anchor="middle">{step + 1}<title>{title}</title></text>')
     for number, (metric, points) in enumerate(sorted(relative.items())):
         colour = COLOURS[number % len(COLOURS)]
-        # A metric keeps its last count until the next entry about it.
+        # A metric keeps its last count until its next entry.
         points = [*points, (last, points[-1][1])]
         path = " ".join(f"{'M' if i == 0 else 'L'}{x(s):.1f},{y(v):.1f}" for i, (s, v) in enumerate(points))
         out.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')

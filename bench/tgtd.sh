@@ -1,8 +1,8 @@
-# Sourced by scripts that need a tgtd of their own, after they have set WORK.
+# Starts and stops a tgtd. Sourced by scripts that have set WORK.
 #
 # tgtd_start FILE   serves FILE as LUN 1 of TGT_NAME on two free ports of one portal group; sets
 #                   TGT_PORTALS (host:port of both) and TGTD_PID
-# tgtd_stop         ends it, if it runs
+# tgtd_stop         stops it if it runs
 
 TGT_NAME=iqn.2026-11.org.example:tgt
 TGTD_PID=
@@ -25,7 +25,7 @@ tgtd_start() {
   tgt --mode target --op bind --tid 1 --initiator-address ALL
 }
 
-# It ignores SIGTERM, and may wait for sessions when it is told to leave.
+# tgtd ignores SIGTERM, and may wait for sessions when tgtadm ends it.
 tgtd_stop() {
   [ -n "$TGTD_PID" ] || return 0
   kill -9 "$TGTD_PID" 2>/dev/null || true

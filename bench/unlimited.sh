@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What the default control policy costs where nobody is promised anything. See README.md beside this file.
+# Measures the cost of the default control policy without contracts. See README.md beside this file.
 set -euo pipefail
 
 # shellcheck source=bench/options.sh
 . "$(dirname "${BASH_SOURCE[0]}")/options.sh"
 
-# What `slack` may lose against `open`, in percent.
+# Maximum loss of `slack` compared with `open`, in percent.
 readonly LOSS=1
 
 usage() {
@@ -15,7 +15,7 @@ usage: bench/unlimited.sh [options]
   --repetitions R   measurements of each policy (10)
   --size MIB        size of the file (64)
   --dir DIR         where the file goes ($TMPDIR or /tmp)
-exit status: 0 `slack` loses less than 1 %, 4 it does not, 2 usage, 1 anything else
+exit status: 0 `slack` loses less than 1 %, 4 it loses more, 2 usage, 1 other errors
 TEXT
 }
 
@@ -69,7 +69,7 @@ TEXT
     urls[$policy]=127.0.0.1:$port/iqn.2026-11.org.example:$policy/0
 }
 
-# The number under a key of a line of JSON without nesting.
+# The number of a key in a line of flat JSON.
 field() { sed -n "s/.*\"$2\":\([0-9.]*\).*/\1/p" <<<"$1"; }
 
 # measure POLICY SEED: appends "IOPS CPU" to the file of the policy.
@@ -85,7 +85,7 @@ median() {
     sort -g "$1" | awk '{ v[NR] = $1 } END { print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
 }
 
-# Prints the medians of column $1, and the median of what `slack` has more, in percent and pair by pair.
+# Prints the medians of column $1, and the median difference of `slack` over pairs, in percent.
 compare() {
     local policy
     for policy in open slack; do
@@ -106,7 +106,7 @@ echo "pipeline, instructions per request: open ${counted[open]}, slack ${counted
 start open
 start slack
 for repetition in $(seq "$repetitions"); do
-    # Whoever comes second meets what the first left: take turns at that too.
+    # The first measurement affects the second, so the order alternates, too.
     order='open slack'
     [ $((repetition % 2)) -eq 1 ] || order='slack open'
     for policy in $order; do
@@ -119,8 +119,8 @@ read -r open slack more <<<"$(compare 1)"
 printf 'gateway, requests per second:       open %.0f, slack %.0f, %+.1f %%\n' "$open" "$slack" "$more"
 echo
 if awk -v more="$more" -v loss="$LOSS" 'BEGIN { exit !(more > -loss) }'; then
-    echo "target holds: with nobody promised anything \`slack\` loses less than $LOSS % of the throughput"
+    echo "target met: without contracts \`slack\` loses less than $LOSS % of the throughput"
 else
-    echo "target DOES NOT hold: with nobody promised anything \`slack\` loses $LOSS % of the throughput or more"
+    echo "target NOT met: without contracts \`slack\` loses $LOSS % of the throughput or more"
     exit 4
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What it costs to have Weir in front of somebody else's target. See README.md beside this file.
+# Measures the cost of Weir in front of another target. See README.md beside this file.
 set -euo pipefail
 
 # shellcheck source=bench/options.sh
@@ -9,7 +9,7 @@ usage() {
     cat <<'TEXT'
 usage: bench/upstream.sh [options]
   --seconds S       length of each measurement (2)
-  --repetitions R   measurements of each way in each cell (10)
+  --repetitions R   measurements of each mode in each cell (10)
   --size MIB        size of the file (256)
   --ops OPS         which operations, a list of: read write ("read write")
   --depths LIST     commands outstanding ("1 32")
@@ -69,10 +69,10 @@ TEXT
     weir_url=127.0.0.1:$port/$name/0
 }
 
-# The number under a key of a line of JSON without nesting.
+# The number of a key in a line of flat JSON.
 field() { sed -n "s/.*\"$2\":\([0-9.]*\).*/\1/p" <<<"$1"; }
 
-# measure WAY OP DEPTH SEED: appends "IOPS MEAN P50 P99 CPU" to the file of the cell; CPU is Weir's.
+# measure MODE OP DEPTH SEED: appends "IOPS MEAN P50 P99 CPU" to the file of the cell; CPU is Weir's.
 measure() {
     local url=${TGT_PORTALS[1]}/$TGT_NAME/1 line
     [ "$1" = direct ] || url=$weir_url
@@ -89,11 +89,11 @@ median() {
     sort -g | awk '{ v[NR] = $1 } END { print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
 }
 
-# of CELL WAY COLUMN: its median
+# of CELL MODE COLUMN: its median
 of() { awk -v c="$3" '{ print $c }' "$WORK/$1.$2" | median; }
 
-# pairs CELL COLUMN EXPRESSION: the median over neighbouring measurements of what `w` through Weir and `d`
-# directly make
+# pairs CELL COLUMN EXPRESSION: the median of EXPRESSION over consecutive measurements, `w` through Weir and `d`
+# directly
 pairs() {
     paste -d' ' "$WORK/$1.weir" "$WORK/$1.direct" |
         awk -v c="$2" "{ n = NF / 2; w = \$c; d = \$(n + c); print $3 }" | median
@@ -104,7 +104,7 @@ tgtd_start "$WORK/disk.img"
 start_weir
 echo "weir $("$weir" --version | awk '{ print $2 }'), tgtd $(tgtd --version 2>/dev/null), $(nproc) cores," \
     "load $(cut -d' ' -f1-3 /proc/loadavg)"
-echo "random 4 KiB on $size MiB in the page cache, one session, one path, $repetitions x $seconds s each, in turn"
+echo "random 4 KiB on $size MiB in the page cache, one session, one path, $repetitions x $seconds s each, alternating"
 echo
 printf '%-5s %5s | %9s %9s %6s | %8s %8s %9s | %8s %8s | %8s\n' op depth direct/s weir/s ratio \
     p50-us p50-us 'added-us' p99-us p99-us cpu-us
@@ -113,11 +113,11 @@ for op in $ops; do
     for depth in $depths; do
         cat "$WORK/disk.img" >/dev/null
         for repetition in $(seq "$repetitions"); do
-            # Whoever comes second meets what the first left: take turns at that too.
+            # The first measurement affects the second, so the order alternates, too.
             order='direct weir'
             [ $((repetition % 2)) -eq 1 ] || order='weir direct'
-            for way in $order; do
-                measure "$way" "$op" "$depth" "$repetition"
+            for mode in $order; do
+                measure "$mode" "$op" "$depth" "$repetition"
             done
         done
         cell=$op.$depth

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Prints the structure of the crates: folders, layers, arrows, circles, and the types that are too large.
+"""Prints the structure of the crates: modules, layers, dependencies, cycles, and types that are too large.
 
     python3 tools/structure.py [ROOT] [--crate NAME] [--files]
 
-ROOT is a checkout, the one of this script if it is left out; older checkouts work, too.
+ROOT is a checkout, by default that of this script; older checkouts work, too.
 
 A room is a file or a folder directly under a crate's `src/`; an arrow is a `use`, or a path in the code, from
-one room into another; test code is left out. Rooms of a circle have no order. An upward arrow is one that
-points up in an order of a circle's rooms that a greedy search has found. The layers are those of the graph
+one room into another; test code is ignored. A circle is a cycle of rooms. An upward arrow points up in the order
+of a circle's rooms that a greedy search finds. The layers are those of the graph
 whose nodes are the circles. With --files the circles are those among files instead of rooms.
 
 A type's lines are those of its `impl` blocks in the whole crate; a type above IMPL_MAX lines or FIELDS_MAX
@@ -24,7 +24,7 @@ FIELDS_MAX = 20
 
 
 def strip(text):
-    """The code without comments, strings and inline test modules, with as many lines as before."""
+    """The code without comments, strings and inline test modules, with the same number of lines."""
     text = re.sub(r'/\*.*?\*/', lambda m: re.sub(r'[^\n]', ' ', m.group()), text, flags=re.S)
     text = re.sub(r"b?'(?:\\.[^']*|[^'\\\n])'", "' '", text)
     token = re.compile(r'//[^\n]*|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"', re.S)
@@ -36,7 +36,7 @@ def strip(text):
 
 
 def closing(text, start):
-    """The place behind the brace that closes the one at `start`."""
+    """The position behind the brace that closes the one at `start`."""
     depth = 0
     for place in range(start, len(text)):
         if text[place] == '{':
@@ -79,7 +79,7 @@ class Crate:
             self.code[tuple(parts)] = strip(file.read_text())
 
     def module(self, path):
-        """The module that a path is in: its longest part that is a file."""
+        """The module of a path: its longest prefix that is a file."""
         while path and tuple(path) not in self.code:
             path = path[:-1]
         return tuple(path)
@@ -105,13 +105,13 @@ class Crate:
                 else:
                     continue
                 target = self.module(target)
-                # A module and what holds it or is held by it are one thing.
+                # A module and its parents and children count as one.
                 if target != module[: len(target)] and module != target[: len(module)]:
                     graph[module].add(target)
         return graph
 
     def types(self):
-        """Of each type: lines, methods and files of its `impl` blocks, and its fields."""
+        """For each type: lines, methods and files of its `impl` blocks, and its fields."""
         found = defaultdict(lambda: {'lines': 0, 'methods': 0, 'files': set(), 'fields': 0})
         head = re.compile(r'^impl\b(?:<[^{]*?>)?\s*([^{;]*?)\s*(?:where[^{]*)?\{', re.M)
         for module, code in self.code.items():
@@ -134,7 +134,7 @@ class Crate:
 
 
 def circles(graph):
-    """The strongly connected parts, in an order in which arrows point to earlier ones."""
+    """The strongly connected components, in an order in which arrows point to earlier ones."""
     number, low, stack, parts = {}, {}, [], []
 
     def visit(node):
@@ -159,7 +159,7 @@ def circles(graph):
 
 
 def upward(graph, parts):
-    """Arrows that point up when the room with the fewest arrows into the rest of its circle comes next."""
+    """Arrows that point up in the greedy order: the room with the fewest arrows into the rest of its circle comes next."""
     count = 0
     for part in parts:
         left = set(part)

@@ -1,9 +1,9 @@
-"""How long a restart takes with a log that is as full as hosts can make it, after kill -9.
+"""The duration of a restart after kill -9, with a log that is as full as hosts can make it.
 
-Hosts give up a session after 15 seconds. The log is filled in memory, where a commit costs nothing, in front of a
-storage that takes an hour for an I/O, until nothing more is admitted; then it is copied to a disk and dropped from the
-page cache. Measured is the time from the start of the process until it says that hosts can connect, and until a read
-of data that is only in the log is answered.
+Hosts abort a session after 15 seconds. The case fills the log in memory, where a commit is fast, with a volume whose
+storage takes an hour per I/O, until the log admits no more; then it copies the log to a disk and drops it from the page
+cache. It measures the time from the start of the process to the ready line, and to the answer of a read of data that is
+only in the log.
 """
 
 import time
@@ -15,13 +15,13 @@ from ..harness.gateway import Gateway
 from .interop import qemu_io
 
 SECONDS_MAX = 15
-# Seconds that the log is filled for at most; it is full when it has not grown by 1/2000 for SAME seconds.
+# Maximum seconds of filling; the log is full when it has not grown by 1/2000 for SAME seconds.
 FILL, SAME = 600, 8
 MIB = 1 << 20
 
 
 class Far:
-    """A gateway whose volume's storage takes `service` for an I/O."""
+    """A gateway with a volume whose storage takes `service` per I/O."""
 
     def __init__(self, run, log, mib, service):
         self.socket = run.folder / "nbd.socket"
@@ -46,15 +46,15 @@ def restart(run, mib, block, depth):
     first.gateway.kill()
     far = Far(run, memory, mib, "1h")
     far.gateway.start()
-    # A write that comes before that waits for the storage.
+    # An earlier write waits for the storage.
     until(lambda: far.gateway.volume_log()["phase"] == "log", "writes go to the log", 60)
-    # Later to be found in the log.
+    # The case reads this from the log later.
     far.io("write -P 7 0 4k")
     filler = run.spawn(*fio.words("fill", far.uri, rw="randwrite", bs=block, iodepth=depth, offset="1m", size="15g", time_based=True,
                                   runtime=FILL, randrepeat=0), stdout=open(run.folder / "fio", "wb"))
     before = same = 0
     begin = time.monotonic()
-    # From 75 % on writes are slowed down to what the storage takes, which is nothing.
+    # From 75 % on writes are paced to the rate of the storage, which is zero.
     while same < SAME and time.monotonic() - begin < FILL:
         time.sleep(1)
         now = far.gateway.volume_log()["dirty_bytes"]
@@ -65,7 +65,7 @@ def restart(run, mib, block, depth):
     filler.wait()
     far.gateway.kill()
     if log["fill"] < 0.5:
-        raise Failed(f"the log was {log['fill']:.0%} full at most, so this shows nothing")
+        raise Failed(f"the log was at most {log['fill']:.0%} full: the case is inconclusive")
     disk = run.folder / "disk.log"
     output("cp", "--sparse=never", memory, disk, seconds=300)
     memory.unlink()
@@ -83,7 +83,7 @@ def restart(run, mib, block, depth):
         raise Missed(f"a read is answered {answered:.1f} s after the start, {SECONDS_MAX} s wanted")
 
 
-# 4k at depth 1 makes a batch of each write, which is the most work for recovery; 64k at depth 32 the fewest batches.
+# 4k at depth 1 makes one batch per write, the most work for recovery; 64k at depth 32 makes the fewest batches.
 for size, outstanding in (("4k", 1), ("4k", 32), ("64k", 32)):
     case(f"restart.{size}_depth{outstanding}", f"a restart with a full log takes less than {SECONDS_MAX} s",
          nightly={"mib": 1024, "block": size, "depth": outstanding}, informational=True, tools=("fio", "qemu-io"), limit=1200)(restart)

@@ -2,7 +2,7 @@
 
 Three tenants, weights 4, 2 and 1, on one modelled device, which takes its time in real time:
 
-reads    each reads 4 KiB, with 128 outstanding, from a device that does four at once
+reads    each reads 4 KiB, with 128 outstanding, from a device that executes four at once
 mixed    the first reads 4 KiB, the second writes 64 KiB, the third does both, on a disk where the large ones take three
          times as long
 flash    the first reads and the second writes 4 KiB, the third does both, on emulated flash of four chips, where a
@@ -29,12 +29,12 @@ from ..harness.config import Config
 from ..harness.gateway import Gateway
 
 WEIGHTS = {"one": 4, "two": 2, "three": 1}
-# So many outstanding last a fifth of a second: as long as a busy machine lets a host wait.
+# Outstanding requests for a fifth of a second: the longest delay of a host on a busy machine.
 DEPTH = 128
 SLACK, FIDELITY = 3, 5
-# What is left out at either end of a phase, in seconds: hosts do not come and go at the same moment.
+# Seconds that are ignored at either end of a phase, because hosts do not start and stop at the same moment.
 EDGE = 0.3
-# What a chip of `flash` takes for a page, in seconds; in `reads` all operations are alike.
+# Service times of a page on a chip of `flash`, in seconds; in `reads` all operations are equal.
 COSTS = {"flash": {"read": 0.0006, "write": 0.004}, "reads": {"read": 1}}
 SIMULATED = ("reads", "mixed", "flash")
 DEVICES = {
@@ -46,10 +46,10 @@ USUAL = (4, {"model": "fixed", "service": "4ms", "servers": 4})
 
 
 def common(config, policy, kind):
-    """What the gateway's configuration and the plan have in common."""
+    """The common part of the gateway's configuration and the plan."""
     servers, device = DEVICES.get(kind, USUAL)
-    # The depth bounds what is at the device, not the work: twice as many as it does at once, so that it has something
-    # to do while a busy machine lets the gateway wait.
+    # The depth, not `work`, limits the operations at the device: twice the number that it executes at once, so that
+    # it stays busy when the machine delays the gateway.
     dispatch = {"name": policy, "depth": 2 * servers or 16, "servers": servers}
     if policy == "fair-time":
         dispatch["work"] = "1s"
@@ -93,7 +93,7 @@ class Experiment:
         self.host("three", seconds, 16, block, True)
 
     def settle(self):
-        """What each host reports; the third may be two."""
+        """The reports of the hosts; the third may be two processes."""
         reports = {name: [] for name in WEIGHTS}
         for name, process in self.hosts:
             said, _ = process.communicate(timeout=120)
@@ -123,8 +123,8 @@ def simulated(run, policy, kind, seconds):
 
 
 def phases(samples):
-    """Stretches of time in which the same tenants were served with the same weights: begin, end, who with which weight,
-    and the service time that each had."""
+    """Periods with the same active tenants and weights: begin, end, the weights by tenant, and the service time of
+    each."""
     found = []
     for (before, was), (now, shares) in zip(samples, samples[1:]):
         had = {name: shares[name][1] - was.get(name, (0, 0))[1] for name in shares}
@@ -149,7 +149,7 @@ def off(phase):
 
 
 def merged(chosen):
-    """Phases with the same tenants and weights taken together."""
+    """Merges phases with the same tenants and weights."""
     together = {}
     for phase in chosen:
         one = together.setdefault(phase["active"], {"active": phase["active"], "had": {}, "seconds": 0})
@@ -166,9 +166,9 @@ def shown(phase):
 
 
 def judge(kind, found, reports, rates):
-    """What is not as it should be."""
+    """The deviations from the expected shares."""
     faults = []
-    # Moments at which not all have come yet, or some have left already, are left out.
+    # Ignores moments at which not all hosts are active.
     whole = [phase for phase in merged([phase for phase in found if len(phase["active"]) >= 2]) if phase["seconds"] >= 1.5]
     full = [phase for phase in whole if len(phase["active"]) == len(WEIGHTS)]
     if len(whole) < (1 if kind in SIMULATED else 2) or not full:
@@ -178,7 +178,7 @@ def judge(kind, found, reports, rates):
         if off(phase) > SLACK:
             faults.append(f"a share is off by {off(phase):.1f} %")
     if kind == "returns":
-        # The one that returns has its share at once, and no more.
+        # A tenant that returns gets exactly its share at once.
         back = [phase for phase in found if len(phase["active"]) == len(WEIGHTS)][-1]
         first = {**back, "had": {}, "seconds": 1.0}
         for begin, _, had in back["steps"]:
@@ -187,7 +187,7 @@ def judge(kind, found, reports, rates):
                     first["had"][name] = first["had"].get(name, 0) + had[name]
         print(f"    back, first {shown(first)}")
         if off(first) > 2 * SLACK:
-            faults.append("the one that returns has more or less than its share")
+            faults.append("the returning tenant has more or less than its share")
     if kind in COSTS:
         had = {name: sum(one["iops"] * COSTS[kind][one["op"]] for one in some) for name, some in reports.items()}
         counted = {"active": full[0]["active"], "had": had, "seconds": 0}
@@ -214,7 +214,8 @@ def share(run, kind, policy, seconds):
         live.host("one", long)
         live.host("three", long)
         if kind == "bursts":
-            # Half a second of warm-up, one that is measured, and half of one until what is outstanding has ended.
+            # Half a second of warm-up, one second of measurement, and half a second for outstanding requests to
+            # complete.
             for _ in range(2 * seconds // 7):
                 live.host("two", 1)
                 time.sleep(3.5)
@@ -240,5 +241,5 @@ def share(run, kind, policy, seconds):
 
 for chosen in ("reads", "mixed", "flash", "bursts", "returns", "reload"):
     for how in ("fog", "fair-time"):
-        case(f"share.{chosen}_{how}", f"`{how}` gives tenants the backend's time by their weights: {chosen}",
+        case(f"share.{chosen}_{how}", f"`{how}` divides backend time among tenants by weight: {chosen}",
              nightly={"kind": chosen, "policy": how, "seconds": 10}, attempts=3, informational=True)(share)

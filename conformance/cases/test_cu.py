@@ -1,13 +1,13 @@
-"""libiscsi's iscsi-test-cu on units of several shapes, compared with the list of what does not pass.
+"""libiscsi's iscsi-test-cu on units of several shapes, compared with the list of known failures.
 
 The tool counts a test that it skipped as passed. Here a test is
 
-    FAIL   if an assertion failed, or it did not come to an end
+    FAIL   if an assertion failed, or it did not complete
     SKIP   if it printed [SKIPPED] between its beginning and its result
     WARN   if it printed [WARNING] and neither of those
     PASS   if it passed and printed neither
 
-What the tool prints while it cleans up after the last test of a suite belongs to no test.
+Output during the clean-up after the last test of a suite belongs to no test.
 
 known.txt has lines `SHAPE Suite.Test FAIL|SKIP|WARN reason`; `*` stands for any part of a test's name. Shape `never`
 names the tests that pass on no shape. For the shape `thin` the list is exact: each test passes or has the result of
@@ -25,16 +25,16 @@ from ..harness.case import ROOT, TARGET, Failed, case
 from ..harness.config import Config
 from ..harness.gateway import Gateway
 
-# A suite takes seconds; these are for one that hangs, on a machine that is busy.
+# A suite takes seconds; these limits are for a suite that hangs, on a busy machine.
 SUITE_SECONDS, FAMILY_SECONDS = 240, 480
-# Parallel runs, each on its own unit. Most of their time is spent waiting.
+# Parallel runs, each on a separate unit. They mostly wait.
 WORKERS = 4
-# Tests for one shape alone: a sanitize must take longer than five seconds.
+# Tests for a single shape: a sanitize must take longer than five seconds.
 ONLY, ONLY_SECONDS = {"Sanitize.Reset": "slow"}, 200
 EXACT = "thin"
 PASSES_MIN = 201
 RESULTS = ("PASS", "WARN", "SKIP", "FAIL")
-# What the volume of each shape has. To overwrite the slow one takes 8 s, however fast the disk is.
+# The keys of each shape's volume. Overwriting the slow one takes 8 s on any disk.
 SHAPES = {"thin": {"atomic": True, "physical_block_size": 512}, "plain": {"thin": False}, "removable": {"removable": True},
           "sanitize": {"sanitize": True}, "read-only": {"read_only": True}, "4k": {"block_size": 4096},
           "slow": {"sanitize": True, "cap_bandwidth": "32MiB/s"}}
@@ -43,13 +43,13 @@ TOOLS = ("iscsi-test-cu",)
 
 
 class Units:
-    """A gateway with a unit for each name, and two portals: two paths to each unit. One target each, so that a reset
-    of one does not touch the others."""
+    """A gateway with a unit per name, and two portals: two paths to each unit. Each unit has a separate target, so that
+    a reset does not affect the others."""
 
     def __init__(self, run, units):
         config = Config(listen=["127.0.0.1:0", "127.0.0.2:0"])
         for name, keys in units.items():
-            # Something to read where nothing can be written.
+            # Data to read on a unit that cannot be written.
             run.image(f"{name}.img", 256)
             config.volume(name, file=run.folder / f"{name}.img", size="256MiB", io="buffered", **keys)
             config.target(name, name=f"{TARGET}.{name.lower()}")
@@ -68,7 +68,7 @@ class Units:
             raise Failed(f"{len(problems)} problems: " + "\n".join(problems))
 
 
-@case("test_cu.shapes", "iscsi-test-cu passes on every shape of unit, but for what known.txt lists",
+@case("test_cu.shapes", "iscsi-test-cu passes on every shape of unit, except for the tests in known.txt",
       gate={"shapes": ["thin", "4k"]}, nightly={"shapes": list(SHAPES)}, tools=TOOLS, limit=1200, nightly_limit=1800)
 def shapes(run, shapes):
     units, suites, known = Units(run, {name: SHAPES[name] for name in shapes}), listing(), known_results()
@@ -100,7 +100,7 @@ def shapes(run, shapes):
 
 
 def families(run, families):
-    """Whole families, each in one process over one connection; nothing may fail."""
+    """Whole families, each in one process over one connection; no test may fail."""
     units, problems = Units(run, {family: {"physical_block_size": 512} for family in families}), []
     with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
         runs = [(family, pool.submit(suite, family, units.urls(family), False, FAMILY_SECONDS)) for family in families]
@@ -128,13 +128,13 @@ def listing():
 
 
 def plan(shape, suites):
-    """What is run on a shape: patterns, and how long each may take. One process a suite, so that one failure cannot
-    spoil the tests after it."""
+    """The patterns to run on a shape, with a time limit for each. One process per suite, so that a failure does not affect
+    later tests."""
     only = [name for name, of in ONLY.items() if of == shape]
     if only:
         return [(f"ALL.{name}", ONLY_SECONDS) for name in only]
     patterns = []
-    # MultipathIO.CompareAndWrite takes for granted that block 256 holds zeroes.
+    # MultipathIO.CompareAndWrite assumes that block 256 holds zeroes.
     for name, tests in sorted(suites.items(), key=lambda one: (one[0] != "MultipathIO", one[0])):
         rest = [test for test in tests if test not in ONLY]
         whole = shape != "sanitize" or len(rest) == len(tests)
@@ -143,7 +143,7 @@ def plan(shape, suites):
 
 
 def suite(pattern, urls, sanitize, seconds):
-    """The tests that match a pattern: name -> result. And what went wrong with the run itself."""
+    """The tests that match a pattern: name -> result. And the errors of the run itself."""
     command, wrong = ["iscsi-test-cu", "-d", "-v", "-t", pattern] + ["-S"] * sanitize + urls, None
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -166,13 +166,13 @@ def parse(text):
             name, test = found[1], None
         elif found := re.match(r"\s+Test: (\S+) \.\.\.(.*)", line):
             test, line = f"{name}.{found[1]}", found[2]
-            # What a test that never ends leaves behind.
+            # The remains of a test that never ends.
             results[test] = "FAIL"
             printed = ""
         if test is None:
             continue
-        # The result stands at the beginning of a line, or right behind the test's name; what follows
-        # it on the same line was printed after the test.
+        # The result is at the beginning of a line, or directly behind the test's name; text after it on the same line
+        # was printed after the test.
         if re.match(r"passed|FAILED", line):
             if line.startswith("passed"):
                 skipped, warned = "[SKIPPED]" in printed, "[WARNING]" in printed
@@ -184,7 +184,7 @@ def parse(text):
 
 
 def known_results():
-    """Lines of known.txt: where, shape, pattern, result."""
+    """Lines of known.txt: location, shape, pattern, result."""
     path, lines = ROOT / "conformance/known.txt", []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         line = line.split("#", 1)[0].strip()
@@ -197,7 +197,7 @@ def known_results():
 
 
 def compare(lines, results, complete):
-    """What does not agree with the list; `complete` if all shapes were run."""
+    """Differences from the list; `complete` if all shapes were run."""
     problems, used = [], set()
     for shape, tests in results.items():
         for name, result in tests.items():
@@ -214,11 +214,11 @@ def compare(lines, results, complete):
         fitting = {name for name in every if fnmatch.fnmatchcase(name, pattern)}
         if of == "never":
             used.update([place] if fitting else [])
-            problems += [f"{place}: {name} passes; take it off" for name in sorted(fitting & passed)]
+            problems += [f"{place}: {name} passes; remove the line" for name in sorted(fitting & passed)]
         elif of == EXACT:
-            problems += [f"{place}: {name} passes; take it off" for name in sorted(fitting) if results[of].get(name) == "PASS"]
+            problems += [f"{place}: {name} passes; remove the line" for name in sorted(fitting) if results[of].get(name) == "PASS"]
         if of in (*results, "never") and place not in used:
-            problems.append(f"{place}: nothing needs this line; take it off")
+            problems.append(f"{place}: no result matches this line; remove it")
     if complete:
         never = {name for name in every if any(of == "never" and fnmatch.fnmatchcase(name, pattern) for _, of, pattern, _ in lines)}
         problems += [f"{name} passes on no shape and is not listed as `never`" for name in sorted(every - passed - never)]

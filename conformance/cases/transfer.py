@@ -1,4 +1,4 @@
-"""Which reply goes first: small reads, one at a time, beside large ones, sixteen at once, and the same in `weir sim`.
+"""The order of replies: small reads at depth 1 beside large reads at depth 16, and the same in `weir sim`.
 
 link  over 50 Mbit/s between two network namespaces, which the gateway knows (`[[link]]`), so that replies wait in
       its line: under each policy, the mean and the 99th percentile of the small reads and the throughput of the large
@@ -17,19 +17,19 @@ from ..harness.config import Config
 from ..harness.gateway import Gateway
 
 FIDELITY = 10
-# 50 Mbit/s of Ethernet frames are 5.98 MB/s of TCP payload; the shaper is late now and then.
+# 50 Mbit/s of Ethernet frames are 5.98 MB/s of TCP payload; the shaper is sometimes late.
 BANDWIDTH = "5.6MB/s"
-# Between a small read and the next, in microseconds: else microseconds would decide whether one comes before or behind
-# the next part of a large reply.
+# Pause between small reads, in microseconds; without it, microseconds decide whether a read is before or after the
+# next chunk of a large reply.
 THINK = 4000
 ADDRESS = "10.0.0.1:3260"
 POLICIES = {"fifo": {}, "dqbs": {}, "slack": {}, "slack_chunk": {"chunk": "16KiB"}, "slack_budget": {"budget": "1MiB"}}
-# What `slack` may lose against `fifo` on an idle link, in per cent; a figure to look at.
+# Maximum loss of `slack` compared with `fifo` on an idle link, in per cent; informational.
 LOSS = 1
 
 
 class Network:
-    """Two namespaces; what leaves the gateway's is shaped, with a queue of an eighth of a second."""
+    """Two namespaces; traffic from the gateway is shaped, with a queue of an eighth of a second."""
 
     def __init__(self, run):
         self.near, self.far = f"weir-near-{os.getpid()}", f"weir-far-{os.getpid()}"
@@ -41,7 +41,7 @@ class Network:
             output("ip", "-n", space, "link", "set", "lo", "up")
             output("ip", "-n", space, "address", "add", address, "dev", device)
             output("ip", "-n", space, "link", "set", device, "up")
-        # It fills the queue, as the usual ones do, and is allowed everywhere.
+        # This congestion control fills the queue, like the common ones, and is allowed everywhere.
         output("ip", "netns", "exec", self.near, "sysctl", "-q", "net.ipv4.tcp_congestion_control=reno")
         output("ip", "netns", "exec", self.near, "tc", "qdisc", "add", "dev", "near", "root", "tbf", "rate", "50mbit", "burst", "16kb",
                "limit", "780kb")
@@ -97,15 +97,15 @@ def over_link(run, policy, seconds):
     name, network = policy["name"], Network(run)
     print(f"{'':<28}{'mean, ms':>12}{'p99, ms':>12}{'max, ms':>12}{'MB/s':>12}")
     if policy == {"name": "fifo"}:
-        row("a line for each connection", live(run, network, policy, seconds, link=False))
+        row("a queue per connection", live(run, network, policy, seconds, link=False))
     expected, found = simulated(run, policy, seconds), live(run, network, policy, seconds)
     away = [100 * (one / other - 1) for one, other in zip(found, expected)]
     row(name, found)
     row("  simulated", expected)
     row("  off, %", away, "{:+12.1f}")
-    # One read decides the slowest.
+    # The maximum depends on a single read.
     if max(abs(one) for one in away[:2] + away[3:]) > FIDELITY:
-        raise Missed(f"more than {FIDELITY} % off the simulated under {name}")
+        raise Missed(f"more than {FIDELITY} % off the simulation under {name}")
 
 
 for title, keys in POLICIES.items():
@@ -118,7 +118,7 @@ for title, keys in POLICIES.items():
 def idle(run, rounds):
     runs = {"fifo": [], "slack": []}
     for number in range(rounds):
-        # The second has it neither easier nor harder in the end.
+        # Neither policy has an advantage from the order.
         for policy in (sorted(runs) if number % 2 else sorted(runs, reverse=True)):
             gateway = Gateway(run, configured(run, "127.0.0.1:0", policy))
             gateway.start()

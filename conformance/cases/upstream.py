@@ -1,4 +1,4 @@
-"""Weir as the initiator of third-party targets, and of targets that break the protocol."""
+"""Weir as the initiator of third-party targets, and of targets that violate the protocol."""
 
 import asyncio
 import re
@@ -30,7 +30,7 @@ class Peer:
         return Gateway(self.run, config.volume(upstream="peer").target())
 
     def verified(self, what, **upstream):
-        """What NBD and iSCSI clients write is read back, and is in the target's own file."""
+        """Data that NBD and iSCSI clients write is read back, and is in the target's file."""
         gateway, copy = self.gateway(**upstream), self.run.folder / "copy.img"
         gateway.start()
         fio.verified(self.run, gateway.uri(), what, bsrange="4k-256k", size="32m", iodepth=32)
@@ -44,38 +44,38 @@ class Peer:
         ok(what)
 
     def refused(self, pattern, **changes):
-        """The gateway must not start, and must say why."""
+        """The gateway must not start, and must print the reason."""
         gateway = self.gateway(**changes)
         gateway.write()
         refuse(pattern, gateway.weir, "serve", gateway.file, seconds=40)
 
     def wrong_secrets(self):
-        """A target may turn away who has guessed too often: the wrong secret of the gateway comes last."""
+        """The wrong secret comes last, because a target may refuse an initiator after failed logins."""
         self.refused("peer.*([Aa]uthentication|prove|CHAP)", tgtside=WRONG, **BOTH)
         self.refused("peer.*([Aa]uthentication|0201|refused)", alice=WRONG, **BOTH)
 
 
-@case("upstream.tgtd", "tgtd works as an upstream, also with CHAP both ways and digests; a wrong secret is refused",
+@case("upstream.tgtd", "tgtd works as an upstream, also with mutual CHAP and digests; a wrong secret is refused",
       gate={}, tools=("tgtd", "tgtadm", *TOOLS))
 def tgtd(run):
     target = Tgtd(run, run.image("disk.img", 64))
     peer = Peer(run, target.name, target.lun, target.portals[0], target.image)
     peer.verified("tgtd, as it is")
     target.authenticate()
-    peer.verified("tgtd, CHAP both ways, CRC32C over headers and data", **BOTH)
+    peer.verified("tgtd, mutual CHAP, CRC32C over headers and data", **BOTH)
     peer.wrong_secrets()
 
 
-@case("upstream.istgt", "istgt works as an upstream with CHAP both ways and digests; a wrong secret is refused",
+@case("upstream.istgt", "istgt works as an upstream with mutual CHAP and digests; a wrong secret is refused",
       gate={}, tools=("istgt", *TOOLS))
 def istgt(run):
     target = Istgt(run)
     peer = Peer(run, target.name, target.lun, target.portals[0], target.image)
-    peer.verified("istgt, CHAP both ways, CRC32C over headers and data", **BOTH)
+    peer.verified("istgt, mutual CHAP, CRC32C over headers and data", **BOTH)
     peer.wrong_secrets()
 
 
-@case("upstream.weir", "a gateway works as another's upstream with CHAP both ways and digests; a wrong secret is refused",
+@case("upstream.weir", "a gateway works as the upstream of another with mutual CHAP and digests; a wrong secret is refused",
       gate={}, tools=TOOLS)
 def weir(run):
     name, image = "iqn.2026-11.io.weir:behind", run.folder / "behind.img"
@@ -84,30 +84,31 @@ def weir(run):
     behind = Gateway(run, config.target(name=name, accounts=["alice"], mutual="tgtside"), "behind")
     behind.start()
     peer = Peer(run, name, 0, behind.portals[0], image)
-    peer.verified("Weir, CHAP both ways, CRC32C over headers and data", **BOTH)
+    peer.verified("Weir, mutual CHAP, CRC32C over headers and data", **BOTH)
     peer.wrong_secrets()
     behind.stop()
 
 
-# --- portals that break the protocol
+# --- portals that violate the protocol
 
 # Requests that each volume has outstanding.
 DEPTH = 2
-# Resident memory may grow by this much after the gateway has settled, in KiB: a segment of 256 KiB that each of
-# two paths is receiving, and the data of the requests, of up to 256 KiB, which all wait at once without a path.
+# Maximum growth of resident memory in steady state, in KiB: a segment of 256 KiB in reception on each of two paths,
+# and the data of the requests, up to 256 KiB each, which all wait at once without a path.
 GROWTH_MAX = 256 * (2 + DEPTH) * len(hostile_target.FAULTS)
-# A request may have been begun at a portal that answers checks and nothing else: it is given up after 30 s.
+# A request may have been sent to a portal that only answers checks: it is abandoned after 30 s.
 PATIENCE = 45
-# Portals that put off every request, and how long that may hold up a request while the other portal works, in seconds.
+# Portals that answer BUSY to every request, and the maximum delay of a request while the other portal works, in
+# seconds.
 PUT_OFF, PUT_OFF_MAX = ("M:busy", "M:full", "M:closed-window"), 2.0
 # The longest request to the local volume, in seconds.
 LOCAL_MAX = 1.0
-# A portal is tried again later and later: no more connections than this, without its good neighbour's.
+# The retry interval of a portal grows: maximum number of connections, without those to the good portal.
 CONNECTIONS_MAX = 100
-# Answers that a target may give. A path that only gives such is waited for, or not used, without an error.
+# Legal answers of a target. The gateway waits for a path with such answers, or does not use it, without an error.
 LAWFUL = {"M:busy", "M:full", "M:attention", "M:conflict", "M:closed-window", "C:closed-window", "C:attention", "C:out-of-window",
           "M:out-of-window", "L:out-of-window"}
-# Of these no gateway can make a path, so it does not start when they are its only portal.
+# No gateway can establish a path to these, so it does not start if they are the only portal.
 ALONE = ("close:0", "close:2", "mute:1", "L:denied", "L:never", "L:moved-here", "C:data-more", "C:capacity-huge", "C:block-3")
 
 
@@ -115,12 +116,12 @@ def name_of(fault):
     return fault.replace(":", ".")
 
 
-@case("upstream.hostile", "portals that break the protocol lose no request, cost bounded memory and connections, and are named in the log",
+@case("upstream.hostile", "portals that violate the protocol lose no request, cost bounded memory and connections, and appear in the log",
       gate={"settle": 4, "work": 8, "without": 5, "again": 4, "timed": False},
       nightly={"settle": 4, "work": 8, "without": 5, "again": 4, "timed": True}, attempts=3, limit=400)
 def hostile(run, timed, **parts):
-    """Works on all volumes, on one of a local file more than on the others, and verifies. Then the portals that work
-    are gone for a while and come back."""
+    """Verified load on all volumes, with the most on one with a local file. Then the working portals fail for a while and
+    return."""
     targets = Hostile(run)
     config = Config().nbd("local", *map(name_of, targets.ports)).volume("local", file=run.folder / "local.img", size="16MiB")
     for fault, ports in targets.ports.items():
@@ -168,7 +169,7 @@ async def hostile_load(gateway, order, settle, work, without, again):
     until.set()
     _, unfinished = await asyncio.wait(tasks, timeout=PATIENCE)
     wrong = [f"{fault}: {task.exception()}" for fault, task in zip(verifiers, tasks) if task.done() and task.exception()]
-    wrong += [f"{fault}: requests do not end although a portal works" for fault, task in zip(verifiers, tasks) if task in unfinished]
+    wrong += [f"{fault}: requests do not complete although a portal works" for fault, task in zip(verifiers, tasks) if task in unfinished]
     if wrong:
         raise Failed("; ".join(wrong))
     counts, local = order("counts"), verifiers["local"]
@@ -184,7 +185,7 @@ async def hostile_load(gateway, order, settle, work, without, again):
         raise Failed(f"memory grew by {peak - settled >> 10} MiB, {GROWTH_MAX >> 10} MiB are allowed")
     if counts[busiest] > CONNECTIONS_MAX:
         raise Failed(f"{counts[busiest]} connections to {busiest}: it is tried too often")
-    # On a machine of any speed: a volume that waits for a portal that puts off ends no request at all.
+    # On a machine of any speed, a volume that waits for a portal that answers BUSY completes no request.
     if not before or len(local.done) < 100:
         raise Failed(f"{before} requests ended on volumes that are put off, {len(local.done)} on the local volume")
     named(gateway.said(), counts)
@@ -195,7 +196,7 @@ async def hostile_load(gateway, order, settle, work, without, again):
 
 
 def named(log, counts):
-    """Every bad portal is in the log with what it did."""
+    """The log names every bad portal and its fault."""
     silent = []
     for fault in counts:
         lines = [line for line in log.splitlines() if re.search(rf"\b{re.escape(name_of(fault))}(?![\w.])", line)]
@@ -203,4 +204,4 @@ def named(log, counts):
             silent.append(fault)
     if silent:
         raise Failed(f"the log has no warning about: {', '.join(silent)}")
-    ok(f"the log names all of them but those that broke nothing ({len(LAWFUL)} may be silent)")
+    ok(f"the log names all portals that violate the protocol ({len(LAWFUL)} do not and may be missing)")

@@ -1,4 +1,4 @@
-# open-iscsi proves who it is, one-way and mutual, with MD5 and with SHA-256; wrong secrets.
+# CHAP with open-iscsi, one-way and mutual, with MD5 and with SHA-256; wrong secrets.
 credentials() { # credentials NAME SECRET MUTUAL-NAME MUTUAL-SECRET
   setting chap node.session.auth.authmethod CHAP
   setting chap node.session.auth.username "$1"
@@ -24,7 +24,7 @@ for algorithm in MD5 SHA256; do
   credentials alice wrongwrongwrong
   must_fail '24 - iSCSI login failed due to authorization failure' login chap
   says 'peer=.*initiator=.*:guest.*AuthenticationFailure.*wrong response' control log 'login refused'
-  # The gateway proves itself with another secret: open-iscsi must not trust it.
+  # The gateway authenticates with another secret: open-iscsi must refuse it.
   credentials alice secretsecret12 weir mutualmutualXX
   must_fail 'non-retryable iSCSI login failure' login chap
 done

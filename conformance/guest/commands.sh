@@ -1,4 +1,4 @@
-# What the gateway says that it can do, done; and a volume that grows while it is in use.
+# Tests each SCSI feature that the gateway reports; and a volume that grows while it is in use.
 node commands
 login commands
 disk=$(device commands)
@@ -8,7 +8,7 @@ for name in 'Compare and write' 'Write same(16)' Unmap 'Get LBA status' 'Persist
   grep -qiF "$name" <<<"$opcodes" || { echo "sg_opcodes does not list $name: $opcodes" >&2; exit 1; }
 done
 echo "ok   sg_opcodes lists $(grep -c '^ [0-9a-f][0-9a-f] ' <<<"$opcodes") commands"
-# Every page that there is must make sense.
+# Every page must be valid.
 pages=$(sg_vpd --all "$disk" 2>&1)
 for line in 'Unit serial number: [0-9a-f]+' 'designator type: NAA' 'SCSI name string' \
   'Maximum compare and write length: 255 blocks' 'Maximum unmap LBA count: [1-9]' 'Non-rotating medium' \
@@ -30,7 +30,7 @@ pattern; blkdiscard -f -z -o 0 -l 4M "$disk"; fresh; all_zero 'blkdiscard -z'
 pattern; sg_unmap --lba=0 --num=8192 --force "$disk"; fresh; all_zero sg_unmap
 says 'LBA' sg_get_lba_status --lba=0 "$disk"
 
-# COMPARE AND WRITE: the first block is what is expected, the second is written in its place.
+# COMPARE AND WRITE: the first block is compared, the second is written.
 head -c 512 /dev/zero >/tmp/zero
 head -c 512 /dev/zero | tr '\0' '\21' >/tmp/one
 cat /tmp/zero /tmp/one >/tmp/caw

@@ -1,6 +1,6 @@
-# Runs in the guest, before each part. From outside come HOST, PORT, PORT2, FAR, FLASH, CONTROL and PREFIX.
+# Runs in the guest, before each part. The host sets HOST, PORT, PORT2, FAR, FLASH, CONTROL and PREFIX.
 
-# control COMMAND...: what the host's controller answers
+# control COMMAND...: prints the answer of the host's controller
 control() {
   local answer
   exec 9<>"/dev/tcp/$HOST/$CONTROL"
@@ -11,13 +11,13 @@ control() {
   echo "$answer"
 }
 
-# node NAME [PORT [IFACE]]: makes the record of a target. Without the portal group tag the records of
-# two interfaces would overwrite each other.
+# node NAME [PORT [IFACE]]: creates the record of a target. Without the portal group tag the records of two interfaces
+# would overwrite each other.
 node() { iscsiadm -m node -T "$PREFIX.$1" -p "$HOST:${2:-$PORT},1" ${3:+-I "$3"} -o new >/dev/null; }
 setting() { iscsiadm -m node -T "$PREFIX.$1" -p "$HOST:$PORT" -o update -n "$2" -v "$3"; }
-# login NAME [PORT]: through that portal, by every record there is
+# login NAME [PORT]: through that portal, by every record
 login() { iscsiadm -m node -T "$PREFIX.$1" -p "$HOST:${2:-$PORT}" --login >/dev/null; }
-# logout NAME [PORT]: once nobody looks at the disk any more
+# logout NAME [PORT]: when no process has the disk open
 logout() { udevadm settle; iscsiadm -m node -T "$PREFIX.$1" ${2:+-p "$HOST:$2"} --logout >/dev/null; }
 
 # device NAME [PORT [INITIATOR]]: the disk of that session

@@ -1,4 +1,4 @@
-# Discovery by those who may, login with both digests, ext4, verified random writes, fsck, discard.
+# Discovery with access lists, login with both digests, ext4, verified random writes, fsck, discard.
 discoverer() { iscsiadm -m discoverydb -t st -p "$HOST:$PORT" -o update -n "discovery.sendtargets.auth.$1" -v "$2"; }
 discover() { iscsiadm -m discoverydb -t st -p "$HOST:$PORT" --discover; }
 iscsiadm -m discoverydb -t st -p "$HOST:$PORT" -o new >/dev/null

@@ -1,6 +1,6 @@
-# ext4, in blocks of a page, on emulated flash that is slow enough for this machine's own time not to matter: random
-# reads and writes at depth 1 and 16. What fio measures goes back to the host, which compares it with the model's times
-# for the same requests; reads of 3 and 5 blocks of the bare disk tell it where a measurement begins and ends (emulated.py).
+# ext4, in blocks of a page, on emulated flash that is slow enough that delays of this machine do not matter: random
+# reads and writes at depth 1 and 16. The host compares fio's results with the model's times for the same requests;
+# reads of 3 and 5 blocks of the raw disk mark the begin and end of a measurement (emulated.py).
 iscsiadm -m node -T "$PREFIX.flash" -p "$HOST:$FLASH,1" -o new >/dev/null
 login flash "$FLASH"
 disk=$(device flash "$FLASH")

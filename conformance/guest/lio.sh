@@ -1,8 +1,8 @@
-# The target of the Linux kernel as upstream: a group with two portals, which are lost in turn; then one
-# portal of another group, which goes into standby and comes back (ALUA). The gateway runs in here.
+# The target of the Linux kernel as upstream: a group with two portals, which are lost in turn; then one portal of
+# another group, which goes into standby and comes back (ALUA). The gateway runs in the guest.
 #
-# Each part has paths of its own. Where a session is lost and no other portal is of its group, the gateway has
-# the unit reset; Linux 6.1 may wait for ever when that meets the end of the lost connection.
+# Each part uses separate paths. If a session is lost and its group has no other portal, the gateway resets the unit;
+# Linux 6.1 may hang if this coincides with the end of the lost connection.
 fetch() { python3 -c 'import shutil, sys, urllib.request as u
 shutil.copyfileobj(u.urlopen(sys.argv[1]), open(sys.argv[2], "wb"))' "http://$HOST:$FILES/$1" "/tmp/lio/$1"; }
 mkdir -p /tmp/lio /etc/target
@@ -78,12 +78,12 @@ python3 -m conformance.harness.load proxy.socket "$address" disk.img ||
 
 # alua GROUP STATE: 0 active/optimized, 2 standby
 alua() { echo "$2" >"$disk/alua/group$1/alua_access_state"; }
-# carried PATH: bytes that have gone up that way so far
+# carried PATH: bytes sent on the path so far
 carried() {
   python3 -c 'import sys; from conformance.harness.proxy import Proxy
 print(Proxy("proxy.socket")("counts")[int(sys.argv[1])]["up"])' "$1"
 }
-# A target tells of it when it is sent something the next time.
+# A target reports the change with its next answer.
 work() { # work SECONDS
   fio --name=v --ioengine=nbd "--uri=nbd://$address/asymmetric" --rw=randwrite --bs=4k --offset=16m --size=4m --iodepth=8 \
     --time_based --runtime="$1" --verify=crc32c --verify_fatal=1 --verify_backlog=64 | grep -E 'IOPS|err='

@@ -1,4 +1,4 @@
-# Two portals, one disk: dm-multipath over both, ext4 and XFS on it, one path lost on the way.
+# Two portals, one disk: dm-multipath over both, ext4 and XFS on it, one path lost during I/O.
 cat >/etc/multipath.conf <<'CONF'
 defaults {
   user_friendly_names no
@@ -15,7 +15,7 @@ login multipath "$PORT2"
 first=$(device multipath "$PORT")
 second=$(device multipath "$PORT2")
 udevadm settle
-# The name that udev has for the unit, which multipathd goes by.
+# udev's name of the unit, which multipathd uses.
 name_of() { udevadm info --query=property --property=ID_SERIAL --value "$1"; }
 wwid=$(name_of "$first")
 [ -n "$wwid" ]

@@ -1,12 +1,12 @@
-# A log in front of a far upstream: the gateway is killed while fio writes to ext4 and XFS. Nobody sees an
-# error, what was written is there, fsck finds nothing, and after a drain the upstream alone is the same.
+# Write-back caching before a slow upstream: the gateway is killed while fio writes to ext4 and XFS. No process gets
+# an error, all written data is present, fsck finds no error, and after a drain the upstream alone has the same data.
 sums() { (cd "$1" && sha256sum ./*.0); }
-# written DISK: writes that the disk has ended
+# written DISK: writes that the disk has completed
 written() { awk '{ print $5 }' "/sys/block/${1#/dev/}/stat"; }
 # written_since DISK BEFORE MORE
 written_since() { [ $(($(written "$1") - $2)) -ge "$3" ]; }
 logged_in() { ! grep -hv LOGGED_IN /sys/class/iscsi_session/session*/state; }
-# only_in_log VOLUME: whether it has data that is nowhere else
+# only_in_log VOLUME: whether the log is dirty
 only_in_log() { [ "$(control dirty "$1")" -gt 0 ]; }
 no_faults() { # no_faults KIND DISK
   case $1 in
@@ -32,7 +32,7 @@ for kind in ext4 xfs; do
   verified /mnt/$kind 16 >/tmp/fio.$kind 2>&1 &
   writer[$kind]=$!
 done
-# Each of them has 4096 writes to do.
+# Each job has 4096 writes.
 for writes in 400 1600; do
   for kind in ext4 xfs; do
     until_works written_since "${disk[$kind]}" "${begun[$kind]}" $writes
@@ -41,7 +41,7 @@ for writes in 400 1600; do
   kill -0 "${writer[ext4]}" "${writer[xfs]}"
   control crash >/dev/null
   for kind in ext4 xfs; do
-    # A request that has to wait for the session, and is sent again by it.
+    # A request that waits for the session and is retried.
     timeout 60 dd "if=${disk[$kind]}" of=/dev/null bs=4k count=1 iflag=direct status=none
   done
   until_works logged_in
@@ -56,7 +56,7 @@ for kind in ext4 xfs; do
   logout near-$kind
   control drain near-$kind >/dev/null
 done
-# The same files of the upstream, past the gateway.
+# The same files of the upstream, read without the gateway.
 for kind in ext4 xfs; do
   node alone-$kind "$FAR"
   login alone-$kind "$FAR"

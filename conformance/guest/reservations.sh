@@ -1,11 +1,11 @@
 # Persistent reservations between two initiators, across a restart and across a crash.
 one=iqn.2026-11.org.example:first
 two=iqn.2026-11.org.example:second
-# udev looks into disks that somebody has written to, and would be refused.
+# udev reads disks after a write, and would be refused.
 mkdir -p /run/udev/rules.d
 echo 'ACTION!="remove", SUBSYSTEM=="block", KERNEL=="sd*", OPTIONS+="nowatch"' >/run/udev/rules.d/99-nowatch.rules
 udevadm control --reload
-# Each initiator is an interface of its own, with its own name.
+# Each initiator is a separate interface with another name.
 for name in first second; do
   iscsiadm -m iface -I $name --op new >/dev/null
   iscsiadm -m iface -I $name --op update -n iface.initiatorname -v "iqn.2026-11.org.example:$name" >/dev/null
@@ -21,7 +21,7 @@ writes() { ready "$1"; dd if=/dev/zero "of=$1" bs=4k count=1 oflag=direct status
 reads() { ready "$1"; dd "if=$1" of=/dev/null bs=4k count=1 iflag=direct status=none; }
 ready "$a"
 ready "$b"
-# udev looks into disks that are back, and would be refused.
+# udev reads disks that return, and would be refused.
 udevadm settle
 udevadm control --stop-exec-queue
 trap 'udevadm control --start-exec-queue' EXIT
@@ -38,7 +38,7 @@ writes "$a"
 must_fail 'Invalid exchange' writes "$b"
 reads "$b"
 must_fail 'conflict' persist -o -R -K 0xb2 -T 1 "$b"
-# Another host takes over, as a cluster does when a node is gone.
+# Another host takes over, as a cluster does after the loss of a node.
 persist -o -P -K 0xb2 -S 0xa1 -T 1 "$b"
 writes "$b"
 must_fail 'Invalid exchange' writes "$a"
@@ -59,13 +59,13 @@ for how in restart crash; do
   must_fail 'Invalid exchange' reads "$b"
 done
 persist -o -C -K 0xa1 "$a"
-# Without it they do not.
+# Without APTPL they do not.
 persist -o -G -S 0xa1 "$a"
 control restart
 ready "$a"
 says 'NO registered reservation keys' persist -i -k "$a"
 writes "$b"
-# Nobody was refused but those above: by the kernel's own count.
+# By the kernel's count, only the requests above were refused.
 refused=$(dmesg | grep -c 'critical nexus error' || true)
 [ "$refused" = $((2 + 2 * 2)) ] || { echo "$refused requests were refused: $(dmesg | tail -20)" >&2; exit 1; }
 echo "ok   $refused requests were refused, as they should"

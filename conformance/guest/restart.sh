@@ -1,4 +1,4 @@
-# The gateway restarts, and crashes, while fio writes: the sessions come back, and nobody sees an error.
+# The gateway restarts, and crashes, while fio writes: the sessions recover, and no process gets an error.
 node restart
 login restart
 disk=$(device restart)
@@ -11,7 +11,7 @@ for how in restart crash; do
   sleep 1
   kill -0 $writer
   control $how
-  # A request that has to wait for the session, and is sent again by it.
+  # A request that waits for the session and is retried.
   timeout 60 dd "if=$disk" of=/dev/null bs=4k count=1 iflag=direct status=none
   [ "$(cat "$session/state")" = LOGGED_IN ]
   echo "ok   the session is back after a $how"

@@ -1,1 +1,1 @@
-"""What all cases share: the runner, the gateway, its peers, and clients."""
+"""Code shared by all cases: the runner, the gateway, its peers, and clients."""

@@ -17,15 +17,15 @@ CASES = {}
 
 
 class Failed(Exception):
-    """A verdict that must hold does not; the text says which."""
+    """A required condition does not hold; the text names it."""
 
 
 class Missed(Exception):
-    """A time or a rate is not what is wanted, which may be the machine's doing; the text says which."""
+    """A time or a rate misses its target, possibly because of the machine; the text names it."""
 
 
 class Skipped(Exception):
-    """The case cannot run here; the text says why."""
+    """The case cannot run here; the text is the reason."""
 
 
 class Case:
@@ -57,9 +57,9 @@ def case(name, protects, **options):
     gate, nightly   the function's keyword arguments in either tier; without `gate` the case is nightly only,
                     without `nightly` both are the same
     area, small     `--changed AREA` runs the case with these arguments, also when it is nightly only
-    limit           seconds until the case is ended; `nightly_limit` where it is larger than in the gate
+    limit           seconds until the case is killed; `nightly_limit` if it is larger than in the gate
     attempts        runs of a case that raises Missed
-    informational   a Missed is a figure to look at, and never a failure; such a case runs alone
+    informational   a Missed is reported and never a failure; such a case runs alone
     alone           no other case runs at the same time
     root, guest     the case needs root, or the folder of the virtual machine; without them it is skipped
     tools           programs that must be installed
@@ -73,7 +73,7 @@ def case(name, protects, **options):
 
 
 class Run:
-    """What one attempt of a case may use. Everything that it starts ends with it."""
+    """The resources of one attempt of a case. All processes that it starts end with it."""
 
     def __init__(self, weir, folder, seed=1, guest=None):
         self.weir, self.folder, self.seed, self.guest = str(weir), pathlib.Path(folder), seed, guest
@@ -91,7 +91,7 @@ class Run:
         self.stack.callback(function, *arguments)
 
     def spawn(self, *words, **options):
-        """A process in the background, which ends with the case at the latest."""
+        """A process in the background, which ends at the latest with the case."""
         process = subprocess.Popen([str(word) for word in words], **{"stdin": subprocess.DEVNULL, **options})
         self.defer(end, process)
         return process
@@ -111,7 +111,7 @@ class Run:
         return place
 
     def memory(self):
-        """A folder in memory, where there is room: a disk that others write to is later than any model."""
+        """A folder in memory, if there is space: a shared disk is slower than any model."""
         place = tempfile.mkdtemp(prefix="weir-conformance.", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         self.defer(shutil.rmtree, place, True)
         return pathlib.Path(place)
@@ -147,7 +147,7 @@ def title(text):
 
 
 def output(*words, seconds=120, good=(0,), **options):
-    """What a command prints, both streams together; its status must be one of `good`."""
+    """The output of a command, both streams together; its status must be one of `good`."""
     status, said = attempt(*words, seconds=seconds, **options)
     if status not in good:
         raise Failed(f"status {status} from: {shown(words)}\n{said[-2000:]}")
@@ -178,7 +178,7 @@ def expect(pattern, *words, **options):
 
 
 def refuse(pattern, *words, status=None, **options):
-    """The command must fail, in time, and a line of its output must match."""
+    """The command must fail before the time limit, and a line of its output must match."""
     found, said = attempt(*words, **options)
     if found is None:
         raise Failed(f"no answer to: {shown(words)}")

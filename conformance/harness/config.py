@@ -30,7 +30,7 @@ class Config:
         return self.add("volume", name=name, **keys)
 
     def target(self, *volumes, name=TARGET, **keys):
-        """Its LUNs are the volumes, from 0 on; `disk` without any."""
+        """The LUNs are the volumes, numbered from 0; `disk` by default."""
         return self.add("target", name=name, luns=dict(enumerate(volumes or ["disk"])), **keys)
 
     def nbd(self, *volumes, **keys):

@@ -7,7 +7,7 @@ from .case import Failed, attempt, ok
 
 
 def words(name, uri, **keys):
-    """The words of a fio with one job; a key without a value is a flag."""
+    """The command line of a fio with one job; a key without a value is a flag."""
     options = [f"--{key}" if value is True else f"--{key}={value}" for key, value in keys.items()]
     return ["fio", f"--name={name}", "--ioengine=nbd", f"--uri={uri}", "--thread", *options]
 

@@ -1,4 +1,4 @@
-"""One gateway: configured, started, killed, asked and stopped."""
+"""One gateway: configures, starts, kills, queries and stops it."""
 
 import json
 import os
@@ -11,12 +11,12 @@ import time
 
 from .case import TARGET, Failed, output
 
-# An orderly end, or an answer of the control socket, that takes longer has failed, in seconds.
+# Time limit of a graceful stop and of an answer on the control socket, in seconds.
 PATIENCE = 60
 
 
 class Gateway:
-    """A gateway with its own folder, where its configuration, log and control socket are."""
+    """A gateway with a folder for its configuration, log and control socket."""
 
     def __init__(self, run, config, name="weir"):
         before = sum(one.name == name for one in run.gateways)
@@ -35,7 +35,7 @@ class Gateway:
             file.write(self.config.text())
 
     def start(self, *words, prefix=(), patience=PATIENCE, kill_after=None, record=None):
-        """Seconds until it serves; None if it is killed before, which it is after `kill_after`."""
+        """Starts it; returns the seconds until it serves, or None if it is killed before, after `kill_after`."""
         self.write()
         begin = time.monotonic()
         record = ["--record", str(record)] if record else []
@@ -83,7 +83,7 @@ class Gateway:
         self.process.send_signal(signal.SIGHUP)
 
     def kill(self):
-        """SIGKILL. `before_kill` is called when it does nothing any more and its files are still open."""
+        """SIGKILL. `before_kill` is called when the gateway is frozen and its files are still open."""
         if self.before_kill:
             self.process.send_signal(signal.SIGSTOP)
             os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
@@ -121,7 +121,7 @@ class Gateway:
         return "\n".join(self.said().splitlines()[-lines:])
 
     def ask(self, do, **fields):
-        """What the control socket answers."""
+        """The answer of the control socket."""
         with socket.socket(socket.AF_UNIX) as one:
             one.settimeout(PATIENCE)
             one.connect(str(self.control))
@@ -133,7 +133,7 @@ class Gateway:
         return answer
 
     def cli(self, *words, seconds=PATIENCE):
-        """What `weir WORDS --socket ...` prints."""
+        """The output of `weir WORDS --socket ...`."""
         return output(self.weir, *words, "--socket", self.control, seconds=seconds)
 
     def volume(self, name="disk"):
@@ -144,7 +144,7 @@ class Gateway:
         return self.volume(name)["log"]
 
     def drain(self, name="disk", seconds=300):
-        """Writes everything back; how long that took."""
+        """Drains the log; returns the duration."""
         begin = time.monotonic()
         self.cli("volume", "drain", name, seconds=seconds)
         return time.monotonic() - begin

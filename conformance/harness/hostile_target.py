@@ -1,4 +1,4 @@
-"""iSCSI targets that break the protocol, each in another way.
+"""iSCSI targets that violate the protocol, each in a different way.
 
     python3 -m conformance.harness.hostile_target SOCKET
 
@@ -26,10 +26,10 @@ NOP_OUT, COMMAND, TASK, LOGIN, TEXT, DATA_OUT, LOGOUT = 0, 1, 2, 3, 4, 5, 6
 NOP_IN, RESPONSE, TASK_DONE, LOGIN_DONE, TEXT_DONE, DATA_IN, LOGOUT_DONE = 0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26
 R2T, ASYNC, REJECT = 0x31, 0x32, 0x3F
 NONE = 0xFFFFFFFF
-ENDLESS = 1 << 30  # bytes that no initiator should take
+ENDLESS = 1 << 30  # bytes that no initiator should accept
 PORTION = 8 << 10  # of those, in one go
 
-# What a target answers to the keys that are negotiated; the others are echoed or not understood.
+# The target's answers to negotiated keys; other keys are echoed or answered NotUnderstood.
 KEYS = {
     "AuthMethod": "None", "HeaderDigest": "None", "DataDigest": "None", "InitialR2T": "Yes", "ImmediateData": "Yes",
     "MaxRecvDataSegmentLength": "65536", "MaxBurstLength": "65536", "FirstBurstLength": "65536", "MaxConnections": "1",
@@ -62,7 +62,7 @@ COMMAND_FAULTS = [
     "C:data-unknown", "C:data-offset", "C:data-more", "C:data-endless", "C:data-sn", "C:r2t-for-read", "C:r2t-range",
     "C:r2t-endless", "C:nop-flood", "C:nop-silent", "C:sense", "C:twice", "C:reject", "C:drop", "C:text", "C:login", "C:mute",
     "C:busy", "C:full", "C:attention", "C:status", "C:residual", "C:less", "C:closed-window", "C:nothing", "C:endless",
-    # A read or write would be refused so, and there is nothing wrong with that; or the unit is not looked at again.
+    # Legal refusals of a read or write, or the initiator does not read the unit again.
     "C:conflict", "C:capacity-0", "C:capacity-huge", "C:block-0", "C:block-3", "C:tape", "C:other-unit",
 ]
 READS, WRITES = (0x08, 0x28, 0x88), (0x0A, 0x2A, 0x8A)
@@ -90,7 +90,7 @@ class Hostile:
 
 
 class Target:
-    """What the two portals have in common."""
+    """The common state of the two portals."""
 
     def __init__(self, fault, number):
         self.fault, self.number, self.ports = fault, number, []
@@ -101,7 +101,7 @@ class Target:
 class Session:
     def __init__(self, target, fault, port, reader, writer):
         self.target, self.fault, self.port, self.reader, self.writer = target, fault, port, reader, writer
-        self.later = []  # PDUs that came while data was awaited
+        self.later = []  # PDUs that arrived while data was awaited
         self.received, self.stat, self.expected, self.window, self.tag = 0, 1, 1, 64, 0
         kind, _, number = fault.partition(":")
         self.kind = kind
@@ -222,7 +222,7 @@ class Session:
         await self.put(answer, text)
 
     async def flood(self, piece):
-        """Sends it again and again, at a pace that leaves the other targets here some time."""
+        """Sends it repeatedly, at a rate that leaves CPU time for the other targets."""
         piece *= max(1, PORTION // len(piece))
         for _ in range(ENDLESS // len(piece)):
             self.writer.write(piece)
@@ -286,7 +286,7 @@ class Session:
         await self.put(header[:2] + bytes([0, status]) + header[4:], data)
 
     async def misbehave(self, cdb, expected):
-        """Whether the fault was all that this command gets. Most wait for a command that brings data."""
+        """Whether the fault is the only answer to this command. Most faults wait for a command with data."""
         fault = self.fault[2:]
         statuses = {"busy": 0x08, "full": 0x28, "conflict": 0x18, "status": 0x77}
         if fault in statuses:
@@ -341,7 +341,7 @@ class Session:
         elif fault == "less":
             await self.put(self.header(DATA_IN, 0x81, 4, self.tag, struct.pack(">III", 0, 0, 0)), b"aaaa")
         elif cdb[0] in WRITES:
-            return False  # a target that says it has written what it has not is none to find out
+            return False  # an initiator cannot detect a target that acknowledges a write and drops it
         elif fault == "nothing":
             await self.put(self.header(RESPONSE, 0x80, 0, self.tag, transfer=0))
         elif fault == "endless":
@@ -351,7 +351,7 @@ class Session:
         return True
 
     def answer(self, cdb, expected):
-        """The data of a command that works."""
+        """The data of a command without a fault."""
         blocks, size = BLOCKS, 512
         if self.fault == "C:capacity-0":
             blocks = 0

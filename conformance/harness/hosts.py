@@ -1,4 +1,4 @@
-"""Hosts that write, read and compare, each in its own part of the volume."""
+"""Hosts that write, read and compare, each in a separate part of the volume."""
 
 import random
 import time
@@ -10,14 +10,14 @@ from .ledger import Ledger, REPEATED, STAMPED, ZEROES
 # Sectors of a write, mostly small, up to 64 KiB; of a WRITE SAME, and of an UNMAP.
 SIZES = [1, 1, 1, 2, 3, 4, 5, 7, 8, 8, 8, 8, 8, 8, 8, 8, 9, 16, 17, 32, 64, 128]
 REPEATS = [1, 8, 8, 16, 33, 128]
-# Sectors of one read where a whole part is read.
+# Sectors of one read when a whole part is read.
 PIECE = 512
 
 
 class Writer:
-    """One session that keeps `depth` commands outstanding, which overlap each other and those before.
+    """One session that keeps `depth` commands outstanding, which overlap each other and earlier ones.
 
-    `mix` is what they are, in percent: plain writes, FUA, WRITE SAME, UNMAP, flushes; the rest are reads.
+    `mix` is the distribution of commands, in percent: plain writes, FUA, WRITE SAME, UNMAP, flushes; the rest are reads.
     """
 
     def __init__(self, ledger, seed, depth=8, mix=(80, 0, 0, 0, 0)):
@@ -91,7 +91,7 @@ class Writer:
         self.next()
 
     def all(self, then):
-        """Reads the whole part, and hands it over when it is there."""
+        """Reads the whole part, and passes it on when it is complete."""
         pieces, count = {}, self.ledger.count
         for at in range(0, count, PIECE):
             def done(status, found, at=at):
@@ -118,13 +118,13 @@ class Hosts:
             one.connect(url, f"iqn.2026-11.org.example:host{index}")
 
     def run(self, seconds):
-        """Work for so long; ends early if all sessions are lost."""
+        """Runs the load for this time; ends early if all sessions are lost."""
         for one in self.writers:
             one.begin()
         serve(self.sessions(), lambda: False, seconds)
 
     def finish(self, seconds=120):
-        """No more work; what is outstanding is waited for."""
+        """Stops the load and waits for outstanding commands."""
         for one in self.writers:
             one.running = False
         if not serve(self.sessions(), lambda: not any(one.outstanding for one in self.writers), seconds):
@@ -143,7 +143,7 @@ class Hosts:
             raise Failed("a flush has no answer")
 
     def read_all(self):
-        """What is in each part."""
+        """The contents of each part."""
         found = {}
         for index, one in enumerate(self.writers):
             one.all(lambda data, index=index: found.__setitem__(index, data))
@@ -152,11 +152,11 @@ class Hosts:
         return [found[index] for index in range(len(self.writers))]
 
     def settle(self):
-        """After a kill: reads everything, and returns what is wrong."""
+        """After a kill: reads all parts, and returns the errors."""
         return [fault for one, found in zip(self.writers, self.read_all()) for fault in one.ledger.settle(found)]
 
     def compare_file(self, path):
-        """The image behind must be what was written."""
+        """The upstream image must have the data written."""
         wrong = []
         with open(path, "rb") as file:
             for one in self.writers:

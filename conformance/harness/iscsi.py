@@ -9,10 +9,10 @@ from .case import Failed
 
 BLOCK = 512
 GOOD, CHECK_CONDITION, BUSY, TASK_SET_FULL = 0, 2, 8, 0x28
-# What libiscsi says of commands that a lost session has left without an answer: cancelled, error, timeout.
+# The status that libiscsi gives to commands without an answer on a lost session: cancelled, error, timeout.
 LOST = (0x0F000000, 0x0F000001, 0x0F000002)
 NORMAL_SESSION = 2
-# More reads than it takes to have what a connection brought before its end.
+# More reads than necessary to get the data that a connection received before its end.
 READS_MAX = 10_000
 # A session with commands outstanding may have no answer for this long, in seconds.
 SILENCE_MAX = 120
@@ -64,14 +64,14 @@ def library():
 class Session:
     """One session with one unit, which ends when its connection does.
 
-    Every command takes `done(status, data)`, called from `serve`: `data` is what a read has brought, and
-    a status of LOST says that it is unknown whether the command was done.
+    Every command takes `done(status, data)`, called from `serve`: `data` is the data of a read; the
+    status LOST means that it is unknown whether the command was executed.
     """
 
     def __init__(self, url, initiator):
         portal, target, lun = url.removeprefix("iscsi://").split("/")
         self.lun, self.waiting, self.number, self.raised = int(lun), {}, 0, None
-        # `lost` comes first: libiscsi would cancel what is begun while it cancels, and never end.
+        # `lost` is set first: libiscsi would also cancel commands that are started while it cancels, and never end.
         self.open, self.lost = True, False
         self.context = library().iscsi_create_context(initiator.encode())
         library().iscsi_set_targetname(self.context, target.encode())
@@ -95,7 +95,7 @@ class Session:
             library().scsi_free_scsi_task(task)
         try:
             done(status, buffer)
-        except BaseException as error:  # It cannot pass through libiscsi.
+        except BaseException as error:  # An exception cannot pass through libiscsi.
             self.raised = self.raised or error
 
     def begin(self, done, keep, buffer=None):
@@ -138,7 +138,7 @@ class Session:
         """Handles events of the socket; afterwards the session may be lost."""
         lost = False
         if events & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
-            # An end that has come does not undo the answers before it: libiscsi would not read them.
+            # Answers before the end of the connection are valid, but libiscsi would not read them.
             for _ in range(READS_MAX):
                 if lost or self.fd() < 0 or not self.waiting:
                     break
@@ -169,7 +169,7 @@ class Session:
 def serve(sessions, until, seconds=None, tick=None):
     """Serves sessions until `until()` holds, all are lost, or the time is over; whether `until` holds.
 
-    `tick()` is called now and then, and says when at the latest again, in seconds from now.
+    `tick()` is called at intervals, and returns the maximum time to its next call, in seconds.
     """
     end = None if seconds is None else time.monotonic() + seconds
     heard = time.monotonic()

@@ -1,6 +1,6 @@
-"""What each sector of a part of a volume may hold, given the answers that its only writer has had.
+"""The legal contents of each sector of a part of a volume, given the answers to its only writer.
 
-Every write has a number, and every sector says which write it is from. Commands of one session that overlap
+Every write has a number, and every sector contains the number of its write. Overlapping commands of one session
 take effect in the order in which they are sent, so the numbers of a sector's writes only grow.
 """
 
@@ -10,7 +10,7 @@ from .case import Failed
 from .iscsi import BLOCK, GOOD, LOST
 
 MARK = 0x7765697263726173
-# The sector that a block of WRITE SAME names: it does not know where it is.
+# The sector number in a block of WRITE SAME, which is the same in all sectors.
 ANYWHERE = (1 << 64) - 1
 # The kind of a write is in the low bits of its number.
 STAMPED, ZEROES, REPEATED, KINDS = 0, 1, 2, 4
@@ -22,7 +22,7 @@ def stamp(sector, number):
 
 
 def content(sector, number):
-    """What a sector holds after that write; after none it is empty."""
+    """The contents of a sector after that write; empty without a write."""
     kind = number % KINDS
     if number == 0 or kind == ZEROES:
         return EMPTY
@@ -40,11 +40,11 @@ class Ledger:
         self.first, self.count, self.early = first, count, early
         self.number = self.settled = 0
         self.last, self.acked, self.kept, self.zeroed = [0] * count, [0] * count, [0] * count, [0] * count
-        # Writes with an answer and without one, and sectors that were found older or newer than their last answer.
+        # Writes with and without an answer, and sectors that were older or newer than their last answered write.
         self.answered = self.doubtful = self.lost = self.newer = 0
 
     def write(self, at, count, kind=STAMPED):
-        """The number of a write that is about to be sent."""
+        """The number of the next write."""
         self.number += KINDS
         number = self.number + kind
         self.last[at:at + count] = [number] * count
@@ -71,7 +71,7 @@ class Ledger:
                 self.kept[sector] = max(self.kept[sector], number)
 
     def flushing(self):
-        """What a flush that is sent now will make durable."""
+        """The writes that a flush sent now makes durable."""
         return None if self.early else list(self.acked)
 
     def flushed(self, before, status):
@@ -83,14 +83,14 @@ class Ledger:
             self.kept = list(map(max, self.kept, before))
 
     def wanted(self, at, count):
-        """What a read that is sent now must bring."""
+        """The expected data of a read sent now."""
         return self.data_of(at, self.last[at:at + count])
 
     def data_of(self, at, numbers):
         return [content(self.first + at + index, number) for index, number in enumerate(numbers)]
 
     def compare(self, at, wanted, found):
-        """What a read brought, while nothing has failed."""
+        """Checks the data of a read, without a failure."""
         for index, expected in enumerate(wanted):
             piece = found[index * BLOCK:(index + 1) * BLOCK]
             if piece != expected:
@@ -99,13 +99,13 @@ class Ledger:
                              f"is {describe(sector, expected)}")
 
     def settle(self, found):
-        """What all sectors hold after the gateway was killed: the last write that must be there, or one that
-        was sent after it. From now on that is the expected content. Returns what is wrong, sector by sector."""
+        """Checks all sectors after the gateway was killed: each must hold the last durable write or a later one,
+        which becomes its expected content. Returns the errors by sector."""
         wrong = []
         for index in range(self.count):
             sector, piece = self.first + index, found[index * BLOCK:(index + 1) * BLOCK]
             number = self.which(index, piece)
-            # What was in doubt before an earlier kill, and was not there then, may not come back.
+            # A write in doubt that an earlier kill lost must not reappear.
             legal = number is not None and (number == self.kept[index] or number > max(self.kept[index], self.settled))
             if legal and number < self.acked[index]:
                 self.lost += 1
@@ -121,7 +121,7 @@ class Ledger:
         return wrong
 
     def which(self, index, piece):
-        """The write that a sector is from; None if it is from none."""
+        """The write of a sector; None if it is of none."""
         if piece == EMPTY:
             return self.zeroed[index]
         mark, _, number, _ = struct.unpack(">QQQQ", piece[:32])
@@ -135,7 +135,7 @@ def describe(sector, piece):
     if piece == EMPTY:
         return "zeroes"
     if mark != MARK:
-        return f"what was never written ({piece[:16].hex()})"
+        return f"data that was never written ({piece[:16].hex()})"
     if piece != stamp(where, number):
         return f"parts of several writes, one of them {number}"
     if where not in (sector, ANYWHERE):

@@ -1,8 +1,8 @@
-"""Verified load over NBD on a volume whose paths are disturbed meanwhile.
+"""Verified load over NBD on a volume while its paths fail.
 
     python3 -m conformance.harness.load PROXY-SOCKET NBD-ADDRESS FILE
 
-runs `both_lost_in_turn`: the guest has no other way to it.
+runs `both_lost_in_turn` for the guest.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from .nbd import BLOCK, Client, Verifier, address_of
 from .proxy import FROM_CLIENT, Proxy
 
 MIB = 1 << 20
-# A path that works again is used again within this time, in seconds.
+# Maximum time until a working path is used again, in seconds.
 RETURN_MAX = 10.0
 # The parts of the disk: one verifier each, qemu-io and fio.
 SINGLE, MANY, QEMU, FIO = 0, 8 * MIB, 64 * MIB, 128 * MIB
 
 
 class Load:
-    """Everything that works on the volume `disk` during a case; `file` is what the target itself stores."""
+    """The load on the volume `disk` during a case; `file` is the target's file."""
 
     def __init__(self, nbd, file):
         self.nbd, self.file, self.until = nbd, file, asyncio.Event()
-        # What took longer than wanted.
+        # Times that exceeded their target.
         self.verifiers, self.tasks, self.late = [], [], []
 
     async def verifier(self, first, bytes_, depth, seed, pause=0.0):
@@ -56,13 +56,13 @@ class Load:
             await asyncio.sleep(min(left, 0.1))
 
     async def finish(self, seconds=60):
-        """Number of verified requests; the target's own file is what was written."""
+        """Returns the number of verified requests, after checking the target's file."""
         self.until.set()
         _, late = await asyncio.wait(self.tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
         self.check()
         if late:
             raise Failed(f"{len(late)} clients had no answer {seconds} s after the last fault")
-        # What a path still had to deliver has come by now, or the target has refused it.
+        # By now all data in flight on a path has arrived, or the target has refused it.
         await asyncio.sleep(1)
         for verifier in self.verifiers:
             verifier.compare_file(self.file)
@@ -86,7 +86,7 @@ class Load:
         return sum(sent <= since and end >= repair for one in self.verifiers for sent, end in one.done)
 
     async def fio(self, seconds):
-        """Verified writes for so long, then all is read back; the longest time of a request in seconds."""
+        """Verified writes for this time, then a read of all data; returns the longest time of a request in seconds."""
         rate, folder = 400, tempfile.TemporaryDirectory()
         process = await asyncio.create_subprocess_exec(
             *fio.words("verified", f"nbd://{self.nbd}/disk", rw="randwrite", bs="16k", offset=FIO, rate_iops=rate, iodepth=8,
@@ -115,7 +115,7 @@ class Load:
             raise Failed(f"qemu-io: status {process.returncode}: {wrong[:3] or text[-300:]}")
 
     async def in_use(self, proxy, path):
-        """Waits until the path carries requests again; how long that took."""
+        """Waits until the path carries requests again; returns the time."""
         start = time.monotonic()
         while sum(proxy.bytes_of(path, time.monotonic() - 0.5, time.monotonic(), (FROM_CLIENT,))) < 20_000:
             if time.monotonic() - start > 3 * RETURN_MAX:
@@ -127,7 +127,7 @@ class Load:
 
 
 async def both_lost_in_turn(proxy, nbd, file):
-    """Both paths are lost in turn, each in its way; no error, nothing lost, and each is used again."""
+    """Both paths are lost in turn, by different faults; no error, no data loss, and each is used again."""
     load = Load(nbd, file)
     await load.verifier(SINGLE, 2 * MIB, 1, 1)
     await load.verifier(MANY, 2 * MIB, 8, 2, 0.01)

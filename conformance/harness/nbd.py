@@ -1,4 +1,4 @@
-"""An NBD client that can also break the protocol, and a verifier that overwrites its own writes.
+"""An NBD client that can also violate the protocol, and a verifier that overwrites its own writes.
 
 Numbers are those of the NBD protocol document.
 """
@@ -113,7 +113,7 @@ class Client:
                 answer.set_exception(why)
 
     def request(self, kind, offset=0, length=0, data=b"", flags=0, magic=REQUEST):
-        """Sends at once; the future is what a read brings, or fails with Error or Closed."""
+        """Sends a request at once; the future has the data of a read, or fails with Error or Closed."""
         self.cookie += 1
         answer = asyncio.get_running_loop().create_future()
         self.waiting[self.cookie] = (answer, length if kind == READ else 0)
@@ -153,16 +153,16 @@ MARK = 0x7765697270617468
 
 
 def stamp(block, sequence):
-    """The content of a block: where it belongs and which write it is from, 128 times."""
+    """The content of a block: its number and the number of its write, 128 times."""
     return struct.pack(">QQQQ", MARK, block, sequence, ~sequence & (1 << 64) - 1) * (BLOCK // 32)
 
 
 class Verifier:
     """Keeps `depth` requests outstanding that overlap each other, in the `blocks` blocks from `first` on.
 
-    The gateway promises that overlapping requests take effect in the order in which they arrive, so
-    a read must bring, block by block, the last write that was sent before it: an older one was lost or
-    came back, a younger one has overtaken it.
+    The gateway guarantees that overlapping requests take effect in order of arrival, so each block of a
+    read must have the last write that was sent before it: after an older one a write was lost or
+    reverted, a younger one has overtaken the read.
     """
 
     def __init__(self, client, first, blocks, depth, seed, pause=0.0):
@@ -173,7 +173,7 @@ class Verifier:
         self.outstanding = 0
 
     def extent(self):
-        # Mostly small, sometimes as long as what a target asks for in several bursts.
+        # Mostly small, sometimes as long as several R2T bursts.
         length = min(self.random.choice([1, 1, 1, 2, 2, 4, 8, 16, 64]), self.blocks)
         return self.random.randrange(self.blocks - length + 1), length
 

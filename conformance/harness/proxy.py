@@ -30,21 +30,21 @@ import subprocess
 import sys
 import time
 
-# Bytes that one direction of a connection may keep; more is left to the sender's socket.
+# Maximum buffered bytes of one direction of a connection; more stays in the sender's socket.
 KEPT_MAX = 32 << 20
-# What is read at once, and what is passed on at once where the rate is limited, in bytes.
+# Bytes read at once, and bytes forwarded at once where the rate is limited.
 READ, PIECE = 256 << 10, 4 << 10
-# A limited direction that was idle may catch up this much, in seconds.
+# Burst of a limited direction that was idle, in seconds.
 SLACK = 0.005
 UP, DOWN = 0, 1
 
 
-# Columns of the time line: what came from the client and from the target.
+# Columns of the time line: bytes from the client and from the target.
 FROM_CLIENT, FROM_TARGET = 1, 3
 
 
 class Proxy:
-    """Orders for a server of proxies; see above."""
+    """Commands for a server of proxies; see above."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -53,7 +53,7 @@ class Proxy:
 
     @classmethod
     def start(cls, run, *targets):
-        """In its own process: load here must not slow it down."""
+        """Runs in a separate process, so that load here does not slow it down."""
         place = run.fresh("proxy") / "socket"
         process = run.spawn(sys.executable, "-m", __name__, place, *targets, stdout=subprocess.PIPE, text=True,
                             cwd=pathlib.Path(__file__).parents[2], env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
@@ -67,7 +67,7 @@ class Proxy:
         return json.loads(self.answers.readline())
 
     def bytes_of(self, path, since, until, columns=(FROM_CLIENT, FROM_TARGET)):
-        """What came in each tenth of a second of that time."""
+        """Bytes in each tenth of a second of that time."""
         rows = {row[0]: row for row in self("timeline")[path]}
         return [sum(rows[tenth][column] for column in columns) if tenth in rows else 0
                 for tenth in range(int(since * 10) + 1, int(until * 10))]
@@ -82,7 +82,7 @@ def reset(one):
 
 
 class Flow:
-    """One direction of a connection: what came from `source` and is due at `sink`."""
+    """One direction of a connection: bytes from `source` that are due at `sink`."""
 
     def __init__(self, direction, source, sink):
         self.direction, self.source, self.sink = direction, source, sink
@@ -177,7 +177,7 @@ class Server:
                     close(one)
 
     def want(self, path, pair):
-        """Tells the selector what this pair waits for."""
+        """Registers the events that this pair waits for."""
         for one in (pair["client"], pair["target"]):
             if one is None:
                 continue
@@ -221,7 +221,7 @@ class Server:
         flow.bytes += len(data)
 
     def pump(self, path, pair, now):
-        """Passes on what is due; returns when there is more to do, if time alone brings it."""
+        """Forwards data that is due; returns the time of the next due data, if there is any."""
         if path.state not in ("up", "mute"):
             self.want(path, pair)
             return None
@@ -239,7 +239,7 @@ class Server:
             if due is not None:
                 wake = due if wake is None else min(wake, due)
             if flow.ended and not flow.kept:
-                # A half-closed connection is of no use here. What was passed on must arrive.
+                # A half-closed connection is useless here. Forwarded data must arrive.
                 self.drop(path, pair, socket.socket.close)
                 return None
         self.want(path, pair)
@@ -268,7 +268,7 @@ class Server:
                 flow.kept[0] = (flow.kept[0][0], data[sent:])
         return None
 
-    # --- orders
+    # --- commands
 
     def on_control(self, control, _):
         one, _ = control.accept()

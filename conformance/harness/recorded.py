@@ -2,8 +2,8 @@
 
 QEMU's blklogwrites writes the format of the kernel's dm-log-writes; its disk is a file here, by FUSE.
 
-What a cut may take is what no flush has covered: each such write is there, or is lost, or is there in part, any
-subset of its 512-byte sectors. An unfair cut takes flushed ones as well, which no disk may do.
+A cut may lose writes that no flush has covered: each such write is present, lost, or torn, with any
+subset of its 512-byte sectors. An unfair cut loses flushed writes, too, which no disk may do.
 """
 
 import os
@@ -22,7 +22,7 @@ SECONDS = 20
 
 
 class Entry:
-    """One write, discard or flush; `at` is where its data is in the record."""
+    """One write, discard or flush; `at` is the offset of its data in the record."""
 
     __slots__ = ("first", "count", "flags", "at")
 
@@ -51,8 +51,8 @@ def entries(path):
 
 
 def cut(base, record, out, point, seed, unfair_from=None):
-    """Makes `out`, the disk when its power is cut after `point` entries; how many writes are there, lost, and there in
-    part, of those that a cut may take. From `unfair_from` on it takes flushed ones."""
+    """Creates `out`, the disk after a power cut behind `point` entries; returns how many of the unflushed writes are
+    present, lost and torn. From `unfair_from` on it loses flushed writes."""
     chance, recorded = random.Random(seed), entries(record)[:point]
     flushed = max((i for i, one in enumerate(recorded) if one.flags & FLUSH), default=-1)
     safe = flushed if unfair_from is None else unfair_from - 1
@@ -87,10 +87,10 @@ def copy(one, other):
 
 
 class Disk:
-    """`base` as the file `place`, while its writes go to `record`.
+    """Exports `base` as the file `place` and records its writes in `record`.
 
-    For buffered I/O: QEMU 7.2 mixes up the data of writes that come by FUSE at the same time, and through the page
-    cache they come one after the other.
+    For buffered I/O: QEMU 7.2 mixes up the data of concurrent writes by FUSE; the page cache sends them one after the
+    other.
     """
 
     def __init__(self, run, base, record, place):
@@ -126,7 +126,7 @@ class Disk:
             self.process = None
 
     def cut_power(self, seed, point):
-        """After `point` entries, with the gateway gone; what is left is the base of the next start."""
+        """Cuts the power after `point` entries, with the gateway gone; the result is the base of the next start."""
         self.stop()
         after = self.base + ".cut"
         fates = cut(self.base, self.record, after, point, seed)

@@ -1,4 +1,4 @@
-"""Runs conformance cases, each in its own process and folder, and sums up."""
+"""Runs conformance cases, each in a separate process and folder, and prints a summary."""
 
 import argparse
 import concurrent.futures
@@ -22,9 +22,9 @@ from .. import cases
 from .case import CASES, ROOT, Failed, Missed, Run, Skipped
 
 PASSED, FAILED, SKIPPED, INFORMATIONAL = "passed", "FAILED", "skipped", "informational"
-# What a process of a case says by its exit status.
+# Exit statuses of a case's process.
 STATUSES = {0: PASSED, 3: SKIPPED, 4: INFORMATIONAL}
-# After its time limit a case has this long to undo what it has done, in seconds.
+# Time for the clean-up of a case after its time limit, in seconds.
 GRACE = 30
 LOG_LINES = 25
 
@@ -51,13 +51,13 @@ def arguments():
     parser.add_argument("--nightly", action="store_true", help="every case, at full size")
     parser.add_argument("--changed", action="append", default=[], metavar="AREA",
                         help="also run the nightly cases that protect AREA, and its others in a larger size")
-    parser.add_argument("--list", action="store_true", help="show what would run, and what it protects")
-    parser.add_argument("--junit", metavar="FILE", help="also write the results there, as JUnit XML")
+    parser.add_argument("--list", action="store_true", help="list the cases that would run, and what each protects")
+    parser.add_argument("--junit", metavar="FILE", help="also write the results to this file, as JUnit XML")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="cases that run at the same time (1)")
     parser.add_argument("--weir", default=str(ROOT / "target/release/weir"), metavar="PATH", help="the gateway's program")
-    parser.add_argument("--guest", metavar="FOLDER", help="what builds and boots the virtual machine of the guest cases")
-    parser.add_argument("--seed", type=int, help="of random choices (1; with --nightly another each time)")
-    parser.add_argument("--verbose", action="store_true", help="show what cases print also when they pass")
+    parser.add_argument("--guest", metavar="FOLDER", help="folder of the scripts that build and boot the virtual machine of the guest cases")
+    parser.add_argument("--seed", type=int, help="seed of random choices (1; with --nightly a different one each time)")
+    parser.add_argument("--verbose", action="store_true", help="print the output of cases that pass, too")
     parser.add_argument("--keep", action="store_true", help="keep the folder of a case that fails")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)
@@ -80,7 +80,7 @@ def matches(name, word):
 
 
 def choose(options):
-    """Pairs of a case and the tier in whose size it runs."""
+    """Pairs of a case and the tier of its size."""
     chosen = []
     for name, one in sorted(CASES.items()):
         tier = "nightly" if options.nightly else "gate"
@@ -88,7 +88,7 @@ def choose(options):
         if not options.nightly and one.area in options.changed and not one.informational:
             wanted, tier = True, "small"
         if options.cases:
-            # A case that is named as a whole always runs.
+            # A case whose full name is given always runs.
             wanted = name in options.cases or wanted and any(matches(name, word) for word in options.cases)
         if wanted:
             chosen.append((one, tier if tier != "gate" or one.gate is not None else "small"))
@@ -188,7 +188,7 @@ class Runner:
         outcome = FAILED if late else STATUSES.get(process.returncode, FAILED)
         reason = result.read_text() if result.exists() else f"the case's process left with status {process.returncode}"
         if late:
-            reason = f"not at its end after {limit} s"
+            reason = f"not complete after {limit} s"
         text = said.read_text(errors="replace")
         if outcome == FAILED and self.options.keep:
             text += f"the case's folder is kept: {folder}\n"
@@ -266,14 +266,14 @@ def work(options):
             try:
                 one.function(run, **one.size(options.tier))
             finally:
-                # Before what they use.
+                # End these before the processes that they use.
                 for gateway in run.gateways:
                     gateway.end()
     except Skipped as skipped:
         status, reason = 3, str(skipped)
     except Missed as missed:
         status, reason = 4, str(missed)
-    except Exception as error:  # Any other exception is a failure, shown with its place.
+    except Exception as error:  # Any other exception is a failure, printed with its location.
         status, reason = 1, str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {error}"
         traceback.print_exc(limit=None if not isinstance(error, Failed) else 4, file=sys.stdout)
     for gateway in run.gateways:

@@ -58,7 +58,7 @@ class Tgtd:
         self.adm("target", "bind", tid=tid, initiator_address="ALL")
 
     def authenticate(self):
-        """From now on CHAP both ways, and CRC32C over headers and data."""
+        """Requires mutual CHAP, and CRC32C over headers and data."""
         for user, secret, *outgoing in (("alice", SECRET), ("tgtside", MUTUAL, "--outgoing")):
             self.adm("account", "new", user=user, password=secret)
             self.adm("account", "bind", *outgoing, tid=1, user=user)
@@ -66,7 +66,7 @@ class Tgtd:
             self.adm("target", "update", tid=1, name=digest, value="CRC32C")
 
     def kill(self):
-        """It ignores SIGTERM, and may wait for sessions when tgtadm ends it."""
+        """Kills it: tgtd ignores SIGTERM, and may wait for sessions when tgtadm ends it."""
         end(self.process)
 
 
@@ -115,7 +115,7 @@ ISTGT = """[Global]
 
 
 class Istgt:
-    """An istgt with one target, whose LUN 0 is a file of 64 MiB: CHAP both ways."""
+    """An istgt with one target, whose LUN 0 is a file of 64 MiB: mutual CHAP."""
 
     name, lun = f"{NAME}:disk1", 0
 
@@ -133,7 +133,7 @@ class Istgt:
 
 
 def free_ports(count):
-    """Ports that nothing listens on now, for programs that have to be told theirs."""
+    """Ports without a listener, for programs that need a configured port."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:

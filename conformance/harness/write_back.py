@@ -7,7 +7,7 @@ from .targets import Tgtd
 
 
 class WriteBack:
-    """The volume `disk`, whose log is `log`; `image` is what the target itself stores."""
+    """The volume `disk` with the log `log`; `image` is the target's file."""
 
     def __init__(self, run, mib, **volume):
         self.image, self.log = run.image("disk.img", mib), run.folder / "disk.log"
