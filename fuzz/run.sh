@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Fuzzes one target with libFuzzer, with a stable toolchain and a C++ compiler and nothing else.
+# Fuzzes one target with libFuzzer; needs only a stable toolchain and a C++ compiler.
 #
 #   run.sh TARGET [SECONDS [SEED]]
-#                             starts from corpus/TARGET, which it leaves alone: what it finds goes to
-#                             work/TARGET, an input that breaks something to artifacts/TARGET. With a
+#                             starts from corpus/TARGET, which it does not change: new inputs go to
+#                             work/TARGET, a failing input to artifacts/TARGET. With a
 #                             seed and an empty work/TARGET, two runs try the same inputs
 #   run.sh TARGET minimise    replaces corpus/TARGET by the smallest set of inputs, from it and from
 #                             work/TARGET, that reaches the same code
@@ -28,7 +28,7 @@ cargo build --release --locked --quiet --target "$triple" --bin "$target"
 program=${CARGO_TARGET_DIR:-target}/$triple/release/$target
 
 mkdir -p "work/$target" "artifacts/$target" "corpus/$target"
-# A unit takes milliseconds; the limit is in seconds of the clock, so it is long enough for a machine that is busy.
+# An input takes milliseconds; the limit is wall-clock seconds, long enough for a busy machine.
 options=(-max_len=$longest "-artifact_prefix=artifacts/$target/" -timeout=300 -rss_limit_mb=1024)
 if [ -f "$target.dict" ]; then options+=("-dict=$target.dict"); fi
 
