@@ -7,29 +7,28 @@ use weir_flow::units::Extent;
 /// One I/O given to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceIo {
-    /// The caller's name for it, which comes back when it has ended.
+    /// The caller's identifier, which the completion returns.
     pub id: u64,
-    /// What is to be done.
+    /// The operation.
     pub op: Op,
-    /// With which bytes of the device.
+    /// The range of the device.
     pub extent: Extent,
-    /// A write is durable when it ends: no volatile buffer may end it before.
+    /// A write must be durable when it completes: a volatile buffer may not complete it earlier.
     pub fua: bool,
 }
 
-/// A device as a machine of events, so that a model may reorder what it was given.
+/// A device as an event-driven state machine, so that a model may reorder its I/Os.
 ///
-/// Time never runs backwards between calls. The driver of a device calls [`next`](Self::next) after
-/// every call that changes it, and calls [`finished`](Self::finished) at that time until it answers
-/// `None`. Being asked early is harmless; being asked late delays nothing inside the device that
-/// was to end before, only the report of it.
+/// Time never runs backwards between calls. The driver of a device calls [`next`](Self::next) after every call that
+/// changes it, and calls [`finished`](Self::finished) at that time until it answers `None`. An early call has no
+/// effect; a late call delays only the report of completions, not the device.
 ///
-/// What a device holds is bounded by what its caller leaves outstanding.
+/// The state of a device is bounded by the number of outstanding I/Os.
 pub trait Device {
     /// Takes an I/O. It is reported by [`finished`](Self::finished) exactly once.
     fn start(&mut self, now: Instant, io: DeviceIo);
 
-    /// When something happens inside the device next; `None` while nothing is outstanding.
+    /// The time of the next event in the device; `None` while no I/O is outstanding.
     fn next(&self) -> Option<Instant>;
 
     /// An I/O that has ended by `now`, and how; those that end at one time in order of being

@@ -1,13 +1,13 @@
-//! Models of devices and links, driven by whatever clock the caller has.
+//! Models of devices and links, driven by the caller's clock.
 //!
-//! A model says how long something takes; it moves no bytes. It owns no clock: `weir sim` drives it
-//! with a virtual one, `weir serve` with the real one. Its chance comes from named streams of one
-//! seed, so a run can be repeated. All times that leave a model are whole nanoseconds.
+//! A model computes the duration of an I/O; it moves no bytes. It has no clock: `weir sim` drives it with a virtual
+//! clock, `weir serve` with the real one. Its random numbers come from named streams of one seed, so a run is
+//! reproducible. All times that a model returns are whole nanoseconds.
 //!
-//! * [`device`]: what every device model can do;
+//! * [`device`]: the trait of all device models;
 //! * [`mod@array`]: eight disks behind four buses and two links, M1;
 //! * [`mech`]: the same with seeks, rotation and a queue that the disk orders, M2;
-//! * [`fixed`]: a constant service time, some in parallel;
+//! * [`fixed`]: a constant service time, with several servers in parallel;
 //! * [`link`]: a bandwidth and a delay;
 //! * [`ssd`]: flash chips behind a page-mapping translation layer.
 //!
@@ -47,7 +47,7 @@ pub mod ssd;
 
 use device::Device;
 
-/// Which model a device has, and what it is made from.
+/// The model of a device, and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
     /// A constant service time.

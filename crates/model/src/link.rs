@@ -1,4 +1,4 @@
-//! A link: an engine that sends one message at a time, and a delay behind it.
+//! A link: a transmitter that sends one message at a time, followed by a delay.
 
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::units::Bandwidth;

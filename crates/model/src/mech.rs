@@ -141,7 +141,7 @@ impl Mech {
         self.serve(now, draw.disk);
     }
 
-    /// An idle disk takes what it reaches first.
+    /// An idle disk takes the request with the shortest positioning time.
     fn serve(&mut self, now: Instant, index: u32) {
         let disk = &mut self.disks[index as usize];
         if disk.busy {

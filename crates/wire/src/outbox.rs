@@ -1,4 +1,4 @@
-//! The bytes that a connection has to write: headers inline, payload by handle, in order.
+//! The bytes to be written on a connection: headers inline, payload by handle, in order.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::ops::Range;
 /// it. More goes to the heap.
 pub(crate) const INLINE_LENGTH: usize = 56;
 
-/// Where the bytes of a piece are.
+/// The location of a piece's bytes.
 #[derive(Debug)]
 enum Body<P> {
     Inline { bytes: [u8; INLINE_LENGTH], length: u8 },
@@ -15,7 +15,7 @@ enum Body<P> {
     Payload { payload: P, range: Range<usize> },
 }
 
-/// Bytes in one place, and whether a response ends with them.
+/// Contiguous bytes, and whether a response ends with them.
 #[derive(Debug)]
 struct Piece<P> {
     body: Body<P>,
@@ -45,13 +45,12 @@ impl<P: AsRef<[u8]>> Piece<P> {
 /// `P` is the shell's handle of payload. A response may carry a mark, the number by which its
 /// connection and the shell know the task: the initiator task tag of iSCSI, the slot of NBD.
 ///
-/// The outbox grows by what the peer makes the connection say and shrinks only when the shell
-/// writes. A shell stops reading from a peer whose outbox is longer than it likes; that is the only
-/// bound.
+/// The outbox grows with the answers to the peer and shrinks only when the shell writes. The only bound is that a
+/// shell stops reading from a peer whose outbox is too long.
 #[derive(Debug)]
 pub struct Outbox<P> {
     pieces: VecDeque<Piece<P>>,
-    /// Whose responses end in `pieces`, in order.
+    /// The marks of responses that end in `pieces`, in order.
     marks: VecDeque<u32>,
     /// Bytes of the first piece that are already written.
     written: usize,
@@ -76,13 +75,13 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         self.marks.contains(&mark)
     }
 
-    /// Bytes that wait and that the outbox holds itself, payload apart: what a peer that does not
-    /// read can make it hold. Each response is among them with its header.
+    /// Waiting bytes without payload: the memory that a peer that does not read can occupy. Each response counts with
+    /// its header.
     pub const fn owned(&self) -> usize {
         self.owned
     }
 
-    /// Whether nothing waits.
+    /// Whether no bytes wait.
     pub const fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -95,8 +94,8 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         })
     }
 
-    /// Notes that the first `n` waiting bytes are written. `done` gets the mark of every
-    /// response that has now left completely, payload included; its buffers are free then.
+    /// Records that the first `n` waiting bytes are written. `done` gets the mark of every response that is now
+    /// completely written, including payload; its buffers are then free.
     ///
     /// Panics if fewer than `n` bytes wait.
     pub fn advance(&mut self, n: usize, mut done: impl FnMut(u32)) {
@@ -216,7 +215,7 @@ mod tests {
         assert_eq!((done, outbox.holds(5)), (Some(5), false));
     }
 
-    /// What is empty leaves no slice behind.
+    /// Empty pieces leave no slice behind.
     #[test]
     fn empty_pieces_are_left_out() {
         let mut outbox = Outbox::new();

@@ -1,10 +1,10 @@
 //! A page-mapping flash translation layer.
 //!
-//! A page that is written goes to the next chip of its stream's round robin, into the chip's open block; where
-//! it was before is garbage. Before its first write page `l` lies on chip `l mod chips` (docs/reference/dispatch.md,
-//! section 2.2). A chip whose free blocks run out moves what is valid in the block that has least of it, on the same
-//! chip, and erases it; moves are spread over the writes that will use what they free. Blocks are used
-//! in the order in which they were erased, which levels wear.
+//! A written page goes to the next chip in its stream's round-robin order, into the chip's open block; the old copy
+//! becomes garbage. Before its first write page `l` is on chip `l mod chips` (docs/reference/dispatch.md, section
+//! 2.2). A chip whose free blocks run out moves the valid pages of the block with the fewest of them, on the same
+//! chip, and erases the block; moves are spread over the writes that will use the freed pages. Blocks are used in the
+//! order in which they were erased, which levels wear.
 //!
 //! State: 4 bytes for each page that a host can address, 4 for each physical one, 6 for each block.
 
@@ -12,7 +12,7 @@ use super::Config;
 use crate::device::Wear;
 use std::collections::VecDeque;
 
-/// The translation layer of a device. It knows no time.
+/// The translation layer of a device. It has no notion of time.
 #[derive(Clone, Debug)]
 pub struct Ftl {
     chips: u32,
@@ -21,7 +21,7 @@ pub struct Ftl {
     chip: u32,
     /// By page of the host: one more than its physical page, or 0.
     map: Vec<u32>,
-    /// By physical page: one more than what it holds of the host, or 0 if that is garbage.
+    /// By physical page: one more than the host page that it holds, or 0 if it is garbage.
     back: Vec<u32>,
     /// By block: valid pages, with [`OPEN`] while the block can be no victim.
     valid: Vec<u16>,
@@ -117,7 +117,7 @@ impl Ftl {
         }
     }
 
-    /// The chip that a stream writes to now. One that is too full for what it holds is passed by.
+    /// The chip that a stream writes to now. Chips without space are skipped.
     pub fn place(&mut self, stream: usize) -> u32 {
         if self.turns.len() <= stream {
             self.turns.resize(stream + 1, 0);
@@ -258,7 +258,7 @@ impl Ftl {
         let place = valid.iter().position(|&pages| pages == least)? as u32;
         valid[place as usize] |= OPEN;
         let block = first + place;
-        // Its last step comes before what it frees is used up.
+        // Its last step comes before the freed pages are used up.
         let rate = (u32::from(least) + 1).div_ceil(self.block - u32::from(least));
         let victim = Victim { block, next: block * self.block, pace: rate };
         self.state[chip as usize].victim = Some(victim);

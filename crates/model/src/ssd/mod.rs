@@ -1,15 +1,14 @@
 //! # Device model: flash
 //!
-//! Chips behind channels, a page-mapping translation layer with garbage collection, and, if wanted, a
-//! write buffer.
+//! Chips behind channels, a page-mapping translation layer with garbage collection, and optionally a write buffer.
 //!
 //! | | |
 //! |---|---|
-//! | Model    | an I/O is cut into pages. Read: `cell + register`, program: `register + cell`, erase: `erase`, one at a time on a chip, in the order in which they came; pipelined: the register of one and the cell of its neighbour at the same time. An I/O ends with its last page; with a buffer a write ends when it is in it, unless it has to be durable then, and a flush when all of it is programmed. What is discarded or zeroed takes no time of chips. Where pages are, and what has to be moved, is the [`ftl`]'s to say: moves are spread over the writes that make them necessary |
+//! | Model    | an I/O is cut into pages. Read: `cell + register`, program: `register + cell`, erase: `erase`, one at a time on a chip, in order of arrival; pipelined: the register of one and the cell of its neighbour at the same time. An I/O completes with its last page; with a buffer a write completes when it is in the buffer, unless it must be durable, and a flush when the whole buffer is programmed. Discards and zeroes take no chip time. The [`ftl`] decides where pages are and which must be moved: moves are spread over the writes that cause them |
 //! | Ties     | order of arrival |
 //! | Cost     | O(log outstanding) per I/O, O(1) per page; 8 bytes per page, 6 per block |
 //! | Source   | table 2 of the flash operation group paper; docs/reference/dispatch.md, section 2 |
-//! | Not when | reads overtake programs inside the device, or programs are suspended for them: here a chip does what came first. There are no planes, no errors and no retention; addresses past the end begin again at zero |
+//! | Not when | reads overtake programs inside the device, or programs are suspended for them: here a chip executes in order of arrival. There are no planes, no errors and no retention; addresses past the end wrap to zero |
 
 pub mod chips;
 pub mod ftl;
@@ -124,7 +123,7 @@ impl Config {
         self.capacity_pages() * self.page as u64
     }
 
-    /// What is wrong with it, if anything: the field, and what it must be.
+    /// The first invalid field, if any, and its required range.
     pub fn validate(&self) -> Result<(), (&'static str, String)> {
         let range = |name: &'static str, value: u32, from: u32, to: u32| {
             let outside = !(from..=to).contains(&value);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A name and the secret that proves it (RFC 7143 section 12.1.3).
+/// A CHAP name and its secret (RFC 7143 section 12.1.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The CHAP name, 1 to 255 bytes.
@@ -43,7 +43,7 @@ const SECRET_MAX: usize = 255;
 mod tests {
     use super::*;
 
-    /// A secret has a length, and is not told to anyone.
+    /// A secret has a valid length, and `Debug` does not print it.
     #[test]
     fn secrets_are_long_and_silent() {
         assert_eq!(Secret::new(*b"elevenbytes"), None);

@@ -1,4 +1,4 @@
-//! Additional header segments, of which only the extended CDB means anything to a target.
+//! Additional header segments, of which a target uses only the extended CDB.
 
 /// The additional header segment that carries the rest of a CDB longer than 16 bytes.
 const EXTENDED_CDB: u8 = 1;

@@ -1,4 +1,4 @@
-//! iSCSI as RFC 7143 has it, at error recovery level 0 with one connection per session.
+//! iSCSI by RFC 7143, at error recovery level 0 with one connection per session.
 
 pub(crate) mod account;
 pub(crate) mod ahs;

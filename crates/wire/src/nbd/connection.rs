@@ -10,7 +10,7 @@ use super::transmission::Payload;
 use super::{Exports, Limits, PeerError, Received};
 use crate::outbox::Outbox;
 
-/// How far a connection has come.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Phase {
     /// The client's flags are due.
@@ -25,9 +25,9 @@ pub(super) enum Phase {
     Deciding(Choice),
     /// Requests.
     Transmission,
-    /// The client has taken its leave; what is outstanding is still answered.
+    /// The client has disconnected; outstanding requests are still answered.
     Disconnecting,
-    /// What is in the outbox is written, nothing is received any more.
+    /// The outbox is written, and no more input is received.
     Closing,
 }
 
@@ -54,7 +54,7 @@ pub struct Connection<P> {
 }
 
 impl<P: AsRef<[u8]>> Connection<P> {
-    /// A connection on which nothing has been received yet. Its greeting is in the outbox.
+    /// A new connection. Its greeting is in the outbox.
     ///
     /// Panics if a limit is out of its range; [`Limits::check`] says which.
     pub fn new(exports: Arc<Exports>, limits: Limits) -> Self {
@@ -104,15 +104,14 @@ impl<P: AsRef<[u8]>> Connection<P> {
         received
     }
 
-    /// Whether input is not taken at present, however much there is. The shell stops reading then,
-    /// and calls [`receive`](Self::receive) again with what it has when that may have changed: after
-    /// it has written, or has answered an event.
+    /// Whether the connection currently consumes no input. The shell then stops reading, and calls
+    /// [`receive`](Self::receive) again with its buffered input when that may have changed: after it has written, or
+    /// has answered an event.
     ///
-    /// That is so while replies to an option wait to be written, since a client must read them
-    /// before its next option (section "Fixed newstyle negotiation"); while an answer to
-    /// [`Event::StartTls`](super::Event::StartTls) or
-    /// [`Event::ExportChosen`](super::Event::ExportChosen) is due; while [`Limits::requests`] have
-    /// no complete reply; and while 256 KiB of replies wait to be written, payload apart.
+    /// This holds while replies to an option wait to be written, since a client must read them before its next option
+    /// (section "Fixed newstyle negotiation"); while an answer to [`Event::StartTls`](super::Event::StartTls) or
+    /// [`Event::ExportChosen`](super::Event::ExportChosen) is due; while [`Limits::requests`] have no complete reply;
+    /// and while 256 KiB of replies wait to be written, payload apart.
     pub fn is_waiting(&self) -> bool {
         match self.phase {
             Phase::ClientFlags | Phase::Haggling | Phase::Skipping(_) => !self.outbox.is_empty(),

@@ -1,16 +1,16 @@
 //! Events of a connection to its shell, and answers of the shell.
 
-/// What [`receive`](super::Connection::receive) made of the input.
+/// The result of [`receive`](super::Connection::receive).
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// Bytes at the front of the input that are dealt with.
+    /// Bytes consumed from the front of the input.
     pub consumed: usize,
-    /// What they mean to the shell, if anything. With zero bytes consumed and no event, more bytes
-    /// are needed, or the connection [waits](super::Connection::is_waiting).
+    /// The event for the shell, if there is one. With zero bytes consumed and no event, more bytes are needed, or the
+    /// connection [waits](super::Connection::is_waiting).
     pub event: Option<Event<'a>>,
 }
 
-/// Something that the shell must know or do.
+/// An event that the shell must handle.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// The client goes over to TLS. The shell writes the outbox, performs the server's part of the
@@ -33,19 +33,19 @@ pub enum Event<'a> {
     Data {
         /// Slot of the request.
         slot: u32,
-        /// Where it belongs, in bytes from the start of the request's data.
+        /// Offset in bytes from the start of the request's data.
         offset: u32,
         /// The data, never empty.
         bytes: &'a [u8],
-        /// Everything is here.
+        /// Whether the data is complete.
         complete: bool,
     },
-    /// The client takes its leave. Nothing is received any more; the connection wants to be closed
-    /// when the requests that are outstanding have been answered.
+    /// The client disconnects. No more input is received; the connection wants to be closed when all outstanding
+    /// requests have been answered.
     Disconnect,
 }
 
-/// A request that is sound: inside the export, aligned, allowed and not longer than agreed.
+/// A valid request: inside the export, aligned, allowed and not longer than negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Names the request until its reply is written; below
@@ -63,14 +63,14 @@ pub struct Request {
     pub fua: bool,
 }
 
-/// What a request asks for.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// `NBD_CMD_READ`.
     Read,
     /// `NBD_CMD_WRITE`. Its data comes as [`Event::Data`].
     Write,
-    /// `NBD_CMD_FLUSH`: what was answered before is on permanent storage when this is.
+    /// `NBD_CMD_FLUSH`: all writes answered before it are on permanent storage when it is answered.
     Flush,
     /// `NBD_CMD_TRIM`: the data is no longer needed.
     Trim,
@@ -129,7 +129,7 @@ pub enum Error {
     Eshutdown = 108,
 }
 
-/// Why the shell does not let a client use an export.
+/// The reason why the shell refuses an export to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Not this client, or not now: `NBD_REP_ERR_POLICY`.
@@ -140,8 +140,8 @@ pub enum Refusal {
     Shutdown,
 }
 
-/// The client did something that a connection does not survive. Every variant means: write what the
-/// outbox holds if that is possible at once, then close.
+/// A protocol violation that ends the connection. Every variant means: write what the outbox holds if that is
+/// possible at once, then close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerError {
@@ -151,7 +151,7 @@ pub enum PeerError {
         /// All client flags.
         flags: u32,
     },
-    /// What should be an option does not begin like one.
+    /// An option has a wrong magic number.
     #[error("no option where one was due (section \"Newstyle negotiation\")")]
     OptionMagic,
     /// A client without `NBD_FLAG_C_FIXED_NEWSTYLE` has but one option.
@@ -174,11 +174,10 @@ pub enum PeerError {
     /// TLS must be started first, and the option leaves no way to say so.
     #[error("NBD_OPT_EXPORT_NAME before TLS, which is required")]
     TlsRequired,
-    /// Bytes that were not encrypted came behind the request to encrypt. They may be from
-    /// an attacker.
+    /// Unencrypted bytes followed the request for TLS. They may be from an attacker.
     #[error("bytes behind NBD_OPT_STARTTLS that TLS does not cover")]
     PlaintextBehindStartTls,
-    /// What should be a request does not begin like one.
+    /// A request has a wrong magic number.
     #[error("no request where one was due (section \"Request message\")")]
     RequestMagic,
     /// The payload of a write is too long even to be skipped.

@@ -12,7 +12,7 @@ use super::protocol::{
 };
 use super::{Connection, Event, Export, PeerError, Received, Refusal, Tls};
 
-/// What was agreed on so far.
+/// The options negotiated so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Haggling {
     /// The client knows that options may be refused.
@@ -92,7 +92,7 @@ impl<P: AsRef<[u8]>> Connection<P> {
         Ok(Received { consumed: total, event })
     }
 
-    /// The reply to an option whose data is not even looked at.
+    /// The reply to an option whose data is not examined.
     fn refusal(&self, option: u32, length: usize) -> Option<u32> {
         let lacks_tls = self.limits.tls == Tls::Required && !self.haggling.encrypted;
         // Section "FORCEDTLS mode": all options but these two, known or not.
@@ -137,7 +137,7 @@ impl<P: AsRef<[u8]>> Connection<P> {
         Received { consumed, event: None }
     }
 
-    /// Acts on one option with all of its data. `behind` is what came after it.
+    /// Handles one option with all of its data. `behind` is the input after it.
     fn on_option<'a>(
         &mut self,
         option: u32,
@@ -185,7 +185,7 @@ impl<P: AsRef<[u8]>> Connection<P> {
     /// [`Event::StartTls`] when the TLS handshake has succeeded.
     pub fn tls_started(&mut self) {
         if matches!(self.phase, Phase::StartingTls) {
-            // NBD_OPT_STARTTLS: nothing that was negotiated before may be kept.
+            // NBD_OPT_STARTTLS: earlier negotiation results must be discarded.
             self.haggling.structured = false;
             self.haggling.allocation = None;
             self.haggling.encrypted = true;
@@ -242,8 +242,8 @@ impl<P: AsRef<[u8]>> Connection<P> {
         self.transmit();
     }
 
-    /// Refuses the export that the client has chosen. It may choose another one
-    /// if it can be told; else the connection closes.
+    /// Refuses the export that the client has chosen. The client may choose another one if the option has an error
+    /// reply; else the connection closes.
     pub fn export_refused(&mut self, refusal: Refusal) {
         let Phase::Deciding(choice) = self.phase else {
             return;
@@ -278,7 +278,7 @@ impl<P: AsRef<[u8]>> Connection<P> {
             let text = export.description.as_bytes();
             self.reply(option, rep::INFO, &[&kind(info::DESCRIPTION), text]);
         }
-        // Section "Size constraints": told whether asked for or not, for they are enforced.
+        // Section "Size constraints": always sent, because they are enforced.
         let block = export.block_size;
         let sizes = [block.minimum, block.preferred, block.maximum].map(U32::new);
         self.reply(option, rep::INFO, &[&kind(info::BLOCK_SIZE), sizes.as_bytes()]);

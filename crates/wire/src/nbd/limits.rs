@@ -2,7 +2,7 @@
 
 use super::protocol::OptionHeader;
 
-/// Whether the conversation may, or must, go over to TLS: section "TLS support".
+/// Whether the connection may, or must, use TLS: section "TLS support".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tls {
     /// There is no TLS; a client that asks for it is refused (NOTLS).
@@ -14,13 +14,13 @@ pub enum Tls {
     Required,
 }
 
-/// How much a client may ask of one connection.
+/// Limits of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Requests that have no complete reply yet; 1 to 1024, default 128. At the limit the
     /// connection takes no further one until a reply has been written.
     pub requests: u32,
-    /// Whether TLS is there; default off.
+    /// TLS support; default off.
     pub tls: Tls,
 }
 
@@ -31,7 +31,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The first limit that is out of its range, in words for an operator.
+    /// The first limit that is out of its range, as a message for the operator.
     pub fn check(&self) -> Result<(), &'static str> {
         if !(1..=REQUESTS_MAX).contains(&self.requests) {
             return Err("requests must lie between 1 and 1024");

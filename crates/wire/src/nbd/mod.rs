@@ -5,12 +5,12 @@
 //! project), which comments cite by section or by the name of the message.
 //!
 //! A [`Connection`] takes received bytes ([`Connection::receive`]) and the results of requests
-//! ([`Connection::respond`], [`Connection::respond_data`], [`Connection::respond_status`]); it
-//! returns [`Event`]s and fills an [`Outbox`](crate::outbox::Outbox). Write data is handed on in
-//! whatever parts it comes, so the receive buffer need not hold more than [`NEEDED_MAX`] bytes.
+//! ([`Connection::respond`], [`Connection::respond_data`], [`Connection::respond_status`]); it returns [`Event`]s and
+//! fills an [`Outbox`](crate::outbox::Outbox). Write data is passed on in parts as received, so the receive buffer
+//! need not hold more than [`NEEDED_MAX`] bytes.
 //!
-//! A connection limits itself: while [`Connection::is_waiting`] holds, nothing is taken from the
-//! input, and the shell stops reading until a write or an answer has changed that.
+//! A connection limits itself: while [`Connection::is_waiting`] holds, it consumes no input, and the shell stops
+//! reading until a write or an answer has changed that.
 
 mod connection;
 mod event;

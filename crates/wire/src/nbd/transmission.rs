@@ -1,4 +1,4 @@
-//! The transmission phase: which requests are sound, and the payload of writes.
+//! The transmission phase: checks requests, and receives the payload of writes.
 
 use zerocopy::FromBytes;
 
@@ -11,22 +11,22 @@ use super::{Command, Connection, Error, Event, Export, PeerError, Received, Requ
 /// The payload of a write that is being received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payload {
-    /// Bytes that have come.
+    /// Bytes received.
     taken: u32,
     /// Bytes that are still to come.
     left: u32,
     pub(super) fate: Fate,
 }
 
-/// What becomes of a payload.
+/// The destination of a payload.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
     /// It goes to the shell.
     Wanted {
         slot: u32,
     },
-    /// The shell has answered before all was there. The rest is skipped and the reply sent then: a
-    /// client need not look for replies to a request that it has not sent completely.
+    /// The shell has answered before the payload was complete. The rest is skipped before the reply is sent: a client
+    /// need not look for replies to a request that it has not sent completely.
     Answered {
         slot: u32,
         result: Result<(), Error>,
@@ -34,7 +34,7 @@ pub(super) enum Fate {
     Refused(Fault),
 }
 
-/// A request that is answered with an error without being asked of the shell.
+/// A request that is refused without an event to the shell.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     pub(super) cookie: u64,
@@ -128,7 +128,7 @@ impl<P: AsRef<[u8]>> Connection<P> {
         &self.exports.as_slice()[self.export.expect("requests come for an export")]
     }
 
-    /// What the request asks for, or why it is refused.
+    /// The command of the request, or the reason why it is refused.
     fn check(&self, header: &RequestHeader) -> Result<Command, Fault> {
         let (offset, length) = (header.offset.get(), header.length.get());
         let fault = |error, says| Fault { cookie: header.cookie.get(), error, says, offset: None };
@@ -168,7 +168,7 @@ impl<P: AsRef<[u8]>> Connection<P> {
             let error = if writes { Error::Enospc } else { Error::Einval };
             let mut fault = fault(error, "range ends past the end of the export");
             if command == Command::Read {
-                // What lies before this byte could be read.
+                // The bytes before this offset are readable.
                 fault.offset = Some(self.size.max(offset));
             }
             return Err(fault);

@@ -1,14 +1,13 @@
-//! The supported commands: which bits of each CDB mean something, and what a command asks of its
-//! unit before it runs.
+//! The supported commands: the valid bits of each CDB, and the state of the unit that a command needs.
 //!
-//! One table serves all. A CDB with a bit that the table does not list is refused, and the answer
-//! points at the bit: protection information, NACA and the rest of what Weir does not do cannot
-//! slip through. [`opcodes`](super::opcodes) reports the same table.
+//! One table serves all. A CDB with a bit that the table does not list is refused, and the sense data points at the
+//! bit: this excludes protection information, NACA and all other unsupported features. [`opcodes`](super::opcodes)
+//! reports the same table.
 
 use super::nexus::Access;
 use super::sense::Sense;
 
-/// What a disk has beyond what every disk has.
+/// Optional features of a disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Features {
     pub(crate) thin: bool,
@@ -31,7 +30,7 @@ enum On {
     Atomic,
 }
 
-/// What state of its unit a command needs.
+/// The state of its unit that a command needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// None: it runs even without a medium, and while it is sanitized (SBC-4 section 4.11.2).
@@ -57,7 +56,7 @@ pub(crate) struct Supported {
     /// The access that it needs under another nexus's reservation, by the tables of SPC-4 and SBC-3 that say which
     /// commands are allowed in the presence of reservations.
     pub(crate) access: Access,
-    /// What it needs of the unit.
+    /// The state of the unit that it needs.
     pub(crate) needs: Needs,
     on: On,
 }
@@ -108,7 +107,7 @@ const fn command<const N: usize>(access: Access, needs: Needs, map: [u8; N]) -> 
     Supported { usage, length: N as u8, action: None, access, needs, on: On::All }
 }
 
-/// It is always welcome, whatever the state of the unit.
+/// The command runs in every state of the unit.
 const fn always<const N: usize>(map: [u8; N]) -> Supported {
     command(Access::Free, Needs::Nothing, map)
 }

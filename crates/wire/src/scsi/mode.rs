@@ -32,7 +32,7 @@ impl ModeParameters {
         Self { write_cache: disk.write_cache, descriptor_sense: false, write_protect: false }
     }
 
-    /// Nothing is set, or everything that can be: the difference is what can be changed.
+    /// All changeable bits clear, or all set: the difference is the mask of changeable bits.
     const fn uniform(set: bool) -> Self {
         Self { write_cache: set, descriptor_sense: set, write_protect: set }
     }
@@ -148,8 +148,8 @@ fn pages(disk: &DiskInfo, current: ModeParameters, asked: &ModeSense) -> Result<
     Ok(data)
 }
 
-/// The parameters after MODE SELECT, from its parameter list. What cannot be changed must be as it
-/// is; nothing is changed if one bit is wrong.
+/// The parameters after MODE SELECT, from its parameter list. Unchangeable bits must have their current value; if one
+/// bit is wrong, no parameter changes.
 pub(crate) fn select(
     disk: &DiskInfo,
     current: ModeParameters,
@@ -186,8 +186,8 @@ pub(crate) fn select(
     let mut next = current;
     while let [code, length, ..] = *rest {
         let at = list.len() - rest.len();
-        // PS is reserved here, but initiators send back what MODE SENSE told them; SPF says that a
-        // subpage follows, and there is none.
+        // PS is reserved here, but initiators send back the data of MODE SENSE; SPF announces a subpage, and there is
+        // none.
         let code = code & 0x7f;
         let (Some(own), Some(mask)) = (current.page(code), ModeParameters::mask(code)) else {
             return Err(Sense::invalid_parameter_field(at as u16));

@@ -2,7 +2,7 @@
 
 use super::sense::Sense;
 
-/// An initiator port: what a SCSI initiator is called over iSCSI (RFC 7143 section 4.4.2).
+/// An initiator port: the name of a SCSI initiator over iSCSI (RFC 7143 section 4.4.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InitiatorPort {
     /// iSCSI name of the initiator, in lower case.
@@ -15,13 +15,13 @@ pub struct InitiatorPort {
 /// port, and distinguishes all nexuses of a logical unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Nexus {
-    /// Whose it is.
+    /// The initiator port.
     pub initiator: InitiatorPort,
     /// iSCSI name of the target.
     pub target: String,
 }
 
-/// What a command does to others than its sender. The shell carries it out before it answers.
+/// Effects of a command on other nexuses. The shell applies them before it answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// Conditions for single nexuses.
@@ -32,7 +32,7 @@ pub struct Effects {
     pub aborts: Vec<Nexus>,
 }
 
-/// How a command is refused.
+/// The refusal of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// CHECK CONDITION with this sense data.
@@ -50,7 +50,7 @@ impl From<Sense> for Refusal {
 /// The access that a command needs under a reservation of another nexus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing: it is allowed in any case.
+    /// None: the command is always allowed.
     Free,
     /// Nothing of a persistent reservation; a RESERVE(6) of another nexus keeps it out: TEST UNIT
     /// READY, PERSISTENT RESERVE IN and OUT (SPC-2 section 5.5.1).

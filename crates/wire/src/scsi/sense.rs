@@ -23,7 +23,7 @@ pub enum SenseKey {
     DataProtect = 0x7,
     /// A copy stopped at one of its segments.
     CopyAborted = 0xa,
-    /// The target gave the command up; trying again may help.
+    /// The target aborted the command; a retry may succeed.
     AbortedCommand = 0xb,
     /// Source and medium differ.
     Miscompare = 0xe,
@@ -32,18 +32,18 @@ pub enum SenseKey {
 /// What the four bytes after the additional codes point at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldPointer {
-    /// The fault lies in the CDB, not in the parameter data.
+    /// The invalid field is in the CDB, not in the parameter data.
     pub in_cdb: bool,
-    /// Byte at fault.
+    /// The invalid byte.
     pub byte: u16,
-    /// Highest bit at fault, if one bit is to blame.
+    /// The highest invalid bit, if the error is in single bits.
     pub bit: Option<u8>,
 }
 
-/// Why a command failed. Two are equal if they say the same, in whatever format.
+/// The sense data of a failed command. Equality ignores the format.
 #[derive(Clone, Copy, Debug)]
 pub struct Sense {
-    /// Class of the fault.
+    /// The sense key.
     pub key: SenseKey,
     /// Additional sense code.
     pub asc: u8,
@@ -98,9 +98,9 @@ sense! {
     LOGICAL_UNIT_NOT_READY = NotReady 0x04 0x00;
     /// The logical unit is becoming ready.
     BECOMING_READY = NotReady 0x04 0x01;
-    /// Nothing can be done with the logical unit through this target port; another may do.
+    /// The logical unit is unavailable through this target port; another port may work.
     UNAVAILABLE = NotReady 0x04 0x0c;
-    /// A sanitize operation is going on.
+    /// A sanitize operation is in progress.
     SANITIZE_IN_PROGRESS = NotReady 0x04 0x1b;
     /// The medium was ejected.
     MEDIUM_NOT_PRESENT = NotReady 0x3a 0x00;
@@ -138,9 +138,9 @@ sense! {
     MODE_PARAMETERS_CHANGED = UnitAttention 0x2a 0x01;
     /// All registrations and the persistent reservation were cleared.
     RESERVATIONS_PREEMPTED = UnitAttention 0x2a 0x03;
-    /// The persistent reservation that the initiator had a part in is no more, or became another.
+    /// The initiator's persistent reservation was released or replaced.
     RESERVATIONS_RELEASED = UnitAttention 0x2a 0x04;
-    /// The initiator's registration was taken away.
+    /// The initiator's registration was removed.
     REGISTRATIONS_PREEMPTED = UnitAttention 0x2a 0x05;
     /// Capacity changed.
     CAPACITY_CHANGED = UnitAttention 0x2a 0x09;
@@ -154,11 +154,11 @@ sense! {
     SOFTWARE_WRITE_PROTECTED = DataProtect 0x27 0x02;
     /// Thin provisioning ran out of space.
     SPACE_ALLOCATION_FAILED = DataProtect 0x27 0x07;
-    /// Unsolicited data came.
+    /// Unexpected unsolicited data.
     UNEXPECTED_UNSOLICITED_DATA = AbortedCommand 0x0c 0x0c;
-    /// Less or more data came than announced.
+    /// Less or more data was received than announced.
     INCORRECT_AMOUNT_OF_DATA = AbortedCommand 0x0c 0x0d;
-    /// A data PDU was lost or came out of order.
+    /// A data PDU was lost or out of order.
     PROTOCOL_SERVICE_CRC_ERROR = AbortedCommand 0x47 0x05;
     /// A copy with this list identifier is still being processed.
     OPERATION_IN_PROGRESS = IllegalRequest 0x00 0x16;
@@ -341,8 +341,7 @@ mod tests {
         assert_eq!(bytes[..length], [0x72, 5, 0x24, 0, 0, 0, 0, 8, 0x02, 6, 0, 0, 0xcf, 0, 1, 0]);
     }
 
-    /// Progress has the field pointer's place, in both formats; the format asked for is used, and
-    /// makes no difference to what is said.
+    /// Progress replaces the field pointer, in both formats; the content does not depend on the format.
     #[test]
     fn progress_is_told() {
         let sense = Sense::SANITIZE_IN_PROGRESS.with_progress(0x1234);

@@ -11,11 +11,11 @@ pub struct Command<P> {
     pub lun: u64,
     /// Command descriptor block, padded with zeros.
     pub cdb: [u8; 16],
-    /// How the target may order it among others.
+    /// The task attribute: how the target may order the command.
     pub attribute: Attribute,
     /// Its data.
     pub data: Direction<P>,
-    /// The shell's own name for it, which comes back with every event about it.
+    /// The shell's identifier, which every event about the command contains.
     pub tag: u64,
 }
 

@@ -4,20 +4,19 @@ use crate::iscsi::codes::TmfResponse;
 use crate::iscsi::keys::Parameters;
 use crate::iscsi::pdu::Itt;
 
-/// What [`receive`](super::Initiator::receive) made of the input.
+/// The result of [`receive`](super::Initiator::receive).
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// Bytes at the front of the input that are dealt with.
+    /// Bytes consumed from the front of the input.
     pub consumed: usize,
-    /// What they mean to the shell, if anything. With zero bytes consumed and no event, more bytes
-    /// are needed.
+    /// The event for the shell, if there is one. With zero bytes consumed and no event, more bytes are needed.
     pub event: Option<Event<'a>>,
 }
 
-/// Something that the shell must know or do. Bytes are slices of the input.
+/// An event that the shell must handle. Bytes are slices of the input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'a> {
-    /// The session is there.
+    /// The session is established.
     LoggedIn {
         /// The target's part of the session identifier.
         tsih: u16,
@@ -28,20 +27,20 @@ pub enum Event<'a> {
         /// What was negotiated.
         parameters: Parameters,
     },
-    /// The target is to be found elsewhere. The connection is of no further use.
+    /// The target redirects the login. The connection is of no further use.
     Redirected {
-        /// Where, as `host:port` (RFC 7143 section 13.8); the port may be missing.
+        /// The address, as `host:port` (RFC 7143 section 13.8); the port may be missing.
         address: String,
-        /// For ever.
+        /// Whether the move is permanent.
         permanent: bool,
     },
-    /// Data of a read, in order and without gaps. It counts only once the command has ended well.
+    /// Data of a read, in order and without gaps. It is valid only after the command has ended with GOOD.
     Data {
         /// The command.
         itt: Itt,
         /// The shell's name for it.
         tag: u64,
-        /// Where it belongs, in bytes from the start of the command's data.
+        /// Offset in bytes from the start of the command's data.
         offset: u32,
         /// The data.
         bytes: &'a [u8],
@@ -61,8 +60,8 @@ pub enum Event<'a> {
         /// Whether more or less data was moved than the command expected.
         residual: Residual,
     },
-    /// A command has ended without an answer, because a task management function ended it. These
-    /// come in front of its [`Managed`](Self::Managed).
+    /// A task management function has ended a command without an answer. These events precede its
+    /// [`Managed`](Self::Managed).
     Aborted {
         /// The command; its tag is free.
         itt: Itt,
@@ -78,7 +77,7 @@ pub enum Event<'a> {
     Managed {
         /// The shell's name for it.
         tag: u64,
-        /// What came of it.
+        /// The result.
         response: TmfResponse,
     },
     /// The answer to [`send_targets`](super::Initiator::send_targets).
@@ -89,27 +88,27 @@ pub enum Event<'a> {
     LoggedOut,
 }
 
-/// What was moved, less or more than a command expected (RFC 7143 section 11.4.5).
+/// Data moved, compared with the expected length of a command (RFC 7143 section 11.4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Residual {
     /// Exactly what was expected.
     None,
     /// Underflow: bytes that were not moved.
     Underflow(u32),
-    /// Overflow: bytes that the command had no room for.
+    /// Overflow: bytes that did not fit into the command's buffer.
     Overflow(u32),
 }
 
-/// A target that a discovery session was told of.
+/// A target in the answer to a discovery session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Its iSCSI name.
     pub name: String,
-    /// Where it can be reached. Empty: at the address of the discovery session.
+    /// Its portals. Empty: the address of the discovery session.
     pub portals: Vec<Portal>,
 }
 
-/// Where a target can be reached.
+/// A portal of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Portal {
     /// `host:port` as the target wrote it, an IPv6 address in brackets; the port may be missing.

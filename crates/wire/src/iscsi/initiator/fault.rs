@@ -56,8 +56,8 @@ impl fmt::Display for Wanted {
     }
 }
 
-/// The target refused the session or broke a rule. The connection is of no further use. Words of the
-/// target are escaped; secrets are never told.
+/// The target refused the session or broke a rule. The connection is of no further use. Text of the target is
+/// escaped; secrets are never included.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -118,18 +118,18 @@ pub enum Fault {
         /// The initiator task tag.
         itt: u32,
     },
-    /// A field holds what it must not.
+    /// A field has an invalid value.
     #[error("{pdu}: {field} is {value:#x}, must be {wanted} ({rule})")]
     Field {
         /// The PDU.
         pdu: PduKind,
         /// The field.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         value: u32,
-        /// What it should hold.
+        /// The expected value.
         wanted: Wanted,
-        /// Which rule says so.
+        /// The rule that requires it.
         rule: &'static str,
     },
     /// The answer to the login of another session.
@@ -160,7 +160,7 @@ pub enum Fault {
     /// The target refused a PDU.
     #[error("the target rejected a {pdu}, reason {reason:#04x} (RFC 7143 section 11.17.1)")]
     Rejected {
-        /// What it refused, as far as it says.
+        /// The refused PDU, as far as the target identifies it.
         pdu: PduKind,
         /// Why.
         reason: u8,
@@ -176,12 +176,12 @@ pub enum Fault {
     Endless {
         /// The PDU.
         pdu: PduKind,
-        /// How much is borne.
+        /// The limit.
         limit: usize,
-        /// Of what.
+        /// The unit of the limit.
         unit: &'static str,
     },
-    /// A key came twice.
+    /// A key was received twice.
     #[error("key {} came twice (RFC 7143 section 6.2)", .key.escape_debug())]
     KeyTwice {
         /// The key.
@@ -195,7 +195,7 @@ pub enum Fault {
         /// Its value.
         value: String,
     },
-    /// A key that has no place in this stage.
+    /// A key that is not allowed in this stage.
     #[error("key {} has no place here", .key.escape_debug())]
     KeyOutOfPlace {
         /// The key.
@@ -224,23 +224,23 @@ pub enum Fault {
     },
 }
 
-/// Why the proof failed.
+/// The reason why the authentication failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChapFault {
-    /// The target asks for a proof, and there is no account for it.
+    /// The target requires authentication, and there is no account for it.
     #[error("the target asks for authentication by {}, which is not configured", .method.escape_debug())]
     NotConfigured {
         /// The method.
         method: String,
     },
-    /// The target must prove itself and wants no authentication.
+    /// The target must authenticate and refuses authentication.
     #[error("the target must prove itself and left out the authentication")]
     NotAuthenticated,
     /// The target chose an algorithm that was not offered.
     #[error("the target chose algorithm {}; MD5 (5) and SHA-256 (7) were offered", .name.escape_debug())]
     Algorithm {
-        /// What it chose.
+        /// The chosen algorithm.
         name: String,
     },
     /// A key that is due is missing.
@@ -249,7 +249,7 @@ pub enum ChapFault {
         /// The key.
         key: &'static str,
     },
-    /// A key came when it was not due.
+    /// A key was received out of order.
     #[error("{key} is not due")]
     NotDue {
         /// The key.
@@ -264,7 +264,7 @@ pub enum ChapFault {
     /// The target proved a name, but not the required one.
     #[error("the target says that it is `{}`", .name.escape_debug())]
     WrongName {
-        /// Who it says that it is.
+        /// The name that the target gave.
         name: String,
     },
     /// The target does not know its secret.

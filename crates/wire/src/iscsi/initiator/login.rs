@@ -35,7 +35,7 @@ pub(super) struct Login {
     rounds: usize,
     /// Text of the target that is not complete.
     incoming: Vec<u8>,
-    /// Keys that came.
+    /// Keys received.
     seen: Vec<String>,
     handshake: Handshake,
     portal_group: Option<u16>,
@@ -54,7 +54,7 @@ impl Login {
         }
     }
 
-    /// Notes that a key came.
+    /// Records a received key.
     // RFC 7143 section 6.2: a key is negotiated once.
     fn see(&mut self, key: &str) -> Result<(), Fault> {
         if self.seen.iter().any(|one| one == key) {
@@ -69,7 +69,7 @@ impl Login {
 }
 
 impl<P: AsRef<[u8]> + Clone> Initiator<P> {
-    /// Says who is there and which target is meant.
+    /// Declares the initiator's and the target's name.
     pub(super) fn start_login(&mut self) {
         let settings = &self.settings;
         let mut text = Vec::new();

@@ -1,15 +1,14 @@
 //! The initiator's end of one iSCSI connection, which is also its session.
 //!
-//! An [`Initiator`] logs in by itself: its first request waits in the [`Outbox`] from the start. It
-//! takes received bytes ([`Initiator::receive`]) and how much of the outbox was written
-//! ([`Initiator::written`]), takes [`Command`]s while there is [`room`](Initiator::room), and returns
-//! [`Event`]s. It parses whole PDUs only: [`Initiator::needed`] says how many contiguous bytes the
-//! next one takes, which [`Settings::pdu_length_max`] bounds.
+//! An [`Initiator`] logs in by itself: its first request waits in the [`Outbox`] from the start. It takes received
+//! bytes ([`Initiator::receive`]) and the number of outbox bytes written ([`Initiator::written`]), takes [`Command`]s
+//! while there is [`room`](Initiator::room), and returns [`Event`]s. It parses whole PDUs only: [`Initiator::needed`]
+//! says how many contiguous bytes the next one takes, which [`Settings::pdu_length_max`] bounds.
 //!
-//! It believes nothing that it can check: tags, numbers, lengths, places and the order of data. At
-//! error recovery level 0 nothing on a connection survives a broken rule (RFC 7143 section 7.1.4.4),
-//! so a [`Fault`] says what was wrong and the shell closes. What was
-//! [outstanding](Initiator::outstanding) then has no known end, except commands that were never sent.
+//! It checks every field that it can: tags, numbers, lengths, offsets and the order of data. At error recovery level
+//! 0 a connection does not survive a protocol violation (RFC 7143 section 7.1.4.4): the initiator returns a [`Fault`]
+//! and the shell closes the connection. The result of [outstanding](Initiator::outstanding) commands is then unknown,
+//! except of those that were never sent.
 
 mod chap;
 mod command;

@@ -5,8 +5,8 @@ use super::settings::Settings;
 use crate::iscsi::keys::{DigestPolicy, LENGTH_MAX, LENGTH_MIN, Parameters};
 use crate::iscsi::text;
 
-/// What holds before the target has said anything, and of every key that it never answers: the
-/// default of RFC 7143 where that lies within what is offered, else the careful value.
+/// The values before the target has answered, and of keys that it never answers: the default of RFC 7143 if it is
+/// within the offer, else the conservative value.
 pub(super) fn beginning(settings: &Settings) -> Parameters {
     let default = Parameters::default();
     let max_burst_length = default.max_burst_length.min(settings.max_burst);

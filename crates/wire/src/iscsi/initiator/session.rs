@@ -48,15 +48,14 @@ pub struct Initiator<P> {
     pub(super) tasks: Tasks<P>,
     pub(super) exchange: Option<Exchange>,
     pub(super) outbox: Outbox<P>,
-    /// What is still to be said about the last PDU.
+    /// Events of the last PDU that are not yet reported.
     pub(super) pending: VecDeque<Event<'static>>,
     needed: usize,
 }
 
 impl<P: AsRef<[u8]> + Clone> Initiator<P> {
-    /// A session on a connection over which nothing has gone yet. Its first login request is in the
-    /// outbox at once. `entropy` is random and used for this session only: it is what CHAP asks the
-    /// target.
+    /// A session on a new connection. Its first login request is in the outbox at once. `entropy` is random and used
+    /// only for this session: it is the CHAP challenge for the target.
     ///
     /// Panics if a setting is out of its range; [`Settings::check`] says which.
     pub fn new(settings: Arc<Settings>, entropy: [u8; CHALLENGE_LENGTH]) -> Self {

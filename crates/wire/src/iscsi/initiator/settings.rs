@@ -6,12 +6,12 @@ use crate::iscsi::digest::DIGEST_LENGTH;
 use crate::iscsi::keys::{DigestPolicy, LENGTH_MAX, LENGTH_MIN, SEGMENT_LENGTH_DEFAULT};
 use crate::iscsi::pdu::{AHS_LENGTH_MAX, HEADER_LENGTH};
 
-/// Most requests outside of the command window that may wait for an answer on a connection: task
-/// management functions, pings and the logout together. Targets need take only one of each kind at a
-/// time (RFC 7143 section 4.2.2.1) and reject what is too much, which ends the connection.
+/// Most requests outside of the command window that may wait for an answer on a connection: task management
+/// functions, pings and the logout together. Targets need accept only one of each kind at a time (RFC 7143 section
+/// 4.2.2.1) and reject more, which ends the connection.
 pub const IMMEDIATE_MAX: usize = 16;
 
-/// How one session is to be made and how much the target may ask of it.
+/// Parameters and limits of one session.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// iSCSI name of this initiator, such as `iqn.2026-01.org.example:gateway`; 1 to 223 bytes.
@@ -23,11 +23,11 @@ pub struct Settings {
     pub isid: Isid,
     /// iSCSI name of the target, 1 to 223 bytes; `None` for a discovery session.
     pub target: Option<String>,
-    /// How to prove who is there; `None`: only targets that ask for no proof let the session in.
+    /// CHAP credentials; `None`: the login succeeds only on targets without authentication.
     pub chap: Option<Chap>,
-    /// CRC32C over headers; default allowed: if the target insists.
+    /// CRC32C over headers; default: if the target requires it.
     pub header_digest: DigestPolicy,
-    /// CRC32C over data; default allowed: if the target insists.
+    /// CRC32C over data; default: if the target requires it.
     pub data_digest: DigestPolicy,
     /// Largest data segment that is received, in bytes; 512 to 16777215, default 262144. The shell's
     /// receive buffer must hold one such segment and its header.
@@ -44,17 +44,17 @@ pub struct Settings {
     pub initial_r2t: bool,
     /// R2Ts that one command may have outstanding; 1 to 64, default 8.
     pub max_outstanding_r2t: u16,
-    /// Commands that may be outstanding, whatever the target would take; 1 to 1024, default 128.
+    /// Maximum outstanding commands, even if the target's window is larger; 1 to 1024, default 128.
     pub commands_max: u32,
 }
 
-/// Who this initiator is, and who the target must be.
+/// Credentials of this initiator and of the target.
 #[derive(Clone, Debug)]
 pub struct Chap {
-    /// By what this initiator proves itself.
+    /// The credentials of this initiator.
     pub account: Account,
-    /// By what the target must prove itself (mutual CHAP); a target that does not is refused. The
-    /// secret must be another than that of `account`.
+    /// The credentials that the target must have (mutual CHAP); a target without them is refused. The secret must
+    /// differ from that of `account`.
     pub target: Option<Account>,
 }
 
@@ -153,11 +153,11 @@ pub enum SettingsError {
     Range {
         /// The setting.
         setting: &'static str,
-        /// What it is.
+        /// Its value.
         value: u32,
-        /// The least that it may be.
+        /// The minimum.
         least: u32,
-        /// The most that it may be.
+        /// The maximum.
         most: u32,
     },
 }

@@ -15,13 +15,13 @@ pub(super) struct Task<P> {
     pub(super) lun: [u8; 8],
     pub(super) cmd_sn: u32,
     pub(super) data: Direction<P>,
-    /// Bytes that came, or, of a write, that are in the outbox or left it.
+    /// Bytes received; of a write, bytes that are in the outbox or were sent.
     pub(super) moved: u32,
     /// Number of the next Data-In or R2T.
     pub(super) next_sn: u32,
     /// Sequences of Data-Out whose last PDU has not left the outbox.
     pub(super) bursts: u16,
-    /// The oldest of them was not asked for.
+    /// The oldest of them is unsolicited.
     pub(super) unsolicited: bool,
     /// The task management function that will end it.
     pub(super) doomed_by: Option<Itt>,

@@ -1,5 +1,5 @@
-//! Transfers commands and their data: sending, R2Ts, Data-In, and how
-//! they end (RFC 7143 sections 4.2.5, 11.3, 11.4, 11.7 and 11.8).
+//! Transfers commands and their data: requests, R2Ts, Data-In and status (RFC 7143 sections 4.2.5, 11.3, 11.4, 11.7
+//! and 11.8).
 
 use zerocopy::transmute;
 
@@ -27,7 +27,7 @@ const SENSE_MAX: usize = 252;
 /// A sequence of Data-Out.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
-    /// What it answers: tag and unit of the R2T. Reserved and zero if it was not asked for.
+    /// Tag and unit of the R2T that it answers; reserved and zero if it is unsolicited.
     ttt: u32,
     lun: [u8; 8],
     /// First byte, and first byte behind it.
@@ -271,7 +271,7 @@ impl<P: AsRef<[u8]> + Clone> Initiator<P> {
             let fits = match task.data {
                 Direction::None => true,
                 Direction::Read(_) => moved == due,
-                // The target need not use all that came unasked.
+                // The target need not use all unsolicited data.
                 Direction::Write(..) => moved >= due,
             };
             if !fits {

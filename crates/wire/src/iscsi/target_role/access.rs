@@ -1,27 +1,27 @@
-//! Access control: who may log in, and with which proof.
+//! Access control: the initiators that may log in, and their authentication.
 
-/// What an initiator must prove, and what is proven to it. Indices are into
+/// Authentication of initiators, and of the target towards them. Indices are into
 /// [`Node::accounts`](super::Node::accounts).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Authentication {
-    /// The accounts that may log in. Empty: anyone may, without authentication.
+    /// The accounts that may log in. Empty: any initiator may, without authentication.
     pub accounts: Vec<usize>,
-    /// The account by which the target proves itself to initiators that ask (mutual CHAP).
+    /// The target's own account, for initiators that request mutual CHAP.
     pub mutual: Option<usize>,
 }
 
-/// Which initiators something is for.
+/// A list of initiators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Initiators(Vec<String>);
 
 impl Initiators {
-    /// Those whose iSCSI name is in the list, in lower case; an entry that ends in `*` stands for
-    /// all names that begin so. An empty list stands for everyone.
+    /// Those whose iSCSI name is in the list, in lower case; an entry that ends in `*` matches all names with that
+    /// prefix. An empty list matches all initiators.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         Self(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
     }
 
-    /// Whether the initiator with this name, in lower case, is one of them.
+    /// Whether the initiator with this name, in lower case, is in the list.
     pub fn admit(&self, name: &str) -> bool {
         let matches = |entry: &String| match entry.strip_suffix('*') {
             Some(front) => name.starts_with(front),
@@ -36,12 +36,12 @@ impl Initiators {
     }
 }
 
-/// Where initiators are sent instead (RFC 7143 section 11.13.5, status class 1).
+/// A redirection (RFC 7143 section 11.13.5, status class 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// The portal to use, as `host:port`.
     pub portal: String,
-    /// For ever, so that initiators may remember it.
+    /// Whether the redirection is permanent.
     pub permanent: bool,
 }
 

@@ -12,9 +12,8 @@ const LOGOUT_REQUESTED: u8 = 1;
 const ALL_DROPPED: u8 = 3;
 
 impl<P: AsRef<[u8]> + Clone> Connection<P> {
-    /// Asks the initiator to log out within this many seconds. What it sends until then is served;
-    /// a shell that loses patience says [`announce_drop`](Self::announce_drop) and closes. Does
-    /// nothing outside of the full feature phase.
+    /// Requests a logout within this many seconds. Commands that arrive until then are served; after that time the
+    /// shell calls [`announce_drop`](Self::announce_drop) and closes. No effect outside of the full feature phase.
     pub fn request_logout(&mut self, seconds: u16) {
         self.push_async_message(AsyncMessage {
             event: LOGOUT_REQUESTED,
@@ -23,10 +22,9 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         });
     }
 
-    /// Says that the session's connection is about to be closed; the shell writes what the outbox
-    /// holds and closes it. The initiator may log in again after `time2wait` seconds, and finds its
-    /// tasks for `time2retain` seconds: zero, since no task outlives its connection here. Does
-    /// nothing outside of the full feature phase.
+    /// Says that the session's connection is about to be closed; the shell writes what the outbox holds and closes
+    /// it. The initiator may log in again after `time2wait` seconds, and `time2retain` is zero, since no task
+    /// outlives its connection here. No effect outside of the full feature phase.
     pub fn announce_drop(&mut self, time2wait: u16, time2retain: u16) {
         self.push_async_message(AsyncMessage {
             event: ALL_DROPPED,

@@ -1,5 +1,4 @@
-//! The challenge handshake by which an initiator, and on request the target, proves that it knows a
-//! secret (RFC 7143 section 12.1.3, RFC 1994).
+//! CHAP: authenticates an initiator, and on request the target (RFC 7143 section 12.1.3, RFC 1994).
 
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
@@ -20,7 +19,7 @@ pub enum ChapFault {
         /// The key.
         key: &'static str,
     },
-    /// A key came when it was not due.
+    /// A key was received out of order.
     #[error("{key} is not due")]
     NotDue {
         /// The key.
@@ -35,7 +34,7 @@ pub enum ChapFault {
     /// No algorithm in common.
     #[error("the initiator knows neither SHA-256 (7) nor MD5 (5)")]
     NoAlgorithm,
-    /// The name belongs to no account that may log in here.
+    /// The name has no account that may log in here.
     #[error("account `{}` may not log in here", .name.escape_debug())]
     UnknownAccount {
         /// The name.
@@ -47,10 +46,10 @@ pub enum ChapFault {
         /// The name of the account.
         account: String,
     },
-    /// The initiator wants the target to prove itself, and there is no account for that.
+    /// The initiator requests mutual CHAP, and the target has no credentials.
     #[error("the initiator asks for mutual authentication, which is not configured")]
     NoMutual,
-    /// The initiator sent the target's challenge back, to be told the answer to it.
+    /// The initiator reflected the target's challenge, to learn the response to it.
     #[error("the initiator sent the target's own challenge back")]
     Reflected,
     /// One secret would serve both directions, so that either side could play the other.
@@ -61,23 +60,23 @@ pub enum ChapFault {
     },
 }
 
-/// Who may prove what.
+/// The accounts of a handshake.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accounts<'a> {
     /// All accounts.
     pub(super) all: &'a [Account],
     /// Those that may log in.
     pub(super) allowed: &'a [usize],
-    /// The one by which the target proves itself.
+    /// The target's own account.
     pub(super) mutual: Option<usize>,
 }
 
-/// What the target says to one text.
+/// The target's answer to one text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// The handshake continues.
     Challenge(Pairs),
-    /// The initiator has proven that it is this account.
+    /// The initiator has authenticated as this account.
     Proven { account: usize, pairs: Pairs },
 }
 
@@ -167,8 +166,8 @@ impl Chap {
         Ok(Reply::Proven { account: index, pairs })
     }
 
-    /// The account that the name and the response belong to. Every account that may log in is
-    /// tried, whatever the name, so that the time taken does not tell which names exist.
+    /// The account of the name and the response. All accounts that may log in are tried, for any name, so that the
+    /// time does not reveal which names exist.
     fn find(
         &self,
         algorithm: Algorithm,
@@ -197,7 +196,7 @@ impl Chap {
     }
 }
 
-/// What the initiator asks the target to prove.
+/// The initiator's challenge to the target.
 struct Asked {
     identifier: u8,
     challenge: Vec<u8>,

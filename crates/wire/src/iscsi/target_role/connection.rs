@@ -13,7 +13,7 @@ use crate::iscsi::keys::SEGMENT_LENGTH_DEFAULT;
 use crate::iscsi::pdu::{HEADER_LENGTH, Itt, RESERVED_TAG};
 use crate::outbox::Outbox;
 
-/// How far a connection has come.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Negotiating.
@@ -24,7 +24,7 @@ pub(super) enum Phase {
     FullFeature,
     /// The initiator has asked to log out; what it still sends is discarded.
     LoggingOut,
-    /// What is in the outbox is written, nothing is received any more.
+    /// The outbox is written, and no more input is received.
     Closing,
 }
 
@@ -63,10 +63,9 @@ pub struct Connection<P> {
 }
 
 impl<P: AsRef<[u8]> + Clone> Connection<P> {
-    /// A connection on which nothing has been received yet. `portals` are the addresses of the target
-    /// as this initiator reaches them, an IPv6 address in brackets: a discovery session gets all of
-    /// them when the node names no portals.
-    /// `challenge` is what CHAP asks the initiator: random bytes, new for each connection.
+    /// A new connection. `portals` are the addresses at which this initiator reaches the target, an IPv6 address in
+    /// brackets: a discovery session gets all of them when the node names no portals. `challenge` is the CHAP
+    /// challenge: random bytes, new for each connection.
     ///
     /// Panics if a limit is out of its range; [`Limits::check`] says which.
     pub fn new(
@@ -201,8 +200,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         ttt
     }
 
-    /// Commands that were ignored, as the protocol says, because they came outside of the window or for the
-    /// second time.
+    /// Commands that were ignored, as the protocol requires, because they were outside of the window or duplicates.
     pub const fn ignored(&self) -> u64 {
         self.ignored
     }

@@ -11,9 +11,9 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
     pub(super) fn on_data_out<'a>(&mut self, pdu: &DataOut, data: &'a [u8]) -> Option<Event<'a>> {
         let itt = Itt(pdu.itt.get());
         let first_burst = self.parameters.first_burst_length;
-        // RFC 7143 section 11.7: data of a task that was answered or aborted in the meantime may
-        // still be in transit. It is discarded, and so is data of a tag that never was.
-        // The same goes for data that nothing waits for: its command may be running.
+        // RFC 7143 section 11.7: data of a task that was answered or aborted in the meantime may still be in transit.
+        // It is discarded, and so is data of an unknown tag, and data that no task expects: its command may be
+        // running.
         let task = self.tasks.find(itt)?;
         if !task.writes || task.broken || task.gathered {
             return None;
@@ -32,12 +32,10 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         is_news.then_some(Event::Data { itt, offset, bytes: data, complete })
     }
 
-    /// Gathers the first `wanted` bytes of a command's write data, which the shell has room for:
-    /// waits for what comes unsolicited, then asks for the rest. Bytes beyond what the initiator
-    /// has are never asked for.
+    /// Gathers the first `wanted` bytes of a command's write data, for which the shell has a buffer: waits for the
+    /// unsolicited data, then sends R2Ts for the rest. Never requests more bytes than the initiator has.
     ///
-    /// Returns whether data is still to come. If not, everything was in the command or in earlier
-    /// [`Event::Data`].
+    /// Returns whether more data will arrive. If not, all data was in the command or in earlier [`Event::Data`].
     pub fn solicit(&mut self, itt: Itt, wanted: u32) -> bool {
         let Some(task) = self.tasks.find(itt).filter(|task| task.writes && !task.broken) else {
             return false;
@@ -93,7 +91,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
     }
 }
 
-/// Checks one PDU against what its task expects and counts it.
+/// Compares one PDU with the expectations of its task, and counts it.
 fn take(task: &mut Task, pdu: &DataOut, data: &[u8], first_burst: u32) -> Result<(), Sense> {
     let limit = if pdu.ttt.get() == RESERVED_TAG {
         // RFC 7143 section 13.10: only what the command announced may come unasked.

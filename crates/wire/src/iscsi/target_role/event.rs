@@ -4,17 +4,17 @@ use super::LoginFault;
 use crate::iscsi::codes::{Attribute, Isid, LoginStatus, LogoutReason, RejectReason, TaskFunction};
 use crate::iscsi::pdu::Itt;
 
-/// What [`receive`](super::Connection::receive) made of the input.
+/// The result of [`receive`](super::Connection::receive).
 #[derive(Debug)]
 pub struct Received<'a> {
-    /// Bytes at the front of the input that are dealt with.
+    /// Bytes consumed from the front of the input.
     pub consumed: usize,
-    /// What they mean to the shell, if anything. With zero bytes consumed and no event, more bytes
-    /// are needed, or an answer to [`Event::SessionRequested`].
+    /// The event for the shell, if there is one. With zero bytes consumed and no event, more bytes are needed, or an
+    /// answer to [`Event::SessionRequested`].
     pub event: Option<Event<'a>>,
 }
 
-/// Something that the shell must know or do.
+/// An event that the shell must handle.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A login is about to succeed. The shell closes an older session of the same initiator name,
@@ -32,7 +32,7 @@ pub enum Event<'a> {
         target: Option<usize>,
         /// Connection identifier.
         cid: u16,
-        /// The CHAP name that the initiator has proven; `None` if it was asked for no proof.
+        /// The authenticated CHAP name; `None` without authentication.
         account: Option<String>,
     },
     /// The login was refused; the connection closes once the outbox is drained.
@@ -49,11 +49,11 @@ pub enum Event<'a> {
     Data {
         /// Task that it belongs to.
         itt: Itt,
-        /// Where it belongs, in bytes from the start of the command's data.
+        /// Offset in bytes from the start of the command's data.
         offset: u32,
         /// The data.
         bytes: &'a [u8],
-        /// Everything that was wanted is here.
+        /// All requested data has arrived.
         complete: bool,
     },
     /// The write data of a command broke a rule. The shell answers with CHECK CONDITION and this
@@ -72,9 +72,9 @@ pub enum Event<'a> {
         itt: Itt,
         /// What to do.
         function: TaskFunction,
-        /// To which logical unit.
+        /// The logical unit.
         lun: u64,
-        /// To which task, for the functions that concern one.
+        /// The task, for functions that concern one.
         referenced_itt: Itt,
         /// Command number of that task.
         ref_cmd_sn: u32,
@@ -109,7 +109,7 @@ pub struct Command<'a> {
     pub cdb: [u8; 16],
     /// The rest of a longer block, else empty.
     pub cdb_rest: &'a [u8],
-    /// How it may be ordered among others.
+    /// The task attribute: how the command may be ordered.
     pub attribute: Attribute,
     /// The initiator expects data.
     pub reads: bool,
@@ -150,15 +150,15 @@ pub enum PeerError {
     /// The initiator acknowledges a status that was never sent.
     #[error("ExpStatSN {got} where at most {expected} was sent (RFC 7143 section 4.2.2.2)")]
     StatusNeverSent {
-        /// Status number that comes next.
+        /// The next status number.
         expected: u32,
         /// Number that came.
         got: u32,
     },
-    /// A command number was skipped. On a session's only connection it can never arrive any more.
+    /// A command number was skipped. On a session's only connection it can never arrive.
     #[error("command number {got} where {expected} was due (RFC 7143 section 4.2.2.1)")]
     CommandGap {
-        /// Number that was due.
+        /// The expected number.
         expected: u32,
         /// Number that came.
         got: u32,

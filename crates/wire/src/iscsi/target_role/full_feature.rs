@@ -19,7 +19,7 @@ use crate::scsi::{ScsiStatus, Sense, luns};
 
 /// The task management function that moves a task to another connection.
 const TASK_REASSIGN: u8 = 8;
-/// First and last of the functions that RFC 7144 adds, for those who agreed on its protocol level.
+/// First and last of the functions that RFC 7144 adds, for peers that negotiated its protocol level.
 const QUERY_TASK: u8 = 9;
 const QUERY_ASYNCHRONOUS_EVENT: u8 = 12;
 
@@ -60,11 +60,10 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         }
     }
 
-    /// Checks that the initiator acknowledges only what it was sent. Nothing is kept for sending it
-    /// again at error recovery level 0, so how much it acknowledges is of no interest.
-    // RFC 7143 section 4.2.2.2. An R2T carries the number that comes next without using it
-    // (section 11.8), and common initiators take that for a status which they acknowledge: one
-    // number too many is let pass.
+    /// Checks that the initiator acknowledges only status that was sent. At error recovery level 0 no PDU is kept for
+    /// retransmission, so the acknowledged number is not used.
+    // RFC 7143 section 4.2.2.2. An R2T carries the number that comes next without using it (section 11.8), and common
+    // initiators acknowledge it like a status: one number too many is accepted.
     fn check_acknowledged(&self, header: &Header) -> Result<(), PeerError> {
         // Every PDU that is served has ExpStatSN at the same place.
         if header.kind() > opcode::LOGOUT_REQUEST {
@@ -78,11 +77,10 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         Ok(())
     }
 
-    /// Whether a request is delivered now. A request that came out of the window is not.
+    /// Whether a request is delivered now. A request outside of the window is not.
     ///
-    /// A number that skips others ends the connection: the connection is the session's only one and
-    /// TCP keeps order, so what is missing will never come, and waiting for it would stall the
-    /// session without a word.
+    /// A number that skips others ends the connection: the connection is the session's only one and TCP keeps the
+    /// order, so the missing request will never arrive, and a wait would stall the session silently.
     fn takes_turn(&mut self, header: &Header) -> Result<bool, PeerError> {
         // RFC 7143 section 4.2.2.1: immediate requests do not take a number.
         if header.is_immediate() {
@@ -101,7 +99,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         }
     }
 
-    /// Whether `itt` already names something without a response, or nothing at all.
+    /// Whether `itt` is in use by a request without a response, or reserved.
     fn tag_fault(&self, itt: Itt) -> Option<RejectReason> {
         if itt.0 == RESERVED_TAG {
             return Some(RejectReason::InvalidPduField);
@@ -219,7 +217,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             self.pings.swap_remove(index);
             event = Some(Event::Pong);
         }
-        // RFC 7143 section 11.18.1: only a valid initiator task tag asks for an answer.
+        // RFC 7143 section 11.18.1: only a valid initiator task tag requests an answer.
         if pdu.itt.get() != RESERVED_TAG {
             self.push_echo(pdu, data);
         }

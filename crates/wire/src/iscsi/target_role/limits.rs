@@ -1,4 +1,4 @@
-//! Settings of a target by the operator: names and limits towards a peer.
+//! Settings of a target: names, access and limits per connection.
 
 use super::access::{Authentication, Initiators, Redirect};
 use super::task::OUTSTANDING_R2T_MAX;
@@ -14,18 +14,18 @@ pub const IMMEDIATE_TASKS_MAX: usize = 16;
 /// Largest command window, in commands.
 const WINDOW_MAX: u32 = 1024;
 
-/// What a discovery session may list and a login may name.
+/// The targets of a node, for discovery and login.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     /// The targets of this node, in the order in which they are listed.
     pub targets: Vec<TargetEntry>,
-    /// Where they can be reached. Empty: at the address on which the question came in.
+    /// Their portals. Empty: the address on which the discovery session was opened.
     pub portals: Vec<Advertised>,
     /// Portal group tag of every portal here, 0 to 65535.
     pub portal_group: u16,
     /// All accounts, which the targets refer to by index.
     pub accounts: Vec<Account>,
-    /// What discovery sessions must prove.
+    /// Authentication of discovery sessions.
     pub discovery: Authentication,
 }
 
@@ -36,17 +36,17 @@ pub struct TargetEntry {
     pub iqn: String,
     /// A name for people.
     pub alias: Option<String>,
-    /// Who may see it and log in to it.
+    /// The initiators that may see it and log in to it.
     pub initiators: Initiators,
-    /// Who may see each of its units. An initiator that may see none gets
-    /// that it does not exist. Empty: everyone sees something.
+    /// The initiators that may see each of its units. For an initiator that may see none the target does not exist.
+    /// Empty: no restriction.
     pub units: Vec<Initiators>,
-    /// What those must prove.
+    /// Their authentication.
     pub authentication: Authentication,
-    /// Where they are sent instead, if it is not served here.
+    /// The redirection, if the target is served elsewhere.
     pub redirect: Option<Redirect>,
-    /// It was taken away while the gateway ran: initiators do not find it any more. Its place stays, so that
-    /// the numbers of the others do.
+    /// The target was removed by a reload: initiators no longer find it. Its entry stays, so that the indices of the
+    /// others do not change.
     pub removed: bool,
 }
 
@@ -63,21 +63,21 @@ impl TargetEntry {
 #[derive(Clone, Debug)]
 pub struct Advertised(pub String);
 
-/// How much a peer may ask of one connection.
+/// Limits of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Largest data segment that is received, in bytes; 512 to 16777215, default 65536. The shell's
     /// receive buffer must hold one such segment and its header.
     pub max_recv_data_segment_length: u32,
-    /// Longest sequence of data in either direction, in bytes; 512 to 16777215, default 262144.
-    /// Larger saves R2T round trips and makes one command hold the line longer.
+    /// Longest sequence of data in either direction, in bytes; 512 to 16777215, default 262144. A larger value saves
+    /// R2T round trips, and one command occupies the connection for longer.
     pub max_burst_length: u32,
-    /// Most unsolicited data of one command, in bytes; 512 to `max_burst_length`, default 65536. An
-    /// initiator that does not negotiate may send 65536 all the same.
+    /// Most unsolicited data of one command, in bytes; 512 to `max_burst_length`, default 65536. An initiator that
+    /// does not negotiate it may still send 65536.
     pub first_burst_length: u32,
     /// Whether a command may carry its first write data; default yes, which saves a round trip.
     pub immediate_data: bool,
-    /// Whether to insist on R2T before any Data-Out; default no.
+    /// Whether to require R2T before any Data-Out; default no.
     pub initial_r2t: bool,
     /// R2Ts that one command may have outstanding; 1 to 8, default 4.
     pub max_outstanding_r2t: u16,
@@ -107,7 +107,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The first limit that is out of its range, in words for an operator.
+    /// The first limit that is out of its range, as a message for the operator.
     pub fn check(&self) -> Result<(), &'static str> {
         let lengths = LENGTH_MIN..=LENGTH_MAX;
         if !lengths.contains(&self.max_recv_data_segment_length) {
@@ -135,7 +135,7 @@ impl Limits {
         HEADER_LENGTH + AHS_LENGTH_MAX + segment.next_multiple_of(4) + 2 * DIGEST_LENGTH
     }
 
-    /// The window after the operator's limits, from what the shell would like.
+    /// The window that the shell requests, clamped to the limits.
     pub(crate) fn window(wanted: u32) -> u32 {
         wanted.min(WINDOW_MAX)
     }

@@ -5,9 +5,8 @@
 //! [`Outbox`]. It parses whole PDUs only: [`Connection::needed`] says how many contiguous bytes the
 //! next one takes, which [`Limits::pdu_length_max`] bounds.
 //!
-//! After an error the shell writes what the outbox holds, if the socket takes it at once, and
-//! closes: at error recovery level 0 nothing on a connection survives a broken rule
-//! (RFC 7143 section 7.1.4.4).
+//! After an error the shell writes the outbox, if the socket accepts it at once, and closes the connection: at error
+//! recovery level 0 a connection does not survive a protocol violation (RFC 7143 section 7.1.4.4).
 
 mod access;
 mod announce;

@@ -16,7 +16,7 @@ use crate::iscsi::pdu::{
 use crate::scsi::sense::SENSE_LENGTH_MAX;
 use crate::scsi::{ScsiStatus, Sense};
 
-/// Most pings without an answer. Further ones are not sent; a shell gives the peer up long before.
+/// Maximum pings without an answer. No more are sent; a shell closes the connection long before.
 const PINGS_MAX: usize = 16;
 /// Most sense data in a response: its length, then the data.
 const SENSE_SEGMENT_LENGTH: usize = 2 + SENSE_LENGTH_MAX;
@@ -42,11 +42,10 @@ const fn residual(expected: u32, length: u32) -> (u8, u32) {
 }
 
 impl<P: AsRef<[u8]> + Clone> Connection<P> {
-    /// Ends a command without read data. `length` is how many bytes the command moves by its own
-    /// account, whatever the initiator expected: zero after an error, else what its CDB says. The
-    /// residual follows from it.
+    /// Ends a command without read data. `length` is the transfer length of the command, independent of the
+    /// initiator's expected length: zero after an error, else that of its CDB. It determines the residual.
     ///
-    /// A command that was abandoned meanwhile is passed over.
+    /// A command that was abandoned meanwhile is ignored over.
     pub fn respond(&mut self, itt: Itt, status: ScsiStatus, sense: Option<&Sense>, length: u32) {
         if let Some(task) = self.tasks.remove(itt) {
             self.push_scsi_response(&task, status, sense, length);
@@ -58,8 +57,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
     /// its own account: usually the length of the range, more if the shell read only what the
     /// initiator expects.
     ///
-    /// Panics if the range leaves the payload. A command that was abandoned meanwhile is passed
-    /// over.
+    /// Panics if the range leaves the payload. A command that was abandoned meanwhile is ignored over.
     pub fn respond_data(&mut self, itt: Itt, payload: P, range: Range<usize>, length: u32) {
         let whole = 0..range.len();
         self.respond_part(itt, payload, range, whole, length);
@@ -138,8 +136,8 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         true
     }
 
-    /// Forgets a command without a response, as task management asks. Its write data is discarded
-    /// from now on. Returns whether there was such a command.
+    /// Drops a command without a response, for task management. Its write data is discarded from now on. Returns
+    /// whether the command existed.
     pub fn abandon(&mut self, itt: Itt) -> bool {
         self.tasks.remove(itt).is_some()
     }
@@ -172,8 +170,8 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         }
     }
 
-    /// Asks the initiator for a sign of life, and returns how many pings are without an answer.
-    /// Does nothing before the full feature phase.
+    /// Sends a NOP-In ping to the initiator, and returns the number of pings without an answer. No effect before the
+    /// full feature phase.
     pub fn ping(&mut self) -> usize {
         if self.phase == Phase::FullFeature && self.pings.len() < PINGS_MAX {
             let ttt = self.new_ttt();
@@ -237,8 +235,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         self.push(zerocopy::transmute!(response), Segment::Empty, None);
     }
 
-    /// Sends a NOP-In of the target's own: with a tag it asks for an answer, with the reserved tag
-    /// it only tells the command numbers.
+    /// Sends a NOP-In: with a tag it requests an answer, with the reserved tag it only updates the command numbers.
     pub(super) fn push_nop_in(&mut self, ttt: u32) {
         let numbers = self.numbers();
         let nop = NopIn {

@@ -1,8 +1,8 @@
-//! The tasks of one connection: what each still has to send or receive.
+//! The tasks of one connection, with the data that each still has to send or receive.
 
 use crate::iscsi::pdu::Itt;
 
-/// Most R2Ts that one task may have outstanding, whatever is negotiated.
+/// Maximum outstanding R2Ts of one task, for any negotiated value.
 pub(crate) const OUTSTANDING_R2T_MAX: usize = 8;
 
 /// One solicited sequence of Data-Out.
@@ -58,20 +58,20 @@ pub(crate) struct Task {
     pub(crate) expected_length: u32,
     /// Write data that arrived.
     pub(crate) received: u32,
-    /// Unsolicited Data-Out is still to come.
+    /// More unsolicited Data-Out will arrive.
     pub(crate) unsolicited: bool,
     /// `DataSN` of the next Data-Out of the current sequence.
     pub(crate) data_sn: u32,
-    /// Everything wanted is here: the command may be running, and later data is discarded.
+    /// All requested data has arrived: the command may be running, and later data is discarded.
     pub(crate) gathered: bool,
-    /// How much the shell wants, once it has asked.
+    /// The bytes that the shell requested, once it has.
     pub(crate) wanted: Option<u32>,
     pub(crate) bursts: Bursts,
     /// R2Ts sent.
     pub(crate) r2t_sn: u32,
     /// `DataSN` of the next Data-In.
     pub(crate) data_in_sn: u32,
-    /// The transfer went wrong; further data is discarded until the shell has answered.
+    /// The transfer failed; further data is discarded until the shell has answered.
     pub(crate) broken: bool,
 }
 

@@ -2,10 +2,10 @@
 
 use crate::iscsi::serial::before;
 
-/// Where a non-immediate command stands.
+/// The order of a non-immediate command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// The command that was due.
+    /// The expected command.
     Due,
     /// Outside of the window or seen before.
     Ignored,
@@ -17,7 +17,7 @@ pub(crate) enum Arrival {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) exp_cmd_sn: u32,
-    /// The last number that the initiator was told. Only telling moves it.
+    /// The last `MaxCmdSN` that was sent to the initiator.
     advertised: u32,
     pub(crate) stat_sn: u32,
     /// Commands that may be outstanding.
@@ -37,9 +37,9 @@ impl Window {
         self.stat_sn = stat_sn;
     }
 
-    /// Judges the number of a non-immediate command and takes it if it was due.
-    // RFC 7143 section 4.2.2.1: commands outside of the window and duplicates are silently ignored.
-    // The window is what the initiator was told, not what it would be told next.
+    /// Checks the number of a non-immediate command and consumes it if it is expected.
+    // RFC 7143 section 4.2.2.1: commands outside of the window and duplicates are silently ignored. The window is
+    // that last sent to the initiator, not the one that would be sent next.
     pub(crate) fn arrive(&mut self, cmd_sn: u32) -> Arrival {
         if before(cmd_sn, self.exp_cmd_sn) || before(self.advertised, cmd_sn) {
             Arrival::Ignored
@@ -66,7 +66,7 @@ impl Window {
         self.advertised
     }
 
-    /// Whether the initiator believes that it may send nothing, although it may.
+    /// Whether the initiator's view of the window is closed, although it is open.
     pub(crate) fn is_stuck(&self, outstanding: usize) -> bool {
         let told_closed = self.advertised == self.exp_cmd_sn.wrapping_sub(1);
         told_closed && before(self.advertised, self.candidate(outstanding))
@@ -84,7 +84,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    /// The window opens by what is free, stays when it shrinks, and survives the wrap.
+    /// The window opens by the number of free slots, does not move back when it shrinks, and survives the wrap.
     #[test]
     fn the_window_never_moves_backwards() {
         let mut window = Window::new(4);
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(window.advertise(0), 3);
     }
 
-    /// Duplicates and numbers beyond the told window are ignored; a hole is a hole.
+    /// Duplicates and numbers beyond the sent window are ignored; a gap is reported.
     #[test]
     fn numbers_outside_are_ignored() {
         let mut window = Window::new(4);
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(window.arrive(10), Arrival::Ignored);
     }
 
-    /// An initiator that was told "nothing more" is stuck once there is room again.
+    /// An initiator with a closed window is stuck when the window opens, until it is sent.
     #[test]
     fn a_closed_window_that_could_open_is_seen() {
         let mut window = Window::new(1);

@@ -1,9 +1,9 @@
 //! Reservations of a logical unit: RESERVE(6), RELEASE(6) and persistent reservations (SPC-2 section
 //! 5.5, SPC-4 section 5.13).
 //!
-//! [`Reservations`] is the whole state of one logical unit. PERSISTENT RESERVE OUT gives a
-//! [`Change`] and leaves the state as it is: what must survive a loss of power is saved before it
-//! takes effect and before the initiator hears of it.
+//! [`Reservations`] is the whole state of one logical unit. PERSISTENT RESERVE OUT gives a [`Change`] and leaves the
+//! state as it is: state that must survive a loss of power is saved before it takes effect and before the initiator
+//! gets its status.
 
 mod out;
 mod report;
@@ -23,13 +23,13 @@ pub use stored::DecodeError;
 /// RESOURCES.
 pub const REGISTRATIONS_MAX: usize = 128;
 
-/// The reservations of one logical unit, and who is registered for them.
+/// The reservations and registrations of one logical unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reservations {
     /// Reservation keys; none is zero.
     keys: BTreeMap<Nexus, u64>,
     persistent: Option<Persistent>,
-    /// Who holds the unit by RESERVE(6). There are no registrations then.
+    /// The holder of a RESERVE(6). There are no registrations then.
     reserved: Option<Nexus>,
     /// PRGENERATION: counts changes of registrations.
     generation: u32,
@@ -75,8 +75,8 @@ impl Reservations {
         Ok(())
     }
 
-    /// RELEASE(6): gives back what [`reserve`](Self::reserve) took. From anybody else it is no
-    /// error and does nothing.
+    /// RELEASE(6): gives back what [`reserve`](Self::reserve) took. From any other nexus it has no effect and is no
+    /// error.
     pub(crate) fn release(&mut self, nexus: &Nexus) -> Result<(), Refusal> {
         if !self.is_compatible(nexus)? {
             self.nexus_lost(nexus);
@@ -85,9 +85,9 @@ impl Reservations {
     }
 
     /// Whether RESERVE(6) and RELEASE(6) of `nexus` do nothing and are GOOD (CRH).
-    // SPC-4 section 5.13: so it is for a holder of the persistent reservation, and for everybody
-    // who is registered if the type is one for registrants. Otherwise SPC-2 section 5.5.1 holds:
-    // both conflict for every sender while any nexus is registered.
+    // SPC-4 section 5.13: true for a holder of the persistent reservation, and for every registered nexus if the type
+    // is one for registrants. Otherwise SPC-2 section 5.5.1 holds: both conflict for every sender while any nexus is
+    // registered.
     fn is_compatible(&self, nexus: &Nexus) -> Result<bool, Refusal> {
         let shares = |persistent: &Persistent| {
             self.holds(nexus)
@@ -110,13 +110,13 @@ impl Reservations {
         self.reserved = None;
     }
 
-    /// These, with the RESERVE(6) that there is now: it may have ended while they were being saved.
+    /// These reservations, with the current RESERVE(6), which may have ended while they were being saved.
     pub(crate) fn beside(mut self, now: &Self) -> Self {
         self.reserved.clone_from(&now.reserved);
         self
     }
 
-    /// Who is registered, in ascending order.
+    /// The registered nexuses, in ascending order.
     pub fn registrants(&self) -> impl Iterator<Item = &Nexus> {
         self.keys.keys()
     }

@@ -23,12 +23,12 @@ pub struct Out {
     pub list_length: u32,
 }
 
-/// What a command leads to. Nothing of it has happened yet.
+/// The result of a command, which is not applied yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The state to install.
     pub next: Reservations,
-    /// What others must hear of, once the state is installed.
+    /// Effects on other nexuses, once the state is installed.
     pub effects: Effects,
     /// What outlives a loss of power differs: [`Reservations::encode`] of the next state must be
     /// durable before it is installed. If that fails, nothing may change.
@@ -153,7 +153,7 @@ impl Request<'_> {
     }
 }
 
-/// A state in the making. If a step fails, the whole is thrown away.
+/// A state under construction. If a step fails, it is discarded.
 struct Draft {
     next: Reservations,
     effects: Effects,
@@ -187,7 +187,7 @@ impl Draft {
     fn set_own_key(&mut self, request: &Request<'_>) -> Result<(), Sense> {
         let is_registered = self.next.keys.contains_key(request.nexus);
         match request.action_key {
-            // SPC-4 section 5.13: nothing is to be done, so nothing is, APTPL included.
+            // SPC-4 section 5.13: the command has no effect, not even on APTPL.
             0 if !is_registered => return Ok(()),
             0 => self.unregister(request.nexus),
             key => self.set_key(request.nexus.clone(), key)?,
@@ -322,7 +322,7 @@ impl Draft {
         Ok(())
     }
 
-    /// The sender must be registered, and know with which key.
+    /// The sender must be registered, and give its key.
     fn check_key(&self, request: &Request<'_>) -> Result<(), Refusal> {
         let known = self.next.keys.get(request.nexus) == Some(&request.key);
         if known { Ok(()) } else { Err(Refusal::Conflict) }
@@ -355,7 +355,7 @@ impl Draft {
         self.next.persistent = Some(Persistent { kind, holder });
     }
 
-    /// A unit attention for everybody who is registered but one.
+    /// A unit attention for every registered nexus but one.
     fn tell_others(&mut self, but: &Nexus, sense: Sense) {
         let others = self.next.keys.keys().filter(|nexus| *nexus != but);
         self.effects.attentions.extend(others.map(|nexus| (nexus.clone(), sense)));

@@ -28,7 +28,7 @@ struct Rule {
     code: u8,
     /// Its bit in the PERSISTENT RESERVATION TYPE MASK field.
     mask: u16,
-    /// For a registered nexus that is no holder.
+    /// For a registered nexus that is not a holder.
     registered: Allowed,
     /// For a nexus without a registration.
     stranger: Allowed,
@@ -38,8 +38,8 @@ const fn rule(kind: Kind, code: u8, mask: u16, registered: Allowed, stranger: Al
     Rule { kind, code, mask, registered, stranger }
 }
 
-// SPC-4 section 6.15: the type codes, and the mask of REPORT CAPABILITIES. A holder may do
-// everything; with the last two, everybody who is registered is one.
+// SPC-4 section 6.15: the type codes, and the mask of REPORT CAPABILITIES. A holder has full access; with the last
+// two types, every registered nexus is a holder.
 #[rustfmt::skip]
 const RULES: [Rule; 6] = [
     //   type                                  code   mask     registered        stranger
@@ -67,12 +67,12 @@ impl Kind {
         self.rule().code
     }
 
-    /// Whether everybody who is registered holds the reservation.
+    /// Whether every registered nexus holds the reservation.
     pub(super) const fn is_all_registrants(self) -> bool {
         matches!(self, Self::WriteExclusiveAllRegistrants | Self::ExclusiveAccessAllRegistrants)
     }
 
-    /// Whether everybody who is registered loses something when the reservation ends.
+    /// Whether every registered nexus loses access when the reservation ends.
     pub(super) const fn is_for_registrants(self) -> bool {
         matches!(self.rule().registered, Allowed::All)
     }

@@ -24,16 +24,16 @@ use medium::Medium;
 use parameters::Kind;
 use sanitizing::Sanitizing;
 
-/// Most outcomes of third-party copies that a unit remembers. The oldest gives way, and RECEIVE COPY
-/// RESULTS does not know it any more.
+/// Most outcomes of third-party copies that a unit remembers. The oldest is dropped, and RECEIVE COPY RESULTS no
+/// longer finds it.
 pub const COPIES_MAX: usize = 32;
 
-/// What to do with a command that is in order.
+/// The next step of a valid command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Answer GOOD with this data, which is already cut to the room that the initiator has for it.
     Data(Vec<u8>),
-    /// See to the effects, then answer GOOD.
+    /// Apply the effects, then answer GOOD.
     Done(Effects),
     /// Do this with the medium. It lies within the disk and its limits.
     Media(Media),
@@ -55,7 +55,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Nothing that concerns anybody else.
+    /// No effects on other nexuses.
     fn done() -> Self {
         Self::Done(Effects::default())
     }
@@ -71,7 +71,7 @@ pub struct Unit {
     sanitizing: Sanitizing,
     /// Nothing can be done with the medium any more, whatever else it is.
     withdrawn: bool,
-    /// Whose copies, by which list identifier, have come how far; oldest first.
+    /// Progress of copies by nexus and list identifier; oldest first.
     copies: VecDeque<(Nexus, u8, copy::Progress)>,
 }
 
@@ -100,7 +100,7 @@ impl Unit {
         self.disk.blocks = blocks;
     }
 
-    /// Who is registered, and who has reserved it.
+    /// Registrations and reservations.
     pub const fn reservations(&self) -> &Reservations {
         &self.reservations
     }
@@ -126,9 +126,9 @@ impl Unit {
         result.map_err(|refusal| self.worded_refusal(refusal))
     }
 
-    /// The checks of [`execute`](Self::execute) for an operation that comes in another way: from
-    /// NBD without a nexus, or from a third-party copy with that of its initiator. Who has no nexus
-    /// is not registered either, so a reservation that shuts out the unregistered refuses it.
+    /// The checks of [`execute`](Self::execute) for an operation that comes in another way: from NBD without a nexus,
+    /// or from a third-party copy with that of its initiator. Without a nexus there is no registration, so a
+    /// reservation that excludes unregistered nexuses refuses the operation.
     pub fn admit(&self, nexus: Option<&Nexus>, media: Media) -> Result<Media, Refusal> {
         let admitted = self
             .permit(nexus, media.access(), Needs::Medium)
@@ -177,8 +177,8 @@ impl Unit {
         self.sanitizing.begun(unrestricted);
     }
 
-    /// Whether one has failed and the unit is of no use until another one ends well, or the failure
-    /// mode is left.
+    /// Whether a sanitize has failed: the unit is unusable until another one succeeds, or EXIT FAILURE MODE ends the
+    /// failure mode.
     pub fn sanitize_failed(&self) -> bool {
         self.sanitizing.has_failed()
     }
@@ -188,8 +188,8 @@ impl Unit {
         self.obstacle(Needs::Medium).map_or(Ok(()), |sense| Err(self.worded(sense)))
     }
 
-    /// From now on nothing can be done with the medium through this target, for good: a command gets
-    /// [`UNAVAILABLE`](Sense::UNAVAILABLE), so that a host with another path takes that.
+    /// Makes the medium permanently unavailable through this target: commands get
+    /// [`UNAVAILABLE`](Sense::UNAVAILABLE), so that a host uses another path.
     pub const fn withdraw(&mut self) {
         self.withdrawn = true;
     }
@@ -199,14 +199,14 @@ impl Unit {
         self.sanitizing.progress(done);
     }
 
-    /// It has ended, well or not. After a failure the medium is out of reach until another one ends
-    /// well, or EXIT FAILURE MODE if that is allowed.
+    /// The sanitize has ended, with or without success. After a failure the medium is inaccessible until another one
+    /// succeeds, or until EXIT FAILURE MODE if that is allowed.
     pub const fn sanitize_ended(&mut self, ok: bool) {
         self.sanitizing.ended(ok);
     }
 
-    /// Keeps how far a third-party copy has come for RECEIVE COPY RESULTS, instead of what was known
-    /// of a copy of the same initiator with the same list identifier. Of all, [`COPIES_MAX`] are kept.
+    /// Stores the progress of a third-party copy for RECEIVE COPY RESULTS, and replaces that of a copy of the same
+    /// initiator with the same list identifier. At most [`COPIES_MAX`] are stored.
     pub fn copy_progressed(&mut self, nexus: &Nexus, plan: &copy::Plan, progress: copy::Progress) {
         if !plan.tracked {
             return;
@@ -317,7 +317,7 @@ impl Unit {
         Ok(cut(data, allocation))
     }
 
-    /// Whether a command may come to the unit at all.
+    /// Whether the unit accepts a command.
     fn permit(&self, nexus: Option<&Nexus>, access: Access, needs: Needs) -> Result<(), Refusal> {
         if !self.reservations.permits(nexus, access) {
             return Err(Refusal::Conflict);

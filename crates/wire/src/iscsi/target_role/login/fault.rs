@@ -3,11 +3,11 @@
 use crate::iscsi::target_role::LoginStatus;
 use crate::iscsi::target_role::chap::ChapFault;
 
-/// Why a login was refused. Names in it are the initiator's own words, escaped; secrets never are.
+/// The reason why a login was refused. It contains names from the initiator, escaped, and never secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoginFault {
-    /// Something else than a login request.
+    /// A PDU other than a login request.
     #[error("a PDU with opcode {opcode:#04x} before the login was over (RFC 7143 section 6.3)")]
     NotALogin {
         /// Opcode of the PDU.
@@ -22,10 +22,10 @@ pub enum LoginFault {
     /// ISID, TSIH, CID or stage changed half way.
     #[error("ISID, TSIH, CID or stage changed during the login (RFC 7143 section 11.12)")]
     HeaderChanged,
-    /// A stage that does not exist, a way back, or a transit while text continues.
+    /// An unknown stage, a transit backwards, or a transit while text continues.
     #[error("illegal stages or flags {flags:#04x} (RFC 7143 section 11.12.3)")]
     Stages {
-        /// T, C and the stages as they came.
+        /// T, C and the stages of the request.
         flags: u8,
     },
     /// The text is not made of keys and values, or of too many.
@@ -34,10 +34,10 @@ pub enum LoginFault {
     /// The text does not end.
     #[error("text without end")]
     TextTooLong,
-    /// Text where an empty request was to fetch the rest of an answer.
+    /// Text instead of an empty request for the rest of an answer.
     #[error("new text before the old answer was fetched (RFC 7143 section 6.2)")]
     TextTooEarly,
-    /// A key came twice.
+    /// A key was received twice.
     #[error("key {} came twice (RFC 7143 section 6.2)", .key.escape_debug())]
     KeyTwice {
         /// The key.
@@ -46,7 +46,7 @@ pub enum LoginFault {
     /// More keys than a login can need.
     #[error("too many keys")]
     TooManyKeys,
-    /// A key that has no place in this stage, or that only a target sends.
+    /// A key that is not allowed in this stage, or that only a target sends.
     #[error("key {} has no place here", .key.escape_debug())]
     KeyOutOfPlace {
         /// The key.
@@ -58,7 +58,7 @@ pub enum LoginFault {
         /// The key.
         key: String,
     },
-    /// A name came again and was another.
+    /// A name was repeated with another value.
     #[error("key {} changed during the login", .key.escape_debug())]
     NameChanged {
         /// The key.
@@ -73,22 +73,22 @@ pub enum LoginFault {
     /// Neither normal nor discovery.
     #[error("no such session type `{}`", .name.escape_debug())]
     SessionType {
-        /// What was asked for.
+        /// The requested value.
         name: String,
     },
     /// There is no such target.
     #[error("no such target `{}`", .name.escape_debug())]
     NoSuchTarget {
-        /// What was asked for.
+        /// The requested value.
         name: String,
     },
-    /// The target is not for this initiator, which gets "not found".
+    /// The initiator may not use the target, and gets "not found".
     #[error("target `{target}` does not admit this initiator")]
     NotAdmitted {
         /// Name of the target.
         target: String,
     },
-    /// The target was taken away.
+    /// The target was removed.
     #[error("target `{target}` was removed")]
     Removed {
         /// Name of the target.
@@ -99,15 +99,15 @@ pub enum LoginFault {
     Redirected {
         /// Name of the target.
         target: String,
-        /// Where to go instead.
+        /// The new address.
         portal: String,
-        /// For ever.
+        /// Whether the move is permanent.
         permanent: bool,
     },
     /// No authentication method in common.
     #[error("the initiator does not offer AuthMethod={needed}")]
     NoMethod {
-        /// The method that would do.
+        /// The required method.
         needed: &'static str,
     },
     /// The initiator wanted to move on without authentication.
@@ -116,7 +116,7 @@ pub enum LoginFault {
     /// The authentication failed.
     #[error("CHAP: {0}")]
     Chap(#[from] ChapFault),
-    /// The operator wants a digest that the initiator will not use.
+    /// The configuration requires a digest that the initiator does not support.
     #[error("the initiator does not agree to {key}=CRC32C, which is required here")]
     DigestRequired {
         /// The key.
@@ -134,7 +134,7 @@ impl LoginFault {
                 LoginStatus::MissingParameter
             }
             Self::SessionType { .. } => LoginStatus::SessionTypeNotSupported,
-            // "Not authorized" would tell that the target exists.
+            // "Not authorized" would reveal that the target exists.
             Self::NoSuchTarget { .. } | Self::NotAdmitted { .. } => LoginStatus::NotFound,
             Self::Removed { .. } => LoginStatus::TargetRemoved,
             Self::Redirected { permanent: false, .. } => LoginStatus::TargetMovedTemporarily,

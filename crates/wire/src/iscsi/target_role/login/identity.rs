@@ -8,8 +8,8 @@ use crate::iscsi::text;
 const NAME_LENGTH_MAX: usize = 223;
 
 impl<P: AsRef<[u8]> + Clone> Connection<P> {
-    /// Takes a key that says who talks to whom; returns whether it is one. Some initiators repeat
-    /// these in the operational stage; that is let through as long as nothing changes.
+    /// Handles a key that identifies the initiator or the target; returns whether it is one. Some initiators repeat
+    /// these keys in the operational stage, which is accepted if the values are unchanged.
     pub(super) fn identity_key(&mut self, key: &str, value: &str) -> Result<bool, LoginFault> {
         let login = &mut self.login;
         let is_same = match key {
@@ -61,7 +61,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         Ok(())
     }
 
-    /// Says which target this is.
+    /// Declares the portal group of the target.
     pub(super) fn introduce(&mut self) {
         let Some(index) = self.login.target else { return };
         let outgoing = &mut self.login.outgoing;
@@ -74,7 +74,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
     }
 }
 
-/// Keeps a value that may be given until the first text is over. Returns whether it may stand.
+/// Stores a value, which may be given until the end of the first text. Returns whether it is accepted.
 fn fix(slot: &mut Option<String>, value: &str, is_fixed: bool) -> bool {
     match slot {
         Some(known) => known == value,
@@ -86,8 +86,8 @@ fn fix(slot: &mut Option<String>, value: &str, is_fixed: bool) -> bool {
     }
 }
 
-/// Whether the target is there for this initiator. This comes before the authentication, which
-/// RFC 7143 leaves open: to be sent away proves nothing and costs no round trip.
+/// Whether the initiator may use the target. This check precedes the authentication, which RFC 7143 permits: a
+/// refusal then costs no extra round trip.
 fn check_entry(entry: &TargetEntry, initiator: &str) -> Result<(), LoginFault> {
     let target = || entry.iqn.clone();
     if !entry.is_for(initiator) {

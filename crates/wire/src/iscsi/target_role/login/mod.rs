@@ -23,10 +23,10 @@ const SECURITY: u8 = 0;
 const OPERATIONAL: u8 = 1;
 /// Full feature phase.
 const FULL_FEATURE: u8 = 3;
-/// Most different keys in one login. More end it.
+/// Maximum number of different keys in one login. More end it.
 const KEYS_MAX: usize = 128;
 
-/// What a login has established so far.
+/// The state of a login.
 #[derive(Debug, Default)]
 pub(super) struct Login {
     pub(super) initiator: String,
@@ -35,19 +35,19 @@ pub(super) struct Login {
     pub(super) cid: u16,
     pub(super) target: Option<usize>,
     pub(super) is_discovery: bool,
-    /// CHAP name of the initiator, once it is proven.
+    /// CHAP name of the initiator, once it is authenticated.
     account: Option<String>,
     security: Security,
     /// The first request was seen.
     started: bool,
     /// The first text was complete, so the identity is fixed.
     identified: bool,
-    /// Our own declarations are made.
+    /// The target's declarations were sent.
     declared: bool,
     stage: u8,
     target_name: Option<String>,
     session_type: Option<String>,
-    /// Keys that were negotiated, to find those that come twice.
+    /// Keys that were negotiated, to detect duplicates.
     seen: Vec<String>,
     /// Text of requests that continue.
     incoming: Vec<u8>,
@@ -111,7 +111,8 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         self.answer_login(request)
     }
 
-    /// Takes one whole text. Keys have no order within it, but who is who decides about the rest.
+    /// Handles one complete text. Its keys have no order, but identity keys are handled first, since the others
+    /// depend on them.
     fn take_login_text(&mut self, incoming: &[u8]) -> Result<(), LoginFault> {
         let mut others = Vec::new();
         for (key, value) in text::pairs(incoming).map_err(|_| LoginFault::Text)? {
@@ -180,7 +181,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         }
     }
 
-    /// Notes that a key came.
+    /// Records a received key.
     // RFC 7143 section 6.2: a key is negotiated once.
     fn see(&mut self, key: &str) -> Result<(), LoginFault> {
         let seen = &mut self.login.seen;
@@ -204,7 +205,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         {
             self.parameters.negotiate(key, value, &self.limits, is_discovery)
         } else {
-            // RFC 7143 section 6.3.2: operational keys have no place in the security stage.
+            // RFC 7143 section 6.3.2: operational keys are not allowed in the security stage.
             match self.parameters.clone().negotiate(key, value, &self.limits, is_discovery) {
                 unknown @ (Answer::Nothing | Answer::Constant("NotUnderstood")) => unknown,
                 _ => Answer::Misplaced,
@@ -221,7 +222,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         Ok(())
     }
 
-    /// Says what the target takes, which needs no answer.
+    /// Sends the target's declarations, which need no answer.
     fn declare(&mut self) {
         let ours = self.limits.max_recv_data_segment_length;
         text::push(&mut self.login.outgoing, "MaxRecvDataSegmentLength", &ours.to_string());
@@ -229,7 +230,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         self.login.declared = true;
     }
 
-    /// Answers with as much of the text as the initiator takes, and moves on if it wants to.
+    /// Answers with as much of the text as the initiator accepts, and changes the stage if it requests that.
     fn answer_login(
         &mut self,
         request: &LoginRequest,
@@ -238,7 +239,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         let length = self.login.outgoing.len();
         let limit = self.parameters.initiator_segment_length as usize;
         if length > limit {
-            // RFC 7143 section 6.2: the C bit, and no transit before all is said.
+            // RFC 7143 section 6.2: the C bit, and no transit before the text is complete.
             self.push_login_response(request, CONTINUE | stage << 2, limit);
             return Ok(None);
         }

@@ -1,5 +1,4 @@
-//! The security stage: whether the initiator must prove who it is, and the keys by which it does
-//! (RFC 7143 sections 6.3.2 and 12.1).
+//! The security stage: the authentication method and its keys (RFC 7143 sections 6.3.2 and 12.1).
 
 use super::{LoginFault, SECURITY};
 use crate::iscsi::chap::Keys;
@@ -7,7 +6,7 @@ use crate::iscsi::target_role::chap::{Accounts, Chap, ChapFault, Reply};
 use crate::iscsi::target_role::{Authentication, Connection, Node};
 use crate::iscsi::text;
 
-/// How far the authentication has come.
+/// The state of the authentication.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Security {
     /// No method was chosen.
@@ -15,11 +14,11 @@ pub(super) enum Security {
     Open,
     /// The handshake is in progress.
     Shaking(Chap),
-    /// The initiator has proved its name, or no proof was required.
+    /// The initiator has authenticated, or no authentication was required.
     Done,
 }
 
-/// What an initiator must prove for its session.
+/// The authentication that a session requires.
 fn demanded(node: &Node, target: Option<usize>) -> &Authentication {
     target.map_or(&node.discovery, |target| &node.targets[target].authentication)
 }
@@ -82,18 +81,18 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         Ok(())
     }
 
-    /// A login that starts behind the security stage, or leaves it early, has proven nothing.
+    /// A login that starts behind the security stage, or leaves it early, is not authenticated.
     fn check_proof(&self) -> Result<(), LoginFault> {
         let is_open = matches!(self.login.security, Security::Open);
         if is_open && self.must_authenticate() { Err(LoginFault::NotAuthenticated) } else { Ok(()) }
     }
 
-    /// Checks that the initiator may talk about anything but security.
+    /// Checks that the initiator may leave the security stage.
     pub(super) fn check_stage(&self) -> Result<(), LoginFault> {
         if self.login.stage == SECURITY { Ok(()) } else { self.check_proof() }
     }
 
-    /// The stage to which a request is let on: none while the authentication is in progress.
+    /// The stage that a request may enter: none while the authentication is in progress.
     // RFC 7143 section 6.3: the target agrees to a transit by T in its response, or stays.
     pub(super) fn transit(&self, wanted: Option<u8>) -> Result<Option<u8>, LoginFault> {
         if wanted.is_some() {
