@@ -61,7 +61,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         Ok(())
     }
 
-    /// Declares the portal group of the target.
+    /// Declares the portal group tag and the alias of the target.
     pub(super) fn introduce(&mut self) {
         let Some(index) = self.login.target else { return };
         let outgoing = &mut self.login.outgoing;

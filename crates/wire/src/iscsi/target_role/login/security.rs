@@ -87,7 +87,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         if is_open && self.must_authenticate() { Err(LoginFault::NotAuthenticated) } else { Ok(()) }
     }
 
-    /// Checks that the initiator may leave the security stage.
+    /// Checks that a request outside of the security stage is authenticated.
     pub(super) fn check_stage(&self) -> Result<(), LoginFault> {
         if self.login.stage == SECURITY { Ok(()) } else { self.check_proof() }
     }
