@@ -61,6 +61,9 @@ impl ScaledClock {
     }
 }
 
+/// The burst of a limit and of a group's budget, as time at its rate.
+pub(super) const LIMIT_BURST: Duration = Duration::from_millis(100);
+
 /// A wait that is longer than any process runs, in nanoseconds.
 const WAIT_MAX: u64 = u64::MAX / 4;
 

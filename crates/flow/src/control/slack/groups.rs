@@ -2,13 +2,9 @@
 
 use super::super::contract::{Group, TOKEN, Tier, by_size};
 use super::Slack;
-use super::bucket::{Bucket, ClockTime};
+use super::bucket::{Bucket, ClockTime, LIMIT_BURST};
 use super::fair_tree::ROOT;
 use super::schedule::Class;
-use crate::clock::Duration;
-
-/// The burst of a limit and of a group's budget, as time at its rate.
-pub(super) const LIMIT_BURST: Duration = Duration::from_millis(100);
 
 /// What the members of a group reserve together.
 pub(super) struct GroupBudget {

@@ -2,9 +2,8 @@
 
 use super::super::contract::{self, Contract, Tier};
 use super::super::tariff::Tariff;
-use super::bucket::{Bucket, BurstCredits, ClockTime, ScaledClock};
+use super::bucket::{Bucket, BurstCredits, ClockTime, LIMIT_BURST, ScaledClock};
 use super::fair_tree::Priority;
-use super::groups::LIMIT_BURST;
 use super::window::{ClassKey, Window};
 use crate::clock::Duration;
 use crate::request::{Request, RequestKey};
