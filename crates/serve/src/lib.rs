@@ -17,6 +17,8 @@ mod preflight;
 mod shard;
 mod storage;
 mod tasks;
+#[cfg(test)]
+mod testing;
 mod volume;
 
 pub use frontend::tls::TlsError;
@@ -34,6 +36,7 @@ use operator::answer::answer;
 use operator::backends::Backends;
 use operator::event_log::Watch;
 use operator::summary;
+use shard::open::Start;
 use shard::recorder::{Recorded, Recorder};
 use shard::{Gateway, descriptors, plan};
 use std::io;
@@ -296,10 +299,17 @@ pub fn serve(
     let logs = log_device::open(config, &plan.cache)?;
     let owners = upstream::owners(config, &logs.logged);
     upstreams.claim((&mut poll, clock), config, owners)?;
-    let behind = (upstreams, stores.clone());
-    let cache = CacheMemory::new(&plan.cache, logs.logs);
-    let kept = (kept, saved, cache, logs.found);
-    let mut gateway = Gateway::new(config, (poll, clock), behind, kept, reload)?;
+    let start = Start {
+        poll,
+        clock,
+        upstreams,
+        stores: stores.clone(),
+        persisted: kept,
+        saved,
+        cache: CacheMemory::new(&plan.cache, logs.logs),
+        recovered: logs.found,
+    };
+    let mut gateway = Gateway::open(config, start, reload)?;
     let mut recorder = match &config.record {
         None => None,
         Some(path) => Some(

@@ -1,12 +1,10 @@
-//! One connection: its socket, its buffers and the state machine of its protocol.
+//! One connection: its receive buffer, its tasks and the state machine of its protocol.
 
 use crate::buffer::{Payload, Received};
-use crate::frontend::listener::Protocol;
 use crate::frontend::session_view::SessionView;
-use crate::frontend::socket::{Peer, Socket, Unsent};
+use crate::frontend::socket::Peer;
 use crate::ids::{ConnectionId, TaskKey};
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice};
 use tracing::{debug, info};
 use weir_flow::clock::Instant;
 use weir_flow::request::LinkId;
@@ -21,7 +19,16 @@ pub(crate) type Wire = target_role::Connection<Payload>;
 /// The state machine of an NBD connection, sending pooled buffers.
 pub(crate) type NbdWire = nbd::Connection<Payload>;
 
-/// What is spoken on a connection.
+/// The protocol of a listener and of its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// iSCSI.
+    Iscsi,
+    /// NBD.
+    Nbd,
+}
+
+/// The state machine of a connection, by its protocol.
 pub(crate) enum Speech {
     /// iSCSI.
     Iscsi(Box<Wire>),
@@ -38,7 +45,7 @@ impl Speech {
         }
     }
 
-    /// What waits to be written.
+    /// What is to be written.
     pub(crate) fn outbox(&mut self) -> &mut Outbox<Payload> {
         match self {
             Self::Iscsi(wire) => wire.outbox(),
@@ -54,7 +61,7 @@ impl Speech {
         }
     }
 
-    /// Whether the connection is to be closed and everything is written.
+    /// Whether the connection is to be closed when everything is written.
     pub(crate) fn is_finished(&self) -> bool {
         match self {
             Self::Iscsi(wire) => wire.is_finished(),
@@ -78,7 +85,7 @@ impl Speech {
     }
 }
 
-/// One connection.
+/// One connection, as its protocol sees it: everything but its socket.
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     pub(crate) peer: Peer,
@@ -87,83 +94,50 @@ pub(crate) struct Connection {
     /// The tasks that have no complete reply yet, by the connection's name for them.
     pub(crate) tasks: BTreeMap<u32, TaskKey>,
     /// What an iSCSI session with a target sees.
-    pub(crate) seat: Option<SessionView>,
+    pub(crate) view: Option<SessionView>,
     /// A request of an NBD client that waits for payload memory.
     pub(crate) waiting: Option<nbd::Request>,
-    pub(crate) opened: Instant,
-    pub(crate) last_heard: Instant,
-    pub(crate) pinged: Option<Instant>,
-    /// Its login, or its handshake, has ended well once.
-    pub(crate) entered: bool,
-    /// Its login was refused.
+    /// Its login was refused because it did not prove who it is.
     pub(crate) login_failed: bool,
-    /// Must be gone by then: a logout was requested.
+    /// A logout was requested: it is closed at this time.
     pub(crate) leave_by: Option<Instant>,
     /// Serves a session: its receive buffer may hold many messages.
-    pub(crate) widen: bool,
-    /// On the list of connections with something to write.
-    pub(crate) dirty: bool,
-    /// On the list of connections that have more to read.
-    pub(crate) queued: bool,
-    /// Not read from because too much waits to be written.
-    pub(crate) paused: bool,
-    /// Goes over to TLS when what was said in the clear has left.
-    pub(crate) starts_tls: bool,
-    /// The host will send nothing more: what has come is read up to the end.
-    pub(crate) ends: bool,
+    pub(crate) serves: bool,
+    pub(crate) encryption: Encryption,
     /// Where its replies leave, if others leave there as well.
     pub(crate) port: Option<Port>,
-    /// What waits unsent in the kernel.
-    unsent: Unsent,
-    pub(crate) socket: Socket,
 }
 
-/// What became of a read or a write.
+/// How far a connection has come with TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// The socket will take or give more at once.
-    More,
-    /// The socket has to be waited for.
-    Drained,
-    /// The peer has closed, or the connection broke.
-    Closed,
+pub(crate) enum Encryption {
+    /// Bytes are in the clear.
+    None,
+    /// TLS begins when the outbox is empty.
+    Requested,
+    /// All bytes are encrypted.
+    Tls,
 }
 
 impl Connection {
-    pub(crate) fn new(
-        id: ConnectionId,
-        socket: Socket,
-        port: Option<Port>,
-        speech: Speech,
-        now: Instant,
-    ) -> Self {
+    pub(crate) fn new(id: ConnectionId, peer: Peer, port: Option<Port>, speech: Speech) -> Self {
         Self {
             id,
-            peer: socket.peer().clone(),
+            peer,
             speech,
             received: Received::default(),
             tasks: BTreeMap::new(),
-            seat: None,
+            view: None,
             waiting: None,
-            opened: now,
-            last_heard: now,
-            pinged: None,
-            entered: false,
             login_failed: false,
             leave_by: None,
-            widen: false,
-            dirty: false,
-            queued: false,
-            paused: false,
-            starts_tls: false,
-            ends: false,
+            serves: false,
+            encryption: Encryption::None,
             port,
-            unsent: Unsent::new(&socket),
-            socket,
         }
     }
 
-    /// The pipeline's name for the way back to the host.
+    /// The link to the host in the pipeline.
     pub(crate) const fn link(&self) -> LinkId {
         LinkId::new(self.id.index as u32)
     }
@@ -184,32 +158,10 @@ impl Connection {
         }
     }
 
-    /// Reads once into the receive buffer, which always has room for the next message.
-    pub(crate) fn read(&mut self) -> Progress {
-        let smallest = if self.widen { RECEIVE_SESSION } else { RECEIVE_SMALLEST };
-        let spare = self.received.spare(self.speech.needed(), smallest);
-        let room = spare.len();
-        loop {
-            return match self.socket.read(spare) {
-                Ok(0) => Progress::Closed,
-                Ok(count) => {
-                    self.received.arrived(count);
-                    // A stream socket that gave less than was asked for is empty: epoll(7). Its end
-                    // behind the bytes is told only once, so it is looked for.
-                    let drained = count < room && !self.ends && !self.socket.has_buffered();
-                    if drained { Progress::Drained } else { Progress::More }
-                }
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock if self.socket.has_buffered() => Progress::More,
-                    io::ErrorKind::WouldBlock => Progress::Drained,
-                    io::ErrorKind::Interrupted => continue,
-                    _ => {
-                        debug!(peer = %self.peer, %error, "cannot read");
-                        Progress::Closed
-                    }
-                },
-            };
-        }
+    /// Room in the receive buffer, enough for the next message.
+    pub(crate) fn spare(&mut self) -> &mut [u8] {
+        let smallest = if self.serves { RECEIVE_SESSION } else { RECEIVE_SMALLEST };
+        self.received.spare(self.speech.needed(), smallest)
     }
 
     /// How its replies leave: `interleaves` as the protocol has it.
@@ -217,51 +169,7 @@ impl Connection {
         Link { interleaves, port: self.port }
     }
 
-    /// Writes what waits, and names the tasks whose reply has left completely.
-    pub(crate) fn write(&mut self, now: Instant, sent: &mut Vec<u32>) -> Progress {
-        while !self.speech.outbox().is_empty() {
-            let outbox = match &mut self.speech {
-                Speech::Iscsi(wire) => wire.outbox(),
-                Speech::Nbd(wire) => wire.outbox(),
-            };
-            let written = {
-                let mut slices = [IoSlice::new(&[]); SLICES];
-                let mut count = 0;
-                for (slot, bytes) in slices.iter_mut().zip(outbox.slices()) {
-                    *slot = IoSlice::new(bytes);
-                    count += 1;
-                }
-                self.socket.write_vectored(&slices[..count])
-            };
-            match written {
-                Ok(0) => return Progress::Closed,
-                Ok(count) => {
-                    self.unsent.took(now, &self.socket);
-                    outbox.advance(count, |name| sent.push(name));
-                }
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => {
-                        self.unsent.blocked(now);
-                        return Progress::Drained;
-                    }
-                    io::ErrorKind::Interrupted => {}
-                    _ => return Progress::Closed,
-                },
-            }
-        }
-        match self.socket.flush() {
-            Ok(true) => Progress::More,
-            Ok(false) => Progress::Drained,
-            Err(_) => Progress::Closed,
-        }
-    }
-
-    /// Whether everything that was to be said has left.
-    pub(crate) fn has_told_all(&mut self) -> bool {
-        self.speech.outbox().is_empty() && !self.socket.wants_write()
-    }
-
-    /// Why a connection ends that the state machine has brought to its end.
+    /// Why the state machine has ended the connection.
     pub(crate) fn farewell(&self) -> &'static str {
         match &self.speech {
             Speech::Iscsi(wire) if wire.tsih() == 0 => "login refused",
@@ -270,31 +178,28 @@ impl Connection {
         }
     }
 
-    /// Whether what has come cannot be dealt with before something else has happened.
+    /// Whether received bytes cannot be handled before something else has happened.
     pub(crate) fn is_stuck(&self) -> bool {
         let wire_waits = matches!(&self.speech, Speech::Nbd(wire) if wire.is_waiting());
         wire_waits || self.waiting.is_some()
     }
 
-    /// Whether so much waits to be written that nothing more is to be read.
+    /// Whether the outbox is too full to read more.
     pub(crate) fn is_behind(&mut self) -> bool {
         let outbox = self.speech.outbox();
         outbox.len() > OUTBOX_MAX || outbox.owned() > OUTBOX_OWNED_MAX
     }
 }
 
-/// Slices given to one vectored write.
-const SLICES: usize = 64;
-
 /// A connection with more than this waiting to be written is not read from, in bytes.
 const OUTBOX_MAX: usize = 16 << 20;
 
-/// The same for what waits apart from payload, which no other limit covers: responses, and the
-/// answers to pings and questions.
+/// The same for bytes that are no payload, which no other limit covers: responses, and the
+/// answers to pings and text requests.
 const OUTBOX_OWNED_MAX: usize = 1 << 20;
 
 /// Receive buffer of a connection that has not logged in, in bytes.
 const RECEIVE_SMALLEST: usize = 4 << 10;
 
-/// Receive buffer of a session, in bytes: the largest message and a good deal more.
+/// Receive buffer of a session, in bytes: many times the largest message.
 const RECEIVE_SESSION: usize = 256 << 10;

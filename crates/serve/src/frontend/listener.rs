@@ -1,40 +1,57 @@
-//! Where connections come in.
+//! The addresses and Unix sockets on which hosts connect.
 
-use crate::ServeError;
 use crate::config::Config;
-use crate::frontend::socket::Socket;
+use crate::frontend::connection::Protocol;
+use crate::frontend::socket::{HostStream, Socket, Stream};
 use crate::frontend::unix_socket::{Access, UnixPlace};
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 use weir_flow::transfer::Port;
 
 /// One address on which connections are accepted.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct Listener<A = Bound> {
     pub(crate) protocol: Protocol,
-    /// Where the replies of its connections leave, if they share that.
+    /// The port by which the replies of its connections leave, if they share one.
     pub(crate) port: Option<Port>,
-    socket: Bound,
-    /// The kernel may have connections that were not accepted yet: it tells of them once.
+    socket: A,
+    /// The kernel may have connections that were not accepted yet: their event comes once.
     pub(crate) ready: bool,
 }
 
-/// What is spoken there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    /// iSCSI.
-    Iscsi,
-    /// NBD.
-    Nbd,
+/// A listening socket.
+pub(crate) trait Accept {
+    /// A connection that was accepted.
+    type Stream: Stream;
+
+    /// The next connection. `WouldBlock`: there is none.
+    fn accept(&self) -> io::Result<Socket<Self::Stream>>;
+
+    /// Its TCP address, with the port that was taken; `None` for a Unix socket.
+    fn address(&self) -> Option<io::Result<SocketAddr>>;
+
+    /// The file of its Unix socket.
+    fn path(&self) -> Option<&Path>;
 }
 
+/// A listening socket of the kernel.
 #[derive(Debug)]
-enum Bound {
+pub(crate) enum Bound {
     Tcp(TcpListener),
     Unix(UnixPlace),
+}
+
+/// Why hosts cannot connect.
+#[derive(Debug, Error)]
+pub(crate) enum ListenError {
+    #[error("cannot listen on {address}: {source}")]
+    Tcp { address: SocketAddr, source: io::Error },
+    #[error("cannot listen on the Unix socket {}: {source}", .path.display())]
+    Unix { path: PathBuf, source: io::Error },
 }
 
 /// The link by which what is sent from this address leaves.
@@ -45,59 +62,79 @@ fn port(config: &Config, address: SocketAddr) -> Option<Port> {
 
 impl Listener {
     /// Binds everything that the configuration names.
-    pub(crate) fn all(config: &Config) -> Result<Vec<Self>, ServeError> {
+    pub(crate) fn all(config: &Config) -> Result<Vec<Self>, ListenError> {
         let tcp = |protocol| {
             move |&address: &SocketAddr| {
                 let bound = TcpListener::bind(address);
-                let socket = bound.map_err(|source| ServeError::Listen { address, source })?;
-                let port = port(config, address);
-                Ok(Self { protocol, port, socket: Bound::Tcp(socket), ready: true })
+                let socket = bound.map_err(|source| ListenError::Tcp { address, source })?;
+                Ok(Self::new(protocol, port(config, address), Bound::Tcp(socket)))
             }
         };
         let unix = |path: &PathBuf| {
             let taken = UnixPlace::take(path, Access::ByUmask);
-            let place =
-                taken.map_err(|source| ServeError::ListenUnix { path: path.clone(), source })?;
-            let socket = Bound::Unix(place);
-            Ok(Self { protocol: Protocol::Nbd, port: None, socket, ready: true })
+            let place = taken.map_err(|source| ListenError::Unix { path: path.clone(), source })?;
+            Ok(Self::new(Protocol::Nbd, None, Bound::Unix(place)))
         };
         let iscsi = config.listen.iter().map(tcp(Protocol::Iscsi));
         let nbd = config.nbd.listen.iter().map(tcp(Protocol::Nbd));
         iscsi.chain(nbd).chain(config.nbd.unix.iter().map(unix)).collect()
     }
 
-    /// Has the event loop told of connections.
+    /// Has the event loop woken for connections.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match &mut self.socket {
             Bound::Tcp(socket) => registry.register(socket, token, Interest::READABLE),
             Bound::Unix(place) => registry.register(&mut place.listener, token, Interest::READABLE),
         }
     }
+}
 
-    /// The next connection. `WouldBlock`: there is none.
-    pub(crate) fn accept(&self) -> io::Result<Socket> {
-        match &self.socket {
-            Bound::Tcp(socket) => {
+impl<A: Accept> Listener<A> {
+    /// A listener of `protocol`; `port`: where the replies of its connections leave.
+    pub(crate) const fn new(protocol: Protocol, port: Option<Port>, socket: A) -> Self {
+        Self { protocol, port, socket, ready: true }
+    }
+
+    /// [`Accept::accept`].
+    pub(crate) fn accept(&self) -> io::Result<Socket<A::Stream>> {
+        self.socket.accept()
+    }
+
+    /// [`Accept::address`].
+    pub(crate) fn address(&self) -> Option<io::Result<SocketAddr>> {
+        self.socket.address()
+    }
+
+    /// [`Accept::path`].
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.socket.path()
+    }
+}
+
+impl Accept for Bound {
+    type Stream = HostStream;
+
+    fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Self::Tcp(socket) => {
                 let (stream, peer) = socket.accept()?;
                 Socket::tcp(stream, peer)
             }
-            Bound::Unix(place) => Socket::unix(place.listener.accept()?.0),
+            Self::Unix(place) => Socket::unix(place.listener.accept()?.0),
         }
     }
 
-    /// Its TCP address, with the port that was taken.
-    pub(crate) fn address(&self) -> Option<io::Result<SocketAddr>> {
-        match &self.socket {
-            Bound::Tcp(socket) => Some(socket.local_addr()),
-            Bound::Unix(_) => None,
+    fn address(&self) -> Option<io::Result<SocketAddr>> {
+        match self {
+            Self::Tcp(socket) => Some(socket.local_addr()),
+            Self::Unix(_) => None,
         }
     }
 
-    /// Its Unix socket.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        match &self.socket {
-            Bound::Tcp(_) => None,
-            Bound::Unix(place) => Some(place.path()),
+    fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(place) => Some(place.path()),
         }
     }
 }

@@ -1,20 +1,20 @@
-//! Who may knock: sources that guess secrets are slowed down, and those who never log in make room.
+//! Limits logins: refuses sources that guess secrets for a while, and closes connections that never log in.
 //!
 //! **Failed logins.** The failures of a source are counted. A source is an IPv4 address, or the first
-//! 64 bits of an IPv6 address, since one host commands all addresses behind them. The first
+//! 64 bits of an IPv6 address, since one host has all addresses behind them. The first
 //! [`FREE_FAILURES`] cost nothing: people mistype secrets, and many hosts may come through one
 //! translated address. After failure number `n` beyond these, further connections of the source are
 //! refused for `min(1 s * 2^(n - 1), 60 s)`, counted from the failure: one guess a minute in the long
-//! run. What is refused does not count. After [`FORGIVEN_AFTER`] without a failure all is forgotten. A
-//! login that succeeds changes nothing, or whoever has one account could guess at the others for free.
+//! run. Refused connections do not count. [`FORGIVEN_AFTER`] without a failure resets the count. A
+//! login that succeeds changes nothing, or a user of one account could guess at the others for free.
 //!
 //! At most [`SOURCES_MAX`] sources are remembered; one more makes the one forgotten whose last failure
-//! is the longest ago. Who commands more networks than that is not slowed down by this table, only by
+//! is the longest ago. A user of more networks than that is not slowed down by this table, only by
 //! the number of connections. Guesses on connections that are open already are not refused: there are
 //! never more of them than may wait to log in.
 //!
 //! **Waiting to log in.** At most `max_logins` connections may be open that have not logged in. One
-//! more closes the one that has waited longest, so that hosts get in while somebody opens connections
+//! more closes the one that has waited longest, so that hosts get in while one host opens connections
 //! and stays silent.
 //!
 //! All of it costs O(log n) for each connection.
@@ -23,7 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 use weir_flow::clock::{Duration, Instant};
 
-/// The state of the door. `Id` names a connection, never two at a time.
+/// Failed logins by source, and connections that have not logged in. `Id` names a connection, never two at a
+/// time.
 #[derive(Debug)]
 pub(crate) struct LoginThrottle<Id> {
     sources: BTreeMap<IpAddr, Failures>,
@@ -37,7 +38,7 @@ pub(crate) struct LoginThrottle<Id> {
     max_logins: usize,
 }
 
-/// What is remembered about a source.
+/// The failures of a source.
 #[derive(Clone, Copy, Debug)]
 struct Failures {
     count: u32,
@@ -55,7 +56,7 @@ impl Failures {
 }
 
 impl<Id: Copy + Ord> LoginThrottle<Id> {
-    /// A door at which at most `max_logins` connections (at least 1) wait to log in.
+    /// At most `max_logins` connections (at least 1) may be logging in.
     pub(crate) fn new(max_logins: u32) -> Self {
         Self {
             sources: BTreeMap::new(),
@@ -67,7 +68,7 @@ impl<Id: Copy + Ord> LoginThrottle<Id> {
         }
     }
 
-    /// For how much longer connections from `address` are refused; `None` if they may come in.
+    /// For how much longer connections from `address` are refused; `None` if they are accepted.
     pub(crate) fn refuses(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let failures = self.sources.get(&source_of(address))?;
         let passed = now.saturating_since(failures.last);
@@ -95,8 +96,8 @@ impl<Id: Copy + Ord> LoginThrottle<Id> {
         failures.penalty()
     }
 
-    /// A connection has come that has yet to log in. Returns the one that must be closed to make room,
-    /// which is not waiting any more.
+    /// Adds a connection that is logging in. Returns the one that must be closed to make room, which is
+    /// removed.
     #[must_use]
     pub(crate) fn enter(&mut self, id: Id) -> Option<Id> {
         if self.places.contains_key(&id) {
@@ -113,8 +114,7 @@ impl<Id: Copy + Ord> LoginThrottle<Id> {
         Some(longest)
     }
 
-    /// Of those that wait and that `matches`, the one that has waited longest. It does not wait any
-    /// more. O(waiting).
+    /// Removes and returns the connection that has waited longest of those that `matches`. O(waiting).
     pub(crate) fn longest(&mut self, matches: impl Fn(Id) -> bool) -> Option<Id> {
         let (&place, &id) = self.waiting.iter().find(|&(_, &id)| matches(id))?;
         self.waiting.remove(&place);
@@ -122,7 +122,7 @@ impl<Id: Copy + Ord> LoginThrottle<Id> {
         Some(id)
     }
 
-    /// A connection has logged in, or is gone. One that does not wait is passed over.
+    /// Removes a connection that has logged in or was closed, if it is there.
     pub(crate) fn leave(&mut self, id: Id) {
         if let Some(place) = self.places.remove(&id) {
             self.waiting.remove(&place);
@@ -130,7 +130,7 @@ impl<Id: Copy + Ord> LoginThrottle<Id> {
     }
 }
 
-/// What failures are counted by.
+/// The address by which failures are counted.
 fn source_of(address: IpAddr) -> IpAddr {
     // A listener for both kinds shows IPv4 hosts as IPv6 addresses that agree in their first 64 bits.
     match address.to_canonical() {
@@ -142,7 +142,7 @@ fn source_of(address: IpAddr) -> IpAddr {
 /// The bits of an IPv6 address that name a network.
 const NETWORK: u128 = !0 << 64;
 
-/// Failed logins of a source that are not held against it.
+/// Failed logins of a source that cost nothing.
 const FREE_FAILURES: u32 = 5;
 
 /// How long connections are refused after the first failure that counts.
@@ -151,7 +151,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// How long they are refused at most.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A source whose last failure is this long ago starts anew.
+/// The count of a source whose last failure is this long ago starts again.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
 
 /// How many sources are remembered.
@@ -185,7 +185,7 @@ mod tests {
         assert!(penalties[12..].iter().all(|&penalty| penalty == 60));
     }
 
-    /// A source is refused until its time is over, and nobody else is.
+    /// A source is refused until its time is over, and no other source is.
     #[test]
     fn a_source_is_refused_for_its_time() {
         let mut door = LoginThrottle::<u64>::new(1);
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(door.refuses(address("192.0.2.8"), at(11)), None);
     }
 
-    /// Ten minutes without a failure make a source start anew, and not a second less.
+    /// Ten minutes without a failure reset the count of a source, and not a second less.
     #[test]
     fn failures_are_forgiven() {
         let mut door = LoginThrottle::<u64>::new(1);
@@ -246,7 +246,7 @@ mod tests {
         assert!(door.refuses(host(0), at(3)).is_some());
         assert!(door.refuses(host(1), at(3)).is_none());
         assert!(door.refuses(host(2), at(3)).is_some());
-        // A source that is known takes nobody's place.
+        // A known source replaces no other.
         door.failed(host(0), at(4));
         assert_eq!((door.sources.len(), door.by_age.len()), (SOURCES_MAX, SOURCES_MAX));
         assert!(door.refuses(host(2), at(4)).is_some());
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!((door.enter(60), door.waiting.len()), (Some(5), 3));
     }
 
-    /// Who is closed or unknown can leave without harm, and knocking twice changes nothing.
+    /// Removing a closed or unknown connection and adding one twice change nothing.
     #[test]
     fn leaving_is_safe() {
         let mut door = LoginThrottle::new(1);

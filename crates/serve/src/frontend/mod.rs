@@ -4,6 +4,7 @@
 //! [`Speech`](connection::Speech), a `receive` that hands commands to the
 //! [`CommandEngine`], and a `word` that puts a [`Reply`] into the outbox.
 
+pub(crate) mod channel;
 pub(crate) mod connection;
 pub(crate) mod iscsi;
 pub(crate) mod listener;
@@ -41,7 +42,7 @@ pub(crate) fn reply(engine: &mut CommandEngine, connection: &mut Connection, rep
     }
 }
 
-/// The reply, or the part of one, that the outbox names so has left.
+/// Ends the reply, or the part of one, with this name: it has left the outbox.
 pub(crate) fn sent(engine: &mut CommandEngine, connection: &mut Connection, name: u32) {
     // Replies that never went through the pipeline have no task.
     let Some(&key) = connection.tasks.get(&name) else { return };
@@ -61,29 +62,29 @@ pub(crate) fn refresh(engine: &mut CommandEngine, connection: &mut Connection) {
     iscsi::session::refresh(engine, connection);
 }
 
-/// A connection is gone: its session ends, and what it has in the pipeline runs to its end without a reply.
+/// Ends a connection and its session. Its requests in the pipeline end without a reply.
 pub(crate) fn disconnected(engine: &mut CommandEngine, connection: Connection, reason: &str) {
-    let Connection { id, peer, speech, tasks, seat, widen, .. } = connection;
+    let Connection { id, peer, speech, tasks, view, serves, .. } = connection;
     speech.said_goodbye(&peer, reason);
     engine.set.sessions.leave(id);
-    if widen && matches!(speech, Speech::Nbd(_)) {
+    if serves && matches!(speech, Speech::Nbd(_)) {
         engine.set.sessions.clients -= 1;
     }
-    if let Some(seat) = seat {
-        for seen in &seat.units {
-            engine.catalog.volumes[seen.volume].unit.nexus_lost(&seat.nexus);
+    if let Some(view) = view {
+        for seen in &view.units {
+            engine.catalog.volumes[seen.volume].unit.nexus_lost(&view.nexus);
         }
     }
     // The outbox holds references to reply buffers.
     drop(speech);
-    engine.disconnected(id, widen, tasks.into_values());
+    engine.disconnected(id, serves, tasks.into_values());
 }
 
 /// Whether a connection stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It does.
+    /// It stays open.
     Keep,
-    /// The host broke a rule that a connection does not survive.
+    /// It is closed: the host broke the protocol.
     Close,
 }

@@ -10,16 +10,16 @@ use weir_wire::scsi::attention::UnitAttention;
 use weir_wire::scsi::disk::Port;
 use weir_wire::scsi::nexus::{InitiatorPort, Nexus};
 
-/// What a session is and sees at its target.
+/// The nexus of a session and the logical units that it may access.
 #[derive(Debug)]
 pub(crate) struct SessionView {
-    /// Who it is to SCSI.
+    /// Its I_T nexus.
     pub(crate) nexus: Rc<Nexus>,
     /// Index of the target.
     pub(crate) target: usize,
     /// The tenant that claims the host by its name.
     pub(crate) claim: Option<TenantId>,
-    /// What it may see there, by ascending number.
+    /// The logical units that it may access, by ascending number.
     pub(crate) units: Vec<VisibleUnit>,
     /// The numbers of these, for REPORT LUNS.
     numbers: Vec<u64>,
@@ -32,12 +32,12 @@ pub(crate) struct VisibleUnit {
     lun: u64,
     /// Index of the volume behind it.
     pub(crate) volume: usize,
-    /// What the session has yet to be told about it.
+    /// Unit attention conditions that the session has not received.
     pub(crate) attention: UnitAttention,
 }
 
 impl SessionView {
-    /// The seat of a new session.
+    /// The view of a new session.
     pub(crate) fn new(
         initiator: InitiatorPort,
         index: usize,
@@ -46,19 +46,19 @@ impl SessionView {
         claims: &Claims,
     ) -> Self {
         let nexus = Nexus { initiator, target: target.name.clone() };
-        let mut seat = Self {
+        let mut view = Self {
             nexus: Rc::new(nexus),
             target: index,
             claim: None,
             units: Vec::new(),
             numbers: Vec::new(),
         };
-        seat.refresh(target, volumes, claims);
-        seat
+        view.refresh(target, volumes, claims);
+        view
     }
 
-    /// Reads the target's units anew; true if others are there than before. Commands from now on
-    /// are those of the tenant that claims the host now.
+    /// Reads the target's units again; true if they have changed. Commands from now on belong to the tenant
+    /// that claims the host now.
     pub(crate) fn refresh(&mut self, target: &Target, volumes: &[Volume], claims: &Claims) -> bool {
         let name = &self.nexus.initiator.name;
         self.claim = claims.of(name);
@@ -90,7 +90,7 @@ impl SessionView {
         &self.numbers
     }
 
-    /// A unit, and the target as the SCSI port that it is seen through.
+    /// A unit, and the target as its SCSI port.
     pub(crate) fn look_at(&mut self, unit: usize) -> (Port<'_>, &mut VisibleUnit) {
         let port = Port {
             iqn: &self.nexus.target,
@@ -101,7 +101,7 @@ impl SessionView {
         (port, &mut self.units[unit])
     }
 
-    /// Raises a condition on every unit that is this volume.
+    /// Raises a unit attention condition on every unit of this volume.
     pub(crate) fn attend(&mut self, volume: usize, sense: Sense) {
         for seen in self.units.iter_mut().filter(|seen| seen.volume == volume) {
             seen.attention.raise(sense);

@@ -1,15 +1,15 @@
 //! One connection's socket: TCP or a Unix socket, in the clear or under TLS.
 //!
-//! A [`Socket`] never blocks. It is made for an event loop that is told once when a socket has become
-//! readable or writable, and must then go on until [`WouldBlock`](io::ErrorKind::WouldBlock). With TLS
+//! A [`Socket`] never blocks. It is made for an event loop that gets one event when a socket becomes
+//! readable or writable, and then reads or writes until [`WouldBlock`](io::ErrorKind::WouldBlock). With TLS
 //! three things are different for the loop:
 //!
-//! * A read may leave bytes in memory, of which the kernel tells nothing. While
+//! * A read may leave bytes in memory, for which no event comes. While
 //!   [`has_buffered`](Socket::has_buffered) says so, the socket has to be read from again, whether the
 //!   last read ended with fewer bytes than there was room for, or with `WouldBlock`.
-//! * What was written may wait encrypted in memory. While [`wants_write`](Socket::wants_write) says so,
+//! * Written bytes may wait encrypted in memory. While [`wants_write`](Socket::wants_write) says so,
 //!   [`flush`](Socket::flush) is to be called each time the socket is writable, and the connection has
-//!   not told everything yet.
+//!   not sent everything yet.
 //! * Until the handshake is over, data is taken up to the same bound and nothing of it leaves. A write
 //!   that is refused for that reason is tried again after the next read.
 
@@ -27,7 +27,7 @@ use std::time::Duration;
 use tracing::debug;
 use weir_flow::clock::{self, Instant};
 
-/// Who is at the other end.
+/// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// A host on the network; IPv4 as such, also where the listener serves both kinds.
@@ -49,17 +49,28 @@ impl fmt::Display for Peer {
     }
 }
 
+/// A connection of the operating system whose calls never block: they fail with `WouldBlock` instead.
+pub(crate) trait Stream: Read + Write {
+    /// Has the kernel ask a silent peer for signs of life: a host that lost its power says nothing.
+    fn keep_alive(&self) -> io::Result<()>;
+
+    /// Has the kernel take no more while this number of bytes waits to be sent for the first time, and report
+    /// when half of them have been sent.
+    fn limit_unsent(&self, bytes: u32) -> io::Result<()>;
+}
+
 /// A connected socket.
 #[derive(Debug)]
-pub(crate) struct Socket {
-    stream: Stream,
+pub(crate) struct Socket<S: Stream = HostStream> {
+    stream: S,
     tls: Option<Box<Tls>>,
     peer: Peer,
     local: Option<SocketAddr>,
 }
 
+/// A connection that the kernel has accepted.
 #[derive(Debug)]
-enum Stream {
+pub(crate) enum HostStream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
@@ -69,7 +80,7 @@ struct Tls {
     session: ServerConnection,
     /// The kernel had nothing more at the last read, and neither has the session.
     drained: bool,
-    /// Why the connection is over, to be told when the bytes before it have been.
+    /// Why the connection is over, to be reported when the bytes before it have been.
     failure: Option<io::Error>,
 }
 
@@ -79,17 +90,24 @@ impl Socket {
     pub(crate) fn tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let local = Some(canonical(stream.local_addr()?));
-        Ok(Self { stream: Stream::Tcp(stream), tls: None, peer: Peer::Tcp(canonical(peer)), local })
+        Ok(Self::new(HostStream::Tcp(stream), Peer::Tcp(canonical(peer)), local))
     }
 
     /// A connection that has been accepted on a Unix socket.
     pub(crate) fn unix(stream: UnixStream) -> io::Result<Self> {
         let address = stream.local_addr()?;
         let path = address.as_pathname().map(PathBuf::from).unwrap_or_default();
-        Ok(Self { stream: Stream::Unix(stream), tls: None, peer: Peer::Unix { path }, local: None })
+        Ok(Self::new(HostStream::Unix(stream), Peer::Unix { path }, None))
+    }
+}
+
+impl<S: Stream> Socket<S> {
+    /// A connection from `peer` to the address `local`, which a Unix socket does not have.
+    pub(crate) const fn new(stream: S, peer: Peer, local: Option<SocketAddr>) -> Self {
+        Self { stream, tls: None, peer, local }
     }
 
-    /// Who is at the other end.
+    /// The other end.
     pub(crate) const fn peer(&self) -> &Peer {
         &self.peer
     }
@@ -102,47 +120,24 @@ impl Socket {
     /// From here on everything is TLS, and the next bytes from the peer are its handshake.
     ///
     /// What was written in the clear must have left, and nothing that was read may be left over: it
-    /// came unprotected from somebody who did not wait for the answer, and must not be taken for a part
+    /// came unprotected from a sender that did not wait for the answer, and must not be taken for a part
     /// of the protected conversation. [`has_buffered`](Self::has_buffered) holds afterwards.
     pub(crate) fn start_tls(&mut self, config: Arc<ServerConfig>) -> io::Result<()> {
         self.tls = Some(Box::new(Tls::new(config)?));
         Ok(())
     }
 
-    /// Has the kernel ask a silent peer for signs of life: a host that lost its power says nothing.
+    /// [`Stream::keep_alive`].
     pub(crate) fn keep_alive(&self) -> io::Result<()> {
-        let keepalive = TcpKeepalive::new()
-            .with_time(KEEPALIVE_AFTER)
-            .with_interval(KEEPALIVE_EVERY)
-            .with_retries(KEEPALIVE_TRIES);
-        match &self.stream {
-            Stream::Tcp(stream) => SockRef::from(stream).set_tcp_keepalive(&keepalive),
-            // The kernel knows when a process has ended.
-            Stream::Unix(_) => Ok(()),
-        }
+        self.stream.keep_alive()
     }
 
-    /// Has the kernel take no more while so many bytes wait to be sent for the first time, and tell when
-    /// half of them have been.
-    fn limit_unsent(&self, bytes: u32) -> io::Result<()> {
-        match &self.stream {
-            Stream::Tcp(stream) => SockRef::from(stream).set_tcp_notsent_lowat(bytes),
-            // What another process has not read yet is all that waits there.
-            Stream::Unix(_) => Ok(()),
-        }
-    }
-
-    /// Whether everything is TLS.
-    pub(crate) const fn is_tls(&self) -> bool {
-        self.tls.is_some()
-    }
-
-    /// Whether there may be bytes to read of which the kernel will not tell.
+    /// Whether there may be bytes to read for which no event comes.
     pub(crate) fn has_buffered(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| !tls.drained)
     }
 
-    /// Whether something that was written waits in memory.
+    /// Whether written bytes wait in memory.
     pub(crate) fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.session.wants_write())
     }
@@ -167,7 +162,7 @@ impl Socket {
         }
     }
 
-    /// Sends what waits in memory. True: nothing waits any more; false: the socket takes no more now.
+    /// Sends the bytes that wait in memory. True: all are sent; false: the socket takes no more now.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
@@ -176,8 +171,8 @@ impl Socket {
     }
 }
 
-/// How many bytes wait in the kernel to be sent: what it has taken leaves in that order, whatever comes after.
-/// So few that half of them are sent in one to four milliseconds, the time in which more must be brought.
+/// Limits how many bytes wait in the kernel to be sent, since it sends them in order, whatever comes after. Half
+/// of them are sent in one to four milliseconds, the time in which the event loop must bring more.
 #[derive(Debug)]
 pub(crate) struct Unsent {
     most: u32,
@@ -186,8 +181,8 @@ pub(crate) struct Unsent {
 }
 
 impl Unsent {
-    /// For a socket that nothing is known of.
-    pub(crate) fn new(socket: &Socket) -> Self {
+    /// For a new socket.
+    pub(crate) fn new(socket: &Socket<impl Stream>) -> Self {
         let mut unsent = Self { most: 0, blocked: None };
         unsent.set(socket, UNSENT_FIRST);
         unsent
@@ -199,20 +194,20 @@ impl Unsent {
     }
 
     /// The kernel has taken something.
-    pub(crate) fn took(&mut self, now: Instant, socket: &Socket) {
+    pub(crate) fn took(&mut self, now: Instant, socket: &Socket<impl Stream>) {
         let Some(since) = self.blocked.take() else { return };
         let waited = now.saturating_since(since);
-        if waited < UNSENT_SHORT && self.most < UNSENT_MOST {
+        if waited < UNSENT_SHORT && self.most < UNSENT_MAX {
             self.set(socket, self.most * 2);
-        } else if waited > UNSENT_LONG && self.most > UNSENT_LEAST {
+        } else if waited > UNSENT_LONG && self.most > UNSENT_MIN {
             self.set(socket, self.most / 2);
         }
     }
 
-    fn set(&mut self, socket: &Socket, bytes: u32) {
+    fn set(&mut self, socket: &Socket<impl Stream>, bytes: u32) {
         self.most = bytes;
-        if let Err(error) = socket.limit_unsent(bytes) {
-            // It is slower so, not wrong.
+        if let Err(error) = socket.stream.limit_unsent(bytes) {
+            // The connection is slower then, not wrong.
             debug!(peer = %socket.peer, %error, "cannot set TCP_NOTSENT_LOWAT");
         }
     }
@@ -306,8 +301,8 @@ impl Tls {
     }
 }
 
-/// Tells a peer under TLS that the end is meant, as far as the socket takes it.
-impl Drop for Socket {
+/// Sends a peer under TLS the alert that ends the session, as far as the socket takes it.
+impl<S: Stream> Drop for Socket<S> {
     fn drop(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.session.send_close_notify();
@@ -327,7 +322,29 @@ const fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-impl Read for Stream {
+impl Stream for HostStream {
+    fn keep_alive(&self) -> io::Result<()> {
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE_AFTER)
+            .with_interval(KEEPALIVE_EVERY)
+            .with_retries(KEEPALIVE_TRIES);
+        match self {
+            Self::Tcp(stream) => SockRef::from(stream).set_tcp_keepalive(&keepalive),
+            // The kernel knows when a process has ended.
+            Self::Unix(_) => Ok(()),
+        }
+    }
+
+    fn limit_unsent(&self, bytes: u32) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => SockRef::from(stream).set_tcp_notsent_lowat(bytes),
+            // Bytes that another process has not read yet are all that waits there.
+            Self::Unix(_) => Ok(()),
+        }
+    }
+}
+
+impl Read for HostStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read(buffer),
@@ -336,7 +353,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl Write for HostStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
@@ -353,7 +370,7 @@ impl Write for Stream {
     }
 }
 
-impl Stream {
+impl HostStream {
     fn source(&mut self) -> &mut dyn Source {
         match self {
             Self::Tcp(stream) => stream,
@@ -376,25 +393,25 @@ impl Source for Socket {
     }
 }
 
-/// Encrypted bytes that wait for a socket, and data that waits for the end of a handshake: what does
-/// not fit is not taken. In bytes.
+/// Encrypted bytes that wait for a socket, and data that waits for the end of a handshake: more is not
+/// taken. In bytes.
 const TLS_BUFFER: usize = 256 << 10;
 
 /// How often one read takes bytes from the socket, mostly 4 KiB at a time. Then others have their turn,
 /// even if what came held no data.
 const FETCHES: usize = 64;
 
-/// What waits unsent in the kernel, in bytes: at first, at least, and at most.
+/// The limit of unsent bytes in the kernel: at first, at least, and at most.
 const UNSENT_FIRST: u32 = 128 << 10;
-const UNSENT_LEAST: u32 = 16 << 10;
-const UNSENT_MOST: u32 = 4 << 20;
+const UNSENT_MIN: u32 = 16 << 10;
+const UNSENT_MAX: u32 = 4 << 20;
 
 /// Half of that should be sent in no less and no more than this.
 const UNSENT_SHORT: clock::Duration = clock::Duration::from_millis(1);
 const UNSENT_LONG: clock::Duration = clock::Duration::from_millis(4);
 
-/// A peer that is silent for so long is asked for a sign of life, so often, and given up after so many
-/// that stay without an answer.
+/// TCP keep-alive: the silence before the first probe, the interval of probes, and the number of probes
+/// without an answer after which the connection is closed.
 const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TRIES: u32 = 3;

@@ -1,4 +1,4 @@
-//! Certificates and keys for TLS.
+//! Reads certificates and keys for TLS.
 
 use crate::config;
 use rustls::crypto::ring::default_provider;
@@ -24,7 +24,7 @@ pub enum TlsError {
         /// Why not.
         source: io::Error,
     },
-    /// There is nothing of the kind in the file.
+    /// The file has no certificate or key.
     #[error(
         "TLS: {} holds no {what}; it must be in PEM, as text that starts with -----BEGIN",
         .path.display()
@@ -81,7 +81,7 @@ pub enum TlsError {
     },
 }
 
-/// What a server needs to speak TLS 1.2 and 1.3. With `client_ca`, clients must show a certificate.
+/// The configuration of a server for TLS 1.2 and 1.3. With `client_ca`, clients must show a certificate.
 pub(crate) fn server_config(tls: &config::Tls) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = certificates("certificate", &tls.certificate)?;
     let key = PrivateKeyDer::from_pem_file(&tls.key)
@@ -186,7 +186,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The message and the error of what is left when `change` has been done to the files.
+    /// The message and the error after `change` was done to the files.
     fn problem(change: impl Fn(&config::Tls)) -> (TlsError, String) {
         let folder = Folder::new("tls-problem");
         let tls = written(&folder, &Authority::new(), true);
@@ -196,7 +196,7 @@ pub(crate) mod tests {
         (error, message)
     }
 
-    /// Each thing that can be wrong with the files is told with the file's name and a way out.
+    /// Each error of the files names the file and what to do.
     #[test]
     fn problems_name_the_file() {
         let (error, message) = problem(|tls| fs::remove_file(&tls.certificate).unwrap());
@@ -242,7 +242,7 @@ pub(crate) mod tests {
         assert!(message.contains("ca.pem"), "{message}");
     }
 
-    /// What is in order is taken, with and without a check of clients.
+    /// Valid files are accepted, with and without a check of clients.
     #[test]
     fn good_files_are_taken() {
         let authority = Authority::new();

@@ -1,4 +1,4 @@
-//! A Unix socket's place in the file system: taken, kept and given back.
+//! Listens on a Unix socket: makes its file, locks its folder, and removes the file at the end.
 
 use crate::folder::{can_make, folder};
 use mio::net::UnixListener;
@@ -17,20 +17,20 @@ pub(crate) struct UnixPlace {
     file: FileId,
 }
 
-/// Who may connect.
+/// The users who may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Whom the process's umask lets.
+    /// Those that the process's umask allows.
     ByUmask,
     /// Only the user of this process, and root.
     Owner,
 }
 
-/// Tells a file from others, whatever it is called.
+/// Identifies a file by device and inode.
 type FileId = (u64, u64);
 
 impl UnixPlace {
-    /// Takes the place. A socket that nobody listens on any more is replaced; one that somebody listens on
+    /// Takes the place. A stale socket, on which no process listens, is replaced; one on which a process listens
     /// is [`AddrInUse`](io::ErrorKind::AddrInUse), anything else
     /// [`AlreadyExists`](io::ErrorKind::AlreadyExists).
     pub(crate) fn take(path: &Path, access: Access) -> io::Result<Self> {
@@ -42,7 +42,7 @@ impl UnixPlace {
         socket.set_nonblocking(true)?;
         socket.bind(&SockAddr::unix(path)?)?;
         if access == Access::Owner {
-            // Nobody can connect before it listens.
+            // No client can connect before it listens.
             fs::set_permissions(path, Permissions::from_mode(0o600))?;
         }
         let file = id(path)?;
@@ -58,14 +58,14 @@ impl UnixPlace {
 
 impl Drop for UnixPlace {
     fn drop(&mut self) {
-        // Somebody may have removed it, and somebody else have taken the place.
+        // The file may have been removed, and another process may have made it again.
         if id(&self.path).is_ok_and(|file| file == self.file) {
             drop(fs::remove_file(&self.path));
         }
     }
 }
 
-/// Whether a place can be taken: an error as [`UnixPlace::take`] would give it. Changes nothing.
+/// Whether a socket can be made there: the error that [`UnixPlace::take`] would return. Changes nothing.
 pub(crate) fn check(path: &Path) -> io::Result<()> {
     can_make(path)?;
     is_stale(path).map(drop)
@@ -76,7 +76,7 @@ fn id(path: &Path) -> io::Result<FileId> {
     Ok((found.dev(), found.ino()))
 }
 
-/// Waits for its turn among those who take places in a folder. Nobody needs long for that; whoever holds
+/// Locks a folder while a socket is made in it. No process needs long for that; one that holds
 /// the lock for longer does something else with it.
 fn lock(folder: &Path) -> io::Result<File> {
     let file = File::open(folder)?;
@@ -91,7 +91,7 @@ fn lock(folder: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::ResourceBusy, message))
 }
 
-/// Removes a socket file that nobody listens on any more.
+/// Removes a stale socket file, on which no process listens.
 fn clear(path: &Path) -> io::Result<()> {
     if is_stale(path)? { fs::remove_file(path) } else { Ok(()) }
 }
@@ -106,7 +106,7 @@ fn is_stale(path: &Path) -> io::Result<bool> {
         }
         Ok(_) => {}
     }
-    // Nonblocking: where many wait to be accepted, somebody listens.
+    // Nonblocking: where the queue of connections is full, a process listens.
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     probe.set_nonblocking(true)?;
     match probe.connect(&SockAddr::unix(path)?) {
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
 
-    /// A folder of its own for one test, empty at its start.
+    /// An empty folder for one test.
     fn folder_of(test: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("weir-place-{}-{test}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -153,7 +153,7 @@ mod tests {
         drop(UnixPlace::take(&path, Access::ByUmask).unwrap());
     }
 
-    /// What is no socket is left as it is.
+    /// A file that is no socket stays as it is.
     #[test]
     fn no_file_is_replaced() {
         let path = folder_of("file").join("socket");
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 
-    /// Whoever has taken a place over keeps it when the one before leaves.
+    /// A process that has taken a place over keeps it when the one before leaves.
     #[test]
     fn the_place_of_another_is_left_alone() {
         let path = folder_of("other").join("socket");
@@ -176,7 +176,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Of many who take a stale place at the same time one gets it, and keeps it.
+    /// Of many threads that take a stale place at the same time one gets it, and keeps it.
     #[test]
     fn of_many_at_once_one_wins() {
         let path = folder_of("race").join("socket");

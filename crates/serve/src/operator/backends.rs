@@ -1,4 +1,4 @@
-//! What backends and their paths are called.
+//! The names of backends and their paths.
 
 use super::protocol::Refusal;
 use crate::config::{Config, Where};
@@ -19,12 +19,12 @@ pub(crate) struct Backends {
 pub(crate) struct Named {
     /// Its name in the configuration.
     pub(crate) name: String,
-    /// Where each of its paths leads.
+    /// The portal of each path, or `file` or `model`.
     pub(crate) portals: Vec<String>,
 }
 
 impl Backends {
-    /// Those of a configuration and the pipeline that was made of it.
+    /// The backends of a configuration and of the pipeline that was made of it.
     pub(crate) fn new(config: &Config, plan: &pipeline::Config) -> Self {
         let of_volume = |volume: &accept::Volume| {
             let parts = 0..volume.layout.parts();
@@ -67,24 +67,24 @@ impl Backends {
         Self { all, of_volumes }
     }
 
-    /// The names of those that a volume is on, in order.
+    /// The names of the backends of a volume, in order.
     pub(crate) fn of_volume(&self, volume: usize) -> String {
         let names: Vec<_> =
             self.of_volumes[volume].iter().map(|&index| self.all[index].name.as_str()).collect();
         names.join(", ")
     }
 
-    /// Those that a volume is on.
+    /// The backends of a volume.
     pub(crate) fn under(&self, volume: usize) -> impl Iterator<Item = BackendId> {
         self.of_volumes[volume].iter().map(|&index| BackendId::new(index as u32))
     }
 
-    /// The one of this number.
+    /// A backend by its number.
     pub(crate) fn get(&self, backend: BackendId) -> &Named {
         &self.all[backend.index()]
     }
 
-    /// The one of this name.
+    /// A backend by its name.
     pub(crate) fn find(&self, name: &str) -> Result<BackendId, Refusal> {
         let found = self.all.iter().position(|backend| backend.name == name);
         found.map(|index| BackendId::new(index as u32)).ok_or_else(|| Refusal::UnknownBackend {
@@ -93,7 +93,7 @@ impl Backends {
         })
     }
 
-    /// The path of this number to a backend.
+    /// A path to a backend by its number.
     pub(crate) fn path(&self, backend: BackendId, path: u32) -> Result<PathId, Refusal> {
         let Named { name, portals } = self.get(backend);
         let count = portals.len() as u32;

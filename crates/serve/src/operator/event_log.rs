@@ -1,4 +1,4 @@
-//! Turns what the pipeline notices into log lines for operators.
+//! Turns events of the pipeline into log lines and counters for operators.
 
 use crate::operator::backends::Backends;
 use crate::operator::{TenantStatus, summary};
@@ -13,7 +13,7 @@ use weir_flow::event::{Event, Observer};
 use weir_flow::path::Change;
 use weir_flow::request::TenantId;
 
-/// Counts what is ordinary and says what is not.
+/// Counts ordinary events and logs the others.
 #[derive(Debug)]
 pub(crate) struct Watch {
     volumes: Vec<String>,
@@ -24,14 +24,14 @@ pub(crate) struct Watch {
     pub(crate) completed: u64,
     /// Requests that ended with an error.
     pub(crate) failed: u64,
-    /// Requests that were turned away because a limit was reached.
+    /// Requests that were refused because a limit was reached.
     pub(crate) refused: u64,
     /// The same by tenant.
     refused_of: Vec<u64>,
 }
 
 impl Watch {
-    /// Watches over the volumes of these names, what is behind, and the tenants, who are promised this.
+    /// Observes volumes with these names, their backends, and tenants with these contracts.
     pub(crate) fn new(
         volumes: Vec<String>,
         backends: Rc<Backends>,
@@ -43,12 +43,12 @@ impl Watch {
         Self { volumes, backends, tenants, accounts, completed, failed, refused, refused_of }
     }
 
-    /// How the tenants with a contract fare, and how many more there are: see [`summary::tenants`].
+    /// The state of the tenants with a contract: see [`summary::tenants`].
     pub(crate) fn tenants(&mut self, now: Instant) -> (Vec<TenantStatus>, u64) {
         summary::tenants(&mut self.accounts, &self.tenants.borrow(), now)
     }
 
-    /// A tenant's name. Policies may have a line past all tenants, where nobody is.
+    /// A tenant's name; empty for the queue behind those of all tenants that a policy may have.
     fn tenant(&self, id: TenantId) -> String {
         self.tenants.borrow().get(id.index()).cloned().unwrap_or_default()
     }
@@ -81,7 +81,7 @@ impl Observer for Watch {
                 self.refused_of.resize(self.refused_of.len().max(tenant + 1), 0);
                 self.refused_of[tenant] += 1;
                 let refused_total = self.refused_of[tenant];
-                // A flood says it once per power of two.
+                // A flood logs it once per power of two.
                 if refused_total.is_power_of_two() {
                     warn!(
                         volume = %self.volumes[request.volume.index()],
@@ -131,7 +131,7 @@ impl Observer for Watch {
     }
 }
 
-/// Tells of what a volume's log has noticed.
+/// Logs an event of a volume's log.
 fn log_notice(volume: &str, notice: LogNotice) {
     match notice {
         LogNotice::LogFault(error) => {

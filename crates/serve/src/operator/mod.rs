@@ -24,17 +24,17 @@ pub use protocol::{
 use socket::{Asked, ClientId};
 use weir_flow::request::{BackendId, VolumeId};
 
-/// What the run of the pipeline has ended for.
+/// A question, for which the run of the pipeline ends.
 #[derive(Debug)]
 pub(crate) enum Question {
-    /// The log is to tell how things are.
+    /// Log the status.
     Summary,
-    /// What control would need after a restart is to be kept.
+    /// Save what control needs after a restart.
     Keep,
-    /// A client of the control socket has asked for something.
+    /// Answer a request of a client of the control socket.
     Asked(ClientId, Asked),
-    /// A client of the control socket waits to hear what its order has made of a backend.
+    /// Send the client the state of a backend after its order.
     Ordered(ClientId, BackendId),
-    /// A client of the control socket waits to hear what its order has made of a volume.
+    /// Send the client the state of a volume after its order.
     Told(ClientId, VolumeId),
 }

@@ -1,8 +1,8 @@
-//! What is said on the control socket: one line of JSON for each request, and one for its answer.
+//! The protocol of the control socket: one line of JSON for each request, and one for its answer.
 //!
-//! `docs/reference/control-socket.md` is the reference. To add a verb, add a variant to [`Request`] and what it is
-//! answered with to [`Answer`]; `answer.rs` does not compile until it knows it. A new field is no new
-//! version: readers pass over what they do not know. A field that goes, or means something else, is one.
+//! `docs/reference/control-socket.md` is the reference. To add a verb, add a variant to [`Request`] and its
+//! answer to [`Answer`]; `answer.rs` does not compile until it handles it. A new field is no new
+//! version: readers ignore unknown fields. A field that is removed, or changes its meaning, is one.
 
 mod devices;
 mod shares;
@@ -26,7 +26,7 @@ pub const LINE_MAX: usize = 4_096;
 pub struct Line<T> {
     /// [`VERSION`].
     pub version: u32,
-    /// What is said.
+    /// The request or the answer.
     #[serde(flatten)]
     pub said: T,
 }
@@ -42,22 +42,21 @@ impl<T: Serialize> Line<T> {
     }
 }
 
-/// What may be asked for.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", deny_unknown_fields)]
 pub enum Request {
-    /// How the gateway does. Answered with [`Answer::Status`].
+    /// The status of the gateway. Answered with [`Answer::Status`].
     #[serde(rename = "status")]
     Status {},
-    /// The paths to what is behind. Answered with [`Answer::Paths`].
+    /// The paths to backends. Answered with [`Answer::Paths`].
     #[serde(rename = "path.list")]
     PathList {
         /// Only those to this backend.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         backend: Option<String>,
     },
-    /// Have a path carry nothing until it is enabled again. Answered with the backend's paths, as they are
-    /// then.
+    /// Use a path no more until it is enabled again. Answered with the backend's paths after that.
     #[serde(rename = "path.disable")]
     PathDisable {
         /// The backend.
@@ -68,7 +67,7 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         force: bool,
     },
-    /// Have a path that was disabled carry something again. Answered with the backend's paths.
+    /// Use a disabled path again. Answered with the backend's paths.
     #[serde(rename = "path.enable")]
     PathEnable {
         /// The backend.
@@ -89,33 +88,32 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         volume: Option<String>,
     },
-    /// Have everything in a volume's log written to its storage, and nothing kept there from then on.
-    /// Answered with the volume, as it is then; it is drained when its log says `through`.
+    /// Write everything in a volume's log to its storage, and new writes directly there.
+    /// Answered with the volume after that; it is drained when its log is in phase `through`.
     #[serde(rename = "volume.drain")]
     VolumeDrain {
         /// The volume.
         volume: String,
     },
-    /// Have writes to a drained volume go to its log again. Answered with the volume.
+    /// Write to the log of a drained volume again. Answered with the volume.
     #[serde(rename = "volume.resume")]
     VolumeResume {
         /// The volume.
         volume: String,
     },
-    /// Have write-back of a volume go on where its storage has refused something. Answered with the
-    /// volume.
+    /// Retry the write-back of a volume that its storage has refused. Answered with the volume.
     #[serde(rename = "volume.retry")]
     VolumeRetry {
         /// The volume.
         volume: String,
     },
-    /// Have the gateway leave as at SIGTERM. Answered with [`Answer::Stopping`].
+    /// Stop the gateway as at SIGTERM. Answered with [`Answer::Stopping`].
     #[serde(rename = "stop")]
     Stop {},
 }
 
 impl Request {
-    /// What a line asks for.
+    /// Parses a line.
     pub(crate) fn parse(line: &[u8]) -> Result<Self, Refusal> {
         let mut value: Value = serde_json::from_slice(line).map_err(Refusal::NotJson)?;
         let version = value.as_object_mut().and_then(|fields| fields.remove("version"));
@@ -128,30 +126,30 @@ impl Request {
     }
 }
 
-/// What comes back.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// How the gateway does.
+    /// The status of the gateway.
     Status(Box<Status>),
     /// Paths, by backend and number.
     Paths(Vec<PathStatus>),
     /// Volumes, in the order of the configuration.
     Volumes(Vec<VolumeStatus>),
-    /// The gateway takes no new work, and leaves when what is in flight has ended.
+    /// The gateway takes no new work, and stops when requests in flight have ended.
     Stopping(Leaving),
-    /// Nothing was done.
+    /// The request was refused.
     Error(Problem),
 }
 
-/// What a gateway leaves behind.
+/// The data that a gateway leaves in logs when it stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leaving {
     /// Bytes in logs that are not on the volumes' own storage; they go there after the next start.
     pub dirty_bytes: u64,
 }
 
-/// Why nothing was done.
+/// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// For programs; `docs/reference/control-socket.md` lists them.
@@ -162,20 +160,20 @@ pub struct Problem {
     pub help: String,
 }
 
-/// How a gateway does.
+/// The status of a gateway.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The process.
     pub gateway: GatewayStatus,
     /// Requests since it started.
     pub requests: RequestCounts,
-    /// What is in each of the seven stages now, in their order.
+    /// The requests in each of the seven stages now, in their order.
     pub stages: Vec<StageStatus>,
-    /// What has been in one stage for too long, the oldest first; the first 100.
+    /// Requests that have been in one stage for too long, the oldest first; the first 100.
     pub overdue: Vec<OverdueRequest>,
     /// How many there are that `overdue` does not have.
     pub overdue_left_out: u64,
-    /// Who is connected, those with most outstanding first; the first 100.
+    /// Sessions, those with most outstanding commands first; the first 100.
     pub sessions: Vec<SessionStatus>,
     /// How many there are that `sessions` does not have.
     pub sessions_left_out: u64,
@@ -184,18 +182,18 @@ pub struct Status {
     /// The modelled devices, in the order of the configuration.
     #[serde(default)]
     pub devices: Vec<DeviceStatus>,
-    /// The tenants with a contract that have asked for something, those first whose budget burned fastest
+    /// The tenants with a contract and requests, those first whose budget burned fastest
     /// in the last hour; the first 100.
     pub tenants: Vec<TenantStatus>,
     /// How many there are that `tenants` does not have.
     pub tenants_left_out: u64,
-    /// Who has had time of the backends, those with most lately first; the first 100.
+    /// The shares of the backends' time, the largest of late first; the first 100.
     #[serde(default)]
     pub shares: Vec<ShareStatus>,
     /// How many there are that `shares` does not have.
     #[serde(default)]
     pub shares_left_out: u64,
-    /// How full the backends are, the fullest first; the first 100.
+    /// The depth of the backends, the fullest first; the first 100.
     #[serde(default)]
     pub backends: Vec<BackendStatus>,
     /// How many there are that `backends` does not have.
@@ -214,7 +212,7 @@ pub struct GatewayStatus {
     pub up_ns: u64,
     /// Its disk driver.
     pub driver: String,
-    /// It takes no new work: it was asked to stop, and finishes what is in flight.
+    /// It takes no new work: it was asked to stop, and ends requests in flight.
     pub stopping: bool,
 }
 
@@ -225,13 +223,13 @@ pub struct RequestCounts {
     pub completed: u64,
     /// Those of them that ended with an error.
     pub failed: u64,
-    /// Those that were turned away because a limit was reached.
+    /// Those that were refused because a limit was reached.
     pub refused: u64,
     /// Those that have not ended.
     pub outstanding: u64,
 }
 
-/// What is in one stage.
+/// The requests in one stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageStatus {
     /// Its name.
@@ -249,13 +247,13 @@ pub struct OverdueRequest {
     pub stage: String,
     /// For how long.
     pub age_ns: u64,
-    /// Whose it is.
+    /// Its tenant.
     pub tenant: String,
     /// Its volume.
     pub volume: String,
-    /// What it does.
+    /// Its operation.
     pub op: String,
-    /// Where it begins, in bytes.
+    /// Its offset in bytes.
     pub offset: u64,
     /// Its length in bytes.
     pub length: u64,
@@ -266,7 +264,7 @@ pub struct OverdueRequest {
 pub struct SessionStatus {
     /// `iscsi` or `nbd`.
     pub protocol: String,
-    /// Where it comes from.
+    /// The address of the host.
     pub peer: String,
     /// The host's iSCSI name; NBD has none.
     pub initiator: Option<String>,
@@ -288,27 +286,27 @@ pub struct VolumeStatus {
     pub backend: String,
     /// Writes are refused.
     pub read_only: bool,
-    /// A flush has failed: what was acknowledged may be lost, and no flush succeeds until a restart.
+    /// A flush has failed: acknowledged data may be lost, and no flush succeeds until a restart.
     pub lost: bool,
     /// Its log, if it has one.
     #[serde(default)]
     pub log: Option<LogStatus>,
-    /// Whose its upstreams are, of those that are reserved for one gateway.
+    /// The reservations of its upstreams, of those that are reserved for one gateway.
     #[serde(default)]
     pub fences: Vec<FenceStatus>,
 }
 
-/// Whose the unit of an upstream is.
+/// The reservation of the unit of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FenceStatus {
     /// The upstream.
     pub upstream: String,
-    /// `held`: it is reserved for this gateway. `fenced`: it is not any more, nothing is written there, and hosts
+    /// `held`: it is reserved for this gateway. `fenced`: it is no longer, nothing is written there, and hosts
     /// are refused the volume.
     pub state: String,
     /// The key of this gateway: `0x` and 16 digits.
     pub key: String,
-    /// The key of who has it, if it is fenced and somebody has.
+    /// The key of the gateway that holds the unit, if this one is fenced and another holds it.
     pub holder: Option<String>,
     /// For how long it has been fenced; 0 if it is not.
     pub fenced_ns: u64,
@@ -317,11 +315,11 @@ pub struct FenceStatus {
 /// The log of a volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogStatus {
-    /// What is done with a write: `log`, `ram`, `draining`, `emptying`, `through`, `resuming`.
+    /// The phase of the log: `log`, `ram`, `draining`, `emptying`, `through`, `resuming`.
     pub phase: String,
     /// Why it is not `log` or `ram`; empty if it is.
     pub why: String,
-    /// Writes go to storage in exactly their order: some host that writes has not flushed yet.
+    /// Writes go to storage in exactly their order: a host that writes has not flushed yet.
     pub strict: bool,
     /// Bytes that are not on the volume's own storage.
     pub dirty_bytes: u64,
@@ -341,7 +339,7 @@ pub struct LogStatus {
     pub eta_ns: Option<u64>,
     /// `up`, `away` or `blocked`.
     pub storage: String,
-    /// What it said, if it is not `up`.
+    /// Its error, if it is not `up`.
     pub storage_why: String,
     /// For how long it has been so, if it is not `up`.
     pub storage_ns: u64,
@@ -357,26 +355,26 @@ pub struct LogStatus {
     pub busy: u64,
 }
 
-/// How a tenant fares.
+/// The state of a tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TenantStatus {
     /// Its name.
     pub name: String,
     /// Requests that ended.
     pub requests: u64,
-    /// Those of them that missed what was promised.
+    /// Those of them that missed their objective.
     pub late: u64,
-    /// Those that were turned away.
+    /// Those that were refused.
     pub refused: u64,
     /// Sum of the response times.
     pub time_ns: u64,
-    /// What most of it was spent on.
+    /// The rules that held its requests for longest.
     pub causes: Vec<CauseStatus>,
-    /// How well each target of its contract was kept.
+    /// How well each objective of its contract was met.
     pub targets: Vec<TargetStatus>,
 }
 
-/// What requests waited for.
+/// The time that requests waited for one rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CauseStatus {
     /// The rule that held them.
@@ -385,7 +383,7 @@ pub struct CauseStatus {
     pub time_ns: u64,
 }
 
-/// How well one target of a contract was kept.
+/// How well one objective of a contract was met.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetStatus {
     /// `read` or `write`.
@@ -394,17 +392,17 @@ pub struct TargetStatus {
     pub size: u64,
     /// The share of the contract up to which the row holds; `None` if it always does.
     pub load: Option<f64>,
-    /// The share that was promised, 0 to 1.
+    /// The share of requests of the objective, 0 to 1.
     pub quantile: f64,
-    /// The time that it was promised.
+    /// The response time of the objective.
     pub target_ns: u64,
-    /// Requests that the target is about, refused ones included.
+    /// Requests of the objective, refused ones included.
     pub count: u64,
     /// Those that missed it.
     pub missed: u64,
-    /// The time that the promised share took, within 1 %; `None` if it was never served.
+    /// The response time of that share, within 1 %; `None` if no request was served.
     pub measured_ns: Option<u64>,
-    /// Missed share over the share that may be missed: above 1 the promise is broken.
+    /// Missed share over the share that may be missed: above 1 the objective is missed.
     pub burn: f64,
     /// The same, of the last five minutes.
     pub burn_5min: f64,
@@ -412,7 +410,7 @@ pub struct TargetStatus {
     pub burn_1h: f64,
 }
 
-/// A way to a backend.
+/// A path to a backend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathStatus {
     /// The backend: an upstream, a modelled device, or the file of a volume under the name of the volume, or of
@@ -420,17 +418,17 @@ pub struct PathStatus {
     pub backend: String,
     /// Its number there, from 0.
     pub path: u32,
-    /// Where it leads: a portal's address, `model` or `file`.
+    /// Its portal: an address, `model` or `file`.
     pub portal: String,
-    /// What it is used for now.
+    /// Its state.
     pub state: String,
-    /// For how long it has been so.
+    /// For how long it has been in this state.
     pub since_ns: u64,
-    /// What made it so.
+    /// The cause of the state.
     pub why: String,
     /// Its priority group: smaller is better.
     pub group: u32,
-    /// What the target says of it (ALUA, SPC-4 5.15.2).
+    /// Its asymmetric access state (ALUA, SPC-4 5.15.2).
     pub access: String,
     /// I/Os on it now.
     pub in_flight: u64,
@@ -438,7 +436,7 @@ pub struct PathStatus {
     pub bytes: u64,
     /// How long the first of them has been on it.
     pub oldest_ns: u64,
-    /// How fast the selector takes it to be, if it learns that.
+    /// The speed that the selector has learned, if it learns.
     pub learned: Option<LearnedSpeed>,
     /// How often its state has changed.
     pub changes: u64,
@@ -447,9 +445,9 @@ pub struct PathStatus {
 /// How long an I/O takes on a path while it is alone there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LearnedSpeed {
-    /// Whatever its size.
+    /// The part that does not depend on its size.
     pub fixed_ns: u64,
-    /// Besides, for each MiB.
+    /// The part for each MiB.
     pub per_mib_ns: u64,
 }
 
@@ -465,13 +463,13 @@ pub(crate) enum Refusal {
     /// It has another one.
     #[error("version {0} of the protocol is not known here")]
     Version(Value),
-    /// A verb that is not known, or a field that is missing, too much or of another type.
+    /// An unknown verb, or a field that is missing, unknown or of another type.
     #[error("unknown request: {0}")]
     NotARequest(serde_json::Error),
-    /// The line goes on past [`LINE_MAX`].
+    /// The line is longer than [`LINE_MAX`].
     #[error("the request has more than {LINE_MAX} bytes")]
     TooLong,
-    /// The client has said all and the line had not ended.
+    /// The client closed its side before the end of the line.
     #[error("the request ends without an end of line")]
     Unfinished,
     /// No backend has this name.
@@ -479,7 +477,7 @@ pub(crate) enum Refusal {
     UnknownBackend {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The known names.
         known: Vec<String>,
     },
     /// The backend has no such path.
@@ -492,7 +490,7 @@ pub(crate) enum Refusal {
         /// How many it has.
         count: u32,
     },
-    /// It would leave no path that can be used.
+    /// It would leave no usable path.
     #[error("path {path} is the last one to `{backend}` that can be used")]
     LastPath {
         /// The backend.
@@ -505,7 +503,7 @@ pub(crate) enum Refusal {
     UnknownVolume {
         /// The name.
         name: String,
-        /// Those that there are.
+        /// The known names.
         known: Vec<String>,
     },
     /// The volume has no log.
@@ -514,7 +512,7 @@ pub(crate) enum Refusal {
         /// The volume.
         volume: String,
     },
-    /// The gateway is about to leave.
+    /// The gateway is stopping.
     #[error("the gateway is stopping")]
     Stopping,
 }

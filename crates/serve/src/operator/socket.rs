@@ -1,12 +1,11 @@
-//! The control socket: who may ask, how much and how long.
+//! The control socket: accepts clients, reads their requests and writes the answers.
 //!
-//! It is for the user of the process and for root alone. Still, nobody on it costs hosts anything: there
-//! are at most [`CLIENTS_MAX`] clients, each with one line of at most [`LINE_MAX`] bytes and one answer;
-//! a client's next line is read when it has taken the answer to the last one; one question is answered each
-//! [`ANSWER_PAUSE`], whoever asks. Who has not asked, or has not taken what was answered, after
-//! [`PATIENCE`] is closed, and after [`GRACE`] if others wait for a place.
+//! Only the user of the process and root can connect. Clients still cost hosts nothing: there are at most
+//! [`CLIENTS_MAX`] clients, each with one line of at most [`LINE_MAX`] bytes and one answer; a client's next line
+//! is read when it has taken the last answer; one question of all clients is answered each [`ANSWER_PAUSE`]. A
+//! client that sends no request, or does not take its answer, is closed after [`PATIENCE`], and after [`GRACE`]
+//! if others wait for a place.
 
-use crate::ServeError;
 use crate::folder::folder;
 use crate::frontend::unix_socket::{Access, UnixPlace};
 use crate::operator::protocol::{LINE_MAX, Refusal, Request};
@@ -20,7 +19,7 @@ use std::path::Path;
 use tracing::warn;
 use weir_flow::clock::{Duration, Instant};
 
-/// What a client has asked for, if it can be.
+/// The request of a client, or why it is none.
 pub(crate) type Asked = Result<Request, Refusal>;
 
 /// A client, told apart from later ones in the same place by its serial number.
@@ -30,19 +29,20 @@ pub(crate) struct ClientId {
     serial: u64,
 }
 
-/// The socket and those who are connected.
+/// The socket and its clients.
 #[derive(Debug)]
 pub(crate) struct Socket {
     place: UnixPlace,
-    /// The kernel may have clients that were not accepted yet: it tells of them once.
+    registry: Registry,
+    /// The kernel may have clients that were not accepted yet: their event comes once.
     ready: bool,
-    /// Has been accepted, and waits for a place.
+    /// A client that was accepted and waits for a place.
     waiting: Option<UnixStream>,
-    /// Nobody gets a place before that.
+    /// No client gets a place before this time.
     next_accept: Instant,
     clients: Vec<Option<Client>>,
     serial: u64,
-    /// What was asked, in order; at most one question of each client.
+    /// Requests in order; at most one of each client.
     questions: VecDeque<(ClientId, Asked)>,
     next_answer: Instant,
 }
@@ -52,38 +52,41 @@ struct Client {
     id: ClientId,
     stream: UnixStream,
     received: Vec<u8>,
-    /// What waits to be written.
+    /// The answer, as far as it is not written.
     answer: Vec<u8>,
     written: usize,
-    /// Its question waits for an answer.
+    /// Its request is being answered.
     asks: bool,
     /// It is closed when its answer is written.
     last: bool,
-    /// When it came, or had taken the last answer.
+    /// When it connected, or had taken the last answer.
     since: Instant,
 }
 
-/// How a client goes on.
+/// What a client needs next.
 enum Progress {
-    /// It waits for the other side.
+    /// An event of its socket, or an answer.
     Waits,
-    /// It has asked for something.
+    /// An answer to this request.
     Asks(Asked),
-    /// It is over.
+    /// Nothing: it is closed.
     Over,
 }
 
 impl Socket {
-    /// Takes the place. A folder that is missing at its end is made.
-    pub(crate) fn open(path: &Path) -> Result<Self, ServeError> {
-        let failed = |source| ServeError::Control { path: path.to_path_buf(), source };
+    /// Listens at `path`, and has its events delivered by `registry`. The last folder of the path is made if
+    /// it is missing.
+    pub(crate) fn open(path: &Path, registry: Registry) -> io::Result<Self> {
         let folder = folder(path);
         if !folder.exists() {
-            // Others may look in, as in `/run`; the socket has a mode of its own.
-            DirBuilder::new().mode(0o755).create(folder).map_err(failed)?;
+            // Others may read the folder, as they may read `/run`; only the owner may use the socket.
+            DirBuilder::new().mode(0o755).create(folder)?;
         }
+        let mut place = UnixPlace::take(path, Access::Owner)?;
+        registry.register(&mut place.listener, Token(FIRST_TOKEN), Interest::READABLE)?;
         Ok(Self {
-            place: UnixPlace::take(path, Access::Owner).map_err(failed)?,
+            place,
+            registry,
             ready: true,
             waiting: None,
             next_accept: Instant::ZERO,
@@ -94,32 +97,27 @@ impl Socket {
         })
     }
 
-    /// Has the event loop told of clients.
-    pub(crate) fn register(&mut self, registry: &Registry) -> io::Result<()> {
-        registry.register(&mut self.place.listener, Token(FIRST_TOKEN), Interest::READABLE)
-    }
-
     /// Whether a token belongs here.
     pub(crate) fn owns(token: usize) -> bool {
         (FIRST_TOKEN..=FIRST_TOKEN + CLIENTS_MAX).contains(&token)
     }
 
-    /// The event loop tells of something.
+    /// Handles an event.
     pub(crate) fn event(&mut self, now: Instant, token: usize) {
         match token.checked_sub(FIRST_TOKEN + 1) {
             None => self.ready = true,
-            Some(index) => self.go_on(now, index),
+            Some(index) => self.serve(now, index),
         }
     }
 
-    /// Looks who has come, and who has been here for too long.
-    pub(crate) fn look(&mut self, now: Instant, registry: &Registry) {
+    /// Accepts clients, and closes those that have been idle for too long.
+    pub(crate) fn tick(&mut self, now: Instant) {
         for place in &mut self.clients {
             let late = |client: &mut Client| client.leaves_by(PATIENCE).is_some_and(|at| at <= now);
             place.take_if(late);
         }
         while now >= self.next_accept {
-            // Only when somebody waits does anybody make room.
+            // A client is closed only if another waits.
             self.waiting = self.waiting.take().or_else(|| self.accept(now));
             let Some(index) = self.waiting.is_some().then(|| self.room(now)).flatten() else {
                 break;
@@ -130,12 +128,12 @@ impl Socket {
             let mut client = Client::new(id, stream, now);
             let token = Token(FIRST_TOKEN + 1 + index);
             let interest = Interest::READABLE | Interest::WRITABLE;
-            if let Err(error) = registry.register(&mut client.stream, token, interest) {
+            if let Err(error) = self.registry.register(&mut client.stream, token, interest) {
                 warn!(%error, "cannot watch a client of the control socket: closed");
                 continue;
             }
             self.clients[index] = Some(client);
-            self.go_on(now, index);
+            self.serve(now, index);
         }
     }
 
@@ -174,7 +172,7 @@ impl Socket {
                 self.next_accept = at;
                 None
             }
-            // Everybody waits for an answer.
+            // Every client waits for an answer.
             None => {
                 self.next_accept = now + ANSWER_PAUSE;
                 None
@@ -182,7 +180,7 @@ impl Socket {
         }
     }
 
-    /// When something is to be done, if nothing happens.
+    /// When it has something to do if no event comes.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let late = self.clients.iter().flatten().filter_map(|one| one.leaves_by(PATIENCE));
         let answer = (!self.questions.is_empty()).then_some(self.next_answer);
@@ -211,14 +209,14 @@ impl Socket {
             client.asks = false;
             client.answer = line.into_bytes();
             client.since = now;
-            self.go_on(now, id.index);
+            self.serve(now, id.index);
         }
     }
 
-    /// Writes and reads what can be.
-    fn go_on(&mut self, now: Instant, index: usize) {
+    /// Writes and reads as far as the socket allows.
+    fn serve(&mut self, now: Instant, index: usize) {
         let Some(client) = &mut self.clients[index] else { return };
-        match client.go_on(now) {
+        match client.serve(now) {
             Progress::Waits => {}
             Progress::Asks(asked) => {
                 let id = client.id;
@@ -246,13 +244,12 @@ impl Client {
         }
     }
 
-    /// When it is closed, if nothing happens and it may be idle for so long. Not while it is we who are
-    /// waited for.
+    /// When it is closed if nothing happens, with this patience. Not while it waits for an answer.
     fn leaves_by(&self, patience: Duration) -> Option<Instant> {
         (!self.asks).then_some(self.since + patience)
     }
 
-    fn go_on(&mut self, now: Instant) -> Progress {
+    fn serve(&mut self, now: Instant) -> Progress {
         if self.asks {
             return Progress::Waits;
         }
@@ -304,7 +301,7 @@ impl Client {
         }
     }
 
-    /// It is told what it did wrong, and heard no more.
+    /// Answers with the error, and closes the client after that.
     fn ask_last(&mut self, refusal: Refusal) -> Progress {
         (self.asks, self.last) = (true, true);
         self.received = Vec::new();
@@ -318,13 +315,13 @@ pub(crate) const FIRST_TOKEN: usize = 512;
 /// Clients at once. One more waits until one has left; further ones do so in the kernel.
 const CLIENTS_MAX: usize = 32;
 
-/// A client must ask within this time, and take the answer within this time.
+/// A client must send a request within this time, and take the answer within this time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The same while others wait for its place.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// Between two answers. What one takes is in the order of 100 µs, which hosts wait for.
+/// Between two answers. Each takes in the order of 100 µs, for which hosts wait.
 const ANSWER_PAUSE: Duration = Duration::from_millis(2);
 
 /// When accepting is tried again after it has failed.

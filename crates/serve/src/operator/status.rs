@@ -1,4 +1,4 @@
-//! How a gateway does: what the control socket answers and what the log tells are the same.
+//! The status of a gateway, for the control socket and for the log.
 
 use super::backends::Backends;
 use super::protocol::{
@@ -23,7 +23,7 @@ use weir_flow::request::{BackendId, VolumeId};
 use weir_flow::units::Extent;
 use weir_model::device::Wear;
 
-/// What there is to tell at `now`. O(outstanding + connections + tenants).
+/// The status now. O(outstanding + connections + tenants).
 pub(crate) fn status(
     pipeline: &mut Pipeline<Watch>,
     view: &View<'_>,
@@ -202,7 +202,7 @@ fn log_status(log: &Log, now: Instant) -> LogStatus {
     }
 }
 
-/// Has the log tell of it.
+/// Logs a status.
 pub(crate) fn log(status: &Status) {
     let RequestCounts { completed, failed, refused, outstanding } = status.requests;
     info!(completed, failed, refused, outstanding, "requests");
@@ -254,10 +254,10 @@ fn sessions(view: &View<'_>) -> (Vec<SessionStatus>, u64) {
     sessions.sort_by_key(|connection| (Reverse(connection.tasks.len()), connection.id));
     let (sessions, left_out) = first(sessions);
     let told = sessions.into_iter().map(|connection| {
-        let seat = connection.seat.as_ref();
+        let session = connection.view.as_ref();
         let (protocol, initiator, target) = match &connection.speech {
             Speech::Iscsi(wire) => {
-                let target = seat.map(|seat| seat.nexus.target.clone());
+                let target = session.map(|session| session.nexus.target.clone());
                 ("iscsi", Some(wire.initiator().to_owned()), target)
             }
             Speech::Nbd(wire) => {
@@ -276,7 +276,7 @@ fn sessions(view: &View<'_>) -> (Vec<SessionStatus>, u64) {
     (told.collect(), left_out)
 }
 
-/// Who has had time of the backends.
+/// The shares of the backends' time.
 fn shares(pipeline: &Pipeline<Watch>, view: &View<'_>) -> (Vec<ShareStatus>, u64) {
     let had = |view: &StreamView| view.service > Duration::ZERO;
     let mut views: Vec<StreamView> = pipeline.streams(view.now).filter(had).collect();

@@ -1,4 +1,4 @@
-//! How tenants fare, for operators: how well each contract is kept, and what held its tenant.
+//! The state of tenants for operators: how well each contract is met, and which rules held its requests.
 
 use crate::operator::{CauseStatus, TargetStatus, TenantStatus};
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ use weir_flow::control::Direction;
 use weir_flow::request::TenantId;
 use weir_flow::units::ByteCount;
 
-/// The tenants with a contract that have asked for something, those first whose budget burned fastest in the
+/// The tenants with a contract and requests, those first whose budget burned fastest in the
 /// last hour: at most [`TENANTS`] of them, and how many more there are.
 pub(crate) fn tenants(
     accounts: &mut Accounts,
@@ -34,7 +34,7 @@ pub(crate) fn log(tenants: &[TenantStatus], left_out: u64) {
     }
 }
 
-/// The tenants with a contract that have asked for something, the one with the worst burn first.
+/// The tenants with a contract and requests, the one with the worst burn first.
 fn ranked(accounts: &mut Accounts, now: Instant) -> Vec<TenantId> {
     let asked: Vec<TenantId> = accounts.tenants().map(|(tenant, _)| tenant).collect();
     let mut ranked = Vec::new();
@@ -49,7 +49,7 @@ fn ranked(accounts: &mut Accounts, now: Instant) -> Vec<TenantId> {
     ranked.into_iter().map(|(_, tenant)| tenant).collect()
 }
 
-/// How fast the budget of the target burns that does so fastest.
+/// The highest burn rate of a target, in thousandths.
 fn fastest(score: &mut Attainment, now: Instant) -> u64 {
     let hour = score.hour(now);
     let burn = (0..).zip(score.targets()).map(|(index, &target)| hour.burn_permille(index, target));
@@ -131,7 +131,7 @@ fn account(tenant: &TenantStatus) {
     }
 }
 
-/// What most of the time was spent on.
+/// The rules that held requests for longest.
 fn causes(ledger: &Ledger) -> Vec<CauseStatus> {
     let mut lines: Vec<_> = ledger.lines().iter().collect();
     lines.sort_by_key(|line| Reverse(line.all.nanos));
@@ -140,7 +140,7 @@ fn causes(ledger: &Ledger) -> Vec<CauseStatus> {
         .collect()
 }
 
-/// Sums of more than 584 years are told as that.
+/// Sums of more than 584 years are shown as 584 years.
 fn nanos(sum: u128) -> u64 {
     u64::try_from(sum).unwrap_or(u64::MAX)
 }
@@ -159,8 +159,8 @@ mod tests {
     use weir_flow::request::{LinkId, Op, Request, Tag, VolumeId};
     use weir_flow::units::Extent;
 
-    /// Tenants with a contract come by how fast their budgets burn, then by number; who has asked for
-    /// nothing, or was promised nothing, does not come.
+    /// Tenants with a contract come by how fast their budgets burn, then by number; those without
+    /// requests or without a contract are left out.
     #[test]
     fn the_worst_burn_comes_first() {
         let contract = Some(Contract::new(100, 512, Duration::from_secs(1)));

@@ -1,22 +1,114 @@
 //! New connections: how many, how fast, and from whom.
 
-use super::{CONNECTIONS, Gateway, Stop};
-use crate::frontend::connection::{Connection, NbdWire, Speech};
+use super::connections::{Connections, Incoming};
+use super::kernel::Kernel;
+use crate::config::Config;
+use crate::frontend;
+use crate::frontend::connection::{NbdWire, Protocol, Speech};
 use crate::frontend::iscsi::session::new_wire;
-use crate::frontend::listener::{Listener, Protocol};
+use crate::frontend::listener::{Accept, Listener};
 use crate::frontend::socket::{Peer, Socket};
-use crate::ids::ConnectionId;
-use mio::{Interest, Token};
+use crate::limits::Tally;
+use crate::storage::random::Random;
+use crate::tasks::CommandEngine;
 use std::io;
 use std::net::SocketAddr;
 use tracing::{debug, warn};
-use weir_flow::clock::Duration;
-use weir_wire::nbd::Tls;
+use weir_flow::clock::{Duration, Instant};
+use weir_wire::iscsi::target_role::Limits;
+use weir_wire::nbd::{self, Tls};
 
-impl Gateway<'_> {
-    /// Accepts what has come, in bursts that leave time for those who are there already.
-    pub(super) fn accept(&mut self) {
-        if self.now < self.next_accept || self.stop != Stop::No {
+/// Accepts connections.
+pub(crate) struct Acceptor<A> {
+    listeners: Vec<Listener<A>>,
+    /// No connection is accepted before this time.
+    next: Instant,
+    /// Connections that were refused.
+    refused: Tally,
+    /// How iSCSI connections begin.
+    iscsi: Limits,
+    /// How NBD connections begin.
+    nbd: nbd::Limits,
+    /// For the challenges of logins.
+    random: Box<dyn Random>,
+}
+
+/// What a new connection needs of others.
+pub(crate) struct Around<'a, K: Kernel> {
+    pub(crate) kernel: &'a mut K,
+    pub(crate) connections: &'a mut Connections<K::Stream>,
+    pub(crate) engine: &'a mut CommandEngine,
+    pub(crate) config: &'a Config,
+    pub(crate) now: Instant,
+}
+
+impl<A: Accept> Acceptor<A> {
+    pub(crate) fn new(
+        config: &Config,
+        listeners: Vec<Listener<A>>,
+        random: Box<dyn Random>,
+    ) -> Self {
+        Self {
+            listeners,
+            next: Instant::ZERO,
+            refused: Tally::default(),
+            iscsi: Limits {
+                command_window: config.iscsi.commands,
+                header_digest: config.iscsi.header_digest,
+                data_digest: config.iscsi.data_digest,
+                ..Limits::default()
+            },
+            nbd: frontend::nbd::limits(config),
+            random,
+        }
+    }
+
+    /// The listeners of a protocol.
+    pub(crate) fn listeners(&self, protocol: Protocol) -> impl Iterator<Item = &Listener<A>> {
+        self.listeners.iter().filter(move |one| one.protocol == protocol)
+    }
+
+    /// The addresses that iSCSI hosts can connect to now.
+    pub(crate) fn portals(&self) -> io::Result<Vec<SocketAddr>> {
+        self.listeners(Protocol::Iscsi).filter_map(Listener::address).collect()
+    }
+
+    /// Whether hosts can connect.
+    pub(crate) const fn is_open(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
+    /// Closes all listeners.
+    pub(crate) fn close(&mut self) {
+        self.listeners.clear();
+    }
+
+    /// A listener has connections, as an event says.
+    pub(crate) fn event(&mut self, listener: usize) {
+        if let Some(listener) = self.listeners.get_mut(listener) {
+            listener.ready = true;
+        }
+    }
+
+    /// Tries all listeners again: an event comes once, and connections for which no descriptor was free
+    /// still wait.
+    pub(crate) fn retry(&mut self) {
+        for listener in &mut self.listeners {
+            listener.ready = true;
+        }
+    }
+
+    /// When to accept if no event comes.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.listeners.iter().any(|listener| listener.ready).then_some(self.next)
+    }
+
+    /// Accepts connections, in bursts that leave time for established ones.
+    pub(crate) fn accept<K>(&mut self, around: &mut Around<'_, K>)
+    where
+        K: Kernel<Listener = A, Stream = A::Stream>,
+    {
+        if around.now < self.next {
             return;
         }
         let mut left = ACCEPT_BURST;
@@ -24,7 +116,7 @@ impl Gateway<'_> {
             while self.listeners[index].ready && left > 0 {
                 left -= 1;
                 match self.listeners[index].accept() {
-                    Ok(socket) => self.admit(socket, index),
+                    Ok(socket) => self.admit(around, socket, index),
                     Err(error) => match error.kind() {
                         io::ErrorKind::WouldBlock => self.listeners[index].ready = false,
                         io::ErrorKind::Interrupted
@@ -40,104 +132,63 @@ impl Gateway<'_> {
             }
         }
         if left == 0 {
-            self.next_accept = self.now + ACCEPT_PAUSE;
+            self.next = around.now + ACCEPT_PAUSE;
         }
     }
 
-    /// Lets a connection in that came to this listener, or not.
-    fn admit(&mut self, mut socket: Socket, listener: usize) {
+    /// Admits a connection that came to this listener, or refuses it.
+    fn admit<K>(&mut self, around: &mut Around<'_, K>, socket: Socket<A::Stream>, listener: usize)
+    where
+        K: Kernel<Listener = A, Stream = A::Stream>,
+    {
+        let Around { kernel, connections, engine, config, now } = around;
         let peer = socket.peer().clone();
         let Listener { protocol, port, .. } = self.listeners[listener];
-        if let Peer::Tcp(address) = &peer
-            && let Some(wait) = self.door.refuses(address.ip(), self.now)
-        {
-            self.turn_away(&peer, &format!("too many failed logins; again in {wait}"));
+        if let Some(wait) = connections.refuses(&peer, *now) {
+            self.refuse(&peer, &format!("too many failed logins; again in {wait}"));
             return;
         }
         let limit = match protocol {
-            Protocol::Iscsi => self.config.iscsi.max_connections,
-            Protocol::Nbd => self.config.nbd.max_connections,
+            Protocol::Iscsi => config.iscsi.max_connections,
+            Protocol::Nbd => config.nbd.max_connections,
         };
-        if self.counts[protocol as usize] >= limit && !self.make_room(protocol) {
-            self.turn_away(&peer, &format!("the limit of {limit} connections is reached"));
+        if !connections.make_room(engine, protocol, limit) {
+            self.refuse(&peer, &format!("the limit of {limit} connections is reached"));
             return;
         }
         let speech = match protocol {
             Protocol::Iscsi => {
                 let mut challenge = [0; 32];
-                if let Err(error) = getrandom::fill(&mut challenge) {
+                if let Err(error) = self.random.fill(&mut challenge) {
                     warn!(%peer, %error, "no random numbers for a login: connection refused");
                     return;
                 }
                 let listening = self.portals().unwrap_or_default();
                 let reached = socket.local().map(|local| portals_at(local, &listening));
                 let reached = reached.iter().flatten().map(SocketAddr::to_string).collect();
-                Speech::Iscsi(Box::new(new_wire(
-                    &self.engine.catalog,
-                    &self.limits,
-                    reached,
-                    challenge,
-                )))
+                Speech::Iscsi(Box::new(new_wire(&engine.catalog, &self.iscsi, reached, challenge)))
             }
             Protocol::Nbd => {
-                let exports = self.engine.catalog.exports.clone();
-                let mut limits = self.nbd_limits;
+                let mut limits = self.nbd;
                 if let Peer::Unix { .. } = peer {
-                    // Nothing leaves the machine, and the file's mode says who may come.
+                    // Nothing leaves the machine, and the file's mode says who may connect.
                     limits.tls = Tls::Off;
                 }
-                Speech::Nbd(Box::new(NbdWire::new(exports, limits)))
+                Speech::Nbd(Box::new(NbdWire::new(engine.catalog.exports.clone(), limits)))
             }
         };
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(None);
-            self.connections.len() - 1
-        });
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let token = Token(CONNECTIONS + index);
-        if let Err(error) = self.poll.registry().register(&mut socket, token, interest) {
-            warn!(%peer, %error, "cannot watch a connection: refused");
-            self.free.push(index);
-            return;
-        }
-        self.serial += 1;
-        let id = ConnectionId { index, serial: self.serial };
         debug!(%peer, ?protocol, "connected");
-        self.counts[protocol as usize] += 1;
-        let connection = Connection::new(id, socket, port, speech, self.now);
-        self.connections[index] = Some(Box::new(connection));
-        if let Some(longest) = self.door.enter(id) {
-            self.close_id(longest, "others wait to log in");
+        let incoming = Incoming { socket, port, speech };
+        if let Err(error) = connections.enter(*kernel, engine, *now, incoming) {
+            warn!(%peer, %error, "cannot watch a connection: refused");
         }
-        // NBD speaks first.
-        self.write(index);
     }
 
-    /// Closes the connection of this protocol that has waited longest for its login; false if none
-    /// waits.
-    fn make_room(&mut self, protocol: Protocol) -> bool {
-        let longest = self.door.longest(|id| {
-            let connection = self.connections[id.index].as_deref();
-            connection.is_some_and(|connection| connection.protocol() == protocol)
-        });
-        if let Some(longest) = longest {
-            self.close_id(longest, "others wait to log in");
-        }
-        longest.is_some()
-    }
-
-    /// Says that a connection was refused; a flood says it once per power of two.
-    fn turn_away(&mut self, peer: &Peer, reason: &str) {
-        if self.turned_away.speaks() {
-            let refused_total = self.turned_away.total();
+    /// Logs that a connection was refused; a flood logs it once per power of two.
+    fn refuse(&mut self, peer: &Peer, reason: &str) {
+        if self.refused.speaks() {
+            let refused_total = self.refused.total();
             warn!(%peer, reason, refused_total, "connection refused");
-        }
-    }
-
-    fn close_id(&mut self, id: ConnectionId, reason: &str) {
-        let place = self.connections.get_mut(id.index);
-        if let Some(old) = place.and_then(|place| place.take_if(|old| old.id == id)) {
-            self.close(old, reason);
         }
     }
 }
@@ -166,8 +217,8 @@ fn portals_at(local: SocketAddr, listening: &[SocketAddr]) -> Vec<SocketAddr> {
     portals
 }
 
-/// Connections that are accepted at a time, and the pause after that: 1600 in a second. What waits
-/// longer waits in the kernel.
+/// Connections that are accepted at a time, and the pause after that: 1600 in a second. More stay in the
+/// kernel.
 const ACCEPT_BURST: u32 = 16;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 

@@ -1,113 +1,267 @@
-//! What is done with connections: reading, writing, closing, and looking after the silent ones.
+//! The connections of hosts: reading, writing, closing, and closing those that are silent.
 
-use super::{Gateway, KEEP_EVERY, Stop};
-use crate::frontend::connection::{Connection, Progress, Speech};
-use crate::frontend::iscsi::session::{tenants_of, window_of};
-use crate::frontend::socket::Peer;
+use super::kernel::Kernel;
+use crate::frontend::channel::{Channel, Presence, Progress, Reading};
+use crate::frontend::connection::{Connection, Encryption, Protocol, Speech};
+use crate::frontend::iscsi::session::{take_leave, tenants_of, window_of};
+use crate::frontend::login_throttle::LoginThrottle;
+use crate::frontend::socket::{Peer, Socket, Stream};
 use crate::frontend::{self, Verdict};
 use crate::ids::ConnectionId;
-use crate::operator::Question;
-use crate::tasks::ConnectionAction;
 use crate::tasks::reply::Reply;
+use crate::tasks::{CommandEngine, ConnectionAction};
+use rustls::ServerConfig;
+use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use tracing::warn;
-use weir_flow::clock::Duration;
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::transfer::Port;
 use weir_wire::iscsi::target_role::TmfResponse;
 
-impl Gateway<'_> {
-    /// Reads from a connection once and deals with what has come.
-    pub(super) fn read(&mut self, index: usize, ends: bool) {
-        if self.stop != Stop::No {
-            return;
+/// A connection with its socket.
+struct Connected<S: Stream> {
+    connection: Connection,
+    channel: Channel<S>,
+}
+
+/// A connection that was accepted.
+pub(crate) struct Incoming<S: Stream> {
+    pub(crate) socket: Socket<S>,
+    /// Where its replies leave, if others leave there as well.
+    pub(crate) port: Option<Port>,
+    pub(crate) speech: Speech,
+}
+
+/// The connections by index. An index is used again; the serial number of a [`ConnectionId`] is not.
+pub(crate) struct Connections<S: Stream> {
+    /// The first place stays empty: it stands for the gateway, for requests that no host has sent.
+    places: Vec<Option<Box<Connected<S>>>>,
+    free: Vec<usize>,
+    /// Connections of each protocol.
+    counts: [u32; 2],
+    serial: u64,
+    /// Connections that had more to read at the end of their round.
+    readable: VecDeque<usize>,
+    /// Connections with something to write.
+    dirty: Vec<usize>,
+    /// The list that is `dirty` while that one is written.
+    spare_dirty: Vec<usize>,
+    /// Names of replies that have left; its memory is used again.
+    sent: Vec<u32>,
+    throttle: LoginThrottle<ConnectionId>,
+    tls: Option<Arc<ServerConfig>>,
+    /// Nothing is read any more: a stop was requested.
+    draining: bool,
+}
+
+impl<S: Stream> Connections<S> {
+    /// None; `max_logins`: the number of connections that may be logging in.
+    pub(crate) fn new(max_logins: u32, tls: Option<Arc<ServerConfig>>) -> Self {
+        Self {
+            places: vec![None],
+            free: Vec::new(),
+            counts: [0; 2],
+            serial: 0,
+            readable: VecDeque::new(),
+            dirty: Vec::new(),
+            spare_dirty: Vec::new(),
+            sent: Vec::new(),
+            throttle: LoginThrottle::new(max_logins),
+            tls,
+            draining: false,
         }
-        let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else {
-            return;
-        };
-        connection.ends |= ends;
-        if connection.is_behind() || connection.is_stuck() {
-            connection.paused = true;
-            self.connections[index] = Some(connection);
-            return;
-        }
-        let progress = connection.read();
-        if progress == Progress::Closed {
-            self.close(connection, "closed by the host");
-            return;
-        }
-        connection.last_heard = self.now;
-        connection.pinged = None;
-        if progress == Progress::More && !std::mem::replace(&mut connection.queued, true) {
-            self.readable.push_back(index);
-        }
-        self.deal(connection);
-        self.run_errands();
     }
 
-    /// Deals with what a connection has received, and puts it back into its place.
-    fn deal(&mut self, mut connection: Box<Connection>) {
-        let index = connection.id.index;
-        self.engine.set.now = self.now;
-        let established = connection.speech.is_established();
-        let verdict = frontend::receive(&mut self.engine, &mut connection);
-        // What is left over is dealt with when there is room for it.
-        connection.paused |= connection.is_stuck();
-        if !established && connection.speech.is_established() {
-            self.door.leave(connection.id);
-            connection.entered = true;
-            if let Err(error) = connection.socket.keep_alive() {
-                warn!(peer = %connection.peer, %error, "cannot enable TCP keep-alive");
+    /// All connections.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Connection> {
+        self.places.iter().flatten().map(|one| &one.connection)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
+        self.places.iter_mut().flatten().map(|one| &mut one.connection)
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts == [0; 2]
+    }
+
+    /// Whether some have more to read, of which no event tells.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.readable.is_empty()
+    }
+
+    /// For how much longer connections of this peer are refused, after failed logins.
+    pub(crate) fn refuses(&self, peer: &Peer, now: Instant) -> Option<Duration> {
+        match peer {
+            Peer::Tcp(address) => self.throttle.refuses(address.ip(), now),
+            Peer::Unix { .. } => None,
+        }
+    }
+
+    /// Whether one more connection of this protocol may be there, of at most `limit`. The one that has been
+    /// logging in for longest is closed for it.
+    pub(crate) fn make_room(
+        &mut self,
+        engine: &mut CommandEngine,
+        protocol: Protocol,
+        limit: u32,
+    ) -> bool {
+        if self.counts[protocol as usize] < limit {
+            return true;
+        }
+        let places = &self.places;
+        let longest = self.throttle.longest(|id| {
+            let place = places[id.index].as_deref();
+            place.is_some_and(|one| one.connection.protocol() == protocol)
+        });
+        if let Some(longest) = longest {
+            self.close_id(engine, longest, "others wait to log in");
+        }
+        longest.is_some()
+    }
+
+    /// Takes a new connection in.
+    pub(crate) fn enter<K: Kernel<Stream = S>>(
+        &mut self,
+        kernel: &mut K,
+        engine: &mut CommandEngine,
+        now: Instant,
+        Incoming { mut socket, port, speech }: Incoming<S>,
+    ) -> io::Result<()> {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        if let Err(error) = kernel.watch(&mut socket, index) {
+            self.free.push(index);
+            return Err(error);
+        }
+        self.serial += 1;
+        let id = ConnectionId { index, serial: self.serial };
+        let connection = Connection::new(id, socket.peer().clone(), port, speech);
+        self.counts[connection.protocol() as usize] += 1;
+        let connected = Connected { connection, channel: Channel::new(socket, now) };
+        self.places[index] = Some(Box::new(connected));
+        if let Some(longest) = self.throttle.enter(id) {
+            self.close_id(engine, longest, "others wait to log in");
+        }
+        // NBD speaks first.
+        self.write(engine, now, index);
+        Ok(())
+    }
+
+    /// Reads from a connection once and handles the bytes. `ends`: the host sends nothing more.
+    pub(crate) fn read(
+        &mut self,
+        engine: &mut CommandEngine,
+        now: Instant,
+        index: usize,
+        ends: bool,
+    ) {
+        if self.draining {
+            return;
+        }
+        let Some(mut connected) = self.places.get_mut(index).and_then(Option::take) else {
+            return;
+        };
+        let Connected { connection, channel } = &mut *connected;
+        channel.ends |= ends;
+        if connection.is_behind() || connection.is_stuck() {
+            channel.reading = Reading::Paused;
+            self.places[index] = Some(connected);
+            return;
+        }
+        let progress = channel.read(connection);
+        if progress == Progress::Closed {
+            self.close(engine, connected, "closed by the host");
+            return;
+        }
+        channel.presence.heard(now);
+        if progress == Progress::More && channel.reading != Reading::Queued {
+            channel.reading = Reading::Queued;
+            self.readable.push_back(index);
+        }
+        self.handle(engine, now, connected);
+        self.run_actions(engine, now);
+    }
+
+    /// Reads from the connections that had more to read.
+    pub(crate) fn read_on(&mut self, engine: &mut CommandEngine, now: Instant) {
+        for _ in 0..self.readable.len() {
+            let index = self.readable.pop_front().expect("counted");
+            if let Some(connected) = &mut self.places[index]
+                && connected.channel.reading == Reading::Queued
+            {
+                connected.channel.reading = Reading::OnEvent;
             }
+            self.read(engine, now, index, false);
+        }
+    }
+
+    /// Handles what a connection has received, and puts it back into its place.
+    fn handle(
+        &mut self,
+        engine: &mut CommandEngine,
+        now: Instant,
+        mut connected: Box<Connected<S>>,
+    ) {
+        let Connected { connection, channel } = &mut *connected;
+        let index = connection.id.index;
+        engine.set.now = now;
+        let established = connection.speech.is_established();
+        let verdict = frontend::receive(engine, connection);
+        if connection.is_stuck() {
+            // The bytes that are left are handled when there is room for them.
+            channel.reading = Reading::Paused;
+        }
+        if !established && connection.speech.is_established() {
+            self.throttle.leave(connection.id);
+            channel.presence = Presence::Heard { at: now };
+            channel.keep_alive(connection);
         }
         if std::mem::take(&mut connection.login_failed)
             && let Peer::Tcp(address) = &connection.peer
         {
-            let wait = self.door.failed(address.ip(), self.now);
+            let wait = self.throttle.failed(address.ip(), now);
             if wait > Duration::ZERO {
                 warn!(source = %address.ip(), %wait, "too many failed logins: connections from there are refused for a while");
             }
         }
-        if (!connection.speech.outbox().is_empty() || connection.socket.wants_write())
-            && !connection.dirty
-        {
-            connection.dirty = true;
+        if !channel.dirty && (!connection.speech.outbox().is_empty() || channel.wants_write()) {
+            channel.dirty = true;
             self.dirty.push(index);
         }
-        let finished = connection.speech.is_finished();
         match verdict {
-            Verdict::Keep if finished => {
+            Verdict::Keep if connection.speech.is_finished() => {
                 let reason = connection.farewell();
-                self.close(connection, reason);
+                self.close(engine, connected, reason);
             }
-            Verdict::Keep => self.connections[index] = Some(connection),
+            Verdict::Keep => self.places[index] = Some(connected),
             Verdict::Close => {
-                // Whatever still tells the host why.
+                // The last bytes may tell the host why.
                 self.sent.clear();
-                connection.write(self.now, &mut self.sent);
-                self.close(connection, "the host broke the protocol");
+                channel.write(connection, now, &mut self.sent);
+                self.close(engine, connected, "the host broke the protocol");
             }
         }
     }
 
     /// Does what the command engine wants done with connections.
-    pub(super) fn run_errands(&mut self) {
-        while let Some(errand) = self.engine.set.actions.pop_front() {
-            match errand {
+    pub(crate) fn run_actions(&mut self, engine: &mut CommandEngine, now: Instant) {
+        while let Some(action) = engine.set.actions.pop_front() {
+            match action {
                 ConnectionAction::Write(id) => self.mark_dirty(id),
                 ConnectionAction::Close(id, reason) => {
-                    self.write(id.index);
-                    let place = self.connections.get_mut(id.index);
-                    if let Some(old) = place.and_then(|place| place.take_if(|old| old.id == id)) {
-                        self.close(old, reason);
-                    }
+                    self.write(engine, now, id.index);
+                    self.close_id(engine, id, reason);
                 }
                 ConnectionAction::Abandon(id, itt, key) => {
-                    let place = self.connections.get_mut(id.index).and_then(Option::as_mut);
                     // The tag may name another command by now.
-                    let of = |one: &&mut Box<Connection>| {
-                        one.id == id && one.tasks.get(&itt.0) == Some(&key)
-                    };
-                    if let Some(connection) = place.filter(of) {
-                        let window = window_of(&self.engine, connection.seat.as_ref(), 0);
+                    let of = |one: &&mut Connection| one.tasks.get(&itt.0) == Some(&key);
+                    if let Some(connection) = self.find(id).filter(of) {
+                        let window = window_of(engine, connection.view.as_ref(), 0);
                         connection.tasks.remove(&itt.0);
                         if let Some(wire) = connection.iscsi() {
                             wire.abandon(itt);
@@ -118,233 +272,262 @@ impl Gateway<'_> {
                     }
                 }
                 ConnectionAction::Managed(id, itt) => {
-                    if let Some(wire) = self.connection(id).and_then(Connection::iscsi) {
+                    if let Some(wire) = self.find(id).and_then(Connection::iscsi) {
                         wire.task_management_response(itt, TmfResponse::Complete);
                         self.mark_dirty(id);
                     }
                 }
                 ConnectionAction::Attention(from, volume, attention) => {
-                    let others = self.connections.iter_mut().flatten();
-                    for connection in others.filter(|connection| Some(connection.id) != from) {
-                        if let Some(seat) = &mut connection.seat {
-                            seat.attend(volume, attention);
+                    for connection in self.all_mut().filter(|one| Some(one.id) != from) {
+                        if let Some(view) = &mut connection.view {
+                            view.attend(volume, attention);
                         }
                     }
                 }
                 ConnectionAction::Tell(nexus, volume, attention) => {
-                    let id = self.engine.set.sessions.find(&nexus);
-                    let seat = id.and_then(|id| self.connection(id)?.seat.as_mut());
-                    if let Some(seat) = seat {
-                        seat.attend(volume, attention);
+                    let id = engine.set.sessions.find(&nexus);
+                    let view = id.and_then(|id| self.find(id)?.view.as_mut());
+                    if let Some(view) = view {
+                        view.attend(volume, attention);
                     }
                 }
                 ConnectionAction::Answer(key) => {
                     // It may have been answered, or forgotten with its connection, meanwhile.
-                    if self.engine.set.tasks.contains_key(key) {
-                        let reply = self.engine.answer(key, None);
-                        self.send(reply);
+                    if engine.set.tasks.contains_key(key) {
+                        let reply = engine.answer(key, None);
+                        self.send(engine, reply);
                     }
                 }
-                ConnectionAction::Feed(id) => {
-                    if self.stop != Stop::No {
-                        continue;
-                    }
-                    let place = self.connections.get_mut(id.index);
-                    if let Some(fed) = place.and_then(|place| place.take_if(|one| one.id == id)) {
-                        self.deal(fed);
-                        self.resume(id.index);
-                    }
-                    if self.connection(id).is_none_or(|fed| fed.waiting.is_none()) {
-                        // It has left some for the next.
-                        self.engine.set.feed_next();
-                    }
-                }
-                ConnectionAction::Share => self.share_window(),
+                ConnectionAction::Feed(id) => self.feed(engine, now, id),
+                ConnectionAction::Share => self.share_window(engine),
             }
+        }
+    }
+
+    /// Handles what a connection has received, for which there may be payload memory now.
+    fn feed(&mut self, engine: &mut CommandEngine, now: Instant, id: ConnectionId) {
+        if self.draining {
+            return;
+        }
+        if let Some(connected) = self.take(id) {
+            self.handle(engine, now, connected);
+            self.resume(id.index);
+        }
+        if self.find(id).is_none_or(|fed| fed.waiting.is_none()) {
+            // It has left some for the next.
+            engine.set.feed_next();
         }
     }
 
     /// Has the front end of its connection put a reply into the outbox.
-    pub(super) fn send(&mut self, reply: Option<Reply>) {
+    pub(crate) fn send(&mut self, engine: &mut CommandEngine, reply: Option<Reply>) {
         let Some(reply) = reply else { return };
-        let id = self.engine.set.tasks[reply.task].connection;
-        let place = id.and_then(|id| self.connections.get_mut(id.index)?.as_deref_mut());
-        match place.filter(|connection| Some(connection.id) == id) {
+        let id = engine.set.tasks[reply.task].connection;
+        match id.and_then(|id| self.find(id)) {
             Some(connection) => {
-                self.engine.set.actions.push_back(ConnectionAction::Write(connection.id));
-                frontend::reply(&mut self.engine, connection, reply);
+                engine.set.actions.push_back(ConnectionAction::Write(connection.id));
+                frontend::reply(engine, connection, reply);
             }
-            None => self.engine.unheard(reply),
+            None => engine.unheard(reply),
         }
     }
 
-    fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        self.connections.get_mut(id.index)?.as_deref_mut().filter(|found| found.id == id)
+    /// A connection, unless it was closed.
+    fn find(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let connected = self.places.get_mut(id.index)?.as_deref_mut();
+        connected.map(|one| &mut one.connection).filter(|found| found.id == id)
+    }
+
+    /// A connection, out of its place.
+    fn take(&mut self, id: ConnectionId) -> Option<Box<Connected<S>>> {
+        self.places.get_mut(id.index)?.take_if(|one| one.connection.id == id)
     }
 
     /// Puts a connection on the list of those with something to write.
     fn mark_dirty(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connection(id)
-            && !std::mem::replace(&mut connection.dirty, true)
+        if let Some(Some(one)) = self.places.get_mut(id.index)
+            && one.connection.id == id
+            && !std::mem::replace(&mut one.channel.dirty, true)
         {
             self.dirty.push(id.index);
         }
     }
 
-    fn share_window(&mut self) {
-        let seats = self.connections.iter().flatten().filter_map(|one| one.seat.as_ref());
-        let catalog = &self.engine.catalog;
-        let sessions = seats.map(|seat| tenants_of(catalog, Some(seat)));
-        self.engine.set.quotas.count_sessions(sessions);
-        for connection in self.connections.iter_mut().flatten() {
-            let window = window_of(&self.engine, connection.seat.as_ref(), 0);
+    fn share_window(&mut self, engine: &mut CommandEngine) {
+        let views = self.places.iter().flatten().filter_map(|one| one.connection.view.as_ref());
+        let catalog = &engine.catalog;
+        let sessions = views.map(|view| tenants_of(catalog, Some(view)));
+        engine.set.quotas.count_sessions(sessions);
+        for connection in self.all_mut() {
+            let window = window_of(engine, connection.view.as_ref(), 0);
             if let Some(wire) = connection.iscsi() {
                 wire.set_window(window);
             }
             if !connection.speech.outbox().is_empty() {
-                self.engine.set.actions.push_back(ConnectionAction::Write(connection.id));
+                engine.set.actions.push_back(ConnectionAction::Write(connection.id));
             }
         }
     }
 
-    /// Writes what waits on a connection.
-    pub(super) fn write(&mut self, index: usize) {
-        let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else {
+    /// Writes the outboxes of all connections that have something to write; false if there is none.
+    pub(crate) fn write_dirty(&mut self, engine: &mut CommandEngine, now: Instant) -> bool {
+        if self.dirty.is_empty() {
+            return false;
+        }
+        let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare_dirty));
+        for index in dirty.drain(..) {
+            self.write(engine, now, index);
+        }
+        self.spare_dirty = dirty;
+        true
+    }
+
+    /// Writes the outbox of a connection.
+    pub(crate) fn write(&mut self, engine: &mut CommandEngine, now: Instant, index: usize) {
+        let Some(mut connected) = self.places.get_mut(index).and_then(Option::take) else {
             return;
         };
-        connection.dirty = false;
+        let Connected { connection, channel } = &mut *connected;
+        channel.dirty = false;
         self.sent.clear();
         let waiting = connection.speech.outbox().len();
-        let progress = connection.write(self.now, &mut self.sent);
+        let progress = channel.write(connection, now, &mut self.sent);
         if connection.speech.outbox().len() < waiting {
             // A host that takes replies is there, even if its answer to a ping waits behind them.
-            connection.last_heard = self.now;
-            connection.pinged = None;
+            channel.presence.heard(now);
         }
         for name in self.sent.drain(..) {
-            frontend::sent(&mut self.engine, &mut connection, name);
+            frontend::sent(engine, connection, name);
         }
         if progress == Progress::Closed {
-            self.close(connection, "closed by the host");
+            self.close(engine, connected, "closed by the host");
             return;
         }
-        if connection.starts_tls
-            && connection.has_told_all()
-            && !self.go_over_to_tls(&mut connection)
+        if connection.encryption == Encryption::Requested
+            && channel.has_sent_all(connection)
+            && !channel.start_tls(connection, self.tls.as_ref())
         {
-            self.close(connection, "TLS could not begin");
+            self.close(engine, connected, "TLS could not begin");
             return;
         }
-        if connection.speech.is_finished() && connection.has_told_all() {
+        if connection.speech.is_finished() && channel.has_sent_all(connection) {
             let reason = connection.farewell();
-            self.close(connection, reason);
+            self.close(engine, connected, reason);
         } else {
-            self.connections[index] = Some(connection);
+            self.places[index] = Some(connected);
             self.resume(index);
         }
     }
 
-    /// Reads again from a connection that was left alone, if there is room for what it says.
+    /// Reads again from a paused connection, if its outbox and its memory have room.
     fn resume(&mut self, index: usize) {
-        let Some(connection) = &mut self.connections[index] else { return };
-        if connection.paused && !connection.is_stuck() && !connection.is_behind() {
-            connection.paused = false;
-            if !std::mem::replace(&mut connection.queued, true) {
-                self.readable.push_back(index);
-            }
+        let Some(connected) = &mut self.places[index] else { return };
+        let Connected { connection, channel } = &mut **connected;
+        if channel.reading == Reading::Paused && !connection.is_stuck() && !connection.is_behind() {
+            channel.reading = Reading::Queued;
+            self.readable.push_back(index);
         }
     }
 
-    fn go_over_to_tls(&self, connection: &mut Connection) -> bool {
-        connection.starts_tls = false;
-        let (Some(config), Speech::Nbd(wire)) = (&self.tls, &mut connection.speech) else {
-            return false;
-        };
-        if !connection.received.bytes().is_empty() {
-            // Said in the clear behind the request for TLS, it may be from anybody.
-            warn!(peer = %connection.peer, "unencrypted data where TLS must begin");
-            return false;
-        }
-        let started = connection.socket.start_tls(Arc::clone(config));
-        wire.tls_started();
-        started.is_ok()
-    }
-
-    /// Ends a connection that has been taken out of its place. What it has in flight goes on and is
-    /// told to nobody.
-    pub(super) fn close(&mut self, mut connection: Box<Connection>, reason: &str) {
-        // Deregistering a socket that is about to be closed can only fail if it is gone already.
-        drop(self.poll.registry().deregister(&mut connection.socket));
+    /// Ends a connection that was taken out of its place. Its requests in flight end without a reply.
+    /// The kernel forgets its socket when that is closed.
+    fn close(&mut self, engine: &mut CommandEngine, connected: Box<Connected<S>>, reason: &str) {
+        let Connected { connection, channel } = *connected;
         self.free.push(connection.id.index);
         self.counts[connection.protocol() as usize] -= 1;
-        self.door.leave(connection.id);
-        frontend::disconnected(&mut self.engine, *connection, reason);
+        self.throttle.leave(connection.id);
+        frontend::disconnected(engine, connection, reason);
+        drop(channel);
     }
 
-    /// Once a second: connections that do not log in or do not answer are given up.
-    pub(super) fn tick(&mut self) {
-        self.next_tick = self.now + TICK;
-        self.engine.set.ended = true;
-        if self.config.savings.is_some() && self.next_keep <= self.now {
-            self.next_keep = self.now + KEEP_EVERY;
-            self.questions.push_back(Question::Keep);
+    fn close_id(&mut self, engine: &mut CommandEngine, id: ConnectionId, reason: &str) {
+        if let Some(old) = self.take(id) {
+            self.close(engine, old, reason);
         }
-        // Listeners tell of new connections once; those that no descriptor was free for wait still.
-        for listener in &mut self.listeners {
-            listener.ready = true;
-        }
-        for index in 0..self.connections.len() {
-            if self.stop != Stop::No {
-                // Nothing is read any more, so nobody can answer.
+    }
+
+    /// Once a second: closes connections that do not log in, and pings silent ones.
+    pub(crate) fn tick(&mut self, engine: &mut CommandEngine, now: Instant) {
+        for index in 0..self.places.len() {
+            if self.draining {
+                // Nothing is read any more, so no host can answer.
                 break;
             }
-            let Some(connection) = &self.connections[index] else { continue };
-            if let Some(reason) = self.verdict_on(connection) {
-                let connection = self.connections[index].take().expect("seen above");
-                self.close(connection, reason);
+            let Some(connected) = &mut self.places[index] else { continue };
+            if let Some(reason) = connected.is_over(engine, now) {
+                let connected = self.places[index].take().expect("it is there");
+                self.close(engine, connected, reason);
                 continue;
             }
-            let silent = self.now.saturating_since(connection.last_heard);
-            let Some(connection) = &mut self.connections[index] else { continue };
-            if silent >= PING_AFTER
-                && connection.pinged.is_none()
+            let Connected { connection, channel } = &mut **connected;
+            if let Presence::Heard { at } = channel.presence
+                && now.saturating_since(at) >= PING_AFTER
                 && connection.speech.is_established()
                 && let Some(wire) = connection.iscsi()
             {
                 wire.ping();
-                connection.pinged = Some(self.now);
-                self.engine.set.actions.push_back(ConnectionAction::Write(connection.id));
+                channel.presence = Presence::Pinged { at: now };
+                engine.set.actions.push_back(ConnectionAction::Write(connection.id));
             }
         }
-        self.run_errands();
+        self.run_actions(engine, now);
     }
 
-    /// Why a connection is to be closed now, if it is.
-    fn verdict_on(&self, connection: &Connection) -> Option<&'static str> {
-        let since = |then| self.now.saturating_since(then);
-        if connection.leave_by.is_some_and(|at| at <= self.now) {
+    /// Reads nothing any more.
+    pub(crate) const fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Asks all sessions to log out, and writes that at once.
+    pub(crate) fn take_leave(&mut self, engine: &mut CommandEngine, now: Instant) {
+        for connection in self.all_mut() {
+            take_leave(engine, connection);
+        }
+        self.run_actions(engine, now);
+        self.write_dirty(engine, now);
+    }
+
+    /// Whether everything that was put into outboxes has left.
+    pub(crate) fn have_sent_all(&mut self) -> bool {
+        let mut connected = self.places.iter_mut().flatten();
+        connected.all(|one| one.channel.has_sent_all(&mut one.connection))
+    }
+
+    /// Shows all connections what a reload has changed for them.
+    pub(crate) fn refresh(&mut self, engine: &mut CommandEngine) {
+        for connection in self.all_mut() {
+            frontend::refresh(engine, connection);
+        }
+    }
+}
+
+impl<S: Stream> Connected<S> {
+    /// Why the connection is to be closed now, if it is.
+    fn is_over(&self, engine: &CommandEngine, now: Instant) -> Option<&'static str> {
+        let connection = &self.connection;
+        let since = |then| now.saturating_since(then);
+        if connection.leave_by.is_some_and(|at| at <= now) {
             return Some("it did not log out when requested");
         }
-        if !connection.entered {
-            return (since(connection.opened) >= LOGIN_WITHIN).then_some("no login in time");
-        }
-        if let Some(pinged) = connection.pinged {
-            return (since(pinged) >= PING_ANSWER_WITHIN).then_some("no answer to a ping");
-        }
-        if self.engine.set.waits_in_vain(connection.tasks.values().copied(), DATA_WITHIN) {
+        let heard = match self.channel.presence {
+            Presence::LoggingIn { since: opened } => {
+                return (since(opened) >= LOGIN_WITHIN).then_some("no login in time");
+            }
+            Presence::Pinged { at } => {
+                return (since(at) >= PING_ANSWER_WITHIN).then_some("no answer to a ping");
+            }
+            Presence::Heard { at } => at,
+        };
+        if engine.set.waits_in_vain(connection.tasks.values().copied(), DATA_WITHIN) {
             return Some("write data did not arrive in time");
         }
-        let discovers = matches!(connection.speech, Speech::Iscsi(_)) && connection.seat.is_none();
-        (discovers && since(connection.last_heard) >= PING_AFTER)
-            .then_some("an idle discovery session")
+        let discovers = matches!(connection.speech, Speech::Iscsi(_)) && connection.view.is_none();
+        (discovers && since(heard) >= PING_AFTER).then_some("an idle discovery session")
     }
 }
 
 /// Write data of a command must have come by then.
 const DATA_WITHIN: Duration = Duration::from_secs(60);
-
-/// How often connections are looked over.
-const TICK: Duration = Duration::from_secs(1);
 
 /// A connection must have logged in, or chosen its export, by then.
 const LOGIN_WITHIN: Duration = Duration::from_secs(15);

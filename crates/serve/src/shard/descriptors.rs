@@ -6,7 +6,7 @@ use std::io;
 /// Raises the limit of open descriptors (`RLIMIT_NOFILE`) towards `wanted`, as far as the process may
 /// do that by itself, and returns the limit that holds then. Never lowers it.
 ///
-/// A gateway needs one descriptor for each connection, volume and listener, and a few of its own;
+/// A gateway needs one descriptor for each connection, volume and listener, and a few for itself;
 /// what it inherits is often 1024.
 pub(crate) fn raise_descriptors(wanted: u64) -> io::Result<u64> {
     // `None` stands for no limit.

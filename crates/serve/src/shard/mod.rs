@@ -1,273 +1,133 @@
-//! The live world: one thread, one event loop, everything that it owns.
+//! The event loop: one thread with everything that it owns.
 //!
-//! [`Gateway`] is the [`World`] in which `serve` runs the pipeline. [`wait`](World::wait) hands out
-//! what has happened; only when nothing is left does it submit, write and sleep, so that a burst
-//! costs one system call for its disk I/O and one per connection for its replies.
+//! [`Gateway`] is the [`World`] in which `serve` runs the pipeline. [`wait`](World::wait) returns
+//! inputs that have come; only when there is none does it submit, write and sleep, so that a burst
+//! costs one system call for its disk I/O and one per connection for its replies. What it needs of the
+//! operating system is behind [`Kernel`].
 
 mod accept;
 mod connections;
 pub(crate) mod descriptors;
+mod kernel;
+mod linux;
+pub(crate) mod open;
+mod operators;
 pub(crate) mod plan;
 pub(crate) mod recorder;
-mod signalled;
 mod signals;
+mod stop;
+#[cfg(test)]
+mod tests;
 mod timer;
 mod upstreams;
 
-use crate::clock::Clock;
 use crate::config::Config;
-use crate::frontend;
-use crate::frontend::connection::Connection;
-use crate::frontend::listener::{Listener, Protocol};
-use crate::frontend::login_throttle::LoginThrottle;
-use crate::frontend::tls;
-use crate::ids::ConnectionId;
-use crate::limits::Tally;
+use crate::frontend::connection::Protocol;
+use crate::frontend::listener::Listener;
 use crate::operator::answer::Reaction;
-use crate::operator::socket::{ClientId, Socket as ControlSocket};
+use crate::operator::socket::Socket as ControlSocket;
 use crate::operator::view::View;
-use crate::operator::{Answer, Line, Question};
-use crate::shard::signals::Signals;
-use crate::shard::timer::Timer;
+use crate::operator::{Answer, Question};
 use crate::storage::Storage;
-use crate::storage::blocking::{Blocking, BlockingPool};
-use crate::storage::file::Driver;
-use crate::storage::file::threads::Threads;
-use crate::storage::file::uring::Uring;
 use crate::storage::io::{StorageDone, StorageSubmit, Submit};
-use crate::storage::store::Store;
-use crate::storage::upstream::network::{Readiness, Tcp};
-use crate::storage::upstream::{FIRST_TOKEN, Upstreams};
-use crate::tasks::{CacheMemory, CallDone, CommandEngine, SavedFor};
-use crate::volume::PersistedState;
+use crate::storage::random::Random;
+use crate::tasks::{CallDone, CommandEngine, SavedFor};
 use crate::volume::credits;
 use crate::volume::tenants::TenantNames;
 use crate::{NbdListener, ServeError};
-use mio::event::Source;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
+use accept::{Acceptor, Around};
+use connections::Connections;
+use kernel::{Event, Kernel, Sleep};
+use linux::Linux;
+use operators::Operators;
 use rustls::ServerConfig;
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::time;
-use tracing::{error, info, warn};
-use weir_flow::cache;
+use stop::Stop;
+use tracing::{info, warn};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::PolicyHandover;
 use weir_flow::event::Observer;
 use weir_flow::pipeline::{Action, Input, Pipeline};
 use weir_flow::stage::{Wake, World};
-use weir_wire::iscsi::target_role::Limits;
-use weir_wire::nbd;
 
-/// Reads the configuration again; `None` if it is wrong, which has been said then.
+/// Reads the configuration again; `None` if it is wrong, which has been logged then.
 pub(crate) type Reload<'a> = &'a mut dyn FnMut() -> Option<Config>;
 
 /// Everything that serves, on one thread.
-pub(crate) struct Gateway<'a> {
-    clock: Clock,
-    /// The time of what is being handed out.
+pub(crate) struct Gateway<'a, K: Kernel = Linux> {
+    kernel: K,
+    /// The time of the last events.
     now: Instant,
-    /// The time of what was handed out last: that of a modelled device may be a little before `now`.
+    /// The time of the last input: that of a modelled device may be a little before `now`.
     handed: Instant,
-    /// Wakes for what a millisecond is too coarse for.
-    timer: Timer,
-    poll: Poll,
-    events: Events,
+    /// The last events; its memory is used again.
+    events: Vec<Event>,
     config: Config,
     reload: Reload<'a>,
-    listeners: Vec<Listener>,
-    /// No connection is accepted before that.
-    next_accept: Instant,
-    door: LoginThrottle<ConnectionId>,
-    /// Connections that were refused.
-    turned_away: Tally,
-    tls: Option<Arc<ServerConfig>>,
-    /// By index; the first place is the gateway's own, for what no host has asked for.
-    connections: Vec<Option<Box<Connection>>>,
-    free: Vec<usize>,
-    /// Connections of each protocol.
-    counts: [u32; 2],
-    serial: u64,
-    /// Connections that had more to read when their turn ended.
-    readable: VecDeque<usize>,
-    /// Connections with something to write.
-    dirty: Vec<usize>,
-    /// The other of the two lists that take turns being `dirty`.
-    spare_dirty: Vec<usize>,
-    storage: Storage,
+    acceptor: Acceptor<K::Listener>,
+    connections: Connections<K::Stream>,
+    operators: Operators,
+    engine: CommandEngine,
+    storage: Storage<K::Network>,
+    /// Ends of operations and calls; their memory is used again.
     done: Vec<StorageDone>,
     finished: Vec<CallDone>,
-    engine: CommandEngine,
-    /// How iSCSI connections begin.
-    limits: Limits,
-    nbd_limits: nbd::Limits,
-    stop_signals: Signals,
-    reload_signals: Signals,
-    summary_signals: Signals,
-    /// Where operators ask.
-    control: Option<ControlSocket>,
-    /// What is to be answered at once.
-    questions: VecDeque<Question>,
-    /// What operators have ordered.
-    orders: VecDeque<Input>,
     stop: Stop,
-    /// Hosts have been told that the gateway leaves.
-    announced: bool,
-    /// Why the event loop stopped by itself.
-    failure: Option<ServeError>,
     next_tick: Instant,
-    /// When to keep what control would need after a restart.
-    next_keep: Instant,
-    sent: Vec<u32>,
+    /// When to save what control needs after a restart.
+    next_save: Instant,
 }
 
-/// How far a graceful stop has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
-    /// Nobody has asked.
-    No,
-    /// No new work is taken; what is in flight may end until then.
-    Draining(Instant),
-    /// A second signal came, or the time was up, or the event loop failed.
-    Now,
+/// What a gateway is made of.
+pub(crate) struct Parts<K: Kernel> {
+    pub(crate) kernel: K,
+    pub(crate) listeners: Vec<Listener<K::Listener>>,
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) control: Option<ControlSocket>,
+    pub(crate) engine: CommandEngine,
+    pub(crate) storage: Storage<K::Network>,
+    pub(crate) random: Box<dyn Random>,
 }
 
-impl<'a> Gateway<'a> {
-    /// Binds the listeners and starts the disk driver.
-    pub(crate) fn new(
-        config: &Config,
-        (poll, clock): (Poll, Clock),
-        (upstreams, stores): (Upstreams<Tcp>, Rc<[Store]>),
-        (kept, saved, near, found): (
-            Vec<PersistedState>,
-            Option<PolicyHandover>,
-            CacheMemory,
-            Vec<cache::Done>,
-        ),
-        reload: Reload<'a>,
-    ) -> Result<Self, ServeError> {
-        let failed = |action| move |source| ServeError::Setup { action, source };
-        let registry = poll.registry();
-        let tls = config.nbd.tls.as_ref().map(tls::server_config).transpose()?;
-        let mut listeners = Listener::all(config)?;
-        for (index, listener) in listeners.iter_mut().enumerate() {
-            let token = Token(LISTENERS + index);
-            listener.register(registry, token).map_err(failed("watch a listener"))?;
-        }
-        let waker = Arc::new(Waker::new(registry, WAKE).map_err(failed("make a waker"))?);
-        // A lost wake-up would need a lost eventfd; the next tick would find the result.
-        let wake = || {
-            let waker = waker.clone();
-            move || drop(waker.wake())
-        };
-        let driver: Box<dyn Driver> = match Uring::new(RING_ENTRIES) {
-            Ok(ring) => {
-                SourceFd(&ring.as_raw_fd())
-                    .register(registry, DISK, Interest::READABLE)
-                    .map_err(failed("watch the ring"))?;
-                Box::new(ring)
-            }
-            Err(reason) => {
-                info!(%reason, "no io_uring; disk I/O goes through a thread pool");
-                Box::new(Threads::new(DISK_THREADS, wake()).map_err(failed("start disk threads"))?)
-            }
-        };
-        let helper = || -> Result<Box<dyn Blocking>, ServeError> {
-            let helper = BlockingPool::new(wake()).map_err(failed("start a helper thread"))?;
-            Ok(Box::new(helper))
-        };
-        let helpers = [helper()?, helper()?];
-        let mut stop_signals = Signals::stop().map_err(failed("watch for signals"))?;
-        let mut reload_signals = Signals::reload().map_err(failed("watch for signals"))?;
-        let mut summary_signals = Signals::summary().map_err(failed("watch for signals"))?;
-        for (signals, token) in [
-            (&mut stop_signals, STOP),
-            (&mut reload_signals, RELOAD),
-            (&mut summary_signals, SUMMARY),
-        ] {
-            registry
-                .register(signals, token, Interest::READABLE)
-                .map_err(failed("watch for signals"))?;
-        }
-        let timer = Timer::new().map_err(failed("make a timer"))?;
-        SourceFd(&timer.as_raw_fd())
-            .register(registry, TIMER, Interest::READABLE)
-            .map_err(failed("watch a timer"))?;
-        let mut control = config.control.as_deref().map(ControlSocket::open).transpose()?;
-        if let Some(control) = &mut control {
-            control.register(registry).map_err(failed("watch the control socket"))?;
-        }
-        let mut engine = CommandEngine::new(config, stores, kept, near, helpers);
-        engine.set.inputs.extend(saved.map(|saved| Input::TakeOver(Arc::new(saved))));
-        engine.set.inputs.extend(found.into_iter().map(Input::Cache));
-        engine.resume();
-        Ok(Self {
-            clock,
-            now: clock.now(),
+impl<'a, K: Kernel> Gateway<'a, K> {
+    pub(crate) fn new(config: &Config, parts: Parts<K>, reload: Reload<'a>) -> Self {
+        let Parts { kernel, listeners, tls, control, engine, storage, random } = parts;
+        Self {
+            now: kernel.now(),
+            kernel,
             handed: Instant::ZERO,
-            timer,
-            poll,
-            events: Events::with_capacity(EVENTS),
+            events: Vec::new(),
             config: config.clone(),
             reload,
-            listeners,
-            next_accept: Instant::ZERO,
-            door: LoginThrottle::new(config.iscsi.max_logins),
-            turned_away: Tally::default(),
-            tls,
-            connections: vec![None],
-            free: Vec::new(),
-            counts: [0; 2],
-            serial: 0,
-            readable: VecDeque::new(),
-            dirty: Vec::new(),
-            spare_dirty: Vec::new(),
-            storage: Storage::new(driver, upstreams),
+            acceptor: Acceptor::new(config, listeners, random),
+            connections: Connections::new(config.iscsi.max_logins, tls),
+            operators: Operators::new(control),
+            engine,
+            storage,
             done: Vec::new(),
             finished: Vec::new(),
-            engine,
-            limits: Limits {
-                command_window: config.iscsi.commands,
-                header_digest: config.iscsi.header_digest,
-                data_digest: config.iscsi.data_digest,
-                ..Limits::default()
-            },
-            nbd_limits: frontend::nbd::limits(config),
-            stop_signals,
-            reload_signals,
-            summary_signals,
-            control,
-            questions: VecDeque::new(),
-            orders: VecDeque::new(),
-            stop: Stop::No,
-            announced: false,
-            failure: None,
+            stop: Stop::default(),
             next_tick: Instant::ZERO,
-            next_keep: Instant::ZERO + KEEP_EVERY,
-            sent: Vec::new(),
-        })
+            next_save: Instant::ZERO + SAVE_INTERVAL,
+        }
     }
 
     /// The addresses that iSCSI hosts can connect to now.
     pub(crate) fn portals(&self) -> io::Result<Vec<SocketAddr>> {
-        let iscsi = self.listeners.iter().filter(|one| one.protocol == Protocol::Iscsi);
-        iscsi.filter_map(Listener::address).collect()
+        self.acceptor.portals()
     }
 
     /// The addresses that NBD clients can connect to now.
     pub(crate) fn nbd(&self) -> io::Result<Vec<NbdListener>> {
-        let nbd = self.listeners.iter().filter(|one| one.protocol == Protocol::Nbd);
-        nbd.map(|one| match (one.address(), one.path()) {
+        let listeners = self.acceptor.listeners(Protocol::Nbd);
+        let place = |one: &Listener<K::Listener>| match (one.address(), one.path()) {
             (Some(address), _) => address.map(NbdListener::Tcp),
             (None, path) => Ok(NbdListener::Unix(path.unwrap_or("".as_ref()).to_path_buf())),
-        })
-        .collect()
+        };
+        listeners.map(place).collect()
     }
 
     /// The names of the tenants, as they are now.
@@ -275,14 +135,14 @@ impl<'a> Gateway<'a> {
         self.engine.catalog.tenant_names.clone()
     }
 
-    /// What operators call the disk driver.
+    /// The name of the disk driver.
     pub(crate) fn driver_name(&self) -> &'static str {
         self.storage.driver_name()
     }
 
     /// The time now.
     pub(crate) fn now(&self) -> Instant {
-        self.clock.now()
+        self.kernel.now()
     }
 
     /// The command engine.
@@ -297,25 +157,27 @@ impl<'a> Gateway<'a> {
             now: self.now(),
             config: &self.config,
             engine: &self.engine,
-            connections: self.connections.iter().flatten().map(|one| &**one).collect(),
+            connections: self.connections.all().collect(),
             ownership: upstreams.map(|index| self.storage.upstreams.ownership(index)).collect(),
             driver: self.driver_name(),
-            stopping: self.stop != Stop::No,
+            stopping: self.stop.is_requested(),
         }
+    }
+
+    /// The question for which the run of the pipeline has ended; `None` at the end of the gateway.
+    pub(crate) fn take_question(&mut self) -> Option<Question> {
+        self.operators.take_question(self.now)
     }
 
     /// Does what the answer to a question asks for.
     pub(crate) fn react(&mut self, reaction: Reaction) {
         match reaction {
             Reaction::Nothing => {}
-            Reaction::Answer(client, answer) => self.answer(client, answer),
-            Reaction::Order(order, after) => {
-                self.orders.push_back(order);
-                self.questions.push_back(after);
-            }
+            Reaction::Answer(client, answer) => self.operators.answer(self.now, client, answer),
+            Reaction::Order(order, after) => self.operators.order(order, after),
             Reaction::Stop(client, leaving) => {
                 self.leave();
-                self.answer(client, Answer::Stopping(leaving));
+                self.operators.answer(self.now, client, Answer::Stopping(leaving));
             }
             Reaction::Save(handover) => {
                 if let Some((path, bytes)) = self.kept(&handover) {
@@ -325,42 +187,32 @@ impl<'a> Gateway<'a> {
         }
     }
 
-    fn answer(&mut self, client: ClientId, answer: Answer) {
-        if let Some(control) = &mut self.control {
-            control.answer(self.now, client, Line::of(answer));
-        }
-    }
-
-    /// What the run has ended for, if only for a look at the pipeline.
-    pub(crate) fn take_question(&mut self) -> Option<Question> {
-        let asked = || {
-            let (client, asked) = self.control.as_mut()?.question(self.now)?;
-            Some(Question::Asked(client, asked))
-        };
-        self.questions.pop_front().or_else(asked)
-    }
-
-    /// Where to keep what control would need after a restart, and as what; `None` if it is not wanted.
+    /// The file for what control needs after a restart, and its contents; `None` if none is wanted.
     pub(crate) fn kept(&self, handover: &PolicyHandover) -> Option<(PathBuf, Vec<u8>)> {
         let names = self.engine.catalog.tenant_names.borrow();
         self.config.savings.clone().map(|path| (path, credits::encode(handover, &names)))
     }
 
-    /// Whether the run is to end for a look at the pipeline.
-    fn has_question(&self) -> bool {
-        let asked = |control: &ControlSocket| control.has_question(self.now);
-        !self.questions.is_empty() || self.control.as_ref().is_some_and(asked)
+    /// Why the event loop has failed, if it has.
+    pub(crate) const fn take_failure(&mut self) -> Option<ServeError> {
+        self.stop.take_failure()
     }
 
-    /// Hands everything to the kernel and takes what is there, without sleeping. True if that made
-    /// something to hand out.
+    /// The names of the volumes whose acknowledged data may be lost.
+    pub(crate) fn lost_volumes(&self) -> Vec<String> {
+        let lost = self.engine.catalog.volumes.iter().filter(|volume| volume.lost);
+        lost.map(|volume| volume.name.clone()).collect()
+    }
+
+    /// Submits and collects what is there, and writes replies, without sleeping. True if there is something
+    /// for the pipeline now.
     fn exchange(&mut self) -> bool {
         if let Err(source) = self.storage.exchange_files(&mut self.done) {
-            self.fail("use the disk driver", source);
+            self.stop.fail("use the disk driver", source);
             return true;
         }
         if !self.done.is_empty() {
-            self.engine.set.now = self.clock.now();
+            self.engine.set.now = self.kernel.now();
         }
         self.take_in_storage();
         self.storage.exchange_upstreams(&mut self.done);
@@ -372,143 +224,177 @@ impl<'a> Gateway<'a> {
             }
         }
         let submitted = std::mem::take(&mut self.engine.set.submitted);
-        if submitted || !self.engine.set.inputs.is_empty() || !self.engine.set.actions.is_empty() {
+        if submitted || self.engine.has_messages() {
             return true;
         }
-        if self.dirty.is_empty() {
-            return false;
-        }
-        let mut dirty = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare_dirty));
-        for index in dirty.drain(..) {
-            self.write(index);
-        }
-        self.spare_dirty = dirty;
-        !self.engine.set.inputs.is_empty() || !self.engine.set.actions.is_empty()
+        self.connections.write_dirty(&mut self.engine, self.now) && self.engine.has_messages()
     }
 
-    /// The event loop cannot go on.
-    fn fail(&mut self, action: &'static str, source: io::Error) {
-        error!(%source, "cannot {action}: stopping");
-        self.failure = Some(ServeError::Setup { action, source });
-        self.stop = Stop::Now;
-    }
-
-    /// Why the event loop ended, if nobody asked it to.
-    pub(crate) const fn take_failure(&mut self) -> Option<ServeError> {
-        self.failure.take()
-    }
-
-    /// The names of the volumes whose acknowledged data may be lost.
-    pub(crate) fn lost_volumes(&self) -> Vec<String> {
-        let lost = self.engine.catalog.volumes.iter().filter(|volume| volume.lost);
-        lost.map(|volume| volume.name.clone()).collect()
-    }
-
-    /// Sleeps until something happens or `deadline`, and takes it in.
+    /// Sleeps until an event or a deadline, and handles what is due. `deadline`: that of the pipeline.
     fn sleep(&mut self, deadline: Option<Instant>) {
-        let stop = match self.stop {
-            Stop::Draining(until) => Some(until),
-            Stop::No | Stop::Now => None,
-        };
-        let waits = self.counts != [0; 2] || !self.listeners.is_empty();
-        let tick = waits.then_some(self.next_tick);
-        let room = self.storage.is_waiting().then(|| self.now + DISK_PAUSE);
-        let accept =
-            self.listeners.iter().any(|listener| listener.ready).then_some(self.next_accept);
-        // What is late there is late for a host: the last of the wait is spent awake.
-        let (lead, modelled) = (self.timer.lead(), self.engine.storage.emulated.next());
-        let early =
-            |at: Instant| Instant::from_nanos(at.as_nanos().saturating_sub(lead.as_nanos()));
-        let due = [deadline, modelled.map(early), self.storage.upstreams.next()];
-        if let Some(at) = due.into_iter().flatten().min()
-            && let Err(source) = self.timer.wake_by(self.clock.now(), at)
-        {
-            self.fail("set a timer", source);
-        }
-        let control = self.control.as_ref().and_then(ControlSocket::deadline);
-        let wake = [stop, tick, room, accept, control].into_iter().flatten().min();
-        let awake = modelled.is_some_and(|at| early(at) <= self.clock.now());
-        let asleep = !awake && self.readable.is_empty() && !self.storage.upstreams.has_more();
-        let timeout = if asleep {
-            wake.map(|at| at.saturating_since(self.clock.now()).as_nanos())
-        } else {
-            Some(0)
-        };
-        let result = self.poll.poll(&mut self.events, timeout.map(time::Duration::from_nanos));
-        self.now = self.clock.now();
+        let sleep = self.until(deadline);
+        let mut events = std::mem::take(&mut self.events);
+        let result = self.kernel.wait(sleep, &mut events);
+        self.now = self.kernel.now();
         self.storage.upstreams.now = self.now;
         if let Err(problem) = result {
-            // The ring interrupts the wait when it has something; so do signals.
-            if problem.kind() != io::ErrorKind::Interrupted {
-                self.fail("wait for events", problem);
-            }
-            self.events.clear();
+            self.stop.fail("wait for events", problem);
         }
-        let events = std::mem::replace(&mut self.events, Events::with_capacity(0));
-        for event in &events {
-            match event.token() {
-                STOP => self.signalled(),
-                RELOAD => self.reload(),
-                SUMMARY if self.summary_signals.take() > 0 => {
-                    self.questions.push_back(Question::Summary);
-                }
-                TIMER if asleep => self.timer.woke(self.now),
-                SUMMARY | DISK | WAKE | TIMER => {}
-                Token(token) if token >= FIRST_TOKEN => {
-                    self.storage.upstreams.event(token - FIRST_TOKEN, Readiness::of(event));
-                }
-                Token(token) if token >= CONNECTIONS => {
-                    let index = token - CONNECTIONS;
-                    if event.is_writable() {
-                        self.write(index);
-                    }
-                    if event.is_readable() || event.is_read_closed() {
-                        self.read(index, event.is_read_closed());
-                    }
-                }
-                Token(token) if ControlSocket::owns(token) => {
-                    if let Some(control) = &mut self.control {
-                        control.event(self.now, token);
-                    }
-                }
-                Token(token) => {
-                    if let Some(listener) = self.listeners.get_mut(token - LISTENERS) {
-                        listener.ready = true;
-                    }
-                }
-            }
+        for event in events.drain(..) {
+            self.event(event);
         }
         self.events = events;
         self.storage.upstreams.read_on();
         self.storage.upstreams.tick();
-        for _ in 0..self.readable.len() {
-            let index = self.readable.pop_front().expect("counted");
-            if let Some(connection) = &mut self.connections[index] {
-                connection.queued = false;
-            }
-            self.read(index, false);
-        }
-        self.accept();
-        if let Some(control) = &mut self.control {
-            control.look(self.now, self.poll.registry());
-        }
-        if tick.is_some_and(|at| at <= self.now) {
+        self.connections.read_on(&mut self.engine, self.now);
+        self.acceptor.accept(&mut Around {
+            kernel: &mut self.kernel,
+            connections: &mut self.connections,
+            engine: &mut self.engine,
+            config: &self.config,
+            now: self.now,
+        });
+        self.operators.tick(self.now);
+        if self.tick_at().is_some_and(|at| at <= self.now) {
             self.tick();
         }
     }
+
+    /// How long to sleep: until the first deadline of all that have one.
+    fn until(&mut self, deadline: Option<Instant>) -> Sleep {
+        // A modelled device that is late is late for a host: the last of the wait is spent awake.
+        let (lead, modelled) = (self.kernel.lead(), self.engine.storage.emulated.next());
+        let early =
+            |at: Instant| Instant::from_nanos(at.as_nanos().saturating_sub(lead.as_nanos()));
+        let modelled = modelled.map(early);
+        // What a host waits for, to the microsecond.
+        let exact = [deadline, modelled, self.storage.upstreams.next()];
+        if let Some(at) = exact.into_iter().flatten().min()
+            && let Err(source) = self.kernel.wake_by(at)
+        {
+            self.stop.fail("set a timer", source);
+        }
+        let due = modelled.is_some_and(|at| at <= self.kernel.now());
+        if due || self.connections.has_more() || self.storage.upstreams.has_more() {
+            return Sleep::No;
+        }
+        // The rest, to the millisecond.
+        let coarse = [
+            self.stop.draining_until(),
+            self.tick_at(),
+            self.storage.is_waiting().then(|| self.now + DISK_PAUSE),
+            self.acceptor.deadline(),
+            self.operators.deadline(),
+        ];
+        Sleep::Until(coarse.into_iter().flatten().min())
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Stop(signals) => self.signalled(signals),
+            Event::Reload => self.reload(),
+            Event::Summary => self.operators.ask(Question::Summary),
+            Event::Upstream(number, readiness) => {
+                self.storage.upstreams.event(number, readiness);
+            }
+            Event::Connection(index, readiness) => {
+                if readiness.writable {
+                    self.connections.write(&mut self.engine, self.now, index);
+                }
+                if readiness.readable {
+                    self.connections.read(&mut self.engine, self.now, index, readiness.ended);
+                }
+            }
+            Event::Control(token) => self.operators.event(self.now, token),
+            Event::Listener(index) => self.acceptor.event(index),
+        }
+    }
+
+    /// When connections and listeners are checked next, if there are any.
+    fn tick_at(&self) -> Option<Instant> {
+        let any = !self.connections.is_empty() || self.acceptor.is_open();
+        any.then_some(self.next_tick)
+    }
+
+    /// Once a second: checks connections and listeners, and saves what control needs after a restart.
+    fn tick(&mut self) {
+        self.next_tick = self.now + TICK;
+        self.engine.set.ended = true;
+        if self.config.savings.is_some() && self.next_save <= self.now {
+            self.next_save = self.now + SAVE_INTERVAL;
+            self.operators.ask(Question::Keep);
+        }
+        self.acceptor.retry();
+        self.connections.tick(&mut self.engine, self.now);
+    }
+
+    /// Stops gracefully at the first signal, and at once at the second.
+    fn signalled(&mut self, signals: usize) {
+        match signals {
+            0 => {}
+            1 if !self.stop.is_requested() => self.leave(),
+            _ => {
+                warn!("second signal: leaving at once");
+                self.stop.now();
+            }
+        }
+    }
+
+    /// Takes no new work; requests in flight end.
+    fn leave(&mut self) {
+        if self.stop.is_requested() {
+            return;
+        }
+        info!(
+            outstanding = self.engine.outstanding(),
+            "stopping: no new requests; requests in flight end first"
+        );
+        self.stop.drain(self.now + self.config.stop_within);
+        self.acceptor.close();
+        self.connections.drain();
+        self.engine.set.drop_gathering();
+        self.engine.drop_jobs();
+    }
+
+    /// Whether everything in flight has ended and every reply has left.
+    fn is_drained(&mut self) -> bool {
+        if self.engine.outstanding() > 0 || !self.engine.close_logs() {
+            return false;
+        }
+        if self.stop.announce() {
+            self.connections.take_leave(&mut self.engine, self.now);
+        }
+        self.connections.have_sent_all()
+    }
+
+    /// Reads the configuration again and applies what can change live.
+    fn reload(&mut self) {
+        if self.stop.is_requested() {
+            return;
+        }
+        info!("reading the configuration again");
+        self.engine.set.now = self.now;
+        if let Some(new) = (self.reload)()
+            && let Some(merged) = self.engine.reload(&self.config, new)
+        {
+            self.config = merged;
+            self.connections.refresh(&mut self.engine);
+        }
+        self.connections.run_actions(&mut self.engine, self.now);
+    }
 }
 
-impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
+impl<O: Observer, K: Kernel> World<Pipeline<O>> for Gateway<'_, K> {
     fn wait(&mut self, deadline: Option<Instant>) -> Wake<Input> {
         loop {
-            if self.stop == Stop::Now {
+            if self.stop.is_now() {
                 return Wake::End;
             }
-            if let Some(order) = self.orders.pop_front() {
+            if let Some(order) = self.operators.take_order() {
                 self.handed = self.handed.max(self.now);
                 return Wake::Input(self.handed, order);
             }
-            if self.has_question() {
+            if self.operators.has_question(self.now) {
                 return Wake::End;
             }
             if let Some((at, input)) = self.engine.storage.emulated.due(self.now) {
@@ -523,12 +409,12 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
                 self.handed = self.now;
                 return Wake::Input(self.now, input);
             }
-            self.run_errands();
+            self.connections.run_actions(&mut self.engine, self.now);
             if self.exchange() {
-                self.now = self.clock.now();
+                self.now = self.kernel.now();
                 continue;
             }
-            if let Stop::Draining(until) = self.stop {
+            if let Some(until) = self.stop.draining_until() {
                 if self.is_drained() {
                     return Wake::End;
                 }
@@ -540,7 +426,7 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
                         outstanding = self.engine.outstanding(),
                         "stopping: requests in flight are left"
                     );
-                    self.stop = Stop::Now;
+                    self.stop.now();
                     continue;
                 }
             }
@@ -558,11 +444,11 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
             Action::Cache(work) => self.engine.cache(work, &mut self.storage),
             Action::Transfer { key, tag, outcome, part } => {
                 let reply = self.engine.reply(key, tag, outcome, part);
-                self.send(reply);
+                self.connections.send(&mut self.engine, reply);
             }
             Action::Refuse { tag } => {
                 let reply = self.engine.refuse(tag);
-                self.send(reply);
+                self.connections.send(&mut self.engine, reply);
             }
             Action::Check { backend, path } => {
                 self.storage.submit(StorageSubmit::Check(backend, path));
@@ -583,29 +469,11 @@ impl<O: Observer> World<Pipeline<O>> for Gateway<'_> {
     }
 }
 
-const STOP: Token = Token(0);
-const RELOAD: Token = Token(1);
-const DISK: Token = Token(2);
-const WAKE: Token = Token(3);
-const TIMER: Token = Token(4);
-const SUMMARY: Token = Token(5);
-/// Listeners have the tokens from here on; there are fewer than 400. The control socket has some from
-/// [`FIRST_TOKEN`](crate::operator::socket::FIRST_TOKEN) on.
-const LISTENERS: usize = 16;
-/// Connections have the tokens from here on.
-const CONNECTIONS: usize = 1024;
+/// How often connections and listeners are checked.
+const TICK: Duration = Duration::from_secs(1);
 
-/// How often what control would need after a restart is kept: that much of it may be lost.
-pub(crate) const KEEP_EVERY: Duration = Duration::from_secs(60);
+/// How often what control needs after a restart is saved: a crash loses at most this much of it.
+const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Events taken in at a time; more wait in the kernel.
-const EVENTS: usize = 256;
-
-/// Operations that the ring holds at a time; more wait in the driver.
-const RING_ENTRIES: u32 = 512;
-
-/// Threads that do disk I/O where there is no ring.
-const DISK_THREADS: usize = 8;
-
-/// How long to wait when the kernel has no room for more operations.
+/// The pause when the kernel has no room for more operations.
 const DISK_PAUSE: Duration = Duration::from_millis(1);

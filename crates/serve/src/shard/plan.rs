@@ -1,4 +1,4 @@
-//! The pipeline that a configuration asks for.
+//! Makes the pipeline's configuration of a gateway's.
 
 use crate::config::{Ack, Config, Layout, Volume, Where};
 use crate::identity::{identity, volume_id};
@@ -13,7 +13,7 @@ use weir_flow::pipeline::{self, Backend};
 use weir_flow::request::{BackendId, TenantId};
 
 /// The data path of a gateway: the modelled devices are its first backends, with one path each; then come
-/// the upstreams, with a path for each portal; every other store is a backend of its own with one path.
+/// the upstreams, with a path for each portal; every other store is a backend with one path.
 pub(crate) fn plan(config: &Config, stores: &[Store]) -> pipeline::Config {
     let mut backends = vec![Backend::alike(1); config.backends.len()];
     backends.extend(config.upstreams.iter().map(|upstream| Backend {
@@ -60,7 +60,7 @@ pub(crate) fn plan(config: &Config, stores: &[Store]) -> pipeline::Config {
     }
 }
 
-/// How the pipeline keeps things near.
+/// The settings of the cache stage.
 fn cache(config: &Config, stores: &[Store]) -> Settings {
     let node = identity();
     let log = |(volume, range): (&Volume, Range<usize>)| {
@@ -73,7 +73,7 @@ fn cache(config: &Config, stores: &[Store]) -> Settings {
             sync: log.sync,
             capacity,
             segment: log::segment(capacity),
-            // What is far away is fast only if much is on its way; demand reads go first all the same.
+            // An upstream is fast only with many requests in flight; demand reads still go first.
             depth: 32,
             upstream_flush: stores[range].iter().any(Store::has_cache),
             ..writeback::Settings::default()

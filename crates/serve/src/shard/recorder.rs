@@ -1,4 +1,4 @@
-//! Writes down what the pipeline is told, so that the simulator can check what it did.
+//! Records the inputs of the pipeline, so that the simulator can check its actions.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -10,7 +10,7 @@ use weir_flow::pipeline::{Action, Config, Input};
 use weir_flow::recording::{Encoder, Entry};
 use weir_flow::stage::{Stage, Wake, World};
 
-/// A recording under way.
+/// A recording that is being written.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     path: PathBuf,
@@ -46,7 +46,7 @@ impl Recorder {
         }
     }
 
-    /// Serving goes on: a recording is worth less than the I/O that it records.
+    /// Ends the recording and continues to serve: a recording is worth less than the I/O that it records.
     fn give_up(&mut self, problem: &io::Error) {
         error!(file = %self.path.display(), %problem, "the recording has stopped and is incomplete");
         self.file = None;

@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT, SIGHUP and SIGUSR1 as something to wait for.
+//! Counts SIGTERM, SIGINT, SIGHUP and SIGUSR1 in a pipe that the event loop watches.
 
 use mio::event::Source;
 use mio::net::UnixStream;
@@ -25,7 +25,7 @@ impl Signals {
         Self::new(&[SIGHUP])
     }
 
-    /// The signal that asks it how tenants fare.
+    /// The signal that asks it to log its status.
     pub(crate) fn summary() -> io::Result<Self> {
         Self::new(&[SIGUSR1])
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use weir_flow::clock::{Duration, Instant};
 
-/// A timerfd: readable from its time on.
+/// A timerfd. It is readable when its time has come.
 #[derive(Debug)]
 pub(crate) struct Timer {
     fd: OwnedFd,
@@ -26,14 +26,14 @@ impl Timer {
         Ok(Self { fd, armed: None, late: Duration::ZERO })
     }
 
-    /// It has woken us: learns how late that was.
+    /// The timer has woken the loop: learns how late that was.
     pub(crate) fn woke(&mut self, now: Instant) {
         let Some(armed) = self.armed.filter(|&armed| armed <= now) else { return };
         let late = now.since(armed).min(LEAD).as_nanos();
         self.late = Duration::from_nanos((7 * self.late.as_nanos() + late) / 8);
     }
 
-    /// How long before its time whoever must not be late at all has to be woken, and waits the rest awake.
+    /// How long before a time to wake for work that must not be late; the rest is spent awake.
     pub(crate) const fn lead(&self) -> Duration {
         self.late
     }
@@ -64,7 +64,7 @@ impl AsRawFd for Timer {
     }
 }
 
-/// Nobody waits awake for longer than that.
+/// The longest time spent awake.
 const LEAD: Duration = Duration::from_micros(100);
 
 /// It is set for a day at most, and again then.
@@ -74,8 +74,8 @@ const LONGEST: u64 = 86_400 * 1_000_000_000;
 mod tests {
     use super::*;
 
-    /// Who waits awake begins as early as the timer is late at most times: one that was kept up for long once
-    /// changes little, and nobody waits awake for long.
+    /// The lead is how late the timer is most times: one late wake-up changes little, and the lead stays
+    /// short.
     #[test]
     fn the_lead_is_what_the_timer_was_late() {
         let mut timer = Timer::new().unwrap();

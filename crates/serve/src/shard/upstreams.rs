@@ -1,12 +1,13 @@
-//! Passes on what storage tells, and leaves upstreams at the end.
+//! Gives the ends of storage operations to the command engine, and leaves upstreams at the end.
 
 use super::Gateway;
+use super::kernel::Kernel;
 use crate::storage::io::StorageDone;
 use crate::storage::upstream::volume_on;
 use tracing::warn;
 
-impl Gateway<'_> {
-    /// Takes in what storage tells.
+impl<K: Kernel> Gateway<'_, K> {
+    /// Takes in what storage has done.
     pub(super) fn take_in_storage(&mut self) {
         if self.done.is_empty() {
             return;
@@ -30,14 +31,17 @@ impl Gateway<'_> {
         }
         self.done = done;
     }
+}
 
+impl Gateway<'_> {
     /// Makes what was written to upstreams durable, and logs out. What cannot be made durable is lost.
-    /// `clean`: the volumes of which nothing is only in a log; their units are given up.
+    /// `clean`: the volumes of which no data is only in a log; their reservations are given up.
     pub(crate) fn leave_upstreams(&mut self, clean: &[bool]) {
         let of = |upstream| volume_on(&self.config, upstream).is_some_and(|volume| clean[volume]);
         let clean: Vec<bool> = (0..self.config.upstreams.len()).map(of).collect();
         let within = self.config.stop_within;
-        let failed = self.storage.upstreams.close(&mut self.poll, self.clock, within, &clean);
+        let failed =
+            self.storage.upstreams.close(&mut self.kernel.poll, self.kernel.clock, within, &clean);
         for (upstream, problem) in failed {
             let volume = volume_on(&self.config, upstream);
             if let Some(volume) = volume.filter(|&volume| !self.config.volumes[volume].read_only) {

@@ -1,22 +1,16 @@
 //! What the command engine promises about durability, against a driver that does nothing by itself.
 
 use super::*;
-use crate::config::{
-    Authentication, FileStore, Initiators, IoMode, Iscsi, Layout, Nbd, Target as TargetConfig,
-    Tenant, Volume as VolumeConfig, Where,
-};
+use crate::config::{FileStore, IoMode, Where};
 use crate::storage::blocking::{Blocking, BlockingPool};
 use crate::storage::file::backing::Backing;
 use crate::storage::io::{Ended, Io, StorageSubmit, Submit, Whose, Work, tenant_error};
 use crate::tasks::table::{End, Task, TaskKind};
+use crate::testing::config;
 use slotmap::SlotMap;
 use std::io;
-use weir_flow::accept::Cap;
-use weir_flow::clock::Duration;
-use weir_flow::control::Promises;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::StoreIo;
-use weir_flow::pipeline::{Limits as PipelineLimits, Policies};
 use weir_flow::request::{BackendId, PathId, RequestKey};
 use weir_flow::request::{Op, Outcome, VolumeId};
 use weir_flow::units::Extent;
@@ -57,55 +51,7 @@ impl Scene {
                 io: IoMode::Buffered,
             })
         };
-        let config = Config {
-            listen: Vec::new(),
-            advertise: Vec::new(),
-            accounts: Vec::new(),
-            discovery: Authentication::default(),
-            nbd: Nbd::default(),
-            tenants: vec![Tenant { name: String::from("t"), initiators: None }],
-            promises: Promises::default(),
-            shares: weir_flow::dispatch::Shares::default(),
-            backends: Vec::new(),
-            upstreams: Vec::new(),
-            volumes: vec![VolumeConfig {
-                name: String::from("v"),
-                identity: None,
-                tenant: 0,
-                stores: (0..stores).map(place).collect(),
-                layout: Layout::Concat,
-                log: None,
-                cap: Cap::default(),
-                block_size: 512,
-                physical_block_size: 4096,
-                read_only: false,
-                thin: true,
-                initiators: Initiators::default(),
-                removable: false,
-                sanitize: false,
-                atomic: false,
-                state: None,
-            }],
-            targets: vec![TargetConfig {
-                name: String::from("iqn.t"),
-                alias: None,
-                initiators: Initiators::default(),
-                authentication: Authentication::default(),
-                redirect: None,
-                luns: vec![(0, 0)],
-            }],
-            policies: Policies::default(),
-            limits: PipelineLimits::default(),
-            paths: weir_flow::path::Settings::default(),
-            cache: weir_flow::cache::Settings::default(),
-            iscsi: Iscsi::default(),
-            links: Vec::new(),
-            control: None,
-            savings: None,
-            take_over: Vec::new(),
-            record: None,
-            stop_within: Duration::ZERO,
-        };
+        let config = config((0..stores).map(place).collect());
         let volume = &config.volumes[0];
         let open = |file: &FileStore| {
             let backing = Backing::open(volume, file).expect("a new file");

@@ -1,4 +1,4 @@
-//! Task management functions of iSCSI: which tasks a function concerns, and what is answered at once.
+//! Task management functions of iSCSI: selects the tasks of a function, and answers those that need no wait.
 
 use super::IscsiFrontend;
 use crate::frontend::connection::{Connection, Speech};
@@ -17,16 +17,16 @@ impl IscsiFrontend<'_> {
         referenced: Itt,
     ) {
         let known = connection.tasks.contains_key(&referenced.0);
-        let Connection { speech: Speech::Iscsi(wire), seat, tasks, id, peer, .. } = connection
+        let Connection { speech: Speech::Iscsi(wire), view, tasks, id, peer, .. } = connection
         else {
             return;
         };
-        let Some(seat) = seat else {
+        let Some(view) = view else {
             wire.task_management_response(itt, TmfResponse::Rejected);
             return;
         };
         info!(%peer, initiator = wire.initiator(), ?function, lun, "task management");
-        let unit = seat.unit(lun);
+        let unit = view.unit(lun);
         let resets_target =
             matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);
         let response = match function {
@@ -39,13 +39,13 @@ impl IscsiFrontend<'_> {
             wire.task_management_response(itt, response);
             return;
         }
-        // The units that this host does not see are none of its business.
+        // A function affects only the units that this host may access.
         let volumes: Vec<usize> = if resets_target {
-            seat.units.iter().map(|seen| seen.volume).collect()
+            view.units.iter().map(|seen| seen.volume).collect()
         } else {
-            unit.map(|unit| seat.units[unit].volume).into_iter().collect()
+            unit.map(|unit| view.units[unit].volume).into_iter().collect()
         };
-        let target = seat.target;
+        let target = view.target;
         let volumes = &volumes[..];
         let request =
             ManagementRequest { connection: *id, itt, function, referenced, volumes, target };
@@ -56,7 +56,7 @@ impl IscsiFrontend<'_> {
         if let Some(attention) = reset {
             // At once, for the commands right behind this one.
             for &volume in volumes {
-                seat.attend(volume, attention);
+                view.attend(volume, attention);
             }
         }
     }

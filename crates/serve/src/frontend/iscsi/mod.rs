@@ -1,4 +1,4 @@
-//! What hosts say over iSCSI, and what is done about it.
+//! The iSCSI front end: turns PDUs of hosts into commands, and replies into PDUs.
 
 mod management;
 pub(crate) mod reply;
@@ -29,9 +29,9 @@ pub(crate) struct IscsiFrontend<'a> {
 }
 
 impl IscsiFrontend<'_> {
-    /// Deals with everything that an iSCSI connection has received.
+    /// Handles everything that an iSCSI connection has received.
     pub(crate) fn receive(&mut self, connection: &mut Connection) -> Verdict {
-        // Lent out, so that its bytes can be looked at while the connection changes.
+        // Taken out, so that its bytes can be read while the connection changes.
         let mut received = std::mem::take(&mut connection.received);
         let verdict = loop {
             let Speech::Iscsi(wire) = &mut connection.speech else {
@@ -101,7 +101,7 @@ impl IscsiFrontend<'_> {
                 info!(peer = %connection.peer, ?reason, "logout");
                 wire.logout_response(itt);
             }
-            // That it was heard at all is what counts, and that is noted where it was read.
+            // The event loop notes when bytes were read; the answer itself says nothing more.
             Event::Pong => {}
             Event::Rejected { opcode, reason } => {
                 if self.engine.faults.speaks() {
@@ -113,7 +113,7 @@ impl IscsiFrontend<'_> {
         }
     }
 
-    /// The task of this name, unless it was aborted.
+    /// The task with this initiator task tag, unless it was aborted.
     fn live(&self, connection: &Connection, itt: Itt) -> Option<TaskKey> {
         self.engine.set.live(*connection.tasks.get(&itt.0)?, connection.id)
     }
@@ -128,7 +128,7 @@ impl IscsiFrontend<'_> {
         }
     }
 
-    /// Decides about a session, and ends the one that it replaces.
+    /// Admits or refuses a session, and ends the one that it replaces.
     fn session(
         &mut self,
         connection: &mut Connection,
@@ -140,7 +140,7 @@ impl IscsiFrontend<'_> {
         let (link, way) = (connection.link(), connection.way(true));
         let Speech::Iscsi(wire) = &mut connection.speech else { return };
         let peer = &connection.peer;
-        let seat = target.map(|index| {
+        let view = target.map(|index| {
             let place = &self.engine.catalog.targets[index];
             SessionView::new(
                 initiator.clone(),
@@ -151,14 +151,14 @@ impl IscsiFrontend<'_> {
             )
         });
         // RFC 7143 section 6.3.5: MaxConnections is 1, so a session takes no second connection.
-        let refusal = match &seat {
+        let refusal = match &view {
             _ if tsih != 0 && self.engine.set.sessions.has(tsih) => {
                 Some(LoginStatus::TooManyConnections)
             }
             _ if tsih != 0 => Some(LoginStatus::SessionDoesNotExist),
-            Some(seat)
-                if !may_stay(&self.engine.catalog, seat)
-                    || !is_proof(&self.engine.catalog, seat, account) =>
+            Some(view)
+                if !may_stay(&self.engine.catalog, view)
+                    || !is_proof(&self.engine.catalog, view, account) =>
             {
                 Some(LoginStatus::AuthorizationFailure)
             }
@@ -177,7 +177,7 @@ impl IscsiFrontend<'_> {
             .set
             .actions
             .extend(old.map(|old| ConnectionAction::Close(old, "the session was reinstated")));
-        let window = window_of(self.engine, seat.as_ref(), 1);
+        let window = window_of(self.engine, view.as_ref(), 1);
         wire.set_window(window);
         wire.session_admitted(tsih);
         self.engine.set.inputs.push_back(Input::Link(link, way));
@@ -186,12 +186,12 @@ impl IscsiFrontend<'_> {
             target.map_or("(discovery)", |target| &self.engine.catalog.targets[target].name);
         let initiator = wire.initiator();
         info!(%peer, initiator, account, target, tsih, reinstated, "session");
-        if let Some(seat) = &seat {
-            warn_of_depth(self.engine, seat);
+        if let Some(view) = &view {
+            warn_of_depth(self.engine, view);
         }
         self.engine.set.actions.push_back(ConnectionAction::Share);
-        connection.widen = seat.is_some();
-        connection.seat = seat;
+        connection.serves = view.is_some();
+        connection.view = view;
     }
 
     /// Takes a command in if there is memory for its payload.
@@ -202,7 +202,7 @@ impl IscsiFrontend<'_> {
         held: Held,
         task: Task,
     ) -> Option<TaskKey> {
-        let claim = connection.seat.as_ref().and_then(|seat| seat.claim);
+        let claim = connection.view.as_ref().and_then(|view| view.claim);
         let tenant = self.engine.catalog.tenant(claim, task.volume).index();
         let origin = Origin { connection: connection.id, claim, name: itt.0, retries: false };
         let key = self.engine.set.take_in(origin, tenant, held, task)?;
@@ -212,25 +212,25 @@ impl IscsiFrontend<'_> {
 
     fn command(&mut self, connection: &mut Connection, command: &Command<'_>) {
         let itt = command.itt;
-        let Connection { speech: Speech::Iscsi(wire), seat: Some(seat), .. } = connection else {
+        let Connection { speech: Speech::Iscsi(wire), view: Some(view), .. } = connection else {
             let sense = Sense::LOGICAL_UNIT_NOT_SUPPORTED;
             self.check(connection, itt, sense, None);
             return;
         };
-        let Some(unit) = seat.unit(command.lun) else {
-            match execute_absent(&command.cdb, seat.numbers()) {
+        let Some(unit) = view.unit(command.lun) else {
+            match execute_absent(&command.cdb, view.numbers()) {
                 Ok(Action::Data(data)) => put_data(wire, itt, &data),
                 Ok(_) => unreachable!("an absent unit does nothing"),
                 Err(sense) => wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0),
             }
             return;
         };
-        let nexus = seat.nexus.clone();
-        let (port, seen) = seat.look_at(unit);
+        let nexus = view.nexus.clone();
+        let (port, seen) = view.look_at(unit);
         let index = seen.volume;
         let volume = &mut self.engine.catalog.volumes[index];
         if volume.change.is_some() && matches!(command.cdb[0], RESERVE_6 | RELEASE_6) {
-            // Whether it conflicts is not known before the other reservation is saved.
+            // A conflict is known only when the other reservation is saved.
             wire.respond(itt, ScsiStatus::Busy, None, 0);
             return;
         }
@@ -353,8 +353,8 @@ impl IscsiFrontend<'_> {
 const RESERVE_6: u8 = 0x16;
 const RELEASE_6: u8 = 0x17;
 
-/// Whether a login that ended so may have been a guess, at a secret or at a name. A host that is sent
-/// elsewhere, or that comes back to a session which is gone, has guessed nothing.
+/// Whether a login with this status may have been a guess of a secret or a name. A host that is redirected, or
+/// that returns to a session which has ended, has guessed nothing.
 const fn is_guess(status: LoginStatus) -> bool {
     matches!(
         status,

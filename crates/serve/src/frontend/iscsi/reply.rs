@@ -15,7 +15,7 @@ use weir_wire::scsi::nexus::Refusal;
 use weir_wire::scsi::sense::SenseKey;
 use weir_wire::scsi::{ScsiStatus, Sense};
 
-/// Puts a reply, or the part of it that may leave, into the outbox.
+/// Puts a reply, or the part of it that may be sent, into the outbox.
 pub(crate) fn word(wire: &mut Wire, task: &Task, volume: &Volume, reply: &Reply) -> Worded {
     let part = reply.request.map_or_else(Part::default, |(_, part)| part);
     let queued = put_reply(wire, task, volume, part);
@@ -24,8 +24,8 @@ pub(crate) fn word(wire: &mut Wire, task: &Task, volume: &Volume, reply: &Reply)
     Worded { queued, ended }
 }
 
-/// Puts a part of the reply into the outbox; true if there is something to wait for. What is not
-/// the data of a read is in the first part.
+/// Puts a part of the reply into the outbox; true if there is something to wait for. Everything
+/// but the data of a read is in the first part.
 fn put_reply(wire: &mut Wire, task: &Task, volume: &Volume, part: Part) -> bool {
     let itt = Itt(task.name);
     let check = |wire: &mut Wire, sense: Sense, moved: u32| {
@@ -56,7 +56,7 @@ fn put_reply(wire: &mut Wire, task: &Task, volume: &Volume, part: Part) -> bool 
             return true;
         }
         (None, Phase::InPipeline { end, .. }) => end,
-        // Only what is read has further parts.
+        // Only the data of a read has further parts.
         (None, Phase::Replying(_)) => End::Good,
         (None, phase) => unreachable!("nothing was decided, and nothing has flowed: {phase:?}"),
     };
@@ -90,7 +90,7 @@ fn put_reply(wire: &mut Wire, task: &Task, volume: &Volume, part: Part) -> bool 
     true
 }
 
-/// Answers GOOD with data of the gateway's own.
+/// Answers GOOD with data that the gateway has made.
 pub(crate) fn put_data(wire: &mut Wire, itt: Itt, bytes: &[u8]) {
     let length = bytes.len();
     wire.respond_data(itt, Payload::Small(Rc::from(bytes)), 0..length, length as u32);

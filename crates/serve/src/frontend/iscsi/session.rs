@@ -20,7 +20,7 @@ pub(crate) fn new_wire(
     portals: Vec<String>,
     challenge: [u8; 32],
 ) -> Wire {
-    // How many commands it may send is told when the session is known.
+    // The window opens when the session is known.
     let limits = Limits { command_window: 1, ..*limits };
     TargetConnection::<Payload>::new(catalog.node.clone(), limits, portals, challenge)
 }
@@ -28,29 +28,29 @@ pub(crate) fn new_wire(
 /// The tenants that a session may send commands for; one may come more than once.
 pub(crate) fn tenants_of<'a>(
     catalog: &'a Catalog,
-    seat: Option<&'a SessionView>,
+    view: Option<&'a SessionView>,
 ) -> impl Iterator<Item = usize> + 'a {
-    let units = seat.map_or(&[][..], |seat| &seat.units).iter();
-    let claim = seat.and_then(|seat| seat.claim);
+    let units = view.map_or(&[][..], |view| &view.units).iter();
+    let claim = view.and_then(|view| view.claim);
     units.map(move |seen| catalog.tenant(claim, seen.volume).index())
 }
 
 /// The command window of a session, if `more` sessions than are counted were there.
-pub(crate) fn window_of(engine: &CommandEngine, seat: Option<&SessionView>, more: u32) -> u32 {
-    engine.set.window_of(tenants_of(&engine.catalog, seat), more)
+pub(crate) fn window_of(engine: &CommandEngine, view: Option<&SessionView>, more: u32) -> u32 {
+    engine.set.window_of(tenants_of(&engine.catalog, view), more)
 }
 
-/// Warns of contracts that are out of reach: with so many commands outstanding no host gets more than
-/// that many per response time (Little's law).
-pub(crate) fn warn_of_depth(engine: &CommandEngine, seat: &SessionView) {
+/// Warns of contracts that are out of reach: a host with a window of W commands completes at most W commands
+/// per response time (Little's law).
+pub(crate) fn warn_of_depth(engine: &CommandEngine, view: &SessionView) {
     let catalog = &engine.catalog;
-    let window = window_of(engine, Some(seat), 0);
-    let tenants = seat.units.iter().map(|seen| catalog.tenant(seat.claim, seen.volume));
+    let window = window_of(engine, Some(view), 0);
+    let tenants = view.units.iter().map(|seen| catalog.tenant(view.claim, seen.volume));
     for tenant in tenants.collect::<BTreeSet<_>>() {
         let needed = catalog.claims.depth(tenant);
         if needed > window.into() {
             let tenant = &catalog.tenant_names.borrow()[tenant.index()];
-            let initiator = &seat.nexus.initiator.name;
+            let initiator = &view.nexus.initiator.name;
             warn!(
                 initiator,
                 tenant,
@@ -64,25 +64,25 @@ pub(crate) fn warn_of_depth(engine: &CommandEngine, seat: &SessionView) {
 }
 
 /// Whether a session has anything to do at its target, by the configuration in force.
-pub(crate) fn may_stay(catalog: &Catalog, seat: &SessionView) -> bool {
-    let entry = &catalog.node.targets[seat.target];
+pub(crate) fn may_stay(catalog: &Catalog, view: &SessionView) -> bool {
+    let entry = &catalog.node.targets[view.target];
     !entry.removed
         && entry.redirect.is_none()
-        && entry.is_for(&seat.nexus.initiator.name)
-        && !seat.units.is_empty()
+        && entry.is_for(&view.nexus.initiator.name)
+        && !view.units.is_empty()
 }
 
 /// Whether an account, or none, is enough for a new session by the configuration in force. What the
 /// login asked for was in force when its connection came.
-pub(crate) fn is_proof(catalog: &Catalog, seat: &SessionView, account: Option<&str>) -> bool {
-    let wanted = &catalog.node.targets[seat.target].authentication.accounts;
+pub(crate) fn is_proof(catalog: &Catalog, view: &SessionView, account: Option<&str>) -> bool {
+    let wanted = &catalog.node.targets[view.target].authentication.accounts;
     let name = |&index: &usize| Some(catalog.node.accounts[index].name.as_str());
     wanted.is_empty() || account.is_some() && wanted.iter().map(name).any(|one| one == account)
 }
 
 /// Shows a session what has changed for it by a reload, or asks it to log out.
 pub(crate) fn refresh(engine: &mut CommandEngine, connection: &mut Connection) {
-    let Connection { speech: Speech::Iscsi(wire), seat: Some(seat), id, .. } = connection else {
+    let Connection { speech: Speech::Iscsi(wire), view: Some(view), id, .. } = connection else {
         // A discovery session, which knows the old targets, or a login that has not ended.
         if connection.speech.is_established() {
             let close = ConnectionAction::Close(connection.id, "the targets have changed");
@@ -91,22 +91,22 @@ pub(crate) fn refresh(engine: &mut CommandEngine, connection: &mut Connection) {
         return;
     };
     let catalog = &mut engine.catalog;
-    let before: Vec<usize> = seat.units.iter().map(|seen| seen.volume).collect();
-    let changed = seat.refresh(&catalog.targets[seat.target], &catalog.volumes, &catalog.claims);
+    let before: Vec<usize> = view.units.iter().map(|seen| seen.volume).collect();
+    let changed = view.refresh(&catalog.targets[view.target], &catalog.volumes, &catalog.claims);
     for volume in before {
-        if seat.units.iter().all(|seen| seen.volume != volume) {
-            catalog.volumes[volume].unit.nexus_lost(&seat.nexus);
+        if view.units.iter().all(|seen| seen.volume != volume) {
+            catalog.volumes[volume].unit.nexus_lost(&view.nexus);
         }
     }
-    if may_stay(catalog, seat) {
+    if may_stay(catalog, view) {
         if changed {
-            for seen in &mut seat.units {
+            for seen in &mut view.units {
                 seen.attention.raise(Sense::REPORTED_LUNS_CHANGED);
             }
         }
-        warn_of_depth(engine, seat);
+        warn_of_depth(engine, view);
     } else {
-        let Nexus { initiator, target } = &*seat.nexus;
+        let Nexus { initiator, target } = &*view.nexus;
         warn!(peer = %connection.peer, initiator = initiator.name, target,
             "initiator no longer authorised; logout requested");
         wire.request_logout(LEAVE_WITHIN_SECONDS);
@@ -119,7 +119,7 @@ pub(crate) fn refresh(engine: &mut CommandEngine, connection: &mut Connection) {
 /// Tells a session that the gateway leaves.
 pub(crate) fn take_leave(engine: &mut CommandEngine, connection: &mut Connection) {
     let id = connection.id;
-    if connection.seat.is_some()
+    if connection.view.is_some()
         && let Some(wire) = connection.iscsi()
     {
         wire.announce_drop(COME_BACK_AFTER_SECONDS, 0);

@@ -1,14 +1,13 @@
-//! What clients say over NBD, and what is done about it.
+//! The NBD front end: turns requests of clients into commands, and replies into bytes.
 //!
-//! An NBD request is the same to a volume as the SCSI command that does as much, so it goes the same
-//! way: it obeys reservations, is ordered among the others and is counted. There is no way to tell a
-//! client to come again later; where SCSI says TASK SET FULL, an NBD connection is not read from until
-//! there is room.
+//! An NBD request is treated as the SCSI command with the same effect: it obeys reservations, is ordered among
+//! the others and is counted. NBD has no status that asks a client to try again later; where iSCSI answers
+//! TASK SET FULL, an NBD connection is not read until there is room.
 
 use crate::buffer::Payload;
 use crate::config;
 use crate::frontend::Verdict;
-use crate::frontend::connection::{Connection, NbdWire, Speech};
+use crate::frontend::connection::{Connection, Encryption, NbdWire, Speech};
 use crate::tasks::reply::{Reply, Worded};
 use crate::tasks::set::Origin;
 use crate::tasks::table::{Answer, End, Phase, Task, TaskKind};
@@ -21,7 +20,7 @@ use weir_wire::scsi::Sense;
 use weir_wire::scsi::cdb::{Media, MediaOp};
 use weir_wire::scsi::nexus::Refusal;
 
-/// How much a client may ask.
+/// The limits of a client.
 pub(crate) fn limits(config: &config::Config) -> Limits {
     let tls = match &config.nbd.tls {
         None => Tls::Off,
@@ -37,7 +36,7 @@ pub(crate) struct NbdFrontend<'a> {
 }
 
 impl NbdFrontend<'_> {
-    /// Deals with everything that an NBD connection has received.
+    /// Handles everything that an NBD connection has received.
     pub(crate) fn receive(&mut self, connection: &mut Connection) -> Verdict {
         let mut received = std::mem::take(&mut connection.received);
         let verdict = loop {
@@ -72,10 +71,10 @@ impl NbdFrontend<'_> {
 
     fn event(&mut self, connection: &mut Connection, event: &Event<'_>) {
         match *event {
-            Event::StartTls => connection.starts_tls = true,
+            Event::StartTls => connection.encryption = Encryption::Requested,
             Event::ExportChosen { index } => {
                 let Speech::Nbd(wire) = &mut connection.speech else { return };
-                connection.widen = true;
+                connection.serves = true;
                 wire.export_admitted();
                 // A simple reply is in one piece.
                 self.engine
@@ -85,7 +84,8 @@ impl NbdFrontend<'_> {
                 self.engine.set.sessions.clients += 1;
                 self.engine.set.actions.push_back(ConnectionAction::Share);
                 let export = &self.engine.catalog.exports.as_slice()[index].name;
-                info!(peer = %connection.peer, export, tls = connection.socket.is_tls(), "NBD client");
+                let tls = connection.encryption == Encryption::Tls;
+                info!(peer = %connection.peer, export, tls, "NBD client");
             }
             Event::Request(request) => connection.waiting = Some(request),
             Event::Data { slot, offset, bytes, complete } => {
@@ -174,7 +174,7 @@ impl NbdFrontend<'_> {
     }
 }
 
-/// What a request does with the medium; `None` for a question about it.
+/// The operation on the medium; `None` for a question about allocation.
 fn media_of(request: &nbd::Request, block: u32, thin: bool) -> Option<Media> {
     let op = match request.command {
         Command::Read => MediaOp::Read,
@@ -237,7 +237,7 @@ const fn number_of(error: IoError) -> Error {
         IoError::OutOfRange => Error::Einval,
         IoError::WriteProtected => Error::Eperm,
         IoError::Unsupported => Error::Enotsup,
-        // Only a client that is gone is told: what found no room is tried again.
+        // No client that is there gets this: a request that found no room is tried again.
         IoError::Busy => Error::Enomem,
     }
 }

@@ -47,7 +47,7 @@ fn connected() -> (Socket, net::TcpStream) {
 fn what_waits_unsent_follows_the_rate() {
     let (socket, _client) = connected();
     let limit = || {
-        let Stream::Tcp(stream) = &socket.stream else { unreachable!("it is TCP") };
+        let HostStream::Tcp(stream) = &socket.stream else { unreachable!("it is TCP") };
         SockRef::from(stream).tcp_notsent_lowat().unwrap()
     };
     let mut unsent = Unsent::new(&socket);
@@ -216,7 +216,7 @@ fn a_conversation_turns_to_tls() {
     other.join().unwrap();
 }
 
-/// Without the certificate that is asked for nobody gets in, and the client is told so.
+/// A client without the required certificate is refused, and gets an alert that says so.
 #[test]
 fn clients_must_be_certified() {
     let authority = Authority::new();
@@ -366,7 +366,7 @@ fn a_read_is_bounded() {
     assert!(buffer[..filled] == pattern(LENGTH) && reads > 1, "{filled} bytes in {reads} reads");
 }
 
-/// What comes before the end is read before the end is told, whichever way it ends.
+/// Bytes before the end are read before the end is reported, however the connection ends.
 #[test]
 fn the_end_comes_last() {
     let (mut near, mut far) = secured("socket-orderly");
@@ -396,7 +396,7 @@ fn the_end_comes_last() {
     assert!(!far.back.is_empty(), "an alert says why");
 }
 
-/// Somebody who does not speak TLS at all is told apart from one who says nothing.
+/// A client that does not speak TLS at all gets another error than one that sends nothing.
 #[test]
 fn nonsense_is_an_error() {
     let authority = Authority::new();

@@ -1,21 +1,21 @@
-//! What is said of modelled devices.
+//! Modelled devices on the control socket.
 
 use serde::{Deserialize, Serialize};
 
-/// A modelled device, and how well its time is kept.
+/// A modelled device, and how exactly its times are met.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStatus {
     /// Its name.
     pub name: String,
     /// I/Os that have ended.
     pub ios: u64,
-    /// Those of them whose file was later than the model: hosts saw the file.
+    /// Those of them whose file was later than the model, so that hosts saw the time of the file.
     pub late: u64,
     /// By how much.
     pub late_by: Spread,
-    /// How long after the model's time the gateway went on with the others.
+    /// How long after the model's time the others ended.
     pub timer: Spread,
-    /// What its flash has been through, if it has some.
+    /// The wear of its flash, if it has some.
     pub flash: Option<FlashStatus>,
 }
 
@@ -30,7 +30,7 @@ pub struct Spread {
     pub max_ns: Option<u64>,
 }
 
-/// What flash has been through since the gateway started.
+/// The wear of flash since the gateway started.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlashStatus {
     /// Pages that hosts have written.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What somebody has had of the backends' time.
+/// The share of the backends' time that a tenant or background work has had.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ShareStatus {
     /// A tenant's name, or what the gateway does by itself: `write-back`, `prefetch`, `jobs`.

@@ -20,9 +20,8 @@ impl World {
         let _ = std::fs::remove_dir_all(&folder);
         // Its folder is made with the socket.
         let path = folder.join("control.sock");
-        let mut socket = Socket::open(&path).unwrap();
         let poll = Poll::new().unwrap();
-        socket.register(poll.registry()).unwrap();
+        let socket = Socket::open(&path, poll.registry().try_clone().unwrap()).unwrap();
         Self { socket, poll, now: Instant::ZERO, path }
     }
 
@@ -41,7 +40,7 @@ impl World {
                 assert!(Socket::owns(event.token().0));
                 self.socket.event(self.now, event.token().0);
             }
-            self.socket.look(self.now, self.poll.registry());
+            self.socket.tick(self.now);
             if events.is_empty() {
                 return;
             }
@@ -78,7 +77,7 @@ impl World {
     }
 }
 
-/// What the client is told until the other side closes or is silent; whether it has closed.
+/// What the client receives until the other side closes or is silent; whether it has closed.
 fn told(client: &mut Client) -> (String, bool) {
     client.set_nonblocking(true).unwrap();
     let (mut text, mut bytes) = (String::new(), [0; 4_096]);
@@ -139,7 +138,7 @@ fn long_lines_are_refused() {
     assert_eq!(world.clients(), 0);
 }
 
-/// Half a line is told when the client has nothing more to say.
+/// Half a line is refused when the client closes its side.
 #[test]
 fn half_a_line_is_told() {
     let mut world = World::new("half");
@@ -234,7 +233,7 @@ fn answers_keep_a_pace() {
     assert!(clients.is_empty());
 }
 
-/// An answer for a client that has left goes to nobody, also when another has its place.
+/// An answer for a client that has left is dropped, also when another has its place.
 #[test]
 fn a_late_answer_is_nobodys() {
     let mut world = World::new("late");

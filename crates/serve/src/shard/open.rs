@@ -1,0 +1,117 @@
+//! Makes a gateway of the kernel's parts: listeners, the disk driver, helper threads, the control socket.
+
+use super::kernel::Kernel;
+use super::linux::Linux;
+use super::{Gateway, Parts, Reload};
+use crate::ServeError;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::frontend::listener::{ListenError, Listener};
+use crate::frontend::tls;
+use crate::operator::socket::Socket as ControlSocket;
+use crate::storage::Storage;
+use crate::storage::blocking::{Blocking, BlockingPool};
+use crate::storage::file::Driver;
+use crate::storage::file::threads::Threads;
+use crate::storage::file::uring::Uring;
+use crate::storage::random::KernelRandom;
+use crate::storage::store::Store;
+use crate::storage::upstream::Upstreams;
+use crate::tasks::{CacheMemory, CommandEngine};
+use crate::volume::PersistedState;
+use mio::{Poll, Waker};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use tracing::info;
+use weir_flow::cache;
+use weir_flow::control::PolicyHandover;
+use weir_flow::pipeline::Input;
+
+/// What is opened, connected and recovered before a gateway exists.
+pub(crate) struct Start {
+    pub(crate) poll: Poll,
+    pub(crate) clock: Clock,
+    pub(crate) upstreams: Upstreams<<Linux as Kernel>::Network>,
+    pub(crate) stores: Rc<[Store]>,
+    /// By volume.
+    pub(crate) persisted: Vec<PersistedState>,
+    /// What control has saved.
+    pub(crate) saved: Option<PolicyHandover>,
+    pub(crate) cache: CacheMemory,
+    /// What the logs of volumes hold.
+    pub(crate) recovered: Vec<cache::Done>,
+}
+
+impl<'a> Gateway<'a> {
+    /// Binds the listeners and starts the disk driver and the helper threads.
+    pub(crate) fn open(
+        config: &Config,
+        start: Start,
+        reload: Reload<'a>,
+    ) -> Result<Self, ServeError> {
+        let Start { poll, clock, upstreams, stores, persisted, saved, cache, recovered } = start;
+        let tls = config.nbd.tls.as_ref().map(tls::server_config).transpose()?;
+        let mut listeners = Listener::all(config).map_err(|error| match error {
+            ListenError::Tcp { address, source } => ServeError::Listen { address, source },
+            ListenError::Unix { path, source } => ServeError::ListenUnix { path, source },
+        })?;
+        let kernel = Linux::new(poll, clock)
+            .map_err(|(action, source)| ServeError::Setup { action, source })?;
+        kernel.watch_listeners(&mut listeners).map_err(failed("watch a listener"))?;
+        let waker = Arc::new(kernel.waker().map_err(failed("make a waker"))?);
+        let driver = driver(&kernel, &waker)?;
+        let helper = || -> Result<Box<dyn Blocking>, ServeError> {
+            let helper =
+                BlockingPool::new(wake(&waker)).map_err(failed("start a helper thread"))?;
+            Ok(Box::new(helper))
+        };
+        let helpers = [helper()?, helper()?];
+        let control = |path: &Path| {
+            let opened = kernel.registry().and_then(|registry| ControlSocket::open(path, registry));
+            opened.map_err(|source| ServeError::Control { path: path.to_path_buf(), source })
+        };
+        let control = config.control.as_deref().map(control).transpose()?;
+        let mut engine = CommandEngine::new(config, stores, persisted, cache, helpers);
+        engine.set.inputs.extend(saved.map(|saved| Input::TakeOver(Arc::new(saved))));
+        engine.set.inputs.extend(recovered.into_iter().map(Input::Cache));
+        engine.resume();
+        let storage = Storage::new(driver, upstreams);
+        let random = Box::new(KernelRandom);
+        let parts = Parts { kernel, listeners, tls, control, engine, storage, random };
+        Ok(Self::new(config, parts, reload))
+    }
+}
+
+/// The disk driver: `io_uring`, or threads where that is missing.
+fn driver(kernel: &Linux, waker: &Arc<Waker>) -> Result<Box<dyn Driver>, ServeError> {
+    match Uring::new(RING_ENTRIES) {
+        Ok(ring) => {
+            kernel.watch_ring(ring.as_raw_fd()).map_err(failed("watch the ring"))?;
+            Ok(Box::new(ring))
+        }
+        Err(reason) => {
+            info!(%reason, "no io_uring; disk I/O goes through a thread pool");
+            let threads = Threads::new(DISK_THREADS, wake(waker));
+            Ok(Box::new(threads.map_err(failed("start disk threads"))?))
+        }
+    }
+}
+
+/// Wakes the event loop. A lost wake-up would need a lost eventfd; the next tick would find the result.
+fn wake(waker: &Arc<Waker>) -> impl Fn() + Clone + Send + Sync + 'static {
+    let waker = waker.clone();
+    move || drop(waker.wake())
+}
+
+fn failed(action: &'static str) -> impl Fn(io::Error) -> ServeError {
+    move |source| ServeError::Setup { action, source }
+}
+
+/// Operations that the ring holds at a time; more wait in the driver.
+const RING_ENTRIES: u32 = 512;
+
+/// Threads that do disk I/O where there is no ring.
+const DISK_THREADS: usize = 8;

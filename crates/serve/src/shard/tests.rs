@@ -1,0 +1,355 @@
+//! The event loop without a kernel: a host, a clock and a disk in memory, and the real pipeline.
+
+use super::*;
+use crate::config::{Export, FileStore, IoMode, Where};
+use crate::frontend::socket::{Peer, Socket, Stream};
+use crate::storage::blocking::{Blocking, BlockingCall, BlockingResult};
+use crate::storage::file::Driver;
+use crate::storage::file::backing::Backing;
+use crate::storage::io::{Done, Io, Work};
+use crate::storage::random::Random;
+use crate::storage::store::Store;
+use crate::storage::upstream::Upstreams;
+use crate::storage::upstream::network::{self, Network, Readiness};
+use crate::tasks::CacheMemory;
+use crate::testing::config;
+use crate::volume::PersistedState;
+use mio::Token;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Result, Write};
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::rc::Rc;
+use weir_flow::stage::run;
+
+/// A virtual clock.
+type Time = Rc<Cell<Instant>>;
+
+/// The other end of a connection. It sends its next message when it has received something.
+#[derive(Default)]
+struct Host {
+    messages: VecDeque<Vec<u8>>,
+    /// Bytes on their way to the gateway.
+    sent: VecDeque<u8>,
+    received: Vec<u8>,
+    has_news: bool,
+    closed: Option<Instant>,
+}
+
+/// A connection to the host.
+struct Connection {
+    host: Rc<RefCell<Host>>,
+    time: Time,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.host.borrow_mut().closed = Some(self.time.get());
+    }
+}
+
+impl Stream for Connection {
+    fn keep_alive(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn limit_unsent(&self, _: u32) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Connection {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        match self.host.borrow_mut().sent.read(buffer)? {
+            0 => Err(ErrorKind::WouldBlock.into()),
+            count => Ok(count),
+        }
+    }
+}
+
+impl Write for Connection {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        let mut host = self.host.borrow_mut();
+        host.has_news = true;
+        host.received.write(bytes)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A listener to which one host connects.
+struct Connects(Cell<Option<Connection>>);
+
+impl crate::frontend::listener::Accept for Connects {
+    type Stream = Connection;
+
+    fn accept(&self) -> Result<Socket<Connection>> {
+        let connection = self.0.take().ok_or(ErrorKind::WouldBlock)?;
+        let peer = Peer::Tcp(SocketAddr::from(([192, 0, 2, 7], 40_000)));
+        Ok(Socket::new(connection, peer, self.address().transpose()?))
+    }
+
+    fn address(&self) -> Option<Result<SocketAddr>> {
+        Some(Ok(SocketAddr::from(([192, 0, 2, 1], 10_809))))
+    }
+
+    fn path(&self) -> Option<&Path> {
+        None
+    }
+}
+
+/// No upstream is connected to.
+struct NoNetwork;
+
+enum NoStream {}
+
+impl Network for NoNetwork {
+    type Stream = NoStream;
+
+    fn connect(&mut self, _: SocketAddr, _: Token) -> Result<NoStream> {
+        Err(ErrorKind::NetworkUnreachable.into())
+    }
+
+    fn forget(&mut self, stream: &mut NoStream) {
+        match *stream {}
+    }
+}
+
+impl network::Stream for NoStream {
+    fn is_established(&self) -> Result<bool> {
+        match *self {}
+    }
+
+    fn reset_on_close(&self) {
+        match *self {}
+    }
+}
+
+impl Read for NoStream {
+    fn read(&mut self, _: &mut [u8]) -> Result<usize> {
+        match *self {}
+    }
+}
+
+impl Write for NoStream {
+    fn write(&mut self, _: &[u8]) -> Result<usize> {
+        match *self {}
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        match *self {}
+    }
+}
+
+/// Sleeping moves the clock, and two signals come at the end.
+struct Virtual {
+    time: Time,
+    timer: Option<Instant>,
+    end: Instant,
+    host: Rc<RefCell<Host>>,
+    /// The connection of the host.
+    watched: Option<usize>,
+    sleeps: Rc<Cell<u32>>,
+}
+
+impl Kernel for Virtual {
+    type Stream = Connection;
+    type Listener = Connects;
+    type Network = NoNetwork;
+
+    fn now(&self) -> Instant {
+        self.time.get()
+    }
+
+    fn wake_by(&mut self, at: Instant) -> Result<()> {
+        self.timer = Some(at);
+        Ok(())
+    }
+
+    fn lead(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn wait(&mut self, sleep: Sleep, events: &mut Vec<Event>) -> Result<()> {
+        let host = &mut *self.host.borrow_mut();
+        if std::mem::take(&mut host.has_news)
+            && let (Some(index), Some(message)) = (self.watched, host.messages.pop_front())
+        {
+            host.sent.extend(message);
+            let readiness = Readiness { readable: true, writable: true, ended: false };
+            events.push(Event::Connection(index, readiness));
+        } else if let Sleep::Until(at) = sleep {
+            self.sleeps.set(self.sleeps.get() + 1);
+            let wake = [at, self.timer.take(), Some(self.end)].into_iter().flatten().min();
+            self.time.set(self.time.get().max(wake.expect("there is an end")));
+        }
+        if self.time.get() >= self.end {
+            events.push(Event::Stop(2));
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, _: &mut Socket<Connection>, index: usize) -> Result<()> {
+        self.watched = Some(index);
+        Ok(())
+    }
+}
+
+/// A disk on which all bytes are the same, and all I/O ends at once.
+#[derive(Default)]
+struct Disk(Vec<Done>);
+
+impl Driver for Disk {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn submit(&mut self, _: RawFd, io: Io) {
+        let Io { whose, work, length, promise, .. } = io;
+        if let Work::Read { buffer, at } = &work {
+            buffer.lend(*at, length as usize, crate::buffer::Use::Fill);
+            buffer.fill(*at, &vec![BYTE; length as usize]);
+            buffer.take_back(crate::buffer::Use::Fill);
+        }
+        let flushed = matches!(work, Work::Sync);
+        self.0.push(Done { whose, result: Ok(()), flushed, promise });
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reap(&mut self, done: &mut Vec<Done>) -> bool {
+        done.append(&mut self.0);
+        false
+    }
+}
+
+/// Nothing is saved and nothing is mapped.
+struct NoCalls;
+
+impl Blocking for NoCalls {
+    fn submit(&mut self, call: BlockingCall) {
+        panic!("{call:?} is not needed");
+    }
+
+    fn reap(&mut self, _: &mut Vec<BlockingResult>) {}
+}
+
+struct Zeroes;
+
+impl Random for Zeroes {
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
+        bytes.fill(0);
+        Ok(())
+    }
+}
+
+/// Serves one NBD export until `end`, to a host with these messages. Returns the host and the number of times
+/// that the event loop slept.
+fn serve(test: &str, messages: &[Vec<u8>], end: Duration) -> (Host, u32) {
+    let path = std::env::temp_dir().join(format!("weir-shard-{test}-{}", std::process::id()));
+    let file = FileStore {
+        name: String::from("s"),
+        path: path.clone(),
+        backend: None,
+        size: Some(1 << 20),
+        io: IoMode::Buffered,
+    };
+    let mut config = config(vec![Where::File(file.clone())]);
+    config.nbd.max_connections = 1;
+    config.nbd.exports = vec![Export { name: String::from("v"), volume: 0 }];
+    // Only opening a file is not behind a trait. Nothing is read from it.
+    let backing = Backing::open(&config.volumes[0], &file).expect("a new file");
+    std::fs::remove_file(&path).expect("it was just made");
+    let stores: Rc<[Store]> = Rc::new([Store::File(backing)]);
+    let plan = plan::plan(&config, &stores);
+
+    let time: Time = Rc::default();
+    let host =
+        Rc::new(RefCell::new(Host { messages: messages.to_vec().into(), ..Host::default() }));
+    let sleeps = Rc::new(Cell::new(0));
+    let kernel = Virtual {
+        time: time.clone(),
+        timer: None,
+        end: Instant::ZERO + end,
+        host: host.clone(),
+        watched: None,
+        sleeps: sleeps.clone(),
+    };
+    let connects = Connects(Cell::new(Some(Connection { host: host.clone(), time })));
+    let helpers: [Box<dyn Blocking>; 2] = [Box::new(NoCalls), Box::new(NoCalls)];
+    let cache = CacheMemory::new(&plan.cache, vec![None]);
+    let persisted = vec![PersistedState::default()];
+    let upstreams = Upstreams::new(&[], 0, NoNetwork, Box::new(Zeroes));
+    let parts = Parts {
+        kernel,
+        listeners: vec![Listener::new(Protocol::Nbd, None, connects)],
+        tls: None,
+        control: None,
+        engine: CommandEngine::new(&config, stores, persisted, cache, helpers),
+        storage: Storage::new(Box::new(Disk::default()), upstreams),
+        random: Box::new(Zeroes),
+    };
+    let mut reload = || None;
+    let mut gateway = Gateway::new(&config, parts, &mut reload);
+    run(&mut Pipeline::new(&plan, ()), &mut gateway);
+    drop(gateway);
+    (host.take(), sleeps.get())
+}
+
+/// The payload of an option reply of this kind to NBD_OPT_GO, and the bytes behind it.
+fn reply(bytes: &[u8], kind: u8) -> (&[u8], &[u8]) {
+    let magic = 0x0003_e889_0455_65a9_u64.to_be_bytes();
+    let head = [&magic[..], &[0, 0, 0, 7, 0, 0, 0, kind, 0, 0, 0]].concat();
+    let rest = bytes.strip_prefix(&head[..]).expect("a reply of this kind comes next");
+    rest[1..].split_at(rest[0].into())
+}
+
+/// A host connects, chooses the export and reads a block: it receives the greeting, the export's size and the
+/// bytes of the disk. No kernel takes part.
+#[test]
+fn a_host_is_served_without_a_kernel() {
+    let go = [&b"IHAVEOPT"[..], &[0, 0, 0, 7, 0, 0, 0, 7, 0, 0, 0, 1, b'v', 0, 0]].concat();
+    let choose = [&[0, 0, 0, 3][..], &go].concat();
+    let mut read = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0];
+    read.extend(COOKIE);
+    read.extend(4096_u64.to_be_bytes());
+    read.extend(512_u32.to_be_bytes());
+    let (host, _) = serve("read", &[choose, read], Duration::from_secs(3));
+
+    let greeting = &b"NBDMAGICIHAVEOPT\0\x03"[..];
+    let rest = host.received.strip_prefix(greeting).expect("the greeting comes first");
+    let (export, rest) = reply(rest, INFO);
+    assert_eq!(export[..2], [0, 0], "the kind of information is the export's size");
+    assert_eq!(export[2..10], (1_u64 << 20).to_be_bytes());
+    let (_block_sizes, rest) = reply(rest, INFO);
+    let (_, rest) = reply(rest, ACK);
+    let simple = [&[0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0][..], &COOKIE].concat();
+    let data = rest.strip_prefix(&simple[..]).expect("the read has ended well");
+    assert_eq!(data, [BYTE; 512]);
+}
+
+/// A host that connects and says nothing is closed when 15 s have passed on the virtual clock, and the event
+/// loop sleeps in between.
+#[test]
+fn a_silent_host_is_closed_in_virtual_time() {
+    let (host, sleeps) = serve("silent", &[], Duration::from_secs(20));
+    let closed = host.closed.expect("it was connected");
+    assert!(closed >= Instant::ZERO + Duration::from_secs(15), "{closed:?}");
+    assert!(closed <= Instant::ZERO + Duration::from_secs(16), "{closed:?}");
+    assert!(sleeps < 100, "{sleeps} sleeps for 20 ticks");
+}
+
+/// NBD_REP_ACK and NBD_REP_INFO.
+const ACK: u8 = 1;
+const INFO: u8 = 3;
+
+/// Every byte of the disk.
+const BYTE: u8 = 0x5a;
+
+/// The client's name for its read.
+const COOKIE: [u8; 8] = *b"a cookie";
