@@ -120,6 +120,6 @@ fn a_source_is_cut() {
     let source = Source::parse(text);
     assert_eq!(source.strings, ["three // \\\" four", "fi\"ve"]);
     assert_eq!(source.comments, [" one \"two\"", " six"]);
-    assert_eq!(source.code, "fn f<'a>(x: &'a str) {   g(\"\", , r#\"\"#);\n");
+    assert_eq!(source.code, "fn f<'a>(x: &'a str) {   g(\"\", , r#\"\"); }\n");
     assert_eq!(joined("a \\\n    b"), "a b");
 }
