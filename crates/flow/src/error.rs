@@ -24,7 +24,7 @@ pub enum IoError {
     Unsupported,
     /// There was no room for it within the configured time; nothing was done, and it may come again.
     Busy,
-    /// Somebody else owns the volume's storage now; nothing was done, and this gateway will not do it.
+    /// Another gateway owns the volume's storage now; nothing was done, and this gateway will not do it.
     Fenced,
 }
 
@@ -41,7 +41,7 @@ pub struct SenseTriple {
 
 impl IoError {
     /// What the error is called in each protocol: the one table, so that hosts over iSCSI and over
-    /// NBD are told the same.
+    /// NBD report the same.
     ///
     /// | error | sense (SPC-4) | NBD |
     /// |---|---|---|
@@ -55,7 +55,7 @@ impl IoError {
     /// | `Fenced` | NOT READY, target port in unavailable state (2/04/0C) | EIO |
     /// | `Busy` | no sense data: status BUSY | none: the gateway tries again |
     ///
-    /// `None` for what is told by the status alone.
+    /// `None` if the status alone says it.
     pub const fn sense(self, writes: bool) -> Option<SenseTriple> {
         let (key, asc, ascq) = match self {
             Self::Medium if writes => (0x3, 0x0c, 0x00),
@@ -114,7 +114,7 @@ impl fmt::Display for IoError {
             Self::WriteProtected => "the volume refuses writes",
             Self::Unsupported => "the device cannot do this operation",
             Self::Busy => "there was no room for it in time",
-            Self::Fenced => "somebody else owns the storage now",
+            Self::Fenced => "another gateway owns the storage now",
         })
     }
 }
@@ -125,7 +125,7 @@ impl core::error::Error for IoError {}
 mod tests {
     use super::*;
 
-    /// The stable numbers survive the way there and back, and zero stays free for success.
+    /// The stable numbers survive encoding and decoding, and zero stays free for success.
     #[test]
     fn codes_round_trip() {
         for code in 1..=9 {

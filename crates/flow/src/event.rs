@@ -19,7 +19,7 @@ pub enum StageName {
     Control,
     /// Who goes next?
     Dispatch,
-    /// Which way?
+    /// The path stage.
     Path,
     /// The device behind.
     Storage,

@@ -6,12 +6,12 @@
 //! 2. [`cache`]: is it cached?
 //! 3. [`control`]: may it go to shared storage now?
 //! 4. [`dispatch`]: who goes next, and to which backend?
-//! 5. [`path`]: which way?
+//! 5. [`path`]: on which path?
 //! 6. storage: the device behind, which has no policy;
 //! 7. [`transfer`]: which finished reply is sent first?
 //!
 //! [`pipeline`] joins them into one state machine that takes inputs and gives actions. It has no
-//! clock, does no I/O, starts no threads and draws no random numbers of its own: time, chance and
+//! clock, does no I/O, starts no threads and draws no random numbers: time, chance and
 //! configuration are arguments. So `weir serve` and `weir sim` run the same code, and a recorded
 //! run can be replayed to the same digest. Read [`stage`] and [`pipeline`] first.
 //!

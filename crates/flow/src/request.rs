@@ -7,7 +7,7 @@ slotmap::new_key_type! {
     /// A request, or one piece of a split request, inside the pipeline.
     ///
     /// Carries a generation: a completion that comes twice or too late finds nothing and is
-    /// noticed, instead of ending somebody else's request.
+    /// noticed, instead of ending another's request.
     pub struct RequestKey;
 }
 
@@ -132,7 +132,7 @@ pub struct Request {
     /// An ordered task (SAM-5, 8.6): everything earlier on the volume ends before it starts, and
     /// nothing later starts before it ends.
     pub ordered: bool,
-    /// One of the many that a job of the gateway makes, such as a copy: it has a share of its own at the
+    /// One of the many that a job of the gateway makes, such as a copy: it has its own share at the
     /// backends ([`Owner::Job`](crate::dispatch::Owner::Job)).
     pub job: bool,
 }

@@ -44,7 +44,7 @@ pub enum Kind {
     Bandwidth(u64, u64),
     /// A rate within these limits, in thousandths per second.
     Rate(u64, u64),
-    /// A form of its own; the words describe it.
+    /// Another form; the words describe it.
     Other(&'static str),
 }
 

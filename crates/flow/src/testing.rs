@@ -33,13 +33,13 @@ pub(crate) fn choice<B>(policy: &'static Policy<B>, values: &[(&str, u64)]) -> C
     choice
 }
 
-/// So many different keys.
+/// `count` different keys.
 pub(crate) fn keys(count: usize) -> Vec<RequestKey> {
     let mut map = SlotMap::<RequestKey, ()>::with_key();
     (0..count).map(|_| map.insert(())).collect()
 }
 
-/// The row of its tenant's contract that a request falls under, if nobody asks for much.
+/// The row of its tenant's contract that a request falls under, at a low load.
 pub(crate) fn row(promises: &Promises, request: &Request) -> Option<u8> {
     let contract = promises.contracts.get(request.tenant.index())?.as_ref()?;
     Some(contract.row(request, 0)? as u8)

@@ -1,4 +1,4 @@
-//! A hard cap on a volume: no more than so many requests and bytes a second, whoever asks and however
+//! A hard cap on a volume: no more than a number of requests and bytes a second, whichever host asks and however
 //! idle the storage is.
 //!
 //! | | |
@@ -9,14 +9,14 @@
 //! | Ties     | two volumes whose requests may go at one time: the lower id first |
 //! | Cost     | O(1) for a volume without a cap or a request that may go at once; otherwise O(log n) in the volumes where requests wait |
 //! | Source   | ITU-T I.371, annex A (GCRA); docs/reference/control.md, section 12, X1 |
-//! | Not when | tenants share what there is: a cap wastes what nobody else wants. Promises are for `control` |
+//! | Not when | tenants share what there is: a cap wastes what no other tenant wants. Objectives are for `control` |
 //!
 //! A request pays before it goes: its cost must have passed since the meter was last used, so a large
 //! one waits longer instead of leaving a debt to those behind it. After idling the meter holds `burst`,
 //! or the cost of the request that comes, whichever is more: one request always goes at once, and one
 //! that is larger than the burst goes, too. With no burst, a backlog of n requests per second has
 //! exactly n in every second from the first. What was held is charged at the time at which it could go,
-//! not at which somebody looked: late timers do not lower the rate.
+//! not of the call: late timers do not lower the rate.
 
 use super::Volume;
 use crate::clock::{Duration, Instant};
@@ -49,7 +49,7 @@ pub const BANDWIDTH_MAX: u64 = 1 << 50;
 pub const BURST_MAX: Duration = Duration::from_secs(3_600);
 
 impl Cap {
-    /// What contradicts itself here, in words for whoever made it.
+    /// What contradicts itself here, in words for its author.
     pub fn validate(&self) -> Result<(), &'static str> {
         let bandwidth = self.bandwidth.map_or(0, Bandwidth::bytes_per_second);
         if bandwidth > BANDWIDTH_MAX {
@@ -66,7 +66,7 @@ impl Cap {
     }
 }
 
-/// The caps of all volumes, and who waits for them.
+/// The caps of all volumes, and the requests that wait for them.
 #[derive(Debug)]
 pub(crate) struct Caps {
     lines: Vec<Line>,
@@ -150,7 +150,7 @@ impl Caps {
         self.due.first().map(|&(due, _)| due)
     }
 
-    /// Puts another cap on a volume, for what waits as well. What has been saved up stays, as far as the
+    /// Puts another cap on a volume, for waiting requests as well. What has been saved up stays, as far as the
     /// new burst allows.
     pub(crate) fn change(&mut self, now: Instant, volume: VolumeId, cap: Cap) {
         let index = volume.index();

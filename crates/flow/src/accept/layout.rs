@@ -3,7 +3,7 @@
 //! | | |
 //! |---|---|
 //! | One    | byte `a` is byte `a` of the backend |
-//! | Concat | part `p` begins where part `p - 1` ends; the last one has no end of its own |
+//! | Concat | part `p` begins where part `p - 1` ends; the last one has no end |
 //! | Stripe | chunk `c = a / chunk` is on part `c mod n`, there as chunk `c / n` |
 //! | Cost   | O(1) for a piece; O(parts) where they are concatenated |
 //!
@@ -83,7 +83,7 @@ impl Layout {
         }
     }
 
-    /// What is wrong with it for a volume of `capacity` bytes and so many backends.
+    /// What is wrong with it for a volume of `capacity` bytes and `backends` backends.
     pub(crate) fn validate(&self, capacity: u64, backends: usize) -> Result<(), &'static str> {
         let parts = self.parts();
         if (0..parts).any(|part| self.backend(part).index() >= backends) {

@@ -31,7 +31,7 @@ pub struct Volume {
     /// their start, or from where a part or chunk begins; updates never are. At least 1; `u64::MAX` never
     /// cuts. Smaller values let others in between.
     pub max_transfer: u64,
-    /// The most that it does, whoever asks.
+    /// The most that it does for all hosts together.
     pub cap: Cap,
 }
 

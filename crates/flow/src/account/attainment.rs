@@ -11,7 +11,7 @@ use core::mem::swap;
 /// it began.
 ///
 /// Times run from arrival to the last byte of the reply, and count when that has left. Windows tumble: they
-/// begin at whole seconds, minutes and hours of the run. A request is counted in the second under way; a
+/// begin at whole seconds, minutes and hours of the run. A request is counted in the current second; a
 /// second that ends goes into its minute, a minute into its hour. Memory does not grow with time: at most
 /// seven histograms.
 #[derive(Clone, Debug)]
@@ -44,10 +44,10 @@ pub struct Period {
     pub tally: Tally,
 }
 
-/// A window: the one under way and the last whole one.
+/// A window: the current one and the last whole one.
 #[derive(Clone, Debug)]
 struct Span {
-    /// Which one is under way, counted from the beginning of the run.
+    /// The number of the current one, counted from the beginning of the run.
     number: u64,
     /// The one in which counting began.
     first: u64,
@@ -129,7 +129,7 @@ impl Attainment {
         missed >> (self.targets.len() - 1) & 1 == 1
     }
 
-    /// The last whole window before `now`. While the first one is under way, what it has so far.
+    /// The last whole window before `now`. During the first one, what it has so far.
     pub fn window(&mut self, now: Instant, window: Window) -> Period {
         self.advance(now);
         let span = &self.spans[window as usize];
@@ -144,13 +144,13 @@ impl Attainment {
         whole
     }
 
-    /// The requests of the last 5 minutes: the minute under way and the four before it.
+    /// The requests of the last 5 minutes: the current minute and the four before it.
     pub fn five_minutes(&mut self, now: Instant) -> Tally {
         self.advance(now);
         self.ring.over(5)
     }
 
-    /// The requests of the last hour: the minute under way and the 59 before it.
+    /// The requests of the last hour: the current minute and the 59 before it.
     pub fn hour(&mut self, now: Instant) -> Tally {
         self.advance(now);
         self.ring.over(MINUTES)
@@ -162,7 +162,7 @@ impl Attainment {
         periods.chain([&self.ended]).map(|period| period.times.bytes()).sum()
     }
 
-    /// The window under way: what it has by itself, and what the shorter ones have not given it yet.
+    /// The current window: what it has by itself, and what the shorter ones have not given it yet.
     fn so_far(&self, window: Window) -> Period {
         let mut period = Period::default();
         for span in &self.spans[..=window as usize] {
@@ -177,7 +177,7 @@ impl Attainment {
             let number = window.number(now);
             let (done, longer) = self.spans.split_at_mut(index + 1);
             let span = &mut done[index];
-            // Whoever looks may be a little ahead of the events.
+            // A query may be a little ahead of the events.
             if number <= span.number {
                 return;
             }
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(whole.times.quantile(1_000_000), Some(Duration::MAX));
     }
 
-    /// Each window holds a request while it is under way and, once it is over, until the next one is.
+    /// Each window holds a request until it is over and, as the last whole one, until the next one is.
     #[test]
     fn windows_forget() {
         for window in Window::ALL {
@@ -239,7 +239,7 @@ mod tests {
             score.record(start + Duration::from_nanos(length.as_nanos() / 2), None);
             let mut count = |now| score.window(now, window).tally.count;
             let nano = Duration::from_nanos(1);
-            assert_eq!(count(start + (length - nano)), 1, "{window:?} under way");
+            assert_eq!(count(start + (length - nano)), 1, "{window:?} is current");
             assert_eq!(count(start + length), 1, "{window:?} is the last whole one");
             assert_eq!(count(start + (length * 2 - nano)), 1, "{window:?}");
             assert_eq!(count(start + length * 2), 0, "{window:?} is forgotten");
@@ -247,9 +247,9 @@ mod tests {
         }
     }
 
-    /// A request whose time is a little behind that of a look is counted, and ends no window.
+    /// A request whose time is a little behind that of a query is counted, and ends no window.
     #[test]
-    fn a_look_ahead_loses_nothing() {
+    fn a_query_ahead_loses_nothing() {
         let mut score = Attainment::new(&row(), at(500));
         score.record(at(997), None);
         score.record(at(998), None);

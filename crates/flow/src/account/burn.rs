@@ -38,14 +38,15 @@ impl Tally {
         self.count += other.count;
         for (mine, theirs) in self.missed.iter_mut().zip(other.missed) {
             *mine += theirs;
+            assert!(*mine <= self.count, "more requests missed a target than ended");
         }
     }
 }
 
-/// The last hour, minute by minute: the one under way and the 59 before it.
+/// The last hour, minute by minute: the current one and the 59 before it.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
-    /// The number of the minute under way, counted from the beginning of the run.
+    /// The number of the current minute, counted from the beginning of the run.
     minute: u64,
     /// Per minute the count, then the misses of each target.
     slots: Vec<u32>,
@@ -75,7 +76,7 @@ impl Ring {
         }
     }
 
-    /// The minute under way and as many before it as make `minutes`, at most [`MINUTES`].
+    /// The current minute and as many before it as make `minutes`, at most [`MINUTES`].
     pub(super) fn over(&self, minutes: usize) -> Tally {
         let mut tally = Tally::default();
         for age in 0..minutes.min(MINUTES) as u64 {
@@ -144,5 +145,13 @@ mod tests {
             ring.advance(start + 1_000_000);
             assert_eq!(ring.over(MINUTES), Tally::default(), "a long silence");
         }
+    }
+
+    /// No more requests miss a target than have ended.
+    #[test]
+    #[should_panic(expected = "missed a target than ended")]
+    fn misses_are_endings() {
+        let mut tally = Tally::default();
+        tally.add(&Tally { count: 0, missed: [1; TARGETS_MAX] });
     }
 }

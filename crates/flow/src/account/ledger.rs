@@ -77,6 +77,7 @@ impl Ledger {
                 line.late.add(held);
             }
         }
+        self.check();
     }
 
     /// Counts everything that the other has counted.
@@ -89,6 +90,16 @@ impl Ledger {
             let line = self.line(theirs.stage, theirs.rule);
             line.all.add(theirs.all);
             line.late.add(theirs.late);
+        }
+    }
+
+    /// The lines add up to the totals.
+    fn check(&self) {
+        if cfg!(debug_assertions) {
+            let sum = |of: fn(&Line) -> Spent| self.lines.iter().map(|line| of(line).nanos).sum();
+            let sums: [u128; 2] = [sum(|line| line.all), sum(|line| line.late)];
+            let totals = [self.total.nanos, self.late.nanos];
+            assert_eq!(sums, totals, "the lines of a ledger do not add up to its totals");
         }
     }
 
@@ -118,7 +129,7 @@ mod tests {
         times
     }
 
-    /// Lines add up to the totals, whole and late; a rule that held nobody has none; two ledgers merged
+    /// Lines add up to the totals, whole and late; a rule that held no request has none; two ledgers merged
     /// are the ledger of both.
     #[test]
     fn lines_add_up() {
@@ -142,5 +153,14 @@ mod tests {
         assert_eq!(whole.beyond_ns, 2);
         let rules: Vec<_> = whole.lines().iter().map(|line| (line.rule, line.all.count)).collect();
         assert_eq!(rules, [(BUCKET, 2), (OPEN, 1), (DEVICE, 3)]);
+    }
+
+    /// A line that is not part of the total is found out.
+    #[test]
+    #[should_panic(expected = "do not add up to its totals")]
+    fn a_wrong_line_is_noticed() {
+        let mut ledger = Ledger::default();
+        ledger.total.nanos = 1;
+        ledger.record(&times((0, OPEN), 7), None);
     }
 }

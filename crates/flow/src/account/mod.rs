@@ -1,11 +1,11 @@
-//! What every tenant got: how well its contract was kept, and where its time went.
+//! Accounts of every tenant: how well its contract was met, and where its time went.
 //!
 //! * [`histogram`]: response times, mergeable;
 //! * [`attainment`]: one row of a contract and direction, over a second, a minute and an hour;
 //! * [`burn`]: counts of requests and misses, and how fast an error budget is used up;
 //! * [`ledger`]: time by cause.
 //!
-//! All of it is told by the pipeline's events, and takes the time from them.
+//! All of it comes from the pipeline's events, and so does the time.
 
 pub mod attainment;
 pub mod burn;
@@ -88,7 +88,7 @@ impl Accounts {
         }
     }
 
-    /// The account of whoever asked, and the score of the row that the request falls under, if under any.
+    /// The account of the tenant, and the score of the row that the request falls under, if under any.
     fn find(
         &mut self,
         now: Instant,
@@ -163,7 +163,7 @@ const fn place(row: usize, direction: Direction) -> usize {
     2 * row + direction as usize
 }
 
-/// Whether an error is the storage's, or the way's to it, and not the mistake of whoever asked.
+/// Whether an error is that of the storage or of the path to it, and not a mistake of the host.
 const fn is_ours(error: IoError) -> bool {
     match error {
         IoError::Medium

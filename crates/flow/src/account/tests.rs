@@ -97,7 +97,7 @@ fn rows_and_directions_are_apart() {
 }
 
 /// A tenant that asks for more falls under the row for its load and is judged by that row's targets; past
-/// the last one it is promised nothing, whether served or refused. So is what waits when promises change.
+/// the last one it is promised nothing, whether served or refused. So are waiting requests when contracts change.
 #[test]
 fn load_moves_a_tenant_to_another_row() {
     let row = |load, millis| {
@@ -165,7 +165,7 @@ fn load_moves_a_tenant_to_another_row() {
     assert_eq!(serve(4_000, Some(&swapped)), [(0, 2, 1)], "judged by the new row");
 }
 
-/// Other rows start anew, the same rows go on; the ledger goes on always.
+/// Other rows start anew, the same rows continue; the ledger always continues.
 #[test]
 fn new_promises_start_anew() {
     let mut accounts = Accounts::new(&promises(&[Some(contract())]));

@@ -1,4 +1,4 @@
-//! What a tenant is promised.
+//! Contracts: the objectives, rate, credit, tier and group of each tenant.
 //!
 //! Source: the tuple `W = {iops, size, rt}` of the token-bucket paper, section 2.1, and its extension to
 //! several tuples, percentiles, credits and groups (`docs/reference/control.md` section 12, X1 to X4).
@@ -31,9 +31,9 @@ pub struct Contract {
     /// How much of what was not used may be saved for later, as time at the contract's rate; zero saves
     /// nothing. At most [`CREDIT_MAX`].
     pub credit: Duration,
-    /// How fast savings may be spent, in thousandths of the contract's rate: 1000 to 100000.
+    /// How fast burst credit may be spent, in thousandths of the contract's rate: 1000 to 100000.
     pub peak_permille: u32,
-    /// Tokens per second that are not exceeded even if nobody else wants anything.
+    /// Tokens per second that are not exceeded even if no other tenant wants anything.
     pub limit: Option<u32>,
     /// Its part of what is left over, against its siblings; 1 to [`IOPS_MAX`].
     pub weight: u32,
@@ -43,7 +43,7 @@ pub struct Contract {
     pub group: Option<u32>,
 }
 
-/// One row of a contract: so many such requests a second end within these times.
+/// One row of a contract: `iops` such requests a second end within these times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Which operations it is about.
@@ -111,7 +111,7 @@ pub struct Group {
     pub iops: u32,
     /// Bytes of such a request.
     pub size: u32,
-    /// Requests per second of `size` that are not exceeded even if nobody else wants anything.
+    /// Requests per second of `size` that are not exceeded even if no other tenant wants anything.
     pub limit: Option<u32>,
     /// Its part of what is left over, against its siblings.
     pub weight: u32,
@@ -165,7 +165,7 @@ pub const BURST: Duration = Duration::from_millis(100);
 /// The longest burst that can be guaranteed, and the most that can be saved.
 pub const CREDIT_MAX: Duration = Duration::from_secs(3_600);
 
-/// The speed at which savings are spent, of a contract that says nothing of it.
+/// The rate at which burst credit is spent, of a contract without one.
 pub const PEAK_PERMILLE: u32 = 2_000;
 
 /// Milli-tokens in a token, the right to one request of the size of a contract's first row.
@@ -220,7 +220,7 @@ impl Contract {
         bands.find(|(_, row)| row.load_permille.is_none_or(|load| band <= load)).map(|(i, _)| i)
     }
 
-    /// What is out of range here, in words for whoever made it.
+    /// What is out of range here, in words for its author.
     pub fn validate(&self) -> Result<(), &'static str> {
         if self.rows.is_empty() || self.rows.len() > ROWS_MAX {
             return Err("a contract has no row, or more than 16");
@@ -259,7 +259,7 @@ impl Contract {
 }
 
 impl Row {
-    /// What is out of range here, in words for whoever made it.
+    /// What is out of range here, in words for its author.
     fn validate(&self) -> Result<(), &'static str> {
         if self.iops == 0 || self.iops > IOPS_MAX {
             return Err("a contract's rate is not from 1 to 10000000 requests per second");
@@ -296,7 +296,7 @@ impl Row {
 }
 
 impl Promises {
-    /// What contradicts itself here, in words for whoever made it.
+    /// What contradicts itself here, in words for its author.
     pub fn validate(&self) -> Result<(), &'static str> {
         if self.contracts.len() > CONTRACTS_MAX || self.groups.len() > GROUPS_MAX {
             return Err("more than 131072 contracts or 4096 groups");
@@ -377,7 +377,7 @@ pub(super) fn best_effort() -> Contract {
     Contract::new(BEST_EFFORT_IOPS, BEST_EFFORT_SIZE, RESPONSE_MAX)
 }
 
-/// The line of a request, of so many lines.
+/// The index of a request's tenant among `lines`; the last is for all tenants past the list.
 pub(super) fn line(request: &Request, lines: usize) -> usize {
     request.tenant.index().min(lines - 1)
 }
@@ -385,7 +385,7 @@ pub(super) fn line(request: &Request, lines: usize) -> usize {
 /// The most that a request costs: as much as 4 billion requests. Keeps sums in range.
 pub(super) const COST_MAX: u64 = 1 << 42;
 
-/// Milli-tokens that so many bytes cost where a token is a request of `size`: at least one token.
+/// Milli-tokens that `bytes` cost where a token is a request of `size`: at least one token.
 pub(super) fn by_size(bytes: u64, size: u32) -> u64 {
     let cost = (u128::from(bytes) * u128::from(TOKEN)).div_ceil(u128::from(size));
     u64::try_from(cost).unwrap_or(u64::MAX).clamp(TOKEN, COST_MAX)

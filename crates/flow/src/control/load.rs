@@ -1,5 +1,4 @@
-//! Under which row of its tenant's contract a request falls: by operation, by size, and by how much the
-//! tenant asks for.
+//! Finds the objective that covers a request: by operation, by size, and by the load of its tenant.
 //!
 //! Load is what arrived in the last second, as a share of what the contract earns in one. It is taken when
 //! a request arrives, that request included, and says in which band of load the request is; the band is
@@ -23,7 +22,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Nobody has asked for anything yet.
+    /// Meters without a request so far.
     pub(crate) fn new(promises: &Promises) -> Self {
         let kept = |contract: &Contract| (contract.clone(), Meter::of(&contract.rows));
         Self { contracts: promises.contracts.iter().map(|one| one.as_ref().map(kept)).collect() }
@@ -53,7 +52,7 @@ struct Meter {
     /// Milli-tokens in each tenth of a second, by its number modulo their count.
     tenths: [u64; TENTHS as usize],
     sum: u64,
-    /// The number of the tenth under way.
+    /// The number of the current tenth.
     tenth: u64,
     /// Up to where each band reaches, ascending, in thousandths of the contract.
     limits: Vec<u32>,
@@ -91,6 +90,11 @@ impl Meter {
         let slot = self.slot();
         self.tenths[slot] += cost;
         self.sum += cost;
+        debug_assert_eq!(
+            self.sum,
+            self.tenths.iter().sum::<u64>(),
+            "the load is the sum of its tenths"
+        );
         // Milli-tokens by tokens are thousandths.
         let load = self.sum.div_ceil(self.rate);
         while self.limits.get(self.band).is_some_and(|&limit| load > limit.into()) {
@@ -189,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Without bands nothing is counted, and whoever has no contract is promised nothing.
+    /// Without bands nothing is counted, and a tenant without a contract has no objective.
     #[test]
     fn most_contracts_need_no_load() {
         let contracts = vec![Some(Contract::new(1, 4_096, Duration::from_millis(9))), None];
@@ -200,5 +204,15 @@ mod tests {
         };
         assert!(rows.contracts[0].as_ref().is_some_and(|(_, meter)| meter.is_none()));
         assert_eq!([0, 1, 2].map(|tenant| rows.arrive(at(0), &of(tenant))), [Some(0), None, None]);
+    }
+
+    /// A sum that is not that of its tenths is found out.
+    #[test]
+    #[should_panic(expected = "the sum of its tenths")]
+    fn a_wrong_sum_is_noticed() {
+        let list = bands();
+        let mut meter = Meter::of(&list.contracts[0].as_ref().unwrap().rows).unwrap();
+        meter.sum += 1;
+        meter.arrive(at(0), &testing::request(0));
     }
 }

@@ -1,4 +1,4 @@
-//! What a request counts against its tenant's contract: the mix rule.
+//! Computes the cost of a request in tokens of its tenant's contract: the mix rule.
 //!
 //! A request of a row's size costs `1 / iops` seconds of the contract; a contract earns one second per
 //! second. Between the sizes of two rows the cost is on the line through them, past the largest it goes

@@ -97,23 +97,27 @@ impl Clocks {
         }
     }
 
-    /// The system's time is at least this, whoever waits.
+    /// The system's time is at least this, whichever streams have operations queued.
     pub(super) fn pass(&mut self, system: i64) {
         self.system = self.system.max(system);
     }
 
     /// An operation of the stream does not wait any more.
     pub(super) fn leave(&mut self, stream: TenantId) {
-        if self.clock(stream).waiting == 1 {
+        let waiting = self.clock(stream).waiting;
+        assert!(waiting > 0, "an operation left a stream that had none");
+        if waiting == 1 {
             self.advance();
         }
-        self.clock(stream).waiting -= 1;
+        self.clock(stream).waiting = waiting - 1;
     }
 
     /// Charges the stream a nominal time. The answer is for [`settle`](Self::settle).
     pub(super) fn charge(&mut self, stream: TenantId, nominal: Duration) -> Epoch {
         let clock = self.clock(stream);
-        clock.v = clock.v.saturating_add(cost(clock.weight, nominal));
+        let v = clock.v.saturating_add(cost(clock.weight, nominal));
+        assert!(v >= clock.v, "a charge moved a stream's virtual time backwards");
+        clock.v = v;
         Epoch(clock.epoch)
     }
 
@@ -246,5 +250,12 @@ mod tests {
         }
         assert!(clocks.system() < REBASE / 2, "it started again");
         assert_eq!(clocks.v(B) - clocks.v(A), apart);
+    }
+
+    /// An operation that does not wait cannot stop waiting.
+    #[test]
+    #[should_panic(expected = "that had none")]
+    fn only_what_waits_leaves() {
+        weights(&[1]).leave(A);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | at backend b the smallest `max(v / backends, v(b) - lead)` goes next: v is charged everywhere, v(b) for work at b. An operation is sent while fewer than `depth` are outstanding at b and their nominal times with its own make at most `work`, or if b is idle. A stream that comes back from idleness starts `credit` before the others. An operation of a background stream goes in the turn of, and is charged to, the stream with the smallest clock that owes for such work; if nobody owes, it is charged to its own stream |
+//! | Model    | at backend b the smallest `max(v / backends, v(b) - lead)` goes next: v is charged everywhere, v(b) for work at b. An operation is sent while fewer than `depth` are outstanding at b and their nominal times with its own make at most `work`, or if b is idle. A stream that comes back from idleness starts `credit` before the others. An operation of a background stream goes in the turn of, and is charged to, the stream with the smallest clock that owes for such work; if none owes, it is charged to its own stream |
 //! | Units    | as `fog` |
 //! | Ties     | the operation that came first |
 //! | Cost     | O(streams) per operation, O(streams²) while background work waits |
@@ -131,7 +131,7 @@ impl FairTime {
         owes.min_by_key(|&owes| (self.tag(owes, backend), owes)).unwrap_or(stream)
     }
 
-    /// Who waits at this backend without any clock knowing it starts where the others are.
+    /// A background stream that waits at this backend starts where the others are, though no clock counts it.
     fn lift_background(&mut self, backend: BackendId) {
         for index in 0..self.background.len() {
             let stream = self.background[index];
@@ -173,7 +173,7 @@ impl DispatchPolicy for FairTime {
         let (_, _, stream, payer) = self.lanes.heads(backend).map(order).min()?;
         let (index, nominal) = (backend.index(), self.lanes.head(stream, backend)?.work.nominal);
         let ahead = self.ahead[index].saturating_add(nominal.as_nanos());
-        // Whoever is next and does not fit keeps the place: small operations must not pass for ever.
+        // An operation that is next and does not fit keeps the place: small operations must not pass for ever.
         if ahead > self.work && !self.slots.idle(backend) {
             return None;
         }
@@ -181,6 +181,7 @@ impl DispatchPolicy for FairTime {
         if !self.in_background(stream) {
             self.all.leave(stream);
             self.each[index].leave(stream);
+            assert!(self.foreground[index] > 0, "the foreground of a backend was miscounted");
             self.foreground[index] -= 1;
         }
         if payer != stream {

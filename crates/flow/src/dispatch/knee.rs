@@ -1,4 +1,4 @@
-//! How deep a backend's queue has to be: the smallest depth that has 97 % of what the backend does when it is full.
+//! Finds the depth of a backend: the smallest that has 97 % of the rate of a full queue.
 //!
 //! | | |
 //! |---|---|
@@ -27,7 +27,7 @@ enum Phase {
     Climb(Option<(usize, u64)>),
     /// Down: so much is reached at most, and this rung is good enough.
     Descend { most: u64, good: usize },
-    /// There, for so many measures more.
+    /// There, for this number of further measures.
     Rest(u32),
 }
 
@@ -37,7 +37,7 @@ struct Measure {
     began: Option<Instant>,
     /// Full since then, as far as it has been counted.
     full: Option<Instant>,
-    /// So many operations end before it counts: they met another depth.
+    /// This number of operations ends before it counts: they met another depth.
     skip: u32,
     count: u32,
     passed: u64,
@@ -61,7 +61,7 @@ impl Knee {
         LADDER[self.rung]
     }
 
-    /// One more has been sent; so many are outstanding now.
+    /// One more has been sent; `outstanding` are now.
     pub(super) fn sent(&mut self, now: Instant, outstanding: u32) {
         let depth = self.depth();
         let measure = &mut self.measure;
@@ -75,7 +75,7 @@ impl Knee {
         }
     }
 
-    /// One of so many has ended, which had this service time.
+    /// One of `outstanding` has ended, which had this service time.
     pub(super) fn ended(&mut self, now: Instant, outstanding: u32, service: Duration) {
         let measure = &mut self.measure;
         if outstanding >= LADDER[self.rung]
@@ -126,7 +126,7 @@ impl Knee {
         }
     }
 
-    /// Nobody keeps so much outstanding: what was there before is enough.
+    /// The streams do not keep so much outstanding: what was there before is enough.
     fn give_up(&mut self) {
         match self.phase {
             Phase::Climb(Some((below, had))) => self.descend(had, below),
@@ -173,7 +173,7 @@ const SHARE: u64 = 970;
 const KEEP: u64 = 950;
 const LEAVE: u64 = 985;
 
-/// A measure is so many operations, or if they take long, as many as end in this time, but not less than a few.
+/// A measure is this number of operations, or if they take long, as many as end in this time, but not less than a few.
 const ENOUGH: u32 = 2_048;
 const FEW: u32 = 128;
 const LONG: u64 = 2_000_000_000;

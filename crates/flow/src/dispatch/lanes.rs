@@ -1,4 +1,4 @@
-//! What waits: a FIFO for each stream and backend.
+//! Queues of operations, one for each stream and backend, and the count outstanding at each backend.
 //!
 //! One FIFO for a whole stream would either block all backends behind a full one or lose the shares
 //! (`docs/reference/dispatch.md` section 6.2). Operations of a stream for different backends have no order among them.
@@ -7,9 +7,10 @@ use super::Work;
 use super::knee::Knee;
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Rule, Unit};
-use crate::request::{BackendId, TenantId};
+use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use slotmap::SecondaryMap;
 
 /// The rule of operations that wait for their turn or a place at the backend.
 pub(super) const RULE_SHARE: Rule = Rule("dispatch/share");
@@ -125,6 +126,7 @@ impl Slots {
     }
 
     pub(super) fn take(&mut self, now: Instant, backend: BackendId) {
+        assert!(self.free(backend), "more operations were sent than the depth allows");
         let taken = &mut self.taken[backend.index()];
         *taken += 1;
         if let Some(knee) = self.knees.get_mut(backend.index()) {
@@ -139,5 +141,58 @@ impl Slots {
             knee.ended(now, *taken, service);
         }
         *taken = taken.checked_sub(1).expect("only what was sent can end");
+    }
+}
+
+/// The slots of each backend, and the backend of each operation that holds one.
+#[derive(Debug)]
+pub(super) struct Outstanding {
+    slots: Slots,
+    backends: SecondaryMap<RequestKey, BackendId>,
+}
+
+impl Outstanding {
+    /// With this depth; 0 finds one out for each backend.
+    pub(super) fn new(depth: u64, backends: usize) -> Self {
+        Self { slots: Slots::new(depth, backends), backends: SecondaryMap::new() }
+    }
+
+    pub(super) fn free(&self, backend: BackendId) -> bool {
+        self.slots.free(backend)
+    }
+
+    pub(super) fn depth(&self, backend: BackendId) -> u32 {
+        self.slots.depth(backend)
+    }
+
+    /// An operation is sent.
+    pub(super) fn start(&mut self, now: Instant, key: RequestKey, backend: BackendId) {
+        self.slots.take(now, backend);
+        self.backends.insert(key, backend);
+    }
+
+    /// A sent operation has ended, which kept its backend busy for `service`. Returns the backend.
+    pub(super) fn end(&mut self, now: Instant, key: RequestKey, service: Duration) -> BackendId {
+        let backend = self.backends.remove(key).expect("only what was sent can end");
+        self.slots.leave(now, backend, service);
+        backend
+    }
+
+    pub(super) fn idle(&self, backend: BackendId) -> bool {
+        self.slots.idle(backend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No more operations are outstanding than the depth allows.
+    #[test]
+    #[should_panic(expected = "than the depth allows")]
+    fn the_depth_is_kept() {
+        let (mut slots, backend) = (Slots::new(1, 1), BackendId::new(0));
+        slots.take(Instant::ZERO, backend);
+        slots.take(Instant::ZERO, backend);
     }
 }

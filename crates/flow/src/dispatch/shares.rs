@@ -1,9 +1,9 @@
-//! Whose work the backends do, and what part of their time each is due.
+//! The streams that share the backends' time, and their weights.
 //!
 //! Streams are the tenants and, apart from them, what the gateway does by itself: otherwise a tenant's own
 //! write-back would stand in front of its reads, in the order in which they came. What a tenant has caused
 //! there it owes ([`owe`](super::DispatchPolicy::owe)): a policy with debts takes it from that tenant's share,
-//! the others take it from all. A job is owed by nobody: it is long and no host waits for its single I/Os, so
+//! the others take it from all. No tenant owes for a job: it is long and no host waits for its single I/Os, so
 //! its weight says how fast all of them are together.
 
 use super::{Stream, Weight};
@@ -37,7 +37,7 @@ pub enum Owner {
     Tenant(TenantId),
     /// A log that writes to storage.
     WriteBack,
-    /// Whoever may read it later.
+    /// A prefetch.
     Prefetch,
     /// A job of the gateway.
     Job,
@@ -57,7 +57,7 @@ impl Owner {
         })
     }
 
-    /// Whether somebody owes for its work.
+    /// Whether a tenant owes for its work.
     pub(super) const fn is_owed(self) -> bool {
         matches!(self, Self::WriteBack | Self::Prefetch)
     }

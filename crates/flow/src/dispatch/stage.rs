@@ -1,4 +1,4 @@
-//! The stage around its policy: which backends have to be asked, and what operations have cost.
+//! The dispatch stage around its policy: asks it per backend, counts operations and estimates their costs.
 
 use super::estimate::{Class, Estimator};
 use super::tally::Tally;
@@ -19,7 +19,7 @@ pub(crate) struct Dispatch {
     /// Backends below this have nothing new.
     first: usize,
     outstanding: SecondaryMap<RequestKey, BackendId>,
-    /// Of what waits, where somebody wants to know.
+    /// The classes of queued operations, where an estimator needs them.
     classes: SecondaryMap<RequestKey, Class>,
     estimates: bool,
 }
@@ -188,6 +188,7 @@ impl Dispatch {
     ) {
         let backend = self.outstanding.remove(key).expect("only what was sent can end");
         let place = &mut self.backends[backend.index()];
+        assert!(place.outstanding > 0, "an operation ended at a backend that has none");
         place.outstanding -= 1;
         place.held = None;
         let service = match &mut place.estimator {
@@ -197,6 +198,16 @@ impl Dispatch {
         self.tally.add(now, owner.stream(), service);
         self.policy.complete(now, key, service);
         self.ask(backend);
+        self.check();
+    }
+
+    /// The backends' counts add up to the operations that were sent and have not ended.
+    fn check(&self) {
+        debug_assert_eq!(
+            self.backends.iter().map(|backend| backend.outstanding as usize).sum::<usize>(),
+            self.outstanding.len(),
+            "the backends' counts do not add up"
+        );
     }
 
     /// When a backend that is held may have something again.
@@ -260,8 +271,8 @@ mod tests {
     }
 
     /// Tenants 0 and 1 have equal weights and always something waiting; each write of tenant 0 causes an equal
-    /// one of write-back. Under a policy with debts tenant 0 pays for that, elsewhere all do. Jobs, which
-    /// nobody owes, have their own part.
+    /// one of write-back. Under a policy with debts tenant 0 pays for that, elsewhere all do. Jobs, for
+    /// which no tenant owes, have their own part.
     #[test]
     fn write_back_is_its_tenants() {
         for (policy, due) in [("fair-time", [75, 150, 75, 150]), ("fog", [112, 112, 112, 112])] {
@@ -291,7 +302,7 @@ mod tests {
                 served[index] += 1;
                 now += Duration::from_millis(1);
                 stage.complete(now, (key, owners[index]), Duration::from_millis(1));
-                // Write-back is no loop of its own: it follows the writes.
+                // Write-back is no closed loop: it follows the writes.
                 let next =
                     if index == 0 { &[0, 2][..] } else { &[index][..usize::from(index != 2)] };
                 for &index in next {
@@ -301,5 +312,33 @@ mod tests {
             let near = served.iter().zip(due).all(|(&got, due)| got.abs_diff(due) <= 4);
             assert!(near, "{policy}: {served:?}");
         }
+    }
+
+    /// A backend's count that is not that of what was sent to it is found out.
+    #[test]
+    #[should_panic(expected = "do not add up")]
+    fn counts_add_up() {
+        let choice = Choice::named(POLICIES, "fifo").unwrap();
+        let mut stage = Dispatch::new(&choice, 2, &Shares::default());
+        let (keys, request) = (testing::keys(1), testing::request(0));
+        let first = (keys[0], Owner::Tenant(request.tenant));
+        stage.push(Instant::ZERO, first, &request, None, BackendId::new(0));
+        assert!(stage.poll(Instant::ZERO).is_some());
+        stage.backends[1].outstanding += 1;
+        stage.complete(Instant::ZERO, first, Duration::ZERO);
+    }
+
+    /// Nothing ends at a backend that has nothing.
+    #[test]
+    #[should_panic(expected = "a backend that has none")]
+    fn ends_follow_starts() {
+        let choice = Choice::named(POLICIES, "fifo").unwrap();
+        let mut stage = Dispatch::new(&choice, 1, &Shares::default());
+        let (keys, request) = (testing::keys(1), testing::request(0));
+        let first = (keys[0], Owner::Tenant(request.tenant));
+        stage.push(Instant::ZERO, first, &request, None, BackendId::new(0));
+        assert!(stage.poll(Instant::ZERO).is_some());
+        stage.backends[0].outstanding = 0;
+        stage.complete(Instant::ZERO, first, Duration::ZERO);
     }
 }

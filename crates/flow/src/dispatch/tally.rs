@@ -1,4 +1,4 @@
-//! What part of the backends' time each stream has had: since the start, and lately.
+//! Sums the service time of each stream: since the start, and in the last seconds.
 
 use crate::clock::{Duration, Instant};
 use crate::request::TenantId;
@@ -29,6 +29,7 @@ impl Tally {
         let sums = &mut self.streams[stream.index()];
         sums.total = sums.total.saturating_add(service.as_nanos());
         sums.turns[0] = sums.turns[0].saturating_add(service.as_nanos());
+        assert!(sums.turns[0] <= sums.total, "a stream had more lately than in all");
     }
 
     /// Ids of streams that have had something are below this.
@@ -68,7 +69,7 @@ const TURN: Duration = Duration::from_secs(5);
 mod tests {
     use super::*;
 
-    /// What is recent is forgotten after two turns, by whoever asks as well; the total is kept.
+    /// What is recent is forgotten after two turns, by a query as well; the total is kept.
     #[test]
     fn what_is_recent_is_forgotten() {
         let mut tally = Tally::default();
@@ -87,5 +88,15 @@ mod tests {
         assert_eq!(seen(&tally, 22), (12, 0));
         tally.add(at(40), stream, Duration::from_millis(1));
         assert_eq!(seen(&tally, 40), (13, 1));
+    }
+
+    /// The recent service of a stream is a part of its whole.
+    #[test]
+    #[should_panic(expected = "more lately than in all")]
+    fn recent_is_a_part() {
+        let mut tally = Tally::default();
+        tally.add(Instant::ZERO, TenantId::new(0), Duration::from_nanos(5));
+        tally.streams[0].total = 0;
+        tally.add(Instant::ZERO, TenantId::new(0), Duration::from_nanos(1));
     }
 }

@@ -10,7 +10,7 @@ impl Weight {
     /// Weight 1, which everybody has who was given none.
     pub const ONE: Self = Self(NonZeroU32::new(1_024).expect("it is not zero"));
 
-    /// So many 1024ths; `None` for zero.
+    /// A weight of this number of 1024ths; `None` for zero.
     pub const fn from_1024ths(parts: u32) -> Option<Self> {
         match NonZeroU32::new(parts) {
             Some(parts) => Some(Self(parts)),

@@ -77,7 +77,7 @@ struct PathState {
 }
 
 impl PathState {
-    /// When an I/O of so many bytes would end, from now, if it started now.
+    /// When an I/O of `bytes` would end, from now, if it started now.
     fn cost(&self, now: Instant, bytes: u64, best_known: Line) -> u64 {
         let line = self.line.unwrap_or(best_known);
         let all = line.time(self.outstanding.len() as u64 + 1, self.bytes.saturating_add(bytes));
@@ -91,7 +91,7 @@ impl PathState {
         }
     }
 
-    /// Whether an I/O of so many bytes, the `choice`-th of all, should find out how fast the path is.
+    /// Whether an I/O of `bytes`, the `choice`-th of all, should find out how fast the path is.
     fn probe_is_due(&self, now: Instant, bytes: u64, choice: u64) -> bool {
         if !self.outstanding.is_empty() || choice - self.last_choice <= PROBE_GAP {
             return false;
@@ -113,7 +113,7 @@ impl PathState {
         found.is_some()
     }
 
-    /// Learns from an I/O of so many bytes, at least one, that ends now.
+    /// Learns from an I/O of `bytes`, at least one, that ends now.
     fn learn(&mut self, now: Instant, bytes: u64, started: Instant) {
         let sample = match self.last {
             Some((at, sample)) if at == now => Sample {
@@ -144,12 +144,12 @@ impl Jsw {
         }
     }
 
-    /// What a path without a speed of its own is taken to do: the best for an I/O of so many bytes among
+    /// The speed assumed of a path without one: the best for an I/O of `bytes` among
     /// the paths that work.
     fn best_known(&self, bytes: u64) -> Line {
         let lines = || self.order.paths().iter().map(|path| self.states[path.index()].line);
         if lines().all(|line| line.is_some()) {
-            // Nobody will ask.
+            // No selection will need it.
             return Line::GUESS;
         }
         lines().flatten().min_by_key(|line| line.time(1, bytes)).unwrap_or(Line::GUESS)
@@ -218,7 +218,7 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// Gives a path so many I/Os of 48 KiB, one at a time, each of which takes so long.
+    /// Gives a path `count` I/Os of 48 KiB, one at a time, each of which takes this long.
     fn teach(policy: &mut Jsw, path: usize, nanos: u64, count: usize) {
         let path_state = &mut policy.states[path];
         for _ in 0..count {
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// A path that nobody has used for 100 ms gets the next I/O of at most 64 KiB after sixteen others; a
+    /// A path that was not used for 100 ms gets the next I/O of at most 64 KiB after sixteen others; a
     /// larger one only after as many times as long. It gets one.
     #[test]
     fn an_idle_path_is_probed() {
@@ -317,7 +317,7 @@ mod tests {
         }
     }
 
-    /// Where little goes on, a slow path is not probed instead of every other I/O.
+    /// Where I/Os are few, a slow path is not probed instead of every other I/O.
     #[test]
     fn probes_are_few_where_ios_are_few() {
         let mut policy = Jsw::new(2);

@@ -74,9 +74,9 @@ pub enum PathOrder {
 pub enum State {
     /// It is in use.
     Active,
-    /// It works, and another group or a better path of its own is in use.
+    /// It works, and another group or a better path of its group is in use.
     Waiting,
-    /// It works again, and may have only so many I/Os at once, more as time goes.
+    /// It works again, and has a limit of I/Os at once, which grows with time.
     Returning,
     /// It is an order of magnitude slower than others; only probes are sent on it.
     Ejected,

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::settings::{Invalid, Settings as _};
 
-    /// The defaults are valid; each pair in the wrong order is not, and both its names are told.
+    /// The defaults are valid; each pair in the wrong order is not, and the error has both names.
     #[test]
     fn what_contradicts_itself_is_noticed() {
         let good = Settings::default();

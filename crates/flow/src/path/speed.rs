@@ -14,7 +14,7 @@ impl Line {
     /// What is assumed before anything is known: 100 us and 1 GiB/s.
     pub(super) const GUESS: Self = Self { fixed: 100_000, per_mib: 1_000_000 };
 
-    /// How long so many I/Os with so many bytes together take, one after the other.
+    /// How long `count` I/Os with `bytes` together take, one after the other.
     pub(super) fn time(self, count: u64, bytes: u64) -> u64 {
         let moving = (u128::from(self.per_mib) * u128::from(bytes)) >> MIB_SHIFT;
         let fixed = self.fixed.saturating_mul(count);

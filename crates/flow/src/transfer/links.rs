@@ -97,14 +97,14 @@ impl Links {
         Self { choice: choice.clone(), window, lines, places, ports }
     }
 
-    /// A link is like this from now on; what waits stays where it is.
+    /// Sets the properties of a link; waiting replies stay where they are.
     pub(crate) fn set(&mut self, id: LinkId, Link { interleaves, port }: Link) {
         let port = port.map(|port| self.port(port));
         let place = self.place(id);
         (place.interleaves, place.port) = (interleaves, port);
     }
 
-    /// A reply is ready, and waits in its line; or is handed out at once, if there is room and nobody waits.
+    /// A reply is ready, and waits in its line; or is handed out at once, if there is room and no other waits.
     pub(crate) fn push(
         &mut self,
         now: Instant,
@@ -132,7 +132,7 @@ impl Links {
             Valve::Pace(_) => false,
         };
         line.waiting += bytes;
-        // Nobody waits where there is room.
+        // No reply waits where there is room.
         if fits && line.policy.forgets() {
             return Some(Grant { key, bytes });
         }
@@ -161,6 +161,7 @@ impl Links {
         progress: &mut Progress,
     ) -> Part {
         let line = &mut self.lines[progress.line];
+        assert!(line.waiting >= bytes, "a line granted more bytes than wait in it");
         line.waiting -= bytes;
         match &mut line.valve {
             Valve::Window(window) => {
@@ -189,7 +190,7 @@ impl Links {
         Part { offset, length: bytes.min(progress.bytes), last }
     }
 
-    /// A part of so many bytes has left; `None` if there was none, else whether the reply ends with it.
+    /// A part of `bytes` has left; `None` if there was none, else whether the reply ends with it.
     pub(crate) fn sent(
         &mut self,
         now: Instant,
@@ -278,8 +279,9 @@ impl Line {
 }
 
 impl Window {
-    /// So many bytes have left; `waits`: others wait for the window.
+    /// `bytes` have left; `waits`: others wait for the window.
     fn sent(&mut self, now: Instant, bytes: u64, waits: bool, most: u64) {
+        assert!(self.outstanding >= bytes, "more left a link than was on its way");
         self.outstanding -= bytes;
         self.left += bytes;
         let took = now.since(self.since);
@@ -291,6 +293,7 @@ impl Window {
             // It could have taken more.
             self.open = (self.open * 2).min(most);
         }
+        assert!(0 < self.open && self.open <= most, "a link's window is outside its bounds");
     }
 }
 
@@ -350,7 +353,7 @@ mod tests {
     use super::*;
 
     /// A link that carries so much, given all that its window lets out whenever it has taken something;
-    /// returns the window after so many steps.
+    /// returns the window after `steps` steps.
     fn window(mut window: Window, rate: u64, steps: usize) -> u64 {
         let (mut now, mut left) = (Instant::ZERO, 0);
         for _ in 0..steps {
@@ -399,5 +402,20 @@ mod tests {
             window.sent(now, 4_096, false, 4 << 20);
         }
         assert_eq!(window.open, LEAST);
+    }
+
+    /// No more leaves a link than was on its way.
+    #[test]
+    #[should_panic(expected = "than was on its way")]
+    fn what_leaves_was_sent() {
+        fresh(LEAST).sent(Instant::ZERO, 1, false, LEAST);
+    }
+
+    /// A window that is shut for ever is found out.
+    #[test]
+    #[should_panic(expected = "outside its bounds")]
+    fn a_window_is_never_shut() {
+        let mut window = Window { outstanding: 2, ..fresh(0) };
+        window.sent(Instant::ZERO, 1, true, LEAST);
     }
 }

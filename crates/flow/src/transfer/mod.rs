@@ -1,6 +1,6 @@
-//! Stage 7, transfer: which finished reply is sent first on a busy link?
+//! Stage 7, transfer: chooses the finished reply that a busy link sends first.
 //!
-//! Every link has a line of replies with a policy of its own, from which they are handed out, whole or in
+//! Every link has a line of replies with its own policy, from which they are handed out, whole or in
 //! parts, while few bytes are on their way: what is handed out waits in that order below, and the policy has
 //! nothing more to say of it. Links that leave by one port share the port's line, if the port is what holds
 //! them up. A window of one byte makes a link an engine that sends one part at a time.
@@ -44,7 +44,7 @@ pub trait TransferPolicy {
     /// What to send next.
     fn pop(&mut self, time: LinkTime) -> Option<Grant>;
 
-    /// So many bytes of a reply have left. They are among those of `time.work`.
+    /// `bytes` of a reply have left. They are among those of `time.work`.
     fn sent(&mut self, _time: LinkTime, _key: RequestKey, _bytes: u64) {}
 
     /// Whether a reply that comes while no other waits, and is handed out at once, changes nothing for
@@ -87,7 +87,7 @@ impl Reply {
     }
 }
 
-/// What of a reply is to be sent now: so many bytes, from where the last grant for it ended.
+/// What of a reply is to be sent now: `bytes`, from where the last grant for it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Whose it is.

@@ -12,7 +12,7 @@
 //! | Cost     | O(log n) for each chunk |
 //! | Source   | `docs/reference/transfer.md` section 7, our own |
 //! | Extremes | budget 0 is first in, first out; a budget beyond everything is `srpt` |
-//! | Busy     | on a link that is never idle short replies use up what long ones can spare; once they have, nobody passes until those long ones have left. A budget of more than the short ones send while a long one waits avoids that |
+//! | Busy     | on a link that is never idle short replies use up what long ones can spare; once they have, none passes until those long ones have left. A budget of more than the short ones send while a long one waits avoids that |
 //! | Not when | tenants must not pay for each other's replies: the budget is one for all |
 
 use super::waiting::Waiting;
@@ -59,7 +59,7 @@ struct Slack {
     came: u64,
     /// How many were.
     numbered: u64,
-    /// What waits, by number, with the work at which first in, first out ends it.
+    /// Waiting replies by number, with the work at which first in, first out ends it.
     ready: BTreeMap<u64, (u64, Waiting)>,
     /// The same, as bytes left and number.
     shortest: BTreeSet<(u64, u64)>,
@@ -88,6 +88,14 @@ impl TransferPolicy for Slack {
             self.ready.remove(&number);
         }
         self.granted += grant.bytes;
+        assert!(
+            if self.ready.is_empty() {
+                self.granted == self.came
+            } else {
+                self.granted < self.came
+            },
+            "the bytes granted and those that wait are not those that came"
+        );
         Some(grant)
     }
 }

@@ -1,4 +1,4 @@
-//! What policies keep of a reply that waits.
+//! The record that policies keep of a reply in the queue, and a queue by rank.
 
 use super::{Grant, Reply};
 use crate::request::RequestKey;
@@ -27,6 +27,7 @@ impl Waiting {
     /// Hands that out.
     pub(super) fn take(&mut self, chunk: u64) -> Grant {
         let bytes = self.next(chunk);
+        assert!(0 < bytes && bytes <= self.left, "a grant is a part of what is left");
         self.left -= bytes;
         Grant { key: self.key, bytes }
     }
@@ -53,7 +54,7 @@ impl Ranked {
         self.heap.push(Entry { rank, came: self.came, waiting });
     }
 
-    /// Hands out a chunk of the first; `again` is its rank with so many bytes left, of those it had.
+    /// Hands out a chunk of the first; `again` is its rank after `bytes` of it were granted.
     /// O(log n).
     pub(super) fn take(&mut self, chunk: u64, again: fn(u128, u64) -> u128) -> Option<Grant> {
         let mut first = self.heap.peek_mut()?;
@@ -85,5 +86,20 @@ impl Ord for Entry {
     /// Turned round: the heap has the greatest on top.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.rank, other.came).cmp(&(self.rank, self.came))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::keys;
+
+    /// A reply that was granted whole is granted no more.
+    #[test]
+    #[should_panic(expected = "a part of what is left")]
+    fn grants_end() {
+        let mut waiting = Waiting::new(&Reply::sized(keys(1)[0], 9, true));
+        waiting.take(4);
+        waiting.take(4);
     }
 }

@@ -28,7 +28,7 @@ fn read(volume: u32, length: u64) -> Request {
     Request { op: Op::Read, volume, extent: Extent::new(0, length), ..testing::request(0) }
 }
 
-/// When each of `count` requests goes that come at once at `start`; whoever looks at the deadlines is
+/// When each of `count` requests goes that come at once at `start`; the caller of the deadlines is
 /// late by what `late` gives for each.
 fn backlog(
     cap: Cap,
@@ -91,7 +91,7 @@ fn a_cap_is_exact_in_every_second() {
     }
 }
 
-/// Whoever looks late lets go what is due then; the rate stays: no second has more than one request
+/// A late call releases what is due then; the rate stays: no second has more than one request
 /// more or less, however often the look is late.
 #[test]
 fn late_timers_do_not_lower_the_rate() {

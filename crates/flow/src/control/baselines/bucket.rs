@@ -7,8 +7,8 @@
 //! While a request waits the bucket fills until it holds its cost, so that a request larger than the
 //! depth leaves at the contract's rate (A23).
 //!
-//! Nobody has to come by at every tick: refills are made up for when somebody looks, and the tick at
-//! which a cost will be covered is known in advance.
+//! No tick has to be handled: missed refills are added when the bucket is used, and the tick at which a
+//! cost will be covered is known in advance.
 
 use crate::clock::Instant;
 use crate::control::contract::TOKEN;
@@ -42,7 +42,7 @@ impl Bucket {
         Self { tokens: depth, depth, rate, tau, carry: 0, done: 0 }
     }
 
-    /// Makes up for the ticks up to this one while nothing waits: what is above the depth overflows.
+    /// Adds the refills up to this tick while no request is queued; tokens above the depth are lost.
     pub(super) fn refill(&mut self, tick: u64) {
         if tick > self.done {
             self.fill(tick, PACE_ONE);
@@ -50,9 +50,10 @@ impl Bucket {
         }
     }
 
-    /// Makes up for the ticks up to this one, at a multiple of the rate, `pace` over [`PACE_ONE`], while
-    /// somebody waits whose cost is not covered before the last of them.
+    /// Adds the refills up to this tick, at a multiple of the rate, `pace` over [`PACE_ONE`], while a request
+    /// is queued whose cost is not covered before the last of them.
     pub(super) fn fill(&mut self, tick: u64, pace: u128) {
+        assert!(tick >= self.done, "a bucket was filled for a tick that is past");
         let ticks = tick - self.done;
         self.done = tick;
         let more = if let Some(more) = self.faster(pace) {
@@ -78,7 +79,7 @@ impl Bucket {
         self.done.saturating_add(ticks).min(NEVER)
     }
 
-    /// Cuts what a queue that has left at a pace of its own leaves behind to the paced depth.
+    /// Cuts the tokens that remain after a paced queue has left to the paced depth.
     pub(super) fn settle(&mut self, pace: u128) {
         let depth = u64::try_from(u128::from(self.depth) * pace / PACE_ONE).unwrap_or(u64::MAX);
         self.tokens = self.tokens.min(depth);
@@ -147,8 +148,8 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// What a bucket with an endless queue lets out in so many seconds: by looking at every tick and, which
-    /// must come to the same, only at those that the bucket names.
+    /// Requests that a bucket with an endless queue releases in `seconds`: by handling every tick and, with the
+    /// same result, only those that the bucket names.
     fn backlogged(bucket: &Bucket, seconds: u64, cost: u64) -> u64 {
         let end = seconds * bucket.tau;
         let (mut steps, mut leaps) = (bucket.clone(), bucket.clone());
@@ -267,5 +268,14 @@ mod tests {
             assert_eq!(ticks.until(Instant::from_nanos(time)), tick);
             assert_eq!(ticks.until(Instant::from_nanos(time - 1)), tick - 1);
         }
+    }
+
+    /// A bucket is not filled for a tick that is past.
+    #[test]
+    #[should_panic(expected = "tick that is past")]
+    fn ticks_do_not_run_backwards() {
+        let mut bucket = Bucket::new(1, 1);
+        bucket.fill(2, PACE_ONE);
+        bucket.fill(1, PACE_ONE);
     }
 }

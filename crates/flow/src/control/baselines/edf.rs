@@ -11,7 +11,7 @@
 //! | Order    | requests without a deadline are overtaken, also by later ones of their own tenant |
 //! | Cost     | O(log waiting) per request |
 //! | Source   | the deadlines of Façade (Lumb, Merchant and Alvarez, FAST 2003) without its control of the depth; `docs/reference/control.md` section 7 |
-//! | Not when | requests of a tenant must keep their order, or nobody can tell the depth |
+//! | Not when | requests of a tenant must keep their order, or the depth is not known |
 //!
 //! A tenant without a contract has no deadlines, nor has a request that costs more than the profile holds.
 //!
@@ -20,12 +20,12 @@
 //! that fills continuously, or begins empty, or holds the margin too, single cells are 8 to 29 points away.
 
 use super::bucket::{Bucket, Ticks};
-use super::sfq::{self, Places};
+use super::depth_bound::{DEPTH, DepthBound, Order};
 use super::simple::{SimpleContract, simple_contracts};
 use crate::clock::{Duration, Instant};
 use crate::control::contract::{self, TOKEN};
-use crate::control::{Build, ControlPolicy, Promises};
-use crate::policy::{Parameter, Policy, Property, Rule, Unit};
+use crate::control::{Build, Promises};
+use crate::policy::{Parameter, Policy, Property, Unit};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -36,8 +36,11 @@ pub(in crate::control) const POLICY: Policy<Build> = Policy {
     name: "edf",
     summary: "a fixed number of places at the device for the requests whose promises end first (EDF(D))",
     properties: &[Property::WorkConserving],
-    parameters: &[sfq::DEPTH, MARGIN],
-    build: |values, list| Box::new(Edf::new(values.get_u32("depth"), values.get("margin"), list)),
+    parameters: &[DEPTH, MARGIN],
+    build: |values, list| {
+        let edf = Edf::new(values.get("margin"), list);
+        Box::new(DepthBound::new(edf, values.get_u32("depth")))
+    },
 };
 
 pub(super) const MARGIN: Parameter = Parameter {
@@ -55,14 +58,13 @@ const SAVED: Duration = Duration::from_millis(50);
 /// Refills of the profiles per second.
 const TAU: u64 = 1_000;
 
-/// Deadlines, and a bound on what is at the device.
+/// Queued requests by their deadlines.
 pub(super) struct Edf {
     lanes: Vec<Lane>,
     /// By deadline and order of arrival.
     urgent: BTreeMap<(Instant, u64), RequestKey>,
     others: VecDeque<RequestKey>,
-    pub(super) places: Places,
-    /// When each request with a deadline came, until it ends.
+    /// The arrival of each request with a deadline, until it ends.
     pub(super) came: SecondaryMap<RequestKey, Instant>,
     arrived: u64,
 }
@@ -73,7 +75,7 @@ struct Lane {
 }
 
 impl Edf {
-    pub(super) fn new(depth: u32, margin_permille: u64, list: &Promises) -> Self {
+    pub(super) fn new(margin_permille: u64, list: &Promises) -> Self {
         let lane = |promise: SimpleContract| {
             let iops = u64::from(promise.iops);
             let saved = iops * TOKEN * SAVED.as_nanos() / Duration::from_secs(1).as_nanos();
@@ -84,13 +86,12 @@ impl Edf {
             lanes: simple_contracts(list).into_iter().map(lane).collect(),
             urgent: BTreeMap::new(),
             others: VecDeque::new(),
-            places: Places::new(depth),
             came: SecondaryMap::new(),
             arrived: 0,
         }
     }
 
-    /// Whether anything waits.
+    /// Whether a request is queued.
     pub(super) fn waits(&self) -> bool {
         !self.urgent.is_empty() || !self.others.is_empty()
     }
@@ -104,8 +105,8 @@ impl Lane {
     }
 }
 
-impl ControlPolicy for Edf {
-    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request, _: Option<u8>) {
+impl Order for Edf {
+    fn push(&mut self, now: Instant, key: RequestKey, request: &Request) {
         let lines = self.lanes.len();
         let lane = &mut self.lanes[contract::line(request, lines)];
         if lane.on_time(now, lane.promise.cost(request)) {
@@ -117,36 +118,20 @@ impl ControlPolicy for Edf {
         }
     }
 
-    fn poll(&mut self, _: Instant) -> Option<(RequestKey, Rule)> {
-        if !self.places.free() {
-            return None;
-        }
+    fn pop(&mut self, _: Instant) -> Option<RequestKey> {
         let urgent = self.urgent.pop_first().map(|(_, key)| key);
-        let key = urgent.or_else(|| self.others.pop_front())?;
-        self.places.take();
-        Some((key, sfq::RULE))
+        urgent.or_else(|| self.others.pop_front())
     }
 
-    fn complete(&mut self, _: Instant, key: RequestKey, _: &Request, _: Duration) {
+    fn ended(&mut self, key: RequestKey) {
         self.came.remove(key);
-        self.places.leave();
     }
-
-    fn adopt(&mut self, _: RequestKey, _: &Request, _: Instant) {
-        self.places.take();
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    fn handle_deadline(&mut self, _: Instant) {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Contract;
+    use crate::control::{Contract, ControlPolicy};
     use crate::request::TenantId;
     use crate::testing;
 
@@ -162,8 +147,8 @@ mod tests {
     /// last, in order of arrival.
     #[test]
     fn deadlines_order_the_profile() {
-        let mut edf =
-            Edf::new(1, 0, &testing::promises(&[contract(40, 100), contract(1_000, 10)].map(Some)));
+        let list = testing::promises(&[contract(40, 100), contract(1_000, 10)].map(Some));
+        let mut edf = DepthBound::new(Edf::new(0, &list), 1);
         let keys = testing::keys(5);
         for (&key, tenant) in keys.iter().zip([0, 0, 0, 1, 2]) {
             edf.arrive(Instant::ZERO, key, &of(tenant), Some(0));
@@ -183,7 +168,7 @@ mod tests {
     #[test]
     fn a_profile_is_a_bucket() {
         let list = testing::promises(&[contract(1_000, 10), contract(1, 10)].map(Some));
-        let mut edf = Edf::new(1, 100, &list);
+        let mut edf = Edf::new(100, &list);
         let mut within = |tenant: usize, micros| {
             let now = Instant::ZERO + Duration::from_micros(micros);
             let lane: &mut Lane = &mut edf.lanes[tenant];
@@ -197,6 +182,6 @@ mod tests {
             [0, 500_000, 1_000_000, 9_000_000].map(|micros| within(1, micros)),
             [1, 0, 1, 1]
         );
-        assert_eq!(within(2, 0), 0, "nobody has promised anything to others");
+        assert_eq!(within(2, 0), 0, "a tenant without a contract has no profile");
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | as `edf`; every 100 ms the depth is multiplied by the smallest `response / mean response time` of a tenant: by at least 0.5 when that is below one, else by at most 1.1 and only if somebody waits for the depth. The means are over requests with deadlines that ended in the 100 ms, from arrival to end |
+//! | Model    | as `edf`; every 100 ms the depth is multiplied by the smallest `response / mean response time` of a tenant: by at least 0.5 when that is below one, else by at most 1.1 and only if a request waits for the depth. The means are over requests with deadlines that ended in the 100 ms, from arrival to end |
 //! | Units    | depth in millionths, rounded to whole requests where it is compared |
 //! | Ties     | as `edf` |
 //! | Order    | as `edf` |
@@ -38,8 +38,8 @@
 //! of "binding", collapse as often, in part in other runs. With times at the device no run of 12 has less
 //! than 42 %, which the published figure contradicts.
 
+use super::depth_bound::{DEPTH, DepthBound};
 use super::edf::{Edf, MARGIN};
-use super::sfq::DEPTH;
 use super::simple::{SimpleContract, simple_contracts};
 use crate::clock::{Duration, Instant};
 use crate::control::contract;
@@ -74,7 +74,7 @@ const DEPTH_MAX: u64 = 65_536;
 const ONE: u64 = 1_000_000;
 
 struct Facade {
-    edf: Edf,
+    edf: DepthBound<Edf>,
     lanes: Vec<Lane>,
     /// In millionths.
     depth: u64,
@@ -105,14 +105,14 @@ impl Lane {
 impl Facade {
     fn new(first: u64, margin_permille: u64, list: &Promises) -> Self {
         Self {
-            edf: Edf::new(first as u32, margin_permille, list),
+            edf: DepthBound::new(Edf::new(margin_permille, list), first as u32),
             lanes: simple_contracts(list).into_iter().map(Lane::new).collect(),
             depth: first * ONE,
             period_end: Instant::ZERO + PERIOD,
         }
     }
 
-    /// Comes before anything that happens at `now`: who waits has waited at the end of the period.
+    /// Ends the period before an event at `now`: a request that is queued was queued at its end.
     fn advance(&mut self, now: Instant) {
         if now < self.period_end {
             return;
@@ -122,12 +122,12 @@ impl Facade {
         let ease = self.lanes.iter_mut().filter_map(Lane::ease).min();
         let factor = match ease {
             Some(ease @ ..ONE) => ease.max(ONE / 2),
-            Some(ease) if self.edf.waits() => ease.min(ONE * 11 / 10),
+            Some(ease) if self.edf.order.waits() => ease.min(ONE * 11 / 10),
             _ => ONE,
         };
         let depth = u128::from(self.depth) * u128::from(factor) / u128::from(ONE);
         self.depth = (depth as u64).clamp(DEPTH_MIN * ONE, DEPTH_MAX * ONE);
-        self.edf.places.depth = ((self.depth + ONE / 2) / ONE) as u32;
+        self.edf.depth = ((self.depth + ONE / 2) / ONE) as u32;
     }
 }
 
@@ -144,7 +144,7 @@ impl ControlPolicy for Facade {
     fn complete(&mut self, now: Instant, key: RequestKey, request: &Request, device: Duration) {
         self.advance(now);
         let lines = self.lanes.len();
-        if let Some(&came) = self.edf.came.get(key) {
+        if let Some(&came) = self.edf.order.came.get(key) {
             let lane = &mut self.lanes[contract::line(request, lines)];
             lane.ended += 1;
             lane.time += u128::from(now.since(came).as_nanos());
@@ -157,7 +157,7 @@ impl ControlPolicy for Facade {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.edf.waits().then_some(self.period_end)
+        self.edf.order.waits().then_some(self.period_end)
     }
 
     fn handle_deadline(&mut self, now: Instant) {
@@ -172,7 +172,7 @@ mod tests {
     use crate::testing;
 
     /// After 100 ms the depth follows the mean time from arrival of what was within the profile: it is
-    /// halved at most, grows by a tenth at most and only while somebody waits, and has a floor.
+    /// halved at most, grows by a tenth at most and only while a request is queued, and has a floor.
     #[test]
     fn the_depth_follows_the_means() {
         let (end, request) = (Instant::ZERO + PERIOD, testing::request(0));
@@ -204,7 +204,7 @@ mod tests {
             let waits = come > first as usize;
             assert_eq!(facade.next_deadline(), waits.then_some(end), "{come} at {first}");
             facade.handle_deadline(end);
-            assert_eq!(facade.edf.places.depth, depth, "{iops} {first} {come} {millis}");
+            assert_eq!(facade.edf.depth, depth, "{iops} {first} {come} {millis}");
         }
     }
 }

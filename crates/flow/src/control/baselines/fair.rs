@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 /// A time of the virtual clock, in `2^-40` s.
 pub(super) type Tag = u128;
 
-/// The tags of all lines.
+/// The tags of all tenants.
 #[derive(Clone, Debug)]
 pub(super) struct Fair {
     now: Tag,
@@ -41,6 +41,21 @@ impl Fair {
 
     /// A request with this start has gone.
     pub(super) fn gone(&mut self, start: Tag) {
+        assert!(start >= self.now, "virtual time ran backwards");
         self.now = start;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Virtual time does not run backwards.
+    #[test]
+    #[should_panic(expected = "ran backwards")]
+    fn virtual_time_is_monotone() {
+        let mut fair = Fair::new(&[]);
+        fair.gone(1);
+        fair.gone(0);
     }
 }

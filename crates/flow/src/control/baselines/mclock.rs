@@ -22,13 +22,13 @@
 //! than its contract for an hour, and then pauses for one, comes back with an hour of reservations. No figure
 //! depends on it.
 
+use super::depth_bound::{DEPTH, DepthBound, Order};
 use super::fair::{Fair, Tag};
-use super::sfq::{self, Places};
 use super::simple::{SimpleContract, simple_contracts};
 use crate::clock::{Duration, Instant};
+use crate::control::Build;
 use crate::control::contract;
-use crate::control::{Build, ControlPolicy};
-use crate::policy::{Policy, Property, Rule};
+use crate::policy::{Policy, Property};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -39,7 +39,7 @@ pub(in crate::control) const POLICY: Policy<Build> = Policy {
     summary: "a fixed number of places at the device, first for what contracts reserve, then by shares \
               (mClock(D))",
     properties: &[Property::KeepsOrder, Property::WorkConserving],
-    parameters: &[sfq::DEPTH],
+    parameters: &[DEPTH],
     build: |values, list| {
         let promises = simple_contracts(list);
         let lane = |promise: &SimpleContract| Lane {
@@ -48,13 +48,13 @@ pub(in crate::control) const POLICY: Policy<Build> = Policy {
             next: 0,
             credit: 0,
         };
-        Box::new(Mclock {
+        let mclock = Mclock {
             lanes: promises.iter().map(lane).collect(),
             reserved: BTreeSet::new(),
             shares: BTreeSet::new(),
             fair: Fair::new(&promises),
-            places: Places::new(values.get_u32("depth")),
-        })
+        };
+        Box::new(DepthBound::new(mclock, values.get_u32("depth")))
     },
 };
 
@@ -67,7 +67,6 @@ struct Mclock {
     reserved: BTreeSet<(Instant, usize)>,
     shares: BTreeSet<(Tag, usize)>,
     fair: Fair,
-    places: Places,
 }
 
 struct Lane {
@@ -108,8 +107,8 @@ impl Mclock {
     }
 }
 
-impl ControlPolicy for Mclock {
-    fn arrive(&mut self, now: Instant, key: RequestKey, request: &Request, _: Option<u8>) {
+impl Order for Mclock {
+    fn push(&mut self, now: Instant, key: RequestKey, request: &Request) {
         let index = contract::line(request, self.lanes.len());
         let lane = &mut self.lanes[index];
         let cost = lane.promise.cost(request);
@@ -126,10 +125,7 @@ impl ControlPolicy for Mclock {
         }
     }
 
-    fn poll(&mut self, now: Instant) -> Option<(RequestKey, Rule)> {
-        if !self.places.free() {
-            return None;
-        }
+    fn pop(&mut self, now: Instant) -> Option<RequestKey> {
         let due = self.reserved.first().filter(|(at, _)| *at <= now).map(|&(_, index)| index);
         let index = due.or_else(|| self.shares.first().map(|&(_, index)| index))?;
         let lane = &mut self.lanes[index];
@@ -143,29 +139,14 @@ impl ControlPolicy for Mclock {
             self.fair.gone(gone.start);
         }
         self.line_up(index);
-        self.places.take();
-        Some((gone.key, sfq::RULE))
+        Some(gone.key)
     }
-
-    fn complete(&mut self, _: Instant, _: RequestKey, _: &Request, _: Duration) {
-        self.places.leave();
-    }
-
-    fn adopt(&mut self, _: RequestKey, _: &Request, _: Instant) {
-        self.places.take();
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    fn handle_deadline(&mut self, _: Instant) {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Contract;
+    use crate::control::{Contract, ControlPolicy};
     use crate::request::TenantId;
     use crate::testing;
     use crate::testing::choice;

@@ -1,8 +1,9 @@
-//! Control policies to compare with: published ones, and what the recommended ones are measured against.
+//! Control policies to compare with: published ones, against which the recommended ones are measured.
 //!
-//! They obey the same laws and can be configured, but nothing on a gateway asks for them.
+//! They obey the same laws and can be configured, but no gateway needs them.
 
 mod bucket;
+mod depth_bound;
 pub(super) mod edf;
 pub(super) mod facade;
 mod fair;

@@ -9,16 +9,17 @@
 //! | Ties     | the lowest tenant; within a tenant, order of arrival |
 //! | Cost     | O(log tenants) per request |
 //! | Source   | Jin, Chase and Kaur, "Interposed proportional sharing for a storage service utility", SIGMETRICS 2004; `docs/reference/control.md` section 7 |
-//! | Not when | nobody can tell the depth: the one that keeps promises on one device and mix loses throughput or promises on another. It cannot be told a response time |
+//! | Not when | the depth is not known: one that meets objectives on one device and mix loses throughput or objectives on another. It cannot be given a response time |
 //!
 //! A tenant without a contract has the weight of 100 requests of 4 KiB a second.
 
+use super::depth_bound::{DEPTH, DepthBound, Order};
 use super::fair::{Fair, Tag};
 use super::simple::{SimpleContract, simple_contracts};
-use crate::clock::{Duration, Instant};
+use crate::clock::Instant;
+use crate::control::Build;
 use crate::control::contract;
-use crate::control::{Build, ControlPolicy};
-use crate::policy::{Parameter, Policy, Property, Rule, Unit};
+use crate::policy::{Policy, Property};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -30,67 +31,28 @@ pub(in crate::control) const POLICY: Policy<Build> = Policy {
     properties: &[Property::KeepsOrder, Property::WorkConserving],
     parameters: &[DEPTH],
     build: |values, list| {
-        let (promises, depth) = (simple_contracts(list), values.get_u32("depth"));
-        Box::new(Sfq {
+        let promises = simple_contracts(list);
+        let sfq = Sfq {
             promises: promises.clone(),
             lanes: promises.iter().map(|_| VecDeque::new()).collect(),
             heads: BTreeSet::new(),
             fair: Fair::new(&promises),
-            places: Places::new(depth),
-        })
+        };
+        Box::new(DepthBound::new(sfq, values.get_u32("depth")))
     },
 };
 
-/// The D of the depth-bounded policies.
-pub(super) const DEPTH: Parameter = Parameter {
-    name: "depth",
-    unit: Unit::Count,
-    min: 1,
-    max: 65_536,
-    default: 64,
-    effect: "requests at the device at once; more gives throughput, fewer give shorter response times",
-};
-
-/// The rule of requests that wait for a place at the device.
-pub(super) const RULE: Rule = Rule("control/depth");
-
-/// A bound on what is at the device.
-#[derive(Clone, Debug)]
-pub(super) struct Places {
-    pub(super) depth: u32,
-    taken: u32,
-}
-
-impl Places {
-    pub(super) const fn new(depth: u32) -> Self {
-        Self { depth, taken: 0 }
-    }
-
-    pub(super) const fn free(&self) -> bool {
-        self.taken < self.depth
-    }
-
-    pub(super) const fn take(&mut self) {
-        self.taken += 1;
-    }
-
-    pub(super) fn leave(&mut self) {
-        self.taken = self.taken.checked_sub(1).expect("only what was released can end");
-    }
-}
-
 struct Sfq {
     promises: Vec<SimpleContract>,
-    /// What waits, with its start.
+    /// Queued requests with their starts, by tenant.
     lanes: Vec<VecDeque<(RequestKey, Tag)>>,
-    /// The first of each lane in which something waits.
+    /// The starts of the heads of all queues.
     heads: BTreeSet<(Tag, usize)>,
     fair: Fair,
-    places: Places,
 }
 
-impl ControlPolicy for Sfq {
-    fn arrive(&mut self, _: Instant, key: RequestKey, request: &Request, _: Option<u8>) {
+impl Order for Sfq {
+    fn push(&mut self, _: Instant, key: RequestKey, request: &Request) {
         let line = contract::line(request, self.lanes.len());
         let start = self.fair.tag(line, self.promises[line].cost(request));
         if self.lanes[line].is_empty() {
@@ -99,38 +61,22 @@ impl ControlPolicy for Sfq {
         self.lanes[line].push_back((key, start));
     }
 
-    fn poll(&mut self, _: Instant) -> Option<(RequestKey, Rule)> {
-        if !self.places.free() {
-            return None;
-        }
+    fn pop(&mut self, _: Instant) -> Option<RequestKey> {
         let (start, line) = self.heads.pop_first()?;
         let (key, _) = self.lanes[line].pop_front().expect("a head is in its lane");
         if let Some(&(_, next)) = self.lanes[line].front() {
             self.heads.insert((next, line));
         }
         self.fair.gone(start);
-        self.places.take();
-        Some((key, RULE))
+        Some(key)
     }
-
-    fn complete(&mut self, _: Instant, _: RequestKey, _: &Request, _: Duration) {
-        self.places.leave();
-    }
-
-    fn adopt(&mut self, _: RequestKey, _: &Request, _: Instant) {
-        self.places.take();
-    }
-
-    fn next_deadline(&self) -> Option<Instant> {
-        None
-    }
-
-    fn handle_deadline(&mut self, _: Instant) {}
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::depth_bound::RULE;
     use super::*;
+    use crate::clock::Duration;
     use crate::request::TenantId;
     use crate::testing;
     use crate::testing::choice;

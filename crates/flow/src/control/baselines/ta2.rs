@@ -1,6 +1,6 @@
 //! # Control policy: buckets switched together (TA2)
 //!
-//! Requests by-pass the token buckets until a response time is near its promise.
+//! Requests by-pass the token buckets until a response time approaches its objective.
 //!
 //! | | |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | Source   | scheme TA2 of the token-bucket paper, section 2.2; estimator, release and silence as in `docs/reference/control.md` section 2.3 and section 4, A6 and A8 |
 //! | Not when | tenants that keep their contract should never meet a bucket: use `ta3`. A tenant that is alone on the array gates itself |
 //!
-//! A tenant without a contract has no promise to be watched; while the buckets are on it goes on at
+//! A tenant without a contract has no objective to be watched; while the buckets are on it continues at
 //! 100 requests of 4 KiB a second.
 
 use super::switched::{Decide, KEEPS_ORDER, SHARED, Settings, Switched};
@@ -21,7 +21,7 @@ use alloc::boxed::Box;
 
 pub(in crate::control) const POLICY: Policy<Build> = Policy {
     name: "ta2",
-    summary: "token buckets for all tenants while any response time is near its promise (TA2)",
+    summary: "token buckets for all tenants while any response time is close to its objective (TA2)",
     properties: KEEPS_ORDER,
     parameters: &SHARED,
     build: |values, list| Box::new(Switched::new(Settings::shared(values, Decide::Together), list)),

@@ -1,6 +1,6 @@
 //! # Control policy: buckets switched for those who break their contract (TA3)
 //!
-//! Requests by-pass the token buckets until somebody who keeps its contract suffers; then those who do
+//! Requests by-pass the token buckets until a tenant that keeps its contract suffers; then those that do
 //! not get theirs.
 //!
 //! | | |

@@ -55,7 +55,7 @@ struct TokenBucket {
 struct Lane {
     promise: SimpleContract,
     bucket: Bucket,
-    /// What waits, and what it costs.
+    /// Queued requests with their costs.
     queue: VecDeque<(RequestKey, u64)>,
 }
 

@@ -74,7 +74,7 @@ fn a_miss_and_its_hits_cancel() {
 }
 
 /// Misses that no window prevents: the objective gets a waiver, and the window opens while it
-/// is, but for a look at the floor now and then.
+/// is, but for a trial of the floor now and then.
 #[test]
 fn an_infeasible_objective_gets_a_waiver() {
     let mut window = window();

@@ -13,13 +13,12 @@
 //! | Not when | a byte of one costs more than a byte of another: a stream of programs then gets most of the time. Bursts are as long as a quantum |
 
 use crate::clock::{Duration, Instant};
-use crate::dispatch::lanes::{Lanes, Slots};
+use crate::dispatch::lanes::{Lanes, Outstanding};
 use crate::dispatch::{Build, DispatchPolicy, Weight, Work, lanes};
 use crate::policy::{Parameter, Policy, Rule, Unit};
 use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use slotmap::SecondaryMap;
 
 pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
     name: "deficit-round-robin",
@@ -41,9 +40,8 @@ pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
             quantum: values.get("quantum"),
             weights: setup.streams.iter().map(|stream| stream.weight).collect(),
             lanes: Lanes::new(setup.backends),
-            slots: Slots::new(values.get("depth"), setup.backends),
+            outstanding: Outstanding::new(values.get("depth"), setup.backends),
             rings: (0..setup.backends).map(|_| Ring::default()).collect(),
-            sent: SecondaryMap::new(),
         })
     },
 };
@@ -54,9 +52,8 @@ struct DeficitRoundRobin {
     quantum: u64,
     weights: Vec<Weight>,
     lanes: Lanes<()>,
-    slots: Slots,
+    outstanding: Outstanding,
     rings: Vec<Ring>,
-    sent: SecondaryMap<RequestKey, BackendId>,
 }
 
 /// The turns at a backend.
@@ -76,7 +73,7 @@ impl DeficitRoundRobin {
         self.quantum * u64::from(weight.as_1024ths())
     }
 
-    /// Nobody can go in this round: rounds that would change nothing are skipped.
+    /// No stream can go in this round: rounds that would change nothing are skipped.
     fn skip(&mut self, backend: BackendId) {
         let missing = |stream: TenantId, bytes| {
             let short = cost(bytes) - self.rings[backend.index()].deficits[stream.index()];
@@ -103,7 +100,7 @@ impl DispatchPolicy for DeficitRoundRobin {
     }
 
     fn next(&mut self, now: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
-        if !self.slots.free(backend) {
+        if !self.outstanding.free(backend) {
             return None;
         }
         self.lanes.heads(backend).next()?;
@@ -122,8 +119,7 @@ impl DispatchPolicy for DeficitRoundRobin {
                 if cost(head.work.bytes) <= *deficit {
                     *deficit -= cost(head.work.bytes);
                     let key = self.lanes.pop(stream, backend).work.key;
-                    self.slots.take(now, backend);
-                    self.sent.insert(key, backend);
+                    self.outstanding.start(now, key, backend);
                     return Some((key, RULE));
                 }
             } else {
@@ -134,16 +130,15 @@ impl DispatchPolicy for DeficitRoundRobin {
                 self.skip(backend);
             }
         }
-        unreachable!("deficits grow until somebody can go")
+        unreachable!("deficits grow until a stream can go")
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
-        let backend = self.sent.remove(key).expect("only what was sent can end");
-        self.slots.leave(now, backend, service);
+        self.outstanding.end(now, key, service);
     }
 
     fn depth(&self, backend: BackendId) -> u32 {
-        self.slots.depth(backend)
+        self.outstanding.depth(backend)
     }
 
     fn set_weight(&mut self, stream: TenantId, weight: Weight) {

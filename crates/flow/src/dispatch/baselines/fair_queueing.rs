@@ -1,7 +1,7 @@
 //! # Dispatch policy: weighted fair queueing per request (WFQ)
 //!
 //! Requests go in the order in which they would end if their nominal times were right and each stream
-//! had a server of its own.
+//! had its own server.
 //!
 //! | | |
 //! |---|---|
@@ -14,13 +14,12 @@
 
 use crate::clock::{Duration, Instant};
 use crate::dispatch::estimate::Estimation;
-use crate::dispatch::lanes::{Lanes, Slots};
+use crate::dispatch::lanes::{Lanes, Outstanding};
 use crate::dispatch::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
 use crate::policy::{Policy, Rule};
 use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use slotmap::SecondaryMap;
 
 pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
     name: "wfq",
@@ -33,8 +32,7 @@ pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
             v: 0,
             lines: setup.streams.iter().map(|stream| line(stream.weight)).collect(),
             lanes: Lanes::new(setup.backends),
-            slots: Slots::new(values.get("depth"), setup.backends),
-            sent: SecondaryMap::new(),
+            outstanding: Outstanding::new(values.get("depth"), setup.backends),
             estimation: Estimation::from_servers(values.get("servers")),
         })
     },
@@ -43,10 +41,9 @@ pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
 struct FairQueueing {
     v: u64,
     lines: Vec<Line>,
-    /// What waits, with its finish.
+    /// Queued operations with their finish.
     lanes: Lanes<u64>,
-    slots: Slots,
-    sent: SecondaryMap<RequestKey, BackendId>,
+    outstanding: Outstanding,
     estimation: Estimation,
 }
 
@@ -81,7 +78,7 @@ impl DispatchPolicy for FairQueueing {
     }
 
     fn next(&mut self, now: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
-        if !self.slots.free(backend) {
+        if !self.outstanding.free(backend) {
             return None;
         }
         let heads = self.lanes.heads(backend);
@@ -89,18 +86,16 @@ impl DispatchPolicy for FairQueueing {
         let (stream, finish) = (first.work.stream, first.note);
         let key = self.lanes.pop(stream, backend).work.key;
         self.v = self.v.max(finish);
-        self.slots.take(now, backend);
-        self.sent.insert(key, backend);
+        self.outstanding.start(now, key, backend);
         Some((key, lanes::RULE_SHARE))
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
-        let backend = self.sent.remove(key).expect("only what was sent can end");
-        self.slots.leave(now, backend, service);
+        self.outstanding.end(now, key, service);
     }
 
     fn depth(&self, backend: BackendId) -> u32 {
-        self.slots.depth(backend)
+        self.outstanding.depth(backend)
     }
 
     fn set_weight(&mut self, stream: TenantId, weight: Weight) {

@@ -11,13 +11,12 @@
 //! | Not when | operations differ in cost: a stream of programs gets as many turns as one of reads, and most of the time. It has no weights |
 
 use crate::clock::{Duration, Instant};
-use crate::dispatch::lanes::{Lanes, Slots};
+use crate::dispatch::lanes::{Lanes, Outstanding};
 use crate::dispatch::{Build, DispatchPolicy, Work, lanes};
 use crate::policy::{Policy, Rule};
 use crate::request::{BackendId, RequestKey};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use slotmap::SecondaryMap;
 
 pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
     name: "round-robin",
@@ -27,9 +26,8 @@ pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
     build: |values, setup| {
         Box::new(RoundRobin {
             lanes: Lanes::new(setup.backends),
-            slots: Slots::new(values.get("depth"), setup.backends),
+            outstanding: Outstanding::new(values.get("depth"), setup.backends),
             turn: alloc::vec![0; setup.backends],
-            sent: SecondaryMap::new(),
         })
     },
 };
@@ -38,10 +36,9 @@ const RULE: Rule = Rule("dispatch/order");
 
 struct RoundRobin {
     lanes: Lanes<()>,
-    slots: Slots,
+    outstanding: Outstanding,
     /// By backend, the lowest stream that has its turn next.
     turn: Vec<usize>,
-    sent: SecondaryMap<RequestKey, BackendId>,
 }
 
 impl DispatchPolicy for RoundRobin {
@@ -50,7 +47,7 @@ impl DispatchPolicy for RoundRobin {
     }
 
     fn next(&mut self, now: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
-        if !self.slots.free(backend) {
+        if !self.outstanding.free(backend) {
             return None;
         }
         let turn = self.turn[backend.index()];
@@ -58,18 +55,16 @@ impl DispatchPolicy for RoundRobin {
         let stream = streams.min_by_key(|stream| (stream.index() < turn, *stream))?;
         let key = self.lanes.pop(stream, backend).work.key;
         self.turn[backend.index()] = stream.index() + 1;
-        self.slots.take(now, backend);
-        self.sent.insert(key, backend);
+        self.outstanding.start(now, key, backend);
         Some((key, RULE))
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
-        let backend = self.sent.remove(key).expect("only what was sent can end");
-        self.slots.leave(now, backend, service);
+        self.outstanding.end(now, key, service);
     }
 
     fn depth(&self, backend: BackendId) -> u32 {
-        self.slots.depth(backend)
+        self.outstanding.depth(backend)
     }
 }
 

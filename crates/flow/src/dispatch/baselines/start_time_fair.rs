@@ -14,13 +14,12 @@
 use super::fair_queueing::span;
 use crate::clock::{Duration, Instant};
 use crate::dispatch::estimate::Estimation;
-use crate::dispatch::lanes::{Lanes, Slots};
+use crate::dispatch::lanes::{Lanes, Outstanding};
 use crate::dispatch::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
 use crate::policy::{Policy, Rule};
 use crate::request::{BackendId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use slotmap::SecondaryMap;
 
 pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
     name: "sfq",
@@ -32,8 +31,7 @@ pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
             weights: setup.streams.iter().map(|stream| stream.weight).collect(),
             servers: (0..setup.backends).map(|_| Server::default()).collect(),
             lanes: Lanes::new(setup.backends),
-            slots: Slots::new(values.get("depth"), setup.backends),
-            sent: SecondaryMap::new(),
+            outstanding: Outstanding::new(values.get("depth"), setup.backends),
             estimation: Estimation::from_servers(values.get("servers")),
         })
     },
@@ -42,10 +40,9 @@ pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
 struct StartTimeFair {
     weights: Vec<Weight>,
     servers: Vec<Server>,
-    /// What waits, with its start.
+    /// Queued operations with their start.
     lanes: Lanes<u64>,
-    slots: Slots,
-    sent: SecondaryMap<RequestKey, BackendId>,
+    outstanding: Outstanding,
     estimation: Estimation,
 }
 
@@ -70,7 +67,7 @@ impl DispatchPolicy for StartTimeFair {
     }
 
     fn next(&mut self, now: Instant, backend: BackendId) -> Option<(RequestKey, Rule)> {
-        if !self.slots.free(backend) {
+        if !self.outstanding.free(backend) {
             return None;
         }
         let heads = self.lanes.heads(backend);
@@ -78,22 +75,20 @@ impl DispatchPolicy for StartTimeFair {
         let (stream, start) = (first.work.stream, first.note);
         let key = self.lanes.pop(stream, backend).work.key;
         self.servers[backend.index()].v = start;
-        self.slots.take(now, backend);
-        self.sent.insert(key, backend);
+        self.outstanding.start(now, key, backend);
         Some((key, lanes::RULE_SHARE))
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
-        let backend = self.sent.remove(key).expect("only what was sent can end");
-        self.slots.leave(now, backend, service);
-        if self.slots.idle(backend) && self.lanes.heads(backend).next().is_none() {
+        let backend = self.outstanding.end(now, key, service);
+        if self.outstanding.idle(backend) && self.lanes.heads(backend).next().is_none() {
             let server = &mut self.servers[backend.index()];
             server.v = server.finishes.iter().copied().max().unwrap_or(0).max(server.v);
         }
     }
 
     fn depth(&self, backend: BackendId) -> u32 {
-        self.slots.depth(backend)
+        self.outstanding.depth(backend)
     }
 
     fn set_weight(&mut self, stream: TenantId, weight: Weight) {

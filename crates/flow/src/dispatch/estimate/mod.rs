@@ -45,7 +45,7 @@ pub enum Estimation {
     /// Nothing is known of the backend: costs of classes of operations are learnt while little is
     /// outstanding, for a short time again and again.
     Sample,
-    /// It does so many operations at once, in order.
+    /// It does this number of operations at once, in order.
     Replay(u32),
     /// It does one operation at a time, in order.
     Serial,
@@ -92,7 +92,7 @@ pub struct Class {
 }
 
 impl Class {
-    /// That of an operation which moves so many bytes.
+    /// The class of an operation that moves `bytes`.
     pub const fn new(writes: bool, bytes: u64) -> Self {
         let size = match bytes {
             0 | 1 => 0,

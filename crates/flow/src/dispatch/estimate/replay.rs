@@ -23,7 +23,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// For a backend with so many servers, at least 1.
+    /// For a backend with `servers` servers, at least 1.
     pub fn new(servers: u32) -> Self {
         assert!(servers > 0, "a backend has a server");
         let costs = Costs::new();

@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | in a look at most two operations are at the backend; the time that those took which met at most one other is a sample of their class. `service` is the median of the class's last 15 samples, and never more than the operation was away |
+//! | Model    | in an observation at most two operations are at the backend; the time that those took which met at most one other is a sample of their class. `service` is the median of the class's last 15 samples, and never more than the operation was away |
 //! | Look     | until no more than two have been there for 4 ms, and 8 samples were taken, among them one of each class that was sent meanwhile, but for a second at most; the next begins after 24 times as long as that took. Where operations take less than half a millisecond that is 4 ms of every 100, as in the source; a slower backend would be nearly empty only when such a time was over |
 //! | Cost     | O(15 log 15) per sample, O(1) otherwise; 2 to 3 % of the backend's throughput |
 //! | Source   | `docs/reference/dispatch.md` section 8.1, number 3 |
@@ -21,7 +21,7 @@ pub struct Sample {
     shift: Duration,
     /// When the look begins that is next, or now.
     next: Instant,
-    /// No more than [`FEW`] have been there since then, in this look, and so many samples were taken.
+    /// No more than [`FEW`] have been there since then, in this observation, and this number of samples was taken.
     few: Option<Instant>,
     taken: u32,
     /// By a bit for each class: sent since then and not sampled yet, and sampled.
@@ -67,7 +67,7 @@ impl Sample {
         }
     }
 
-    /// Notices when few are there, and when a look is over.
+    /// Notices when few are there, and when an observation is over.
     fn look(&mut self, now: Instant) {
         if now < self.next {
             return;
@@ -93,7 +93,7 @@ impl Estimator for Sample {
 
     fn submit(&mut self, now: Instant, key: RequestKey, class: Class) {
         self.submitted += 1;
-        // A look for which there was nothing to see is put off; one that is just due begins now.
+        // An observation without operations is put off; one that is just due begins now.
         if self.sent.is_empty() && self.few.is_none() && now >= self.next {
             let over = now >= self.next + LONGEST || self.next == Instant::ZERO;
             self.next = if over { now + self.shift } else { now };
@@ -138,12 +138,12 @@ const fn bit(class: Class) -> u64 {
     1 << class.index()
 }
 
-/// How long few operations are at the backend in a look; the longest look; how many times as long there is none.
+/// How long few operations are at the backend in an observation; the longest observation; how many times as long there is none.
 const WINDOW: Duration = Duration::from_millis(4);
 const LONGEST: Duration = Duration::from_secs(1);
 const REST: u64 = 24;
 
-/// Samples of a look.
+/// Samples of an observation.
 const ENOUGH: u32 = 8;
 
 /// How many are few.

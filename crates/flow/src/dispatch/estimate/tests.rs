@@ -6,7 +6,7 @@ use alloc::collections::BTreeMap;
 const READ: Class = Class::new(false, 4_096);
 const WRITE: Class = Class::new(true, 16_384);
 
-/// A backend of so many servers that take operations in order, kept full with `depth` of them, a quarter
+/// A backend of `servers` servers that take operations in order, kept full with `depth` of them, a quarter
 /// of which are writes. Reads take about 70 us, writes about 300, or `slower` times as long. By class, the relative error
 /// of the sum of estimates of the second half of that many times two seconds.
 fn error(estimation: Estimation, servers: usize, depth: u32, slower: u64) -> BTreeMap<Class, f64> {
@@ -76,7 +76,7 @@ fn slow_backends_are_known() {
     }
 }
 
-/// A look that comes while nothing is there waits for the first operation.
+/// An observation that begins while nothing is there waits for the first operation.
 #[test]
 fn an_idle_backend_is_looked_at_later() {
     let mut estimator = Estimation::Sample.build(0);

@@ -18,7 +18,7 @@ fn build(values: [u64; 4], backends: usize, streams: &[Stream]) -> Box<dyn Dispa
 }
 
 /// Every stream asks for its backends without end; one operation is at a backend at a time and takes a
-/// millisecond. By stream, how many were done in so many milliseconds.
+/// millisecond. By stream, how many were done in this number of milliseconds.
 fn saturate(policy: &mut dyn DispatchPolicy, wants: &[&[u32]], millis: u32) -> Vec<u32> {
     let backends = wants.iter().flat_map(|wants| wants.iter()).max().unwrap() + 1;
     let keys = testing::keys(2 * (backends * millis) as usize * wants.len());
@@ -40,7 +40,7 @@ fn saturate(policy: &mut dyn DispatchPolicy, wants: &[&[u32]], millis: u32) -> V
         for backend in (0..backends).map(BackendId::new) {
             let Some((key, _)) = policy.next(Instant::ZERO, backend) else { continue };
             let (stream, backend) = owner[key];
-            // Another waits before this one ends: nobody is ever idle.
+            // Another waits before this one ends: no stream is ever idle.
             arrive(policy, &mut owner, stream, backend);
             done[stream] += 1;
             policy.complete(Instant::ZERO, key, Duration::from_millis(1));

@@ -2,7 +2,7 @@ use super::*;
 use crate::rng::Rng;
 use alloc::vec::Vec;
 
-/// A backend of so many servers, each with a queue of its own or all with one.
+/// A backend of `servers` servers, each with its own queue or all with one.
 struct Device {
     own_queues: bool,
     free: Vec<u64>,

@@ -51,10 +51,10 @@ const SHIFT: u32 = 10;
 /// 1 in fixed point.
 const ONE: u64 = 1 << SHIFT;
 
-/// The longest time that is told from longer ones, in fixed point: 4.9 hours.
+/// The longest time that counts, in fixed point: 4.9 hours.
 const LONGEST: u64 = u64::MAX >> SHIFT;
 
-/// Up to so many outstanding, the product with the longest time fits 64 bits.
+/// Up to this number outstanding, the product with the longest time fits 64 bits.
 const EXACT: u64 = ONE - 1;
 
 /// Samples of the same 2^24 ns weigh the same.

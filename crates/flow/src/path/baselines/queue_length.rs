@@ -8,7 +8,7 @@
 //! | Ties     | the least recently chosen; a reinstated path joins at the tail |
 //! | Cost     | O(paths) per choice, O(1) per end; no allocation |
 //! | Source   | Linux device mapper, `queue-length`; `docs/reference/path.md` section 6 |
-//! | Not when | sizes vary, which it does not see, or a path may stall: it goes on sending to it until the others are as long |
+//! | Not when | sizes vary, which it does not see, or a path may stall: it continues to send to it until the others are as long |
 
 use crate::clock::Instant;
 use crate::path::lru_order::LruOrder;

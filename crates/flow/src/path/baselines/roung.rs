@@ -67,7 +67,7 @@ pub(super) enum Renewal {
 pub(super) enum Ages {
     /// Those that are busy.
     Busy,
-    /// All, but nobody while one is at the threshold.
+    /// All, but none while one is at the threshold.
     UntilBlocked,
 }
 

@@ -11,7 +11,7 @@
 //! | Cost     | O(paths) per choice, O(1) per end; no allocation |
 //! | Source   | Linux device mapper, `service-time`; `docs/reference/path.md` section 6 |
 //! | Differs  | products have 128 bits, where the kernel cuts off seven before they overflow |
-//! | Not when | nobody knows the throughputs or they change; or a path may stall |
+//! | Not when | the throughputs are not known, or change; or a path may stall |
 
 use crate::clock::Instant;
 use crate::path::lru_order::LruOrder;
@@ -64,7 +64,7 @@ impl ServiceTime {
 }
 
 impl PathState {
-    /// Whether an I/O of so many bytes ends earlier here. With `o` outstanding and throughput `t`, a path
+    /// Whether an I/O of `bytes` ends earlier here. With `o` outstanding and throughput `t`, a path
     /// takes `(o + bytes) / t`.
     fn better(self, other: Self, bytes: u64) -> bool {
         // Case 1, t1 = t2: (o1 + bytes) / t < (o2 + bytes) / t is o1 < o2, whatever the size.

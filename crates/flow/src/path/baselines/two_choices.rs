@@ -58,7 +58,7 @@ impl TwoChoices {
         }
     }
 
-    /// What an I/O of so many bytes counts.
+    /// What an I/O of `bytes` counts.
     const fn size(&self, bytes: u64) -> u64 {
         if self.by_bytes { bytes } else { 1 }
     }

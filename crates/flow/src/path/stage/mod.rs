@@ -84,7 +84,7 @@ struct Io {
     /// Its place in the order of arrival.
     order: u64,
     backend: usize,
-    /// What selectors are told of it.
+    /// What selectors know of it.
     context: PathIo,
     /// How often it has been sent to another path because it was overdue.
     retries: u32,

@@ -4,11 +4,11 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | `pop` = the smallest `left + w a`, where `a` is the link's work when the reply became ready, and `w` = `weight`/100. Nobody is overtaken by a reply that became ready more than (difference of lengths)/w of work later |
+//! | Model    | `pop` = the smallest `left + w a`, where `a` is the link's work when the reply became ready, and `w` = `weight`/100. No reply is overtaken by a reply that became ready more than (difference of lengths)/w of work later |
 //! | Ties     | order of becoming ready |
 //! | Cost     | O(log n); the order of two replies does not change while they wait |
 //! | Source   | `docs/reference/transfer.md` section 6, `aged:w` and with chunks `srpt-aged:C:w`; the same as the earliest deadline first with deadline `a + l/w` |
-//! | Not when | one longest reply beside many short ones must have a bound of its own: the bound grows with the difference of the lengths; see `slack` |
+//! | Not when | one longest reply beside many short ones must have its own bound: the bound grows with the difference of the lengths; see `slack` |
 
 use crate::policy::{Parameter, Policy, Property};
 use crate::transfer::waiting::{Ranked, Waiting};

@@ -37,7 +37,7 @@ pub(super) struct Switched {
     ticks: Ticks,
     /// The tick at which each lane with a backlog can pay for its head.
     due: BTreeSet<(u64, usize)>,
-    /// Lanes whose backlog leaves at a pace of its own.
+    /// Lanes whose backlog leaves at its own pace.
     ramped: BTreeSet<usize>,
     responses: Responses,
     rates: Rates,
@@ -115,8 +115,8 @@ impl Switched {
         }
     }
 
-    /// Whether a silent world would still change something: somebody waits, a switch is on, or
-    /// somebody's response time is remembered.
+    /// Whether time alone would change something: a request waits, a switch is on, or a response time is
+    /// remembered.
     fn lively(&self) -> bool {
         !self.due.is_empty() || self.verdict.any_on() || self.responses.lively()
     }
@@ -255,7 +255,7 @@ impl Switched {
     }
 
     fn switch(&mut self, index: usize, on: bool, now: Instant) {
-        // The last line has no tenant of its own to speak of.
+        // The last line belongs to no single tenant.
         if index + 1 < self.lanes.len() {
             self.notices.push_back(Notice::Gate(TenantId::new(index as u32), on));
         }

@@ -89,7 +89,7 @@ impl Rates {
         self.meters[index].sum > 0
     }
 
-    /// Whether the rate is more than `margin_permille` above so many tokens per second.
+    /// Whether the rate is more than `margin_permille` above `iops` tokens per second.
     pub(super) fn above(&self, index: usize, iops: u64, margin_permille: u64) -> bool {
         let allowed = u128::from(iops) * u128::from(1_000 + margin_permille);
         let slots = u128::from(self.ended.min(SLOTS as u64));
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     /// A rate is that of the whole slots so far, ten at most, and only past the margin is it too high;
-    /// whoever sends nothing for so long is no longer looked at, nor is one who never sent anything.
+    /// a tenant that sends nothing for this long is no longer visited, nor is one that never sent anything.
     #[test]
     fn a_rate_has_a_margin() {
         let slot = |slots: u64| Instant::ZERO + SLOT * slots;

@@ -17,7 +17,7 @@ pub(in super::super) struct Estimator {
 /// A tenant whose last request ended longer ago than this is silent.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// The most response times that a window keeps. What ends after so many is left out of it.
+/// The most response times that a window keeps. Endings beyond that are left out of it.
 const SAMPLES_MAX: usize = 16_384;
 
 /// Each tenant's observed response time at the device, against its thresholds.
@@ -59,7 +59,7 @@ pub(super) struct Plight {
 }
 
 impl Responses {
-    /// Tenants with these thresholds, above which a switch goes on and below which it goes off.
+    /// Tenants with these thresholds, above which a switch turns on and below which it turns off.
     pub(super) fn new(
         estimator: Estimator,
         thresholds: impl Iterator<Item = (Duration, Duration)>,
@@ -264,7 +264,7 @@ mod tests {
         assert!(!responses.lively());
     }
 
-    /// A request that is still out counts with its age, and each threshold that the age passes is told
+    /// A request that is still out counts with its age, and each threshold that the age passes is reported
     /// when it is passed, whatever else is released meanwhile.
     #[test]
     fn age_counts() {
@@ -281,7 +281,7 @@ mod tests {
         assert!(responses.ended(0, at(32), Duration::from_millis(7)));
         assert_eq!((responses.aged(at(38)), responses.plight(0, at(38))), (None, WELL));
         assert_eq!((responses.aged(at(39)), responses.plight(0, at(39))), (Some(0), BETWEEN));
-        assert_eq!(responses.aged(at(39)), None, "it is told once");
+        assert_eq!(responses.aged(at(39)), None, "it is reported once");
         assert!(responses.any_out());
         // One that another policy has let go earlier is older.
         responses.released(0, at(10));

@@ -34,7 +34,7 @@ pub(in super::super) enum Leave {
 pub(in super::super) enum Decide {
     /// TA2: all on when anybody's response time is past its threshold.
     Together,
-    /// TA3: those who break their contract, when somebody who keeps it suffers.
+    /// TA3: tenants that exceed their contract, when one that does not suffers.
     Victim {
         /// What a tenant may exceed its rate by, in thousandths.
         margin_permille: u64,

@@ -1,6 +1,6 @@
 //! Who is to be switched: TA2's and TA3's decision, kept up to date tenant by tenant.
 //!
-//! Every change of a tenant's standing moves a few counters, so that a decision that switches nobody
+//! Every change of a tenant's standing moves a few counters, so that a decision that switches no tenant
 //! costs nothing, however many tenants there are.
 
 use super::settings::Decide;
@@ -107,8 +107,8 @@ impl Verdict {
         }
     }
 
-    /// Whose switch goes which way, in the order of tenants. Whoever asks must then say so in
-    /// [`change`](Self::change). O(1) if nobody's does.
+    /// The tenants whose switch changes, and its new state, in order. The caller must report each in
+    /// [`change`](Self::change). O(1) without a change.
     pub(super) fn decide(&mut self) -> Vec<(usize, bool)> {
         let pain = match self.decide {
             Decide::Together => self.all,
@@ -185,7 +185,7 @@ mod tests {
         turned.filter_map(|(i, was, is)| is.filter(|&is| is != was).map(|is| (i, is))).collect()
     }
 
-    /// What the counters say is what a look at every tenant says, whatever has changed before.
+    /// The counters say what a pass over every tenant says, whatever has changed before.
     #[test]
     fn the_counters_decide_as_a_look_at_everybody() {
         let margin_permille = 50;

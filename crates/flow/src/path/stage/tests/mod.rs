@@ -17,7 +17,7 @@ fn at(millis: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(millis)
 }
 
-/// A path that goes silent under load delays nobody for a second, be it reads or writes, whatever
+/// A path that goes silent under load delays no request for a second, be it reads or writes, whatever
 /// the selector; what is on it is known to be dead before a write goes the other way, and when it
 /// answers again it is used again.
 #[test]
@@ -74,7 +74,7 @@ fn late_deaths_do_not_fail_a_new_session() {
     assert_eq!((failed.count(), rig.state(0)), (1, State::Active));
 }
 
-/// The only path may be silent for seconds before it is given up, for nobody could take over.
+/// The only path may be silent for seconds before it is given up, for no other could take over.
 #[test]
 fn the_last_path_is_given_time() {
     let mut rig = Rig::new(&[0], Settings::default());
@@ -87,7 +87,7 @@ fn the_last_path_is_given_time() {
     assert_eq!((rig.resets, rig.state(0)), (1, State::Failed));
     rig.fates[0].silent = false;
     rig.run_until(at(9_000));
-    assert!(rig.done.last().unwrap().1 > at(8_900), "it goes on");
+    assert!(rig.done.last().unwrap().1 > at(8_900), "it continues");
 }
 
 /// When every path is silent at once it is the storage that stands still: no path is given up for
@@ -172,7 +172,7 @@ fn probes_back_off() {
     assert!(rig.longest_from(at(20_000)) < Duration::from_millis(110));
 }
 
-/// Where nobody reads, an ejected path is tried after half a minute.
+/// Where no host reads, an ejected path is tried after half a minute.
 #[test]
 fn writers_get_a_path_back() {
     let mut rig = Rig::new(&[0, 0], Settings::default());
@@ -189,8 +189,8 @@ fn writers_get_a_path_back() {
     assert!(changes.iter().any(|(_, change)| change.why == Why::Trial));
 }
 
-/// Bursts that hit all paths alike, with service times all over the place, eject nobody and give
-/// nobody up, whatever the selector.
+/// Bursts that hit all paths alike, with service times all over the place, eject no path and give
+/// none up, whatever the selector.
 #[test]
 fn bursts_eject_nobody() {
     for policy in POLICIES {
@@ -263,7 +263,7 @@ fn a_path_that_is_out_takes_over() {
             rig.run_until(at(8_000));
             let stall = rig.longest_from(at(4_000));
             assert!(stall < Duration::from_millis(900), "{case}: {stall}");
-            assert!(rig.done.last().unwrap().1 > at(7_900), "{case}: it goes on");
+            assert!(rig.done.last().unwrap().1 > at(7_900), "{case}: it continues");
             let lost = if hung { State::Ejected } else { State::Failed };
             assert_eq!((rig.state(0), rig.state(1)), (State::Active, lost), "{case}");
             assert_eq!(rig.resets, u32::from(!hung), "{case}");
@@ -271,7 +271,7 @@ fn a_path_that_is_out_takes_over() {
     }
 }
 
-/// A moment of silence on the only path in use calls nobody in. Where the path that is out is silent as
+/// A moment of silence on the only path in use brings no other path in. Where the path that is out is silent as
 /// well it is the storage: neither is given up, and nothing is sent twice.
 #[test]
 fn a_path_that_is_out_is_not_called_in_vain() {
@@ -451,9 +451,9 @@ fn hanging_reads_leave_for_good() {
     }
 }
 
-/// A target that puts off whatever it is asked for on one path holds nobody for two seconds, be it a single
-/// write, and the path stays out after some tries. Where every path does so nobody gains by moving: none
-/// changes more often than the flap bound allows, and when they do as they are asked again all goes on.
+/// A target that puts off whatever it is asked for on one path holds no request for two seconds, be it a single
+/// write, and the path stays out after some tries. Where every path does so no request gains by moving: none
+/// changes more often than the flap bound allows, and when they work again all requests continue.
 #[test]
 fn what_is_put_off_goes_another_way() {
     for hosts in [1, 8] {
@@ -472,7 +472,7 @@ fn what_is_put_off_goes_another_way() {
         assert!(changes < 40, "{hosts}: {changes}");
         rig.fates.fill(rig::Fate::WELL);
         rig.run_until(at(62_000));
-        assert!(rig.came.values().all(|&came| came > at(61_000)), "{hosts}: all goes on");
+        assert!(rig.came.values().all(|&came| came > at(61_000)), "{hosts}: all continue");
     }
 }
 
@@ -515,7 +515,7 @@ fn the_only_path_is_not_held_back() {
         rig.run_until(at(2_000));
         assert!(rig.given.is_empty(), "everybody waits");
         rig.mend(0);
-        assert_eq!(rig.given.len(), 64, "{}: nobody waits", policy.name);
+        assert_eq!(rig.given.len(), 64, "{}: no request waits", policy.name);
         assert_eq!(rig.state(0), State::Active, "{}", policy.name);
         rig.run_until(at(2_010));
         rig.mend(1);
@@ -543,7 +543,7 @@ fn a_returning_path_that_is_left_alone_is_not_held_back() {
         rig.cut(1);
         assert_eq!(rig.state(0), State::Active);
         rig.run_until(at(2_060));
-        assert_eq!(rig.given.len(), 64, "{groups:?}: nobody waits");
+        assert_eq!(rig.given.len(), 64, "{groups:?}: no request waits");
         assert!(rig.given.values().all(|given| given.io.path == PathId::new(0)));
     }
 }

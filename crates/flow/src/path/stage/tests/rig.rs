@@ -50,7 +50,7 @@ pub(super) struct Fate {
     pub(super) hung: bool,
     /// What hangs was not begun.
     pub(super) busy: bool,
-    /// I/Os take so many times longer.
+    /// The factor by which I/Os take longer.
     pub(super) factor: u64,
     /// It does this many I/Os at once.
     pub(super) servers: usize,
@@ -93,7 +93,7 @@ pub(super) struct Rig {
     pub(super) per_kib: Duration,
     pub(super) random: bool,
     pub(super) given: BTreeMap<RequestKey, Given>,
-    /// Tags of requests that change something and are on a path, or were and nobody knows.
+    /// Tags of requests that change something and are on a path, or were and may have been done.
     unsure: BTreeMap<Tag, PathId>,
     /// When requests came.
     pub(super) came: BTreeMap<Tag, Instant>,
@@ -163,7 +163,7 @@ impl Rig {
         }
     }
 
-    /// So many hosts ask, each as soon as it has its answer.
+    /// Starts `count` hosts, each of which asks as soon as it has its answer.
     pub(super) fn hosts(&mut self, count: u32) {
         self.loops = true;
         for _ in 0..count {
