@@ -79,7 +79,7 @@ impl Out {
         }
         let place = if data { start.to_string() } else { "-".to_owned() };
         let bytes = if data { length.to_string() } else { "-".to_owned() };
-        let state = if applied { "upstream" } else { "only here" };
+        let state = if applied { "upstream" } else { "dirty" };
         let state = if data { state } else { "" };
         let fua = if record.flags & Descriptor::FLAG_FUA != 0 { ", FUA" } else { "" };
         let line = format!(

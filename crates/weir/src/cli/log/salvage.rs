@@ -216,16 +216,16 @@ impl Salvage {
             let _ = writeln!(text, "{}", lost_text(gap, seen.block.block));
         }
         for seq in &done.rotten {
-            let _ = writeln!(text, "record {seq} is lost: its data is not what was written");
+            let _ = writeln!(text, "record {seq} is lost: its payload is damaged");
         }
         if done.left.0 > 0 {
             let (records, bytes) = (done.left.0, ByteCount(done.left.1));
             let _ = writeln!(
                 text,
-                "{records} intact records with {bytes} behind what is lost were not applied: `--beyond` does"
+                "{records} intact records with {bytes} behind lost ones were not applied; `--beyond` applies them"
             );
         }
-        text.push_str("not what they were, as far as is known:\n");
+        text.push_str("lost ranges of the volume, as far as known:\n");
         for (&start, &end) in &done.lost.0 {
             let (first, last) = (start / block, end / block - 1);
             let _ = writeln!(
@@ -235,7 +235,7 @@ impl Salvage {
             );
         }
         if done.lost.0.is_empty() {
-            text.push_str("  nothing says which blocks\n");
+            text.push_str("  the blocks are unknown\n");
         }
         text
     }

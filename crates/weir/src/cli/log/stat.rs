@@ -134,9 +134,9 @@ fn text(value: &Value) -> String {
                 let _ = writeln!(text, "super block {name}: {fault}");
                 continue;
             }
-            let clean = if copy["clean"] == true { "; nothing was dirty" } else { "" };
+            let clean = if copy["clean"] == true { "; no dirty data" } else { "" };
             let bypassed =
-                if copy["bypassed"] == true { "; writes may have gone past the log" } else { "" };
+                if copy["bypassed"] == true { "; writes may have bypassed the log" } else { "" };
             let _ = writeln!(
                 text,
                 "super block {name}: generation {}, upstream up to record {}, durable up to {}{clean}{bypassed}",
@@ -163,7 +163,7 @@ fn text(value: &Value) -> String {
         }
         let _ = writeln!(
             text,
-            "only here: {} records of {}; lost: {} records",
+            "dirty: {} records of {}; lost: {} records",
             value["dirty_records"],
             bytes("dirty_bytes"),
             value["lost_records"]
@@ -172,7 +172,7 @@ fn text(value: &Value) -> String {
     if let Some(void) = value["failed"].as_str() {
         let _ = writeln!(
             text,
-            "it has failed, as {void} says: everything in it is on the volume's own storage"
+            "it has failed, according to {void}: all of its data is on the volume's own storage"
         );
     }
     let _ = writeln!(text, "{}", word("verdict"));

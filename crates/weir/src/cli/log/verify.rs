@@ -55,12 +55,7 @@ pub(super) fn run(args: &Inspect) -> Result<Exit, Failure> {
     }
     drop(progress);
     for (at, problem) in &reader.unreadable {
-        faults.push(fault(
-            *at,
-            "unreadable",
-            true,
-            &format!("the device does not give it: {problem}"),
-        ));
+        faults.push(fault(*at, "unreadable", true, &format!("read error: {problem}")));
     }
     faults.sort_by_key(|fault| fault["at"].as_u64());
     let recovered = recovery(&log, &seen);
@@ -126,14 +121,14 @@ pub(super) fn lost(gap: &Gap, block: u32) -> Value {
 /// Lost records, as text.
 pub(super) fn lost_text(gap: &Gap, block: u32) -> String {
     let mut text = format!("records {} to {} are lost", gap.first, gap.last);
-    let mut sep = ": what is left of their header names, without a proof, bytes ";
+    let mut sep = ": the readable part of their header names, unverified, bytes ";
     for record in &gap.presumed {
         let (start, length) = extent(record, block);
         let _ = write!(text, "{sep}{start} to {}", start + length - 1);
         sep = ", ";
     }
     if gap.presumed.is_empty() {
-        text.push_str(", and nothing says where they were to be written");
+        text.push_str(", and their ranges are unknown");
     }
     text
 }

@@ -104,7 +104,7 @@ pub(super) fn welcome(config: &Config, ready: &Ready) -> String {
     for target in &config.targets {
         let _ = writeln!(text, "\n  {}", target.name);
         if let Some(redirect) = &target.redirect {
-            let _ = writeln!(text, "    hosts are sent to {}", redirect.portal);
+            let _ = writeln!(text, "    hosts are redirected to {}", redirect.portal);
         }
         if !target.authentication.accounts.is_empty() {
             let _ = writeln!(text, "    hosts must authenticate (CHAP)");
@@ -127,9 +127,9 @@ pub(super) fn welcome(config: &Config, ready: &Ready) -> String {
         let _ = write!(text, "\nto connect\n{ways}");
     }
     if let Some(socket) = control(ready) {
-        let _ = writeln!(text, "\nto see how it does\n  weir status --socket {}", socket.display());
+        let _ = writeln!(text, "\nto see its state\n  weir status --socket {}", socket.display());
     }
-    text.push_str("\nCtrl-C stops it; every volume is made durable first\n");
+    text.push_str("\nCtrl-C flushes every volume and stops the gateway\n");
     text
 }
 
@@ -147,7 +147,7 @@ fn volume(text: &mut String, what: &str, config: &Config, ready: &Ready, index: 
         [only] => writeln!(text, "    {what}: {name}, {size}{read_only}, {}", store(only)),
         several => {
             let layout = match config.volumes[index].layout {
-                Layout::Concat => String::from("one after the other"),
+                Layout::Concat => String::from("concatenated"),
                 Layout::Stripe { chunk } => format!("in turns of {}", ByteCount(chunk)),
             };
             let _ = writeln!(
@@ -167,7 +167,7 @@ fn store(store: &ReadyStore) -> String {
             "{} I/O, in {}{}",
             if *direct { "direct" } else { "buffered" },
             path.display(),
-            if *created { " (made just now)" } else { "" },
+            if *created { " (created)" } else { "" },
         ),
         ReadyStore::Upstream { name, target, lun, paths, ready } => format!(
             "on upstream {name}: LUN {lun} of {target}, {ready} of {paths} {}",
@@ -327,7 +327,7 @@ mod tests {
         assert!(text.contains("    a b/c: d, "), "{text}");
         assert!(text.contains("nbdinfo 'nbd://[::1]:10809/'"), "{text}");
         assert!(text.contains("qemu-io -r -f raw -c 'read 0 4k' 'nbd://[::1]:10809/'"), "{text}");
-        assert!(text.ends_with("made durable first\n"), "{text}");
+        assert!(text.ends_with("stops the gateway\n"), "{text}");
 
         let (config, ready) = started(NBD, &[], vec![unix]);
         let url = "nbd+unix:///a%20b%2Fc?socket=/run/nbd%20sock";
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(told["targets"][1]["luns"][0]["url"], url);
         assert_eq!(told["nbd"], json!([]));
         let text = welcome(&config, &ready);
-        assert!(text.contains(":a\n    hosts are sent to b:3260\n"), "{text}");
+        assert!(text.contains(":a\n    hosts are redirected to b:3260\n"), "{text}");
         assert!(text.contains(":d\n    hosts must authenticate (CHAP)\n    LUN 3: d"), "{text}");
         assert!(text.contains(&format!("'read 0 4k' {url}\n")), "{text}");
         assert!(!text.contains("NBD"), "{text}");

@@ -102,8 +102,7 @@ impl Misses {
             sizes = SHARES.iter().map(|share| (demand.lines * share / 100).max(1)).collect();
         }
         if let Some(small) = sizes.iter().position(|&lines| lines == 0) {
-            let message =
-                format!("a buffer of {} bytes holds no line of {line}", self.sizes[small]);
+            let message = format!("a cache of {} bytes holds no line of {line}", self.sizes[small]);
             return Err(Failure::new(
                 Exit::Usage,
                 message,
@@ -111,7 +110,7 @@ impl Misses {
             ));
         }
         if let Some(large) = sizes.iter().find(|&&lines| lines.min(demand.lines) > MOST_LINES) {
-            let message = format!("a buffer of {large} lines is more than {MOST_LINES}");
+            let message = format!("a cache of {large} lines is more than {MOST_LINES}");
             return Err(Failure::new(
                 Exit::Usage,
                 message,
@@ -123,7 +122,7 @@ impl Misses {
 
     fn text(&self, demand: &Demand, outcomes: &[Outcome], policies: usize) -> String {
         let line = u64::from(self.line);
-        let mut columns = vec![("buffer", Align::Right), ("lines", Align::Right)];
+        let mut columns = vec![("cache", Align::Right), ("lines", Align::Right)];
         columns
             .extend(outcomes.iter().take(policies).map(|outcome| (outcome.policy, Align::Right)));
         let mut table = Table::new(&columns);
