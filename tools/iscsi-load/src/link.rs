@@ -7,7 +7,7 @@ use weir_wire::iscsi::initiator::{Event, Initiator};
 /// Bytes of the receive buffer: several of the largest PDUs.
 const RECEIVE_BUFFER: usize = 1 << 20;
 
-/// Most pieces of one write.
+/// Maximum number of slices in one write.
 const PIECES_MAX: usize = 64;
 
 /// One connection.
@@ -16,7 +16,7 @@ pub(crate) struct Link<S> {
     pub(crate) socket: S,
     pub(crate) initiator: Initiator<Block>,
     memory: Vec<u8>,
-    /// The part of `memory` that is not dealt with.
+    /// The unprocessed part of `memory`.
     start: usize,
     filled: usize,
 }
@@ -33,7 +33,7 @@ impl<S: Read + Write> Link<S> {
         Link { socket: change(socket), initiator, memory, start, filled }
     }
 
-    /// Sends what waits, as far as the socket takes it.
+    /// Sends the outbox, as far as the socket accepts it.
     pub(crate) fn flush(&mut self) -> Result<(), String> {
         while !self.initiator.outbox().is_empty() {
             let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
@@ -54,7 +54,7 @@ impl<S: Read + Write> Link<S> {
         Ok(())
     }
 
-    /// Receives once. Returns whether something came, and whether more may wait.
+    /// Receives once. Returns whether data arrived, and whether more may wait.
     pub(crate) fn fill(&mut self) -> Result<(bool, bool), String> {
         self.memory.copy_within(self.start..self.filled, 0);
         self.filled -= self.start;
@@ -76,7 +76,7 @@ impl<S: Read + Write> Link<S> {
         }
     }
 
-    /// Deals with every PDU that is complete.
+    /// Handles every complete PDU.
     pub(crate) fn hear(
         &mut self,
         mut each: impl FnMut(Event<'_>) -> Result<(), String>,

@@ -1,4 +1,4 @@
-//! From nothing to a session that can read and write: connect, log in, ask for the capacity.
+//! Opens a session: connects, logs in, reads the capacity.
 
 use crate::arguments::{Arguments, Url};
 use crate::link::Link;
@@ -74,7 +74,7 @@ fn settings(arguments: &Arguments, target: String, index: u32) -> Settings {
     }
 }
 
-/// Sends what waits, receives once, and deals with it.
+/// Sends the outbox, receives once, and handles the input.
 fn exchange(link: &mut Link<TcpStream>, mut each: impl FnMut(Event<'_>)) -> Result<(), String> {
     link.flush()?;
     let (came, more) = link.fill()?;
@@ -87,7 +87,7 @@ fn exchange(link: &mut Link<TcpStream>, mut each: impl FnMut(Event<'_>)) -> Resu
     })
 }
 
-/// Swallows the unit attentions that every new session meets (SAM-5, 5.14).
+/// Discards the unit attentions of a new session (SAM-5, 5.14).
 fn wait_until_ready(link: &mut Link<TcpStream>, lun: u8) -> Result<(), String> {
     for _ in 0..16 {
         match execute(link, lun, [0; 16], 0)? {
@@ -147,7 +147,7 @@ fn execute(
     })
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug)]
 enum Outcome {
     /// With this data.

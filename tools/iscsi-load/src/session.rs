@@ -1,4 +1,4 @@
-//! One session under load: its connection and what it has outstanding.
+//! One session under load: its connection and its outstanding commands.
 
 use crate::link::Link;
 use crate::process::now;
@@ -11,11 +11,11 @@ use weir_wire::iscsi::initiator::{Attribute, Command, Direction, Event, Residual
 pub(crate) struct Session {
     link: Link<TcpStream>,
     lun: u8,
-    /// What is outstanding, by tag.
+    /// Outstanding commands by tag.
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     think: Duration,
-    /// No command before that.
+    /// The earliest time of the next command.
     thinks_until: Option<Instant>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Session {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     made: Instant,
-    /// Where it reads or writes, in bytes.
+    /// Its offset in bytes.
     offset: u64,
 }
 
@@ -55,13 +55,13 @@ impl Session {
         &mut self.link.socket
     }
 
-    /// Whether nothing is outstanding.
+    /// Whether no command is outstanding.
     pub(crate) fn is_idle(&self) -> bool {
         let initiator = &self.link.initiator;
         self.free.len() == self.slots.len() && (initiator.is_full_feature() || initiator.is_over())
     }
 
-    /// When it will have thought enough.
+    /// The end of its think time.
     pub(crate) const fn thinks_until(&self) -> Option<Instant> {
         self.thinks_until
     }
@@ -90,7 +90,7 @@ impl Session {
         }
     }
 
-    /// Takes in all that has come and answers it.
+    /// Receives all available input and answers it.
     pub(crate) fn read(&mut self, work: &mut Work, tally: &mut Tally) -> Result<(), String> {
         loop {
             let (came, more) = self.link.fill()?;
@@ -111,18 +111,18 @@ impl Session {
         }
     }
 
-    /// Sends what waits, as far as the socket takes it.
+    /// Sends the outbox, as far as the socket accepts it.
     pub(crate) fn flush(&mut self) -> Result<(), String> {
         self.link.flush()
     }
 
-    /// Asks for the end of the session.
+    /// Sends a logout request.
     pub(crate) fn log_out(&mut self) {
         self.link.initiator.logout();
     }
 }
 
-/// Deals with one event.
+/// Handles one event.
 fn take(
     event: &Event<'_>,
     slots: &mut [Option<Slot>],

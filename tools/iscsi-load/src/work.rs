@@ -4,7 +4,7 @@ use crate::login::Disk;
 use hdrhistogram::Histogram;
 use std::rc::Rc;
 
-/// In which order blocks are visited.
+/// The order of block accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Uniformly at random, without end.
@@ -38,7 +38,7 @@ impl Work {
         Self { disk, block, write: false, check: false, order, next: 0, random }
     }
 
-    /// Starts something new.
+    /// Starts a new order of accesses.
     pub(crate) const fn start(&mut self, order: Order, write: bool, check: bool) {
         (self.order, self.write, self.check, self.next) = (order, write, check, 0);
     }
@@ -48,7 +48,7 @@ impl Work {
         self.order = Order::Stopped;
     }
 
-    /// Where the next command goes, in bytes; `None` when there is none.
+    /// The offset of the next command in bytes; `None` if there is none.
     pub(crate) fn next(&mut self) -> Option<u64> {
         let places = self.disk.bytes() / u64::from(self.block);
         let place = match self.order {
@@ -87,8 +87,8 @@ impl AsRef<[u8]> for Block {
     }
 }
 
-/// The pattern for `length` bytes at `offset`: every eight bytes say where they belong, so that a block
-/// in the wrong place is noticed. Both are multiples of eight.
+/// The pattern for `length` bytes at `offset`: every eight bytes contain their offset, so that a misplaced block is
+/// detected. Both are multiples of eight.
 pub(crate) fn pattern(offset: u64, length: usize) -> Block {
     let mut block = Vec::with_capacity(length);
     for at in (offset..offset + length as u64).step_by(8) {
@@ -129,7 +129,7 @@ pub(crate) struct Tally {
     pub(crate) times: Histogram<u64>,
     /// Commands that failed.
     pub(crate) errors: u64,
-    /// How the first of them failed.
+    /// The error of the first of them.
     pub(crate) first_problem: Option<String>,
 }
 
@@ -146,7 +146,7 @@ impl Tally {
         self.times.reset();
     }
 
-    /// Notes that a command failed.
+    /// Records a failed command.
     pub(crate) fn error(&mut self, describe: impl FnOnce() -> String) {
         self.errors += 1;
         self.first_problem.get_or_insert_with(describe);
