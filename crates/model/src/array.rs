@@ -20,7 +20,7 @@ use weir_flow::request::Outcome;
 use weir_flow::rng::Rng;
 use weir_flow::units::Bandwidth;
 
-/// What an array is made from. Each disk `d` sits on bus `d / (disks / buses)`.
+/// The parameters of an array. Each disk `d` sits on bus `d / (disks / buses)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Number of disks, at least 1 and a multiple of `buses`.
@@ -67,7 +67,7 @@ pub struct Array {
     service: Rng,
 }
 
-/// What chance decides about one I/O.
+/// The random values of one I/O.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Draw {
     /// The disk, less than [`Config::disks`].
@@ -76,7 +76,7 @@ pub struct Draw {
     pub spread: f64,
     /// Factor of the random part of the service time: 1, or more while the array has lost capacity.
     pub slower: f64,
-    /// Time that its disk takes for it besides: a stall.
+    /// Additional time at its disk: a stall.
     pub stall: Duration,
 }
 
@@ -102,7 +102,7 @@ impl Array {
         }
     }
 
-    /// When this disk begins an I/O that comes now.
+    /// The time at which this disk begins an I/O that arrives now.
     pub fn begins(&self, now: Instant, disk: u32) -> Instant {
         now.max(self.disk_free[disk as usize])
     }

@@ -1,7 +1,7 @@
 //! The buses and links between an array's disks and its hosts.
 //!
-//! What leaves a disk waits for the disk's bus, then for the less busy link (of two equally busy ones
-//! the first), each in order of arrival. Source: docs/reference/control.md, section 5.
+//! Data from a disk waits for the disk's bus, then for the less busy link (of two equally busy ones the first), each
+//! in order of arrival. Source: docs/reference/control.md, section 5.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,7 +33,7 @@ struct Step {
     id: u64,
 }
 
-/// Where an I/O is.
+/// The stage of an I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Disk(u32),
@@ -41,7 +41,7 @@ enum Place {
     Link,
 }
 
-/// What has happened in an array.
+/// An event in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Passed {
     /// A disk is done with an I/O.
@@ -72,7 +72,7 @@ impl Fabric {
         self.schedule(at, Place::Disk(disk), bytes, id);
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.steps.peek().map(|Reverse(step)| step.at)
     }

@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | each I/O takes `service`, whatever it is; `servers` at once, the others wait in order of arrival |
+//! | Model    | each I/O of any kind takes `service`; `servers` at once, the others wait in order of arrival |
 //! | Ties     | order of arrival |
 //! | Cost     | O(1) per I/O |
 //! | Source   | the D of Kendall's notation: D/D/1, M/D/1, M/D/c are checked by hand against it |
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::request::Outcome;
 
-/// What a device with a fixed service time is made from.
+/// The parameters of a device with a fixed service time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Time from the start of an I/O's service to its end.
@@ -36,7 +36,7 @@ pub struct Fixed {
     /// When each server that has ever worked is free again, earliest first. With equal service
     /// times the server that is free first is always the one that was taken first.
     free: VecDeque<Instant>,
-    /// What is outstanding and when it ends, earliest first.
+    /// Outstanding I/Os with their end times, earliest first.
     ends: VecDeque<(Instant, u64)>,
 }
 

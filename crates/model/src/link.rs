@@ -3,7 +3,7 @@
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::units::Bandwidth;
 
-/// What a link is made from.
+/// The parameters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// Rate of the engine; `None` sends in no time.
@@ -19,12 +19,12 @@ pub struct Link {
     free: Instant,
 }
 
-/// What becomes of a message.
+/// The times of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// When its last byte has left and the engine is free.
+    /// The time at which its last byte is sent and the transmitter is free.
     pub left: Instant,
-    /// When its last byte is at the other end.
+    /// The time at which its last byte arrives.
     pub arrived: Instant,
 }
 

@@ -22,7 +22,7 @@ use weir_flow::request::Outcome;
 use weir_flow::rng::Rng;
 use weir_flow::units::Bandwidth;
 
-/// What an array is made from. Each disk `d` sits on bus `d / (disks / buses)`.
+/// The parameters of an array. Each disk `d` sits on bus `d / (disks / buses)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Number of disks, at least 1 and a multiple of `buses`.
@@ -88,7 +88,7 @@ struct Waiting {
     draw: Draw,
 }
 
-/// What chance decides about one I/O.
+/// The random values of one I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
     /// The disk, less than [`Config::disks`].
@@ -199,7 +199,7 @@ pub const CYLINDERS: u32 = 1_024;
 /// A revolution at 10 000 rpm.
 pub const TURN: Duration = Duration::from_millis(6);
 
-/// What a disk takes to understand a command.
+/// The command overhead of a disk.
 const OVERHEAD: Duration = Duration::from_micros(50);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! iSCSI, SCSI and NBD without I/O: bytes in, events and bytes out.
 //!
-//! Nothing here opens a socket, reads a clock, starts a thread or draws a random number. The shell that owns the
+//! This crate opens no socket, reads no clock, starts no thread and draws no random number. The shell that owns the
 //! sockets passes received bytes to a connection (iSCSI [as target](iscsi::target_role::Connection) or [as
 //! initiator](iscsi::initiator::Initiator), or [NBD](nbd::Connection)), handles the events that it returns, and
 //! writes the connection's [outbox](outbox::Outbox).

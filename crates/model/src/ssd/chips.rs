@@ -3,7 +3,7 @@
 use super::Config;
 use weir_flow::clock::{Duration, Instant};
 
-/// What a chip does with a page, or with a block.
+/// An operation of a chip on a page, or on a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
     /// Cells to register, register to controller.
@@ -41,7 +41,7 @@ impl Chips {
         }
     }
 
-    /// What an operation takes of chip and channel, without any waiting.
+    /// The time of an operation on chip and channel, without queueing.
     pub fn service(&self, page: Page) -> Duration {
         match page {
             Page::Read => self.read + self.register,
@@ -50,7 +50,7 @@ impl Chips {
         }
     }
 
-    /// When an operation ends that this chip is given at `at`, behind all that it was given before.
+    /// The end of an operation submitted to this chip at `at`, behind all earlier ones.
     pub fn submit(&mut self, at: Instant, chip: u32, page: Page) -> Instant {
         self.operations += 1;
         let service = self.service(page);

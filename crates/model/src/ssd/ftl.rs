@@ -265,7 +265,7 @@ impl Ftl {
         Some(victim)
     }
 
-    /// What the device has been through.
+    /// The wear counters of the device.
     pub fn wear(&self) -> Wear {
         Wear {
             programs: self.programs,

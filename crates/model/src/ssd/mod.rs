@@ -21,7 +21,7 @@ use std::collections::BinaryHeap;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::request::{Op, Outcome};
 
-/// What a flash device is made from.
+/// The parameters of a flash device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Chips that work at the same time, each with its own channel; 1 to 4096.
@@ -48,7 +48,7 @@ pub struct Config {
     pub pipelined: bool,
     /// Pages that are acknowledged before they are programmed; 0 is no buffer.
     pub buffer: u32,
-    /// What the controller takes for a command.
+    /// The controller's time per command.
     pub command: Duration,
 }
 
@@ -181,11 +181,11 @@ pub struct Ssd {
     config: Config,
     ftl: Ftl,
     chips: Chips,
-    /// When each place in the buffer that was ever taken is free again.
+    /// The time at which each used slot of the buffer becomes free.
     buffer: BinaryHeap<Reverse<Instant>>,
-    /// When all that was written so far is programmed.
+    /// The time at which all earlier writes are programmed.
     programmed: Instant,
-    /// What is outstanding: its end, its order and its name.
+    /// Outstanding I/Os: end, order and identifier.
     ends: BinaryHeap<Reverse<(Instant, u64, u64)>>,
     started: u64,
 }
@@ -220,7 +220,7 @@ impl Ssd {
             at = at.max(free);
         }
         let chip = self.ftl.place(0);
-        // What has to be moved goes first: the erased block may be the one that is written next.
+        // Moves go first: the erased block may be the one that is written next.
         for _ in 0..self.ftl.moves_due(chip) {
             match self.ftl.step(chip) {
                 Some(Move::Copy { .. }) => {
@@ -243,7 +243,7 @@ impl Ssd {
         if durable { end } else { at }
     }
 
-    /// When an I/O ends that the controller has understood by `at`.
+    /// The end of an I/O that the controller has decoded at `at`.
     fn serve(&mut self, at: Instant, io: DeviceIo) -> Instant {
         let (size, pages) = (u64::from(self.config.page), self.ftl.capacity());
         let (offset, length) = (io.extent.offset, io.extent.length);
@@ -262,7 +262,7 @@ impl Ssd {
                     self.ftl.trim(page);
                     at
                 }
-                // What is not written over has to be read first.
+                // The part that is not overwritten has to be read first.
                 Op::Write | Op::Update | Op::WriteZeroes => {
                     let read = self.read(at, page);
                     self.write(read, page, io.fua)

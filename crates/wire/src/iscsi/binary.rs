@@ -129,7 +129,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is written is read back, and no text makes the reader stumble.
+        /// Encoded values are decoded to the same bytes, and no text makes the decoder panic.
         #[test]
         fn what_is_written_is_read(
             bytes in prop::collection::vec(any::<u8>(), 1..40),

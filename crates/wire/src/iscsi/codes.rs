@@ -168,7 +168,7 @@ pub enum LoginStatus {
 }
 
 impl LoginStatus {
-    /// What a status code means, as RFC 7143 calls it.
+    /// The name of a status code in RFC 7143.
     pub(crate) const fn words(code: u16) -> &'static str {
         match code {
             0x0000 => "success",

@@ -8,7 +8,7 @@ use crate::iscsi::digest::{self, DIGEST_LENGTH};
 use crate::iscsi::pdu::{HEADER_LENGTH, Header, Itt};
 use crate::outbox::{INLINE_LENGTH, Outbox};
 
-/// Which digests the PDUs of a connection carry.
+/// The digests of a connection's PDUs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Digests {
     pub(crate) header: bool,
@@ -22,11 +22,11 @@ pub(crate) struct Pdu<'a> {
     pub(crate) segments: &'a [u8],
     /// The data segment without padding.
     pub(crate) data: &'a [u8],
-    /// How many bytes all of it took.
+    /// The total length in bytes.
     pub(crate) length: usize,
 }
 
-/// What stands at the front of received bytes.
+/// The PDU at the front of received bytes.
 pub(crate) enum Front<'a> {
     /// A part of a PDU, and the PDU's length in bytes as far as it is known.
     Needs(usize),

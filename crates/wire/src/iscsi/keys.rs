@@ -23,7 +23,7 @@ pub enum DigestPolicy {
     Required,
 }
 
-/// What two sides agreed on. Before any agreement these are the defaults of RFC 7143.
+/// The negotiated operational parameters, initially the defaults of RFC 7143.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// Header digests are on.
@@ -65,7 +65,7 @@ impl Default for Parameters {
     }
 }
 
-/// What to say to one offered key.
+/// The answer to one offered key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Answer with this value.
@@ -218,7 +218,7 @@ fn minimum(agreed: &mut u32, value: &str, ours: u32) -> Answer {
     }
 }
 
-/// A number that has one possible result, whatever is legally offered.
+/// A number with the same result for every legal offer.
 fn fixed(value: &str, low: u32, high: u32, ours: u32) -> Answer {
     match number(value, low, high) {
         Some(_) => Answer::Value(ours.to_string()),
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(parameters.first_burst_length, 4096);
     }
 
-    /// What each direction takes is its own affair.
+    /// The limits of the two directions are independent.
     #[test]
     fn segment_lengths_are_declared_for_one_direction() {
         let (parameters, _) = ask("MaxRecvDataSegmentLength", "4096", &Limits::default());

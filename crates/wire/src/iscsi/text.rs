@@ -17,7 +17,7 @@ const LIST_LENGTH_MAX: usize = 1024;
 /// before encoding.
 const BINARY_LENGTH_MAX: usize = binary::text_length(1024);
 
-/// What is wrong with a text.
+/// The error of an invalid text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MalformedText;
 

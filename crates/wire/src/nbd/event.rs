@@ -51,7 +51,7 @@ pub struct Request {
     /// Names the request until its reply is written; below
     /// [`Limits::requests`](super::Limits::requests).
     pub slot: u32,
-    /// What to do.
+    /// The command.
     pub command: Command,
     /// First byte in the export; zero for a flush.
     pub offset: u64,

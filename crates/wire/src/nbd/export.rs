@@ -15,7 +15,7 @@ pub struct BlockSize {
 }
 
 impl Default for BlockSize {
-    /// What a client assumes without this information: 1, 4096 and 2^25.
+    /// The defaults that a client assumes without this information: 1, 4096 and 2^25.
     fn default() -> Self {
         Self { minimum: 1, preferred: 4096, maximum: 1 << 25 }
     }
@@ -24,7 +24,7 @@ impl Default for BlockSize {
 /// One export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
-    /// What clients ask for; empty for the default export. At most 4096 bytes, without NUL.
+    /// The name that clients request; empty for the default export. At most 4096 bytes, without NUL.
     pub name: String,
     /// A text for people, may be empty. At most 4096 bytes, without NUL.
     pub description: String,
@@ -120,7 +120,7 @@ pub enum ExportError {
     /// Two have one name.
     #[error("export {name:?} is there twice")]
     NameTwice {
-        /// That name.
+        /// The name.
         name: String,
     },
     /// Name or description cannot be sent.
@@ -134,7 +134,7 @@ pub enum ExportError {
     MinimumBlock {
         /// Name of the export.
         name: String,
-        /// What it says, in bytes.
+        /// Its value in bytes.
         minimum: u32,
     },
     /// The preferred block size is out of its range.
@@ -145,7 +145,7 @@ pub enum ExportError {
     PreferredBlock {
         /// Name of the export.
         name: String,
-        /// What it says, in bytes.
+        /// Its value in bytes.
         preferred: u32,
     },
     /// The maximum payload is out of its range.
@@ -155,7 +155,7 @@ pub enum ExportError {
     MaximumBlock {
         /// Name of the export.
         name: String,
-        /// What it says, in bytes.
+        /// Its value in bytes.
         maximum: u32,
     },
 }

@@ -35,7 +35,7 @@ pub(super) struct Skip {
     reply: u32,
 }
 
-/// How the export was chosen.
+/// The option that chose the export.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Choice {
     /// By `NBD_OPT_EXPORT_NAME`.

@@ -9,7 +9,7 @@ pub(super) struct InfoRequest<'a> {
     pub(super) wanted: Wanted,
 }
 
-/// Which of the information that may be left out is wanted.
+/// The optional information that the client requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) name: bool,
@@ -64,7 +64,7 @@ impl<'a> ContextQuery<'a> {
     }
 }
 
-/// What is left of the data.
+/// The remaining data.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

@@ -115,7 +115,7 @@ pub(super) mod chunk {
 pub(super) mod context {
     /// Its name.
     pub(in crate::nbd) const ALLOCATION: &str = "base:allocation";
-    /// What stands for all contexts of its namespace when they are listed.
+    /// The wildcard for all contexts of its namespace in a list request.
     pub(in crate::nbd) const WILDCARD: &str = "base:";
     /// Its number in replies.
     pub(in crate::nbd) const ID: u32 = 1;
@@ -123,7 +123,7 @@ pub(super) mod context {
     pub(in crate::nbd) const STATE_ZERO: u32 = 1 << 1;
 }
 
-/// What stands before the data of an option.
+/// The header of an option.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct OptionHeader {
@@ -132,7 +132,7 @@ pub(super) struct OptionHeader {
     pub(super) length: U32,
 }
 
-/// What stands before the data of a reply to an option.
+/// The header of a reply to an option.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct OptionReply {

@@ -81,7 +81,7 @@ impl<P: AsRef<[u8]>> Connection<P> {
         let Command::BlockStatus { one } = request.command else {
             panic!("only a block status is answered with extents");
         };
-        // Only one extent may be told with NBD_CMD_FLAG_REQ_ONE.
+        // Only one extent may be returned with NBD_CMD_FLAG_REQ_ONE.
         let most = if one { 1 } else { EXTENTS_MAX };
         let mut descriptors: Vec<[U32; 2]> = Vec::new();
         let mut left = request.length;

@@ -39,9 +39,9 @@ pub(super) enum Fate {
 pub(super) struct Fault {
     pub(super) cookie: u64,
     pub(super) error: Error,
-    /// What is wrong, for people.
+    /// The error as a message.
     pub(super) says: &'static str,
-    /// Where in the export, if that helps.
+    /// The offset in the export, if useful.
     pub(super) offset: Option<u64>,
 }
 

@@ -46,8 +46,8 @@ impl UnitAttention {
         sense
     }
 
-    /// What a command with this opcode must be answered instead of being run. The condition is over
-    /// then.
+    /// The condition with which a command with this opcode must be answered instead of being run. The condition is
+    /// over then.
     // SPC-4 section 5.12 and SAM-5 section 5.14: INQUIRY and REPORT LUNS run all the same and
     // REQUEST SENSE reports the condition itself.
     pub(crate) fn intercept(&mut self, opcode: u8) -> Option<Sense> {

@@ -17,7 +17,7 @@ pub(crate) struct Features {
     pub(crate) atomic: bool,
 }
 
-/// Which disks have a command.
+/// The disks that support a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     All,
@@ -131,8 +131,7 @@ const fn sanitize<const N: usize>(action: u8, on: On, map: [u8; N]) -> Supported
     command(Access::Write, Needs::Sanitizable, map).with(action).on(on)
 }
 
-// What else is in conflict of PERSISTENT RESERVE OUT, RESERVE(6) and RELEASE(6) is decided by the
-// reservations themselves.
+// `Reservations` decides all other conflicts of PERSISTENT RESERVE OUT, RESERVE(6) and RELEASE(6).
 const fn persistent_in(action: u8) -> Supported {
     unit(Access::Query, [0x5e, 0x1f, 0, 0, 0, 0, 0, 0xff, 0xff, 0]).with(action)
 }
@@ -261,7 +260,7 @@ pub(crate) fn find(cdb: &[u8; 16], features: Features) -> Result<&'static Suppor
         .find(|one| one.action.is_none_or(|own| own == action))
         .ok_or(Sense::invalid_cdb_field(1, Some(4)))?;
     for (index, (&byte, &usage)) in cdb.iter().zip(found.usage()).enumerate().skip(1) {
-        // SAM-5 section 5.2: in CONTROL only NACA still means something, and Weir has no ACA.
+        // SAM-5 section 5.2: in CONTROL only NACA is defined, and Weir does not support ACA.
         let is_control = index + 1 == found.usage().len();
         let wrong = if is_control { byte & 0x04 } else { byte & !usage };
         if wrong != 0 {
@@ -332,7 +331,7 @@ mod tests {
         assert_eq!(find(&[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]).unwrap_err().asc, 0x24);
     }
 
-    /// What a disk does not have is not there: by opcode, or by service action if the opcode is.
+    /// Commands that a disk does not support are unknown: by opcode, or by service action if the opcode is known.
     #[test]
     fn features_decide() {
         for opcode in [0x1e, 0x42, 0x48, 0x89, 0x9c] {

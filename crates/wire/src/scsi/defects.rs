@@ -1,4 +1,4 @@
-//! READ DEFECT DATA (SBC-3 sections 5.17 and 5.18): no defects, in whatever format.
+//! READ DEFECT DATA (SBC-3 sections 5.17 and 5.18): no defects, in every format.
 
 /// The parameter data. `request` has the bits for the two lists and for the format, which the answer
 /// repeats.

@@ -17,7 +17,7 @@ pub struct DiskInfo {
     pub physical_block_exponent: u8,
     /// Serial number; the first 32 printable bytes are shown.
     pub serial: String,
-    /// What makes the disk itself and no other, on every path and for ever; 60 bits are used.
+    /// Identifies the disk uniquely, on every path and permanently; 60 bits are used.
     pub id: u64,
     /// Vendor, 8 bytes.
     pub vendor: String,
@@ -89,7 +89,7 @@ impl Default for DiskInfo {
     }
 }
 
-/// The port through which a command came, and what else is there.
+/// The port of a command, and the other ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Port<'a> {
     /// iSCSI name of the target.
@@ -113,7 +113,7 @@ impl DiskInfo {
         1 << (self.physical_block_exponent & 0x0f)
     }
 
-    /// Which commands it has beyond those that every disk has.
+    /// The optional commands that it supports.
     pub(crate) const fn features(&self) -> Features {
         Features {
             thin: self.thin,
@@ -186,7 +186,7 @@ impl DiskInfo {
     }
 }
 
-/// What a logical unit that does not exist does with a command (SPC-4 sections 5.9 and 6.6.2).
+/// The answer of a logical unit that does not exist (SPC-4 sections 5.9 and 6.6.2).
 pub fn execute_absent(cdb: &[u8; 16], units: &[u64]) -> Result<Action, Sense> {
     match cdb::decode(cdb, Features::default()).map(|(_, command)| command) {
         Ok(Cdb::Inquiry { page: None, allocation }) => Ok(cut(inquiry::absent(), allocation)),

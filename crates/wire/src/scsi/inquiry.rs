@@ -7,7 +7,7 @@ const LENGTH: usize = 96;
 /// SAM-5, SPC-4, SBC-3 and iSCSI, none with a revision claimed (SPC-4 table 151).
 const VERSION_DESCRIPTORS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
 
-/// What a disk says of itself.
+/// The standard INQUIRY data of a disk.
 pub(crate) fn standard(disk: &DiskInfo) -> Vec<u8> {
     let mut data = blank(0x00);
     // RMB.
@@ -25,7 +25,7 @@ pub(crate) fn standard(disk: &DiskInfo) -> Vec<u8> {
     data
 }
 
-/// What is said of a logical unit that does not exist: qualifier 3, type unknown.
+/// The INQUIRY data of a logical unit that does not exist: qualifier 3, type unknown.
 pub(crate) fn absent() -> Vec<u8> {
     let mut data = blank(0x7f);
     data[8..36].fill(b' ');
@@ -51,7 +51,7 @@ pub(crate) fn pad(field: &mut [u8], text: &str) {
     }
 }
 
-/// The bytes of `text`, with a question mark for whatever SCSI cannot print.
+/// The bytes of `text`, with a question mark for characters that SCSI does not allow.
 pub(crate) fn printable(text: &str) -> impl Iterator<Item = u8> {
     text.bytes().map(|byte| if (0x20..0x7f).contains(&byte) { byte } else { b'?' })
 }

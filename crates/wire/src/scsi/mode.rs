@@ -15,7 +15,7 @@ const CHANGEABLE: u8 = 1;
 const DEFAULT: u8 = 2;
 const SAVED: u8 = 3;
 
-/// What initiators can change.
+/// The parameters that initiators can change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModeParameters {
     /// WCE of the caching page: a write may be lost before a flush.
@@ -27,7 +27,7 @@ pub(crate) struct ModeParameters {
 }
 
 impl ModeParameters {
-    /// Those of a unit without changes.
+    /// The parameters of a unit without changes.
     pub(crate) const fn defaults(disk: &DiskInfo) -> Self {
         Self { write_cache: disk.write_cache, descriptor_sense: false, write_protect: false }
     }
@@ -60,7 +60,7 @@ impl ModeParameters {
         })
     }
 
-    /// Which bits of a page can be changed.
+    /// The changeable bits of a page.
     fn mask(code: u8) -> Option<Vec<u8>> {
         let clear = Self::uniform(false).page(code)?;
         let set = Self::uniform(true).page(code)?;

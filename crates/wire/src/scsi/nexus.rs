@@ -52,8 +52,8 @@ impl From<Sense> for Refusal {
 pub enum Access {
     /// None: the command is always allowed.
     Free,
-    /// Nothing of a persistent reservation; a RESERVE(6) of another nexus keeps it out: TEST UNIT
-    /// READY, PERSISTENT RESERVE IN and OUT (SPC-2 section 5.5.1).
+    /// Not restricted by a persistent reservation, but by a RESERVE(6) of another nexus: TEST UNIT READY, PERSISTENT
+    /// RESERVE IN and OUT (SPC-2 section 5.5.1).
     Query,
     /// It reads the medium, or asks what only a reader needs.
     Read,

@@ -12,7 +12,7 @@
 
 use super::Sense;
 
-/// What a CDB asks for.
+/// The request of a CDB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Begin.
@@ -33,7 +33,7 @@ pub enum Step {
 /// A sanitize to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// How.
+    /// The method.
     pub method: Method,
     /// The response comes before it is done.
     pub immediate: bool,
@@ -41,23 +41,23 @@ pub struct Plan {
     pub ause: bool,
 }
 
-/// How to sanitize. There is no cryptographic erase: nothing is encrypted.
+/// The sanitize method. There is no cryptographic erase, because data is not encrypted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Deallocate all blocks, so that they read as zeros. For thin disks only.
     BlockErase,
     /// Write all blocks.
     Overwrite {
-        /// How often, 1 to 31.
+        /// The number of passes, 1 to 31.
         passes: u8,
         /// Write the inverted pattern in every second pass.
         invert: bool,
-        /// What to write, from one byte to one block long; repeated in each block from its start.
+        /// The pattern, from one byte to one block long; repeated in each block from its start.
         pattern: Vec<u8>,
     },
 }
 
-/// What every block of the disk becomes in a pass.
+/// The contents of every block after a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Deallocated.
@@ -75,7 +75,7 @@ impl Method {
         }
     }
 
-    /// What a pass, counted from 0 on, makes of blocks of `block_size` bytes.
+    /// The contents of blocks of `block_size` bytes after a pass, numbered from 0.
     pub fn pass(&self, pass: u8, block_size: u32) -> Fill {
         let Self::Overwrite { passes, invert, pattern } = self else {
             return Fill::Unmap;

@@ -29,7 +29,7 @@ pub enum SenseKey {
     Miscompare = 0xe,
 }
 
-/// What the four bytes after the additional codes point at.
+/// The field pointer of sense data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldPointer {
     /// The invalid field is in the CDB, not in the parameter data.
@@ -51,7 +51,7 @@ pub struct Sense {
     pub ascq: u8,
     /// Usually the first logical block at fault.
     pub information: Option<u64>,
-    /// Which field is at fault.
+    /// The invalid field.
     pub field: Option<FieldPointer>,
     /// Segment of a copy that was being processed, from 0 on.
     pub segment: Option<u16>,
@@ -84,7 +84,7 @@ macro_rules! sense {
 }
 
 sense! {
-    /// Nothing is wrong.
+    /// No error.
     NO_SENSE = NoSense 0x00 0x00;
     /// An unrecovered read error.
     UNRECOVERED_READ_ERROR = MediumError 0x11 0x00;
@@ -201,7 +201,7 @@ impl Sense {
         }
     }
 
-    /// The same with a logical block address, or whatever else the code asks for.
+    /// The same with a logical block address, or other information that the code requires.
     #[must_use]
     pub const fn with_information(mut self, information: u64) -> Self {
         self.information = Some(information);
@@ -236,7 +236,7 @@ impl Sense {
         self
     }
 
-    /// In the format that the logical unit was told to use: the bytes and how many of them count.
+    /// In the format selected for the logical unit: the bytes and the number of valid ones.
     pub fn encoded(&self) -> ([u8; SENSE_LENGTH_MAX], usize) {
         if self.descriptor {
             return self.descriptor();

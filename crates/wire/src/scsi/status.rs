@@ -1,6 +1,6 @@
 //! SCSI status codes (SAM-5 section 5.3).
 
-/// How a command ended.
+/// The status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ScsiStatus {

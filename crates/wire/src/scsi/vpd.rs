@@ -20,7 +20,7 @@ const SERIAL_LENGTH_MAX: usize = 32;
 /// iSCSI in the protocol identifier field (SPC-4 table 433).
 const ISCSI: u8 = 0x5;
 
-/// Where a designator belongs (SPC-4 table 593).
+/// The association of a designator (SPC-4 table 593).
 #[derive(Clone, Copy)]
 enum Association {
     Unit = 0,
@@ -122,7 +122,7 @@ fn scsi_ports(port: &Port<'_>, data: &mut Vec<u8>) {
 }
 
 fn designator(data: &mut Vec<u8>, association: Association, code: u8, kind: u8, body: &[u8]) {
-    // PIV: the protocol identifier means something for ports and devices.
+    // PIV: the protocol identifier is valid for ports and devices.
     let (protocol, piv) = match association {
         Association::Unit => (0, 0),
         Association::Port | Association::Device => (ISCSI << 4, 0x80),

@@ -12,7 +12,7 @@ use crate::iscsi::{binary, text};
 /// who can change what a target answers can choose MD5 from any list.
 const ALGORITHMS: &str = "5,7";
 
-/// How far the authentication has come.
+/// The state of the authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     /// The methods were offered.
@@ -21,7 +21,7 @@ enum State {
     Asked,
     /// The proof was sent, and the target's is due.
     Proven(Algorithm),
-    /// Nothing is left to prove.
+    /// The authentication is complete.
     Done,
 }
 
@@ -31,7 +31,7 @@ type Pairs = Vec<(&'static str, String)>;
 /// One handshake. It takes one challenge and makes one.
 #[derive(Clone, Debug)]
 pub(super) struct Handshake {
-    /// What the target is asked, used only here.
+    /// The challenge for the target, used only once.
     challenge: [u8; CHALLENGE_LENGTH],
     state: State,
 }

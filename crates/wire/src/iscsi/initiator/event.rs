@@ -22,9 +22,9 @@ pub enum Event<'a> {
         tsih: u16,
         /// The portal group that answered; `None` if the target does not say.
         portal_group: Option<u16>,
-        /// Commands that the target takes at first.
+        /// The initial command window.
         window: u32,
-        /// What was negotiated.
+        /// The negotiated parameters.
         parameters: Parameters,
     },
     /// The target redirects the login. The connection is of no further use.

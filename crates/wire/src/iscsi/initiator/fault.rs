@@ -5,7 +5,7 @@ use std::fmt;
 use crate::iscsi::codes::LoginStatus;
 use crate::iscsi::pdu::opcode;
 
-/// What kind of PDU it was, by its opcode; prints as RFC 7143 calls it.
+/// The kind of a PDU, by its opcode; prints the name in RFC 7143.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PduKind(pub u8);
 
@@ -35,7 +35,7 @@ impl fmt::Display for PduKind {
     }
 }
 
-/// What a field should have held.
+/// The expected value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// This value.
@@ -140,11 +140,11 @@ pub enum Fault {
     OutOfRange {
         /// The PDU.
         pdu: PduKind,
-        /// Where, in bytes.
+        /// Offset in bytes.
         offset: u32,
-        /// How many bytes.
+        /// Length in bytes.
         length: u32,
-        /// What the command moves, in bytes.
+        /// Transfer length of the command in bytes.
         expected: u32,
     },
     /// A command ended with GOOD although data was missing that no residual excepts.
@@ -152,9 +152,9 @@ pub enum Fault {
     DataMissing {
         /// The PDU.
         pdu: PduKind,
-        /// What was moved, in bytes.
+        /// Bytes moved.
         moved: u32,
-        /// What the target says that it moved, in bytes.
+        /// Bytes moved according to the target.
         due: u32,
     },
     /// The target refused a PDU.

@@ -26,7 +26,7 @@ const KEYS_MAX: usize = 128;
 const LOGIN_ITT: u32 = 0;
 const RESPONSE: PduKind = PduKind(opcode::LOGIN_RESPONSE);
 
-/// What a login has established so far.
+/// The state of a login.
 #[derive(Debug)]
 pub(super) struct Login {
     stage: u8,

@@ -19,7 +19,7 @@ use crate::iscsi::keys::{Parameters, SEGMENT_LENGTH_DEFAULT};
 use crate::iscsi::pdu::{HEADER_LENGTH, Header, Itt, LoginResponse};
 use crate::outbox::Outbox;
 
-/// How far a session has come.
+/// The phase of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Negotiating.
@@ -28,7 +28,7 @@ pub(super) enum Phase {
     FullFeature,
     /// The logout was asked for; no further commands.
     LoggingOut,
-    /// Nothing is received any more.
+    /// No more input is received.
     Over,
 }
 
@@ -182,12 +182,12 @@ impl<P: AsRef<[u8]> + Clone> Initiator<P> {
         self.phase == Phase::Over
     }
 
-    /// What the session was made with.
+    /// The settings of the session.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What was negotiated.
+    /// The negotiated parameters.
     pub const fn parameters(&self) -> &Parameters {
         &self.parameters
     }

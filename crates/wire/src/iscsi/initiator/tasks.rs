@@ -38,7 +38,7 @@ impl<P> Task<P> {
     }
 }
 
-/// What was asked of the target.
+/// A request to the target.
 #[derive(Clone, Debug)]
 pub(super) enum Request<P> {
     Command(Task<P>),
@@ -99,12 +99,12 @@ impl<P> Tasks<P> {
         Self { slots: Vec::new(), free: Vec::new(), commands: 0, others: 0 }
     }
 
-    /// How many commands there are.
+    /// The number of commands.
     pub(super) const fn commands(&self) -> u32 {
         self.commands
     }
 
-    /// How many requests there are that are no commands.
+    /// The number of requests other than commands.
     pub(super) const fn others(&self) -> usize {
         self.others
     }

@@ -277,7 +277,7 @@ impl<P: AsRef<[u8]> + Clone> Initiator<P> {
             if !fits {
                 return Err(Fault::DataMissing { pdu, moved, due });
             }
-            // What is still in the outbox cannot have been written by the target.
+            // The target cannot have written data that is still in the outbox.
             if task.bursts > 0 && due == expected {
                 return Err(Fault::TooEarly { pdu, itt: itt.0 });
             }
@@ -288,7 +288,7 @@ impl<P: AsRef<[u8]> + Clone> Initiator<P> {
     }
 }
 
-/// How a command is known to the shell.
+/// The shell's identifier of a command.
 #[derive(Clone, Copy)]
 struct Known {
     tag: u64,

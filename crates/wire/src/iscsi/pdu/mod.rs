@@ -109,7 +109,7 @@ pub mod opcode {
 }
 
 header! {
-    /// What every PDU has in common; the rest depends on the opcode.
+    /// The fields of every PDU; the rest depends on the opcode.
     Header {
         /// Flags; their meaning depends on the opcode.
         flags: u8,

@@ -86,7 +86,7 @@ header! {
         reserved3: [u8; 4],
         /// Number of this PDU within its sequence.
         data_sn: U32,
-        /// Where the data belongs, in bytes from the start of the command's data.
+        /// Offset of the data in bytes from the start of the command's data.
         buffer_offset: U32,
         /// Reserved.
         reserved4: [u8; 4],

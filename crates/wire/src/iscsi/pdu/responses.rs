@@ -30,7 +30,7 @@ header! {
         exp_cmd_sn: U32,
         /// Last command number that the target accepts.
         max_cmd_sn: U32,
-        /// How many Data-In or R2T PDUs were sent for the command.
+        /// The number of Data-In or R2T PDUs that were sent for the command.
         exp_data_sn: U32,
         /// Only used by bidirectional commands.
         bidirectional_residual: U32,
@@ -96,7 +96,7 @@ header! {
         max_cmd_sn: U32,
         /// Number of this PDU within the command.
         data_sn: U32,
-        /// Where the data belongs, in bytes.
+        /// Offset of the data in bytes.
         buffer_offset: U32,
         /// Bytes not transferred, as the flags say.
         residual: U32,
@@ -291,7 +291,7 @@ header! {
         exp_cmd_sn: U32,
         /// Last command number that the target accepts.
         max_cmd_sn: U32,
-        /// What happened.
+        /// The event code.
         event: u8,
         /// Only for events of a vendor.
         vendor_code: u8,

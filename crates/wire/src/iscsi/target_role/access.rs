@@ -15,8 +15,8 @@ pub struct Authentication {
 pub struct Initiators(Vec<String>);
 
 impl Initiators {
-    /// Those whose iSCSI name is in the list, in lower case; an entry that ends in `*` matches all names with that
-    /// prefix. An empty list matches all initiators.
+    /// Initiators by iSCSI name, in lower case; an entry that ends in `*` matches all names with that prefix. An
+    /// empty list matches all initiators.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
         Self(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
     }

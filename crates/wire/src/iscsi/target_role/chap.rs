@@ -65,7 +65,7 @@ pub enum ChapFault {
 pub(super) struct Accounts<'a> {
     /// All accounts.
     pub(super) all: &'a [Account],
-    /// Those that may log in.
+    /// Indices of the accounts that may log in.
     pub(super) allowed: &'a [usize],
     /// The target's own account.
     pub(super) mutual: Option<usize>,

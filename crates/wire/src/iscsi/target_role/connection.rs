@@ -236,7 +236,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         self.login.target
     }
 
-    /// What was negotiated.
+    /// The negotiated parameters.
     pub const fn parameters(&self) -> &Parameters {
         &self.parameters
     }

@@ -37,7 +37,7 @@ pub enum Event<'a> {
     },
     /// The login was refused; the connection closes once the outbox is drained.
     LoginFailed {
-        /// What the initiator was told.
+        /// The code that was sent to the initiator.
         status: LoginStatus,
         /// Why, for logs.
         reason: LoginFault,
@@ -61,7 +61,7 @@ pub enum Event<'a> {
     TransferFailed {
         /// Task that it belongs to.
         itt: Itt,
-        /// What to answer.
+        /// The sense data.
         sense: crate::scsi::Sense,
     },
     /// A task management function. The shell ends the tasks that it concerns by
@@ -70,7 +70,7 @@ pub enum Event<'a> {
     TaskManagement {
         /// Tag of the request itself.
         itt: Itt,
-        /// What to do.
+        /// The function.
         function: TaskFunction,
         /// The logical unit.
         lun: u64,
@@ -93,7 +93,7 @@ pub enum Event<'a> {
     Rejected {
         /// Opcode of the PDU.
         opcode: u8,
-        /// What the initiator was told.
+        /// The code that was sent to the initiator.
         reason: RejectReason,
     },
 }
@@ -115,7 +115,7 @@ pub struct Command<'a> {
     pub reads: bool,
     /// The initiator has data to send.
     pub writes: bool,
-    /// How much data the initiator expects to be moved, in bytes; zero if it expects none.
+    /// The expected data transfer length in bytes; zero without data.
     pub expected_length: u32,
     /// The first write data, from offset zero.
     pub immediate: &'a [u8],
@@ -152,7 +152,7 @@ pub enum PeerError {
     StatusNeverSent {
         /// The next status number.
         expected: u32,
-        /// Number that came.
+        /// The received number.
         got: u32,
     },
     /// A command number was skipped. On a session's only connection it can never arrive.
@@ -160,7 +160,7 @@ pub enum PeerError {
     CommandGap {
         /// The expected number.
         expected: u32,
-        /// Number that came.
+        /// The received number.
         got: u32,
     },
 }

@@ -116,12 +116,12 @@ impl Tasks {
         &self.tags
     }
 
-    /// How many tasks take a place in the command window.
+    /// The number of tasks in the command window.
     pub(crate) fn in_window(&self) -> usize {
         self.entries.len() - self.immediate
     }
 
-    /// How many tasks were delivered at once.
+    /// The number of tasks for immediate delivery.
     pub(crate) const fn immediate(&self) -> usize {
         self.immediate
     }

@@ -6,7 +6,7 @@ use crate::scsi::sense::Sense;
 /// A command that concerns the medium. The shell performs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Media {
-    /// What to do.
+    /// The operation.
     pub op: MediaOp,
     /// First logical block.
     pub lba: u64,
@@ -18,7 +18,7 @@ pub struct Media {
     pub dpo: bool,
 }
 
-/// What to do with the medium.
+/// An operation on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaOp {
     /// Read the blocks.
@@ -56,10 +56,10 @@ pub enum MediaOp {
     },
 }
 
-/// What a verification compares with.
+/// The data with which a verification compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
-    /// Nothing: that the blocks can be read is enough.
+    /// None: the blocks must only be readable.
     Nothing,
     /// As many blocks of data.
     Blocks,
@@ -68,7 +68,7 @@ pub enum Compare {
 }
 
 impl Media {
-    /// How many bytes of write data the command takes by its own account.
+    /// The length of the command's write data in bytes, by its CDB.
     pub fn data_out_length(&self, block_size: u32) -> u64 {
         let block = u64::from(block_size);
         match self.op {
@@ -88,7 +88,7 @@ impl Media {
         }
     }
 
-    /// How many bytes of read data the command gives by its own account.
+    /// The length of the command's read data in bytes, by its CDB.
     pub fn data_in_length(&self, block_size: u32) -> u64 {
         match self.op {
             MediaOp::Read => self.blocks.saturating_mul(u64::from(block_size)),

@@ -13,7 +13,7 @@ use super::sense::Sense;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cdb {
     TestUnitReady,
-    /// What is pending? Answered in descriptor or fixed format as the command itself says.
+    /// Returns pending sense data, in descriptor or fixed format as the command requests.
     RequestSense {
         descriptor: bool,
         allocation: u32,
@@ -73,7 +73,7 @@ pub(crate) enum Cdb {
     ReadDefectData {
         /// The 12-byte command with its longer header.
         is_long: bool,
-        /// Which lists, and in which format.
+        /// The requested lists and their format.
         request: u8,
         allocation: u32,
     },
@@ -112,7 +112,7 @@ pub(crate) struct ModeSense {
 pub(crate) struct StartStop {
     /// Another power condition; the rest means nothing then.
     pub(crate) power: bool,
-    /// What is cached need not reach the medium first.
+    /// Cached data need not reach the medium first.
     pub(crate) no_flush: bool,
     /// LOEJ: load or eject.
     pub(crate) load_eject: bool,

@@ -8,7 +8,7 @@ use crate::scsi::Sense;
 use crate::scsi::disk::{DiskInfo, Port};
 use crate::scsi::vpd;
 
-/// What an initiator wants copied.
+/// A copy request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// By which RECEIVE COPY RESULTS asks for this copy.
@@ -19,7 +19,7 @@ pub struct Plan {
     pub tracked: bool,
     /// The disks, at most [`TARGETS_MAX`].
     pub targets: Vec<Designator>,
-    /// What to copy, in this order, at most [`SEGMENTS_MAX`] segments.
+    /// The segments in order, at most [`SEGMENTS_MAX`].
     pub segments: Vec<Segment>,
 }
 
@@ -30,16 +30,16 @@ pub struct Designator {
     association: u8,
     kind: u8,
     name: Vec<u8>,
-    /// What the initiator takes for the size of the disk's blocks, in bytes; 0 if it does not say.
+    /// The block size of the disk according to the initiator, in bytes; 0 if unspecified.
     pub block_size: u32,
 }
 
 /// Blocks to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Which disk to read: an index of the plan's targets, or [`OWN`](Self::OWN).
+    /// The disk to read: an index of the plan's targets, or [`OWN`](Self::OWN).
     pub source: u16,
-    /// Which disk to write, likewise.
+    /// The disk to write, likewise.
     pub destination: u16,
     /// `blocks` counts blocks of the destination, not of the source.
     pub counts_destination: bool,
@@ -144,7 +144,7 @@ fn designator(bytes: &[u8; TARGET_LENGTH], start: u16) -> Result<Designator, Sen
 impl Designator {
     /// Whether the disk shows this name of a logical unit in its Device Identification page.
     pub fn names(&self, disk: &DiskInfo) -> bool {
-        // What the page says of ports is left out: it names more than one logical unit.
+        // Designators of ports are omitted: they identify more than one logical unit.
         let port = Port { iqn: "", portal_group: 0, relative: 0, units: &[] };
         let Ok(page) = vpd::page(disk, &port, DEVICE_IDENTIFICATION) else {
             return false;

@@ -5,19 +5,18 @@ use crate::scsi::Sense;
 use crate::scsi::disk::DiskInfo;
 use crate::scsi::unmap::Extent;
 
-/// Where a segment's blocks come from, and where they go. Both lie within their disks and are equally
-/// many bytes.
+/// Source and destination of a segment's blocks. Both are within their disks and are equally many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// Number of the segment, from 0 on.
     pub segment: u16,
-    /// Which of the disks to read.
+    /// The disk to read.
     pub source: usize,
-    /// Which of the disks to write.
+    /// The disk to write.
     pub destination: usize,
-    /// What to read.
+    /// The blocks to read.
     pub from: Extent,
-    /// What to write.
+    /// The blocks to write.
     pub to: Extent,
 }
 
@@ -40,7 +39,7 @@ impl Move {
 }
 
 impl Plan {
-    /// What segment `number` moves, after a check against its disks. `disks` are those that the
+    /// The source and destination of segment `number`, after a check against its disks. `disks` are those that the
     /// initiator may use, `own` is the place in it of the one to which the command was sent.
     ///
     /// The error is the sense data of the CHECK CONDITION that ends the copy. All segments before are
@@ -122,8 +121,8 @@ impl Plan {
         Ok(place)
     }
 
-    /// Where the list describes a segment's disk, as a byte of the list (SPC-4 section 5.17.7.4); the
-    /// segment's own field if that is no index of a target.
+    /// Offset in the list of the description of a segment's disk (SPC-4 section 5.17.7.4); the segment's own field if
+    /// that is no index of a target.
     fn blame(&self, number: usize, side: Side) -> u16 {
         let index = usize::from(side.of(&self.segments[number]));
         let at = match side {
@@ -134,7 +133,7 @@ impl Plan {
         at as u16
     }
 
-    /// Where the list describes a segment, as a byte of the list.
+    /// Offset in the list of a segment's descriptor.
     const fn start_of(&self, number: usize) -> usize {
         HEADER_LENGTH + self.targets.len() * TARGET_LENGTH + number * SEGMENT_LENGTH
     }

@@ -18,8 +18,8 @@ const FAILURE_DETAILS: u8 = 0x04;
 /// The smallest block of any disk, in bytes, as a power of two.
 const GRANULARITY: u8 = 9;
 
-/// How far a copy is. A shell keeps one for each list identifier of a nexus and a logical unit, and
-/// forgets it when the nexus is lost or the unit is reset.
+/// The progress of a copy. A shell stores one per list identifier of a nexus and a logical unit, and forgets it when
+/// the nexus is lost or the unit is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Whether it has ended, and how.

@@ -30,8 +30,8 @@ pub struct Change {
     pub next: Reservations,
     /// Effects on other nexuses, once the state is installed.
     pub effects: Effects,
-    /// What outlives a loss of power differs: [`Reservations::encode`] of the next state must be
-    /// durable before it is installed. If that fails, nothing may change.
+    /// The persistent state changes: [`Reservations::encode`] of the next state must be durable before it is
+    /// installed. If that fails, nothing may change.
     pub save: bool,
 }
 

@@ -20,8 +20,8 @@ use super::transport_id::NAME_LENGTH_MAX;
 use super::{Persistent, REGISTRATIONS_MAX, Reservations};
 use crate::scsi::nexus::{InitiatorPort, Nexus};
 
-/// What is wrong with stored reservations. Positions are in bytes from their beginning. Do not
-/// use a unit whose reservations cannot be read until an operator has restored or removed them.
+/// The error of invalid stored reservations. Positions are in bytes from their beginning. Do not use a unit whose
+/// reservations cannot be read until an operator has restored or removed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// They are something else.
@@ -38,31 +38,31 @@ pub enum DecodeError {
     Length {
         /// The length that they give.
         said: usize,
-        /// How many bytes there are.
+        /// The number of bytes.
         found: usize,
     },
     /// A field reaches beyond the end.
     #[error("the field at byte {at} of stored reservations reaches beyond their end")]
     CutOff {
-        /// Where the field begins.
+        /// Offset of the field.
         at: usize,
     },
     /// Something follows the last registration.
     #[error("stored reservations end at byte {at}, but more follows")]
     Surplus {
-        /// Where they end.
+        /// Offset of their end.
         at: usize,
     },
     /// A field has a value that it cannot have.
     #[error("byte {at} of stored reservations begins a field with an impossible value")]
     Value {
-        /// Where the field begins.
+        /// Offset of the field.
         at: usize,
     },
     /// A registration is not behind the one before it.
     #[error("the registration at byte {at} of stored reservations is out of order or there twice")]
     Order {
-        /// Where it begins.
+        /// Its offset.
         at: usize,
     },
     /// The persistent reservation does not have the holders that its type asks for.
@@ -72,15 +72,15 @@ pub enum DecodeError {
     Holders {
         /// The type, or 0 if there is no reservation.
         kind: u8,
-        /// How many registrations say that they are the only holder's.
+        /// The number of registrations that claim to be the only holder.
         holders: usize,
-        /// How many registrations there are.
+        /// The number of registrations.
         registrations: usize,
     },
 }
 
 impl Reservations {
-    /// What must outlive a loss of power, for [`decode`](Self::decode). At most about 64 KiB.
+    /// Encodes the state that must survive a loss of power, for [`decode`](Self::decode). At most about 64 KiB.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = [TAG.as_slice(), &[VERSION], &[0; 8]].concat();
         if self.survives {

@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(take(&bytes), Some((InitiatorPort { name: "iqn.a".into(), isid }, &[][..])));
     }
 
-    /// What is cut off, of another protocol or format, or without an ISID is refused.
+    /// A truncated ID, one of another protocol or format, and one without an ISID are refused.
     #[test]
     fn nonsense_is_refused() {
         let good = encode(&port("iqn.2026-01.a:b"));

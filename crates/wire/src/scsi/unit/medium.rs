@@ -11,8 +11,7 @@ use crate::scsi::sense::Sense;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Medium {
     ejected: bool,
-    /// Who prevents the removal: at most as many as there are nexuses, whose number the shell
-    /// bounds.
+    /// The nexuses that prevent the removal: at most all nexuses, whose number the shell bounds.
     preventers: BTreeSet<Nexus>,
 }
 

@@ -69,7 +69,7 @@ pub struct Unit {
     mode: ModeParameters,
     medium: Medium,
     sanitizing: Sanitizing,
-    /// Nothing can be done with the medium any more, whatever else it is.
+    /// The medium is permanently unavailable.
     withdrawn: bool,
     /// Progress of copies by nexus and list identifier; oldest first.
     copies: VecDeque<(Nexus, u8, copy::Progress)>,
@@ -194,7 +194,7 @@ impl Unit {
         self.withdrawn = true;
     }
 
-    /// How far it is, in 65536ths.
+    /// Its progress, in 65536ths.
     pub const fn sanitize_progress(&mut self, done: u16) {
         self.sanitizing.progress(done);
     }
@@ -270,8 +270,8 @@ impl Unit {
                 (lba_status(lba, &[(blocks, true)], allocation), allocation)
             }
             Cdb::RequestSense { descriptor, allocation } => {
-                // SPC-4 section 6.39: a unit attention is reported as data, and is over then;
-                // otherwise what the next command for the medium would be told.
+                // SPC-4 section 6.39: a unit attention is reported as data, and is over then; otherwise the sense
+                // data that the next command for the medium would get.
                 let sense = attention.take().or(self.obstacle(Needs::Medium));
                 (encoded(&sense.unwrap_or(Sense::NO_SENSE), descriptor), allocation)
             }

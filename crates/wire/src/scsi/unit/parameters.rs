@@ -20,7 +20,7 @@ pub struct ParameterList {
     needs: Needs,
 }
 
-/// Which command it belongs to.
+/// The command of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     PersistentOut(reservation::Out),
@@ -29,7 +29,7 @@ pub(super) enum Kind {
     Overwrite { immediate: bool, ause: bool },
 }
 
-/// What a command with its parameter list comes to.
+/// The result of a command with its parameter list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// See to the effects, then answer GOOD.
@@ -44,7 +44,7 @@ pub enum Outcome {
 }
 
 impl ParameterList {
-    /// How many bytes the initiator must send: 1 to [`PARAMETER_LIST_LENGTH_MAX`].
+    /// The number of bytes that the initiator must send: 1 to [`PARAMETER_LIST_LENGTH_MAX`].
     pub const fn length(&self) -> u32 {
         self.length
     }
