@@ -1,11 +1,23 @@
-//! Buckets with a by-pass around each: what TA2 and TA3 share.
+//! Token buckets with a switch each: the frame of TA2 and TA3.
 //!
-//! A tenant's requests by-pass its bucket until its switch is on. When the switch goes off, what has
-//! collected behind the bucket leaves by the rule of [`Leave`]. When to switch is the policies'
-//! [`Decide`]; it is asked whenever an observed response time changes.
+//! A tenant's requests by-pass its bucket until its switch is on. When the switch turns off, the backlog behind
+//! the bucket leaves by the rule of [`Leave`]. The policies' [`Decide`] says when to switch; it is evaluated
+//! whenever an observed response time changes.
 //!
-//! Nothing here looks at all tenants. Those with a backlog stand in the order of the ticks at which they
-//! can pay; what a decision needs to know is kept up to date by each change ([`Verdict`]).
+//! No step visits all tenants: those with a backlog are listed by the tick at which they can pay, and each
+//! change updates the counters that a decision reads.
+//!
+//! ```text
+//!  arrival  ── by-pass or bucket ──> queue ── tick pays ──> ready       mod.rs, ../bucket.rs
+//!  ending   ──> response time, above or below its thresholds            responses.rs
+//!  100 ms   ──> arrival rate: violator or not                           rates.rs
+//!                    │ each change of a tenant's standing
+//!                    v
+//!  decide   ──> which switches change (TA2: all; TA3: violators)        verdict.rs
+//!                    └─> switch: the backlog ramps, goes, or stays      mod.rs
+//!
+//!  advance, up to now: raise_ramps, release_covered, end_rate_slots, end_windows (then decide)
+//! ```
 
 mod rates;
 mod responses;
@@ -30,7 +42,7 @@ pub(super) use settings::{
     WINDOW,
 };
 
-/// Buckets, switches and what they go by.
+/// Buckets, switches, and the observations that move them.
 pub(super) struct Switched {
     settings: Settings,
     lanes: Vec<Lane>,
@@ -60,14 +72,14 @@ struct Lane {
     promise: SimpleContract,
     bucket: Bucket,
     queue: VecDeque<(RequestKey, u64)>,
-    /// The tick that it stands at among those that are due.
+    /// The tick under which `due` lists it.
     due: Option<u64>,
     /// The multiple of the contract's rate at which the queue leaves, over [`PACE_ONE`].
     pace: u128,
 }
 
 impl Lane {
-    /// Puts it, or no longer, among those that are due.
+    /// Lists it in `due` by its head, or removes it.
     fn schedule(&mut self, index: usize, due: &mut BTreeSet<(u64, usize)>) {
         let head = self.queue.front();
         let tick = head.map(|&(_, cost)| self.bucket.covers(cost, self.pace));
@@ -117,45 +129,45 @@ impl Switched {
 
     /// Whether time alone would change something: a request waits, a switch is on, or a response time is
     /// remembered.
-    fn lively(&self) -> bool {
+    fn time_matters(&self) -> bool {
         !self.due.is_empty() || self.verdict.any_on() || self.responses.lively()
     }
 
-    /// When the next head can be paid for.
-    fn payday(&self) -> Instant {
+    /// The time at which a bucket covers the next head.
+    fn next_release(&self) -> Instant {
         self.due.first().map_or(NEVER, |&(tick, _)| self.ticks.at(tick))
     }
 
-    /// Everything that time brings, up to `now`, in its order.
+    /// Does everything that is due by `now`, in order of time.
     fn advance(&mut self, now: Instant) {
         loop {
             let beat = self.window_end.min(self.beat).min(self.rates.slot_end());
-            let at = self.payday().min(beat);
+            let at = self.next_release().min(beat);
             if at > now {
                 return;
             }
-            if !self.lively() {
+            if !self.time_matters() {
                 self.skip(now);
                 return;
             }
-            self.grow(at);
-            self.pay(at);
-            self.slots(at);
-            self.beats(at);
+            self.raise_ramps(at);
+            self.release_covered(at);
+            self.end_rate_slots(at);
+            self.end_windows(at);
         }
     }
 
-    /// Nothing waits and nothing is remembered: only slots end.
+    /// Without a queued request or a remembered response time only rate slots end.
     fn skip(&mut self, now: Instant) {
-        self.slots(now);
+        self.end_rate_slots(now);
         self.beat = after(self.beat, BEAT, now);
         if let Some(window) = self.settings.estimator.window {
             self.window_end = after(self.window_end, window, now);
         }
     }
 
-    /// Lets ramps rise, from the tick at `at` on.
-    fn grow(&mut self, at: Instant) {
+    /// Raises the pace of ramps, from the tick at `at` on.
+    fn raise_ramps(&mut self, at: Instant) {
         if at < self.beat {
             return;
         }
@@ -169,8 +181,8 @@ impl Switched {
         }
     }
 
-    /// Lets go what the ticks up to `at` pay for.
-    fn pay(&mut self, at: Instant) {
+    /// Releases the requests that the ticks up to `at` cover.
+    fn release_covered(&mut self, at: Instant) {
         let last = self.ticks.until(at);
         while let Some(&(tick, index)) = self.due.first()
             && tick <= last
@@ -191,32 +203,32 @@ impl Switched {
                     lane.bucket.settle(lane.pace);
                     self.ramped.remove(&index);
                 }
-                self.judge(index);
+                self.update_violator(index);
             }
         }
     }
 
-    fn slots(&mut self, at: Instant) {
+    fn end_rate_slots(&mut self, at: Instant) {
         for index in self.rates.end_slots(at) {
-            self.judge(index);
+            self.update_violator(index);
         }
     }
 
-    fn beats(&mut self, at: Instant) {
+    fn end_windows(&mut self, at: Instant) {
         let mut changed = false;
         if at >= self.window_end
             && let Some(window) = self.settings.estimator.window
         {
             self.window_end += window;
             for index in self.responses.end_window() {
-                self.look(index, at);
+                self.update_response(index, at);
                 changed = true;
             }
         }
         if at >= self.beat {
             self.beat += BEAT;
             for index in self.responses.forget(at) {
-                self.look(index, at);
+                self.update_response(index, at);
                 changed = true;
             }
             changed |= self.responses.any_out();
@@ -226,9 +238,8 @@ impl Switched {
         }
     }
 
-    /// A tenant's rate or backlog has changed. One with a backlog has broken its contract, even if it is
-    /// silent now.
-    fn judge(&mut self, index: usize) {
+    /// A tenant's rate or backlog has changed. One with a backlog is a violator, even if it sends nothing now.
+    fn update_violator(&mut self, index: usize) {
         let Some(margin) = self.settings.decide.margin_permille() else { return };
         let lane = &self.lanes[index];
         let iops = u64::from(lane.promise.iops);
@@ -238,16 +249,16 @@ impl Switched {
     }
 
     /// A tenant's observed response time has changed.
-    fn look(&mut self, index: usize, now: Instant) {
+    fn update_response(&mut self, index: usize, now: Instant) {
         let plight = self.responses.plight(index, now);
         let (hurt, unwell) = (plight.hurt, plight.unwell);
         self.verdict.change(index, Standing { hurt, unwell, ..self.verdict.standing(index) });
     }
 
-    /// Switches whom the observed response times say.
+    /// Turns the switches that the observed response times demand.
     fn decide(&mut self, now: Instant) {
         while let Some(index) = self.responses.aged(now) {
-            self.look(index, now);
+            self.update_response(index, now);
         }
         for (index, on) in self.verdict.decide() {
             self.switch(index, on, now);
@@ -276,7 +287,7 @@ impl Switched {
                 self.ready.extend(left.map(|(key, _)| Released { key, rule, index }));
             }
             lane.schedule(index, &mut self.due);
-            self.judge(index);
+            self.update_violator(index);
         }
     }
 }
@@ -312,7 +323,7 @@ impl ControlPolicy for Switched {
         lane.queue.push_back((key, cost));
         if lane.queue.len() == 1 {
             lane.schedule(index, &mut self.due);
-            self.judge(index);
+            self.update_violator(index);
         }
     }
 
@@ -326,7 +337,7 @@ impl ControlPolicy for Switched {
         self.advance(now);
         let index = contract::line(request, self.lanes.len());
         let decides = self.responses.ended(index, now, device);
-        self.look(index, now);
+        self.update_response(index, now);
         if decides {
             self.decide(now);
         }
@@ -340,7 +351,7 @@ impl ControlPolicy for Switched {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        self.lively().then(|| self.payday().min(self.beat).min(self.window_end))
+        self.time_matters().then(|| self.next_release().min(self.beat).min(self.window_end))
     }
 
     fn handle_deadline(&mut self, now: Instant) {

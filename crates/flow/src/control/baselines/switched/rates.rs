@@ -1,4 +1,4 @@
-//! The rates at which tenants' requests arrive.
+//! Measures the arrival rate of each tenant over ten slots of 100 ms.
 
 use crate::clock::{Duration, Instant};
 use alloc::vec::Vec;

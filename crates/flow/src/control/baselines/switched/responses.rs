@@ -1,4 +1,4 @@
-//! The response times that switches go by.
+//! Estimates the response time of each tenant and compares it with its thresholds.
 
 use crate::clock::{Duration, Instant};
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What TA2 and TA3 are made from, and the parameters that they share.
+//! The settings of TA2 and TA3, and the parameters that they share.
 
 use super::super::token_bucket;
 use super::responses::Estimator;

@@ -1,4 +1,4 @@
-//! Who is to be switched: TA2's and TA3's decision, kept up to date tenant by tenant.
+//! Decides which switches change under TA2 and TA3, by counters that each change of a tenant updates.
 //!
 //! Every change of a tenant's standing moves a few counters, so that a decision that switches no tenant
 //! costs nothing, however many tenants there are.
