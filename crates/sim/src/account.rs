@@ -20,7 +20,7 @@ pub(crate) fn attainment(
         let whole = score.whole(now);
         let (five, hour) = (score.five_minutes(now), score.hour(now));
         for (index, &target) in score.targets().iter().enumerate() {
-            let tally = &whole.tally;
+            let tally = &whole.counts;
             let burn = |permille: u64| permille as f64 / 1e3;
             let measured = whole.times.quantile(target.quantile_ppm);
             results.push(TargetResults {

@@ -1,6 +1,6 @@
 //! How well one row of a contract is kept for reads, or for writes.
 
-use super::burn::{MINUTES, Ring, Tally};
+use super::burn::{MINUTES, MissCount, Ring};
 use super::histogram::Histogram;
 use crate::clock::{Duration, Instant};
 use crate::control::{Row, Target};
@@ -41,7 +41,7 @@ pub struct Period {
     /// How long they took. One that failed or was refused took for ever.
     pub times: Histogram,
     /// How many met their targets, exactly.
-    pub tally: Tally,
+    pub counts: MissCount,
 }
 
 /// A window: the current one and the last whole one.
@@ -78,22 +78,22 @@ impl Period {
     /// Counts everything that the other has counted.
     pub fn merge(&mut self, other: &Self) {
         self.times.merge(&other.times);
-        self.tally.add(&other.tally);
+        self.counts.add(&other.counts);
     }
 
     fn record(&mut self, time: Duration, missed: u8) {
         self.times.record(time);
-        self.tally.count += 1;
+        self.counts.count += 1;
         let mut left = missed;
         while left > 0 {
-            self.tally.missed[left.trailing_zeros() as usize] += 1;
+            self.counts.missed[left.trailing_zeros() as usize] += 1;
             left &= left - 1;
         }
     }
 
     fn clear(&mut self) {
         self.times.clear();
-        self.tally = Tally::default();
+        self.counts = MissCount::default();
     }
 }
 
@@ -112,7 +112,7 @@ impl Attainment {
         }
     }
 
-    /// The targets of the row, whose indices [`Tally`] has.
+    /// The targets of the row, whose indices [`MissCount`] has.
     pub fn targets(&self) -> &[Target] {
         &self.targets
     }
@@ -145,13 +145,13 @@ impl Attainment {
     }
 
     /// The requests of the last 5 minutes: the current minute and the four before it.
-    pub fn five_minutes(&mut self, now: Instant) -> Tally {
+    pub fn five_minutes(&mut self, now: Instant) -> MissCount {
         self.advance(now);
         self.ring.over(5)
     }
 
     /// The requests of the last hour: the current minute and the 59 before it.
-    pub fn hour(&mut self, now: Instant) -> Tally {
+    pub fn hour(&mut self, now: Instant) -> MissCount {
         self.advance(now);
         self.ring.over(MINUTES)
     }
@@ -225,7 +225,7 @@ mod tests {
         assert!(!score.record(at(3), Some(Duration::from_millis(1))));
         assert!(score.record(at(4), None));
         let whole = score.whole(at(4));
-        assert_eq!((whole.tally.count, &whole.tally.missed[..2]), (4, &[3, 2][..]));
+        assert_eq!((whole.counts.count, &whole.counts.missed[..2]), (4, &[3, 2][..]));
         assert_eq!(whole.times.quantile(1_000_000), Some(Duration::MAX));
     }
 
@@ -237,13 +237,13 @@ mod tests {
             let start = Instant::ZERO + length * 7;
             let mut score = Attainment::new(&row(), start);
             score.record(start + Duration::from_nanos(length.as_nanos() / 2), None);
-            let mut count = |now| score.window(now, window).tally.count;
+            let mut count = |now| score.window(now, window).counts.count;
             let nano = Duration::from_nanos(1);
             assert_eq!(count(start + (length - nano)), 1, "{window:?} is current");
             assert_eq!(count(start + length), 1, "{window:?} is the last whole one");
             assert_eq!(count(start + (length * 2 - nano)), 1, "{window:?}");
             assert_eq!(count(start + length * 2), 0, "{window:?} is forgotten");
-            assert_eq!(score.whole(start + length * 2).tally.count, 1);
+            assert_eq!(score.whole(start + length * 2).counts.count, 1);
         }
     }
 
@@ -253,10 +253,10 @@ mod tests {
         let mut score = Attainment::new(&row(), at(500));
         score.record(at(997), None);
         score.record(at(998), None);
-        assert_eq!(score.window(at(1_001), Window::Second).tally.count, 2);
+        assert_eq!(score.window(at(1_001), Window::Second).counts.count, 2);
         score.record(at(999), None);
-        assert_eq!(score.window(at(1_002), Window::Second).tally.count, 2);
-        assert_eq!(score.whole(at(1_002)).tally.count, 3);
+        assert_eq!(score.window(at(1_002), Window::Second).counts.count, 2);
+        assert_eq!(score.whole(at(1_002)).counts.count, 3);
     }
 
     /// After a silence of more than a window the last whole one is empty, not an old one.
@@ -264,8 +264,8 @@ mod tests {
     fn a_silence_is_empty() {
         let mut score = Attainment::new(&row(), Instant::ZERO);
         score.record(at(500), None);
-        assert_eq!(score.window(at(5_500), Window::Second).tally, Tally::default());
-        assert_eq!(score.window(at(5_500), Window::Minute).tally.count, 1);
+        assert_eq!(score.window(at(5_500), Window::Second).counts, MissCount::default());
+        assert_eq!(score.window(at(5_500), Window::Minute).counts.count, 1);
     }
 
     proptest! {
@@ -292,7 +292,7 @@ mod tests {
                     prop_assert_eq!(score.window(at(now), window), period);
                 }
             }
-            prop_assert_eq!(score.whole(at(now)).tally.count, all.len() as u64);
+            prop_assert_eq!(score.whole(at(now)).counts.count, all.len() as u64);
             let minute = |at: u64| at / 60_000;
             let recent = all.iter().filter(|(at, _)| minute(*at) + 5 > minute(now)).count();
             prop_assert_eq!(score.five_minutes(at(now)).count, recent as u64);

@@ -6,14 +6,14 @@ use alloc::vec::Vec;
 
 /// Requests of a part of a contract, and how many of them missed each of its targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct MissCount {
     /// Requests.
     pub count: u64,
     /// By target, those that took longer than it allows, failed or were refused.
     pub missed: [u64; TARGETS_MAX],
 }
 
-impl Tally {
+impl MissCount {
     /// Share of the requests that met the target of this index, in millionths, rounded down; all of none.
     pub fn met_ppm(&self, target: usize) -> u32 {
         if self.count == 0 {
@@ -77,17 +77,17 @@ impl Ring {
     }
 
     /// The current minute and as many before it as make `minutes`, at most [`MINUTES`].
-    pub(super) fn over(&self, minutes: usize) -> Tally {
-        let mut tally = Tally::default();
+    pub(super) fn over(&self, minutes: usize) -> MissCount {
+        let mut counts = MissCount::default();
         for age in 0..minutes.min(MINUTES) as u64 {
             let Some(minute) = self.minute.checked_sub(age) else { break };
             let slot = &self.slots[minute as usize % MINUTES * self.stride..][..self.stride];
-            tally.count += u64::from(slot[0]);
-            for (sum, &count) in tally.missed.iter_mut().zip(&slot[1..]) {
+            counts.count += u64::from(slot[0]);
+            for (sum, &count) in counts.missed.iter_mut().zip(&slot[1..]) {
                 *sum += u64::from(count);
             }
         }
-        tally
+        counts
     }
 
     fn slot(&mut self, minute: u64) -> &mut [u32] {
@@ -111,13 +111,13 @@ mod tests {
     /// One miss in a hundred uses the budget of 99 % at exactly its rate, that of 99.9 % ten times as fast.
     #[test]
     fn burn_is_misses_over_budget() {
-        let mut tally = Tally { count: 100, ..Tally::default() };
-        assert_eq!((tally.burn_permille(0, target(990_000)), tally.met_ppm(0)), (0, 1_000_000));
-        tally.missed[0] = 1;
-        assert_eq!(tally.burn_permille(0, target(990_000)), 1_000);
-        assert_eq!(tally.burn_permille(0, target(999_000)), 10_000);
-        assert_eq!(tally.met_ppm(0), 990_000);
-        assert_eq!(Tally::default().burn_permille(0, target(990_000)), 0);
+        let mut counts = MissCount { count: 100, ..MissCount::default() };
+        assert_eq!((counts.burn_permille(0, target(990_000)), counts.met_ppm(0)), (0, 1_000_000));
+        counts.missed[0] = 1;
+        assert_eq!(counts.burn_permille(0, target(990_000)), 1_000);
+        assert_eq!(counts.burn_permille(0, target(999_000)), 10_000);
+        assert_eq!(counts.met_ppm(0), 990_000);
+        assert_eq!(MissCount::default().burn_permille(0, target(990_000)), 0);
     }
 
     /// A miss is in the last five minutes for five, in the last hour for sixty, and then nowhere.
@@ -143,7 +143,7 @@ mod tests {
             }
             ring.record(0b01);
             ring.advance(start + 1_000_000);
-            assert_eq!(ring.over(MINUTES), Tally::default(), "a long silence");
+            assert_eq!(ring.over(MINUTES), MissCount::default(), "a long silence");
         }
     }
 
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "missed a target than ended")]
     fn misses_are_endings() {
-        let mut tally = Tally::default();
-        tally.add(&Tally { count: 0, missed: [1; TARGETS_MAX] });
+        let mut counts = MissCount::default();
+        counts.add(&MissCount { count: 0, missed: [1; TARGETS_MAX] });
     }
 }

@@ -147,7 +147,7 @@ fn load_moves_a_tenant_to_another_row() {
         }
         let account = pipeline.observer_mut().tenant(TenantId::new(0)).unwrap();
         let score = |(row, _, score): (usize, _, &mut Attainment)| {
-            let whole = score.whole(at(now + 5)).tally;
+            let whole = score.whole(at(now + 5)).counts;
             (row, whole.count, whole.missed[0])
         };
         account.rows().map(score).collect::<Vec<_>>()

@@ -12,9 +12,9 @@ mod fair_time;
 mod fifo;
 mod knee;
 mod lanes;
+mod service_times;
 mod shares;
 mod stage;
-mod tally;
 mod weight;
 
 pub use clocks::Reading;

@@ -1,7 +1,7 @@
 //! The dispatch stage around its policy: asks it per backend, counts operations and estimates their costs.
 
 use super::estimate::{Class, Estimator};
-use super::tally::Tally;
+use super::service_times::ServiceTimes;
 use super::{Build, DispatchPolicy, Owner, Setup, Shares, Weight, Work};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Choice, Rule};
@@ -14,7 +14,7 @@ use slotmap::SecondaryMap;
 pub(crate) struct Dispatch {
     policy: Box<dyn DispatchPolicy>,
     shares: Shares,
-    tally: Tally,
+    service_times: ServiceTimes,
     backends: Vec<Backend>,
     /// Backends below this have nothing new.
     first: usize,
@@ -74,7 +74,7 @@ impl Dispatch {
             first: backends,
             policy,
             shares: shares.clone(),
-            tally: Tally::default(),
+            service_times: ServiceTimes::default(),
             outstanding: SecondaryMap::new(),
             classes: SecondaryMap::new(),
             estimates: estimation.is_some(),
@@ -95,8 +95,8 @@ impl Dispatch {
 
     /// How each stream fares.
     pub(crate) fn streams(&self, now: Instant) -> impl Iterator<Item = StreamView> {
-        let known = self.shares.count().max(self.tally.streams());
-        let sums = self.tally.sums(now).chain(core::iter::repeat(Default::default()));
+        let known = self.shares.count().max(self.service_times.streams());
+        let sums = self.service_times.sums(now).chain(core::iter::repeat(Default::default()));
         (0..known as u32).zip(sums).map(|(id, (service, recent))| {
             let owner = Owner::of(TenantId::new(id));
             StreamView { owner, weight: self.shares.weight(owner), service, recent }
@@ -195,7 +195,7 @@ impl Dispatch {
             Some(estimator) => estimator.complete(now, key),
             None => away,
         };
-        self.tally.add(now, owner.stream(), service);
+        self.service_times.add(now, owner.stream(), service);
         self.policy.complete(now, key, service);
         self.ask(backend);
         self.check();

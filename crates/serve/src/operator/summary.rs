@@ -89,10 +89,10 @@ fn status(
                 load: rows[row].load_permille.map(|load| f64::from(load) / 1e3),
                 quantile: f64::from(target.quantile_ppm) / 1e6,
                 target_ns: target.response.as_nanos(),
-                count: whole.tally.count,
-                missed: whole.tally.missed[index],
+                count: whole.counts.count,
+                missed: whole.counts.missed[index],
                 measured_ns: measured.filter(|&time| time < Duration::MAX).map(Duration::as_nanos),
-                burn: burn(whole.tally.burn_permille(index, target)),
+                burn: burn(whole.counts.burn_permille(index, target)),
                 burn_5min: burn(five.burn_permille(index, target)),
                 burn_1h: burn(hour.burn_permille(index, target)),
             });

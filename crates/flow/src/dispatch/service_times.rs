@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 /// Sums of service times. What is recent is of the last [`TURN`] to two of them.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct ServiceTimes {
     streams: Vec<Sums>,
     turned: Instant,
 }
@@ -19,7 +19,7 @@ struct Sums {
     turns: [u64; 2],
 }
 
-impl Tally {
+impl ServiceTimes {
     /// An operation of the stream has kept a backend busy for so long.
     pub(super) fn add(&mut self, now: Instant, stream: TenantId, service: Duration) {
         self.turn(now);
@@ -72,31 +72,31 @@ mod tests {
     /// What is recent is forgotten after two turns, by a query as well; the total is kept.
     #[test]
     fn what_is_recent_is_forgotten() {
-        let mut tally = Tally::default();
+        let mut service_times = ServiceTimes::default();
         let (stream, at) = (TenantId::new(1), |s| Instant::ZERO + Duration::from_secs(s));
-        let seen = |tally: &Tally, now| {
-            let sums = tally.sums(at(now)).nth(1).unwrap();
+        let seen = |service_times: &ServiceTimes, now| {
+            let sums = service_times.sums(at(now)).nth(1).unwrap();
             (sums.0.as_nanos() / 1_000_000, sums.1.as_nanos() / 1_000_000)
         };
-        tally.add(at(1), stream, Duration::from_millis(3));
-        assert_eq!(seen(&tally, 1), (3, 3));
-        tally.add(at(6), stream, Duration::from_millis(4));
-        assert_eq!(seen(&tally, 6), (7, 7));
-        tally.add(at(12), stream, Duration::from_millis(5));
-        assert_eq!(seen(&tally, 12), (12, 9));
-        assert_eq!(seen(&tally, 17), (12, 5));
-        assert_eq!(seen(&tally, 22), (12, 0));
-        tally.add(at(40), stream, Duration::from_millis(1));
-        assert_eq!(seen(&tally, 40), (13, 1));
+        service_times.add(at(1), stream, Duration::from_millis(3));
+        assert_eq!(seen(&service_times, 1), (3, 3));
+        service_times.add(at(6), stream, Duration::from_millis(4));
+        assert_eq!(seen(&service_times, 6), (7, 7));
+        service_times.add(at(12), stream, Duration::from_millis(5));
+        assert_eq!(seen(&service_times, 12), (12, 9));
+        assert_eq!(seen(&service_times, 17), (12, 5));
+        assert_eq!(seen(&service_times, 22), (12, 0));
+        service_times.add(at(40), stream, Duration::from_millis(1));
+        assert_eq!(seen(&service_times, 40), (13, 1));
     }
 
     /// The recent service of a stream is a part of its whole.
     #[test]
     #[should_panic(expected = "more lately than in all")]
     fn recent_is_a_part() {
-        let mut tally = Tally::default();
-        tally.add(Instant::ZERO, TenantId::new(0), Duration::from_nanos(5));
-        tally.streams[0].total = 0;
-        tally.add(Instant::ZERO, TenantId::new(0), Duration::from_nanos(1));
+        let mut service_times = ServiceTimes::default();
+        service_times.add(Instant::ZERO, TenantId::new(0), Duration::from_nanos(5));
+        service_times.streams[0].total = 0;
+        service_times.add(Instant::ZERO, TenantId::new(0), Duration::from_nanos(1));
     }
 }
