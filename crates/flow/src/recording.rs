@@ -394,7 +394,8 @@ fn number(out: &mut Vec<u8>, mut value: u64) {
 /// The values of a table, in its order.
 fn encode_settings<S: Settings>(out: &mut Vec<u8>, settings: &S) {
     for setting in S::TABLE {
-        number(out, settings.number(setting.name));
+        let value = settings.number(setting.name);
+        number(out, value.expect("settings of a recording have a value"));
     }
 }
 

@@ -4,6 +4,7 @@
 //! codec, the reader of configurations, its reference and its JSON Schema all work by [`Settings::TABLE`].
 
 use crate::clock::Duration;
+use crate::units::Bandwidth;
 use core::fmt;
 
 /// One setting as it is declared.
@@ -95,6 +96,25 @@ pub enum Invalid {
     Range(&'static str),
     /// The first of these two settings is above the second.
     Order(&'static str, &'static str),
+    /// This setting does not go with the others; why, as the rest of a sentence about it.
+    Rule(&'static str, &'static str),
+}
+
+impl Invalid {
+    /// The setting that is wrong.
+    pub const fn name(&self) -> &'static str {
+        let (Self::Range(name) | Self::Order(name, _) | Self::Rule(name, _)) = *self;
+        name
+    }
+
+    /// What is wrong, without the names of the settings.
+    pub const fn reason(&self) -> &'static str {
+        match *self {
+            Self::Range(_) => "a setting is out of its range",
+            Self::Order(..) => "a setting is above one that it must not exceed",
+            Self::Rule(_, reason) => reason,
+        }
+    }
 }
 
 impl fmt::Display for Invalid {
@@ -102,6 +122,7 @@ impl fmt::Display for Invalid {
         match self {
             Self::Range(name) => write!(f, "`{name}` is out of range"),
             Self::Order(low, high) => write!(f, "`{low}` is above `{high}`"),
+            Self::Rule(name, reason) => write!(f, "`{name}` {reason}"),
         }
     }
 }
@@ -116,8 +137,8 @@ pub trait Settings: Default {
     /// Pairs of settings of which the first must not be above the second.
     const ASCENDING: &'static [(&'static str, &'static str)];
 
-    /// The value of a setting of the table in its base unit.
-    fn number(&self, name: &str) -> u64;
+    /// The value of a setting of the table in its base unit; `None` where there is none.
+    fn number(&self, name: &str) -> Option<u64>;
 
     /// Changes a setting of the table to a number within its range.
     fn assign(&mut self, name: &str, number: u64);
@@ -131,10 +152,15 @@ pub trait Settings: Default {
         Ok(())
     }
 
-    /// Whether all values are within their ranges and in order.
+    /// What settings that depend on each other must fulfil, beside ranges and order.
+    fn check(&self) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    /// Whether all values are within their ranges, in order and fit each other.
     fn validate(&self) -> Result<(), Invalid> {
         for setting in Self::TABLE {
-            if !setting.kind.admits(self.number(setting.name)) {
+            if self.number(setting.name).is_some_and(|number| !setting.kind.admits(number)) {
                 return Err(Invalid::Range(setting.name));
             }
         }
@@ -143,22 +169,22 @@ pub trait Settings: Default {
                 return Err(Invalid::Order(low, high));
             }
         }
-        Ok(())
+        self.check()
     }
 }
 
 /// The type of a field of a table.
 pub trait Field {
-    /// The value in the base unit of its kind.
-    fn to_number(&self) -> u64;
+    /// The value in the base unit of its kind; `None` where there is none.
+    fn to_number(&self) -> Option<u64>;
 
     /// The value that a number in the base unit stands for. The number is within the setting's range.
     fn from_number(number: u64) -> Self;
 }
 
 impl Field for u64 {
-    fn to_number(&self) -> u64 {
-        *self
+    fn to_number(&self) -> Option<u64> {
+        Some(*self)
     }
 
     fn from_number(number: u64) -> Self {
@@ -167,8 +193,8 @@ impl Field for u64 {
 }
 
 impl Field for u32 {
-    fn to_number(&self) -> u64 {
-        Self::into(*self)
+    fn to_number(&self) -> Option<u64> {
+        Some(Self::into(*self))
     }
 
     fn from_number(number: u64) -> Self {
@@ -177,8 +203,8 @@ impl Field for u32 {
 }
 
 impl Field for u16 {
-    fn to_number(&self) -> u64 {
-        Self::into(*self)
+    fn to_number(&self) -> Option<u64> {
+        Some(Self::into(*self))
     }
 
     fn from_number(number: u64) -> Self {
@@ -187,8 +213,8 @@ impl Field for u16 {
 }
 
 impl Field for bool {
-    fn to_number(&self) -> u64 {
-        Self::into(*self)
+    fn to_number(&self) -> Option<u64> {
+        Some(Self::into(*self))
     }
 
     fn from_number(number: u64) -> Self {
@@ -197,14 +223,37 @@ impl Field for bool {
 }
 
 impl Field for Duration {
-    fn to_number(&self) -> u64 {
-        self.as_nanos()
+    fn to_number(&self) -> Option<u64> {
+        Some(self.as_nanos())
     }
 
     fn from_number(number: u64) -> Self {
         Self::from_nanos(number)
     }
 }
+
+impl Field for Bandwidth {
+    fn to_number(&self) -> Option<u64> {
+        Some(self.bytes_per_second())
+    }
+
+    fn from_number(number: u64) -> Self {
+        Self::per_second(number).expect("the range of a bandwidth begins above zero")
+    }
+}
+
+impl<T: Field> Field for Option<T> {
+    fn to_number(&self) -> Option<u64> {
+        self.as_ref().and_then(T::to_number)
+    }
+
+    fn from_number(number: u64) -> Self {
+        Some(T::from_number(number))
+    }
+}
+
+/// Nanoseconds of a microsecond.
+pub const MICROSECOND: u64 = 1_000;
 
 /// Nanoseconds of a millisecond.
 pub const MILLISECOND: u64 = 1_000_000;
@@ -226,6 +275,12 @@ pub const KIB: u64 = 1 << 10;
 
 /// Bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;
+
+/// Bytes of a gibibyte.
+pub const GIB: u64 = 1 << 30;
+
+/// Bytes of a tebibyte.
+pub const TIB: u64 = 1 << 40;
 
 /// Bytes of a pebibyte.
 pub const PIB: u64 = 1 << 50;
@@ -262,22 +317,28 @@ pub const PIB: u64 = 1 << 50;
 /// ```
 ///
 /// The comment above a field is its effect. After `=` stand the [`Kind`] and the default, both in base
-/// units: nanoseconds, bytes, bytes per second. Fields under `also` have a default and are not in the
-/// table.
+/// units: nanoseconds, bytes, bytes per second. The default of an `Option` is `None` and stands as
+/// `else "the words of the reference"`. `check` names a function for what no table says. Fields under `also` have a default and are not in the table.
 #[macro_export]
 macro_rules! settings {
+    (@value $number:expr) => { $crate::settings::Field::from_number($number) };
+    (@value else $words:literal) => { None };
+    (@preset $number:expr) => { $crate::settings::Preset::Number($number) };
+    (@preset else $words:literal) => { $crate::settings::Preset::Else($words) };
     (
         $(#[$meta:meta])*
         pub struct $name:ident {
             $(
                 $(#[doc = $effect:literal])+
-                pub $field:ident: $type:ty = $kind:ident $(($($range:expr),+))?, $default:expr;
+                pub $field:ident: $type:ty = $kind:ident $(($($range:expr),+))?
+                    $(, $default:expr)? $(, else $words:literal)?;
             )+
         }
         $(also {
             $( $(#[$other_meta:meta])* pub $other:ident: $other_type:ty = $other_default:expr; )+
         })?
         $(ascending { $($low:ident <= $high:ident),+ $(,)? })?
+        $(check $check:path;)?
     ) => {
         $(#[$meta])*
         pub struct $name {
@@ -288,7 +349,7 @@ macro_rules! settings {
         impl Default for $name {
             fn default() -> Self {
                 Self {
-                    $( $field: $crate::settings::Field::from_number($default), )+
+                    $( $field: $crate::settings!(@value $($default)? $(else $words)?), )+
                     $($( $other: $other_default, )+)?
                 }
             }
@@ -299,7 +360,7 @@ macro_rules! settings {
                 $crate::settings::Setting {
                     name: stringify!($field),
                     kind: $crate::settings::Kind::$kind $(($($range),+))?,
-                    default: $crate::settings::Preset::Number($default),
+                    default: $crate::settings!(@preset $($default)? $(else $words)?),
                     effect: concat!($($effect),+).trim_ascii(),
                 }
             ),+];
@@ -307,7 +368,13 @@ macro_rules! settings {
             const ASCENDING: &'static [(&'static str, &'static str)] =
                 &[$($( (stringify!($low), stringify!($high)) ),+)?];
 
-            fn number(&self, name: &str) -> u64 {
+            $(
+                fn check(&self) -> Result<(), $crate::settings::Invalid> {
+                    $check(self)
+                }
+            )?
+
+            fn number(&self, name: &str) -> Option<u64> {
                 match name {
                     $( stringify!($field) => $crate::settings::Field::to_number(&self.$field), )+
                     _ => unreachable!("`{name}` is in the table"),
@@ -321,6 +388,23 @@ macro_rules! settings {
                     } )+
                     _ => unreachable!("`{name}` is in the table"),
                 }
+            }
+        }
+    };
+}
+
+/// Makes an enum a field of settings whose kind is [`Kind::Word`]: its words stand in the order of these
+/// variants, which is that of the enum.
+#[macro_export]
+macro_rules! word_field {
+    ($name:ident { $($variant:ident),+ $(,)? }) => {
+        impl $crate::settings::Field for $name {
+            fn to_number(&self) -> Option<u64> {
+                Some(*self as u64)
+            }
+
+            fn from_number(number: u64) -> Self {
+                [$(Self::$variant),+][number as usize]
             }
         }
     };

@@ -13,48 +13,52 @@
 //! An I/O is assumed not to cross a stripe unit, so it meets one disk. Operations without payload
 //! take the mean part of the service time and no time on buses and links.
 
+use crate::PARTS_MAX;
 use crate::device::{Device, DeviceIo};
 use crate::fabric::{self, Fabric, Passed};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::request::Outcome;
 use weir_flow::rng::Rng;
+use weir_flow::settings;
+use weir_flow::settings::{HOUR, Invalid, MICROSECOND, PIB};
 use weir_flow::units::Bandwidth;
 
-/// The parameters of an array. Each disk `d` sits on bus `d / (disks / buses)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Number of disks, at least 1 and a multiple of `buses`.
-    pub disks: u32,
-    /// Mean service time of 4 KiB at a disk; the times are uniform from half to one and a half of
-    /// it. Rounded to whole nanoseconds once.
-    pub mean_service: Duration,
-    /// Rate of a disk's medium, which bytes past the first 4096 are charged for.
-    pub media: Bandwidth,
-    /// Number of buses, at least 1.
-    pub buses: u32,
-    /// Rate of each bus.
-    pub bus: Bandwidth,
-    /// Number of links to the array, at least 1.
-    pub links: u32,
-    /// Rate of each link.
-    pub link: Bandwidth,
+settings! {
+    /// The parameters of an array M1. Each disk `d` is on bus `d / (disks / buses)`.
+    /// The default is the array of the token-bucket paper: 8 disks with a mean of 1.443 ms and a medium of 36.2 MB/s (both fitted), 4 SCSI buses of 80 MB/s, 2 Fibre Channel
+    /// links of 100 MB/s.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Config {
+        /// Number of disks, a multiple of `buses`.
+        pub disks: u32 = Count(1, PARTS_MAX), 8;
+        /// Mean service time of 4 KiB at a disk; the times are uniform from half to one and a half of it.
+        pub mean_service: Duration = Time(2, HOUR), 1_443 * MICROSECOND;
+        /// Rate of a disk's medium, for bytes past the first 4096.
+        pub media: Bandwidth = Bandwidth(1, PIB), 36_200_000;
+        /// Number of buses.
+        pub buses: u32 = Count(1, PARTS_MAX), 4;
+        /// Rate of each bus.
+        pub bus: Bandwidth = Bandwidth(1, PIB), 80_000_000;
+        /// Number of links to the array.
+        pub links: u32 = Count(1, PARTS_MAX), 2;
+        /// Rate of each link to the array.
+        pub link: Bandwidth = Bandwidth(1, PIB), 100_000_000;
+    }
+    check Config::consistent;
 }
 
-impl Default for Config {
-    /// The array of the token-bucket paper: 8 disks with a mean of 1.443 ms and a medium of
-    /// 36.2 MB/s (both fitted), 4 SCSI buses of 80 MB/s, 2 Fibre Channel links of 100 MB/s.
-    fn default() -> Self {
-        let megabytes = |n: u64| Bandwidth::per_second(n).expect("it is not zero");
-        Self {
-            disks: 8,
-            mean_service: Duration::from_micros(1_443),
-            media: megabytes(36_200_000),
-            buses: 4,
-            bus: megabytes(80_000_000),
-            links: 2,
-            link: megabytes(100_000_000),
-        }
+impl Config {
+    fn consistent(&self) -> Result<(), Invalid> {
+        whole_buses(self.disks, self.buses)
     }
+}
+
+/// Every bus has as many disks.
+pub(crate) const fn whole_buses(disks: u32, buses: u32) -> Result<(), Invalid> {
+    if disks.is_multiple_of(buses) {
+        return Ok(());
+    }
+    Err(Invalid::Rule("disks", "must be a multiple of the number of buses"))
 }
 
 /// An array M1.

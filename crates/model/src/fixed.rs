@@ -8,24 +8,22 @@
 //! | Source   | the D of Kendall's notation: D/D/1, M/D/1, M/D/c are checked by hand against it |
 //! | Not when | what is studied depends on sizes, positions or reads against writes |
 
+use crate::PARTS_MAX;
 use crate::device::{Device, DeviceIo};
 use std::collections::VecDeque;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::request::Outcome;
+use weir_flow::settings;
+use weir_flow::settings::{HOUR, MICROSECOND};
 
-/// The parameters of a device with a fixed service time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Time from the start of an I/O's service to its end.
-    pub service: Duration,
-    /// I/Os in service at once, at least 1.
-    pub servers: u32,
-}
-
-impl Default for Config {
-    /// An idle flash device: 100 us, 32 at once.
-    fn default() -> Self {
-        Self { service: Duration::from_micros(100), servers: 32 }
+settings! {
+    /// The parameters of a device with a fixed service time. The default is an idle flash device.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Config {
+        /// Time from the start of an I/O's service to its end.
+        pub service: Duration = Time(1, HOUR), 100 * MICROSECOND;
+        /// I/Os in service at once.
+        pub servers: u32 = Count(1, PARTS_MAX), 32;
     }
 }
 

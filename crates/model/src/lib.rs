@@ -46,6 +46,10 @@ pub mod mech;
 pub mod ssd;
 
 use device::Device;
+use weir_flow::settings::{Invalid, Settings};
+
+/// Most parts of one kind in a device.
+pub const PARTS_MAX: u64 = 65_536;
 
 /// The model of a device, and its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +72,16 @@ impl Model {
             Self::Array(config) => Box::new(array::Array::new(config, seed, name)),
             Self::Mech(config) => Box::new(mech::Mech::new(config, seed, name)),
             Self::Ssd(config) => Box::new(ssd::Ssd::new(config)),
+        }
+    }
+
+    /// Whether its settings are within their ranges and fit each other.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        match self {
+            Self::Fixed(config) => config.validate(),
+            Self::Array(config) => config.validate(),
+            Self::Mech(config) => config.validate(),
+            Self::Ssd(config) => config.validate(),
         }
     }
 

@@ -1,15 +1,19 @@
 //! A link: a transmitter that sends one message at a time, followed by a delay.
 
 use weir_flow::clock::{Duration, Instant};
+use weir_flow::settings;
+use weir_flow::settings::{HOUR, PIB};
 use weir_flow::units::Bandwidth;
 
-/// The parameters of a link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Config {
-    /// Rate of the engine; `None` sends in no time.
-    pub bandwidth: Option<Bandwidth>,
-    /// Time from a byte's leaving the engine to its arrival, in one direction.
-    pub delay: Duration,
+settings! {
+    /// The parameters of a link.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Config {
+        /// Rate at which replies leave.
+        pub bandwidth: Option<Bandwidth> = Bandwidth(1, PIB), else "infinite";
+        /// Time in one direction; a closed loop waits for it twice.
+        pub delay: Duration = Time(0, HOUR), 0;
+    }
 }
 
 /// One direction of a link. Messages leave in the order in which they are given.

@@ -14,50 +14,47 @@
 //! An I/O is assumed not to cross a stripe unit, so it meets one disk. Operations without payload take
 //! a position, but no time at the medium, on buses and links.
 
+use crate::PARTS_MAX;
+use crate::array::whole_buses;
 use crate::device::{Device, DeviceIo};
 use crate::fabric::{self, Fabric, Passed};
 use std::collections::VecDeque;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::request::Outcome;
 use weir_flow::rng::Rng;
+use weir_flow::settings;
+use weir_flow::settings::{Invalid, PIB};
 use weir_flow::units::Bandwidth;
 
-/// The parameters of an array. Each disk `d` sits on bus `d / (disks / buses)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Number of disks, at least 1 and a multiple of `buses`.
-    pub disks: u32,
-    /// Millionths of the stroke that the data occupy, 0 to 1 000 000.
-    pub stroke_ppm: u32,
-    /// Requests among which a disk chooses, at least 1: then it is FCFS.
-    pub window: u32,
-    /// Rate of a disk's medium.
-    pub media: Bandwidth,
-    /// Number of buses, at least 1.
-    pub buses: u32,
-    /// Rate of each bus.
-    pub bus: Bandwidth,
-    /// Number of links to the array, at least 1.
-    pub links: u32,
-    /// Rate of each link.
-    pub link: Bandwidth,
+settings! {
+    /// The parameters of an array M2. Each disk `d` is on bus `d / (disks / buses)`. The default is the array of the token-bucket paper: 8 disks of 10 000
+    /// rpm and 60 MB/s with 64 tags, data on 2.04 % of the stroke (fitted), 4 SCSI buses of 80 MB/s, 2 Fibre
+    /// Channel links of 100 MB/s.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Config {
+        /// Number of disks, a multiple of `buses`.
+        pub disks: u32 = Count(1, PARTS_MAX), 8;
+        /// Millionths of the stroke that the data occupy; more takes longer seeks.
+        pub stroke_ppm: u32 = Count(0, 1_000_000), 20_400;
+        /// Requests among which a disk chooses the nearest.
+        pub window: u32 = Count(1, 65_536), 64;
+        /// Rate of a disk's medium.
+        pub media: Bandwidth = Bandwidth(1, PIB), 60_000_000;
+        /// Number of buses.
+        pub buses: u32 = Count(1, PARTS_MAX), 4;
+        /// Rate of each bus.
+        pub bus: Bandwidth = Bandwidth(1, PIB), 80_000_000;
+        /// Number of links to the array.
+        pub links: u32 = Count(1, PARTS_MAX), 2;
+        /// Rate of each link to the array.
+        pub link: Bandwidth = Bandwidth(1, PIB), 100_000_000;
+    }
+    check Config::consistent;
 }
 
-impl Default for Config {
-    /// The array of the token-bucket paper: 8 disks of 10 000 rpm and 60 MB/s with 64 tags, data on
-    /// 2.04 % of the stroke (fitted), 4 SCSI buses of 80 MB/s, 2 Fibre Channel links of 100 MB/s.
-    fn default() -> Self {
-        let megabytes = |n: u64| Bandwidth::per_second(n * 1_000_000).expect("it is not zero");
-        Self {
-            disks: 8,
-            stroke_ppm: 20_400,
-            window: 64,
-            media: megabytes(60),
-            buses: 4,
-            bus: megabytes(80),
-            links: 2,
-            link: megabytes(100),
-        }
+impl Config {
+    fn consistent(&self) -> Result<(), Invalid> {
+        whole_buses(self.disks, self.buses)
     }
 }
 

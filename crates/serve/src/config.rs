@@ -14,6 +14,8 @@ use weir_flow::control::Promises;
 use weir_flow::dispatch::Shares;
 use weir_flow::path;
 use weir_flow::pipeline::{Limits, Policies};
+use weir_flow::settings;
+use weir_flow::settings::{HOUR, MIB, PIB, SECOND};
 use weir_flow::units::Bandwidth;
 use weir_model::Model;
 pub use weir_wire::iscsi::target_role::{
@@ -72,8 +74,8 @@ pub struct Config {
     pub take_over: Vec<(usize, u64)>,
     /// Where to write a recording of the run, which `weir replay` can check.
     pub record: Option<PathBuf>,
-    /// How long a graceful stop waits for what is in flight. The volumes are flushed in any case.
-    pub stop_within: Duration,
+    /// How the gateway ends.
+    pub stop: Stop,
 }
 
 /// A way out: what leaves there is in one line, and goes no faster than this.
@@ -320,35 +322,33 @@ pub struct Target {
     pub luns: Vec<(u16, usize)>,
 }
 
-/// The limits towards iSCSI hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Iscsi {
-    /// Connections at once; one more is closed at once. 1 to 65536.
-    pub max_connections: u32,
-    /// Connections at once that have not logged in; one more closes the one that has waited longest.
-    /// 1 to 65536.
-    pub max_logins: u32,
-    /// CRC32C over headers.
-    pub header_digest: DigestPolicy,
-    /// CRC32C over data.
-    pub data_digest: DigestPolicy,
-    /// Commands that one session may have outstanding: the command window. 1 to 1024.
-    pub commands: u32,
-    /// Memory for the payload of requests, in bytes; at least 16 MiB, which one VERIFY of the
-    /// largest size takes. Each session may use its share. When that is used up, commands that need
-    /// more are answered with TASK SET FULL.
-    pub buffer_bytes: u64,
+settings! {
+    /// How the gateway ends.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Stop {
+        /// How long a graceful stop waits for outstanding commands. Volumes are flushed in any case.
+        pub timeout: Duration = Time(0, HOUR), 30 * SECOND;
+    }
 }
 
-impl Default for Iscsi {
-    fn default() -> Self {
-        Self {
-            max_connections: 1_024,
-            max_logins: 256,
-            header_digest: DigestPolicy::Allowed,
-            data_digest: DigestPolicy::Allowed,
-            commands: 128,
-            buffer_bytes: 256 << 20,
-        }
+settings! {
+    /// The limits towards iSCSI hosts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Iscsi {
+        /// Connections at once; one more is closed at once.
+        pub max_connections: u32 = Count(1, 65_536), 1_024;
+        /// Connections at once that have not logged in; one more closes the one that has waited longest.
+        pub max_logins: u32 = Count(1, 65_536), 256;
+        /// Commands that one session may have outstanding: the command window.
+        pub max_commands: u32 = Count(1, 1_024), 128;
+        /// Memory for the payload of requests, shared among the sessions. When it is used up, commands are
+        /// answered with TASK SET FULL.
+        pub buffer: u64 = Size(16 * MIB, PIB), 256 * MIB;
+    }
+    also {
+        /// CRC32C over headers.
+        pub header_digest: DigestPolicy = DigestPolicy::Allowed;
+        /// CRC32C over data.
+        pub data_digest: DigestPolicy = DigestPolicy::Allowed;
     }
 }

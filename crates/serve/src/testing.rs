@@ -60,6 +60,6 @@ pub(crate) fn config(stores: Vec<Where>) -> Config {
         savings: None,
         take_over: Vec::new(),
         record: None,
-        stop_within: Duration::ZERO,
+        stop: crate::config::Stop { timeout: Duration::ZERO },
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::clock::Duration;
 use crate::settings;
-use crate::settings::{DAY, Field, MILLISECOND, SECOND};
+use crate::settings::{DAY, MILLISECOND, SECOND};
+use crate::word_field;
 
 /// When the stage goes back to a better group of paths while the one in use still works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,19 +16,7 @@ pub enum Failback {
     After,
 }
 
-impl Field for Failback {
-    fn to_number(&self) -> u64 {
-        *self as u64
-    }
-
-    fn from_number(number: u64) -> Self {
-        match number {
-            0 => Self::Immediate,
-            1 => Self::Manual,
-            _ => Self::After,
-        }
-    }
-}
+word_field!(Failback { Immediate, Manual, After });
 
 settings! {
     /// How the stage judges paths. With the default values a dead or silent path delays no request for a

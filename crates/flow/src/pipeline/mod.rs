@@ -68,16 +68,10 @@ impl Config {
             return Err("a volume's largest transfer is below 512 bytes");
         }
         volumes.iter().try_for_each(|volume| volume.cap.validate())?;
-        if limits.validate().is_err() {
-            return Err("a limit is out of range");
-        }
-        if paths.validate().is_err() {
-            return Err(
-                "a setting of the paths is out of range, or above one that it must not exceed",
-            );
-        }
-        promises.validate()?;
-        cache.validate()
+        limits.validate().map_err(|invalid| invalid.reason())?;
+        paths.validate().map_err(|invalid| invalid.reason())?;
+        cache.validate().map_err(|invalid| invalid.reason())?;
+        promises.validate()
     }
 }
 

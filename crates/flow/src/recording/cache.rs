@@ -1,19 +1,18 @@
 //! The cache's settings and answers in a recording: header and entries.
 
-use super::{FormatError, Reader, encode_outcome, number};
-use crate::cache::writeback::{self, LocalId, Mode, Order, Recovered, Sync};
+use super::{FormatError, Reader, encode_outcome, encode_settings, number};
+use crate::cache::writeback::{self, LocalId, Recovered};
 use crate::cache::{Done, Settings};
-use crate::clock::Duration;
 use crate::request::{LinkId, Tag, TenantId, VolumeId};
+use crate::settings::{Kind, Setting, Settings as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use slotmap::{Key, KeyData};
 
 /// Writes the settings of the cache.
 pub(super) fn encode(out: &mut Vec<u8>, settings: &Settings) {
-    let Settings { size, line, owners, logs } = settings;
-    number(out, *size);
-    number(out, u64::from(*line));
+    let Settings { owners, logs, .. } = settings;
+    encode_settings(out, settings);
     number(out, owners.len() as u64);
     for owner in owners {
         number(out, owner.index() as u64);
@@ -29,7 +28,7 @@ pub(super) fn encode(out: &mut Vec<u8>, settings: &Settings) {
 
 /// Reads it.
 pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Settings, FormatError> {
-    let (size, line) = (reader.number()?, reader.small()?);
+    let settings = reader.settings()?;
     let mut owners = Vec::new();
     for _ in 0..reader.number()? {
         owners.push(TenantId::new(reader.small()?));
@@ -41,75 +40,39 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Settings, FormatError> {
             _ => Some(decode_log(reader)?),
         });
     }
-    Ok(Settings { size, line, owners, logs })
+    Ok(Settings { owners, logs, ..settings })
 }
 
+/// The name of the volume, the words and flags as bits of one byte, and the numbers.
 fn encode_log(out: &mut Vec<u8>, log: &writeback::Settings) {
-    let writeback::Settings {
-        volume,
-        block,
-        owner,
-        mode,
-        sync,
-        order,
-        capacity,
-        segment,
-        batch_bytes,
-        batch_records,
-        epoch_bytes,
-        epoch_age,
-        dirty_age,
-        depth,
-        merge,
-        hold,
-        upstream_flush,
-        earn,
-    } = *log;
-    out.extend_from_slice(&volume);
-    let flags =
-        [mode == Mode::Ram, sync == Sync::Upstream, order == Order::Strict, upstream_flush, earn];
-    out.push(flags.iter().rev().fold(0, |byte, &flag| byte << 1 | u8::from(flag)));
-    for value in [
-        owner,
-        capacity,
-        segment,
-        epoch_bytes,
-        merge,
-        epoch_age.as_nanos(),
-        dirty_age.as_nanos(),
-        hold.as_nanos(),
-    ] {
-        number(out, value);
-    }
-    for value in [block, batch_bytes, batch_records, depth] {
-        number(out, u64::from(value));
-    }
+    out.extend_from_slice(&log.volume);
+    let bits = writeback::Settings::TABLE.iter().filter(|setting| is_bit(setting));
+    let bit = |setting: &Setting| log.number(setting.name).map_or(0, |bit| bit as u8);
+    out.push(bits.rev().fold(0, |byte, setting| byte << 1 | bit(setting)));
+    let numbers = writeback::Settings::TABLE.iter().filter(|setting| !is_bit(setting));
+    numbers.filter_map(|setting| log.number(setting.name)).for_each(|value| number(out, value));
 }
 
 fn decode_log(reader: &mut Reader<'_>) -> Result<writeback::Settings, FormatError> {
     let volume = reader.take(16)?.try_into().map_err(|_| FormatError::Damaged)?;
-    let flags = reader.byte()?;
-    let flag = |bit: u8| flags >> bit & 1 == 1;
-    Ok(writeback::Settings {
-        volume,
-        mode: if flag(0) { Mode::Ram } else { Mode::Log },
-        sync: if flag(1) { Sync::Upstream } else { Sync::Local },
-        order: if flag(2) { Order::Strict } else { Order::Epochs },
-        upstream_flush: flag(3),
-        earn: flag(4),
-        owner: reader.number()?,
-        capacity: reader.number()?,
-        segment: reader.number()?,
-        epoch_bytes: reader.number()?,
-        merge: reader.number()?,
-        epoch_age: Duration::from_nanos(reader.number()?),
-        dirty_age: Duration::from_nanos(reader.number()?),
-        hold: Duration::from_nanos(reader.number()?),
-        block: reader.small()?,
-        batch_bytes: reader.small()?,
-        batch_records: reader.small()?,
-        depth: reader.small()?,
-    })
+    let mut log = writeback::Settings { volume, ..writeback::Settings::default() };
+    let mut bits = reader.byte()?;
+    for setting in writeback::Settings::TABLE {
+        let number = if is_bit(setting) {
+            let bit = bits & 1;
+            bits >>= 1;
+            bit.into()
+        } else {
+            reader.number()?
+        };
+        log.set(setting, number).map_err(|_| FormatError::Damaged)?;
+    }
+    Ok(log)
+}
+
+/// Whether a setting of a log has two values. In its table these stand first.
+const fn is_bit(setting: &Setting) -> bool {
+    matches!(setting.kind, Kind::Word(_) | Kind::Flag)
 }
 
 /// Writes what the cache was told; `head` begins an entry of a kind.

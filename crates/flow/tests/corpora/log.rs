@@ -11,6 +11,7 @@ use weir_flow::cache::writeback::format::{
 use weir_flow::cache::writeback::inspect::{Inspection, as_found, inspect};
 use weir_flow::cache::writeback::reader::payload;
 use weir_flow::cache::writeback::{Log, Recovered, Settings, recover};
+use weir_flow::settings::Settings as _;
 
 const LOG: [u8; 16] = [7; 16];
 const SEGMENT: u64 = 32 << 10;

@@ -11,6 +11,7 @@
 use super::Config;
 use crate::device::Wear;
 use std::collections::VecDeque;
+use weir_flow::settings::Settings as _;
 
 /// The translation layer of a device. It has no notion of time.
 #[derive(Clone, Debug)]

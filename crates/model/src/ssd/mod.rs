@@ -20,77 +20,66 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::request::{Op, Outcome};
+use weir_flow::settings;
+use weir_flow::settings::{HOUR, Invalid, KIB, MIB, MICROSECOND, MILLISECOND};
 
-/// The parameters of a flash device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Config {
-    /// Chips that work at the same time, each with its own channel; 1 to 4096.
-    pub chips: u32,
-    /// Blocks of a chip; at least 16.
-    pub blocks: u32,
-    /// Pages of a block, which are programmed in order and erased together; 1 to 16384.
-    pub pages: u32,
-    /// Bytes of a page, at least 512.
-    pub page: u32,
-    /// Spare pages, per thousand; from 20 to 900.
-    pub spare_permille: u32,
-    /// Pages of the capacity that were written before the start, per thousand.
-    pub filled_permille: u32,
-    /// Transfer of a page between the controller and a chip's register.
-    pub register: Duration,
-    /// From cells to the register.
-    pub read: Duration,
-    /// From the register to cells.
-    pub program: Duration,
-    /// Of a block.
-    pub erase: Duration,
-    /// A chip has a second register: one operation's transfer and another's cells go together.
-    pub pipelined: bool,
-    /// Pages that are acknowledged before they are programmed; 0 is no buffer.
-    pub buffer: u32,
-    /// The controller's time per command.
-    pub command: Duration,
+settings! {
+    /// The parameters of a flash device. The default is [`Config::paper`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Config {
+        /// Chips that work at the same time, each with its own channel.
+        pub chips: u32 = Count(1, 4_096), 4;
+        /// Blocks of a chip.
+        pub blocks: u32 = Count(16, 1 << 24), 4_096;
+        /// Pages of a block, which are programmed in order and erased together.
+        pub pages: u32 = Count(1, 16_384), 256;
+        /// Bytes of a page; a write of a part of one reads the rest first.
+        pub page: u32 = Size(512, MIB), 4 * KIB;
+        /// Pages of a thousand that are not capacity; more make garbage collection cheaper.
+        pub spare_permille: u32 = Count(20, 900), 200;
+        /// Pages of the capacity, of a thousand, that are written when the device starts, whatever files
+        /// hold: each start forgets the places of pages and wear.
+        pub filled_permille: u32 = Count(0, 1_000), 0;
+        /// Transfer of a page between the controller and a chip's register.
+        pub register: Duration = Time(0, HOUR), 100 * MICROSECOND;
+        /// From cells to a chip's register.
+        pub read: Duration = Time(0, HOUR), 50 * MICROSECOND;
+        /// From a chip's register to cells.
+        pub program: Duration = Time(0, HOUR), 900 * MICROSECOND;
+        /// Erasure of a block.
+        pub erase: Duration = Time(0, HOUR), 2 * MILLISECOND;
+        /// A chip transfers one page while its cells are busy with another.
+        pub pipelined: bool = Flag, 0;
+        /// Pages that are acknowledged before they are programmed, which a flush and FUA wait for; 0 is no
+        /// buffer.
+        pub buffer: u32 = Count(0, 1 << 20), 0;
+        /// Time of the controller for a command.
+        pub command: Duration = Time(0, HOUR), 0;
+    }
+    check Config::consistent;
 }
 
 impl Config {
     /// The device of the flash operation group paper: 16 GiB on four chips, no buffer, a fifth spare as
     /// the paper does not say.
-    pub const fn paper() -> Self {
-        Self {
-            chips: 4,
-            blocks: 4_096,
-            pages: 256,
-            page: 4_096,
-            spare_permille: 200,
-            filled_permille: 0,
-            register: Duration::from_micros(100),
-            read: Duration::from_micros(50),
-            program: Duration::from_micros(900),
-            erase: Duration::from_micros(2_000),
-            pipelined: false,
-            buffer: 0,
-            command: Duration::ZERO,
-        }
+    pub fn paper() -> Self {
+        Self::default()
     }
 
     /// A device as an `NVMe` drive of about 2024 looks from outside, with at least this capacity and 9 GiB: 64 dies,
     /// which read 4 KiB in 50 us and program 64 KiB in 600, of which a page is a sixteenth; 7 % spare; a
     /// buffer of 4 MiB. Reads about 1.2 million, programs about 1.5 million pages a second.
-    pub const fn nvme(bytes: u64) -> Self {
+    pub fn nvme(bytes: u64) -> Self {
         let config = Self {
             chips: 64,
-            blocks: 0,
-            pages: 256,
-            page: 4_096,
             spare_permille: 70,
-            filled_permille: 0,
             register: Duration::from_nanos(3_400),
-            read: Duration::from_micros(50),
             program: Duration::from_nanos(37_500),
             erase: Duration::from_micros(3_000),
             pipelined: true,
             buffer: 1_024,
             command: Duration::from_micros(8),
+            ..Self::paper()
         };
         config.with_capacity(bytes)
     }
@@ -123,42 +112,15 @@ impl Config {
         self.capacity_pages() * self.page as u64
     }
 
-    /// The first invalid field, if any, and its required range.
-    pub fn validate(&self) -> Result<(), (&'static str, String)> {
-        let range = |name: &'static str, value: u32, from: u32, to: u32| {
-            let outside = !(from..=to).contains(&value);
-            if outside {
-                return Err((name, format!("must be from {from} to {to}, not {value}")));
-            }
-            Ok(())
-        };
-        let longest = Duration::from_secs(3_600);
-        let times = [
-            ("register", self.register),
-            ("read", self.read),
-            ("program", self.program),
-            ("erase", self.erase),
-            ("command", self.command),
-        ];
-        range("chips", self.chips, 1, 4_096)?;
-        range("blocks", self.blocks, 16, 1 << 24)?;
-        range("pages", self.pages, 1, 16_384)?;
-        range("page", self.page, 512, 1 << 20)?;
-        range("spare_permille", self.spare_permille, 20, 900)?;
-        range("filled_permille", self.filled_permille, 0, 1_000)?;
-        range("buffer", self.buffer, 0, 1 << 20)?;
-        if let Some((name, _)) = times.into_iter().find(|&(_, time)| time > longest) {
-            return Err((name, "must be at most an hour".to_owned()));
-        }
+    fn consistent(&self) -> Result<(), Invalid> {
         // Numbers of pages have 32 bits, one of which says that there is none.
         if self.pages_in_all() >= u64::from(u32::MAX) {
-            return Err(("blocks", "a device has at most 4294967294 pages".to_owned()));
+            return Err(Invalid::Rule("blocks", "makes more than 4294967294 pages"));
         }
         let room =
             u64::from(self.chips) * u64::from(self.blocks - ftl::RESERVED) * u64::from(self.pages);
         if self.capacity_pages() > room - u64::from(self.chips * self.pages) {
-            let message = format!("must leave {} blocks of a chip", ftl::RESERVED + 1);
-            return Err(("spare_permille", message));
+            return Err(Invalid::Rule("spare_permille", "leaves too few blocks of a chip free"));
         }
         Ok(())
     }
@@ -167,12 +129,6 @@ impl Config {
 /// The larger of the two.
 const fn at_least(number: u64, least: u64) -> u64 {
     if number > least { number } else { least }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self::paper()
-    }
 }
 
 /// A flash device.

@@ -1,6 +1,7 @@
 use super::*;
 use std::collections::BTreeMap;
 use weir_flow::rng::Rng;
+use weir_flow::settings::Settings as _;
 use weir_flow::units::Extent;
 
 /// A small device: two chips of 64 blocks of 8 pages.
@@ -253,9 +254,9 @@ fn presets_are_sound() {
         assert!(config.capacity() >= bytes, "{config:?}");
     }
     let huge = Config::paper().with_capacity(u64::MAX);
-    assert!(huge.validate().is_err_and(|(field, _)| field == "blocks"));
+    assert!(huge.validate().is_err_and(|invalid| invalid.name() == "blocks"));
     let bad = Config { spare_permille: 20, ..small() };
-    assert!(bad.validate().is_err_and(|(field, _)| field == "spare_permille"));
+    assert!(bad.validate().is_err_and(|invalid| invalid.name() == "spare_permille"));
     let bad = Config { chips: 0, ..small() };
-    assert_eq!(bad.validate(), Err(("chips", "must be from 1 to 4096, not 0".to_owned())));
+    assert_eq!(bad.validate(), Err(Invalid::Range("chips")));
 }

@@ -55,7 +55,7 @@ impl Case {
     }
 
     /// The device.
-    const fn device(&self) -> ssd::Config {
+    fn device(&self) -> ssd::Config {
         let paper = ssd::Config::paper();
         match self.garbage {
             // Few blocks, so that collection is in its long run after a second or two.

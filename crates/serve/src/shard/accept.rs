@@ -53,7 +53,7 @@ impl<A: Accept> Acceptor<A> {
             next: Instant::ZERO,
             refused: Tally::default(),
             iscsi: Limits {
-                command_window: config.iscsi.commands,
+                command_window: config.iscsi.max_commands,
                 header_digest: config.iscsi.header_digest,
                 data_digest: config.iscsi.data_digest,
                 ..Limits::default()

@@ -349,7 +349,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             outstanding = self.engine.outstanding(),
             "stopping: no new requests; requests in flight end first"
         );
-        self.stop.drain(self.now + self.config.stop_within);
+        self.stop.drain(self.now + self.config.stop.timeout);
         self.acceptor.close();
         self.connections.drain();
         self.engine.set.drop_gathering();

@@ -39,7 +39,7 @@ impl Gateway<'_> {
     pub(crate) fn leave_upstreams(&mut self, clean: &[bool]) {
         let of = |upstream| volume_on(&self.config, upstream).is_some_and(|volume| clean[volume]);
         let clean: Vec<bool> = (0..self.config.upstreams.len()).map(of).collect();
-        let within = self.config.stop_within;
+        let within = self.config.stop.timeout;
         let failed =
             self.storage.upstreams.close(&mut self.kernel.poll, self.kernel.clock, within, &clean);
         for (upstream, problem) in failed {

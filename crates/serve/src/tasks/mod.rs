@@ -100,10 +100,10 @@ impl CommandEngine {
     ) -> Self {
         let emulated = Modelled::new(config, &stores);
         let catalog = Catalog::new(config, stores.clone(), persisted);
-        let memory = PayloadMemory::new(config.iscsi.buffer_bytes);
+        let memory = PayloadMemory::new(config.iscsi.buffer);
         let quotas = TenantQuotas::new(&config.limits);
         let max_requests = config.limits.max_requests as usize;
-        let mut set = TaskSet::new(memory, quotas, max_requests, config.iscsi.commands);
+        let mut set = TaskSet::new(memory, quotas, max_requests, config.iscsi.max_commands);
         set.sessions.name_targets(catalog.targets.iter().map(|target| target.name.clone()));
         Self {
             set,

@@ -195,7 +195,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
         savings,
         take_over: _,
         record: _,
-        stop_within,
+        stop,
     } = new;
     differs("`listen` of [iscsi]", old.listen == *listen);
     differs("a limit of [iscsi]", old.iscsi == *iscsi);
@@ -211,7 +211,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     differs("the number of tenants", tenants.len() <= CONTRACTS_MAX);
     differs("[control]", old.control == *control);
     differs("[burst_credits]", old.savings == *savings);
-    differs("`timeout` of [stop]", old.stop_within == *stop_within);
+    differs("`timeout` of [stop]", old.stop == *stop);
     differs("[[backend]]", old.backends == *backends);
     differs("[[upstream]]", old.upstreams == *upstreams);
     differs("the number of volumes, or their order,", {

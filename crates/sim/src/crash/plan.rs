@@ -188,6 +188,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_flow::settings::Settings as _;
 
     /// Every plan can be run as it is, and together they have every mode, every kind of request and every
     /// kind of trouble.

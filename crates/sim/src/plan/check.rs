@@ -1,8 +1,8 @@
 //! Checks the values of a plan beyond their types.
 
 use super::{
-    Access, Arrivals, End, MAX_DEPTH, MAX_FACTOR, MAX_PARTS, MAX_TENANTS, Model, PathChange, Plan,
-    Trace, Volume, Workload,
+    Access, Arrivals, End, MAX_DEPTH, MAX_FACTOR, MAX_PARTS, MAX_TENANTS, PathChange, Plan, Trace,
+    Volume, Workload,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -105,7 +105,7 @@ impl Plan {
             let message = format!("would cut a request into more than {MAX_PIECES} pieces");
             require(pieces <= MAX_PIECES, at("max_transfer"), message)?;
         }
-        self.cache.validate().map_err(|message| error("cache", message))?;
+        valid("cache", &self.cache)?;
         let (mut names, mut paths) = (BTreeSet::new(), 0);
         for (i, backend) in self.backends.iter().enumerate() {
             let at = |field: &str| format!("backends[{i}].{field}");
@@ -114,42 +114,24 @@ impl Plan {
             let range = backend.paths > 0 && paths <= MAX_PARTS as u64;
             let message = format!("must be at least 1, all backends together at most {MAX_PARTS}");
             require(range, at("paths"), message)?;
-            match backend.model {
-                Model::Fixed(fixed) => {
-                    time(at("service"), fixed.service)?;
-                    let some = fixed.service > Duration::ZERO;
-                    require(some, at("service"), "must be at least 1 ns")?;
-                    let servers = (1..=MAX_PARTS).contains(&(fixed.servers as usize));
-                    require(servers, at("servers"), format!("must be from 1 to {MAX_PARTS}"))?;
-                }
-                Model::Array(array) => {
-                    time(at("mean_service"), array.mean_service)?;
-                    let some = array.mean_service > Duration::ZERO;
-                    require(some, at("mean_service"), "must be at least 1 ns")?;
-                    parts(&at, array.disks, array.buses, array.links)?;
-                }
-                Model::Mech(mech) => {
-                    let inside = mech.stroke_ppm <= 1_000_000;
-                    require(inside, at("stroke_ppm"), "must be at most 1000000")?;
-                    require(mech.window > 0, at("window"), "must be at least 1")?;
-                    parts(&at, mech.disks, mech.buses, mech.links)?;
-                }
-                Model::Ssd(ssd) => {
-                    ssd.validate().map_err(|(field, message)| error(at(field), message))?;
-                    let here = |volume: &&Volume| volume.backend.index() == i;
-                    let sizes = self.volumes.iter().filter(here).map(|volume| volume.size);
-                    let (_, wanted) = backend.model.regions(sizes);
-                    let message = format!(
-                        "the volumes on it have {}, the device {}",
-                        ByteCount(wanted),
-                        ByteCount(ssd.capacity())
-                    );
-                    require(wanted <= ssd.capacity(), at("blocks"), message)?;
-                }
+            backend
+                .model
+                .validate()
+                .map_err(|invalid| error(at(invalid.name()), invalid.to_string()))?;
+            if let Some(capacity) = backend.model.capacity() {
+                let here = |volume: &&Volume| volume.backend.index() == i;
+                let sizes = self.volumes.iter().filter(here).map(|volume| volume.size);
+                let (_, wanted) = backend.model.regions(sizes);
+                let message = format!(
+                    "the volumes on it have {}, the device {}",
+                    ByteCount(wanted),
+                    ByteCount(capacity)
+                );
+                require(wanted <= capacity, at("blocks"), message)?;
             }
         }
         for (i, link) in self.links.iter().enumerate() {
-            time(format!("links[{i}].delay"), link.config.delay)?;
+            valid(&format!("links[{i}]"), &link.config)?;
         }
         Ok(())
     }
@@ -274,10 +256,8 @@ fn require(
 
 /// Whether the values of a table are within their ranges; `part` is its place in the plan.
 fn valid(part: &str, settings: &impl Settings) -> Result<(), PlanError> {
-    settings.validate().map_err(|invalid| {
-        let (Invalid::Range(field) | Invalid::Order(field, _)) = invalid;
-        error(format!("{part}.{field}"), invalid.to_string())
-    })
+    let named = |invalid: Invalid| error(format!("{part}.{}", invalid.name()), invalid.to_string());
+    settings.validate().map_err(named)
 }
 
 fn time(field: impl Into<String>, time: Duration) -> Result<(), PlanError> {
@@ -293,18 +273,10 @@ fn count(field: &str, count: usize, limit: usize) -> Result<(), PlanError> {
     most(field, count, limit)
 }
 
-/// The parts of an array are there, and every bus has as many disks.
-fn parts(at: &dyn Fn(&str) -> String, disks: u32, buses: u32, links: u32) -> Result<(), PlanError> {
-    for (field, count) in [("disks", disks), ("buses", buses), ("links", links)] {
-        let range = (1..=MAX_PARTS).contains(&(count as usize));
-        require(range, at(field), format!("must be from 1 to {MAX_PARTS}"))?;
-    }
-    require(disks.is_multiple_of(buses), at("disks"), "must be a multiple of the number of buses")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Model;
     use crate::plan::{PathFault, TraceDevice};
     use crate::testing;
     use weir_flow::request::BackendId;

@@ -53,6 +53,8 @@ enum Command {
         )]
         defaults: Option<String>,
     },
+    /// Print the reference of all keys and policies, in Markdown
+    Reference,
     /// Print a JSON Schema of all keys, for completion and checks in editors
     ///
     /// The schema has no rules across keys, such as names that must exist; `weir config check` checks those.
@@ -88,6 +90,10 @@ impl Config {
         match self.command {
             Command::Check { given, file_only } => check(&given, file_only, color),
             Command::Show { given, defaults: Some(section) } => print_reference(&given, &section),
+            Command::Reference => {
+                print(&reference::markdown())?;
+                Ok(Exit::Success)
+            }
             Command::Schema { kind } => {
                 let kind = match kind {
                     FileKind::Gateway => Kind::Gateway,

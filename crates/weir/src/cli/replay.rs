@@ -22,6 +22,7 @@ use weir_flow::path::Settings;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::recording::MAGIC;
 use weir_flow::request::{BackendId, LinkId, TenantId, VolumeId};
+use weir_flow::settings::Settings as _;
 use weir_flow::{cache, control, dispatch, path, policy::Choice, transfer};
 use weir_model::{array, fixed, mech, ssd};
 use weir_sim::plan::{
@@ -299,7 +300,7 @@ fn device(text: &str) -> Result<Model, String> {
             let config = ssd::Config::nvme(size(text)?);
             config
                 .validate()
-                .map_err(|(key, message)| format!("`{key}` {message}; write another size"))?;
+                .map_err(|invalid| format!("{invalid}; write another size"))?;
             Ok(Model::Ssd(config))
         }
         ("fixed", rest) => {

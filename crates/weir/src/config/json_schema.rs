@@ -2,7 +2,7 @@
 
 use super::Kind as File;
 use super::reference::{self, Listed};
-use super::schema::{Default, Form as _, Key, Kind, Many, Section};
+use super::schema::{Default, Form as _, Key, Kind, Many, Part, Section};
 use super::tree;
 use super::value::Value;
 use serde_json::{Map, Value as Json, json};
@@ -40,9 +40,19 @@ pub(crate) fn schema(kind: File) -> Json {
 }
 
 fn table(section: &Section) -> Json {
-    let properties: Map<_, _> =
-        section.keys.iter().map(|key| (key.name.to_owned(), property(section, key))).collect();
-    let required = section.keys.iter().filter(|key| matches!(key.default, Default::Required));
+    let mut properties: Map<String, Json> = Map::new();
+    for (key, part) in section.all() {
+        let mut own = property(section, key, part);
+        if let Some(other) =
+            properties.get(key.name).and_then(|other| other["description"].as_str())
+        {
+            let both = format!("{other}; {}", own["description"].as_str().unwrap_or_default());
+            own["description"] = both.into();
+        }
+        properties.insert(key.name.to_owned(), own);
+    }
+    let required = section.all().map(|(key, _)| key);
+    let required = required.filter(|key| matches!(key.default, Default::Required));
     let required: Vec<_> = required.map(|key| key.name).collect();
     json!({
         "type": "object",
@@ -53,14 +63,16 @@ fn table(section: &Section) -> Json {
     })
 }
 
-fn property(section: &Section, key: &Key) -> Json {
+fn property(section: &Section, key: &Key, part: Option<&Part>) -> Json {
     let mut property = match section.name {
         "policy" => policy(key.name),
         _ => value(&key.kind),
     };
-    let description = format!("{} ({})", key.effect, key.kind.describe());
+    let effect = reference::effect(key, part);
+    let description = format!("{effect} ({})", key.kind.describe());
     property["description"] = description.into();
-    if let Some(default) = tree::default(key) {
+    let fixed = part.is_none_or(|part| part.models.is_empty());
+    if let Some(default) = tree::default(key).filter(|_| fixed) {
         property["default"] = match default {
             Value::Number(_, Some(_)) => default.to_toml().trim_matches('"').into(),
             other => other.to_json(),

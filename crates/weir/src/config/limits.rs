@@ -1,7 +1,7 @@
 //! `[limits]`: the named limits of the pipeline.
 
 use super::diagnostic::{Code, Diagnostic};
-use super::schema::{Many, Section};
+use super::schema::{Many, Part, Section};
 use super::tree::{Context, Document};
 use super::units::SIZE;
 use weir_flow::pipeline::Limits;
@@ -12,7 +12,8 @@ pub(crate) static LIMITS: Section = Section {
     name: "limits",
     many: Many::Once,
     effect: "the limits of the pipeline, and what happens there",
-    keys: Limits::TABLE,
+    keys: &[],
+    settings: &[Part::always(Limits::TABLE)],
 };
 
 /// Largest single transfer of a host, in bytes: what one request may carry.

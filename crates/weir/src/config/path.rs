@@ -1,7 +1,7 @@
 //! `[path]`: how paths to storage are judged.
 
 use super::diagnostic::{Code, Diagnostic};
-use super::schema::{Many, Section};
+use super::schema::{Many, Part, Section};
 use super::tree::{Context, Document};
 use weir_flow::path::{Failback, Settings};
 use weir_flow::settings::Settings as _;
@@ -11,7 +11,8 @@ pub(crate) static PATH: Section = Section {
     name: "path",
     many: Many::Once,
     effect: "when a path is checked, given up, left for being slow, and used again",
-    keys: Settings::TABLE,
+    keys: &[],
+    settings: &[Part::always(Settings::TABLE)],
 };
 
 /// Reads the table.

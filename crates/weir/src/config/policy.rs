@@ -17,21 +17,22 @@ pub(crate) static POLICY: Section = Section {
     many: Many::Once,
     effect: "the policy of each stage",
     keys: &[
-        stage("cache", "what leaves the memory for what was read"),
-        stage("prefetch", "what is read before it is asked for"),
-        stage("control", "when a request may go to shared storage"),
-        stage("dispatch", "which request goes to a backend next"),
-        stage("path", "which way to a backend it takes"),
-        stage("transfer", "which finished reply is sent first"),
+        stage("cache", cache::evict::POLICIES, "which line leaves the read cache"),
+        stage("prefetch", cache::prefetch::POLICIES, "what is read ahead"),
+        stage("control", control::POLICIES, "when a request may go to shared storage"),
+        stage("dispatch", dispatch::POLICIES, "which request goes to a backend next"),
+        stage("path", path::POLICIES, "which path to a backend it takes"),
+        stage("transfer", transfer::POLICIES, "which finished reply is sent first"),
     ],
+    settings: &[],
 };
 
 /// What the values look like.
 pub(crate) const FORM: &str = "a policy's name, or `{ name = \"…\", parameter = … }`";
 
-const fn stage(name: &'static str, effect: &'static str) -> Key {
-    let default = Default::Else("the first policy of the stage's list");
-    Key { name, kind: Kind::Other(FORM), default, effect }
+/// The key of a stage. Its default is the first policy of the stage's list.
+const fn stage<B>(name: &'static str, list: &[Policy<B>], effect: &'static str) -> Key {
+    Key { name, kind: Kind::Other(FORM), default: Default::Is(list[0].name), effect }
 }
 
 /// Reads the table.

@@ -1,9 +1,9 @@
 //! The reference of all keys, printed from the tables that the reader works by.
 
 use super::policy;
-use super::schema::{Default, Form as _, Key, Kind, Many, Section};
+use super::schema::{Default, Form as _, Key, Kind, Many, Part, Presets, Section};
 use super::tree;
-use super::value::one_of;
+use super::value::{Value, one_of};
 use crate::table::{Align, Table};
 use serde_json::{Value as Json, json};
 use std::fmt::Write as _;
@@ -21,16 +21,16 @@ pub(crate) fn text(kind: super::Kind, only: Option<&Section>) -> String {
             ("default", Align::Left),
             ("effect", Align::Left),
         ]);
-        for key in section.keys {
-            let effect = key.effect.to_owned();
-            table.row(vec![key.name.to_owned(), key.kind.describe(), default(key), effect]);
+        for (key, part) in section.all() {
+            let (default, effect) = (default(key, part), effect(key, part));
+            table.row(vec![key.name.to_owned(), key.kind.describe(), default, effect]);
         }
         text.push_str(&table.render("  "));
     }
     if !has_policies(only) {
         return text;
     }
-    text.push_str("\nPolicies; the first of each stage is its default\n");
+    text.push_str("\nPolicies\n");
     let mut table = Table::new(&[
         ("stage", Align::Left),
         ("policy", Align::Left),
@@ -39,9 +39,8 @@ pub(crate) fn text(kind: super::Kind, only: Option<&Section>) -> String {
         ("effect", Align::Left),
     ]);
     for policy in policies() {
-        let stage = policy.stage.to_owned();
-        let (name, summary) = (policy.name.to_owned(), policy.summary.to_owned());
-        table.row(vec![stage, name, String::new(), String::new(), summary]);
+        let (name, summary) = (policy.shown(), policy.summary.to_owned());
+        table.row(vec![policy.stage.to_owned(), name, String::new(), String::new(), summary]);
         for parameter in policy.parameters {
             table.row(vec![
                 String::new(),
@@ -56,19 +55,68 @@ pub(crate) fn text(kind: super::Kind, only: Option<&Section>) -> String {
     text
 }
 
+/// All keys of both kinds of file, as a page of the book.
+pub(crate) fn markdown() -> String {
+    let mut text = String::from(
+        "# The keys of configurations and plans\n\n\
+         `weir config reference` prints this page. `weir config show --defaults TABLE` prints one table, and\n\
+         `weir config schema` a JSON Schema for editors. A time has a unit (`ms`, `s`), and so has a size (`KiB`, `GB`).\n",
+    );
+    for kind in [super::Kind::Gateway, super::Kind::Plan] {
+        let _ = writeln!(text, "\n## A {}, for `{}`", kind.schema().name, kind.command());
+        for section in kind.schema().sections {
+            let name = match section.name {
+                "" => "Before the first table".to_owned(),
+                _ => format!("`{}`", section.heading()),
+            };
+            let _ =
+                writeln!(text, "\n### {name}\n\n{}.{}\n", sentence(section.effect), times(section));
+            text.push_str("| key | value | default | effect |\n| --- | --- | --- | --- |\n");
+            for (key, part) in section.all() {
+                let (value, default) = (key.kind.describe(), default(key, part));
+                let effect = sentence(&effect(key, part));
+                row(&mut text, &[&format!("`{}`", key.name), &value, &default, &effect]);
+            }
+        }
+    }
+    text.push_str("\n## Policies\n\n| stage | policy | parameter | default | effect |\n| --- | --- | --- | --- | --- |\n");
+    for policy in policies() {
+        let summary = sentence(policy.summary);
+        row(&mut text, &[policy.stage, &policy.shown(), "", "", &summary]);
+        for parameter in policy.parameters {
+            let name = format!("`{}`: {}", parameter.name, policy::describe(parameter));
+            let default = policy::default(parameter).to_toml();
+            row(&mut text, &["", "", &name, &default, &sentence(parameter.effect)]);
+        }
+    }
+    text
+}
+
+/// A row of a table in Markdown.
+fn row(text: &mut String, cells: &[&str]) {
+    let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+    let _ = writeln!(text, "| {} |", cells.join(" | "));
+}
+
+/// A text that begins with a capital, without a stop at its end.
+fn sentence(text: &str) -> String {
+    let mut rest = text.strip_suffix('.').unwrap_or(text).chars();
+    rest.next().into_iter().flat_map(char::to_uppercase).chain(rest).collect()
+}
+
 /// The same as one object.
 pub(crate) fn json(kind: super::Kind, only: Option<&Section>) -> Json {
     let keys: Vec<_> = sections(kind, only)
-        .flat_map(|section| section.keys.iter().map(move |key| (section, key)))
-        .map(|(section, key)| {
+        .flat_map(|section| section.all().map(move |(key, part)| (section, key, part)))
+        .map(|(section, key, part)| {
             json!({
                 "table": section.name,
                 "repeats": section.many != Many::Once,
                 "key": key.name,
                 "value": key.kind.describe(),
                 "required": matches!(key.default, Default::Required),
-                "default": default(key),
-                "effect": key.effect,
+                "default": default(key, part),
+                "effect": effect(key, part),
             })
         })
         .collect();
@@ -91,6 +139,7 @@ pub(crate) fn json(kind: super::Kind, only: Option<&Section>) -> Json {
             json!({
                 "stage": policy.stage,
                 "name": policy.name,
+                "default": policy.is_default,
                 "summary": policy.summary,
                 "parameters": parameters,
             })
@@ -133,16 +182,26 @@ pub(crate) struct Listed {
     pub(crate) stage: &'static str,
     /// Its name.
     pub(crate) name: &'static str,
+    /// Whether the stage has it where no other is named.
+    is_default: bool,
     summary: &'static str,
     parameters: &'static [Parameter],
+}
+
+impl Listed {
+    /// Its name, marked if it is the default.
+    fn shown(&self) -> String {
+        if self.is_default { format!("{} (default)", self.name) } else { self.name.to_owned() }
+    }
 }
 
 /// All policies, stage by stage.
 pub(crate) fn policies() -> Vec<Listed> {
     fn stage<B>(stage: &'static str, list: &'static [Policy<B>], all: &mut Vec<Listed>) {
-        all.extend(list.iter().map(|policy| Listed {
+        all.extend(list.iter().enumerate().map(|(index, policy)| Listed {
             stage,
             name: policy.name,
+            is_default: index == 0,
             summary: policy.summary,
             parameters: policy.parameters,
         }));
@@ -172,7 +231,33 @@ fn times(section: &Section) -> String {
     }
 }
 
-fn default(key: &Key) -> String {
+/// What a key does, and with which models.
+pub(super) fn effect(key: &Key, part: Option<&Part>) -> String {
+    let models = part.map_or(&[][..], |part| part.models);
+    let models: Vec<_> = models.iter().map(|(model, _)| *model).collect();
+    match &models[..] {
+        [] => key.effect.to_owned(),
+        models => format!("{}: {}", models.join(", "), key.effect),
+    }
+}
+
+/// What holds where nothing is written: for each model that differs from the first.
+fn default(key: &Key, part: Option<&Part>) -> String {
+    let models = part.map_or(&[][..], |part| part.models);
+    let shown = |presets: &Presets| {
+        let number = presets(key.name)?;
+        Some(Value::of_number(&key.kind, number).to_toml())
+    };
+    if let Some(first) = models.first().and_then(|(_, presets)| shown(presets)) {
+        let mut text = first.clone();
+        for (model, presets) in &models[1..] {
+            let own = shown(presets).filter(|own| *own != first);
+            if let Some(own) = own {
+                let _ = write!(text, ", {model}: {own}");
+            }
+        }
+        return text;
+    }
     match (key.default, key.kind) {
         (Default::Required, _) => "(required)".to_owned(),
         (Default::Else(what), _) => format!("({what})"),

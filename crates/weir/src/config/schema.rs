@@ -25,8 +25,35 @@ pub(crate) struct Section {
     pub(crate) many: Many,
     /// What it describes.
     pub(crate) effect: &'static str,
-    /// Its keys.
+    /// The keys that its reader asks for by name.
     pub(crate) keys: &'static [Key],
+    /// The keys that are declared with the structs that they fill.
+    pub(crate) settings: &'static [Part],
+}
+
+/// Keys of a struct that is declared with its table.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// The words of `model` with which the keys are read, and what their values are then if nothing is
+    /// written. Empty: the keys are always read.
+    pub(crate) models: &'static [(&'static str, Presets)],
+    /// The keys.
+    pub(crate) keys: &'static [Key],
+}
+
+/// The value of a key in its base unit where nothing is written.
+pub(crate) type Presets = fn(&str) -> Option<u64>;
+
+impl Part {
+    /// Keys that are read whatever the others say.
+    pub(crate) const fn always(keys: &'static [Key]) -> Self {
+        Self { models: &[], keys }
+    }
+
+    /// Whether the keys are read with this `model`.
+    pub(crate) fn is_of(&self, model: &str) -> bool {
+        self.models.iter().any(|(name, _)| *name == model)
+    }
 }
 
 /// How often a table may appear.
@@ -46,16 +73,25 @@ impl Schema {
 
     /// The names that may stand at the top of the file.
     pub(crate) fn top_names(&self) -> impl Iterator<Item = &'static str> {
-        let top = self.section("").map_or(&[][..], |section| section.keys);
+        let top = self.section("").into_iter().flat_map(Section::all);
         let tables = self.sections.iter().map(|section| section.name);
-        tables.filter(|name| !name.is_empty()).chain(top.iter().map(|key| key.name))
+        tables.filter(|name| !name.is_empty()).chain(top.map(|(key, _)| key.name))
     }
 }
 
 impl Section {
     /// The key of this name.
     pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
-        self.keys.iter().find(|key| key.name == name)
+        self.all().map(|(key, _)| key).find(|key| key.name == name)
+    }
+
+    /// All keys, each with the part that declares it. A name may be there once for each `model`.
+    pub(crate) fn all(
+        &self,
+    ) -> impl Iterator<Item = (&'static Key, Option<&'static Part>)> + use<> {
+        let parts = self.settings.iter();
+        let parts = parts.flat_map(|part| part.keys.iter().map(move |key| (key, Some(part))));
+        self.keys.iter().map(|key| (key, None)).chain(parts)
     }
 
     /// The table as it is written in a file.

@@ -36,6 +36,7 @@ pub(super) static BACKGROUND: Section = Section {
         weight("prefetch", "what is read before it is asked for, in the same manner"),
         weight("jobs", "copies and sanitizes, all together"),
     ],
+    settings: &[],
 };
 
 const fn weight(name: &'static str, effect: &'static str) -> Key {

@@ -9,6 +9,7 @@ use super::schema::{Default, Form as _, Key, Kind, Many, Schema, Section};
 use super::suggest::nearest;
 use super::units::shorten;
 use super::value::{Rejected, Value, type_name};
+use std::collections::BTreeSet;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use weir_flow::settings::Settings;
@@ -246,18 +247,37 @@ impl<'a> Table<'a> {
         context.permille(name, read.value, read.span.as_ref())
     }
 
-    /// The settings of a declared table, which are all keys of it here; diagnostics are noted.
+    /// The settings of a declared table; diagnostics are noted.
     pub(crate) fn settings<S: Settings>(&self, context: &mut Context) -> Option<S> {
-        let mut settings = S::default();
+        self.settings_over(context, S::default())
+    }
+
+    /// The settings of a declared table over these, which hold where nothing is written.
+    pub(crate) fn settings_over<S: Settings>(
+        &self,
+        context: &mut Context,
+        mut settings: S,
+    ) -> Option<S> {
+        let Self { section, index, .. } = *self;
         let mut whole = true;
-        for setting in S::TABLE {
-            let number = self.get(context, setting.name, |value| {
-                value.to_number(&setting.kind).expect("a declared setting is a number")
-            });
-            match number {
-                Some(number) => settings.assign(setting.name, number.value),
-                None => whole = false,
-            }
+        for Key { name: key, kind, .. } in S::TABLE {
+            let (value, origin) = match self.entry(key) {
+                None => (settings.number(key).map(|number| Value::of_number(kind, number)), None),
+                Some((_, raw)) => match Value::read(kind, raw.get_ref()) {
+                    Ok(value) => {
+                        let number = value.to_number(kind);
+                        settings.assign(key, number.expect("a declared setting is a number"));
+                        (Some(value), Some(raw.span()))
+                    }
+                    Err(rejected) => {
+                        context.reject(key, raw.span(), rejected);
+                        whole = false;
+                        continue;
+                    }
+                },
+            };
+            let value = value.map(|value| Effective { section, index, key, value, origin });
+            context.values.extend(value);
         }
         if !whole {
             return None;
@@ -345,6 +365,14 @@ impl<'a> Table<'a> {
         context.values.push(Effective { section, index, key, value, origin });
     }
 
+    /// Takes back what was noted for a key that another stands for.
+    pub(crate) fn forget(&self, context: &mut Context, name: &str) {
+        let here = |value: &Effective| {
+            value.section.name == self.section.name && value.index == self.index
+        };
+        context.values.retain(|value| !(here(value) && value.key == name));
+    }
+
     /// Notes the default of a key that its schema leaves to the reader, in base units.
     pub(crate) fn note_number(&self, context: &mut Context, name: &str, number: u64) {
         let scale = self.key(name).kind.scale().map(|(scale, ..)| scale);
@@ -404,7 +432,9 @@ impl<'a> Table<'a> {
     }
 
     fn unknown_keys(&self, context: &mut Context) {
-        let names: Vec<_> = self.section.keys.iter().map(|key| key.name).collect();
+        let mut names: Vec<_> = self.section.all().map(|(key, _)| key.name).collect();
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(*name));
         for (key, _) in self.entries.into_iter().flatten() {
             let name: &str = key.get_ref();
             if !names.contains(&name) {

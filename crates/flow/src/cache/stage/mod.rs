@@ -29,6 +29,8 @@ use super::writeback::{self, Dirty, Log, Pin};
 use crate::clock::Instant;
 use crate::policy::{Choice, Rule};
 use crate::request::{LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId};
+use crate::settings;
+use crate::settings::{Invalid, KIB, Settings as _, TIB};
 use crate::units::Extent;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -48,37 +50,28 @@ pub const RULE_DRAIN: Rule = Rule("cache/drain");
 /// Answered from the cache, or passed on at once.
 pub const RULE_HIT: Rule = Rule("cache/hit");
 
-/// The size of the read cache, and the log of each volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Bytes of memory for what was read; 0 keeps nothing.
-    pub size: u64,
-    /// Bytes of a line, which is what is kept or let go as a whole: a power of two from 512 to 32 KiB.
-    pub line: u32,
-    /// For whom the cache does what it does on its own account, by [`VolumeId`]: whoever writes pays for the
-    /// write-back.
-    pub owners: Vec<TenantId>,
-    /// The log of each volume that has one, by [`VolumeId`]; may be shorter than there are volumes.
-    pub logs: Vec<Option<writeback::Settings>>,
-}
-
-/// The largest memory for what was read: 1 TiB.
-pub const SIZE_MAX: u64 = 1 << 40;
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { size: 0, line: 4096, owners: Vec::new(), logs: Vec::new() }
+settings! {
+    /// The size of the read cache, and the log of each volume.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Settings {
+        /// Memory for data that was read; 0 keeps nothing and reads nothing ahead.
+        pub size: u64 = Size(0, TIB), 0;
+        /// The unit of caching and eviction, a power of two.
+        pub line: u32 = Size(SECTOR as u64, LARGEST_LINE as u64), 4 * KIB;
     }
+    also {
+        /// The tenant that pays for background I/O of each volume, by [`VolumeId`].
+        pub owners: Vec<TenantId> = Vec::new();
+        /// The log of each volume that has one, by [`VolumeId`]; may be shorter than there are volumes.
+        pub logs: Vec<Option<writeback::Settings>> = Vec::new();
+    }
+    check Settings::consistent;
 }
 
 impl Settings {
-    /// What contradicts itself here, in words for whoever made it.
-    pub fn validate(&self) -> Result<(), &'static str> {
-        if !self.line.is_power_of_two() || !(SECTOR as u32..=LARGEST_LINE).contains(&self.line) {
-            return Err("a cache line is not a power of two from 512 bytes to 32 KiB");
-        }
-        if self.size > SIZE_MAX {
-            return Err("the cache is larger than 1 TiB");
+    fn consistent(&self) -> Result<(), Invalid> {
+        if !self.line.is_power_of_two() {
+            return Err(Invalid::Rule("line", "of the cache is not a power of two"));
         }
         self.logs.iter().flatten().try_for_each(writeback::Settings::validate)
     }

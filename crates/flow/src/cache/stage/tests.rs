@@ -20,6 +20,7 @@ use crate::pipeline::{Action, Backend, Config, Input, Limits, Pipeline, Policies
 use crate::policy::Choice;
 use crate::request::{BackendId, Op, Outcome, Request, Tag, TenantId, VolumeId};
 use crate::rng::Rng;
+use crate::settings::Settings as _;
 use crate::stage::Stage;
 use crate::units::Extent;
 use crate::{accept, control, path, testing};

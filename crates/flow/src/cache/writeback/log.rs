@@ -17,6 +17,7 @@ use crate::clock::Instant;
 use crate::error::IoError;
 use crate::policy::Rule;
 use crate::request::{Outcome, RequestKey};
+use crate::settings::Settings as _;
 use crate::units::Extent;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -49,8 +49,6 @@ pub use format::{RECORDS_MAX, SEGMENT_MAX, SEGMENTS_MAX};
 pub use log::Log;
 pub use recover::{Damage, Refusal, format_new, recover};
 pub use recovered::{DecodeError, Recovered};
-pub use settings::{
-    BATCH_MAX, CAPACITY_MAX, DEPTH_MAX, Mode, Order, Settings, Sync, TIME_MAX, TIME_MIN,
-};
+pub use settings::{BATCH_MAX, CAPACITY_MAX, DEPTH_MAX, Mode, Order, Settings, Sync};
 pub use status::{Phase, Status, Upstream, Waiters};
 pub use wal::Pin;

@@ -4,6 +4,8 @@ use super::format::{
     MIN_SEGMENTS, PAGE, RECORDS_MAX, SEGMENT_MAX, SEGMENTS_MAX, SUPERS, batch_most,
 };
 use crate::clock::Duration;
+use crate::settings::{DAY, GIB, Invalid, MIB, MILLISECOND, SECOND};
+use crate::{settings, word_field};
 
 /// When a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,114 +35,74 @@ pub enum Order {
     Strict,
 }
 
-/// How a log of one volume works. Source: the design of write-back, `docs/decisions/0011-write-back.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Name of the volume, 16 bytes that no other volume has. A log of another volume is refused.
-    pub volume: [u8; 16],
-    /// Size of a logical block of the volume: 512 or 4096 bytes. All extents are whole blocks.
-    pub block: u32,
-    /// Which time this gateway has taken the volume over: written into the log, higher means later.
-    pub owner: u64,
-    /// When a write is acknowledged.
-    pub mode: Mode,
-    /// What flushes wait for.
-    pub sync: Sync,
-    /// What orders write-back.
-    pub order: Order,
-    /// Bytes of the log device that are used; room for three segments at least.
-    pub capacity: u64,
-    /// Bytes of a segment: whole pages of 4 KiB, room for a batch at least.
-    pub segment: u64,
-    /// Most payload in a batch, in bytes; whole blocks. A longer write is logged in pieces.
-    pub batch_bytes: u32,
-    /// Most records in a batch, from 2 to [`RECORDS_MAX`].
-    pub batch_records: u32,
-    /// An epoch with so many bytes of payload is closed.
-    pub epoch_bytes: u64,
-    /// An epoch that is open for so long is closed.
-    pub epoch_age: Duration,
-    /// Dirty data that is older gets half of the upstream while hosts read there, instead of an eighth.
-    pub dirty_age: Duration,
-    /// Most I/Os of write-back at once, from 1 to [`DEPTH_MAX`].
-    pub depth: u32,
-    /// Longest write that write-back makes of neighbours, in bytes; whole blocks.
-    pub merge: u64,
-    /// A write that has found no room for so long is answered with `Busy`.
-    pub hold: Duration,
-    /// The upstream has a volatile cache, which is flushed after each epoch.
-    pub upstream_flush: bool,
-    /// Turn to `through` after a drain if committing here takes longer than a write upstream.
-    pub earn: bool,
-}
+word_field!(Mode { Log, Ram });
+word_field!(Sync { Local, Upstream });
+word_field!(Order { Epochs, Strict });
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            volume: [0; 16],
-            block: 512,
-            owner: 1,
-            mode: Mode::Log,
-            sync: Sync::Local,
-            order: Order::Epochs,
-            capacity: 1 << 30,
-            segment: 64 << 20,
-            batch_bytes: 1 << 20,
-            batch_records: 256,
-            epoch_bytes: 4 << 20,
-            epoch_age: Duration::from_secs(1),
-            dirty_age: Duration::from_secs(30),
-            depth: 8,
-            merge: 1 << 20,
-            hold: Duration::from_secs(20),
-            upstream_flush: true,
-            earn: true,
-        }
+settings! {
+    /// How a log of one volume works. Source: the design of write-back, `docs/decisions/0011-write-back.md`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Settings {
+        /// When a write is acknowledged.
+        pub mode: Mode = Word(&["log", "ram"]), 0;
+        /// What flushes wait for.
+        pub sync: Sync = Word(&["local", "upstream"]), 0;
+        /// What orders write-back.
+        pub order: Order = Word(&["epochs", "strict"]), 0;
+        /// The upstream has a volatile cache, which is flushed after each epoch.
+        pub upstream_flush: bool = Flag, 1;
+        /// Turn to `through` after a drain if committing here takes longer than a write upstream.
+        pub earn: bool = Flag, 1;
+        /// Which time this gateway has taken the volume over: written into the log, higher means later.
+        pub owner: u64 = Count(0, u64::MAX), 1;
+        /// Bytes of the log device that are used; room for three segments at least.
+        pub capacity: u64 = Size(0, CAPACITY_MAX), GIB;
+        /// Bytes of a segment: whole pages of 4 KiB, room for a batch at least.
+        pub segment: u64 = Size(2 * PAGE, SEGMENT_MAX), 64 * MIB;
+        /// An epoch with so many bytes of payload is closed.
+        pub epoch_bytes: u64 = Size(1, u64::MAX), 4 * MIB;
+        /// Longest write that write-back makes of neighbours, in bytes; whole blocks.
+        pub merge: u64 = Size(512, SEGMENT_MAX), MIB;
+        /// An epoch that is open for so long is closed.
+        pub epoch_age: Duration = Time(MILLISECOND, DAY), SECOND;
+        /// Dirty data that is older gets half of the upstream while hosts read there, instead of an eighth.
+        pub dirty_age: Duration = Time(MILLISECOND, DAY), 30 * SECOND;
+        /// A write that has found no room for so long is answered with `Busy`.
+        pub hold: Duration = Time(MILLISECOND, DAY), 20 * SECOND;
+        /// Size of a logical block of the volume. All extents are whole blocks.
+        pub block: u32 = OneOf(&[512, 4096]), 512;
+        /// Most payload in a batch, in bytes; whole blocks. A longer write is logged in pieces.
+        pub batch_bytes: u32 = Size(512, BATCH_MAX as u64), MIB;
+        /// Most records in a batch.
+        pub batch_records: u32 = Count(2, RECORDS_MAX as u64), 256;
+        /// Most I/Os of write-back at once.
+        pub depth: u32 = Count(1, DEPTH_MAX as u64), 8;
     }
+    also {
+        /// Name of the volume, 16 bytes that no other volume has. A log of another volume is refused.
+        pub volume: [u8; 16] = [0; 16];
+    }
+    check Settings::consistent;
 }
 
 impl Settings {
-    /// What is out of range or contradicts itself, in words for whoever made it.
-    pub fn validate(&self) -> Result<(), &'static str> {
-        let block = u64::from(self.block);
-        if self.block != 512 && self.block != 4096 {
-            return Err("the logical block of a volume with a log is neither 512 nor 4096 bytes");
-        }
-        if self.batch_records < 2 || self.batch_records > RECORDS_MAX {
-            return Err("a batch of the log does not have from 2 to 4096 records");
-        }
-        if self.batch_bytes == 0
-            || !self.batch_bytes.is_multiple_of(self.block)
-            || self.batch_bytes > BATCH_MAX
-        {
-            return Err("a batch of the log is not of whole blocks, or above 64 MiB");
-        }
-        if !self.segment.is_multiple_of(PAGE)
-            || self.segment < PAGE + batch_most(self.batch_bytes, self.batch_records)
-            || self.segment > SEGMENT_MAX
-        {
-            return Err("a segment of the log has no room for a batch, or is above 1 GiB");
-        }
-        if self.segments() < MIN_SEGMENTS {
-            return Err("the log has no room for three segments");
-        }
-        if self.capacity > CAPACITY_MAX || self.segments() > SEGMENTS_MAX {
-            return Err("the log has too many segments: make them larger");
-        }
-        if self.merge < block || !self.merge.is_multiple_of(block) || self.merge > SEGMENT_MAX {
-            return Err("the longest write to the upstream is not of whole blocks");
-        }
-        if self.depth == 0 || self.depth > DEPTH_MAX {
-            return Err("the depth of write-back is not from 1 to 1024");
-        }
-        if self.epoch_bytes == 0 {
-            return Err("an epoch of no bytes would hold nothing");
-        }
-        let times = [self.epoch_age, self.dirty_age, self.hold];
-        if times.iter().any(|&time| time < TIME_MIN || time > TIME_MAX) {
-            return Err("a time of the log is below a millisecond or above a day");
-        }
-        Ok(())
+    fn consistent(&self) -> Result<(), Invalid> {
+        let rule =
+            |holds, name, reason| if holds { Ok(()) } else { Err(Invalid::Rule(name, reason)) };
+        let blocks = self.batch_bytes.is_multiple_of(self.block);
+        rule(blocks, "batch_bytes", "of the log is not of whole blocks")?;
+        let blocks = self.merge.is_multiple_of(self.block.into());
+        rule(blocks, "merge", "of the log is not of whole blocks")?;
+        let pages = self.segment.is_multiple_of(PAGE);
+        rule(pages, "segment", "of the log is not of whole pages")?;
+        let room = self.segment >= PAGE + batch_most(self.batch_bytes, self.batch_records);
+        rule(room, "segment", "of the log has no room for a batch")?;
+        rule(
+            self.segments() >= MIN_SEGMENTS,
+            "capacity",
+            "of the log has no room for three segments",
+        )?;
+        rule(self.segments() <= SEGMENTS_MAX, "segment", "of the log is too small for its capacity")
     }
 
     /// How many segments there are.
@@ -158,15 +120,10 @@ pub const CAPACITY_MAX: u64 = 1 << 50;
 /// The largest depth of write-back.
 pub const DEPTH_MAX: u32 = 1024;
 
-/// The shortest time.
-pub const TIME_MIN: Duration = Duration::from_millis(1);
-
-/// The longest time.
-pub const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Settings as _;
 
     /// The defaults are good; each value out of its range is not.
     #[test]

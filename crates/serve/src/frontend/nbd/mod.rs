@@ -27,7 +27,7 @@ pub(crate) fn limits(config: &config::Config) -> Limits {
         Some(tls) if tls.required => Tls::Required,
         Some(_) => Tls::Offered,
     };
-    Limits { requests: config.iscsi.commands, tls }
+    Limits { requests: config.iscsi.max_commands, tls }
 }
 
 /// The NBD front end at work on one connection.

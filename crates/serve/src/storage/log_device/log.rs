@@ -21,6 +21,7 @@ use std::rc::Rc;
 use thiserror::Error;
 use tracing::{info, warn};
 use weir_flow::cache::writeback::{Recovered, Refusal, Settings, format_new, recover};
+use weir_flow::settings::Settings as _;
 use weir_flow::units::ByteCount;
 
 /// An open log.

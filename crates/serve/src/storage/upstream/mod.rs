@@ -445,7 +445,7 @@ fn settings(config: &config::Upstream, isid: Isid) -> Settings {
     let mut settings = Settings::new(name, isid, Some(config.target.clone()));
     settings.header_digest = config.header_digest;
     settings.data_digest = config.data_digest;
-    settings.commands_max = config.commands;
+    settings.commands_max = config.max_commands;
     settings.chap =
         config.account.clone().map(|account| Chap { account, target: config.mutual.clone() });
     settings

@@ -29,7 +29,7 @@ pub(crate) fn upstream(paths: usize, address: SocketAddr) -> Upstream {
         mutual: None,
         header_digest: DigestPolicy::Allowed,
         data_digest: DigestPolicy::Allowed,
-        commands: 8,
+        max_commands: 8,
         connect_timeout: Duration::from_secs(10),
         login_timeout: Duration::from_secs(3),
         reconnect_interval_max: Duration::from_secs(5),

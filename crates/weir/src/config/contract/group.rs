@@ -47,6 +47,7 @@ pub(in crate::config) static GROUP: Section = Section {
             effect: "its part of what is left over, against others of its parent",
         },
     ],
+    settings: &[],
 };
 
 /// Reads the tables, in order, and their names.

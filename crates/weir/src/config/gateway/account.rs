@@ -39,6 +39,7 @@ pub(super) static ACCOUNT: Section = Section {
             effect: "a file whose first line is the secret, without the end of the line",
         },
     ],
+    settings: &[],
 };
 
 /// The key that names who may log in.

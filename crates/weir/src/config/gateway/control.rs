@@ -21,6 +21,7 @@ pub(super) static CONTROL: Section = Section {
         default: Default::Else("/run/weir/control.sock with this table, no socket without it"),
         effect: "where it is; a missing folder is made",
     }],
+    settings: &[],
 };
 
 /// Where the socket is if the table does not say.

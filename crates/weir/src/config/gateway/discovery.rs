@@ -11,6 +11,7 @@ pub(super) static DISCOVERY: Section = Section {
     many: Many::Once,
     effect: "what hosts must prove before they are told which targets there are",
     keys: &[ACCOUNTS, MUTUAL],
+    settings: &[],
 };
 
 /// Reads the table.

@@ -2,10 +2,11 @@
 
 use super::listen::{Listeners, addresses, bounded, is_portal};
 use crate::config::diagnostic::{Code, Diagnostic};
-use crate::config::schema::{Default, Key, Kind, Many, Section};
+use crate::config::schema::{Default, Key, Kind, Many, Part, Section};
 use crate::config::tree::{Context, Document, Read};
 use crate::config::units::shorten;
 use std::net::SocketAddr;
+use weir_flow::settings::Settings as _;
 use weir_serve::config::{DigestPolicy, Iscsi};
 
 /// The table.
@@ -26,38 +27,14 @@ pub(super) static ISCSI: Section = Section {
             default: Default::Else("the address that the host connected to"),
             effect: "what discovery names, for hosts behind address translation",
         },
-        Key {
-            name: "max_connections",
-            kind: Kind::Count(1, 65_536),
-            default: Default::Is("1024"),
-            effect: "connections at once; one more is closed at once",
-        },
-        Key {
-            name: "max_logins",
-            kind: Kind::Count(1, 65_536),
-            default: Default::Is("256"),
-            effect: "connections at once that have not logged in; one more closes the one that has \
-                     waited longest",
-        },
         digest("header_digest", "CRC32C over headers"),
         digest("data_digest", "CRC32C over data"),
-        Key {
-            name: "max_commands",
-            kind: Kind::Count(1, 1_024),
-            default: Default::Is("128"),
-            effect: "commands that one session may have outstanding: the command window",
-        },
-        Key {
-            name: "buffer",
-            kind: Kind::Size(16 << 20, 1 << 50),
-            default: Default::Is("256MiB"),
-            effect: "memory for the payload of requests, shared among the sessions; when it is used \
-                     up, hosts see TASK SET FULL",
-        },
     ],
+    settings: &[Part::always(Iscsi::TABLE)],
 };
 
-const fn digest(name: &'static str, effect: &'static str) -> Key {
+/// The key of a digest.
+pub(super) const fn digest(name: &'static str, effect: &'static str) -> Key {
     let kind = Kind::Word(&["allowed", "required", "never"]);
     Key { name, kind, default: Default::Is("allowed"), effect }
 }
@@ -84,19 +61,13 @@ pub(super) fn read(
         None if table.has("advertise") => None,
         None => Some(Vec::new()),
     };
-    let max_connections = table.number(context, "max_connections");
-    let max_logins = table.number(context, "max_logins");
     let header_digest = table.text(context, "header_digest");
     let data_digest = table.text(context, "data_digest");
-    let commands = table.number(context, "max_commands");
-    let buffer = table.number(context, "buffer");
+    let settings: Option<Iscsi> = table.settings(context);
     let limits = Iscsi {
-        max_connections: max_connections?.value as u32,
-        commands: commands?.value as u32,
-        buffer_bytes: buffer?.value,
-        max_logins: max_logins?.value as u32,
         header_digest: policy(&header_digest?),
         data_digest: policy(&data_digest?),
+        ..settings?
     };
     Some(Checked { listen: listen?, advertise: advertise?, limits })
 }

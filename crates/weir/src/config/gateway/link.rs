@@ -31,6 +31,7 @@ pub(super) static LINK: Section = Section {
                      or less; too much, and replies wait in the network in the order of their sending",
         },
     ],
+    settings: &[],
 };
 
 /// A megabyte must not take minutes.

@@ -72,7 +72,7 @@ pub(crate) fn read(
     let paths = path::read(context, document);
     let cache = cache::read(context, document);
     let policies = policy::read(context, document);
-    let stop_within = stop::read(context, document);
+    let stop = document.once(context, "stop").settings(context);
     let savings = savings::read(context, document, source);
     let mut accounts = account::read(context, document, source);
     let discovery = discovery::read(context, document, &mut accounts);
@@ -143,7 +143,7 @@ pub(crate) fn read(
         savings: savings.ok()?,
         take_over: Vec::new(),
         record: None,
-        stop_within: stop_within?,
+        stop: stop?,
     })
 }
 

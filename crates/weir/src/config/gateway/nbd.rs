@@ -70,6 +70,7 @@ pub(super) static NBD: Section = Section {
             effect: "connections at once; one more is closed at once",
         },
     ],
+    settings: &[],
 };
 
 /// What the value of `exports` looks like.

@@ -20,6 +20,7 @@ pub(super) static SAVINGS: Section = Section {
         effect: "keeps the burst credits of tenants (`credit`), and the measured capacity of the devices; \
                  written every minute and at a stop",
     }],
+    settings: &[],
 };
 
 /// Reads the table.

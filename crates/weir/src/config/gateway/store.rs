@@ -47,6 +47,7 @@ pub(super) static STORE: Section = Section {
         },
         super::volume::IO,
     ],
+    settings: &[],
 };
 
 /// What is known when places are read.

@@ -53,6 +53,7 @@ pub(super) static TARGET: Section = Section {
             effect: "which volume hosts find under which logical unit number",
         },
     ],
+    settings: &[],
 };
 
 /// Largest logical unit number: those above need another addressing method (SAM-5, 4.7).

@@ -36,6 +36,7 @@ pub(super) static TENANT: Section = Section {
         TIER,
         SHARE,
     ],
+    settings: &[],
 };
 
 /// Who is a tenant by name, by the tenant's index.

@@ -244,7 +244,7 @@ fn diagnostics_of_upstreams() {
     let portals = "portals = [\"192.0.2.1:3260\", { address = \"[2001:db8::1]:860\", group = 3 }]";
     let config = good(&on_upstream(&format!("lun = 7\n{portals}"), ""));
     let upstream = &config.upstreams[0];
-    assert_eq!((upstream.lun, upstream.commands), (7, 128));
+    assert_eq!((upstream.lun, upstream.max_commands), (7, 128));
     let [one, other] = upstream.portals[..] else { panic!("two portals") };
     assert_eq!((one.address.to_string(), one.group), ("192.0.2.1:3260".to_owned(), 0));
     assert_eq!((other.address.to_string(), other.group), ("[2001:db8::1]:860".to_owned(), 3));

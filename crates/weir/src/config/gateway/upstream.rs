@@ -1,23 +1,24 @@
-//! `[[upstream]]`: storage that somebody else runs, and the ways to it.
+//! `[[upstream]]`: a logical unit of another iSCSI target, and the paths to it.
 
 use super::account::Accounts;
+use super::iscsi::digest;
 use super::listen::remote;
 use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::{self, Names, check_iscsi};
-use crate::config::schema::{Default, Key, Kind, Many, Section};
+use crate::config::schema::{Default, Key, Kind, Many, Part, Section};
 use crate::config::tree::{Context, Document, Read, Table, unknown};
 use crate::config::units::shorten;
 use crate::config::value::{Value, type_name};
 use std::net::SocketAddr;
 use toml::de::DeValue;
-use weir_flow::clock::Duration;
-use weir_serve::config::{Account, Fence, Portal, Upstream, Volume, Where};
+use weir_flow::settings::Settings as _;
+use weir_serve::config::{Account, Portal, Upstream, Volume, Where};
 
 /// The table.
 pub(super) static UPSTREAM: Section = Section {
     name: "upstream",
     many: Many::Times(0, 1_024),
-    effect: "a logical unit of somebody else's iSCSI target, which a volume may be on; connected if one is",
+    effect: "a logical unit of another iSCSI target, on which a volume or a store may be; connected only then",
     keys: &[
         names::key("names the upstream"),
         Key {
@@ -25,12 +26,6 @@ pub(super) static UPSTREAM: Section = Section {
             kind: Kind::Text("an iSCSI name: `iqn.`, `eui.` or `naa.`"),
             default: Default::Required,
             effect: "the target that is logged in to",
-        },
-        Key {
-            name: "lun",
-            kind: Kind::Count(0, 16_383),
-            default: Default::Is("0"),
-            effect: "its logical unit number",
         },
         Key {
             name: "portals",
@@ -59,46 +54,9 @@ pub(super) static UPSTREAM: Section = Section {
         },
         digest("header_digest", "CRC32C over headers"),
         digest("data_digest", "CRC32C over data"),
-        Key {
-            name: "max_commands",
-            kind: Kind::Count(1, 1_024),
-            default: Default::Is("128"),
-            effect: "commands that one path may have outstanding; the target may allow fewer",
-        },
-        Key {
-            name: "connect_timeout",
-            kind: Kind::Time(100_000_000, 3_600 * 1_000_000_000),
-            default: Default::Is("10s"),
-            effect: "at the start one path must work by then, or the gateway does not serve",
-        },
-        Key {
-            name: "login_timeout",
-            kind: Kind::Time(100_000_000, 3_600 * 1_000_000_000),
-            default: Default::Is("3s"),
-            effect: "a connection must be made, logged in and looked at by then, or it is tried again",
-        },
-        Key {
-            name: "reconnect_interval_max",
-            kind: Kind::Time(100_000_000, 3_600 * 1_000_000_000),
-            default: Default::Is("5s"),
-            effect: "the longest wait between two tries of a path that does not work; the first are \
-                     sooner, and while no path works it is a second at most",
-        },
-        Key {
-            name: "fence",
-            kind: Kind::Word(&["auto", "on", "off"]),
-            default: Default::Is("auto"),
-            effect: "whether the unit is reserved for this gateway, so that no other one writes to it: if the volume \
-                     on it has a `log` (auto), always (on), or never, and then it is up to you that there is no \
-                     other (off)",
-        },
     ],
+    settings: &[Part::always(Upstream::TABLE)],
 };
-
-const fn digest(name: &'static str, effect: &'static str) -> Key {
-    let kind = Kind::Word(&["allowed", "required", "never"]);
-    Key { name, kind, default: Default::Is("allowed"), effect }
-}
 
 /// Most portals of one upstream.
 const MAX_PORTALS: usize = 64;
@@ -150,38 +108,23 @@ fn one(
         names.define(context, name, table.index());
     }
     let target = iscsi_name(context, table, "target");
-    let lun = table.number(context, "lun");
     let portals = portals(context, table);
     let initiator_name = iscsi_name(context, table, "initiator_name");
     let proofs = proofs(context, table, accounts);
     let header_digest = table.text(context, "header_digest");
     let data_digest = table.text(context, "data_digest");
-    let commands = table.number(context, "max_commands");
-    let connect_timeout = table.number(context, "connect_timeout");
-    let login_timeout = table.number(context, "login_timeout");
-    let reconnect_interval_max = table.number(context, "reconnect_interval_max");
-    let fence = table.text(context, "fence");
-    let time = |read: Read<u64>| Duration::from_nanos(read.value);
+    let settings: Option<Upstream> = table.settings(context);
     let (account, mutual) = proofs?;
     Some(Upstream {
         name: name?.value,
         target: target?.value,
-        lun: lun?.value as u16,
         portals: portals?,
         initiator_name: table.optional("initiator_name", initiator_name).ok()?,
         account,
         mutual,
         header_digest: super::iscsi::policy(&header_digest?),
         data_digest: super::iscsi::policy(&data_digest?),
-        commands: commands?.value as u32,
-        connect_timeout: time(connect_timeout?),
-        login_timeout: time(login_timeout?),
-        reconnect_interval_max: time(reconnect_interval_max?),
-        fence: match &fence?.value[..] {
-            "on" => Fence::On,
-            "off" => Fence::Off,
-            _ => Fence::Auto,
-        },
+        ..settings?
     })
 }
 

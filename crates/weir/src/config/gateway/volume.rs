@@ -142,6 +142,7 @@ pub(super) static VOLUME: Section = Section {
         cap::BANDWIDTH,
         cap::BURST,
     ],
+    settings: &[],
 };
 
 /// How a file is read and written.

@@ -45,6 +45,7 @@ pub(super) static EXPECT: Section = Section {
             effect: "most requests refused",
         },
     ],
+    settings: &[],
 };
 
 const fn time(name: &'static str, effect: &'static str) -> Key {

@@ -52,6 +52,7 @@ pub(super) static FAULT: Section = Section {
             effect: "slow: every answer takes so many times longer",
         },
     ],
+    settings: &[],
 };
 
 /// Reads the tables, in order.

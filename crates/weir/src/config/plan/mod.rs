@@ -54,6 +54,7 @@ static TOP: Section = Section {
         default: Default::Is("1"),
         effect: "seed of every random stream; equal seeds give equal runs",
     }],
+    settings: &[],
 };
 
 /// The longest time in a plan, in nanoseconds: ten years, so that no sum of times overflows.
@@ -164,8 +165,6 @@ fn unfit(document: &Document<'_>, error: &PlanError) -> Diagnostic {
     let keys = match field {
         "sizes" => &["size"][..],
         "region" => &["length", "offset", "size"],
-        "max_requests" => &["requests"],
-        "max_bytes" => &["bytes"],
         "cap" => &["cap_bandwidth", "cap_burst"],
         field => &[field],
     };

@@ -37,6 +37,7 @@ pub(super) static RUN: Section = Section {
             effect: "after `duration`, wait for what is outstanding and measure it",
         },
     ],
+    settings: &[],
 };
 
 /// Reads the table.

@@ -11,4 +11,5 @@ pub(super) static TENANT: Section = Section {
     many: Many::Times(0, MAX_TENANTS),
     effect: "what is promised to a tenant; others exist by being named",
     keys: &[NAME, GROUP, ROWS, BURST, CREDIT, PEAK, LIMIT, WEIGHT, TIER, SHARE],
+    settings: &[],
 };

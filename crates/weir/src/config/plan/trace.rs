@@ -70,6 +70,7 @@ pub(super) static TRACE: Section = Section {
             effect: "when the trace's time zero is",
         },
     ],
+    settings: &[],
 };
 
 /// What one device looks like.

@@ -37,6 +37,7 @@ pub(super) static VOLUME: Section = Section {
         cap::BANDWIDTH,
         cap::BURST,
     ],
+    settings: &[],
 };
 
 /// Reads the tables, in order.

@@ -123,6 +123,7 @@ pub(super) static WORKLOAD: Section = Section {
             effect: "nothing comes at or after this time",
         },
     ],
+    settings: &[],
 };
 
 /// What a request's size may be.

@@ -5,6 +5,7 @@ use super::small;
 use crate::cache::writeback::format::batch_most;
 use crate::cache::writeback::{Kind, Mode, Phase, Settings, Sync, Why};
 use crate::clock::Duration;
+use crate::settings::Settings as _;
 
 const KINDS: [Kind; 3] = [Kind::Write, Kind::Zero, Kind::Unmap];
 

@@ -4,6 +4,7 @@ use super::rig::{Luck, Rig};
 use super::small;
 use crate::cache::writeback::{Kind, Mode, Order, Settings, Sync};
 use crate::clock::Duration;
+use crate::settings::Settings as _;
 
 /// One random run of so many steps.
 fn storm(seed: u64, settings: Settings, luck: Luck, strict: bool, steps: u32) -> Rig {
