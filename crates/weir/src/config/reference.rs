@@ -21,7 +21,7 @@ pub(crate) fn text(kind: super::Kind, only: Option<&Section>) -> String {
             ("default", Align::Left),
             ("effect", Align::Left),
         ]);
-        for (key, part) in section.all() {
+        for (key, part) in section.related() {
             let (default, effect) = (default(key, part), effect(key, part));
             table.row(vec![key.name.to_owned(), key.kind.describe(), default, effect]);
         }
@@ -72,7 +72,7 @@ pub(crate) fn markdown() -> String {
             let _ =
                 writeln!(text, "\n### {name}\n\n{}.{}\n", sentence(section.effect), times(section));
             text.push_str("| key | value | default | effect |\n| --- | --- | --- | --- |\n");
-            for (key, part) in section.all() {
+            for (key, part) in section.related() {
                 let (value, default) = (key.kind.describe(), default(key, part));
                 let effect = sentence(&effect(key, part));
                 row(&mut text, &[&format!("`{}`", key.name), &value, &default, &effect]);
@@ -107,7 +107,9 @@ fn sentence(text: &str) -> String {
 /// The same as one object.
 pub(crate) fn json(kind: super::Kind, only: Option<&Section>) -> Json {
     let keys: Vec<_> = sections(kind, only)
-        .flat_map(|section| section.all().map(move |(key, part)| (section, key, part)))
+        .flat_map(|section| {
+            section.related().into_iter().map(move |(key, part)| (section, key, part))
+        })
         .map(|(section, key, part)| {
             json!({
                 "table": section.name,

@@ -94,6 +94,23 @@ impl Section {
         self.keys.iter().map(|key| (key, None)).chain(parts)
     }
 
+    /// The same with the keys of a part together whose names begin with the same word. The order of a
+    /// declared table is that of the recording's codec.
+    pub(crate) fn related(&self) -> Vec<(&'static Key, Option<&'static Part>)> {
+        let mut keys: Vec<_> = Vec::new();
+        for (key, part) in self.all() {
+            let word = |key: &Key| key.name.split('_').next();
+            let same = |&(other, of): &(&'static Key, Option<&'static Part>)| {
+                part.is_some()
+                    && of.map(std::ptr::from_ref) == part.map(std::ptr::from_ref)
+                    && word(other) == word(key)
+            };
+            let at = keys.iter().rposition(same).map_or(keys.len(), |last| last + 1);
+            keys.insert(at, (key, part));
+        }
+        keys
+    }
+
     /// The table as it is written in a file.
     pub(crate) fn heading(&self) -> String {
         match self.many {

@@ -4,8 +4,9 @@ use crate::text::{self, Source};
 use crate::{files, root};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// A Markdown file.
 struct Document {
@@ -217,6 +218,45 @@ fn the_readme_shows_real_output() {
     for line in shown.lines() {
         assert!(printed.lines().any(|other| other == line), "`{line}` is not in:\n{printed}");
     }
+}
+
+/// A first `weir serve` prints what the README shows, but for the port and the home.
+#[test]
+fn the_readme_shows_a_real_start() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let block = readme.split("$ cargo run --release -- serve\n").nth(1);
+    let shown = block.and_then(|block| block.split("```").next()).expect("the README serves");
+    let home = env!("CARGO_TARGET_TMPDIR").to_owned() + "/readme";
+    let _ = fs::remove_dir_all(&home);
+    fs::create_dir_all(&home).unwrap();
+    let mut gateway = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .env_clear()
+        .env("HOME", &home)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program runs");
+    let output = BufReader::new(gateway.stdout.take().unwrap());
+    let printed: Vec<String> =
+        output.lines().take(shown.lines().count()).map(Result::unwrap).collect();
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    let port = printed[0].rsplit(':').next().unwrap();
+    let printed = printed.join("\n").replace(&format!(":{port}"), ":3260");
+    assert_eq!(printed.replace(&home, "/home/you"), shown.trim_end());
+}
+
+/// The page of all keys is what the program prints today.
+#[test]
+fn the_reference_of_keys_is_of_today() {
+    let page = "docs/reference/configuration.md";
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_weir")).args(["config", "reference"]).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let committed = fs::read_to_string(root().join(page)).unwrap_or_default();
+    let renew = format!("{page} is stale; renew it: cargo run -- config reference > {page}");
+    assert!(printed == committed, "{renew}");
 }
 
 /// The README can be read in five minutes, on any screen.
