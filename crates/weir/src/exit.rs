@@ -16,7 +16,7 @@ use std::slice::from_ref;
 pub(crate) enum Exit {
     /// Done, or the reader of the output has had enough (since 0.1.0).
     Success = 0,
-    /// Something failed that has no code of its own, or a gateway refused an order (since 0.1.0).
+    /// Something failed that has no other code, or a gateway refused an order (since 0.1.0).
     Unexpected = 1,
     /// The command line cannot be understood (since 0.1.0).
     Usage = 2,
@@ -41,7 +41,7 @@ impl From<Exit> for ExitCode {
 /// The end of a command that did not succeed: what to tell the person, and what the shell.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What the shell is told.
+    /// The exit status for the shell.
     pub(crate) exit: Exit,
     message: Message,
 }

@@ -44,7 +44,7 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     print(&format!("{value}\n"))
 }
 
-/// Writes to standard error; when that is closed there is nobody to tell.
+/// Writes to standard error; a closed one is ignored.
 pub(crate) fn complain(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -13,7 +13,7 @@ pub(crate) const IOPS: Key = Key {
     name: "cap_iops",
     kind: Kind::Count(1, u32::MAX as u64),
     default: Default::Else("no cap"),
-    effect: "most requests per second, whoever asks and however idle the storage is; more wait in \
+    effect: "most requests per second, all hosts together, even if the storage is idle; more wait in \
                  order of arrival",
 };
 
@@ -30,8 +30,7 @@ pub(crate) const BURST: Key = Key {
     name: "cap_burst",
     kind: Kind::Time(0, BURST_MAX.as_nanos()),
     default: Default::Else("none"),
-    effect: "what an idle volume saves up, as time at its caps: so much goes at once, and at least \
-                 one request",
+    effect: "the burst that an idle volume may send at once, as time at its caps; at least one request",
 };
 
 /// Reads the keys.

@@ -38,7 +38,7 @@ use toml::de::{DeTable, Error};
 use tree::{Context, Document, Effective, Table};
 use weir_serve::config::Config;
 
-/// Most diagnostics of each kind that are kept. Nobody corrects more at once.
+/// Most diagnostics of each kind that are kept.
 const MAX_DIAGNOSTICS: usize = 1_000;
 
 /// The two kinds of file.
@@ -93,7 +93,7 @@ impl Kind {
         }
     }
 
-    /// The kind of which a text looks to be: that with more of its own names at the top.
+    /// The kind of which a text looks to be: that with more names at the top that only it has.
     pub(crate) fn of(source: &Source) -> Self {
         let (root, _) = DeTable::parse_recoverable(&source.text);
         let count = |kind: Self| kind.own_names(root.get_ref()).count();

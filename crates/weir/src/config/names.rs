@@ -236,7 +236,7 @@ pub(crate) fn check_initiator(text: &str) -> Result<(), (String, String)> {
             BEGINNING.to_owned(),
         ));
     }
-    // A beginning is right if there is a name that goes on from it.
+    // A beginning is right if a name continues it.
     let whole = match front.get(..4) {
         _ if front.len() == text.len() => front.to_owned(),
         Some("eui.") => complete(front, "eui.0000000000000000"),
@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// A beginning is taken if a name can go on from it.
+    /// A beginning is taken if a name can continue it.
     #[test]
     fn beginnings_of_names_are_checked() {
         for good in [

@@ -98,9 +98,13 @@ fn row(text: &mut String, cells: &[&str]) {
     let _ = writeln!(text, "| {} |", cells.join(" | "));
 }
 
-/// A text that begins with a capital, without a stop at its end.
+/// A text that begins with a capital, but for the word of a model, without a stop at its end.
 fn sentence(text: &str) -> String {
-    let mut rest = text.strip_suffix('.').unwrap_or(text).chars();
+    let text = text.strip_suffix('.').unwrap_or(text);
+    if text.split(' ').next().is_some_and(|word| word.contains('-') || word.ends_with(':')) {
+        return text.to_owned();
+    }
+    let mut rest = text.chars();
     rest.next().into_iter().flat_map(char::to_uppercase).chain(rest).collect()
 }
 

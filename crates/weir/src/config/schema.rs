@@ -61,7 +61,7 @@ impl Part {
 pub(crate) enum Many {
     /// Once, as `[name]`.
     Once,
-    /// As `[[name]]`, at least and at most so many times.
+    /// As `[[name]]`, with the least and the largest number of them.
     Times(usize, usize),
 }
 

@@ -60,7 +60,7 @@ impl Tenants {
         }
     }
 
-    /// Reads the table, and gives each of so many tenants its weight.
+    /// Reads the table, and gives each of the tenants its weight.
     pub(super) fn with_background(
         mut self,
         context: &mut Context,
@@ -105,7 +105,7 @@ fn unused(context: &mut Context, document: &Document<'_>, first: Span, policies:
     if !WEIGHTLESS.contains(&name) {
         return;
     }
-    let message = format!("nobody looks at weights: the policy of `dispatch` is `{name}`");
+    let message = format!("no policy uses weights: the policy of `dispatch` is `{name}`");
     let diagnostic = Diagnostic::new(Code::Unused, message).at(first, "the first weight");
     let policy = document.locate("policy", 0, &["dispatch"]);
     let see = document.has("policy").then_some(&policy);
@@ -174,7 +174,7 @@ mod tests {
             warnings.into_iter().map(|diagnostic| diagnostic.message).collect::<Vec<_>>()
         };
         for policy in WEIGHTLESS {
-            let text = format!("nobody looks at weights: the policy of `dispatch` is `{policy}`");
+            let text = format!("no policy uses weights: the policy of `dispatch` is `{policy}`");
             assert_eq!(told(&source(policy, share)), [text.as_str()]);
             assert_eq!(told(&source(policy, "[background]\njobs = 1")), [text.as_str()]);
             assert_eq!(told(&source(policy, "")), [""; 0]);

@@ -1,6 +1,6 @@
 //! "Did you mean …?": the nearest of some names.
 
-/// The candidate that is nearest to `word`, if one is near enough to be a slip of the finger.
+/// The candidate that is nearest to `word`, if one is close enough to be a slip of the finger.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,

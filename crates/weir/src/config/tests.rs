@@ -522,7 +522,7 @@ fn diagnostics_of_a_plan_have_a_place() {
     assert_eq!(diagnostics[0].message, "the region must end within the volume");
 }
 
-/// A plan without work is told so, not that it has no tenants.
+/// A plan without work is reported as that, not that it has no tenants.
 #[test]
 fn a_plan_needs_work() {
     let text = "[[backend]]\nname = \"b\"\n[[volume]]\nname = \"v\"\nsize = \"1MiB\"\n";

@@ -340,7 +340,7 @@ impl<'a> Table<'a> {
         Some(items)
     }
 
-    /// The value as it is written, for a form of its own. The caller notes what it makes of it.
+    /// The value as it is written, for a form that the schema does not describe. The caller notes what it makes of it.
     pub(crate) fn raw(
         &self,
         context: &mut Context,

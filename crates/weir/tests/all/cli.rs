@@ -209,7 +209,7 @@ fn the_examples_are_valid() {
     assert!(checked >= 2, "{checked} examples in {}", examples.display());
 }
 
-/// What this machine lacks of what a valid file needs is told at once, and nothing is made on the way.
+/// All that this machine lacks for a valid file is reported at once, and nothing is made.
 #[test]
 fn a_check_looks_at_the_machine() {
     let folder = folder("obstacles");
@@ -457,7 +457,7 @@ fn recordings_are_replayed() {
     assert_eq!(code(&run(&folder, &["trace", "info", "run.weir"])), 3);
 }
 
-/// A port that somebody has is 7, and the message says what to do.
+/// A port that is taken is 7, and the message says what to do.
 #[test]
 fn a_busy_port_is_told() {
     let folder = folder("busy");

@@ -58,7 +58,7 @@ error[duplicate]: two volumes keep their bytes in `disk0.img`
 12 | file = "./disk0.img"
    |        ^^^^^^^^^^^^^ the second
    |
-   = help: give each volume a file of its own; they would overwrite each other
+   = help: give each volume its own file; they would overwrite each other
 
 error[dangling]: no volume is called `disc1`
   --> weir.toml:16:27
@@ -78,7 +78,7 @@ error[dangling]: no volume is called `disc1`
     }
 }
 
-/// Programs are told the same: each diagnostic with its code, line and column.
+/// Programs get the same: each diagnostic with its code, line and column.
 #[test]
 fn diagnostics_are_objects_too() {
     let folder = folder("diagnostic_objects");
@@ -164,7 +164,7 @@ error[conflict]: `rate` means nothing when `arrivals` is `closed`
     assert_eq!(code(&output), 3);
 }
 
-/// What is wrong with who may log in, with what is promised and with NBD is told as the rest is; no
+/// What is wrong with who may log in, with what is promised and with NBD is reported as the rest is; no
 /// secret is shown, right or wrong.
 #[test]
 fn diagnostics_of_access() {
@@ -238,7 +238,7 @@ error[duplicate]: `disk1.img` would hold a volume and a state
 21 | file = "disk1.img"
    |        ----------- this volume
    |
-   = help: give the volume a `state` of its own
+   = help: give the volume its own `state`
 
 error[bad-value]: an iSCSI name is written in lower case
   --> weir.toml:25:15
@@ -319,7 +319,7 @@ error[conflict]: `tls` is for connections over TCP, and there are none
     assert!(!out(&output).contains("too short") && !out(&output).contains("long enough"));
 }
 
-/// What is wrong with contracts and groups is told at once, each thing at its line.
+/// All that is wrong with contracts and groups is reported at once, each at its line.
 #[test]
 fn diagnostics_of_contracts() {
     let text = r#"[[group]]
@@ -454,7 +454,7 @@ fn files_that_cannot_be_read() {
     }
 }
 
-/// A bad line of a trace is named by file, line and column, whoever reads the trace.
+/// A bad line of a trace is named by file, line and column, by every command that reads the trace.
 #[test]
 fn a_trace_with_a_bad_line() {
     let folder = folder("bad_trace");

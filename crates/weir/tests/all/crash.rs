@@ -18,7 +18,7 @@ fn nothing_is_wrong() {
     assert_eq!(found["kinds"].as_array().unwrap().len(), 7);
 }
 
-/// A mistake that is made on purpose is told: which law, which seed, what happened and what was lost.
+/// A planted bug is reported: which law, which seed, what happened and what was lost.
 #[test]
 fn a_mistake_is_told() {
     let folder = folder("crash-bug");

@@ -76,7 +76,7 @@ fn parts_add_up_to_the_whole() {
     assert_eq!(ledgers, [("backup", 1_000), ("oltp", 1_000)], "{out}");
 }
 
-/// A tenant is asked for by its name or its number, and nobody else is told of then; a request by its tag.
+/// A tenant is asked for by its name or its number, and no other is printed then; a request by its tag.
 #[test]
 fn one_tenant_or_one_request() {
     let folder = folder("explain-one");
@@ -105,7 +105,7 @@ fn mistakes_are_told() {
     std::fs::write(folder.join("plan.toml"), "[run]\nduration = \"no\"\n").unwrap();
     let plan = neighbour();
     for (arguments, code, what) in [
-        (&[&*plan, "--tenant", "nobody"][..], 2, "there is no tenant `nobody`"),
+        (&[&*plan, "--tenant", "none"][..], 2, "there is no tenant `none`"),
         (&[&plan, "--tenant", "2"], 2, "there is no tenant `2`"),
         (&[&plan, "--slowest", "100001"], 2, "100001"),
         (&["absent.toml"], 3, "absent.toml"),
@@ -117,7 +117,7 @@ fn mistakes_are_told() {
     }
 }
 
-/// Records a run in which, beyond the 30 requests that it holds when full, the bucket of tenant 0 holds its host, and that of tenant 1 nobody.
+/// Records a run in which, beyond the 30 requests that it holds when full, the bucket of tenant 0 holds its host, and that of tenant 1 none.
 fn recorded(test: &str) -> PathBuf {
     let folder = folder(test);
     let tenant = |name: &str, host: &str, iops: u32| {

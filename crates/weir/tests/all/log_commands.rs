@@ -115,7 +115,7 @@ fn number(value: &Value) -> usize {
     value.as_u64().unwrap_or_else(|| panic!("no number: {value}")) as usize
 }
 
-/// Of an intact log everything is told, nothing is changed, and what is salvaged is the volume. While a gateway has
+/// Of an intact log everything is printed, nothing is changed, and what is salvaged is the volume. While a gateway has
 /// it, nothing looks at it.
 #[test]
 fn an_intact_log_is_told_and_salvaged() {

@@ -110,7 +110,7 @@ fn a_secret_is_needed() {
     gateway.stop();
 }
 
-/// The gateway proves to a host that asks that it knows the secret of its own account.
+/// The gateway proves to a host that asks that it knows the secret of the gateway's account.
 #[test]
 fn the_gateway_proves_itself() {
     let mut gateway = Gateway::start(&folder("mutual"), &with_accounts(), &[]);
@@ -138,7 +138,7 @@ fn discovery_lists_every_portal() {
     gateway.stop();
 }
 
-/// Discovery with accounts of its own tells nothing without a proof.
+/// Discovery with accounts lists nothing without a proof.
 #[test]
 fn discovery_needs_a_secret() {
     let mut gateway = Gateway::start(&folder("discovery"), &with_accounts(), &[]);

@@ -25,7 +25,7 @@ fn garbage_is_no_login() {
     socket.write_all(&request).unwrap();
     assert!(until_closed(&mut socket).is_empty());
     gateway.logged(&[&name_of(&socket), "protocol error", "RFC 7143 section 13.12"]);
-    // A command that is well-formed, but too early, is told so (RFC 7143 section 6.3).
+    // A command that is well-formed, but too early, is refused as such (RFC 7143 section 6.3).
     let socket = connect(gateway.portal);
     Pdu::new(opcode::COMMAND, 0x80, 1).send(&socket, false).unwrap();
     let answer = Pdu::receive(&socket, false).unwrap();
@@ -37,7 +37,7 @@ fn garbage_is_no_login() {
 /// A PDU that ends in the middle ends with its connection, in every phase and at every place.
 #[test]
 fn truncated_pdus_are_forgotten() {
-    // Who goes before a login is worth a line for whoever looks closely.
+    // Who goes before a login is worth a line at the debug level.
     let gateway = Gateway::start_with_log(&folder("truncated"), ONE_DISK, &[], "debug");
     let witness = gateway.witness();
     let login = Login::of("half").request().encode(false);
@@ -86,7 +86,7 @@ fn absurd_lengths_are_refused() {
     gateway.stop_after(witness);
 }
 
-/// Whatever bytes come: the connection ends when the peer ends it, at the latest, and nobody else
+/// Whatever bytes come: the connection ends when the peer ends it, at the latest, and no other host
 /// notices. Half of the connections send noise, half of them a conversation with wrong bytes in it.
 #[test]
 fn noise_harms_nobody() {
@@ -272,7 +272,7 @@ fn nothing_is_done_after_a_logout() {
     gateway.stop_after(witness);
 }
 
-/// A tag that names a command which is not over is rejected; the command itself goes on.
+/// A tag that names a command which is not over is rejected; the command itself continues.
 #[test]
 fn a_tag_in_use_is_rejected() {
     let gateway = Gateway::with_one_disk("tags");
@@ -328,7 +328,7 @@ fn stray_data_is_not_written() {
     let mut session = gateway.session("stray");
     let old = Chance(6).bytes(262_144);
     session.write(0, &old);
-    // A task that never was: discarded (RFC 7143 section 11.7), and the session goes on.
+    // A task that never was: discarded (RFC 7143 section 11.7), and the session continues.
     let stray = Pdu::new(opcode::DATA_OUT, 0x80, 0xdead).with(20, 1).carrying(&[0xee; 512]);
     session.send(&stray);
     session.ping();

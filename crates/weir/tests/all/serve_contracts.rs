@@ -30,7 +30,7 @@ fn tenant(name: &str, host: &str, rows: &str) -> String {
     format!("[[tenant]]\nname = \"{name}\"\ninitiators = [\"{host}\"]\n{rows}")
 }
 
-/// Reads so many times, from beginning to end.
+/// Reads this many times, from beginning to end.
 fn flow(session: &mut Session, count: u64) {
     for at in 0..count {
         session.read(at * LARGE as u64, LARGE);
@@ -45,7 +45,7 @@ fn held(session: &mut Session) -> u32 {
     itt
 }
 
-/// What was held goes on, long before the old contract would let it.
+/// What was held continues, long before the old contract would let it.
 fn goes_on(session: &mut Session, waiting: &[u32]) {
     eventually("end of what was held", || {
         session.execute(READY, Transfer::None).good();
@@ -74,7 +74,7 @@ fn hosts_of_one_volume_are_tenants_of_their_own() {
 }
 
 /// A beginning of a name claims all hosts that have no claim of their own, and a volume's own tenant is
-/// who nobody claims.
+/// that no tenant claims.
 #[test]
 fn the_most_specific_claim_counts() {
     let free = "objectives = [{ size = \"1MiB\", iops = 1000000, p99 = \"1s\" }]\n";
@@ -111,7 +111,7 @@ fn nbd_clients_are_the_volumes_tenant() {
     gateway.stop();
 }
 
-/// A contract that a new configuration raises holds at once for what waits: it goes on, in its session,
+/// A contract that a new configuration raises holds at once for waiting requests: they continue, in its session,
 /// which notices nothing else.
 #[test]
 fn a_contract_changes_live() {
@@ -127,7 +127,7 @@ fn a_contract_changes_live() {
     gateway.stop();
 }
 
-/// The policy changes live, with its parameters, and back; what waits is handed over each time. A recording
+/// The policy changes live, with its parameters, and back; waiting requests are handed over each time. A recording
 /// of it replays to the same decisions.
 #[test]
 fn the_policy_changes_live() {
@@ -169,7 +169,7 @@ fn tenants_come_and_go() {
     let itt = held(&mut two);
     one.execute(READY, Transfer::None).good();
     assert_eq!((one.outstanding(), two.outstanding()), (waiting.clone(), vec![itt]));
-    // Without its contract the second goes on at once, and what it asks for from then on is the
+    // Without its contract the second continues at once, and what it asks for from then on is the
     // volume's again.
     gateway.reload(&config(&first));
     goes_on(&mut two, &[itt]);

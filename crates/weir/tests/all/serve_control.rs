@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 const STATUS: &[u8] = b"{\"version\":1,\"do\":\"status\"}\n";
 
 /// A status has what is held where and for how long, who is connected, the volumes, and how well contracts
-/// are kept, for programs and for people; nobody notices, and SIGUSR1 logs the same.
+/// are kept, for programs and for people; no host notices, and SIGUSR1 logs the same.
 #[test]
 fn status_tells_what_there_is() {
     let folder = folder("control-status");
@@ -326,7 +326,7 @@ fn hostile_clients_cost_nothing() {
             Ok(count) => sent += count,
             Err(error) => break error,
         }
-        assert!(sent <= 64 << 20, "nobody reads on for ever");
+        assert!(sent <= 64 << 20, "the reader ends");
     };
     let kinds = [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset];
     assert!(kinds.contains(&refused.kind()), "{refused}");
@@ -390,7 +390,7 @@ fn the_socket_has_one_owner() {
         "{told}"
     );
     assert!(told.contains("another gateway listens there"), "{told}");
-    assert!(gateway.asked(&["status"])["status"].is_object(), "the first one goes on");
+    assert!(gateway.asked(&["status"])["status"].is_object(), "the first one continues");
 
     gateway.kill();
     assert!(socket.exists());
@@ -412,7 +412,7 @@ fn the_socket_has_one_owner() {
 /// command that cannot be understood is 2.
 #[test]
 fn without_a_gateway_it_is_told() {
-    let folder = folder("control-nobody");
+    let folder = folder("control-none");
     let ask = |arguments: &[&str]| {
         let output = weir(&folder, arguments).output().unwrap();
         assert!(output.stdout.is_empty());

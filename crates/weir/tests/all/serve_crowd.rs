@@ -51,7 +51,7 @@ fn connections_are_limited() {
 }
 
 /// Five wrong secrets are forgiven; after more of them connections from that address are closed at
-/// once, for a time that doubles, even with the right secret. Sessions that are there go on, and
+/// once, for a time that doubles, even with the right secret. Sessions that are there continue, and
 /// the log says what is going on.
 #[test]
 fn guessing_is_slowed_down() {

@@ -26,7 +26,7 @@ fn content(number: u64) -> Vec<u8> {
 }
 
 /// Writes page after page, many at once, until the gateway is gone; returns those that were
-/// acknowledged. Each acknowledgement is told to `told`.
+/// acknowledged. Each acknowledgement is sent to `told`.
 fn write_until_gone(
     mut session: Session,
     first: u64,
@@ -139,7 +139,7 @@ fn a_second_signal_leaves_at_once() {
     assert!(gateway.stored("disk.img", 0, 2 * PAGE) == [content(2), content(3)].concat());
 }
 
-/// GOOD comes after the data is in the file: whoever looks into it then sees it there, for plain
+/// GOOD comes after the data is in the file: a reader of the file sees it there, for plain
 /// writes, for writes with FUA and after SYNCHRONIZE CACHE.
 #[test]
 fn good_comes_after_the_write() {
@@ -207,7 +207,7 @@ fn a_killed_gateway_keeps_what_was_synchronized() {
 /// A gateway that was killed leaves nothing behind that keeps the next one from starting.
 fn starts_again(folder: &Path, io: &str) {
     // The kernel ends the I/O of a killed process a moment after the process, and keeps its lock on
-    // the file so long: a write that is still under way must not meet those of the next gateway.
+    // the file so long: a write that is still in flight must not meet those of the next gateway.
     eventually("end of the old gateway's I/O", || {
         std::fs::File::open(folder.join("disk.img")).unwrap().try_lock().ok()
     });

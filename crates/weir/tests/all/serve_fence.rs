@@ -98,8 +98,8 @@ fn a_second_gateway_is_refused() {
     behind.stop();
 }
 
-/// What a person has taken over is fenced for whoever had it: he says so, nothing more of his reaches the unit though
-/// his log is full of it, hosts are told to go elsewhere, and he cannot come back by himself.
+/// What a person has taken over is fenced for its former owner: it says so, nothing more of it reaches the unit though
+/// its log is full, hosts get the path as unavailable, and it cannot come back without a person.
 #[test]
 fn who_was_taken_over_from_is_fenced() {
     let mut behind = behind("over", "50ms");
@@ -145,7 +145,7 @@ fn who_was_taken_over_from_is_fenced() {
     assert!(session.read(0, 200 * 4_096) == vec![0xbb; 200 * 4_096]);
     session.logout();
     new.stop();
-    // Nor when it is nobody's.
+    // Nor when it has no owner.
     let (code, told) = refused(&first, &a, &[]);
     assert!(code == Some(6) && told.contains("PRGENERATION"), "{told}");
     behind.stop();

@@ -1,5 +1,5 @@
 //! Hosts that stretch the rules of write data, ask for more than there is, or reset what others use:
-//! each command is answered once, and nobody else loses anything by it.
+//! each command is answered once, and no other host loses anything by it.
 
 use crate::gateway::initiator::{
     BLOCK, GOOD, IMMEDIATE, Login, Session, TASK_SET_FULL, Transfer, read16, unmap, until_closed,
@@ -100,7 +100,7 @@ fn in_the_end(session: &mut Session, cdb: [u8; 16], transfer: &Transfer) -> Vec<
     ended.good()
 }
 
-/// A witness with a target of its own, for tests that reset the target `disk`.
+/// A witness with its own target, for tests that reset the target `disk`.
 fn witness_elsewhere(gateway: &Gateway) -> Witness {
     let login = Login { target: "other", ..Login::of("witness") };
     Witness::start(login.connect(gateway.portal).unwrap().ready())
@@ -232,7 +232,7 @@ fn surplus_data_is_swallowed() {
     gateway.stop_after(witness);
 }
 
-/// A command that needs two buffers where there is one is told TASK SET FULL and keeps neither, as
+/// A command that needs two buffers where there is one gets TASK SET FULL and keeps neither, as
 /// often as it comes: the smallest memory that may be configured serves everybody afterwards.
 #[test]
 fn half_the_memory_is_given_back() {
@@ -333,7 +333,7 @@ fn zeroes_come_in_good_time() {
 }
 
 /// CLEAR TASK SET ends the commands of other hosts, too: who asked gets the response, who lost a
-/// command is told by a unit attention, and both go on.
+/// command gets a unit attention, and both continue.
 #[test]
 fn a_task_set_is_cleared() {
     let gateway = Gateway::start(&folder("cleared"), TWO_DISKS, &[]);
@@ -346,7 +346,7 @@ fn a_task_set_is_cleared() {
         assert_eq!(b.manage(CLEAR_TASK_SET, 0, NO_TAG), 0, "function complete");
         gateway.logged(&[&b.peer, "task management", "ClearTaskSet"]);
         b.execute([0; 16], Transfer::None).good();
-        // What was asked for before may still come; it is for nobody.
+        // What was asked for before may still come; it is discarded.
         a.send(&data_out(half, ttt, 0, 65_536, true, &vec![0xee; 65_536]));
         assert_eq!(a.execute([0; 16], Transfer::None).sense, Some(CLEARED), "round {round}");
         a.execute([0; 16], Transfer::None).good();
@@ -370,7 +370,7 @@ fn a_reset_comes_before_what_follows_it() {
         b.write(0, &old);
         let mut gathering = None;
         match round % 4 {
-            // Nothing is under way; or a write that waits for data; or writes on their way.
+            // Nothing is in flight; or a write that waits for data; or writes on their way.
             0 | 1 => {}
             2 => gathering = Some(half_a_write(&mut a, 1 << 20, MIB)),
             _ => {

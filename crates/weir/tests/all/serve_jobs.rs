@@ -113,7 +113,7 @@ fn a_copy_keeps_out_of_what_is_closed() {
     gateway.stop();
 }
 
-/// SANITIZE leaves its pattern in every block, for whoever reads next.
+/// SANITIZE leaves its pattern in every block, for the next reader.
 #[test]
 fn a_pattern_is_everywhere() {
     let mut gateway = Gateway::start(&folder("pattern"), &two_units(""), &[]);
@@ -130,7 +130,7 @@ fn a_pattern_is_everywhere() {
     gateway.stop();
 }
 
-/// A sanitize goes on when the gateway is killed in the middle of it and started again: until it is
+/// A sanitize continues when the gateway is killed in the middle of it and started again: until it is
 /// done the volume serves nothing, then the pattern is everywhere.
 #[test]
 fn a_sanitize_survives_a_crash() {
@@ -169,7 +169,7 @@ fn a_sanitize_survives_a_crash() {
     gateway.stop();
 }
 
-/// ABORT TASK of a SANITIZE command returns while the sanitize goes on, and no status comes for it.
+/// ABORT TASK of a SANITIZE command returns while the sanitize continues, and no status comes for it.
 #[test]
 fn an_aborted_sanitize_goes_on() {
     let mut gateway = Gateway::start(&folder("sanitize-abort"), &two_units(""), &[]);

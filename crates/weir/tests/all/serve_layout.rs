@@ -150,7 +150,7 @@ fn a_concatenation_is_where_it_says() {
     session.logout();
     again.stop();
     assert_eq!(again.stored("a.img", 1_048_576, 512), [9; 512]);
-    assert_eq!(again.stored("a.img", 1_049_088, 8_192), [7; 8_192], "nobody's bytes");
+    assert_eq!(again.stored("a.img", 1_049_088, 8_192), [7; 8_192], "unused bytes");
     assert_eq!(again.stored("b.img", 0, 3_584), [9; 3_584]);
 }
 
@@ -185,7 +185,7 @@ fn what_cannot_be_cut_is_refused() {
     gateway.stop();
 }
 
-/// A stripe may have storage that somebody else runs as a store.
+/// A stripe may have an upstream as a store.
 #[test]
 fn an_upstream_is_a_store() {
     let mut behind = Gateway::with_one_disk("layout-behind");
@@ -215,7 +215,7 @@ fn an_upstream_is_a_store() {
     }
 }
 
-/// A store that is too small for one turn, and an upstream that has less than is written, are told at the
+/// A store that is too small for one turn, and an upstream that has less than is written, are reported at the
 /// start with what to do.
 #[test]
 fn stores_that_are_too_small_are_told() {

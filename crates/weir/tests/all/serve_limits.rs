@@ -27,7 +27,7 @@ fn flood(session: &mut Session) -> Vec<u32> {
     sent
 }
 
-/// One request an hour is held from the second on: so many commands as the tenant may have are taken in,
+/// One request an hour is held from the second on: as many commands as the tenant may have are taken in,
 /// the window closes, and a host that keeps to it is refused nothing. What is sent beyond the window is
 /// ignored and counted. Another tenant's host notices nothing. Without the cap all of it ends well, and
 /// what was ignored can be sent again.
@@ -125,7 +125,7 @@ fn large_commands_narrow_the_window() {
 }
 
 /// An NBD client of a held tenant is not read from while there is no room: nothing is refused, and
-/// everything is answered when it goes on.
+/// everything is answered when it continues.
 #[test]
 fn a_held_client_is_not_read_from() {
     let nbd = "[nbd]\nlisten = [\"127.0.0.1:0\"]\nexports = { disk = \"disk\" }\n";

@@ -177,7 +177,7 @@ fn refused(folder: &Path, config: &str) -> String {
     told
 }
 
-/// A log that is missing, or of another volume, or damaged, or that nobody has configured any more, keeps the volume from being
+/// A log that is missing, or of another volume, or damaged, or that is no longer configured, keeps the volume from being
 /// served: 6, with what is wrong; and nothing was changed.
 #[test]
 fn a_wrong_log_is_refused() {

@@ -15,7 +15,7 @@ fn removable() -> String {
 }
 
 /// A medium is not ejected while any host prevents it. When it is out there is none, for every host;
-/// when it is back, the others are told that it may be another one. What was written is there.
+/// when it is back, the others learn that it may be another one. What was written is there.
 #[test]
 fn a_medium_is_ejected_and_loaded() {
     let mut gateway = Gateway::start(&folder("eject"), &removable(), &[]);

@@ -25,7 +25,7 @@ fn start(test: &str, more: &str) -> Gateway {
 }
 
 /// What a client writes, zeroes and trims an iSCSI session reads, and the other way round; zeroed
-/// and trimmed blocks read as zeroes, and holes are told.
+/// and trimmed blocks read as zeroes, and holes are reported.
 #[test]
 fn both_see_the_same() {
     let mut gateway = start("both", "");
@@ -243,7 +243,7 @@ fn a_broken_write_is_none() {
     gateway.stop();
 }
 
-/// A socket file that nobody listens on any more, as a killed gateway leaves it, is replaced, and
+/// A socket file that no process listens on any more, as a killed gateway leaves it, is replaced, and
 /// the export is there; it is gone when the gateway has ended in order.
 #[test]
 fn a_stale_socket_is_replaced() {
@@ -273,7 +273,7 @@ fn refused(folder: &Path, config: &str) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// A socket that somebody listens on is 7, and so is something else in its place; the message names
+/// A socket that a process listens on is 7, and so is something else in its place; the message names
 /// it, and what is there stays.
 #[test]
 fn a_socket_in_use_is_told() {
@@ -293,7 +293,7 @@ fn a_socket_in_use_is_told() {
     assert_eq!(std::fs::read(folder.join("sock")).unwrap(), b"a file");
 }
 
-/// A certificate for nobody, and its key: for these tests alone.
+/// A certificate without a host, and its key: for these tests alone.
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----
 MIIBfzCCASWgAwIBAgIUcvtPDgcSxbGtjioNw5UO4CS06YIwCgYIKoZIzj0EAwIw
 FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMDE4MTk1MVoYDzIxMjYxMDI3
@@ -327,7 +327,7 @@ fn with_tls(test: &str, tls: &str, more: &str) -> Gateway {
 #[test]
 fn plain_data_behind_starttls_is_refused() {
     let mut gateway = with_tls("starttls", "allowed", "");
-    // An option in the clear right behind, as somebody in between could put it there.
+    // An option in the clear right behind, as a man in the middle could put it there.
     let mut bytes = b"IHAVEOPT".to_vec();
     bytes.extend([STARTTLS, 0].map(u32::to_be_bytes).concat());
     let list = [b"IHAVEOPT", &[0, 0, 0, 3, 0, 0, 0, 0][..]].concat();
@@ -349,8 +349,8 @@ fn plain_data_behind_starttls_is_refused() {
     gateway.stop();
 }
 
-/// Where TLS must be used nothing is told in the clear, not even what exports there are; on a Unix
-/// socket nobody asks for it.
+/// Where TLS must be used nothing is sent in the clear, not even what exports there are; on a Unix
+/// socket TLS is not needed.
 #[test]
 fn nothing_is_told_in_the_clear() {
     let mut gateway = with_tls("tls-required", "required", "unix = [\"sock\"]\n");

@@ -1,4 +1,4 @@
-//! A recorded run replays to the same actions, and a recording that cannot be written harms nobody.
+//! A recorded run replays to the same actions, and a recording that cannot be written harms no host.
 
 use crate::gateway::initiator::{
     BLOCK, GOOD, Login, Transfer, read16, synchronize16, unmap, write_same16, write16,
@@ -12,7 +12,7 @@ use std::process::Command;
 /// Commands of each of two hosts.
 const COMMANDS: usize = 6_000;
 
-/// Two hosts, one per volume, each with many commands of every kind under way.
+/// Two hosts, one per volume, each with many commands of every kind in flight.
 fn mixed_work(gateway: &Gateway) {
     let portal = gateway.portal;
     let hosts = (0..).zip([("a", "disk"), ("b", "other")]);
@@ -87,7 +87,7 @@ fn a_recorded_run_replays_identically() {
     assert_eq!(replay(&folder, "run.weir"), (code, report), "twice the same");
 }
 
-/// A recording that was cut anywhere is told as damaged (6), and so is one with a wrong byte, unless
+/// A recording that was cut anywhere is reported as damaged (6), and so is one with a wrong byte, unless
 /// what it says is possible and merely something else (5).
 #[test]
 fn a_damaged_recording_is_told() {
@@ -122,13 +122,13 @@ fn a_recording_that_cannot_begin_is_told() {
     assert!(told.contains("cannot write the recording /dev/full"), "{told}");
 }
 
-/// A recording that cannot be written any more stops, and the log says so; serving goes on.
+/// A recording that cannot be written any more stops, and the log says so; serving continues.
 #[test]
 fn serving_outlives_its_recording() {
     let folder = folder("record-stops");
     let fifo = folder.join("run.weir");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    // Somebody who reads the beginning, and then no more.
+    // A reader of the beginning that then reads no more.
     let reader = std::thread::spawn({
         let fifo = fifo.clone();
         move || std::fs::File::open(fifo).unwrap().read_exact(&mut [0; 9]).unwrap()

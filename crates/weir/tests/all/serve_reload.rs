@@ -217,7 +217,7 @@ fn accounts_hold_from_the_next_login_on() {
     gateway.stop();
 }
 
-/// A gateway that is told to end says to every session that it drops it and when to come again, then
+/// A gateway that is stopped says to every session that it drops it and when to come again, then
 /// closes the connections, and leaves with 0.
 #[test]
 fn leaving_is_announced() {

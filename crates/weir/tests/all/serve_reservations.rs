@@ -154,14 +154,14 @@ fn preempt_and_abort_waits_for_the_device() {
         for i in 0..8_u64 {
             two.issue(write16(i << 18, 1 << 18, false), Transfer::Out(vec![round; 1 << 18]));
         }
-        // The echo says that the gateway has all commands; their data is under way.
+        // The echo says that the gateway has all commands; their data is in flight.
         two.ping();
         let preempt = Reserve { action: PREEMPT_AND_ABORT, other: TWO, ..take(5, ONE) };
         assert_eq!(one.reserve(preempt), GOOD);
         let marked = Chance(round.into()).bytes(8 << 18);
         one.write(0, &marked);
         // A status that is not here before the answer to this never comes: a conflict, for the
-        // victim's key is gone, behind what it is told of that.
+        // victim's key is gone, behind the unit attention for that.
         assert_eq!(two.sense_of(READY, Transfer::None), (0x6, 0x2a, 0x05));
         for itt in two.outstanding() {
             two.forget(itt);

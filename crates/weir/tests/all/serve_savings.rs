@@ -31,11 +31,11 @@ fn saved(bytes: &[u8]) -> f64 {
     u64::from_le_bytes(bytes[20..28].try_into().unwrap()) as f64 / 1e9
 }
 
-/// What a tenant has saved is there after a restart, up to its credit; what was saved for somebody who is not
+/// What a tenant has saved is there after a restart, up to its credit; what was saved for a tenant that is not
 /// configured any more is forgotten. A recording of the run replays.
 #[test]
 fn savings_survive_a_restart() {
-    let folder = folder("savings");
+    let folder = folder("burst-credits");
     fs::write(folder.join("kept"), file(&[("gone", 9), ("one", 50)])).unwrap();
     let mut gateway = Gateway::start(&folder, &config(), &["--record", "run.weirrec"]);
     gateway.session("one").read(0, 512);
@@ -46,7 +46,7 @@ fn savings_survive_a_restart() {
     assert_eq!(replay.status.code(), Some(0), "{}", String::from_utf8_lossy(&replay.stdout));
 }
 
-/// A file that is of no use is told of; tenants begin without savings, and it is replaced at the end.
+/// A file that is of no use is reported; tenants begin without burst credits, and it is replaced at the end.
 #[test]
 fn a_damaged_file_is_no_reason_to_stay_away() {
     let folder = folder("savings_damaged");

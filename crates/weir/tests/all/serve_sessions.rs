@@ -82,7 +82,7 @@ fn a_session_is_reinstated() {
     gateway.stop_after(witness);
 }
 
-/// A session has one connection: a second one is refused with 0206, and the first goes on.
+/// A session has one connection: a second one is refused with 0206, and the first continues.
 #[test]
 fn a_second_connection_is_refused() {
     let gateway = Gateway::with_one_disk("second");
@@ -164,7 +164,7 @@ fn a_write_is_aborted() {
     let r2t = Pdu::receive(&session.socket, false).unwrap();
     assert_eq!(session.manage(1, 0, itt), 0, "function complete");
     gateway.logged(&[&session.peer, "task management", "AbortTask"]);
-    // Data that was under way is discarded.
+    // Data that was in flight is discarded.
     let out = Pdu::new(opcode::DATA_OUT, 0x80, itt).with(20, r2t.field(20)).with(40, 65_536);
     session.send(&out.carrying(&vec![0xee; 65_536]));
     assert!(session.read(0, MIB) == old);
@@ -226,7 +226,7 @@ fn a_unit_is_reset() {
                 let data = Transfer::Out(vec![round; 262_144]);
                 session.issue(write16(i * 262_144, 262_144, false), data);
             }
-            // The echo says that the gateway has all commands; their data is under way.
+            // The echo says that the gateway has all commands; their data is in flight.
             session.ping();
         }
         assert_eq!(one.manage(5, 0, u32::MAX), 0, "function complete");
@@ -251,7 +251,7 @@ fn a_unit_is_reset() {
     gateway.stop();
 }
 
-/// Two volumes behind two targets: what one holds never shows in the other, whoever writes what in
+/// Two volumes behind two targets: what one holds never shows in the other, whatever hosts write in
 /// which order.
 #[test]
 fn volumes_do_not_leak() {

@@ -4,7 +4,7 @@ use crate::gateway::commands::READY;
 use crate::gateway::initiator::{Transfer, read16};
 use crate::gateway::{Gateway, ONE_DISK, eventually, folder, weir};
 
-/// A tenant that claims a host of the tests, and is promised so many requests of 512 bytes a second.
+/// A tenant that claims a host of the tests, and is promised this many requests of 512 bytes a second.
 fn tenant(name: &str, iops: u32, p99: &str) -> String {
     format!(
         "[[tenant]]\nname = \"{name}\"\ninitiators = [\"iqn.2026-11.org.example.host:{name}\"]\n\
@@ -13,12 +13,12 @@ fn tenant(name: &str, iops: u32, p99: &str) -> String {
 }
 
 /// SIGUSR1 has the gateway tell of each tenant with a contract how it fares and what held it, the one with the
-/// worst burn first, and what is outstanding where; nobody notices, and a recording goes on. At its end it
+/// worst burn first, and what is outstanding where; no host notices, and a recording continues. At its end it
 /// tells again.
 #[test]
 fn tenants_are_told_of_on_a_signal() {
     let folder = folder("summary");
-    // A request of 64 KiB is for ever beyond the first contract; nobody keeps the second.
+    // A request of 64 KiB is for ever beyond the first contract; no policy enforces the second.
     let tenants =
         [tenant("one", 1, "1s"), tenant("two", 1_000_000, "1us"), tenant("none", 1, "1s")];
     let policy = "[policy]\ncontrol = { name = \"ta1\", tau = 1 }\n";

@@ -123,7 +123,7 @@ fn a_link_is_shared_by_all_that_listen_there() {
 }
 
 /// Replies of one host that wait for the link they share with another are overtaken by its shorter ones; where each
-/// has a line of its own nothing of that is seen.
+/// has its own queue nothing of that is seen.
 #[test]
 fn replies_of_one_host_pass_those_of_another() {
     for (test, link) in [

@@ -12,7 +12,7 @@ fn refused(folder: &Path, listen: &str) -> (Option<i32>, String) {
 }
 
 /// A port that another gateway has is 7; the message names it and says what to do. The other
-/// gateway goes on.
+/// gateway continues.
 #[test]
 fn a_port_of_another_gateway_is_told() {
     let gateway = Gateway::with_one_disk("port");
@@ -24,7 +24,7 @@ fn a_port_of_another_gateway_is_told() {
     gateway.stop_after(witness);
 }
 
-/// A volume that another gateway serves is 7 and is named; the other gateway goes on, and when it
+/// A volume that another gateway serves is 7 and is named; the other gateway continues, and when it
 /// has ended the volume can be had.
 #[test]
 fn a_volume_of_another_gateway_is_told() {

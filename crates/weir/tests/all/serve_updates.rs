@@ -1,4 +1,4 @@
-//! Commands that read and write in one: nobody comes between, and what is whole stays whole.
+//! Commands that read and write in one: no other command comes between, and what is whole stays whole.
 
 use crate::gateway::commands::{
     MISCOMPARE, compare_and_write, or_write, write_and_verify, write_atomic, write_cache,
@@ -23,7 +23,7 @@ fn owner(host: u8, round: u16) -> Vec<u8> {
 }
 
 /// Two hosts take a lock by COMPARE AND WRITE, a thousand times at the same moment: exactly one has
-/// it each time, the other one is told that the block differs, and the block names the winner.
+/// it each time, the other one gets that the block differs, and the block names the winner.
 #[test]
 fn one_of_two_takes_the_lock() {
     let mut gateway = Gateway::with_one_disk("lock");
@@ -193,7 +193,7 @@ fn without_a_cache_writes_are_durable() {
     one.write(0, &[1; 512]);
     let (cdb, list) = write_cache(false);
     one.execute(cdb, list).good();
-    assert_eq!(two.sense_of([0; 16], Transfer::None), (0x6, 0x2a, 0x01), "others are told");
+    assert_eq!(two.sense_of([0; 16], Transfer::None), (0x6, 0x2a, 0x01), "other sessions get it");
     two.write(0, &[2; 512]);
     let (cdb, list) = write_cache(true);
     one.execute(cdb, list).good();

@@ -1,4 +1,4 @@
-//! A volume whose bytes somebody else keeps: another gateway, behind portals that can be made to fail.
+//! A volume whose bytes another gateway keeps, behind portals that can be made to fail.
 
 use crate::gateway::commands::{MISCOMPARE, compare_and_write, or_write, write_and_verify};
 use crate::gateway::initiator::{GOOD, Transfer, synchronize16, unmap, write_same16, write16};
@@ -82,7 +82,7 @@ fn commands_reach_the_unit() {
     assert!(behind.stored("disk.img", 0, 4 << 20) == model);
 }
 
-/// A path that is cut, and cut again in the middle of its work, is seen by nobody: no error, and nothing
+/// A path that is cut, and cut again in the middle of its work, is seen by no host: no error, and nothing
 /// that was acknowledged is lost.
 #[test]
 fn a_path_comes_and_goes() {
@@ -104,7 +104,7 @@ fn a_path_comes_and_goes() {
     behind.stop();
 }
 
-/// While no path is left hosts wait; when one is back they go on, and nothing was lost.
+/// While no path is left hosts wait; when one is back they continue, and nothing was lost.
 #[test]
 fn without_a_path_hosts_wait() {
     let mut behind = behind("none");
@@ -191,7 +191,7 @@ fn a_path_to_another_unit_is_refused() {
 }
 
 /// A target that closes the connection, wherever that is in the login or in what is asked of the unit,
-/// is told with its portal; when no path works in time the exit code is 7.
+/// is reported with its portal; when no path works in time the exit code is 7.
 #[test]
 fn a_target_that_hangs_up_is_told() {
     let behind = behind("hangs-up");
@@ -224,7 +224,7 @@ fn a_target_that_hangs_up_is_told() {
     assert!(told.contains(&format!("path 0 ({}): ", path.address)), "{told}");
 }
 
-/// A target that takes the connection and never answers is told as such when the time is up.
+/// A target that takes the connection and never answers is reported as such when the time is up.
 #[test]
 fn a_silent_target_is_told() {
     let behind = behind("silent");
@@ -236,7 +236,7 @@ fn a_silent_target_is_told() {
     assert!(told.contains(&format!("path 0 ({}): the login is not over", path.address)), "{told}");
 }
 
-/// A unit that is not there, and a login that is refused, are told in the target's own words.
+/// A unit that is not there, and a login that is refused, are reported in the target's words.
 #[test]
 fn what_the_target_says_is_told() {
     let behind = behind("says");

@@ -54,7 +54,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
             min: 256 << 10,
             max: 1 << 30,
             default: 16 << 20,
-            effect: "most bytes under way ahead of all readers of a volume; more fills longer links, less \
+            effect: "most bytes in flight ahead of all readers of a volume; more fills longer links, less \
                      leaves more of them to what was asked for",
         },
     ],

@@ -1,4 +1,4 @@
-//! `[[group]]`: tenants, or groups of them, that are promised something together.
+//! `[[group]]`: tenants, or groups of them, with a common guarantee.
 
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::names::{self, Names};
@@ -11,14 +11,14 @@ use weir_flow::control::{GROUP_DEPTH_MAX, GROUPS_MAX, Group, IOPS_MAX, Promises,
 pub(in crate::config) static GROUP: Section = Section {
     name: "group",
     many: Many::Times(0, GROUPS_MAX),
-    effect: "tenants, or groups of them, that are promised something together",
+    effect: "tenants, or groups of them, with a common guarantee",
     keys: &[
         names::key("what tenants and groups name as theirs"),
         Key {
             name: "parent",
             kind: Kind::Text("the name of a group above it in the file"),
             default: Default::Else("none"),
-            effect: "the group that it is promised its share of",
+            effect: "the group that guarantees its share",
         },
         Key {
             name: "iops",
@@ -37,8 +37,8 @@ pub(in crate::config) static GROUP: Section = Section {
             name: "max_iops",
             kind: Kind::Count(1, IOPS_MAX as u64),
             default: Default::Else("none"),
-            effect: "requests of `size` a second that they do not exceed together, even if nobody \
-                     else wants anything",
+            effect: "requests of `size` a second that they do not exceed together, even if the \
+                     storage is idle",
         },
         Key {
             name: "weight",

@@ -21,9 +21,9 @@ pub(super) const ROWS: Key = Key {
         "`[{ op = \"any\", size = \"4KiB\", iops = 3500, p50 = \"8ms\", p99 = \"41ms\" }, …]`; op any | \
          read | write; load; p50, p90, p95, p99, p999, p9999",
     ),
-    default: Default::Else("nothing is promised: it shares what is left"),
-    effect: "how many requests a second of which size end within which times, in what share; with \
-             `load`, while it asks for at most that share of its contract",
+    default: Default::Else("no guarantee: it shares what is left"),
+    effect: "the objectives: rate and response times by operation and size; with `load`, while the tenant \
+             asks for at most that share of its contract",
 };
 
 /// The key with the group.
@@ -31,7 +31,7 @@ pub(super) const GROUP: Key = Key {
     name: "group",
     kind: Kind::Text("a group's name"),
     default: Default::Else("none"),
-    effect: "the group that it is promised its share of",
+    effect: "the group that guarantees its share",
 };
 
 /// The key with the burst.
@@ -63,8 +63,8 @@ pub(super) const LIMIT: Key = Key {
     name: "max_iops",
     kind: Kind::Count(1, IOPS_MAX as u64),
     default: Default::Else("none"),
-    effect: "requests a second of its first row's size that it does not exceed, even if nobody else \
-             wants anything",
+    effect: "requests a second of its first row's size that it does not exceed, even if the storage \
+             is idle",
 };
 
 /// The key with the weight.
@@ -80,13 +80,13 @@ pub(super) const TIER: Key = Key {
     name: "tier",
     kind: Kind::Word(&["gold", "silver", "bronze"]),
     default: Default::Is("gold"),
-    effect: "who gives way first when not all promises can be kept: bronze, then silver",
+    effect: "which tenants lose first when not all objectives can be met: bronze, then silver",
 };
 
 /// Keys that describe a contract, and so mean nothing without one.
 const TERMS: &[&str] = &["group", "burst", "credit", "peak", "max_iops", "weight", "tier"];
 
-/// Reads the groups and the tenants. `also` reads keys that only one kind of file has; it is told
+/// Reads the groups and the tenants. `also` reads keys that only one kind of file has; it gets
 /// the tenant's index.
 pub(super) fn read(
     context: &mut Context,
@@ -217,7 +217,7 @@ fn weight(context: &mut Context, table: &Table<'_>, iops: Option<u32>) -> Option
     given.or(iops)
 }
 
-/// Warns of promises that no policy keeps, and of tenants that nobody is. `claims` is whether hosts
+/// Warns of contracts that no policy enforces, and of tenants without requests. `claims` is whether hosts
 /// may be a tenant by their names.
 pub(super) fn unused(
     context: &mut Context,
@@ -232,8 +232,10 @@ pub(super) fn unused(
     {
         let count = promises.contracts.iter().flatten().count();
         let message = match count {
-            1 => "nobody keeps this contract: the policy of `control` is `open`".to_owned(),
-            _ => format!("nobody keeps these {count} contracts: the policy of `control` is `open`"),
+            1 => "no policy enforces this contract: the policy of `control` is `open`".to_owned(),
+            _ => format!(
+                "no policy enforces these {count} contracts: the policy of `control` is `open`"
+            ),
         };
         let diagnostic = Diagnostic::new(Code::Unused, message);
         let diagnostic =
@@ -247,14 +249,14 @@ pub(super) fn unused(
         if tenants.is_named(index) || claims(index) {
             continue;
         }
-        let message = format!("nobody is tenant `{name}`");
+        let message = format!("no host or volume is of tenant `{name}`");
         let span = document.locate("tenant", index, &["name"]);
         let diagnostic = Diagnostic::new(Code::Unused, message).at(span, "this tenant");
         context.report(diagnostic.help("name it elsewhere in the file, or remove it"));
     }
 }
 
-/// One place for each tenant, so that each has a line of its own where they wait.
+/// One entry for each tenant, so that each has its own queue.
 pub(super) fn for_all(promises: Promises, tenants: usize) -> Promises {
     let Promises { mut contracts, groups } = promises;
     contracts.resize(tenants, None);

@@ -75,7 +75,7 @@ fn each_diagnostic_of_a_row_is_noticed() {
     );
 }
 
-/// Rows of one operation, size and rate are told apart by the load up to which they hold, in ascending
+/// Rows of one operation, size and rate differ in the load up to which they hold, in ascending
 /// order; the last one may hold always.
 #[test]
 fn bands_of_load_are_in_order() {
@@ -92,7 +92,7 @@ fn bands_of_load_are_in_order() {
     only(&rows("load = 11.0,", ""), Code::OutOfRange, "11.0");
 }
 
-/// Savings are not kept where a volume keeps its bytes or its state.
+/// The file of burst credits is no file of a volume.
 #[test]
 fn savings_have_a_file_of_their_own() {
     let kept = |file: &str| with(&format!("[burst_credits]\nfile = \"{file}\"\n"));
@@ -140,7 +140,7 @@ fn each_diagnostic_of_a_table_is_noticed() {
     only(&deep(9), Code::OutOfRange, "\"g7\"");
 }
 
-/// A group that promises more than it has is named with both figures, in requests of its own size:
+/// A group that promises more than it has is named with both figures, in requests of the group's size:
 /// one of 8 KiB counts as two of 4 KiB, one of 512 bytes as one.
 #[test]
 fn what_is_oversold_is_told_with_its_sums() {
@@ -177,7 +177,7 @@ fn a_host_is_one_tenant() {
     only(&both(all, &format!("{one}, {all}")), Code::Duplicate, all);
 }
 
-/// Contracts that no policy looks at, tenants that nobody is and initiators that see nothing are odd
+/// Contracts that no policy enforces, tenants without requests and initiators that see nothing are odd
 /// but not wrong.
 #[test]
 fn promises_to_nobody_are_warnings() {
@@ -187,10 +187,10 @@ fn promises_to_nobody_are_warnings() {
     };
     assert!(messages(&promised("")).is_empty());
     let open = promised("").text.replace("slack", "open");
-    let expected = "nobody keeps this contract: the policy of `control` is `open`";
+    let expected = "no policy enforces this contract: the policy of `control` is `open`";
     assert_eq!(messages(&Source::new("weir.toml", open)), [expected]);
     let unknown = with("[[tenant]]\nname = \"e\"\n");
-    assert_eq!(messages(&unknown), ["nobody is tenant `e`"]);
+    assert_eq!(messages(&unknown), ["no host or volume is of tenant `e`"]);
     let blind = tenant("initiators = [\"iqn.2026-11.org.example:a\"]").text;
     let blind = blind.replace("luns.0", "initiators = [\"iqn.2026-11.org.example:b\"]\nluns.0");
     let expected = "none of these initiators sees a volume";

@@ -148,7 +148,7 @@ fn written(context: &mut Context, table: &Table<'_>) -> Option<(Vec<u8>, Span)> 
     Some((text.as_bytes().to_vec(), raw.span()))
 }
 
-/// The secret of a file of its own.
+/// The secret of a secret file.
 fn kept(context: &mut Context, table: &Table<'_>, source: &Source) -> Option<(Vec<u8>, Span)> {
     let file = table.text(context, "secret_file")?;
     let (path, span) = (source.resolve(&file.value), table.value_span("secret_file")?);
@@ -171,7 +171,7 @@ fn kept(context: &mut Context, table: &Table<'_>, source: &Source) -> Option<(Ve
 /// The first line of a file, without its end; of a longer one just enough to see that it is too
 /// long.
 fn first_line(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a pipe would wait for somebody to write.
+    // Opening a pipe would wait for a writer.
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
@@ -250,8 +250,8 @@ impl Accounts {
         Some(index)
     }
 
-    /// The secrets of the two directions of one login must differ: otherwise whoever asks can have
-    /// his own question answered (RFC 7143, 9.2.1).
+    /// The secrets of the two directions of one login must differ: otherwise a peer can have
+    /// its own challenge answered (RFC 7143, 9.2.1).
     fn directions(
         &self,
         context: &mut Context,
@@ -282,7 +282,7 @@ impl Accounts {
             if let Some(name) = self.names.name(index)
                 && !self.used.contains(&index)
             {
-                let message = format!("nobody can log in with account `{}`", shorten(name));
+                let message = format!("no login uses account `{}`", shorten(name));
                 let span = document.locate("account", index, &["name"]);
                 let diagnostic = Diagnostic::new(Code::Unused, message).at(span, "this account");
                 let help = "name it in `accounts` or `mutual` of a target or of `[discovery]`, in an \

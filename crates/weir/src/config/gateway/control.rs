@@ -58,7 +58,7 @@ pub(super) fn read(
         let message = format!("`{}` is listened on for NBD as well", path.display());
         let diagnostic =
             Diagnostic::new(Code::Duplicate, message).at_some(text.span.as_ref(), "this socket");
-        context.report(diagnostic.help("give the control socket a place of its own"));
+        context.report(diagnostic.help("give the control socket its own path"));
         return Err(Noted);
     }
     if !socket_path(context, &path, text.span.as_ref(), "the value of `socket`") {

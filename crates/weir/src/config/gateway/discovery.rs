@@ -1,4 +1,4 @@
-//! `[discovery]`: what hosts must prove before they are told which targets there are.
+//! `[discovery]`: the authentication of discovery sessions.
 
 use super::account::{ACCOUNTS, Accounts, MUTUAL};
 use crate::config::schema::{Many, Section};
@@ -9,7 +9,7 @@ use weir_serve::config::Authentication;
 pub(super) static DISCOVERY: Section = Section {
     name: "discovery",
     many: Many::Once,
-    effect: "what hosts must prove before they are told which targets there are",
+    effect: "the authentication of discovery sessions",
     keys: &[ACCOUNTS, MUTUAL],
     settings: &[],
 };

@@ -38,9 +38,7 @@ impl Files {
             let diagnostic = Diagnostic::new(Code::Duplicate, message)
                 .at_some(file.span.as_ref(), "the second")
                 .see(first.as_ref(), "the first")
-                .help(format!(
-                    "give each {what} a file of its own; they would overwrite each other"
-                ));
+                .help(format!("give each {what} its own file; they would overwrite each other"));
             context.report(diagnostic);
             return false;
         }
@@ -72,7 +70,7 @@ impl Files {
             let diagnostic = Diagnostic::new(Code::Duplicate, message)
                 .at_some(state.span.as_ref(), label)
                 .see(first.as_ref(), first_label);
-            context.report(diagnostic.help("give the volume a `state` of its own"));
+            context.report(diagnostic.help("give the volume its own `state`"));
         }
     }
 }

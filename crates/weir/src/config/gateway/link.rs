@@ -1,4 +1,4 @@
-//! `[[link]]` of a gateway: a way out that is slower than what wants to leave by it.
+//! `[[link]]` of a gateway: an outgoing link that connections share.
 
 use super::listen::{Listeners, bounded, local};
 use crate::config::diagnostic::{Code, Diagnostic};
@@ -13,8 +13,8 @@ use weir_serve::config::Link;
 pub(super) static LINK: Section = Section {
     name: "link",
     many: Many::Times(0, 64),
-    effect: "a way out on which replies of several connections wait for each other: they leave in one line, in the \
-             order of the transfer policy and no faster than this; without, each connection is a line of its own",
+    effect: "an outgoing link that several connections share: their replies leave in the order of the transfer \
+             policy, no faster than `bandwidth`; without a link, connections do not wait for each other",
     keys: &[
         names::key("names the link"),
         Key {
@@ -90,7 +90,7 @@ fn address(
 ) -> Option<SocketAddr> {
     let address = local(context, text)?;
     if !listeners.iter().any(|one| one.value == address) {
-        let message = format!("nobody listens on `{address}`");
+        let message = format!("there is no listener on `{address}`");
         let diagnostic = Diagnostic::new(Code::Dangling, message);
         let diagnostic = diagnostic.at_some(text.span.as_ref(), "an item of `listen`");
         let known: Vec<_> = listeners.iter().map(|one| format!("`{}`", one.value)).collect();

@@ -1,4 +1,4 @@
-//! Addresses: where the gateway listens, and where hosts are told to go.
+//! Addresses: where the gateway listens, and what discovery lists.
 
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::tree::{Context, Read};
@@ -63,7 +63,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     parse(text, super::iscsi::PORT)
 }
 
-/// An address of somebody else to connect to; the error says what to write.
+/// The address of a peer to connect to; the error says what to write.
 pub(super) fn remote(text: &str) -> Result<SocketAddr, String> {
     let address = parse(text, super::iscsi::PORT)?;
     if address.port() == 0 || address.ip().is_unspecified() {
@@ -82,7 +82,7 @@ fn parse(text: &str, port: u16) -> Result<SocketAddr, String> {
     })
 }
 
-/// Whether a text is a portal as hosts are told it, `host:port`.
+/// Whether a text is a portal as discovery lists it, `host:port`.
 pub(super) fn is_portal(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-.:[]".contains(c);
     text.parse::<SocketAddr>().is_ok_and(|address| address.port() != 0)

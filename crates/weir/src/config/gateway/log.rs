@@ -78,7 +78,7 @@ pub(super) fn read(
         let diagnostic =
             Diagnostic::new(Code::Conflict, "`sanitize` is for a volume without a `log`")
                 .at_some(flag.span.as_ref(), "this promises to destroy all data")
-                .see(span.as_ref(), "this keeps data that nobody can tell apart");
+                .see(span.as_ref(), "this keeps copies of the data");
         context.report(diagnostic.help("remove `log` or `sanitize`"));
         return Err(Noted);
     }

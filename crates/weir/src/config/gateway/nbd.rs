@@ -117,8 +117,7 @@ pub(super) fn read(
     };
     let silent = nbd.listen.is_empty() && nbd.unix.is_empty();
     if silent && !nbd.exports.is_empty() {
-        let diagnostic =
-            Diagnostic::new(Code::MissingKey, "NBD exports that nobody can connect to");
+        let diagnostic = Diagnostic::new(Code::MissingKey, "NBD exports without a listener");
         let diagnostic = diagnostic.at_some(table.value_span("exports").as_ref(), "these exports");
         let help = format!("add `listen = [\"127.0.0.1:{PORT}\"]` or `unix = [\"…\"]`");
         context.report(diagnostic.help(help));
@@ -214,7 +213,7 @@ fn exports(context: &mut Context, table: &Table<'_>, volumes: &Names) -> Option<
     Some(exports)
 }
 
-/// TLS, if it is on. `deaf` is whether nobody can connect over TCP, if that is known.
+/// TLS, if it is on. `deaf` is whether no address is listened on over TCP, if that is known.
 fn tls(
     context: &mut Context,
     table: &Table<'_>,

@@ -1,4 +1,4 @@
-//! Whether somebody can reach what is offered: what only shows when all tables have been read.
+//! Whether hosts can reach targets, volumes and exports: checks across all tables.
 
 use super::initiators::meet;
 use super::tenant::Claims;
@@ -41,7 +41,7 @@ pub(super) fn listeners(
         let help = "write an address, such as `listen = [\"127.0.0.1:3260\"]`, or add `[nbd]`";
         context.report(diagnostic.at(span, "an empty list").help(help));
     } else if iscsi.is_empty() && !targets.is_empty() {
-        let message = "nobody can log in to a target: iSCSI is listened for nowhere";
+        let message = "no host can log in to a target: `[iscsi]` has no listener";
         let diagnostic = Diagnostic::new(Code::Unused, message).at(span, "an empty list");
         let help =
             "write an address, such as `listen = [\"127.0.0.1:3260\"]`, or remove the targets";
@@ -102,7 +102,8 @@ pub(super) fn volumes(
             let Some(volume_table) = volumes.get(volume) else { continue };
             if !meet(&target.initiators, &volume_table.initiators) {
                 let name = &volume_table.name;
-                let message = format!("nobody sees volume `{name}` as LUN {lun} of this target");
+                let message =
+                    format!("no initiator sees volume `{name}` as LUN {lun} of this target");
                 let span = document.locate("target", index, &["initiators"]);
                 let see = document.locate("volume", volume, &["initiators"]);
                 let diagnostic = Diagnostic::new(Code::Unused, message)

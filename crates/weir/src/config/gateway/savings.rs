@@ -51,5 +51,5 @@ pub(super) fn apart(
     let span = document.once(context, "burst_credits").value_span("file");
     let diagnostic =
         Diagnostic::new(Code::Duplicate, message).at_some(span.as_ref(), "the value of `file`");
-    context.report(diagnostic.help("give `[burst_credits]` a file of its own"));
+    context.report(diagnostic.help("give `[burst_credits]` its own file"));
 }

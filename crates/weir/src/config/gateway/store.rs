@@ -30,7 +30,7 @@ pub(super) static STORE: Section = Section {
             name: "upstream",
             kind: Kind::Text("an upstream's name"),
             default: Default::Else("none; then `file` is required"),
-            effect: "the storage that somebody else runs",
+            effect: "the upstream that keeps its bytes",
         },
         Key {
             name: "backend",
@@ -108,7 +108,7 @@ impl Place {
                     Diagnostic::new(Code::Duplicate, "one upstream would have two users")
                         .at(span.clone(), "the second")
                         .see(Some(&first), "the first");
-                let help = "give each volume or store an upstream of its own; they would overwrite \
+                let help = "give each volume or store its own upstream; they would overwrite \
                             each other";
                 context.report(diagnostic.help(help));
             }

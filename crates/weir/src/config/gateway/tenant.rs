@@ -16,7 +16,7 @@ use weir_serve::config::Initiators;
 pub(super) static TENANT: Section = Section {
     name: "tenant",
     many: Many::Times(0, 4_096),
-    effect: "whose requests they are, and what is promised to them",
+    effect: "a tenant: its hosts and its contract",
     keys: &[
         NAME,
         Key {

@@ -87,7 +87,7 @@ fn warnings(source: &Source) -> Vec<String> {
     loaded.warnings.into_iter().map(|diagnostic| diagnostic.message).collect()
 }
 
-/// A modelled device of a gateway has one way to it: nobody may believe to have more.
+/// A modelled device of a gateway has one path: a configuration cannot ask for more.
 #[test]
 fn modelled_devices_have_no_paths() {
     good(&top("[[backend]]\nname = \"m\"\nmodel = \"array-m1\"").source());
@@ -135,7 +135,7 @@ fn flash_is_described_in_full() {
     assert!(sized.capacity() >= 1 << 30);
 }
 
-/// What is wrong with flash is told at its key, and at the device if the volumes on it are too large.
+/// What is wrong with flash is reported at its key, and at the device if the volumes on it are too large.
 #[test]
 fn diagnostics_of_flash() {
     let ssd = |lines: &str| {
@@ -287,7 +287,7 @@ fn diagnostics_of_upstreams() {
     }
 }
 
-/// An upstream that no volume is on is told, and is not connected; volumes are on theirs all the same.
+/// An upstream that no volume is on is reported, and is not connected; volumes are on theirs all the same.
 #[test]
 fn unused_upstreams_are_not_connected() {
     let upstream = |name: &str| {
@@ -425,7 +425,7 @@ fn something_is_offered_somewhere() {
     check(&top("[iscsi]\nlisten = []").source(), Code::OutOfRange, "[]");
     assert_eq!(
         warnings(&at("weir.toml", &format!("[iscsi]\nlisten = []\n{nbd}{}", NONE.source().text))),
-        ["nobody can log in to a target: iSCSI is listened for nowhere"]
+        ["no host can log in to a target: `[iscsi]` has no listener"]
     );
 }
 
@@ -485,16 +485,15 @@ fn target_of(keys: &'static str) -> Source {
     target(keys).source()
 }
 
-/// Accounts that nobody uses, volumes that nobody sees and checks that can be walked around are odd
+/// Accounts that no login uses, volumes that no initiator sees and checks that can be evaded are odd
 /// but not wrong.
 #[test]
 fn oddities_are_warnings() {
-    let unused =
-        ["nobody can log in with account `alice`", "nobody can log in with account `gate`"];
+    let unused = ["no login uses account `alice`", "no login uses account `gate`"];
     assert_eq!(warnings(&top("[discovery]\naccounts = \"twin\"").source()), unused);
     let lists = |volume, target| warnings(&Parts { volume, target, ..NONE }.source());
     let (a, b) = ("initiators = \"iqn.2026-11.org.a:*\"", "initiators = \"iqn.2026-11.org.b:b\"");
-    let unseen = ["nobody sees volume `d` as LUN 0 of this target"];
+    let unseen = ["no initiator sees volume `d` as LUN 0 of this target"];
     assert_eq!(lists(a, b), unseen);
     assert!(lists(b, b).is_empty() && lists(a, "").is_empty() && lists("", b).is_empty());
     let tls = "[nbd]\nlisten = \"127.0.0.1:0\"\nexports.d = \"d\"\ntls = \"allowed\"\n\
@@ -553,7 +552,7 @@ fn secrets_that_everyone_may_read() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A block device has no state of its own accord, and promises nothing without one.
+/// A block device has no state unless one is named, and promises nothing without one.
 #[test]
 fn devices_need_a_state() {
     let devices = std::fs::read_dir("/dev").unwrap().filter_map(Result::ok);

@@ -32,7 +32,7 @@ pub(super) static VOLUME: Section = Section {
             name: "upstream",
             kind: Kind::Text("an upstream's name"),
             default: Default::Else("none; then `file` or `stores` is required"),
-            effect: "the storage with its bytes, which somebody else runs; its size is the volume's",
+            effect: "the upstream that keeps its bytes; its size is the volume's",
         },
         Key {
             name: "stores",
@@ -78,7 +78,7 @@ pub(super) static VOLUME: Section = Section {
             name: "tenant",
             kind: Kind::Text("a name"),
             default: Default::Else("the volume's name"),
-            effect: "whose requests these are, for promises and reports",
+            effect: "the tenant of its requests, for contracts and reports",
         },
         Key {
             name: "block_size",

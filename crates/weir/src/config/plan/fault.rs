@@ -49,7 +49,7 @@ pub(super) static FAULT: Section = Section {
             name: "factor",
             kind: Kind::Count(2, MAX_FACTOR as u64),
             default: Default::Else("needed for `slow`"),
-            effect: "slow: every answer takes so many times longer",
+            effect: "slow: each answer takes this many times longer",
         },
     ],
     settings: &[],

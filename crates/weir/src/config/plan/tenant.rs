@@ -9,7 +9,7 @@ use weir_sim::plan::MAX_TENANTS;
 pub(super) static TENANT: Section = Section {
     name: "tenant",
     many: Many::Times(0, MAX_TENANTS),
-    effect: "what is promised to a tenant; others exist by being named",
+    effect: "the contract of a tenant; tenants without one exist by being named",
     keys: &[NAME, GROUP, ROWS, BURST, CREDIT, PEAK, LIMIT, WEIGHT, TIER, SHARE],
     settings: &[],
 };

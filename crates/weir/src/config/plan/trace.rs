@@ -127,7 +127,7 @@ fn others(
     if table.has("devices") && !table.has("volume") {
         if let Some(tenant) = &tenant {
             let diagnostic =
-                Diagnostic::new(Code::Conflict, "a `tenant` without a `volume` names nobody");
+                Diagnostic::new(Code::Conflict, "a `tenant` without a `volume` has no requests");
             let diagnostic = diagnostic.at_some(tenant.span.as_ref(), "this tenant");
             context.report(diagnostic.help("add `volume`, or move the tenant into `devices`"));
             return Err(Noted);

@@ -71,14 +71,14 @@ impl Proof {
     }
 }
 
-/// The names of the targets that a host is told (`SendTargets`), or the status of a refusal.
+/// The names of the targets that a host gets (`SendTargets`), or the status of a refusal.
 pub(crate) fn discover(portal: SocketAddr, host: &'static str) -> Result<Vec<String>, u16> {
     let records = send_targets(portal, host)?;
     let names = records.split('\0').filter_map(|pair| pair.strip_prefix("TargetName="));
     Ok(names.map(str::to_owned).collect())
 }
 
-/// The records that a host is told (`SendTargets`), or the status of a refusal.
+/// The records that a host gets (`SendTargets`), or the status of a refusal.
 pub(crate) fn send_targets(portal: SocketAddr, host: &'static str) -> Result<String, u16> {
     let socket = connect(portal);
     let login = Login::of(host);

@@ -184,7 +184,7 @@ pub(crate) fn write_atomic(offset: u64, data: &[u8]) -> ([u8; 16], Transfer) {
     (cdb, Transfer::Out(data.to_vec()))
 }
 
-/// SANITIZE by overwriting so many times with a pattern; `immediate`: the answer comes at once.
+/// SANITIZE by overwriting this many times with a pattern; `immediate`: the answer comes at once.
 pub(crate) fn overwrite(passes: u8, pattern: &[u8], immediate: bool) -> ([u8; 16], Transfer) {
     let mut cdb = cdb(&[0x48, 0x01 | u8::from(immediate) << 7]);
     let length = (pattern.len() + 4) as u16;

@@ -136,7 +136,7 @@ impl Login {
 #[derive(Clone, Debug)]
 pub(crate) enum Transfer {
     None,
-    /// So many bytes are expected.
+    /// This many bytes are expected.
     In(usize),
     Out(Vec<u8>),
 }
@@ -176,7 +176,7 @@ pub(crate) struct Session {
     next_itt: u32,
     /// Commands without a status: what they still have to send, and what they have received.
     open: BTreeMap<u32, (Vec<u8>, Vec<u8>)>,
-    /// Statuses that nobody has asked for yet.
+    /// Statuses that no test has asked for yet.
     ended: BTreeMap<u32, Ended>,
 }
 

@@ -1,4 +1,4 @@
-//! A gateway that a test starts, talks to and ends: the program itself, in a folder of its own.
+//! A gateway that a test starts, talks to and ends: the program itself, in its own folder.
 
 pub(crate) mod chap;
 pub(crate) mod commands;
@@ -217,7 +217,7 @@ impl Gateway {
         assert!(self.stored("disk.img", offset, expected.len()) == expected, "stored as written");
     }
 
-    /// The same for one whose bytes somebody else keeps.
+    /// The same for one whose bytes an upstream keeps.
     pub(crate) fn stop_upstream(mut self, witness: Witness) {
         witness.finish();
         self.stop();
@@ -258,7 +258,7 @@ impl Chance {
         self.next() % end
     }
 
-    /// So many bytes.
+    /// This many bytes.
     pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
         let words = (0..length.div_ceil(8)).flat_map(|_| self.next().to_le_bytes());
         words.take(length).collect()

@@ -55,7 +55,7 @@ pub(crate) struct Client {
     next_cookie: u64,
     /// Requests without an answer: where they read, and what they have read.
     open: BTreeMap<u64, (u64, Vec<u8>)>,
-    /// Answers that nobody has asked for yet.
+    /// Answers that no test has asked for yet.
     answered: BTreeMap<u64, Answer>,
 }
 

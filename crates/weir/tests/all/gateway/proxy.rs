@@ -15,7 +15,7 @@ pub(crate) enum Fate {
     Lost,
     /// Connections are taken, and nothing passes.
     Silent,
-    /// The connection is closed when so many bytes have come from the target.
+    /// The connection is closed when this many bytes have come from the target.
     Until(usize),
 }
 
@@ -66,7 +66,7 @@ impl Proxy {
         let State { hosts, targets, .. } = &mut *state;
         let closed = match fate {
             Fate::Cut => hosts.drain(..).chain(targets.drain(..)).collect(),
-            // Those to the target stay open, since nobody drops them.
+            // Those to the target stay open, since nothing drops them.
             Fate::Lost => std::mem::take(hosts),
             Fate::Open | Fate::Silent | Fate::Until(_) => Vec::new(),
         };

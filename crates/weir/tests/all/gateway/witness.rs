@@ -13,7 +13,7 @@ pub(crate) const OFFSET: u64 = 48 << 20;
 /// How much of it.
 const LENGTH: usize = 4 << 20;
 
-/// A session that writes and reads what it has written, until it is told to finish.
+/// A session that writes and reads what it has written, until the test ends it.
 #[derive(Debug)]
 pub(crate) struct Witness {
     finish: Arc<AtomicBool>,

@@ -19,7 +19,7 @@ fn on_stores(volume: &str) -> Source {
     )
 }
 
-/// Several stores make a volume, in their order and either layout, and each diagnostic in how they do is told at
+/// Several stores make a volume, in their order and either layout, and each diagnostic in how they do is at
 /// its place.
 #[test]
 fn diagnostics_of_stores() {
