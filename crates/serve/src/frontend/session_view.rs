@@ -13,7 +13,7 @@ use weir_wire::scsi::nexus::{InitiatorPort, Nexus};
 /// The nexus of a session and the logical units that it may access.
 #[derive(Debug)]
 pub(crate) struct SessionView {
-    /// Its I_T nexus.
+    /// Its `I_T` nexus.
     pub(crate) nexus: Rc<Nexus>,
     /// Index of the target.
     pub(crate) target: usize,

@@ -431,6 +431,10 @@ impl<S: Stream> Connections<S> {
 
     /// Ends a connection that was taken out of its place. Its requests in flight end without a reply.
     /// The kernel forgets its socket when that is closed.
+    #[expect(
+        clippy::boxed_local,
+        reason = "it comes in the box of its place, and is taken apart here"
+    )]
     fn close(&mut self, engine: &mut CommandEngine, connected: Box<Connected<S>>, reason: &str) {
         let Connected { connection, channel } = *connected;
         self.free.push(connection.id.index);

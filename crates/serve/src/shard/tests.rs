@@ -301,7 +301,7 @@ fn serve(test: &str, messages: &[Vec<u8>], end: Duration) -> (Host, u32) {
     (host.take(), sleeps.get())
 }
 
-/// The payload of an option reply of this kind to NBD_OPT_GO, and the bytes behind it.
+/// The payload of an option reply of this kind to `NBD_OPT_GO`, and the bytes behind it.
 fn reply(bytes: &[u8], kind: u8) -> (&[u8], &[u8]) {
     let magic = 0x0003_e889_0455_65a9_u64.to_be_bytes();
     let head = [&magic[..], &[0, 0, 0, 7, 0, 0, 0, kind, 0, 0, 0]].concat();
@@ -344,7 +344,7 @@ fn a_silent_host_is_closed_in_virtual_time() {
     assert!(sleeps < 100, "{sleeps} sleeps for 20 ticks");
 }
 
-/// NBD_REP_ACK and NBD_REP_INFO.
+/// `NBD_REP_ACK` and `NBD_REP_INFO`.
 const ACK: u8 = 1;
 const INFO: u8 = 3;
 
