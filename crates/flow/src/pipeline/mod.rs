@@ -156,7 +156,7 @@ pub enum Input {
     Cache(crate::cache::Done),
 }
 
-/// What stage 3 is control_set by.
+/// A control policy and the contracts that it keeps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetControl {
     /// The policy.

@@ -138,12 +138,16 @@ impl Slack {
     /// Every queued request is counted, and its tenant competes for the window.
     fn check(&self) {
         if cfg!(debug_assertions) {
-            let queues = self.tenants.iter().map(|tenant| tenant.requests.len());
-            assert_eq!(queues.sum::<usize>(), self.queued, "the count of queued requests is wrong");
+            let lengths = self.tenants.iter().map(|tenant| tenant.requests.len());
+            assert_eq!(
+                lengths.sum::<usize>(),
+                self.queued,
+                "the count of queued requests is wrong"
+            );
             for tenant in &self.tenants {
-                let (queued, listed) = (!tenant.requests.is_empty(), tenant.priority.is_some());
+                let (waits, competes) = (!tenant.requests.is_empty(), tenant.priority.is_some());
                 assert_eq!(
-                    queued, listed,
+                    waits, competes,
                     "a tenant competes exactly while it has requests queued"
                 );
             }

@@ -110,12 +110,11 @@ impl BackendPaths {
             }
             (false, true) => {
                 let max = settings.max_changes_per_minute;
-                match path_state.changes.barrier(now, max).filter(|_| others) {
-                    Some(until) => path_state.changes.barred = Some(until),
-                    None => {
-                        path_state.enter(now, settings.return_step);
-                        self.judge.entered(path);
-                    }
+                if let Some(until) = path_state.changes.barrier(now, max).filter(|_| others) {
+                    path_state.changes.barred = Some(until);
+                } else {
+                    path_state.enter(now, settings.return_step);
+                    self.judge.entered(path);
                 }
             }
             (false, false) => path_state.changes.barred = None,
