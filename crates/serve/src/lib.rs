@@ -46,8 +46,8 @@ use std::rc::Rc;
 use storage::file::atomic_journal;
 use storage::random::KernelRandom;
 use storage::store::{self, Store};
-use storage::upstream::network::Tcp;
-use storage::upstream::{self, Upstreams};
+use storage::upstream::network::{KernelEvents, Tcp};
+use storage::upstream::{self, StartError, Upstreams};
 use storage::{layout, log_device, state_file};
 use tasks::CacheMemory;
 use thiserror::Error;
@@ -231,6 +231,16 @@ pub enum ServeError {
     },
 }
 
+impl From<StartError> for ServeError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Unreachable(error) => Self::Upstream(error),
+            StartError::Unowned(error) => Self::Owned(error),
+            StartError::Wait(source) => Self::Setup { action: "wait for events", source },
+        }
+    }
+}
+
 impl ServeError {
     /// Whether what a volume has kept is damaged, so that a person must look at it.
     pub const fn is_damage(&self) -> bool {
@@ -287,7 +297,7 @@ pub fn serve(
     let (network, random) = (Tcp::new(registry), Box::new(KernelRandom));
     let first = config.backends.len();
     let mut upstreams = Upstreams::new(&config.upstreams, first, network, random);
-    upstreams.connect(&mut poll, clock).map_err(setup("wait for events"))??;
+    upstreams.connect(&mut KernelEvents::new(&mut poll, clock))?;
     let stores: Rc<[Store]> = layout::open(config, &upstreams)?.into();
     let kept = layout::ranges(&config.volumes);
     let kept = kept.map(|(volume, range)| kept_of(volume, &stores[range]));
@@ -298,7 +308,7 @@ pub fn serve(
     let saved = saved.map_err(ServeError::Savings)?;
     let logs = log_device::open(config, &plan.cache)?;
     let owners = upstream::owners(config, &logs.logged);
-    upstreams.claim((&mut poll, clock), config, owners)?;
+    upstreams.claim(&mut KernelEvents::new(&mut poll, clock), config, owners)?;
     let start = Start {
         poll,
         clock,

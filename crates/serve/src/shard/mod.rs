@@ -236,7 +236,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         let mut events = std::mem::take(&mut self.events);
         let result = self.kernel.wait(sleep, &mut events);
         self.now = self.kernel.now();
-        self.storage.upstreams.now = self.now;
+        self.storage.upstreams.set_now(self.now);
         if let Err(problem) = result {
             self.stop.fail("wait for events", problem);
         }

@@ -14,7 +14,6 @@ use crate::storage::upstream::network::{self, Network, Readiness};
 use crate::tasks::CacheMemory;
 use crate::testing::config;
 use crate::volume::PersistedState;
-use mio::Token;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Result, Write};
@@ -109,7 +108,7 @@ enum NoStream {}
 impl Network for NoNetwork {
     type Stream = NoStream;
 
-    fn connect(&mut self, _: SocketAddr, _: Token) -> Result<NoStream> {
+    fn connect(&mut self, _: SocketAddr, _: usize) -> Result<NoStream> {
         Err(ErrorKind::NetworkUnreachable.into())
     }
 

@@ -3,6 +3,7 @@
 use super::Gateway;
 use super::kernel::Kernel;
 use crate::storage::io::StorageDone;
+use crate::storage::upstream::network::KernelEvents;
 use crate::storage::upstream::volume_on;
 use tracing::warn;
 
@@ -40,8 +41,8 @@ impl Gateway<'_> {
         let of = |upstream| volume_on(&self.config, upstream).is_some_and(|volume| clean[volume]);
         let clean: Vec<bool> = (0..self.config.upstreams.len()).map(of).collect();
         let within = self.config.stop.timeout;
-        let failed =
-            self.storage.upstreams.close(&mut self.kernel.poll, self.kernel.clock, within, &clean);
+        let events = &mut KernelEvents::new(&mut self.kernel.poll, self.kernel.clock);
+        let failed = self.storage.upstreams.close(events, within, &clean);
         for (upstream, problem) in failed {
             let volume = volume_on(&self.config, upstream);
             if let Some(volume) = volume.filter(|&volume| !self.config.volumes[volume].read_only) {

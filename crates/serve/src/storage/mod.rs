@@ -94,11 +94,10 @@ impl<N: Network> Storage<N> {
     /// Sends everything to upstreams, and appends what has happened there.
     pub(crate) fn exchange_upstreams(&mut self, done: &mut Vec<StorageDone>) {
         self.upstreams.write_all();
-        for told in [&mut self.answers, &mut self.upstreams.done] {
-            if !told.is_empty() {
-                done.append(told);
-            }
+        if !self.answers.is_empty() {
+            done.append(&mut self.answers);
         }
+        self.upstreams.append_done(done);
     }
 }
 

@@ -2,12 +2,10 @@
 
 use super::io::{Io, Whose, Work};
 use super::random::Random;
-use super::upstream::FIRST_TOKEN;
 use super::upstream::network::{Readiness, Stream};
 use super::upstream::testing::upstream;
 use super::*;
 use crate::buffer::{Pool, Shared, Use};
-use mio::Token;
 use slotmap::SlotMap;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -85,7 +83,7 @@ impl Driver for Disk {
 /// A network in memory: the connections that were begun, in order.
 #[derive(Clone, Default)]
 struct Memory {
-    begun: Rc<RefCell<Vec<(SocketAddr, Token, Wire)>>>,
+    begun: Rc<RefCell<Vec<(SocketAddr, usize, Wire)>>>,
     forgotten: Rc<RefCell<usize>>,
 }
 
@@ -104,9 +102,9 @@ struct Ends {
 impl Network for Memory {
     type Stream = Wire;
 
-    fn connect(&mut self, address: SocketAddr, token: Token) -> Result<Wire> {
+    fn connect(&mut self, address: SocketAddr, socket: usize) -> Result<Wire> {
         let wire = Wire::default();
-        self.begun.borrow_mut().push((address, token, wire.clone()));
+        self.begun.borrow_mut().push((address, socket, wire.clone()));
         Ok(wire)
     }
 
@@ -160,7 +158,7 @@ const PORTAL: SocketAddr =
 fn storage(disk: &Disk, network: &Memory, random: u8) -> Storage<Memory> {
     let random = Box::new(Byte(random));
     let mut upstreams = Upstreams::new(&[upstream(1, PORTAL)], 0, network.clone(), random);
-    upstreams.now = Instant::ZERO + Duration::from_secs(1);
+    upstreams.set_now(Instant::ZERO + Duration::from_secs(1));
     Storage::new(Box::new(disk.clone()), upstreams)
 }
 
@@ -256,8 +254,8 @@ fn an_upstream_connects_over_any_network() {
         let network = Memory::default();
         let mut storage = storage(&Disk::default(), &network, random);
         storage.upstreams.tick();
-        let (address, token, wire) = network.begun.borrow()[0].clone();
-        assert_eq!((address, token), (PORTAL, Token(FIRST_TOKEN)));
+        let (address, socket, wire) = network.begun.borrow()[0].clone();
+        assert_eq!((address, socket), (PORTAL, 0));
         let writable = Readiness { readable: false, writable: true, ended: false };
         storage.upstreams.event(0, writable);
         assert!(wire.0.borrow().sent.is_empty(), "the connection is not made yet");
@@ -270,7 +268,7 @@ fn an_upstream_connects_over_any_network() {
         storage.upstreams.event(0, Readiness { readable: true, writable: false, ended: true });
         assert_eq!(*network.forgotten.borrow(), 1, "the connection is closed");
         let at = storage.upstreams.next().expect("the path is tried again");
-        storage.upstreams.now = at;
+        storage.upstreams.set_now(at);
         storage.upstreams.tick();
         assert_eq!(network.begun.borrow().len(), 2);
         at

@@ -12,146 +12,10 @@
 //! `verify`, which comes after the register: whoever preempts this key later shuts the way out again.
 
 use super::cdb::{self, Cdb, LIST};
-use super::sense::{Heard, Verdict, judge};
-use std::fmt;
-use thiserror::Error;
+use super::ownership::{Denied, Holder, KIND, Owner};
+use super::sense::{Sense, Verdict, judge};
 use tracing::warn;
-use weir_flow::clock::Instant;
 use weir_wire::scsi::ScsiStatus;
-
-/// What an upstream's owner is to it.
-#[derive(Clone, Debug)]
-pub(crate) struct Owner {
-    /// Who it is: the lower 48 bits of its keys.
-    id: u64,
-    /// Something is nowhere else than with this gateway.
-    dirty: bool,
-    /// Keys that a person lets it take over from; 0 for nobody's.
-    expected: Vec<u64>,
-    /// Its key, once that is known.
-    pub(super) key: Option<u64>,
-    /// The reservation is its own.
-    pub(super) holds: bool,
-    /// Since when it is not any more, and whose it is.
-    pub(super) lost: Option<(Instant, Option<u64>)>,
-    /// Why it could not become the owner.
-    pub(super) denied: Option<Denied>,
-    /// When the reservation is looked at again.
-    pub(super) look_at: Instant,
-    /// The target remembers over a loss of power, as far as it has not said otherwise.
-    survives: bool,
-    /// It knows PREEMPT AND ABORT, as far as it has not said otherwise.
-    aborts: bool,
-}
-
-impl Owner {
-    /// One who is known by these parts, of which the last must tell it from every other gateway.
-    pub(crate) fn new(identity: u64, dirty: bool, expected: Vec<u64>) -> Self {
-        Self {
-            id: identity & ID,
-            dirty,
-            expected,
-            key: None,
-            holds: false,
-            lost: None,
-            denied: None,
-            look_at: Instant::ZERO,
-            survives: true,
-            aborts: true,
-        }
-    }
-
-    /// Whether a key is one of its own, of this start or an earlier one.
-    const fn knows(&self, key: u64) -> bool {
-        key & ID == self.id
-    }
-
-    /// Whether this is the reservation that keeps everybody else from writing.
-    pub(super) fn is_ours(&self, holder: Option<Holder>) -> bool {
-        holder.is_some_and(|holder| Some(holder.key) == self.key && holder.kind == KIND)
-    }
-}
-
-/// Who has reserved a unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Holder {
-    /// With which key; 0 if all who are registered hold it.
-    pub(super) key: u64,
-    /// The type of the reservation.
-    pub(super) kind: u8,
-}
-
-/// Why a gateway may not write to a unit.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Denied {
-    /// Somebody else owns it.
-    #[error("another gateway holds it: key {key:#018x}{}", reserved(*.kind))]
-    Held {
-        /// The key of who has reserved it, or else of one who is registered; 0 if all who are hold it.
-        key: u64,
-        /// The type of the reservation; `None` if it is not reserved.
-        kind: Option<u8>,
-    },
-    /// Somebody else may be taken over from, but what this gateway has kept is older than what is there.
-    #[error(
-        "key {key:#018x} may be taken over from, but the log of this gateway has writes that are \
-         older than that owner's; they must not overwrite newer data"
-    )]
-    Dirty {
-        /// Whose it is.
-        key: u64,
-    },
-    /// It was this gateway's, and now it is nobody's.
-    #[error(
-        "the log has writes for it, but the reservation is gone, and others may have held it \
-         since (PRGENERATION is {generation})"
-    )]
-    Gone {
-        /// How often registrations have changed.
-        generation: u32,
-    },
-    /// The target does not have such reservations.
-    #[error("its target has no persistent reservations: {0}")]
-    Unsupported(String),
-    /// Somebody has reserved it by RESERVE(6), or what amounts to it.
-    #[error("its target refuses {0}: another initiator has reserved it")]
-    Conflict(&'static str),
-    /// It was refused, for now or on this way.
-    #[error("its target refuses {0}: {1}")]
-    Refused(&'static str, String),
-    /// An answer that cannot be.
-    #[error("its response to {0} is invalid")]
-    Nonsense(&'static str),
-}
-
-impl Denied {
-    /// Whether what the gateway has kept may be older than what is there, so that a person must look at it.
-    pub(crate) const fn is_stale(&self) -> bool {
-        matches!(self, Self::Dirty { .. } | Self::Gone { .. })
-    }
-
-    /// Whether it is of no use to try again, here or on another way.
-    pub(super) const fn is_final(&self) -> bool {
-        matches!(
-            self,
-            Self::Held { .. } | Self::Dirty { .. } | Self::Gone { .. } | Self::Unsupported(_)
-        )
-    }
-}
-
-fn reserved(kind: Option<u8>) -> String {
-    let Some(kind) = kind else { return String::from(", registered without a reservation") };
-    let name = match kind {
-        1 => "Write Exclusive",
-        3 => "Exclusive Access",
-        5 => "Write Exclusive, Registrants Only",
-        6 => "Exclusive Access, Registrants Only",
-        7 => "Write Exclusive, All Registrants",
-        8 => "Exclusive Access, All Registrants",
-        _ => return format!(", reservation of type {kind}"),
-    };
-    format!(", reservation {name}")
-}
 
 /// What one session asks about it.
 #[derive(Debug)]
@@ -236,13 +100,13 @@ impl Claim {
     pub(super) fn answered(
         &mut self,
         owner: &mut Owner,
-        (status, heard): (u8, Heard),
+        (status, sense): (u8, Sense),
         answer: &[u8],
     ) -> Result<(), Denied> {
         if status == ScsiStatus::ReservationConflict as u8 {
             return self.conflict();
         }
-        match judge(status, heard, false) {
+        match judge(status, sense, false) {
             Verdict::Good => {
                 (self.again, self.plain) = (0, false);
                 self.step = self.good(owner, answer)?;
@@ -252,8 +116,8 @@ impl Claim {
                 self.again += 1;
                 Ok(())
             }
-            _ if heard.key == ILLEGAL_REQUEST => self.refused(owner, heard),
-            _ => Err(Denied::Refused(self.asked(), heard.to_string())),
+            _ if sense.key == ILLEGAL_REQUEST => self.refused(owner, sense),
+            _ => Err(Denied::Refused(self.asked(), sense.to_string())),
         }
     }
 
@@ -269,16 +133,16 @@ impl Claim {
     }
 
     /// The target does not know a command, or something in it.
-    fn refused(&mut self, owner: &mut Owner, heard: Heard) -> Result<(), Denied> {
+    fn refused(&mut self, owner: &mut Owner, sense: Sense) -> Result<(), Denied> {
         match self.step {
-            Step::Register if !self.plain && heard.asc != INVALID_OPCODE => {
+            Step::Register if !self.plain && sense.asc != INVALID_OPCODE => {
                 (self.plain, owner.survives) = (true, false);
                 Ok(())
             }
             Step::Preempt if !self.plain => {
                 if std::mem::take(&mut owner.aborts) {
                     warn!(
-                        %heard,
+                        %sense,
                         "the target does not support PREEMPT AND ABORT: writes that the old \
                          owner has sent may still be executed"
                     );
@@ -286,8 +150,8 @@ impl Claim {
                 self.plain = true;
                 Ok(())
             }
-            _ if owner.holds => Err(Denied::Refused(self.asked(), heard.to_string())),
-            _ => Err(Denied::Unsupported(format!("it does not know {}: {heard}", self.asked()))),
+            _ if owner.holds => Err(Denied::Refused(self.asked(), sense.to_string())),
+            _ => Err(Denied::Unsupported(format!("it does not know {}: {sense}", self.asked()))),
         }
     }
 
@@ -455,21 +319,6 @@ const fn epoch(key: u64) -> u64 {
 const fn next_key(last: u64, id: u64) -> u64 {
     (last % 0xffff + 1) << 48 | id
 }
-
-/// A key, as people are told it and name it.
-pub(crate) struct Key(pub(crate) u64);
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#018x}", self.0)
-    }
-}
-
-/// The part of a key that says who it is.
-const ID: u64 = (1 << 48) - 1;
-
-/// Write Exclusive, Registrants Only (SPC-4, 6.15.3.4).
-const KIND: u8 = 5;
 
 /// Service actions of PERSISTENT RESERVE IN and OUT.
 const READ_KEYS: u8 = 0;

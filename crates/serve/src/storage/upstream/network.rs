@@ -1,20 +1,22 @@
-//! The sockets of sessions with upstreams, behind two traits, so that a test can stand in for the kernel.
+//! The sockets of sessions with upstreams and their events, behind traits, so that a test can replace the kernel.
 
+use crate::clock::Clock;
 use mio::event::Event;
 use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
+use mio::{Events, Interest, Poll, Registry, Token};
 use socket2::SockRef;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time;
+use weir_flow::clock::{Duration, Instant};
 
 /// Makes connections to the portals of upstreams.
 pub(crate) trait Network {
     /// A connection.
     type Stream: Stream;
 
-    /// Begins a connection. Its events carry `token`.
-    fn connect(&mut self, address: SocketAddr, token: Token) -> io::Result<Self::Stream>;
+    /// Starts a connection, whose events name this socket.
+    fn connect(&mut self, address: SocketAddr, socket: usize) -> io::Result<Self::Stream>;
 
     /// Ends the events of a connection that is about to be closed.
     fn forget(&mut self, stream: &mut Self::Stream);
@@ -28,6 +30,19 @@ pub(crate) trait Stream: Read + Write {
 
     /// Makes closing discard what is not sent yet and reset the connection.
     fn reset_on_close(&self);
+}
+
+/// Events of connections while no event loop runs: before the gateway serves, and when it stops.
+pub(crate) trait EventSource {
+    /// The time.
+    fn now(&self) -> Instant;
+
+    /// Waits for an event, at most this long, and appends the number of each socket that has one.
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        events: &mut Vec<(usize, Readiness)>,
+    ) -> io::Result<()>;
 }
 
 /// What an event says about a socket.
@@ -62,11 +77,50 @@ impl Tcp {
     }
 }
 
+/// Events of the kernel's queue that a registry of [`Tcp`] delivers to, and the time of the only clock.
+pub(crate) struct KernelEvents<'a> {
+    poll: &'a mut Poll,
+    clock: Clock,
+    events: Events,
+}
+
+impl<'a> KernelEvents<'a> {
+    /// Events of this queue.
+    pub(crate) fn new(poll: &'a mut Poll, clock: Clock) -> Self {
+        Self { poll, clock, events: Events::with_capacity(EVENTS) }
+    }
+}
+
+impl EventSource for KernelEvents<'_> {
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        events: &mut Vec<(usize, Readiness)>,
+    ) -> io::Result<()> {
+        let timeout = timeout.map(|timeout| time::Duration::from_nanos(timeout.as_nanos()));
+        match self.poll.poll(&mut self.events, timeout) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        let of_path = |event: &Event| {
+            let number = event.token().0.checked_sub(FIRST_TOKEN)?;
+            Some((number, Readiness::of(event)))
+        };
+        events.extend(self.events.iter().filter_map(of_path));
+        Ok(())
+    }
+}
+
 impl Network for Tcp {
     type Stream = TcpStream;
 
-    fn connect(&mut self, address: SocketAddr, token: Token) -> io::Result<TcpStream> {
+    fn connect(&mut self, address: SocketAddr, socket: usize) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect(address)?;
+        let token = Token(FIRST_TOKEN + socket);
         self.registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
         Ok(stream)
     }
@@ -91,6 +145,12 @@ impl Stream for TcpStream {
 
     fn reset_on_close(&self) {
         // It is closed either way.
-        drop(SockRef::from(self).set_linger(Some(Duration::ZERO)));
+        drop(SockRef::from(self).set_linger(Some(time::Duration::ZERO)));
     }
 }
+
+/// The sockets of upstreams have the tokens from here on.
+pub(crate) const FIRST_TOKEN: usize = 1 << 24;
+
+/// The most events of one wait.
+const EVENTS: usize = 256;

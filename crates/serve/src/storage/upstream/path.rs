@@ -1,122 +1,77 @@
-//! One path: a portal, the session there, and what becomes of it when it is lost.
+//! One path: a portal, its session, and the writes of sessions that are over.
 
-use super::flight::Flight;
-use super::network::Stream;
-use super::session::Session;
-use crate::limits::Tally;
+use super::context::Context;
+use super::held_writes::HeldWrites;
+use super::network::{Network, Stream};
+use super::retry::{Attempts, GOOD_AFTER, Pace, When};
+use super::session::{Loss, PATH_FAILED, Session, ended};
+use crate::config;
 use std::net::SocketAddr;
+use tracing::info;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::path::Access;
 use weir_flow::request::PathId;
-use weir_flow::rng::Rng;
 use weir_wire::iscsi::initiator::Isid;
 
 /// A path to an upstream.
 pub(super) struct Path<S> {
-    /// Index of the upstream.
-    pub(super) upstream: usize,
     pub(super) id: PathId,
+    /// Its number among the paths of all upstreams. Its socket has twice that number, the helper's the next one.
+    pub(super) number: usize,
     pub(super) portal: SocketAddr,
-    /// What the log calls it.
+    /// Its name in the log.
     pub(super) who: String,
-    /// The initiator's part of the session's name: the same for every session on this path, so that a
-    /// new one ends the one before at the target (RFC 7143, 6.3.5).
+    /// The initiator's part of the session name: the same for every session on this path, so that a new one ends
+    /// the one before at the target (RFC 7143, 6.3.5).
     pub(super) isid: Isid,
     pub(super) link: Link<S>,
-    /// When the last try began.
-    pub(super) began: Instant,
-    /// Where the target has sent it for the next try.
-    pub(super) redirect: Option<SocketAddr>,
-    /// Tries that have failed in a row.
-    pub(super) tries: u32,
-    /// Since when operations are taken.
-    pub(super) ready_since: Instant,
-    /// The data path has been told that it works.
-    pub(super) told_up: bool,
-    /// How it may be used, and when the target is asked again if that is not at all.
+    pub(super) attempts: Attempts,
+    /// The pipeline takes the path for usable.
+    pub(super) reported_up: bool,
+    /// The ALUA state, and when the target is asked for it again while the path is not accessible.
     pub(super) access: Access,
-    pub(super) look_at: Instant,
-    /// It is left as soon as nothing is under way on it.
-    pub(super) leaves: bool,
-    /// The portal group that answers there, once that is known.
+    pub(super) access_check_at: Instant,
+    /// The target has requested a logout: the session ends when it is idle.
+    pub(super) logout_requested: bool,
+    /// The portal group that answers there, once it is known.
     pub(super) group: Option<u16>,
-    pub(super) fence: Fence<S>,
-    /// Why it does not work.
-    pub(super) failure: Option<String>,
-    pub(super) failures: Tally,
+    pub(super) held: HeldWrites<S>,
+    /// It is in the list of paths that have output to write.
+    pub(super) listed: bool,
 }
 
-/// What there is of a session.
+/// The session of a path.
 pub(super) enum Link<S> {
-    /// None; when the next is tried.
+    /// None; the time of the next attempt.
     Down(Instant),
-    /// One, and when it must be of use.
+    /// One, and the time by which it must be usable, or over.
     Up(Box<Session<S>>, Instant),
 }
 
-/// Operations that the target may still be doing, although their session is gone.
-///
-/// They are answered when the target has confirmed that the session is dead to it: by letting in another
-/// one of the same name, here or on a portal of the same group, or by resetting the unit.
-pub(super) struct Fence<S> {
-    pub(super) held: Vec<Flight>,
-    pub(super) since: Instant,
-    /// A session of the path's name on another portal, and when it must be let in.
-    pub(super) helper: Option<(Box<Session<S>>, Instant)>,
-    /// How often another portal was tried, and when it may be again.
-    pub(super) tries: u32,
-    pub(super) next: Instant,
-    /// When the unit may be reset.
-    pub(super) reset_at: Instant,
-}
-
-impl<S> Fence<S> {
-    const fn new() -> Self {
-        let at = Instant::ZERO;
-        Self { held: Vec::new(), since: at, helper: None, tries: 0, next: at, reset_at: at }
-    }
-
-    /// Holds operations whose end is unknown.
-    pub(super) fn hold(&mut self, flights: Vec<Flight>, now: Instant) {
-        if flights.is_empty() {
-            return;
-        }
-        if self.held.is_empty() {
-            (self.since, self.tries) = (now, 0);
-            (self.next, self.reset_at) = (now + HELP_AFTER, now + RESET_AFTER);
-        }
-        self.held.extend(flights);
-    }
-}
-
 impl<S: Stream> Path<S> {
+    /// A path without a session.
     pub(super) fn new(
-        upstream: usize,
         id: PathId,
+        number: usize,
         portal: SocketAddr,
         who: String,
         isid: Isid,
     ) -> Self {
         Self {
-            upstream,
             id,
+            number,
             portal,
             who,
             isid,
             link: Link::Down(Instant::ZERO),
-            began: Instant::ZERO,
-            redirect: None,
-            // Only who had a good session is tried again at once.
-            tries: 1,
-            ready_since: Instant::ZERO,
-            told_up: false,
+            attempts: Attempts::new(),
+            reported_up: false,
             access: Access::Optimized,
-            look_at: Instant::ZERO,
-            leaves: false,
+            access_check_at: Instant::ZERO,
+            logout_requested: false,
             group: None,
-            fence: Fence::new(),
-            failure: None,
-            failures: Tally::default(),
+            held: HeldWrites::new(),
+            listed: false,
         }
     }
 
@@ -128,86 +83,160 @@ impl<S: Stream> Path<S> {
         }
     }
 
-    /// Whether operations are taken.
+    /// Whether it takes operations.
     pub(super) fn is_ready(&self) -> bool {
-        matches!(&self.link, Link::Up(session, _) if session.is_ready()) && !self.leaves
+        matches!(&self.link, Link::Up(session, _) if session.is_ready()) && !self.logout_requested
     }
 
-    /// Whether it is being connected.
-    pub(super) fn is_on_its_way(&self) -> bool {
+    /// Whether a session is being made.
+    pub(super) fn is_starting(&self) -> bool {
         matches!(&self.link, Link::Up(session, _) if !session.is_ready())
     }
 
-    /// When something is to be done about it without being told.
+    /// When something is due without an event.
     pub(super) fn next(&self) -> Option<Instant> {
         let link = match &self.link {
             Link::Down(at) => Some(*at),
             Link::Up(session, by) => {
-                let by = (!session.is_ready() || self.leaves).then_some(*by);
-                let look =
-                    (session.is_ready() && !self.access.is_accessible()).then_some(self.look_at);
-                [session.next(), by, look].into_iter().flatten().min()
+                let by = (!session.is_ready() || self.logout_requested).then_some(*by);
+                let check = session.is_ready() && !self.access.is_accessible();
+                let check = check.then_some(self.access_check_at);
+                [session.next(), by, check].into_iter().flatten().min()
             }
         };
-        let fence = match &self.fence.helper {
-            _ if self.fence.held.is_empty() => None,
-            Some((_, by)) => Some((*by).min(self.fence.reset_at)),
-            None => Some(self.fence.next.min(self.fence.reset_at)),
-        };
-        [link, fence].into_iter().flatten().min()
+        [link, self.held.next()].into_iter().flatten().min()
     }
 
-    /// How long to wait before the next try: not at all after a session that was good for a while, then
-    /// twice as long each time up to a bound, with chance, so that many gateways do not come at once.
-    pub(super) fn wait(&self, at_most: Duration, chance: &mut Rng) -> Duration {
-        let Some(doublings) = self.tries.checked_sub(1) else { return Duration::ZERO };
-        let wait = RETRY_FIRST.as_nanos() << doublings.min(20);
-        let wait = wait.min(at_most.as_nanos() / 5 * 4);
-        Duration::from_nanos(wait - wait / 4 + chance.below(wait / 2 + 1)).min(at_most)
+    /// Connects; the reason why that cannot even be tried.
+    pub(super) fn connect<N: Network<Stream = S>>(
+        &mut self,
+        context: &mut Context<N>,
+        config: &config::Upstream,
+        pace: Pace,
+    ) -> Result<(), Loss> {
+        let now = context.now;
+        let address = self.attempts.start(self.portal, now);
+        let session =
+            context.open(config, self.isid, address, 2 * self.number).map_err(Loss::Broken)?;
+        self.link = Link::Up(session, now + pace.connect_timeout);
+        self.logout_requested = false;
+        Ok(())
+    }
+
+    /// Stays without a session for now, since none may be started.
+    pub(super) fn postpone(&mut self, now: Instant) {
+        self.link = Link::Down(now + GOOD_AFTER);
+    }
+
+    /// Takes the session, which is over.
+    pub(super) fn take_session(&mut self, now: Instant) -> Option<Box<Session<S>>> {
+        match std::mem::replace(&mut self.link, Link::Down(now)) {
+            Link::Up(session, _) => Some(session),
+            down @ Link::Down(_) => {
+                self.link = down;
+                None
+            }
+        }
+    }
+
+    /// Closes a session that was taken, and ends its operations. Writes that the target may still execute are held.
+    pub(super) fn bury<N: Network<Stream = S>>(
+        &mut self,
+        context: &mut Context<N>,
+        mut session: Box<Session<S>>,
+        loss: &Loss,
+    ) {
+        context.network.forget(session.stream());
+        if session.is_ready() {
+            self.attempts.session_ended(context.now);
+        }
+        let remains = session.bury(matches!(loss, Loss::GivenUp | Loss::Late(_)));
+        for ended in remains.ended {
+            context.end(ended);
+        }
+        for operation in remains.dead {
+            context.end(ended(operation, PATH_FAILED));
+        }
+        let unknown = remains.unknown.len();
+        if unknown > 0 {
+            info!(
+                upstream = self.who,
+                unknown, "writes wait until the old session is known to be dead"
+            );
+        }
+        self.held.hold(remains.unknown, context.now);
+    }
+
+    /// Schedules the next attempt after this loss.
+    pub(super) fn connect_later<N: Network>(
+        &mut self,
+        context: &mut Context<N>,
+        loss: &Loss,
+        pace: Pace,
+    ) {
+        let Context { now, closing, jitter, .. } = context;
+        let when = When { now: *now, closing: *closing, jitter };
+        let at = self.attempts.failed(loss, &self.who, pace, when);
+        self.link = Link::Down(at);
+    }
+
+    /// Brings a scheduled attempt forward to the pace of now, and the deadline of a connection too.
+    pub(super) fn hurry<N: Network>(&mut self, context: &mut Context<N>, pace: Pace) {
+        let now = context.now;
+        let wait = self.attempts.wait(pace, &mut context.jitter);
+        match &mut self.link {
+            Link::Down(at) => *at = (*at).min(now + wait),
+            Link::Up(session, by) if session.is_connecting() => {
+                *by = (*by).min(now + pace.connect_timeout);
+            }
+            Link::Up(..) => {}
+        }
+    }
+
+    /// The connection is established: the login must be over this long after the start of the attempt.
+    pub(super) fn connected(&mut self, login_timeout: Duration) {
+        let started = self.attempts.started;
+        self.set_deadline(|_| started + login_timeout);
+    }
+
+    /// Changes when the session must be usable, or over.
+    pub(super) fn set_deadline(&mut self, change: impl FnOnce(Instant) -> Instant) {
+        if let Link::Up(_, by) = &mut self.link {
+            *by = change(*by);
+        }
+    }
+
+    /// Whether the target is to be asked for the ALUA state now; if so it is asked again a while later.
+    pub(super) fn takes_access_check(&mut self, now: Instant) -> bool {
+        let due = !self.access.is_accessible() && self.access_check_at <= now;
+        if due {
+            self.access_check_at = now + ACCESS_CHECK_INTERVAL;
+        }
+        due
+    }
+
+    /// Notes the ALUA state that the target reports; whether the pipeline must be told that the path works.
+    pub(super) fn set_access(&mut self, access: Access, now: Instant) -> bool {
+        if self.access != access {
+            info!(upstream = self.who, %access, "the target reports the ALUA state of the path");
+        }
+        (self.access, self.access_check_at) = (access, now + ACCESS_CHECK_INTERVAL);
+        access.is_accessible() && self.is_ready() && !std::mem::replace(&mut self.reported_up, true)
+    }
+
+    /// Logs out if the target has requested it and nothing is in flight; whether there is something to write.
+    pub(super) fn log_out_if_idle(&mut self) -> bool {
+        match &mut self.link {
+            Link::Up(session, _)
+                if self.logout_requested && session.is_ready() && session.is_idle() =>
+            {
+                session.log_out();
+                true
+            }
+            _ => false,
+        }
     }
 }
 
-/// A session that was good for so long has its successor tried at once.
-pub(super) const GOOD_AFTER: Duration = Duration::from_secs(2);
-
-/// The wait before the second try.
-const RETRY_FIRST: Duration = Duration::from_millis(50);
-
-/// Another portal is asked to confirm the end of a session when its own has not for so long.
-const HELP_AFTER: Duration = Duration::from_millis(100);
-
-/// The unit is reset, where no other portal can confirm, when its own has not for so long.
-const RESET_AFTER: Duration = Duration::from_millis(500);
-
-/// How often a path that the target takes nothing on is looked at.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// How often another portal is asked, and how often the unit is reset, while nobody confirms.
-pub(super) const HELP_EVERY: Duration = Duration::from_millis(500);
-pub(super) const RESET_EVERY: Duration = Duration::from_secs(5);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The wait doubles up to its bound, is never longer, and is spread by chance.
-    #[test]
-    fn tries_are_spread() {
-        let portal = "192.0.2.1:3260".parse().unwrap();
-        let mut path: Path<mio::net::TcpStream> =
-            Path::new(0, PathId::new(0), portal, String::new(), Isid([0; 6]));
-        let mut chance = Rng::stream(1, "tries");
-        let most = Duration::from_secs(2);
-        path.tries = 0;
-        assert_eq!(path.wait(most, &mut chance), Duration::ZERO);
-        path.tries = 3;
-        let waits: Vec<_> = (0..100).map(|_| path.wait(most, &mut chance).as_nanos()).collect();
-        let (least, longest) = (waits.iter().min().unwrap(), waits.iter().max().unwrap());
-        assert!((150_000_000..170_000_000).contains(least), "{least}");
-        assert!((230_000_000..=250_000_000).contains(longest), "{longest}");
-        path.tries = u32::MAX;
-        let waits: Vec<_> = (0..100).map(|_| path.wait(most, &mut chance)).collect();
-        assert!(waits.iter().all(|&wait| wait * 2 > most && wait <= most));
-        assert!(waits.iter().filter(|&&wait| wait * 10 > most * 9).count() < 50, "no crowd");
-    }
-}
+/// How often the target is asked for the ALUA state of a path that is not accessible.
+const ACCESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@
 //! safe: a cache that must be flushed, no FUA, no thin provisioning, no limits of its own.
 
 use super::cdb::{self, Cdb};
-use super::sense::{CHECK_CONDITION, Heard, Verdict, judge};
+use super::sense::{CHECK_CONDITION, Sense, Verdict, judge};
 use std::fmt;
 use std::ops::Range;
 use thiserror::Error;
@@ -74,6 +74,31 @@ impl Facts {
     pub(crate) const fn capacity(&self) -> u64 {
         self.blocks.saturating_mul(self.block_size as u64)
     }
+
+    /// Compares what another path says with this: it must be the same unit, which may have grown. True if it has;
+    /// what is different otherwise.
+    pub(super) fn agree(&mut self, other: &Self) -> Result<bool, String> {
+        let name = |facts: &Self| {
+            facts.identity.as_ref().map_or_else(|| String::from("no name"), ToString::to_string)
+        };
+        let different = |what, here: String, there: String| {
+            Err(format!("its {what} is {here}, on the other paths it is {there}"))
+        };
+        if self.identity != other.identity {
+            return different("name", name(other), name(self));
+        }
+        if self.block_size != other.block_size {
+            let sizes = (other.block_size.to_string(), self.block_size.to_string());
+            return different("block size", sizes.0, sizes.1);
+        }
+        if other.blocks < self.blocks || other.blocks > self.blocks && other.identity.is_none() {
+            let sizes = (other.blocks.to_string(), self.blocks.to_string());
+            return different("number of blocks", sizes.0, sizes.1);
+        }
+        let grown = other.blocks > self.blocks;
+        self.blocks = other.blocks;
+        Ok(grown)
+    }
 }
 
 /// The worldwide name of a logical unit: the type and the bytes of a designator (SPC-4, 7.8.6).
@@ -119,12 +144,12 @@ pub(crate) enum Unfit {
     #[error("the unit is no disk: its device type is {0:#04x}")]
     NoDisk(u8),
     /// A question that every disk answers was refused.
-    #[error("it does not answer {question}: {heard}")]
+    #[error("it does not answer {question}: {sense}")]
     Refused {
         /// What was asked.
         question: &'static str,
         /// What it said.
-        heard: String,
+        sense: String,
     },
     /// An answer that cannot be.
     #[error("its response to {0} is invalid")]
@@ -225,10 +250,10 @@ impl Probe {
     pub(crate) fn answered(
         &mut self,
         status: u8,
-        heard: Heard,
+        sense: Sense,
         answer: &[u8],
     ) -> Result<(), Unfit> {
-        match judge(status, heard, false) {
+        match judge(status, sense, false) {
             Verdict::Good => {
                 self.again = 0;
                 self.step = self.take(answer)?;
@@ -238,35 +263,35 @@ impl Probe {
                 self.again += 1;
                 match self.again {
                     0..=AGAIN_MAX => Ok(()),
-                    _ => Err(Unfit::NeverReady(heard.to_string())),
+                    _ => Err(Unfit::NeverReady(sense.to_string())),
                 }
             }
             // INQUIRY and its like are answered all the same (SPC-4, 5.15.2.4.4).
             Verdict::NotHere(access) => {
                 self.facts.access = access;
-                self.step = self.without(status, heard)?;
+                self.step = self.without(status, sense)?;
                 Ok(())
             }
             Verdict::Failed(_) | Verdict::Lost => {
                 self.again = 0;
-                self.step = self.without(status, heard)?;
+                self.step = self.without(status, sense)?;
                 Ok(())
             }
         }
     }
 
     /// What follows when a question was refused.
-    fn without(&self, status: u8, heard: Heard) -> Result<Step, Unfit> {
+    fn without(&self, status: u8, sense: Sense) -> Result<Step, Unfit> {
         let refused = |question| {
-            let heard = match status {
-                CHECK_CONDITION => heard.to_string(),
+            let sense = match status {
+                CHECK_CONDITION => sense.to_string(),
                 other => format!("status {other:#04x}"),
             };
-            Err(Unfit::Refused { question, heard })
+            Err(Unfit::Refused { question, sense })
         };
         match self.step {
             // A unit that does not exist, or is not ready, is told better by the next answers.
-            Step::Ready if heard.key == 5 || self.facts.access != Access::Optimized => {
+            Step::Ready if sense.key == 5 || self.facts.access != Access::Optimized => {
                 Ok(if self.brief { Step::Capacity } else { Step::Luns })
             }
             Step::Ready => refused("TEST UNIT READY"),

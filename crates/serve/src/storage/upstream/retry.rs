@@ -1,178 +1,141 @@
-//! When a path that does not work is tried again.
+//! When a path without a session connects again.
 //!
-//! While another path works, waits double up to `reconnect_interval_max`: nobody is held up. While none does, somebody
-//! is, so that every path is tried each second, and one whose portal takes no connection is not waited for
-//! longer than that. Chance spreads the tries, and an upstream with many paths has no more than
-//! [`TRIES_A_SECOND`], so that storage that comes back is not met by a storm.
+//! While another path of the upstream works, the waits of a path double up to `reconnect_interval_max`. While none
+//! works, each path is tried once a second, and a connection that is not established within a second is given up.
+//! Random jitter spreads the attempts, and an upstream with many paths makes at most [`TRIES_A_SECOND`] attempts,
+//! so that recovering storage is not overloaded.
 
-use super::network::Network;
-use super::path::Link;
 use super::session::Loss;
-use super::{Upstream, Upstreams};
-use std::ops::Range;
+use crate::config;
+use crate::limits::Tally;
+use std::net::SocketAddr;
 use tracing::warn;
-use weir_flow::clock::Duration;
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::rng::Rng;
 
-impl<N: Network> Upstreams<N> {
-    /// Notes why a path does not work, and when it is tried again.
-    pub(super) fn failed(&mut self, index: usize, loss: &Loss) {
-        let at_most = self.reconnect_interval_max(self.paths[index].upstream);
-        let path = &mut self.paths[index];
-        let text = loss.to_string();
-        if !self.closing && (path.failures.speaks() || path.failure.as_ref() != Some(&text)) {
-            let failures_total = path.failures.total();
-            warn!(upstream = path.who, reason = text, failures_total, "path lost");
-        }
-        path.failure = Some(text);
-        if let Loss::Redirected(address) = loss {
-            path.redirect = address.parse().ok();
-        }
-        let wait = path.wait(at_most, &mut self.chance);
-        path.tries = path.tries.saturating_add(1);
-        let at = if self.works(self.paths[index].upstream) {
-            self.now + wait
-        } else {
-            // A try that took its time was one all the same.
-            self.now.max(self.paths[index].began + wait)
-        };
-        self.paths[index].link = Link::Down(at);
-    }
+/// How often the paths of an upstream connect, as things are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// A path of the upstream works.
+    works: bool,
+    /// The longest wait between two attempts of a path.
+    interval_max: Duration,
+    /// How long a connection may take to be established.
+    pub(super) connect_timeout: Duration,
+}
 
-    /// The connection of a path is made: all of its login has the time that it has.
-    pub(super) fn connected(&mut self, index: usize) {
-        let path = &mut self.paths[index];
-        let within = self.all[path.upstream].config.login_timeout;
-        if let Link::Up(_, by) = &mut path.link {
-            *by = path.began + within;
+impl Pace {
+    /// The pace of an upstream, of which a path works or not.
+    pub(super) fn new(config: &config::Upstream, works: bool) -> Self {
+        let (interval_max, login) = (config.reconnect_interval_max, config.login_timeout);
+        if works {
+            return Self { works, interval_max, connect_timeout: login };
         }
-    }
-
-    /// The last path of an upstream may have been lost: those that wait for their next try wait no longer
-    /// than is right then.
-    pub(super) fn hurry(&mut self, upstream: usize) {
-        if self.works(upstream) {
-            return;
-        }
-        let (now, at_most) = (self.now, self.reconnect_interval_max(upstream));
-        let connect = self.connection_within(upstream);
-        for index in self.paths_of(upstream) {
-            let wait = self.paths[index].wait(at_most, &mut self.chance);
-            match &mut self.paths[index].link {
-                Link::Down(at) => *at = (*at).min(now + wait),
-                Link::Up(session, by) if session.is_connecting() => *by = (*by).min(now + connect),
-                Link::Up(..) => {}
-            }
-        }
-    }
-
-    /// How long a connection of an upstream may take to be made.
-    pub(super) fn connection_within(&self, upstream: usize) -> Duration {
-        let within = self.all[upstream].config.login_timeout;
-        if self.works(upstream) { within } else { within.min(EVERY_SECOND) }
-    }
-
-    /// The longest wait between two tries of a path, as things are.
-    fn reconnect_interval_max(&self, upstream: usize) -> Duration {
-        let at_most = self.all[upstream].config.reconnect_interval_max;
-        if self.works(upstream) {
-            return at_most;
-        }
-        let paths = self.paths_of(upstream).len() as u64;
         // A wait is four fifths of its bound in the mean.
         let apart = Duration::from_nanos(EVERY_SECOND.as_nanos() * 5 / 4 / TRIES_A_SECOND);
-        at_most.min(EVERY_SECOND.max(apart * paths))
-    }
-
-    /// Whether a path of an upstream works.
-    fn works(&self, upstream: usize) -> bool {
-        self.paths_of(upstream).any(|index| self.paths[index].told_up)
-    }
-
-    fn paths_of(&self, upstream: usize) -> Range<usize> {
-        let Upstream { first, config, .. } = &self.all[upstream];
-        *first..first + config.portals.len()
+        let apart = EVERY_SECOND.max(apart * config.portals.len() as u64);
+        let interval_max = interval_max.min(apart);
+        Self { works, interval_max, connect_timeout: login.min(EVERY_SECOND) }
     }
 }
 
-/// A path is tried so often while no path of its upstream works.
+/// The attempts of one path to connect.
+#[derive(Debug)]
+pub(super) struct Attempts {
+    /// When the last one started.
+    pub(super) started: Instant,
+    /// The portal that the target has named for the next one.
+    redirect: Option<SocketAddr>,
+    /// Attempts that have failed in a row.
+    failed: u32,
+    /// When the last session became usable.
+    pub(super) ready_since: Instant,
+    /// Why the path does not work.
+    pub(super) failure: Option<String>,
+    failures: Tally,
+}
+
+impl Attempts {
+    /// No attempt yet.
+    pub(super) fn new() -> Self {
+        Self {
+            started: Instant::ZERO,
+            redirect: None,
+            // Only a path that had a good session is connected again at once.
+            failed: 1,
+            ready_since: Instant::ZERO,
+            failure: None,
+            failures: Tally::default(),
+        }
+    }
+
+    /// Starts an attempt; the address to connect to.
+    pub(super) const fn start(&mut self, portal: SocketAddr, now: Instant) -> SocketAddr {
+        self.started = now;
+        match self.redirect.take() {
+            Some(address) => address,
+            None => portal,
+        }
+    }
+
+    /// A session that operations were given to is over.
+    pub(super) fn session_ended(&mut self, now: Instant) {
+        if now.saturating_since(self.ready_since) >= GOOD_AFTER {
+            self.failed = 0;
+        }
+    }
+
+    /// Notes why the session is over, and logs it if that is news; the time of the next attempt.
+    pub(super) fn failed(&mut self, loss: &Loss, who: &str, pace: Pace, when: When<'_>) -> Instant {
+        let text = loss.to_string();
+        if !when.closing && (self.failures.speaks() || self.failure.as_ref() != Some(&text)) {
+            let failures_total = self.failures.total();
+            warn!(upstream = who, reason = text, failures_total, "path lost");
+        }
+        self.failure = Some(text);
+        if let Loss::Redirected(address) = loss {
+            self.redirect = address.parse().ok();
+        }
+        let wait = self.wait(pace, when.jitter);
+        self.failed = self.failed.saturating_add(1);
+        if pace.works {
+            when.now + wait
+        } else {
+            // The time that the attempt took counts as a part of the wait.
+            when.now.max(self.started + wait)
+        }
+    }
+
+    /// The wait before the next attempt: zero after a session that worked for [`GOOD_AFTER`], then twice as long
+    /// each time up to the bound of `pace`. Jitter keeps many gateways from connecting at the same time.
+    pub(super) fn wait(&self, pace: Pace, jitter: &mut Rng) -> Duration {
+        let Some(doublings) = self.failed.checked_sub(1) else { return Duration::ZERO };
+        let at_most = pace.interval_max;
+        let wait = RETRY_FIRST.as_nanos() << doublings.min(20);
+        let wait = wait.min(at_most.as_nanos() / 5 * 4);
+        Duration::from_nanos(wait - wait / 4 + jitter.below(wait / 2 + 1)).min(at_most)
+    }
+}
+
+/// When an attempt has failed.
+pub(super) struct When<'a> {
+    pub(super) now: Instant,
+    /// The gateway stops: the loss of a session is no news.
+    pub(super) closing: bool,
+    pub(super) jitter: &'a mut Rng,
+}
+
+/// After a session that worked for at least this long the path is connected again at once.
+pub(super) const GOOD_AFTER: Duration = Duration::from_secs(2);
+
+/// The wait before the second attempt.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+
+/// The interval between attempts of a path while no path of its upstream works.
 const EVERY_SECOND: Duration = Duration::from_secs(1);
 
-/// Most tries of an upstream in a second, in the mean, while none of its paths works.
+/// The most attempts of an upstream in a second, in the mean, while none of its paths works.
 const TRIES_A_SECOND: u64 = 16;
 
 #[cfg(test)]
-mod tests {
-    use super::super::network::Tcp;
-    use super::super::session::SessionEvent;
-    use super::super::testing::remotes;
-    use super::*;
-    use weir_flow::clock::Instant;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    /// When the next try of a path is, or when a session must be of use.
-    fn due(remotes: &Upstreams<Tcp>, index: usize) -> Instant {
-        match remotes.paths[index].link {
-            Link::Down(at) => at,
-            Link::Up(_, by) => by,
-        }
-    }
-
-    /// Has a path fail so often that its waits grow no more; the time until its next try.
-    fn worn(remotes: &mut Upstreams<Tcp>, index: usize) -> Duration {
-        for _ in 0..20 {
-            remotes.paths[index].began = remotes.now;
-            remotes.failed(index, &Loss::LoggedOut);
-        }
-        due(remotes, index).since(remotes.now)
-    }
-
-    /// While no path of an upstream works each is tried every second, and not all at once; while one
-    /// works, the others are left alone for longer; when it is lost as well, they wait no longer.
-    #[test]
-    fn without_a_path_each_is_tried_every_second() {
-        let (_portal, mut remotes) = remotes(2);
-        let waits: Vec<_> = (0..100).map(|_| worn(&mut remotes, 0)).collect();
-        assert!(waits.iter().all(|&wait| wait <= SECOND && wait * 2 > SECOND), "{waits:?}");
-        assert!(waits.iter().max() > waits.iter().min(), "chance spreads them");
-        remotes.paths[1].told_up = true;
-        let wait = worn(&mut remotes, 0);
-        assert!(wait > SECOND * 2, "{wait}");
-        remotes.tell_down(1);
-        let wait = due(&remotes, 0).since(remotes.now);
-        assert!(wait <= SECOND, "{wait}");
-    }
-
-    /// An upstream with many paths is not tried more often for that.
-    #[test]
-    fn many_paths_are_no_storm() {
-        let (_portal, mut remotes) = remotes(64);
-        let waits: Vec<_> = (0..64).map(|index| worn(&mut remotes, index)).collect();
-        let second = |wait: &Duration| wait.as_nanos() as f64 / 1e9;
-        let tries: f64 = waits.iter().map(|wait| 1.0 / second(wait)).sum();
-        assert!(tries < 18.0, "{tries} tries a second");
-    }
-
-    /// A connection that nobody takes is given up after a second while no path works, and the next try
-    /// follows at once; one that is made has all the time of a login.
-    #[test]
-    fn an_untaken_connection_is_one_try() {
-        let (_portal, mut remotes) = remotes(2);
-        worn(&mut remotes, 0);
-        let began = due(&remotes, 0);
-        remotes.now = began;
-        remotes.begin(0);
-        assert_eq!(due(&remotes, 0), began + SECOND);
-        remotes.now = began + SECOND;
-        remotes.tick_path(0);
-        assert!(matches!(remotes.paths[0].link, Link::Down(at) if at == remotes.now));
-        remotes.begin(0);
-        remotes.take(0, SessionEvent::Connected).expect("it goes on");
-        assert_eq!(due(&remotes, 0), remotes.now + SECOND * 3);
-        remotes.paths[1].told_up = true;
-        remotes.begin(0);
-        assert_eq!(due(&remotes, 0), remotes.now + SECOND * 3);
-        remotes.tell_down(1);
-        assert_eq!(due(&remotes, 0), remotes.now + SECOND);
-    }
-}
+mod tests;

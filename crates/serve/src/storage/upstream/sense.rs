@@ -7,13 +7,13 @@ use weir_wire::scsi::ScsiStatus;
 
 /// The sense data of a response, as far as it is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Heard {
+pub(super) struct Sense {
     pub(super) key: u8,
     pub(super) asc: u8,
     pub(super) ascq: u8,
 }
 
-impl Heard {
+impl Sense {
     /// Reads fixed or descriptor format (SPC-4, 4.5). What is too short has zeroes.
     pub(super) fn parse(sense: &[u8]) -> Self {
         let at = |index: usize| sense.get(index).copied().unwrap_or(0);
@@ -24,7 +24,7 @@ impl Heard {
     }
 }
 
-impl fmt::Display for Heard {
+impl fmt::Display for Sense {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = match self.key {
             0x0 => "NO SENSE",
@@ -73,7 +73,7 @@ pub(super) enum News {
 }
 
 /// What follows from a status and its sense. `writes`: the command changes the medium.
-pub(super) const fn judge(status: u8, sense: Heard, writes: bool) -> Verdict {
+pub(super) const fn judge(status: u8, sense: Sense, writes: bool) -> Verdict {
     match status {
         GOOD => Verdict::Good,
         BUSY | TASK_SET_FULL | ACA_ACTIVE | TASK_ABORTED => Verdict::Later,
@@ -94,7 +94,7 @@ const TASK_SET_FULL: u8 = ScsiStatus::TaskSetFull as u8;
 const ACA_ACTIVE: u8 = 0x30;
 const TASK_ABORTED: u8 = ScsiStatus::TaskAborted as u8;
 
-const fn judge_sense(Heard { key, asc, ascq }: Heard) -> Verdict {
+const fn judge_sense(Sense { key, asc, ascq }: Sense) -> Verdict {
     match (key, asc, ascq) {
         (0x0 | 0x1, ..) => Verdict::Good,
         // SPC-4, 5.15.2.4: the ways that a target port group is not to be used.
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn check(key: u8, asc: u8, ascq: u8) -> Verdict {
-        judge(CHECK_CONDITION, Heard { key, asc, ascq }, true)
+        judge(CHECK_CONDITION, Sense { key, asc, ascq }, true)
     }
 
     /// Both formats of sense data say the same, and what was cut off is nothing.
@@ -129,11 +129,11 @@ mod tests {
     fn sense_is_read_in_both_formats() {
         let mut fixed = [0; 18];
         (fixed[0], fixed[2], fixed[12], fixed[13]) = (0xf0, 0x26, 0x2a, 0x09);
-        let heard = Heard { key: 6, asc: 0x2a, ascq: 9 };
-        assert_eq!(Heard::parse(&fixed), heard);
-        assert_eq!(Heard::parse(&[0x72, 0x06, 0x2a, 0x09, 0, 0, 0, 0]), heard);
-        assert_eq!(Heard::parse(&fixed[..4]), Heard { key: 6, asc: 0, ascq: 0 });
-        assert_eq!(Heard::parse(&[]), Heard::default());
+        let sense = Sense { key: 6, asc: 0x2a, ascq: 9 };
+        assert_eq!(Sense::parse(&fixed), sense);
+        assert_eq!(Sense::parse(&[0x72, 0x06, 0x2a, 0x09, 0, 0, 0, 0]), sense);
+        assert_eq!(Sense::parse(&fixed[..4]), Sense { key: 6, asc: 0, ascq: 0 });
+        assert_eq!(Sense::parse(&[]), Sense::default());
     }
 
     /// An error of the medium is the same on every path; what only this way cannot do is not told
@@ -152,16 +152,16 @@ mod tests {
         assert_eq!(check(6, 0x29, 0), Verdict::Again(News::Nothing));
         assert_eq!(check(6, 0x2a, 9), Verdict::Again(News::Capacity));
         assert_eq!(check(0xb, 0x47, 3), Verdict::Later);
-        assert_eq!(judge(TASK_SET_FULL, Heard::default(), false), Verdict::Later);
+        assert_eq!(judge(TASK_SET_FULL, Sense::default(), false), Verdict::Later);
     }
 
     /// Whoever answers with a status that there is not is not asked again; a reservation is one on
     /// every path.
     #[test]
     fn an_unknown_status_is_an_error_of_the_path() {
-        assert_eq!(judge(0x77, Heard::default(), true), Verdict::Lost);
-        assert_eq!(judge(0x77, Heard::default(), false), Verdict::Lost);
-        let conflict = |writes| judge(RESERVATION_CONFLICT, Heard::default(), writes);
+        assert_eq!(judge(0x77, Sense::default(), true), Verdict::Lost);
+        assert_eq!(judge(0x77, Sense::default(), false), Verdict::Lost);
+        let conflict = |writes| judge(RESERVATION_CONFLICT, Sense::default(), writes);
         assert_eq!(conflict(true), Verdict::Failed(IoError::WriteProtected));
         assert_eq!(conflict(false), Verdict::Failed(IoError::Medium));
     }

@@ -1,126 +1,101 @@
-//! One session with an upstream's target: its socket, its state machine and what is under way on it.
+//! One session with an upstream's target: from the connection to the logout.
+//!
+//! [`Channel`] is the connection and the commands in flight on it, [`OperationQueue`] the operations that become
+//! commands. The session decides what the stage of the session and the responses mean for both.
 
-mod commands;
+mod channel;
+mod queue;
 
-use super::claim::{Claim, Denied, Holder, Owner};
-use super::flight::{Flight, Terms};
+use super::claim::{self, Claim};
 use super::network::Stream;
+use super::operation::{Operation, Terms};
+use super::ownership::{Denied, Holder, Owner};
 use super::payload::Payload;
 use super::probe::{Facts, Probe, Unfit};
-use super::sense::Heard;
-use crate::buffer::Received;
+use super::sense::{CHECK_CONDITION, Sense, Verdict, judge};
+use crate::limits::Tally;
 use crate::storage::io::{Ended, Io};
-use slotmap::{Key, KeyData, SlotMap, new_key_type};
-use std::collections::{BTreeSet, VecDeque};
-use std::io::{self, IoSlice};
+use channel::{Asked, Channel, Incoming};
+use queue::OperationQueue;
+use std::io;
 use thiserror::Error;
+use tracing::warn;
 use weir_flow::clock::Instant;
 use weir_flow::error::IoError;
 use weir_flow::path::Access;
-use weir_flow::request::Outcome;
-use weir_wire::iscsi::initiator::{AsyncEvent, Event, Fault, Initiator, Itt, TmfResponse};
-
-new_key_type! {
-    /// Something that the target is to answer.
-    struct TagKey;
-}
+use weir_flow::request::{Outcome, RequestKey};
+use weir_wire::iscsi::initiator::{Fault, Initiator, TmfResponse};
+use weir_wire::scsi::ScsiStatus;
 
 /// A session.
 pub(super) struct Session<S> {
-    pub(super) stream: S,
-    wire: Initiator<Payload>,
-    received: Received,
+    channel: Channel<S>,
     pub(super) stage: Stage,
-    lun: u64,
-    asked: SlotMap<TagKey, Asked>,
-    /// Operations that wait for the target to have room for them.
-    waiting: VecDeque<Flight>,
-    /// Operations that the target has put off, and until when.
-    later: Vec<(Instant, Flight)>,
-    /// Operations that have ended while bytes of theirs still wait to be sent.
-    leaving: Vec<(Flight, Outcome)>,
-    /// What it has said of the unit and of its own way there.
+    operations: OperationQueue,
+    /// What the unit has said of itself and of this path.
     facts: Option<Box<Facts>>,
-    /// What changes while the session lasts is to be asked again.
+    /// What can change while the session lasts is to be probed again.
     refresh: bool,
-    /// Something waits to be written.
-    pub(super) dirty: bool,
-    /// There may be more to read.
+    /// It is in the list of sessions that have more input.
     pub(super) queued: bool,
-    /// The target will send nothing more: what has come is read up to the end, of which the kernel tells
-    /// only once.
-    pub(super) ends: bool,
 }
 
 /// How far a session has come.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// The connection is being made.
+    /// The connection is being established.
     Connecting,
-    /// The login is under way.
+    /// The login is in progress.
     Login,
-    /// The unit is looked at.
+    /// The unit is being probed.
     Probing(Box<Probe>),
-    /// The unit is known, and not yet to be used.
+    /// The unit was probed, and is to be claimed.
     Known,
-    /// Its reservation is being settled.
+    /// The unit is being claimed.
     Claiming(Box<Claim>),
     /// Operations are taken.
     Ready,
-    /// It has asked to log out.
+    /// A logout was requested.
     LoggingOut,
 }
 
-/// What the target is to answer.
-enum Asked {
-    Io { flight: Flight, itt: Itt },
-    Question { answer: Vec<u8>, room: u32 },
-    Refresh { probe: Box<Probe>, answer: Vec<u8>, room: u32 },
-    Claim { answer: Vec<u8>, room: u32 },
-    Owner { answer: Vec<u8>, room: u32 },
-    Clear,
-    Flush,
-    Sign,
-    Reset { since: Instant },
-}
-
-/// What a session tells.
+/// What a session reports.
 #[derive(Debug)]
 pub(super) enum SessionEvent {
-    /// The connection is made, and the login begins.
+    /// The connection is established, and the login begins.
     Connected,
-    /// The target has let it in, on a portal of this group: an older session of the same name is over.
+    /// The login has succeeded, on a portal of this group: an older session of the same name is over.
     LoggedIn(Option<u16>),
-    /// The unit was looked at.
-    Looked(Box<Facts>),
-    /// The unit is the gateway's on this way.
+    /// The unit was probed.
+    Probed(Box<Facts>),
+    /// The unit is the gateway's on this path.
     Claimed,
-    /// Who has reserved it.
+    /// The holder of the reservation.
     Owner(Option<Holder>),
     /// The reservation was given up, or that was refused.
     Cleared,
-    /// What may change was looked at again.
+    /// What can change was probed again.
     Refreshed(Box<Facts>),
     /// An operation has ended.
     Ended(Ended),
-    /// The target says how the way may be used.
+    /// The ALUA state of the path.
     Access(Access),
-    /// A sign of life that was asked for.
+    /// A sign of life that was requested.
     Sign,
-    /// The unit was reset: nothing that was under way is any more.
+    /// The unit was reset: no command is in progress there.
     Reset,
-    /// The unit was not reset, since the target will not.
+    /// The target has refused to reset the unit.
     NotReset(TmfResponse),
     /// The last flush has ended.
     Flushed(Result<(), IoError>),
-    /// The target asks to be left.
-    Leave,
+    /// The target requests a logout.
+    LogoutRequested,
 }
 
 /// Why a session is over.
 #[derive(Debug, Error)]
 pub(super) enum Loss {
-    /// The connection could not be made, or broke.
+    /// The connection could not be established, or broke.
     #[error("{0}")]
     Broken(io::Error),
     /// The target has closed it.
@@ -132,43 +107,43 @@ pub(super) enum Loss {
     /// It was not usable in time.
     #[error("no answer in time: {0}")]
     Late(&'static str),
-    /// There is nothing of use behind it.
+    /// The unit cannot be used.
     #[error("{0}")]
     Unfit(Unfit),
-    /// The unit is not the gateway's to write to.
+    /// The gateway may not write to the unit.
     #[error("{0}")]
     Denied(Denied),
-    /// The target has refused a command for a reservation, or tells that one has changed.
+    /// The target has refused a command for a reservation, or reports that one has changed.
     #[error("another gateway may have taken the unit over: {0}")]
     Doubtful(String),
-    /// Somebody else owns the unit now.
+    /// Another gateway owns the unit now.
     #[error("another gateway holds the reservation")]
     Fenced,
-    /// There is another unit behind it than behind the others.
+    /// It leads to another unit than the other paths.
     #[error("it leads to another unit: {0}")]
     Different(String),
     /// The unit cannot be used any more.
     #[error("the unit is not there any more: {0}")]
-    Gone(Heard),
-    /// It does nothing but put off what it is asked for.
+    Gone(Sense),
+    /// The target defers a command again and again.
     #[error("the target answers BUSY without end")]
     PutOff,
-    /// Data that was told to be complete was not.
+    /// A read was reported as complete and was not.
     #[error("the target reported a complete read after {came} bytes")]
     Short {
-        /// What came.
+        /// Bytes that were received.
         came: u32,
     },
-    /// A command has an end that says nothing.
+    /// A command ended without a status.
     #[error("the target does not know how a command has ended")]
     NoStatus,
     /// The target names another portal.
     #[error("the target redirects to {0}")]
     Redirected(String),
-    /// Nothing else was to be done with it.
+    /// The logout has ended.
     #[error("logged out")]
     LoggedOut,
-    /// The data path has given it up.
+    /// The pipeline has given it up.
     #[error("given up: it did not answer")]
     GivenUp,
     /// The unit was reset.
@@ -176,65 +151,45 @@ pub(super) enum Loss {
     Reset,
 }
 
-/// What a session needs to know of its upstream.
-pub(super) struct Around<'a> {
-    /// What the unit takes; `None` before any session has looked at it.
+/// What the sessions of an upstream share, for the time of one call.
+pub(super) struct UnitState<'a> {
+    /// The commands that the unit takes; `None` before a session has probed it.
     pub(super) terms: &'a mut Option<Terms>,
-    /// Who owns it; `None` if nobody is kept from it.
+    /// The reservation; `None` if the unit is not reserved.
     pub(super) owner: &'a mut Option<Owner>,
-    /// What is to be told.
-    pub(super) told: &'a mut Vec<SessionEvent>,
-    /// Errors that the unit has told of, and who it is, for the log.
-    pub(super) errors: &'a mut crate::limits::Tally,
+    /// The events of the session.
+    pub(super) events: &'a mut Vec<SessionEvent>,
+    /// Errors that the unit has reported.
+    pub(super) errors: &'a mut Tally,
+    /// The name of the path in the log.
     pub(super) who: &'a str,
     pub(super) now: Instant,
 }
 
-/// What was left when a session ended.
+/// The operations of a session that is over.
 pub(super) struct Remains {
-    /// Operations that the target has not done, or that change nothing.
-    pub(super) dead: Vec<Flight>,
-    /// Operations that the target may still be doing.
-    pub(super) unknown: Vec<Flight>,
+    /// Operations that the target has not executed, or that change nothing.
+    pub(super) dead: Vec<Operation>,
+    /// Operations that the target may still execute.
+    pub(super) unknown: Vec<Operation>,
     /// Operations that have ended.
     pub(super) ended: Vec<Ended>,
 }
 
-/// What has come, without the bytes.
-enum Came {
-    Nothing,
-    LoggedIn(Option<u16>),
-    Redirected(String),
-    Done { tag: u64, status: Option<u8>, heard: Heard },
-    Aborted(u64),
-    Pong(u64),
-    Managed(u64, TmfResponse),
-    Leave,
-    LoggedOut,
-}
-
 impl<S: Stream> Session<S> {
-    /// A session whose connection is being made.
+    /// A session whose connection is being established.
     pub(super) fn new(stream: S, wire: Initiator<Payload>, lun: u64) -> Self {
         Self {
-            stream,
-            wire,
-            received: Received::default(),
+            channel: Channel::new(stream, wire, lun),
             stage: Stage::Connecting,
-            lun,
-            asked: SlotMap::with_key(),
-            waiting: VecDeque::new(),
-            later: Vec::new(),
-            leaving: Vec::new(),
+            operations: OperationQueue::default(),
             facts: None,
             refresh: false,
-            dirty: true,
             queued: false,
-            ends: false,
         }
     }
 
-    /// What it waits for before it is of use, in words.
+    /// What it waits for before it is usable, for the log.
     pub(super) const fn waits_for(&self) -> &'static str {
         match self.stage {
             Stage::Connecting => "the connection is not made",
@@ -245,7 +200,7 @@ impl<S: Stream> Session<S> {
         }
     }
 
-    /// Whether the connection is being made.
+    /// Whether the connection is being established.
     pub(super) const fn is_connecting(&self) -> bool {
         matches!(self.stage, Stage::Connecting)
     }
@@ -255,245 +210,374 @@ impl<S: Stream> Session<S> {
         matches!(self.stage, Stage::Ready)
     }
 
-    /// Whether nothing is under way.
+    /// Whether no operation or question is in progress.
     pub(super) fn is_idle(&self) -> bool {
-        self.asked.is_empty() && self.waiting.is_empty() && self.later.is_empty()
+        self.channel.is_idle() && self.operations.is_empty()
     }
 
-    /// When it wants to be asked again.
+    /// Whether there is output to write.
+    pub(super) const fn is_dirty(&self) -> bool {
+        self.channel.dirty
+    }
+
+    /// The socket.
+    pub(super) const fn stream(&mut self) -> &mut S {
+        &mut self.channel.stream
+    }
+
+    /// The target will send nothing more, if `ended`: the input is read up to its end, of which the kernel tells
+    /// only once.
+    pub(super) const fn note_end(&mut self, ended: bool) {
+        self.channel.ends |= ended;
+    }
+
+    /// When a deferred operation is due.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.later.iter().map(|&(at, _)| at).min()
+        self.operations.next()
     }
 
     /// The socket has become writable.
-    pub(super) fn writable(&mut self, around: &mut Around<'_>) -> Result<(), Loss> {
-        if matches!(self.stage, Stage::Connecting) {
-            if !self.stream.is_established().map_err(Loss::Broken)? {
+    pub(super) fn writable(&mut self, unit: &mut UnitState<'_>) -> Result<(), Loss> {
+        if self.is_connecting() {
+            if !self.channel.stream.is_established().map_err(Loss::Broken)? {
                 return Ok(());
             }
             self.stage = Stage::Login;
-            around.told.push(SessionEvent::Connected);
+            unit.events.push(SessionEvent::Connected);
         }
-        self.write(around)
+        self.write(unit)
     }
 
-    /// Writes what waits.
-    pub(super) fn write(&mut self, around: &mut Around<'_>) -> Result<(), Loss> {
-        self.dirty = false;
-        if matches!(self.stage, Stage::Connecting) {
+    /// Writes the output, as far as the socket takes it.
+    pub(super) fn write(&mut self, unit: &mut UnitState<'_>) -> Result<(), Loss> {
+        self.channel.dirty = false;
+        if self.is_connecting() {
             return Ok(());
         }
-        while !self.wire.outbox().is_empty() {
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            let mut count = 0;
-            for (slot, bytes) in slices.iter_mut().zip(self.wire.outbox().slices()) {
-                *slot = IoSlice::new(bytes);
-                count += 1;
-            }
-            match self.stream.write_vectored(&slices[..count]) {
-                Ok(0) => return Err(Loss::Closed("while it was written to")),
-                Ok(written) => self.wire.written(written),
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => break,
-                    io::ErrorKind::Interrupted => {}
-                    _ => return Err(Loss::Broken(error)),
-                },
-            }
-        }
-        self.let_go(around.told);
+        self.channel.write()?;
+        self.operations.release_sent(unit.events);
         Ok(())
     }
 
-    /// Tells of operations whose bytes have left meanwhile.
-    fn let_go(&mut self, told: &mut Vec<SessionEvent>) {
-        let mut index = 0;
-        while index < self.leaving.len() {
-            if self.leaving[index].0.is_sent() {
-                let (flight, outcome) = self.leaving.swap_remove(index);
-                told.push(SessionEvent::Ended(ended(flight, outcome)));
-            } else {
-                index += 1;
-            }
-        }
-    }
-
-    /// Reads once and deals with what has come; true if there may be more.
-    pub(super) fn read(&mut self, around: &mut Around<'_>) -> Result<bool, Loss> {
+    /// Reads once and handles the input; true if there may be more.
+    pub(super) fn read(&mut self, unit: &mut UnitState<'_>) -> Result<bool, Loss> {
         self.queued = false;
-        if matches!(self.stage, Stage::Connecting) {
+        if self.is_connecting() {
             return Ok(false);
         }
-        let spare = self.received.spare(self.wire.needed(), RECEIVE);
-        let room = spare.len();
-        let count = loop {
-            match self.stream.read(spare) {
-                Ok(0) => return Err(Loss::Closed(self.when())),
-                Ok(count) => break count,
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return Ok(false),
-                    io::ErrorKind::Interrupted => {}
-                    _ => return Err(Loss::Broken(error)),
-                },
-            }
+        let Some(more) = self.channel.read().map_err(|error| self.read_failed(error))? else {
+            return Ok(false);
         };
-        self.received.arrived(count);
-        loop {
-            let (consumed, came) = self.hear()?;
-            self.received.consume(consumed);
-            let idle = consumed == 0 && matches!(came, Came::Nothing);
-            self.deal(came, around)?;
-            if idle {
-                break;
-            }
+        while let Some(incoming) = self.channel.next_incoming()? {
+            self.handle(incoming, unit)?;
         }
-        self.start_waiting(around);
-        self.dirty |= !self.wire.outbox().is_empty();
-        Ok(count == room || self.ends)
+        self.start_waiting(unit);
+        self.channel.note_output();
+        Ok(more || self.channel.ends)
     }
 
-    const fn when(&self) -> &'static str {
-        match self.stage {
-            Stage::Connecting | Stage::Login => "during the login",
-            Stage::Probing(_) | Stage::Known | Stage::Claiming(_) => {
-                "when it was asked about the unit"
+    /// Why a read has failed; `None` if the target has closed the connection.
+    fn read_failed(&self, error: Option<io::Error>) -> Loss {
+        match (error, &self.stage) {
+            (Some(error), _) => Loss::Broken(error),
+            (None, Stage::Connecting | Stage::Login) => Loss::Closed("during the login"),
+            (None, Stage::Probing(_) | Stage::Known | Stage::Claiming(_)) => {
+                Loss::Closed("when it was asked about the unit")
             }
-            Stage::Ready => "of a session",
-            Stage::LoggingOut => "at the end",
+            (None, Stage::Ready) => Loss::Closed("of a session"),
+            (None, Stage::LoggingOut) => Loss::Closed("at the end"),
         }
     }
 
-    /// Takes what is whole from what has come; data goes to its place at once.
-    fn hear(&mut self) -> Result<(usize, Came), Loss> {
-        let got = self.wire.receive(self.received.bytes()).map_err(Loss::Fault)?;
-        let came = match got.event {
-            Some(Event::Data { tag, offset, bytes, .. }) => {
-                match self.asked.get_mut(key_of(tag)) {
-                    Some(Asked::Io { flight, .. }) => {
-                        let came = flight.came;
-                        flight.fill(offset, bytes).ok_or(Loss::Short { came })?;
-                    }
-                    Some(
-                        Asked::Question { answer, room }
-                        | Asked::Refresh { answer, room, .. }
-                        | Asked::Claim { answer, room }
-                        | Asked::Owner { answer, room },
-                    ) => {
-                        let more = (*room as usize).saturating_sub(answer.len()).min(bytes.len());
-                        answer.extend_from_slice(&bytes[..more]);
-                    }
-                    _ => {}
-                }
-                Came::Nothing
-            }
-            Some(Event::LoggedIn { portal_group, .. }) => Came::LoggedIn(portal_group),
-            Some(Event::Redirected { address, .. }) => Came::Redirected(address),
-            Some(Event::Done { tag, status, sense, .. }) => {
-                Came::Done { tag, status, heard: Heard::parse(sense) }
-            }
-            Some(Event::Pong { tag }) => Came::Pong(tag),
-            Some(Event::Managed { tag, response }) => Came::Managed(tag, response),
-            Some(Event::Aborted { tag, .. }) => Came::Aborted(tag),
-            None
-            | Some(
-                Event::Asked(AsyncEvent::Unit { .. } | AsyncEvent::Other { .. })
-                | Event::Targets(_),
-            ) => Came::Nothing,
-            Some(Event::Asked(_)) => Came::Leave,
-            Some(Event::LoggedOut) => Came::LoggedOut,
-        };
-        Ok((got.consumed, came))
-    }
-
-    fn deal(&mut self, came: Came, around: &mut Around<'_>) -> Result<(), Loss> {
-        match came {
-            Came::Nothing => Ok(()),
-            Came::LoggedIn(group) => {
-                around.told.push(SessionEvent::LoggedIn(group));
-                let probe = Box::new(Probe::new(self.lun));
-                self.stage = Stage::Probing(probe);
+    fn handle(&mut self, incoming: Incoming, unit: &mut UnitState<'_>) -> Result<(), Loss> {
+        match incoming {
+            Incoming::Nothing => {}
+            Incoming::LoggedIn(group) => {
+                unit.events.push(SessionEvent::LoggedIn(group));
+                self.stage = Stage::Probing(Box::new(Probe::new(self.channel.lun)));
                 self.ask();
-                Ok(())
             }
-            Came::Redirected(address) => Err(Loss::Redirected(address)),
-            Came::Done { tag, status: Some(status), heard } => {
-                self.done(tag, status, heard, around)
+            Incoming::Redirected(address) => return Err(Loss::Redirected(address)),
+            Incoming::Done { tag, status: Some(status), sense } => {
+                return self.done(tag, status, sense, unit);
             }
-            // The target does not know what became of it; the end of the session decides.
-            Came::Done { status: None, .. } => Err(Loss::NoStatus),
-            Came::Aborted(tag) => {
-                if let Some(Asked::Io { flight, .. }) = self.asked.remove(key_of(tag)) {
-                    self.end(flight, PATH_FAILED, around.told);
+            // The target does not know how the command has ended; the end of the session decides.
+            Incoming::Done { status: None, .. } => return Err(Loss::NoStatus),
+            Incoming::Aborted(tag) => {
+                if let Some(Asked::Io { operation, .. }) = self.channel.take(tag) {
+                    self.operations.end(operation, PATH_FAILED, unit.events);
                 }
-                Ok(())
             }
-            Came::Pong(tag) => {
-                if self.asked.remove(key_of(tag)).is_some() {
-                    around.told.push(SessionEvent::Sign);
+            Incoming::Pong(tag) => {
+                if self.channel.take(tag).is_some() {
+                    unit.events.push(SessionEvent::Sign);
                 }
-                Ok(())
             }
-            Came::Managed(tag, response) => {
-                if self.asked.remove(key_of(tag)).is_some() {
-                    around.told.push(match response {
+            Incoming::Managed(tag, response) => {
+                if self.channel.take(tag).is_some() {
+                    unit.events.push(match response {
                         TmfResponse::Complete => SessionEvent::Reset,
                         _ => SessionEvent::NotReset(response),
                     });
                 }
+            }
+            Incoming::LogoutRequested => unit.events.push(SessionEvent::LogoutRequested),
+            Incoming::LoggedOut => return Err(Loss::LoggedOut),
+        }
+        Ok(())
+    }
+
+    /// A command has ended.
+    fn done(
+        &mut self,
+        tag: u64,
+        status: u8,
+        sense: Sense,
+        unit: &mut UnitState<'_>,
+    ) -> Result<(), Loss> {
+        match self.channel.take(tag) {
+            Some(Asked::Io { operation, .. }) => {
+                if unit.owner.is_some() && is_doubt(status, sense) {
+                    // The command was not executed. The reservation is read again, by the next session.
+                    self.operations.end(operation, PATH_FAILED, unit.events);
+                    return Err(doubt(status, sense));
+                }
+                self.operations.command_ended(
+                    operation,
+                    (status, sense),
+                    &mut self.channel,
+                    unit,
+                )?;
+                if self.operations.takes_refresh() || self.refresh {
+                    self.refresh();
+                }
                 Ok(())
             }
-            Came::Leave => {
-                around.told.push(SessionEvent::Leave);
+            Some(Asked::Question { answer, .. }) => self.answered(status, sense, &answer, unit),
+            Some(Asked::Refresh { mut probe, answer, .. }) => {
+                probe.answered(status, sense, &answer).map_err(Loss::Unfit)?;
+                match probe.question() {
+                    Some(_) => self.channel.probe_again(probe),
+                    None => unit.events.push(SessionEvent::Refreshed(Box::new(probe.into_facts()))),
+                }
                 Ok(())
             }
-            Came::LoggedOut => Err(Loss::LoggedOut),
+            Some(Asked::Claim { answer, .. }) => self.claimed((status, sense), &answer, unit),
+            Some(Asked::Owner { answer, .. }) => holder_read((status, sense), &answer, unit),
+            Some(Asked::Clear) => {
+                unit.events.push(SessionEvent::Cleared);
+                Ok(())
+            }
+            Some(Asked::Flush) => {
+                match judge(status, sense, true) {
+                    Verdict::Again(_) => self.last_flush(unit),
+                    Verdict::Good => unit.events.push(SessionEvent::Flushed(Ok(()))),
+                    _ => {
+                        warn!(upstream = unit.who, %sense, "the last flush failed");
+                        unit.events.push(SessionEvent::Flushed(Err(IoError::Medium)));
+                    }
+                }
+                Ok(())
+            }
+            Some(Asked::Sign | Asked::Reset { .. }) | None => Ok(()),
         }
     }
 
-    /// Ends it. `reset`: the other end is told so at once, and nothing that waits in the kernel is sent
-    /// any more.
+    /// A question of the probe was answered.
+    fn answered(
+        &mut self,
+        status: u8,
+        sense: Sense,
+        answer: &[u8],
+        unit: &mut UnitState<'_>,
+    ) -> Result<(), Loss> {
+        let Stage::Probing(probe) = &mut self.stage else { return Ok(()) };
+        probe.answered(status, sense, answer).map_err(Loss::Unfit)?;
+        if probe.question().is_some() {
+            self.ask();
+            return Ok(());
+        }
+        let next = if unit.owner.is_some() { Stage::Known } else { Stage::Ready };
+        if let Stage::Probing(probe) = std::mem::replace(&mut self.stage, next) {
+            let facts = Box::new(probe.into_facts());
+            self.facts = Some(facts.clone());
+            unit.events.push(SessionEvent::Probed(facts));
+        }
+        Ok(())
+    }
+
+    /// Sends the next question of the probe.
+    fn ask(&mut self) {
+        if let Stage::Probing(probe) = &self.stage
+            && let Some(question) = probe.question()
+        {
+            let asked = Asked::Question { answer: Vec::new(), room: question.room };
+            self.channel.ask(asked, &question);
+        }
+    }
+
+    /// Claims the unit, before any other command for it.
+    pub(super) fn claim(&mut self, unit: &UnitState<'_>) {
+        self.stage = Stage::Claiming(Box::new(Claim::new()));
+        self.ask_claim(unit);
+    }
+
+    fn ask_claim(&mut self, unit: &UnitState<'_>) {
+        if let (Stage::Claiming(claim), Some(owner)) = (&self.stage, &*unit.owner)
+            && let Some(order) = claim.order(owner)
+        {
+            let asked = Asked::Claim { answer: Vec::new(), room: order.room };
+            self.channel.order(asked, &order);
+        }
+    }
+
+    fn claimed(
+        &mut self,
+        end: (u8, Sense),
+        answer: &[u8],
+        unit: &mut UnitState<'_>,
+    ) -> Result<(), Loss> {
+        let (Stage::Claiming(claim), Some(owner)) = (&mut self.stage, &mut *unit.owner) else {
+            return Ok(());
+        };
+        claim.answered(owner, end, answer).map_err(Loss::Denied)?;
+        if claim.order(owner).is_some() {
+            self.ask_claim(unit);
+        } else {
+            self.stage = Stage::Ready;
+            unit.events.push(SessionEvent::Claimed);
+        }
+        Ok(())
+    }
+
+    /// Reads the reservation, unless that is in progress or there is no room.
+    pub(super) fn read_reservation(&mut self) {
+        let asks = |asked: &Asked| matches!(asked, Asked::Owner { .. });
+        if self.channel.room() > 0 && !self.channel.any(asks) {
+            let order = claim::look();
+            self.channel.order(Asked::Owner { answer: Vec::new(), room: order.room }, &order);
+        }
+    }
+
+    /// Clears the reservation of the unit and all registrations.
+    pub(super) fn clear_reservation(&mut self, key: u64) {
+        self.channel.order(Asked::Clear, &claim::clear(key));
+    }
+
+    /// Probes again what can change while the session lasts, as soon as there is room.
+    pub(super) fn refresh(&mut self) {
+        self.refresh = true;
+        if let Some(facts) = &self.facts
+            && self.channel.room() > 0
+        {
+            self.refresh = false;
+            let probe = Box::new(Probe::again(self.channel.lun, facts));
+            self.channel.probe_again(probe);
+        }
+    }
+
+    /// Takes an operation.
+    pub(super) fn submit(&mut self, io: Io, unit: &mut UnitState<'_>) {
+        self.operations.submit(io, &mut self.channel, unit);
+    }
+
+    /// Sends the operations that wait for room, and the deferred ones that are due.
+    pub(super) fn start_waiting(&mut self, unit: &mut UnitState<'_>) {
+        self.operations.start_waiting(&mut self.channel, unit);
+    }
+
+    /// Whether the target has deferred an operation, or has begun none and takes none.
+    pub(super) fn has_deferred(&self, key: RequestKey) -> bool {
+        self.operations.has_deferred(key, &self.channel)
+    }
+
+    /// Forgets a read. Its buffer is not touched any more.
+    pub(super) fn abandon(&mut self, key: RequestKey) {
+        self.operations.abandon(key, &mut self.channel);
+    }
+
+    /// Asks for a sign of life, unless one is awaited.
+    pub(super) fn check(&mut self) {
+        self.channel.ping();
+    }
+
+    /// Has the unit reset, so that no command is in progress there; or since when that is not answered.
+    pub(super) fn reset_unit(&mut self, now: Instant) -> Option<Instant> {
+        self.channel.reset_unit(now)
+    }
+
+    /// Makes durable what was written, for the last time.
+    pub(super) fn last_flush(&mut self, unit: &UnitState<'_>) {
+        if let Some(terms) = &*unit.terms {
+            self.channel.flush(terms.synchronize());
+        }
+    }
+
+    /// Logs out.
+    pub(super) fn log_out(&mut self) {
+        self.stage = Stage::LoggingOut;
+        self.channel.log_out();
+    }
+
+    /// Ends it. `reset`: the connection is reset, so that the target knows at once and unsent data is discarded.
     pub(super) fn bury(self, reset: bool) -> Remains {
-        let Self { stream, wire, asked, waiting, later, leaving, .. } = self;
-        if reset {
-            stream.reset_on_close();
-        }
-        let unsent = wire.outstanding().filter(|one| !one.sent).map(|one| one.tag);
-        let unsent: BTreeSet<u64> = unsent.collect();
-        // First of all nothing refers to the buffers any more.
-        drop((stream, wire));
+        let Self { channel, operations, .. } = self;
         let mut remains = Remains { dead: Vec::new(), unknown: Vec::new(), ended: Vec::new() };
-        for (key, asked) in asked {
-            if let Asked::Io { flight, .. } = asked {
-                let lands = flight.changes() && !unsent.contains(&key.data().as_ffi());
-                let to = if lands { &mut remains.unknown } else { &mut remains.dead };
-                to.push(flight);
-            }
-        }
-        remains.dead.extend(waiting);
-        remains.dead.extend(later.into_iter().map(|(_, flight)| flight));
-        let ends = leaving.into_iter().map(|(flight, outcome)| ended(flight, outcome));
-        remains.ended.extend(ends);
+        // First of all no outbox refers to the buffers any more.
+        channel.close(reset, &mut remains);
+        operations.drain(&mut remains);
         remains
     }
 }
 
-/// How an operation has ended.
-pub(super) fn ended(flight: Flight, outcome: Outcome) -> Ended {
-    let Io { whose, promise, .. } = flight.land();
+/// The end of an operation.
+pub(super) fn ended(operation: Operation, outcome: Outcome) -> Ended {
+    let Io { whose, promise, .. } = operation.into_io();
     Ended { whose, outcome, flushed: false, promise }
 }
 
-fn key_of(tag: u64) -> TagKey {
-    KeyData::from_ffi(tag).into()
+/// The holder of the reservation was read.
+fn holder_read(
+    (status, sense): (u8, Sense),
+    answer: &[u8],
+    unit: &mut UnitState<'_>,
+) -> Result<(), Loss> {
+    if is_doubt(status, sense) {
+        return Err(doubt(status, sense));
+    }
+    // After a temporary refusal it is read again a second later.
+    if judge(status, sense, false) == Verdict::Good {
+        let (_, holder) = claim::holder_of(answer).map_err(Loss::Denied)?;
+        unit.events.push(SessionEvent::Owner(holder));
+    }
+    Ok(())
 }
 
-/// The end of an operation that is dead for sure and may be done on another path.
+/// Whether another gateway may have taken the unit over: RESERVATION CONFLICT, or a unit attention for reservations
+/// or registrations (SPC-4, 5.13.11).
+const fn is_doubt(status: u8, sense: Sense) -> bool {
+    status == RESERVATION_CONFLICT
+        || status == CHECK_CONDITION
+            && sense.key == UNIT_ATTENTION
+            && sense.asc == PARAMETERS_CHANGED
+            && matches!(sense.ascq, 0x03..=0x05)
+}
+
+fn doubt(status: u8, sense: Sense) -> Loss {
+    Loss::Doubtful(match (status, sense.ascq) {
+        (RESERVATION_CONFLICT, _) => String::from("RESERVATION CONFLICT"),
+        (_, 0x03) => String::from("reservations preempted"),
+        (_, 0x04) => String::from("reservations released"),
+        _ => String::from("registrations preempted"),
+    })
+}
+
+/// The end of an operation that the target has not executed, and that may be done on another path.
 pub(super) const PATH_FAILED: Outcome = Err(IoError::PathFailed);
 
-/// Slices given to one vectored write.
-const SLICES: usize = 64;
-
-/// Receive buffer, in bytes: the largest PDU and a good deal more.
-const RECEIVE: usize = 256 << 10;
+const RESERVATION_CONFLICT: u8 = ScsiStatus::ReservationConflict as u8;
+const UNIT_ATTENTION: u8 = 6;
+const PARAMETERS_CHANGED: u8 = 0x2a;
 
 #[cfg(test)]
 mod tests;

@@ -1,26 +1,23 @@
-//! The first sessions, before anything is served, and the last words, when nothing is any more.
+//! The first sessions and claims, before the gateway serves, and the last flush and logout, when it stops.
 
-use super::network::{Network, Readiness};
-use super::path::Link;
-use super::session::Around;
-use super::{FIRST_TOKEN, Farewell, Upstreams};
-use crate::clock::Clock;
-use mio::{Events, Poll};
+use super::Upstreams;
+use super::network::{EventSource, Network};
+use super::ownership::{Owner, Unowned};
+use super::volume_on;
+use crate::config::Config;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::time;
 use thiserror::Error;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::error::IoError;
-use weir_flow::pipeline::Input;
 
-/// An upstream that no path leads to.
+/// An upstream to which no path works.
 #[derive(Clone, Debug, Error)]
 pub struct Unreachable {
     /// Its name.
     pub upstream: String,
-    /// How long it was waited for.
+    /// How long the gateway has tried.
     pub within: Duration,
     /// Its paths.
     pub paths: Vec<UnreachablePath>,
@@ -29,7 +26,7 @@ pub struct Unreachable {
 /// A path that does not work.
 #[derive(Clone, Debug)]
 pub struct UnreachablePath {
-    /// Where it begins.
+    /// Its portal.
     pub portal: SocketAddr,
     /// Why.
     pub reason: String,
@@ -47,182 +44,190 @@ impl fmt::Display for Unreachable {
     }
 }
 
+/// Why upstreams cannot be used.
+#[derive(Debug, Error)]
+pub(crate) enum StartError {
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
+    #[error(transparent)]
+    Unowned(#[from] Unowned),
+    /// The events of sockets cannot be waited for.
+    #[error("cannot wait for events: {0}")]
+    Wait(#[from] io::Error),
+}
+
 impl<N: Network> Upstreams<N> {
-    /// Connects all paths at once, and waits until each upstream has one that works. The others go on
-    /// being tried.
-    pub(crate) fn connect(
-        &mut self,
-        poll: &mut Poll,
-        clock: Clock,
-    ) -> io::Result<Result<(), Unreachable>> {
-        let mut events = Events::with_capacity(EVENTS);
-        self.now = clock.now();
-        let began = self.now;
+    /// Connects all paths at once, and returns when a path of each upstream works. The other paths are tried on.
+    pub(crate) fn connect(&mut self, events: &mut impl EventSource) -> Result<(), StartError> {
+        self.context.now = events.now();
+        let began = self.context.now;
         self.tick();
         let mut usable = None;
         loop {
-            let waits = |index: &usize| {
-                let upstream = &self.all[*index];
-                let paths = upstream.first..upstream.first + upstream.config.portals.len();
-                !self.paths[paths].iter().any(super::path::Path::is_ready)
-            };
-            let waiting: Vec<usize> = (0..self.all.len()).filter(waits).collect();
-            let by = |index: &usize| began + self.all[*index].config.connect_timeout;
-            if waiting.is_empty() {
-                // Hosts find more paths, and the log fewer that fail, if those on their way may come in.
-                let all = *usable.get_or_insert(self.now) + OTHERS_WITHIN;
-                if all <= self.now || !self.paths.iter().any(super::path::Path::is_on_its_way) {
+            let by = |index: &usize| began + self.all[*index].paths.config.connect_timeout;
+            let waiting: Vec<usize> =
+                (0..self.all.len()).filter(|&index| !self.all[index].is_reachable()).collect();
+            let until = if let Some(until) = waiting.iter().map(by).min() {
+                if until <= self.context.now {
+                    return Err(self.late(waiting.into_iter().find(|index| by(index) == until)));
+                }
+                until
+            } else {
+                // Hosts find more paths, and the log has fewer failures, if paths that connect now may finish.
+                let all = *usable.get_or_insert(self.context.now) + OTHERS_WITHIN;
+                let starting =
+                    self.all.iter().any(|one| one.paths.iter().any(super::Path::is_starting));
+                if all <= self.context.now || !starting {
                     break;
                 }
-                self.turn(poll, &mut events, clock, Some(all))?;
-                continue;
-            }
-            let until = waiting.iter().map(by).min().expect("it is not empty");
-            if until <= self.now {
-                let late = waiting.into_iter().find(|index| by(index) <= self.now);
-                return Ok(Err(self.unreachable(late.expect("one of them is"))));
-            }
-            self.turn(poll, &mut events, clock, Some(until))?;
-        }
-        for index in 0..self.paths.len() {
-            if !self.paths[index].told_up {
-                let (upstream, id) = (self.paths[index].upstream, self.paths[index].id);
-                self.input(Input::PathDown(self.backend(upstream), id));
-            }
-        }
-        Ok(Ok(()))
-    }
-
-    pub(super) fn unreachable(&self, index: usize) -> Unreachable {
-        let upstream = &self.all[index];
-        let paths = upstream.first..upstream.first + upstream.config.portals.len();
-        let path = |path: &super::path::Path<N::Stream>| {
-            let waits = match &path.link {
-                Link::Up(session, _) => Some(session.waits_for()),
-                Link::Down(_) => None,
+                all
             };
-            let reason = path.failure.clone().or(waits.map(str::to_owned));
-            let reason = reason.unwrap_or_else(|| String::from("it was not tried yet"));
-            UnreachablePath { portal: path.portal, reason }
-        };
-        Unreachable {
-            upstream: upstream.config.name.clone(),
-            within: upstream.config.connect_timeout,
-            paths: self.paths[paths].iter().map(path).collect(),
+            self.turn(events, Some(until))?;
+        }
+        for upstream in &self.all {
+            upstream.paths.report_missing(&mut self.context);
+        }
+        Ok(())
+    }
+
+    /// Becomes the owner of every unit that has one, or says why not. Writes nothing to any unit.
+    pub(crate) fn claim(
+        &mut self,
+        events: &mut impl EventSource,
+        config: &Config,
+        owners: Vec<Option<Owner>>,
+    ) -> Result<(), StartError> {
+        self.context.now = events.now();
+        let began = self.context.now;
+        for (upstream, owner) in self.all.iter_mut().zip(owners) {
+            if let Some(owner) = owner {
+                upstream.claim(&mut self.context, owner);
+            }
+        }
+        let mut owned = None;
+        loop {
+            let waits = |&index: &usize| self.owner(index).is_some_and(|owner| !owner.holds);
+            let waiting: Vec<usize> = (0..self.all.len()).filter(waits).collect();
+            for &index in &waiting {
+                if let Some(why) = self.owner(index).and_then(|owner| owner.denied.clone()) {
+                    let volume = volume_on(config, index);
+                    let volume = volume.map(|volume| config.volumes[volume].name.clone());
+                    let upstream = self.all[index].paths.config.name.clone();
+                    let volume = volume.unwrap_or_default();
+                    return Err(Unowned { volume, upstream, why }.into());
+                }
+            }
+            let by = |index: &usize| began + self.all[*index].paths.config.connect_timeout;
+            let until = if let Some(until) = waiting.iter().map(by).min() {
+                if until <= self.context.now {
+                    return Err(self.late(waiting.into_iter().find(|index| by(index) == until)));
+                }
+                until
+            } else {
+                // The other paths claim at the same time.
+                let all = *owned.get_or_insert(self.context.now) + OTHERS_WITHIN;
+                let mut claimed = self.all.iter().filter(|one| one.unit.owner.is_some());
+                let starting = claimed.any(|one| one.paths.iter().any(super::Path::is_starting));
+                if all <= self.context.now || !starting {
+                    return Ok(());
+                }
+                all
+            };
+            self.turn(events, Some(until))?;
         }
     }
 
-    /// Waits for something to happen at a path, at most until then, and deals with it.
-    pub(super) fn turn(
+    fn owner(&self, index: usize) -> Option<&Owner> {
+        self.all[index].unit.owner.as_ref()
+    }
+
+    /// The time of this upstream is over.
+    fn late(&self, index: Option<usize>) -> StartError {
+        self.all[index.expect("one of them is late")].unreachable().into()
+    }
+
+    /// Waits for events, at most until then, and handles them.
+    fn turn(
         &mut self,
-        poll: &mut Poll,
-        events: &mut Events,
-        clock: Clock,
+        source: &mut impl EventSource,
         until: Option<Instant>,
-    ) -> io::Result<()> {
+    ) -> Result<(), io::Error> {
         self.write_all();
         let wake = [until, self.next()].into_iter().flatten().min();
         let timeout = match wake {
-            _ if self.has_more() => Some(0),
-            // A millisecond is as fine as the kernel waits; less would be asked for again and again.
-            wake => wake.map(|at| at.saturating_since(clock.now()).as_nanos().max(1_000_000)),
+            _ if self.has_more() => Some(Duration::ZERO),
+            // The kernel waits for whole milliseconds; a shorter time would return at once, again and again.
+            wake => wake.map(|at| at.saturating_since(source.now()).max(TICK)),
         };
-        match poll.poll(events, timeout.map(time::Duration::from_nanos)) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            _ => {}
-        }
-        self.now = clock.now();
-        for event in &*events {
-            if let Some(number) = event.token().0.checked_sub(FIRST_TOKEN) {
-                self.event(number, Readiness::of(event));
-            }
+        let mut events = Vec::new();
+        source.wait(timeout, &mut events)?;
+        self.context.now = source.now();
+        for (number, event) in events {
+            self.event(number, event);
         }
         self.read_on();
         self.tick();
         Ok(())
     }
 
-    /// Makes durable what was written, as far as the units do not do so by themselves, and logs out. The
-    /// upstreams that this failed for, and why. `clean`: those of which nothing is only with this gateway, by their
-    /// index; their units are given up.
+    /// Makes durable what was written, as far as the units do not do so by themselves, and logs out. The indexes of
+    /// the upstreams for which this failed, and why. `clean`: the upstreams of which no data is only in a log; their
+    /// reservations are given up.
     pub(crate) fn close(
         &mut self,
-        poll: &mut Poll,
-        clock: Clock,
+        events: &mut impl EventSource,
         within: Duration,
         clean: &[bool],
     ) -> Vec<(usize, IoError)> {
-        let mut events = Events::with_capacity(EVENTS);
-        self.now = clock.now();
-        let until = self.now + within.max(FAREWELL_LEAST);
+        self.context.now = events.now();
+        let until = self.context.now + within.max(FLUSH_MIN);
         for upstream in &mut self.all {
-            let cached = upstream.terms.as_ref().is_some_and(|terms| terms.facts.write_cache);
-            // Whoever owns it now sees to it.
-            let lost = upstream.owner.as_ref().is_some_and(|owner| owner.lost.is_some());
-            if !upstream.written || !cached || lost {
-                upstream.farewell = Farewell::Done(Ok(()));
-            }
+            upstream.prepare_shutdown();
         }
-        while self.ask_for_flushes() && self.now < until {
-            if self.turn(poll, &mut events, clock, Some(until)).is_err() {
-                break;
-            }
+        self.turn_while(events, until, |_, upstream, context| upstream.flush(context));
+        let clean = |index: usize| clean.get(index).copied().unwrap_or(false);
+        self.turn_while(events, until, |index, upstream, context| {
+            upstream.release(context, clean(index))
+        });
+        self.context.closing = true;
+        for upstream in &mut self.all {
+            upstream.log_out(&mut self.context);
         }
-        while self.ask_for_releases(clean) && self.now < until {
-            if self.turn(poll, &mut events, clock, Some(until)).is_err() {
-                break;
-            }
-        }
-        self.closing = true;
-        for index in 0..self.paths.len() {
-            self.with(index, |session, around| {
-                if session.is_ready() {
-                    session.log_out();
-                }
-                session.write(around)
-            });
-        }
-        let until = self.now + LOGOUT_WITHIN;
-        while self.paths.iter().any(|path| matches!(path.link, Link::Up(..))) && self.now < until {
-            if self.turn(poll, &mut events, clock, Some(until)).is_err() {
-                break;
-            }
-        }
-        let failed = |(index, upstream): (usize, &super::Upstream)| match upstream.farewell {
-            Farewell::Done(Ok(())) => None,
-            Farewell::Done(Err(error)) => Some((index, error)),
-            Farewell::Wanted | Farewell::Asked(_) => Some((index, IoError::NoPath)),
+        let until = self.context.now + LOGOUT_TIMEOUT;
+        self.turn_while(events, until, |_, upstream, _| upstream.has_session());
+        let failed = |(index, upstream): (usize, &super::Upstream<N>)| {
+            upstream.flushed().err().map(|error| (index, error))
         };
         self.all.iter().enumerate().filter_map(failed).collect()
     }
 
-    /// Has each upstream flushed that was not yet, over a path that works; true if one is not done.
-    fn ask_for_flushes(&mut self) -> bool {
-        for upstream in 0..self.all.len() {
-            if self.all[upstream].farewell == Farewell::Wanted {
-                let works = |index: &usize| {
-                    self.paths[*index].upstream == upstream && self.paths[*index].is_ready()
-                };
-                let Some(index) = (0..self.paths.len()).find(works) else { continue };
-                self.all[upstream].farewell = Farewell::Asked(index);
-                self.with(index, |session, around: &mut Around<'_>| {
-                    session.last_flush(around);
-                    Ok(())
-                });
+    /// Handles events while an upstream has something to do, at most until then.
+    fn turn_while(
+        &mut self,
+        events: &mut impl EventSource,
+        until: Instant,
+        mut busy: impl FnMut(usize, &mut super::Upstream<N>, &mut super::Context<N>) -> bool,
+    ) {
+        loop {
+            let mut any = false;
+            for (index, upstream) in self.all.iter_mut().enumerate() {
+                any |= busy(index, upstream, &mut self.context);
+            }
+            if !any || self.context.now >= until || self.turn(events, Some(until)).is_err() {
+                return;
             }
         }
-        self.all.iter().any(|upstream| !matches!(upstream.farewell, Farewell::Done(_)))
     }
 }
 
-/// When every upstream has a path, the others have so long.
+/// When a path of every upstream works, the others have this long.
 const OTHERS_WITHIN: Duration = Duration::from_millis(250);
 
-/// Events taken in at a time.
-const EVENTS: usize = 256;
+/// The shortest wait.
+const TICK: Duration = Duration::from_millis(1);
 
-/// The last flush has at least so long.
-const FAREWELL_LEAST: Duration = Duration::from_secs(2);
+/// The shortest time for the last flush.
+const FLUSH_MIN: Duration = Duration::from_secs(2);
 
-/// How long the answer to a logout is waited for.
-const LOGOUT_WITHIN: Duration = Duration::from_secs(1);
+/// How long the responses to logouts are waited for.
+const LOGOUT_TIMEOUT: Duration = Duration::from_secs(1);

@@ -2,7 +2,6 @@
 
 use super::Upstreams;
 use super::network::Tcp;
-use super::path::Link;
 use super::session::Session;
 use crate::config::{Fence, Portal, Upstream};
 use crate::storage::random::KernelRandom;
@@ -39,25 +38,23 @@ pub(crate) fn upstream(paths: usize, address: SocketAddr) -> Upstream {
 
 /// One upstream with this number of paths. Their portal takes connections while the first value lives, and
 /// never says anything.
-pub(super) fn remotes(paths: usize) -> ((TcpListener, Poll), Upstreams<Tcp>) {
+pub(super) fn upstreams(paths: usize) -> ((TcpListener, Poll), Upstreams<Tcp>) {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let upstream = upstream(paths, silent.local_addr().expect("it is bound"));
     let poll = Poll::new().expect("an event queue");
     let registry = poll.registry().try_clone().expect("its registry");
-    let mut remotes = Upstreams::new(&[upstream], 0, Tcp::new(registry), Box::new(KernelRandom));
-    remotes.now = Instant::ZERO + Duration::from_secs(100);
-    ((silent, poll), remotes)
+    let mut upstreams = Upstreams::new(&[upstream], 0, Tcp::new(registry), Box::new(KernelRandom));
+    upstreams.context.now = Instant::ZERO + Duration::from_secs(100);
+    ((silent, poll), upstreams)
 }
 
-/// A session on which nothing was said.
+/// A session whose connection is being made.
 pub(super) fn session() -> Box<Session<TcpStream>> {
-    let ((silent, _poll), mut remotes) = remotes(1);
-    remotes.begin(0);
+    let ((silent, _poll), mut upstreams) = upstreams(1);
+    let Upstreams { all, context, .. } = &mut upstreams;
+    all[0].begin(context, 0);
     drop(silent);
-    match std::mem::replace(&mut remotes.paths[0].link, Link::Down(Instant::ZERO)) {
-        Link::Up(session, _) => session,
-        Link::Down(_) => panic!("its portal takes connections"),
-    }
+    all[0].paths[0].take_session(Instant::ZERO).expect("its portal takes connections")
 }
 
 /// The lines that something logs: `field=value` for each, and the message.

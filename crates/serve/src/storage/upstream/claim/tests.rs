@@ -3,11 +3,11 @@
 use super::*;
 use std::collections::BTreeMap;
 
-const GOOD: (u8, Heard) = (0, Heard { key: 0, asc: 0, ascq: 0 });
-const CONFLICT: (u8, Heard) = (0x18, Heard { key: 0, asc: 0, ascq: 0 });
-const REFUSED: (u8, Heard) = (2, Heard { key: 5, asc: 0x24, ascq: 0 });
-const UNKNOWN: (u8, Heard) = (2, Heard { key: 5, asc: 0x20, ascq: 0 });
-const ATTENTION: (u8, Heard) = (2, Heard { key: 6, asc: 0x2a, ascq: 5 });
+const GOOD: (u8, Sense) = (0, Sense { key: 0, asc: 0, ascq: 0 });
+const CONFLICT: (u8, Sense) = (0x18, Sense { key: 0, asc: 0, ascq: 0 });
+const REFUSED: (u8, Sense) = (2, Sense { key: 5, asc: 0x24, ascq: 0 });
+const UNKNOWN: (u8, Sense) = (2, Sense { key: 5, asc: 0x20, ascq: 0 });
+const ATTENTION: (u8, Sense) = (2, Sense { key: 6, asc: 0x2a, ascq: 5 });
 
 /// Ways of two gateways to one unit.
 const A: [u8; 2] = [0, 1];
@@ -26,7 +26,7 @@ struct Unit {
 }
 
 impl Unit {
-    fn take(&mut self, way: u8, order: &Order) -> ((u8, Heard), Vec<u8>) {
+    fn take(&mut self, way: u8, order: &Order) -> ((u8, Sense), Vec<u8>) {
         let end = |end| (end, Vec::new());
         if self.none {
             return end(UNKNOWN);

@@ -6,25 +6,25 @@ const GOOD: u8 = 0;
 const CHECK: u8 = 2;
 
 /// A target that answers each question by its operation code and page.
-fn ask(lun: u64, answer: impl Fn(u8, u8) -> Result<Vec<u8>, Heard>) -> Result<Facts, Unfit> {
+fn ask(lun: u64, answer: impl Fn(u8, u8) -> Result<Vec<u8>, Sense>) -> Result<Facts, Unfit> {
     let mut probe = Probe::new(lun);
     for _ in 0..100 {
         let Some(question) = probe.question() else { return Ok(probe.into_facts()) };
         match answer(question.cdb[0], question.cdb[2]) {
             Ok(mut bytes) => {
                 bytes.truncate(question.room as usize);
-                probe.answered(GOOD, Heard::default(), &bytes)?;
+                probe.answered(GOOD, Sense::default(), &bytes)?;
             }
-            Err(heard) => probe.answered(CHECK, heard, &[])?,
+            Err(sense) => probe.answered(CHECK, sense, &[])?,
         }
     }
     panic!("it never ends");
 }
 
-const ILLEGAL: Heard = Heard { key: 5, asc: 0x24, ascq: 0 };
+const ILLEGAL: Sense = Sense { key: 5, asc: 0x24, ascq: 0 };
 
 /// The answers of a thin disk of 2048 blocks with a cache and two port groups.
-fn disk(code: u8, page: u8) -> Result<Vec<u8>, Heard> {
+fn disk(code: u8, page: u8) -> Result<Vec<u8>, Sense> {
     let page_of = |page: u8, body: &[u8]| {
         let mut bytes = vec![0, page, 0, body.len() as u8];
         bytes.extend_from_slice(body);
@@ -156,7 +156,7 @@ fn nonsense_is_not_believed() {
 #[test]
 fn unit_attentions_are_swallowed() {
     let mut probe = Probe::new(0);
-    let attention = Heard { key: 6, asc: 0x29, ascq: 0 };
+    let attention = Sense { key: 6, asc: 0x29, ascq: 0 };
     for _ in 0..AGAIN_MAX {
         let before = probe.question();
         assert_eq!(probe.answered(CHECK, attention, &[]), Ok(()));

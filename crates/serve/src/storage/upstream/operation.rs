@@ -42,7 +42,7 @@ pub(super) enum Data {
 
 /// An operation under way.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct Operation {
     pub(super) io: Io,
     /// Bytes that are done.
     done: u64,
@@ -54,8 +54,8 @@ pub(super) struct Flight {
     piece: u64,
     /// Bytes that have come for it.
     pub(super) came: u32,
-    /// How often the target has put the command off.
-    pub(super) put_off: u32,
+    /// How often the target has deferred the command.
+    pub(super) deferrals: u32,
     /// Bytes of it that an outbox may refer to.
     sent: Vec<Payload>,
 }
@@ -96,18 +96,27 @@ impl Terms {
     }
 }
 
-impl Flight {
+impl Operation {
     /// Takes an operation. Its buffer is nobody else's until it is given back.
     pub(super) fn new(io: Io) -> Self {
         if let Work::Read { buffer, at } = &io.work {
             buffer.lend(*at, io.length as usize, Use::Fill);
         }
         let kind = Kind::Synchronize;
-        Self { io, done: 0, flushes: false, kind, piece: 0, came: 0, put_off: 0, sent: Vec::new() }
+        Self {
+            io,
+            done: 0,
+            flushes: false,
+            kind,
+            piece: 0,
+            came: 0,
+            deferrals: 0,
+            sent: Vec::new(),
+        }
     }
 
     /// Gives the buffer back.
-    pub(super) fn land(self) -> Io {
+    pub(super) fn into_io(self) -> Io {
         if let Work::Read { buffer, .. } = &self.io.work {
             buffer.take_back(Use::Fill);
         }
@@ -189,7 +198,7 @@ impl Flight {
 
     /// The command under way was done.
     pub(super) const fn advance(&mut self) {
-        self.put_off = 0;
+        self.deferrals = 0;
         self.done += self.piece;
         self.flushes |= matches!(self.kind, Kind::Synchronize);
         self.piece = 0;
