@@ -323,10 +323,13 @@ impl<S: Stream> Connections<S> {
     pub(crate) fn send(&mut self, engine: &mut CommandEngine, reply: Option<Reply>) {
         let Some(reply) = reply else { return };
         let id = engine.set.tasks[reply.task].connection;
-        match id.and_then(|id| self.find(id)) {
-            Some(connection) => {
-                engine.set.actions.push_back(ConnectionAction::Write(connection.id));
-                frontend::reply(engine, connection, reply);
+        let place = id.and_then(|id| self.places.get_mut(id.index)?.as_deref_mut());
+        match place.filter(|one| Some(one.connection.id) == id) {
+            Some(one) => {
+                if !std::mem::replace(&mut one.channel.dirty, true) {
+                    self.dirty.push(one.connection.id.index);
+                }
+                frontend::reply(engine, &mut one.connection, reply);
             }
             None => engine.unheard(reply),
         }

@@ -7,7 +7,7 @@ use crate::storage::state_file::StateError;
 use crate::storage::store::Store;
 use crate::tasks::jobs::Jobs;
 use crate::tasks::table::{Answer, Phase, TaskKind};
-use crate::tasks::task_management::{Management, Waiter};
+use crate::tasks::waiters::Waiter;
 use tracing::{error, info, warn};
 use weir_flow::cache::Done;
 use weir_flow::error::IoError;
@@ -161,7 +161,7 @@ impl CommandEngine {
     fn settle(&mut self, key: TaskKey, volume: usize, nexus: &Nexus, effects: Effects) {
         let aborts = effects.aborts.clone();
         self.spread(volume, nexus, effects);
-        let managing = self.set.managing.insert(Management::new(Waiter::Task(key)));
+        let managing = self.set.waiters.add(Waiter::Task(key));
         self.set.tasks[key].answer = Some(Answer::Good);
         let victims: Vec<_> =
             aborts.iter().filter_map(|nexus| self.set.sessions.find(nexus)).collect();

@@ -185,7 +185,7 @@ impl StorageRequests {
         }
         match op {
             MediaOp::WriteVerify(_) => self.step(cx, io, Step::Write, None),
-            MediaOp::CompareAndWrite if cx.set.tasks[TaskKey::of(io.tag)].compared => {
+            MediaOp::CompareAndWrite if cx.set.tasks[TaskKey::of(io.tag)].comparison.equal => {
                 self.step(cx, io, Step::Write, None);
             }
             MediaOp::WriteAtomic => {
@@ -286,9 +286,9 @@ impl StorageRequests {
             }
             (Step::Clear, ..) | (_, _, Err(_)) => None,
             (Step::Read, MediaOp::CompareAndWrite, _) => {
-                task.differs = first_difference(task, length);
-                task.compared = task.differs.is_none();
-                task.compared.then_some(Step::Write)
+                task.comparison.differs = first_difference(task, length);
+                task.comparison.equal = task.comparison.differs.is_none();
+                task.comparison.equal.then_some(Step::Write)
             }
             (Step::Read, ..) => {
                 or_into_medium(task, length);
@@ -296,7 +296,7 @@ impl StorageRequests {
             }
             (Step::Write, MediaOp::WriteVerify(_), _) => Some(Step::Verify),
             (Step::Verify, MediaOp::WriteVerify(Compare::Blocks), _) => {
-                task.differs = first_difference(task, length);
+                task.comparison.differs = first_difference(task, length);
                 None
             }
             (Step::Write | Step::Verify, ..) => None,

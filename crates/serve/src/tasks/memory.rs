@@ -1,41 +1,106 @@
 //! Payload memory: the bytes that each connection holds, and the connections that wait for some.
 //!
-//! Invariant: the bytes that a connection holds are the sum over its tasks ([`Task::held`]), until the
-//! connection is forgotten.
+//! Invariant: the bytes that a connection holds are the sum over its tasks ([`Charge::bytes`]), until the
+//! connection is forgotten. So nothing is held when there is no task.
 //!
-//! [`Task::held`]: crate::tasks::table::Task::held
+//! [`Charge::bytes`]: crate::tasks::table::Charge::bytes
 
 use crate::buffer::{LARGEST, Pool, Shared};
 use crate::ids::ConnectionId;
-use crate::tasks::submit::Held;
+use crate::storage::file::atomic_journal;
 use std::collections::{BTreeMap, VecDeque};
+use weir_wire::scsi::cdb::{Media, MediaOp};
+
+/// The payload memory that a command needs, before it is taken in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// Bytes that the host sends.
+    pub(crate) data: u32,
+    /// Bytes from the medium, or of a journal record.
+    pub(crate) medium: u64,
+}
+
+impl Held {
+    /// For a command for the medium, of which the host sends `data` bytes, in blocks of `block` bytes.
+    pub(crate) fn of(media: &Media, data: u32, block: u32) -> Self {
+        let medium = match media.op {
+            MediaOp::WriteAtomic => atomic_journal::HEADER as u64 + u64::from(data),
+            _ if media.needs_medium() => media.blocks * u64::from(block),
+            _ => 0,
+        };
+        Self { data, medium }
+    }
+
+    /// All of it, in bytes.
+    pub(crate) fn payload(self) -> u64 {
+        u64::from(self.data) + self.medium
+    }
+}
 
 /// Buffers for the payload of hosts' commands and of jobs.
 #[derive(Debug)]
 pub(crate) struct PayloadMemory {
     pool: Pool,
-    /// Bytes in use, by the serial number of the connection.
+    /// Bytes in use, by the serial number of the connection, and their sum.
     held: BTreeMap<u64, u64>,
-    /// Bytes that there are.
+    total: u64,
+    /// The most bytes in use.
     limit: u64,
     /// Connections that wait for memory, in order.
     hungry: VecDeque<ConnectionId>,
 }
 
+/// How much a connection may hold.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Its share, in bytes.
+    share: u64,
+    /// The most bytes of all connections.
+    limit: u64,
+}
+
+impl Bounds {
+    /// Whether a connection that holds `held` bytes may hold `more`, while all hold `total`.
+    const fn admit(self, held: u64, total: u64, more: u64) -> bool {
+        held + more <= self.share || total + more + SPARE <= self.limit
+    }
+}
+
 impl PayloadMemory {
     /// `limit` bytes, all of them free.
     pub(crate) fn new(limit: u64) -> Self {
-        Self { pool: Pool::new(limit), held: BTreeMap::new(), limit, hungry: VecDeque::new() }
+        Self {
+            pool: Pool::new(limit),
+            held: BTreeMap::new(),
+            total: 0,
+            limit,
+            hungry: VecDeque::new(),
+        }
     }
 
     /// Whether a connection may hold `more` bytes: its share, or more while two of the largest buffers
     /// stay free for the other `sessions`. So no host can take all memory, and a host alone is not
     /// refused what no other host wants.
     pub(crate) fn may_hold(&self, owner: u64, more: u64, sessions: usize) -> bool {
-        let share = self.limit / sessions.max(1) as u64;
         let held = self.held.get(&owner).copied().unwrap_or(0);
-        let all = || self.held.values().sum::<u64>();
-        held + more <= share.max(SPARE) || all() + more + SPARE <= self.limit
+        self.bounds(sessions).admit(held, self.total, more)
+    }
+
+    fn bounds(&self, sessions: usize) -> Bounds {
+        let share = (self.limit / sessions.max(1) as u64).max(SPARE);
+        Bounds { share, limit: self.limit }
+    }
+
+    /// Counts bytes for a connection if it [may hold](Self::may_hold) them.
+    pub(crate) fn try_charge(&mut self, owner: u64, bytes: u64, sessions: usize) -> bool {
+        let bounds = self.bounds(sessions);
+        let held = self.held.entry(owner).or_default();
+        let fits = bounds.admit(*held, self.total, bytes);
+        if fits {
+            *held += bytes;
+            self.total += bytes;
+        }
+        fits
     }
 
     /// A buffer of at least `length` bytes; `None` if there is none now.
@@ -67,13 +132,20 @@ impl PayloadMemory {
     /// Counts bytes for a connection.
     pub(crate) fn charge(&mut self, owner: u64, bytes: u64) {
         *self.held.entry(owner).or_default() += bytes;
+        self.total += bytes;
     }
 
     /// Counts bytes for a connection no longer, unless it was forgotten.
     pub(crate) fn release(&mut self, owner: u64, bytes: u64) {
         if let Some(held) = self.held.get_mut(&owner) {
-            *held -= bytes;
+            *held = held.checked_sub(bytes).expect("a connection gives back what it holds");
+            self.total -= bytes;
         }
+    }
+
+    /// Whether no connection holds memory.
+    pub(crate) const fn is_unused(&self) -> bool {
+        self.total == 0
     }
 
     /// Notes that a connection waits for memory.
@@ -88,7 +160,7 @@ impl PayloadMemory {
 
     /// A connection is gone.
     pub(crate) fn forget(&mut self, id: ConnectionId) {
-        self.held.remove(&id.serial);
+        self.total -= self.held.remove(&id.serial).unwrap_or(0);
         self.hungry.retain(|&hungry| hungry != id);
     }
 }
@@ -112,5 +184,28 @@ mod tests {
         assert!(memory.may_hold(2, 2 * SPARE, 4), "its share");
         memory.release(1, 6 * SPARE);
         assert!(memory.may_hold(1, 7 * SPARE, 4));
+    }
+
+    /// A connection that is gone holds nothing, whatever its tasks give back later.
+    #[test]
+    fn a_connection_that_is_gone_holds_nothing() {
+        let mut memory = PayloadMemory::new(8 * SPARE);
+        memory.charge(1, SPARE);
+        memory.charge(2, SPARE);
+        memory.forget(ConnectionId { index: 0, serial: 1 });
+        memory.release(1, SPARE);
+        assert!(!memory.is_unused());
+        memory.release(2, SPARE);
+        assert!(memory.is_unused());
+    }
+
+    /// More is never given back than a connection holds: a task that ended twice would free memory in use.
+    #[test]
+    #[should_panic(expected = "gives back what it holds")]
+    fn memory_is_given_back_once() {
+        let mut memory = PayloadMemory::new(8 * SPARE);
+        memory.charge(1, SPARE);
+        memory.release(1, SPARE);
+        memory.release(1, 1);
     }
 }

@@ -22,10 +22,11 @@ pub(crate) mod table;
 pub(crate) mod task_management;
 #[cfg(test)]
 mod tests;
+mod waiters;
 
 pub(crate) use blocking_calls::{BlockingCalls, CallDone, SavedFor};
 pub(crate) use cache::CacheMemory;
-pub(crate) use submit::Held;
+pub(crate) use memory::Held;
 
 use crate::config::Config;
 use crate::ids::{ConnectionId, TaskKey};
@@ -43,7 +44,7 @@ use quota::TenantQuotas;
 use set::TaskSet;
 use std::rc::Rc;
 use submit::{FULL, Refusal};
-use table::{Answer, Phase, TaskKind};
+use table::{Answer, TaskKind};
 use weir_flow::cache::{Done as CacheDone, Work as CacheWork};
 use weir_flow::clock::Instant;
 use weir_flow::pipeline::{Input, StoreIo};
@@ -177,15 +178,16 @@ impl CommandEngine {
                 jobs::Jobs::leave_failure(&mut cx, key);
             }
             TaskKind::Media(_) => match self.set.start(&self.catalog, key, link) {
-                Ok(()) => {}
-                Err(Refusal::Full) => self.set.tasks[key].phase = FULL,
+                Ok(true) => {}
+                Ok(false) => self.set.actions.push_back(ConnectionAction::Answer(key)),
+                Err(Refusal::Full) => {
+                    self.set.tasks[key].phase = FULL;
+                    self.set.actions.push_back(ConnectionAction::Answer(key));
+                }
                 Err(Refusal::Wrong(sense)) => {
                     self.set.decide(key, Answer::Refused(sense.into()));
                 }
             },
-        }
-        if let Phase::InPipeline { left: 0, .. } = self.set.tasks[key].phase {
-            self.set.actions.push_back(ConnectionAction::Answer(key));
         }
     }
 
@@ -267,7 +269,7 @@ impl CommandEngine {
         if shares {
             self.set.actions.push_back(ConnectionAction::Share);
         }
-        self.set.forget_managing(id);
+        self.set.waiters.forget(id);
         self.set.disconnected(keys);
     }
 }

@@ -1,22 +1,21 @@
-//! How much room each tenant has left, and what its hosts are told of it.
+//! The quota of each tenant: commands and bytes in use, and the share of each of its sessions.
 //!
-//! The pipeline refuses what goes past a tenant's bounds. That a host which keeps to its command window
-//! never gets there is seen to here: the sessions of a tenant share its requests, and its bytes by the
-//! size that its commands have. So the window closes as commands are held, and a host that goes over to
-//! larger commands is given fewer of them at a time; what it was told before cannot be taken back, so it
-//! may be refused once. NBD has no window: a connection is not read from while its tenant has no quota.
+//! The pipeline refuses requests beyond a tenant's bounds. A host that keeps to its command window never gets
+//! there: the sessions of a tenant share its requests, and its bytes by the size of its commands. So the window
+//! closes as commands are held, and a host that changes to larger commands gets a smaller window. A window that was
+//! granted cannot be taken back, so one command may be refused then. NBD has no window: a connection is not read
+//! while its tenant's quota is used up.
 //!
-//! Windows are shared out anew when a session comes or goes, or when a tenant's commands become larger
-//! or have all been smaller for a while; not for each command.
+//! Windows are computed again when a session starts or ends, or when a tenant's commands have become larger or
+//! smaller; not for each command.
+//!
+//! Invariant: a tenant's count is the sum over its tasks ([`Charge::quota`](crate::tasks::table::Charge::quota)).
 
 use crate::ids::ConnectionId;
-use crate::tasks::ConnectionAction;
-use crate::tasks::set::TaskSet;
-use crate::tasks::table::Task;
 use std::collections::{BTreeSet, VecDeque};
 use weir_flow::pipeline::Limits;
 
-/// The rooms of all tenants, by id.
+/// The quotas of all tenants, by id.
 #[derive(Debug)]
 pub(crate) struct TenantQuotas {
     requests: u32,
@@ -24,15 +23,15 @@ pub(crate) struct TenantQuotas {
     tenants: Vec<Quota>,
 }
 
-/// What one tenant's hosts use.
+/// What the hosts of one tenant use.
 #[derive(Debug)]
 struct Quota {
-    /// Commands for the medium that were taken in and have not ended, and their payload.
+    /// Commands for the medium that have not ended, and their payload in bytes.
     requests: u32,
     bytes: u64,
-    /// Sessions that may send more.
+    /// Sessions that may send commands.
     sessions: u32,
-    /// The payload that a command is taken to have, as a power of two: that of the largest one lately.
+    /// The payload that a command is assumed to have, as a power of two: that of the largest recent one.
     size_log2: u32,
     /// Commands in a row that were smaller than half of that, and the largest of them.
     smaller: u32,
@@ -74,7 +73,7 @@ impl TenantQuotas {
     }
 
     /// Commands that each session of a tenant may have outstanding, for `more` sessions than are counted.
-    fn share(&self, tenant: usize, more: u32) -> u32 {
+    pub(super) fn share(&self, tenant: usize, more: u32) -> u32 {
         let first = Quota::default();
         let quota = self.tenants.get(tenant).unwrap_or(&first);
         let sessions = quota.sessions.saturating_add(more).max(1);
@@ -83,15 +82,14 @@ impl TenantQuotas {
         (self.requests / sessions).min(by_bytes).max(1)
     }
 
-    /// Whether another command with this payload is sure of its place. One alone always is.
+    /// Whether the pipeline will take another command with this payload. It always takes one alone.
     fn holds(&mut self, tenant: usize, payload: u64) -> bool {
         let (requests, bytes) = (self.requests, self.bytes);
         let quota = self.quota(tenant);
         quota.requests == 0 || quota.requests < requests && quota.bytes + payload <= bytes
     }
 
-    /// Counts the sessions of each tenant anew: one item for each session, its tenants, which may come
-    /// more than once.
+    /// Counts the sessions of each tenant: one item for each session, its tenants, with repetitions.
     pub(crate) fn count_sessions<T: Iterator<Item = usize>>(
         &mut self,
         sessions: impl Iterator<Item = T>,
@@ -106,8 +104,8 @@ impl TenantQuotas {
         }
     }
 
-    /// Whether there is room for a command of a connection that has no window; the connection is fed when
-    /// there may be, if not.
+    /// Whether there is room for a command of a connection that has no window. If not, the connection is read again
+    /// when a command of the tenant has ended.
     pub(crate) fn has_room(&mut self, id: ConnectionId, tenant: usize, payload: u64) -> bool {
         let holds = self.holds(tenant, payload);
         if !holds {
@@ -116,8 +114,8 @@ impl TenantQuotas {
         holds
     }
 
-    /// Counts a command; true if windows are to be shared out anew because of its size.
-    fn enter(&mut self, tenant: usize, payload: u64) -> bool {
+    /// Counts a command; true if windows are to be computed again because of its size.
+    pub(super) fn enter(&mut self, tenant: usize, payload: u64) -> bool {
         let quota = self.quota(tenant);
         quota.requests += 1;
         quota.bytes += payload;
@@ -145,54 +143,23 @@ impl TenantQuotas {
         }
     }
 
-    /// Takes a command out of the count, and names a connection that waits for the quota.
-    fn leave(&mut self, tenant: usize, payload: u64) -> Option<ConnectionId> {
+    /// Counts a command no longer; the connection that has waited longest for the quota.
+    pub(super) fn leave(&mut self, tenant: usize, payload: u64) -> Option<ConnectionId> {
         let quota = self.quota(tenant);
-        quota.requests -= 1;
-        quota.bytes -= payload;
+        quota.requests = quota.requests.checked_sub(1).expect("a command leaves its quota once");
+        quota.bytes =
+            quota.bytes.checked_sub(payload).expect("a command leaves with what it entered");
         quota.waiting.pop_front()
     }
 }
 
-impl TaskSet {
-    /// What the pipeline takes, shared equally by all sessions: no command window is larger.
-    fn window(&self) -> u32 {
-        let share = self.max_requests / self.sessions.count().max(1);
-        self.window_max.min(share.max(1) as u32)
-    }
-
-    /// The command window of a session that sends commands for these tenants, if `more` sessions than are
-    /// counted were there: its share of the requests that the pipeline takes, and of the quota of each of
-    /// its tenants, so that a host meets its window before it meets a full task set.
-    pub(crate) fn window_of(&self, tenants: impl Iterator<Item = usize>, more: u32) -> u32 {
-        let share = tenants.map(|tenant| self.quotas.share(tenant, more)).min();
-        self.window().min(share.unwrap_or(u32::MAX))
-    }
-
-    /// Counts a command for the medium that is taken in.
-    pub(super) fn enter_quota(&mut self, tenant: usize, task: &mut Task) {
-        task.quota = Some((tenant, task.held));
-        if self.quotas.enter(tenant, task.held) {
-            self.actions.push_back(ConnectionAction::Share);
-        }
-    }
-
-    /// A command that was counted has ended.
-    pub(super) fn leave_quota(&mut self, task: &Task) {
-        let Some((tenant, payload)) = task.quota else { return };
-        if let Some(id) = self.quotas.leave(tenant, payload) {
-            self.actions.push_back(ConnectionAction::Feed(id));
-        }
-    }
-}
-
-/// What commands are taken to carry before any has come: 512 KiB, the most that many hosts send at once.
+/// The assumed payload before the first command: 512 KiB, the most that many hosts send at once.
 const FIRST_SIZE_LOG2: u32 = 19;
 
-/// Commands that carry less are taken to carry so much, in bytes.
+/// The least assumed payload, in bytes.
 const SIZE_MIN: u64 = 4 << 10;
 
-/// So many smaller commands in a row show that commands have become smaller.
+/// This number of smaller commands in a row shows that commands have become smaller.
 const LATELY: u32 = 128;
 
 #[cfg(test)]
@@ -238,9 +205,9 @@ mod tests {
         assert_eq!(quotas.share(0, 0), 4_096);
     }
 
-    /// Beyond the bounds there is no room but for a command that is alone, and what ends makes room.
+    /// Beyond the bounds only a command that is alone has room, and a command that ends makes room.
     #[test]
-    fn a_room_is_full() {
+    fn a_quota_is_full() {
         let mut quotas = quotas(2, 8_192);
         assert!(quotas.holds(0, 1 << 20));
         quotas.enter(0, 4_096);
@@ -253,5 +220,24 @@ mod tests {
         quotas.quota(0).waiting.push_back(id);
         assert!(quotas.holds(0, 4_096));
         assert_eq!(quotas.leave(0, 4_096), Some(id));
+    }
+
+    /// A command leaves its quota once: otherwise the tenant could have more commands than its bound.
+    #[test]
+    #[should_panic(expected = "leaves its quota once")]
+    fn a_command_leaves_once() {
+        let mut quotas = quotas(2, 8_192);
+        quotas.enter(0, 512);
+        quotas.leave(0, 512);
+        quotas.leave(0, 0);
+    }
+
+    /// It leaves with the bytes that it entered with.
+    #[test]
+    #[should_panic(expected = "leaves with what it entered")]
+    fn a_command_leaves_with_its_bytes() {
+        let mut quotas = quotas(2, 8_192);
+        quotas.enter(0, 512);
+        quotas.leave(0, 4_096);
     }
 }

@@ -6,6 +6,7 @@
 
 use super::CommandEngine;
 use crate::ids::TaskKey;
+use crate::tasks::set::Counted;
 use crate::tasks::table::{End, Phase};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::Input;
@@ -45,7 +46,8 @@ impl CommandEngine {
         let sent = Input::Sent { key, bytes: part.length };
         if part.offset > 0 {
             let found = self.set.tasks.get(task);
-            if found.is_some_and(|task| task.phase == Phase::Replying(key) && !task.replied) {
+            if found.is_some_and(|task| task.phase == Phase::Replying(key) && !task.reply.complete)
+            {
                 return Some(Reply { task, request: Some((key, part)) });
             }
             self.set.inputs.push_back(sent);
@@ -55,12 +57,17 @@ impl CommandEngine {
             Ok(()) => End::Good,
             Err(error) => End::Failed(error),
         };
-        let over = self.set.count_down(task, end) && {
-            let link = self.set.link(task);
-            !self.set.go_on(&self.catalog, task, link)
-        };
-        if over && !self.comes_again(task) {
-            return self.answer(task, Some((key, part)));
+        let request = Some((key, part));
+        match self.set.count_down(task, end) {
+            Counted::Over(None) => return Some(Reply { task, request }),
+            Counted::Over(Some(_)) => return self.answer(task, request),
+            Counted::Last => {
+                let link = self.set.link(task);
+                if !self.set.go_on(&self.catalog, task, link) && !self.comes_again(task) {
+                    return self.answer(task, request);
+                }
+            }
+            Counted::Running => {}
         }
         self.set.inputs.push_back(sent);
         None
@@ -69,10 +76,11 @@ impl CommandEngine {
     /// Performs a refuse action.
     pub(crate) fn refuse(&mut self, tag: Tag) -> Option<Reply> {
         let key = TaskKey::of(tag);
-        if self.set.count_down(key, End::Full) && !self.comes_again(key) {
-            return self.answer(key, None);
+        match self.set.count_down(key, End::Full) {
+            Counted::Last if !self.comes_again(key) => self.answer(key, None),
+            Counted::Over(_) => unreachable!("a request that was refused has not ended well"),
+            Counted::Last | Counted::Running => None,
         }
-        None
     }
 
     /// Sets a command that found no room aside to be done again, if its protocol cannot say that the host
@@ -86,8 +94,8 @@ impl CommandEngine {
         let again = full && task.retries && task.connection.is_some();
         if again {
             // What was refused is still to be done.
-            let (step, rest) = (std::mem::take(&mut task.step), task.rest);
-            task.rest = Extent::new(rest.offset - step.length, step.length + rest.length);
+            let (step, rest) = (std::mem::take(&mut task.steps.current), task.steps.rest);
+            task.steps.rest = Extent::new(rest.offset - step.length, step.length + rest.length);
             self.set.again.push_back(key);
         }
         again
@@ -126,15 +134,15 @@ impl CommandEngine {
         };
         let task = &mut self.set.tasks[key];
         task.phase = Phase::Replying(request);
-        task.replied = worded.ended;
+        task.reply.complete = worded.ended;
         if !worded.queued {
             self.set.inputs.push_back(Input::Sent { key: request, bytes: part.length });
-        } else if task.leaving.is_none() {
-            task.leaving = Some(part.length);
+        } else if task.reply.leaving.is_none() {
+            task.reply.leaving = Some(part.length);
         } else {
-            task.behind.push_back(part.length);
+            task.reply.behind.push_back(part.length);
         }
-        let over = task.replied && task.leaving.is_none();
+        let over = task.reply.complete && task.reply.leaving.is_none();
         if over {
             self.set.finish(key);
         }
@@ -146,9 +154,9 @@ impl CommandEngine {
     pub(crate) fn sent(&mut self, key: TaskKey) -> bool {
         let task = &mut self.set.tasks[key];
         let Phase::Replying(request) = task.phase else { return false };
-        let Some(bytes) = task.leaving else { return false };
-        task.leaving = task.behind.pop_front();
-        let over = task.replied && task.leaving.is_none();
+        let Some(bytes) = task.reply.leaving else { return false };
+        task.reply.leaving = task.reply.behind.pop_front();
+        let over = task.reply.complete && task.reply.leaving.is_none();
         self.set.inputs.push_back(Input::Sent { key: request, bytes });
         if over {
             self.set.finish(key);

@@ -3,15 +3,13 @@
 //! Invariant: a task is in `tasks` until [`TaskSet::finish`], which gives back all that was counted for
 //! it: its buffers, its payload memory and its place in its tenant's quota.
 
-use crate::ids::{ConnectionId, ManagementKey, TaskKey};
+use crate::ids::{ConnectionId, JobKey, ManagementKey, TaskKey};
 use crate::tasks::ConnectionAction;
-use crate::tasks::memory::PayloadMemory;
+use crate::tasks::memory::{Held, PayloadMemory};
 use crate::tasks::quota::TenantQuotas;
 use crate::tasks::sessions::Sessions;
-use crate::tasks::submit::Held;
-use crate::tasks::table::{Answer, End, Phase, Task, TaskKind, Tasks};
-use crate::tasks::task_management::Management;
-use slotmap::SlotMap;
+use crate::tasks::table::{Answer, Charge, End, Phase, Task, TaskKind, Tasks};
+use crate::tasks::waiters::{Waiter, Waiters};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use weir_flow::clock::{Duration, Instant};
@@ -21,8 +19,8 @@ use weir_flow::request::{LinkId, TenantId};
 /// The commands that have not ended, and what they share.
 pub(crate) struct TaskSet {
     pub(crate) tasks: Tasks,
-    /// What waits for several tasks to end.
-    pub(crate) managing: SlotMap<ManagementKey, Management>,
+    /// What is answered when several tasks have ended.
+    pub(crate) waiters: Waiters,
     pub(crate) memory: PayloadMemory,
     /// How much of its bounds each tenant uses.
     pub(crate) quotas: TenantQuotas,
@@ -57,6 +55,17 @@ pub(crate) struct Origin {
     pub(crate) retries: bool,
 }
 
+/// What the end of a request means for its command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Counted {
+    /// Other requests of it have not ended.
+    Running,
+    /// It was the last one. The command has more to do, or has failed.
+    Last,
+    /// It was the last one, and the command is done; the job that it is a step of.
+    Over(Option<JobKey>),
+}
+
 impl TaskSet {
     /// No command yet.
     pub(crate) fn new(
@@ -67,7 +76,7 @@ impl TaskSet {
     ) -> Self {
         Self {
             tasks: Tasks::with_key(),
-            managing: SlotMap::with_key(),
+            waiters: Waiters::default(),
             memory,
             quotas,
             sessions: Sessions::default(),
@@ -97,18 +106,24 @@ impl TaskSet {
     ) -> Option<TaskKey> {
         let owner = origin.connection.serial;
         let bytes = held.payload();
-        if !self.may_hold(owner, bytes) {
+        if !self.memory.try_charge(owner, bytes, self.sessions.count()) {
             return None;
         }
-        let (data, medium) = self.memory.take_both(held)?;
-        self.memory.charge(owner, bytes);
+        let Some((data, medium)) = self.memory.take_both(held) else {
+            self.memory.release(owner, bytes);
+            return None;
+        };
         task.connection = Some(origin.connection);
         task.claim = origin.claim;
         task.retries = origin.retries;
-        (task.owner, task.held, task.name) = (owner, bytes, origin.name);
+        task.name = origin.name;
+        task.charge = Charge { owner, bytes, quota: None };
         (task.data, task.data_length, task.medium) = (data, held.data, medium);
         if matches!(task.kind, TaskKind::Media(_)) {
-            self.enter_quota(tenant, &mut task);
+            task.charge.quota = Some((tenant, bytes));
+            if self.quotas.enter(tenant, bytes) {
+                self.actions.push_back(ConnectionAction::Share);
+            }
         }
         Some(self.tasks.insert(task))
     }
@@ -116,8 +131,8 @@ impl TaskSet {
     /// Counts more payload memory for a command that was taken in.
     pub(crate) fn charge(&mut self, key: TaskKey, bytes: u64) {
         let task = &mut self.tasks[key];
-        task.held += bytes;
-        self.memory.charge(task.owner, bytes);
+        task.charge.bytes += bytes;
+        self.memory.charge(task.charge.owner, bytes);
     }
 
     /// Copies write data to its place; what lies past the end of the command is not wanted.
@@ -143,8 +158,14 @@ impl TaskSet {
     /// Forgets a command and tells what waits for its end. Its buffers must not be in an outbox.
     pub(crate) fn finish(&mut self, key: TaskKey) {
         let task = self.tasks.remove(key).expect("a command ends once");
-        self.leave_quota(&task);
-        self.memory.release(task.owner, task.held);
+        let Charge { owner, bytes, quota } = task.charge;
+        if let Some((tenant, payload)) = quota
+            && let Some(id) = self.quotas.leave(tenant, payload)
+        {
+            self.actions.push_back(ConnectionAction::Feed(id));
+        }
+        self.memory.release(owner, bytes);
+        assert!(!self.tasks.is_empty() || self.memory.is_unused(), "memory is held for tasks only");
         for buffer in [task.data, task.medium].into_iter().flatten() {
             self.memory.give(buffer);
         }
@@ -153,6 +174,34 @@ impl TaskSet {
         }
         self.ended = true;
         self.feed_next();
+    }
+
+    /// One of the tasks that a waiter waits for has ended.
+    pub(crate) fn one_less(&mut self, key: ManagementKey) {
+        match self.waiters.one_less(key) {
+            None => {}
+            Some(Waiter::Task(task)) => self.actions.push_back(ConnectionAction::Answer(task)),
+            Some(Waiter::Function { connection, itt, closes }) => {
+                self.actions.push_back(ConnectionAction::Managed(connection, itt));
+                if closes {
+                    self.actions.push_back(ConnectionAction::Close(connection, RESET));
+                }
+            }
+        }
+    }
+
+    /// What the pipeline takes, shared equally by all sessions: no command window is larger.
+    fn window(&self) -> u32 {
+        let share = self.max_requests / self.sessions.count().max(1);
+        self.window_max.min(share.max(1) as u32)
+    }
+
+    /// The command window of a session that sends commands for these tenants, if there were `more` sessions than are
+    /// counted: its share of the requests that the pipeline takes, and of the quota of each of its tenants, so that
+    /// a host meets its window before it meets a full task set.
+    pub(crate) fn window_of(&self, tenants: impl Iterator<Item = usize>, more: u32) -> u32 {
+        let share = tenants.map(|tenant| self.quotas.share(tenant, more)).min();
+        self.window().min(share.unwrap_or(u32::MAX))
     }
 
     /// There may be memory for the connection that has waited longest for it.
@@ -200,15 +249,19 @@ impl TaskSet {
         LinkId::new(connection.map_or(0, |id| id.index as u32))
     }
 
-    /// A request of a command has ended; true if it was the last.
-    pub(crate) fn count_down(&mut self, key: TaskKey, how: End) -> bool {
+    /// A request of a command has ended.
+    pub(crate) fn count_down(&mut self, key: TaskKey, how: End) -> Counted {
         let task = &mut self.tasks[key];
         let Phase::InPipeline { left, end } = &mut task.phase else {
             unreachable!("a command without requests has none that end")
         };
-        *left -= 1;
+        *left = left.checked_sub(1).expect("a request ends once");
         *end = end.and(how);
-        *left == 0
+        match (*left, *end) {
+            (0, End::Good) if task.steps.rest.length == 0 => Counted::Over(task.job),
+            (0, _) => Counted::Last,
+            _ => Counted::Running,
+        }
     }
 
     /// A connection is gone, with these commands. What they have in the pipeline runs to its end, without
@@ -221,7 +274,7 @@ impl TaskSet {
                 Phase::InPipeline { .. } | Phase::Blocked => task.connection = None,
                 Phase::Replying(request) => {
                     // The parts of the reply that were to leave never do.
-                    let parts = task.leaving.into_iter().chain(task.behind.drain(..));
+                    let parts = task.reply.leaving.into_iter().chain(task.reply.behind.drain(..));
                     self.inputs.extend(parts.map(|bytes| Input::Sent { key: request, bytes }));
                     self.finish(key);
                 }
@@ -229,3 +282,6 @@ impl TaskSet {
         }
     }
 }
+
+/// Why sessions end by a cold reset.
+pub(super) const RESET: &str = "the target was reset";

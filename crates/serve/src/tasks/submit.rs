@@ -1,9 +1,8 @@
-//! Commands become requests.
+//! Turns commands into requests of the pipeline.
 
 use super::set::TaskSet;
 use crate::ids::TaskKey;
 use crate::limits::{PIECE, ZEROES_AT_ONCE};
-use crate::storage::file::atomic_journal;
 use crate::tasks::table::{Answer, End, Phase};
 use crate::volume::catalog::Catalog;
 use std::rc::Rc;
@@ -13,40 +12,14 @@ use weir_flow::units::Extent;
 use weir_wire::scsi::cdb::{Media, MediaOp};
 use weir_wire::scsi::{self, Sense};
 
-/// What a command is counted for before it is taken in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
-    /// Bytes that the host sends.
-    pub(crate) data: u32,
-    /// Bytes from the medium, or of a journal record.
-    pub(crate) medium: u64,
-}
-
-impl Held {
-    /// For something with the medium, of which the host sends so many bytes.
-    pub(crate) fn of(media: &Media, data: u32, block: u32) -> Self {
-        let medium = match media.op {
-            MediaOp::WriteAtomic => atomic_journal::HEADER as u64 + u64::from(data),
-            _ if media.needs_medium() => media.blocks * u64::from(block),
-            _ => 0,
-        };
-        Self { data, medium }
-    }
-
-    /// All of it, in bytes.
-    pub(crate) fn payload(self) -> u64 {
-        u64::from(self.data) + self.medium
-    }
-}
-
 impl TaskSet {
-    /// Turns a command whose data is complete into requests; none if there is nothing to do.
+    /// Turns a command whose data is complete into requests; false if there is nothing to do, so that it is over.
     pub(crate) fn start(
         &mut self,
         catalog: &Catalog,
         key: TaskKey,
         link: LinkId,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         let task = &self.tasks[key];
         let volume = &catalog.volumes[task.volume];
         let block = u64::from(volume.block_size());
@@ -80,7 +53,7 @@ impl TaskSet {
             MediaOp::Unmap { .. } => {
                 let extents = volume.unmap_list(task.bytes())?;
                 self.unmap(key, &base, &extents);
-                return Ok(());
+                return Ok(!extents.is_empty());
             }
         };
         let extent = match media.op {
@@ -94,17 +67,17 @@ impl TaskSet {
         if op != Op::Flush && extent.length == 0 {
             // Nothing to do is done at once, in order with nothing.
             self.tasks[key].phase = Phase::InPipeline { left: 0, end: End::Good };
-            return Ok(());
+            return Ok(false);
         }
         let task = &mut self.tasks[key];
         if matches!(op, Op::Discard | Op::WriteZeroes) {
-            task.rest = extent;
+            task.steps.rest = extent;
             self.next_step(catalog, key, link);
-            return Ok(());
+            return Ok(true);
         }
         task.phase = Phase::InPipeline { left: 1, end: End::Good };
         self.inputs.push_back(Input::Arrive(Request { op, extent, ..base }));
-        Ok(())
+        Ok(true)
     }
 
     /// What WRITE SAME amounts to. A pattern that is not zero is repeated over a whole buffer, so
@@ -116,7 +89,7 @@ impl TaskSet {
         }
         let block = task.data_length as usize;
         let length = (task.media().blocks as usize).saturating_mul(block).min(PIECE as usize);
-        let owner = task.owner;
+        let owner = task.charge.owner;
         if !self.may_hold(owner, length as u64) {
             return Err(Refusal::Full);
         }
@@ -148,7 +121,7 @@ impl TaskSet {
     pub(crate) fn go_on(&mut self, catalog: &Catalog, key: TaskKey, link: LinkId) -> bool {
         let task = &self.tasks[key];
         let Phase::InPipeline { left: 0, end: End::Good } = task.phase else { return false };
-        if task.rest.length == 0 || task.connection.is_none() {
+        if task.steps.rest.length == 0 || task.connection.is_none() {
             // All is done, or nobody wants the rest any more.
             return false;
         }
@@ -173,8 +146,8 @@ impl TaskSet {
         let media = match media.op {
             MediaOp::WriteSame { .. } => {
                 let most = unit.disk().max_write_same_blocks;
-                let blocks = (task.rest.length / block).min(most);
-                Media { lba: task.rest.offset / block, blocks, ..media }
+                let blocks = (task.steps.rest.length / block).min(most);
+                Media { lba: task.steps.rest.offset / block, blocks, ..media }
             }
             _ => media,
         };
@@ -189,9 +162,10 @@ impl TaskSet {
             MediaOp::WriteSame { unmap, .. } => unmap,
             other => unreachable!("only zeroes are written step by step: {other:?}"),
         };
-        let length = task.rest.length.min(ZEROES_AT_ONCE);
-        task.step = Extent::new(task.rest.offset, length);
-        task.rest = Extent::new(task.rest.offset + length, task.rest.length - length);
+        let length = task.steps.rest.length.min(ZEROES_AT_ONCE);
+        task.steps.current = Extent::new(task.steps.rest.offset, length);
+        task.steps.rest =
+            Extent::new(task.steps.rest.offset + length, task.steps.rest.length - length);
         task.phase = Phase::InPipeline { left: 1, end: End::Good };
         let (volume, claim) = (task.volume, task.claim);
         self.inputs.push_back(Input::Arrive(Request {
@@ -200,7 +174,7 @@ impl TaskSet {
             volume: VolumeId::new(volume as u32),
             link,
             op: if unmap { Op::Discard } else { Op::WriteZeroes },
-            extent: self.tasks[key].step,
+            extent: self.tasks[key].steps.current,
             fua: self.tasks[key].media().fua,
             ordered: self.tasks[key].ordered,
             job: false,
@@ -219,12 +193,12 @@ impl TaskSet {
             self.decide(key, Answer::Refused(refusal));
             return;
         }
-        if self.tasks[key].rest.length > 0 {
+        if self.tasks[key].steps.rest.length > 0 {
             self.next_step(catalog, key, link);
             return;
         }
         match self.start(catalog, key, link) {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(Refusal::Full) => self.again.push_back(key),
             Err(Refusal::Wrong(sense)) => self.decide(key, Answer::Refused(sense.into())),
         }

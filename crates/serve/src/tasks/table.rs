@@ -1,4 +1,4 @@
-//! The commands that are under way, between a host's tag and the pipeline's requests.
+//! The task table: the commands in progress, from a host's tag to the pipeline's requests.
 
 use crate::buffer::Shared;
 use crate::ids::{ConnectionId, JobKey, ManagementKey, TaskKey};
@@ -16,19 +16,15 @@ use weir_wire::scsi::unit::ParameterList;
 /// A command in progress.
 #[derive(Debug)]
 pub(crate) struct Task {
-    /// Who waits for the reply; `None` when nobody does any more.
+    /// The connection that the reply is for; `None` when it is gone, or the command was aborted.
     pub(crate) connection: Option<ConnectionId>,
-    /// Its protocol cannot say that the task set is full: it is tried again.
+    /// It is tried again when the task set is full, since its protocol cannot tell the host to.
     pub(crate) retries: bool,
-    /// The connection that it came on, whether or not that is still there.
-    pub(crate) owner: u64,
     /// The tenant that claims its host by name.
     pub(crate) claim: Option<TenantId>,
-    /// Bytes of payload memory that it was counted for.
-    pub(crate) held: u64,
-    /// The tenant in whose quota it is counted, and for how many bytes.
-    pub(crate) quota: Option<(usize, u64)>,
-    /// When it came.
+    /// What it is counted for.
+    pub(crate) charge: Charge,
+    /// When it arrived.
     pub(crate) came: Instant,
     /// The connection's name for it: an initiator task tag, or a slot of NBD.
     pub(crate) name: u32,
@@ -36,7 +32,7 @@ pub(crate) struct Task {
     pub(crate) volume: usize,
     /// What is to be done, checked against the volume.
     pub(crate) kind: TaskKind,
-    /// Ordered among the other commands.
+    /// It has the ORDERED task attribute.
     pub(crate) ordered: bool,
     /// Data from the host, or the pattern made of it.
     pub(crate) data: Option<Shared>,
@@ -44,40 +40,71 @@ pub(crate) struct Task {
     pub(crate) data_length: u32,
     /// Data from the medium, or a journal record.
     pub(crate) medium: Option<Shared>,
-    /// What is being zeroed or given back now, of a command that does so in steps.
-    pub(crate) step: Extent,
-    /// What is still to be done after that.
-    pub(crate) rest: Extent,
-    /// The first byte in which what was compared differs.
-    pub(crate) differs: Option<u64>,
-    /// What was compared is the same: an update that begins again does not look again, since it may find
-    /// what it has written itself.
-    pub(crate) compared: bool,
+    /// The ranges of a command that zeroes or unmaps in steps.
+    pub(crate) steps: Steps,
+    /// What a comparison with the medium has found.
+    pub(crate) comparison: Comparison,
     /// How far it has come.
     pub(crate) phase: Phase,
-    /// Bytes of the parts of its reply that are in the outbox: the first, and those behind it.
-    pub(crate) leaving: Option<u64>,
-    pub(crate) behind: VecDeque<u64>,
-    /// What the host is told is complete: further parts are not for it.
-    pub(crate) replied: bool,
-    /// What to answer, once that is decided by something else than its requests.
+    /// How far its reply has left.
+    pub(crate) reply: ReplyProgress,
+    /// The answer, if its requests do not decide it.
     pub(crate) answer: Option<Answer>,
-    /// What waits for its end.
+    /// The waiters for its end.
     pub(crate) awaited_by: Vec<ManagementKey>,
     /// The job that it is a step of, instead of a host's command.
     pub(crate) job: Option<JobKey>,
 }
 
+/// What a command is counted for until it ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Charge {
+    /// The serial number of the connection that it came on, also when that is gone.
+    pub(crate) owner: u64,
+    /// Bytes of payload memory.
+    pub(crate) bytes: u64,
+    /// The tenant in whose quota it is counted, and its bytes there.
+    pub(crate) quota: Option<(usize, u64)>,
+}
+
+/// The ranges of a command that zeroes or unmaps in steps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Steps {
+    /// The present step.
+    pub(crate) current: Extent,
+    /// The range after it.
+    pub(crate) rest: Extent,
+}
+
+/// What a comparison of data with the medium has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Comparison {
+    /// The first byte that differs.
+    pub(crate) differs: Option<u64>,
+    /// It was equal. An update that is started again does not compare again, since it may find what it has written
+    /// itself.
+    pub(crate) equal: bool,
+}
+
+/// How far the reply of a command has left.
+#[derive(Debug, Default)]
+pub(crate) struct ReplyProgress {
+    /// Bytes of the part that leaves now, if one does.
+    pub(crate) leaving: Option<u64>,
+    /// Bytes of the parts behind it in the outbox.
+    pub(crate) behind: VecDeque<u64>,
+    /// The outbox has the end of the reply: further parts are not for the host.
+    pub(crate) complete: bool,
+}
+
 impl Task {
-    /// A command of a connection, before its data has come.
+    /// A command of a connection, before its data has arrived.
     pub(crate) fn new(came: Instant, volume: usize, kind: TaskKind) -> Self {
         Self {
             connection: None,
             retries: false,
-            owner: 0,
             claim: None,
-            held: 0,
-            quota: None,
+            charge: Charge::default(),
             came,
             name: 0,
             volume,
@@ -86,14 +113,10 @@ impl Task {
             data: None,
             data_length: 0,
             medium: None,
-            step: Extent::default(),
-            rest: Extent::default(),
-            differs: None,
-            compared: false,
+            steps: Steps::default(),
+            comparison: Comparison::default(),
             phase: Phase::Gathering,
-            leaving: None,
-            behind: VecDeque::new(),
-            replied: false,
+            reply: ReplyProgress::default(),
             answer: None,
             awaited_by: Vec::new(),
             job: None,
@@ -139,16 +162,16 @@ pub(crate) enum TaskKind {
 /// How far a command has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Its data is still coming.
+    /// Its data is still arriving.
     Gathering,
     /// It is in the pipeline.
     InPipeline {
         /// Requests that have not ended.
         left: u32,
-        /// How it will end, as far as is known.
+        /// The first failure, or good so far.
         end: End,
     },
-    /// It waits for something that is no request: a chore, a job, or tasks that it ends.
+    /// It waits for a blocking call, a job, or tasks that it ends.
     Blocked,
     /// Its reply is being written.
     Replying(RequestKey),
@@ -185,5 +208,5 @@ pub(crate) enum Answer {
     Runs(Vec<(u64, bool)>),
 }
 
-/// All commands that are under way.
+/// All commands in progress.
 pub(crate) type Tasks = SlotMap<TaskKey, Task>;

@@ -6,43 +6,12 @@
 //! for PERSISTENT RESERVE OUT with PREEMPT AND ABORT.
 
 use crate::ids::{ConnectionId, ManagementKey, TaskKey};
-use crate::tasks::set::TaskSet;
+use crate::tasks::set::RESET;
 use crate::tasks::table::Phase;
+use crate::tasks::waiters::Waiter;
 use crate::tasks::{CommandEngine, ConnectionAction};
 use weir_wire::iscsi::target_role::{Itt, TaskFunction};
 use weir_wire::scsi::Sense;
-
-/// Something that waits for tasks to end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Management {
-    waiter: Waiter,
-    /// Tasks that have not ended, and one more while they are being marked.
-    pub(crate) left: u32,
-}
-
-/// Who waits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Waiter {
-    /// A task management function.
-    Function {
-        /// Where it came from.
-        connection: ConnectionId,
-        /// What it is called there.
-        itt: Itt,
-        /// Its connection is closed when it has been answered.
-        closes: bool,
-    },
-    /// A command, which is answered then.
-    Task(TaskKey),
-}
-
-impl Management {
-    /// For somebody who is about to mark tasks; ended by one
-    /// [`one_less`](TaskSet::one_less) more than there are tasks.
-    pub(crate) const fn new(waiter: Waiter) -> Self {
-        Self { waiter, left: 1 }
-    }
-}
 
 /// A task management function that a session has asked for.
 #[derive(Clone, Copy, Debug)]
@@ -58,36 +27,6 @@ pub(crate) struct ManagementRequest<'a> {
     pub(crate) volumes: &'a [usize],
     /// Index of the session's target.
     pub(crate) target: usize,
-}
-
-impl TaskSet {
-    /// One of the tasks that somebody waits for has ended.
-    pub(crate) fn one_less(&mut self, key: ManagementKey) {
-        let Some(managing) = self.managing.get_mut(key) else { return };
-        managing.left -= 1;
-        if managing.left > 0 {
-            return;
-        }
-        let managing = self.managing.remove(key).expect("found above");
-        match managing.waiter {
-            Waiter::Task(task) => self.actions.push_back(ConnectionAction::Answer(task)),
-            Waiter::Function { connection, itt, closes } => {
-                self.actions.push_back(ConnectionAction::Managed(connection, itt));
-                if closes {
-                    self.actions.push_back(ConnectionAction::Close(connection, RESET));
-                }
-            }
-        }
-    }
-
-    /// Forgets the functions of a connection that is gone. Commands that wait go on: what they do is
-    /// done.
-    pub(crate) fn forget_managing(&mut self, id: ConnectionId) {
-        self.managing.retain(|_, managing| match managing.waiter {
-            Waiter::Function { connection, .. } => connection != id,
-            Waiter::Task(_) => true,
-        });
-    }
 }
 
 impl CommandEngine {
@@ -120,7 +59,7 @@ impl CommandEngine {
             .collect();
         let closes = function == TaskFunction::TargetColdReset;
         let waiter = Waiter::Function { connection: id, itt, closes };
-        let managing = self.set.managing.insert(Management::new(waiter));
+        let managing = self.set.waiters.add(waiter);
         for key in victims {
             let task = &self.set.tasks[key];
             if task.connection == Some(id) && !matches!(task.phase, Phase::Replying(_)) {
@@ -165,9 +104,9 @@ impl CommandEngine {
         if let Phase::Replying(_) = task.phase {
             // Its reply is on the wire; it is over as far as anybody can tell. If more of that is to
             // come, the answer to the function comes behind it.
-            if !task.replied {
+            if !task.reply.complete {
                 task.awaited_by.push(by);
-                self.set.managing[by].left += 1;
+                self.set.waiters.one_more(by);
             }
             return;
         }
@@ -180,9 +119,6 @@ impl CommandEngine {
         }
         let task = &mut self.set.tasks[key];
         task.awaited_by.push(by);
-        self.set.managing[by].left += 1;
+        self.set.waiters.one_more(by);
     }
 }
-
-/// Why sessions end by a cold reset.
-const RESET: &str = "the target was reset";

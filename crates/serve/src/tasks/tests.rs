@@ -5,7 +5,7 @@ use crate::config::{FileStore, IoMode, Where};
 use crate::storage::blocking::{Blocking, BlockingPool};
 use crate::storage::file::backing::Backing;
 use crate::storage::io::{Ended, Io, StorageSubmit, Submit, Whose, Work, tenant_error};
-use crate::tasks::table::{End, Task, TaskKind};
+use crate::tasks::table::{End, Phase, Task, TaskKind};
 use crate::testing::config;
 use slotmap::SlotMap;
 use std::io;
@@ -62,10 +62,10 @@ impl Scene {
         let stores: Rc<[Store]> = volume.files().map(open).collect();
         let pool =
             |()| -> Box<dyn Blocking> { Box::new(BlockingPool::new(|| {}).expect("a thread")) };
-        let chores = [(); 2].map(pool);
-        let near = CacheMemory::new(&config.cache, vec![None]);
+        let helpers = [(); 2].map(pool);
+        let cache = CacheMemory::new(&config.cache, vec![None]);
         let mut engine =
-            CommandEngine::new(&config, stores, vec![PersistedState::default()], near, chores);
+            CommandEngine::new(&config, stores, vec![PersistedState::default()], cache, helpers);
         let op = MediaOp::Synchronize { immediate: false };
         let data = engine.set.memory.take(512);
         let media = Media { op, lba: 0, blocks: 1, fua: true, dpo: false };
@@ -276,7 +276,7 @@ fn a_comparison_decides() {
         let key = scene.ask(Op::Update);
         assert_eq!(scene.given(), "read");
         scene.end(Ok(()));
-        assert_eq!(scene.engine.set.tasks[scene.task].differs, (!equal).then_some(77));
+        assert_eq!(scene.engine.set.tasks[scene.task].comparison.differs, (!equal).then_some(77));
         if equal {
             assert!(scene.told().is_empty());
             assert_eq!(scene.given(), "write the second half");
@@ -351,5 +351,25 @@ fn a_verified_write_is_read_back() {
     assert_eq!(scene.given(), "read");
     scene.end(Ok(()));
     assert_eq!(scene.told(), [(key, Ok(()))]);
-    assert_eq!(scene.engine.set.tasks[scene.task].differs, Some(0));
+    assert_eq!(scene.engine.set.tasks[scene.task].comparison.differs, Some(0));
+}
+
+/// A request ends once: a second end would answer a command whose other requests still use its buffers.
+#[test]
+#[should_panic(expected = "a request ends once")]
+fn a_request_ends_once() {
+    let mut scene = Scene::new("twice");
+    scene.engine.set.tasks[scene.task].phase = Phase::InPipeline { left: 1, end: End::Good };
+    let set = &mut scene.engine.set;
+    assert!(matches!(set.count_down(scene.task, End::Good), set::Counted::Over(None)));
+    set.count_down(scene.task, End::Good);
+}
+
+/// Payload memory is held for commands only: when the last one has ended, nothing is held.
+#[test]
+#[should_panic(expected = "memory is held for tasks only")]
+fn memory_is_held_for_tasks() {
+    let mut scene = Scene::new("held");
+    scene.engine.set.memory.charge(7, 512);
+    scene.engine.set.finish(scene.task);
 }

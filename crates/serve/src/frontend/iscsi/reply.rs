@@ -69,7 +69,7 @@ fn put_reply(wire: &mut Wire, task: &Task, volume: &Volume, part: Part) -> bool 
             None => wire.respond(itt, ScsiStatus::Busy, None, 0),
         },
         End::Good => {
-            let differs = task.differs.or_else(|| match (media.op, &task.medium) {
+            let differs = task.comparison.differs.or_else(|| match (media.op, &task.medium) {
                 (MediaOp::Verify(compare), Some(medium)) => {
                     miscompare(compare, task.bytes(), medium, &media, block)
                 }

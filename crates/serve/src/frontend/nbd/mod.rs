@@ -218,7 +218,7 @@ fn put_reply(wire: &mut NbdWire, task: &Task) {
         (Some(Answer::Good), _) => wire.respond(slot, Ok(())),
         (None, Phase::InPipeline { end, .. }) => match (end, &task.medium) {
             (End::Good, Some(medium)) => {
-                let length = (medium.len() as u64).min(task.held) as usize;
+                let length = (medium.len() as u64).min(task.charge.bytes) as usize;
                 wire.respond_data(slot, Payload::Pooled(medium.clone()), 0..length);
             }
             (End::Good, None) => wire.respond(slot, Ok(())),

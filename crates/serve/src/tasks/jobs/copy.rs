@@ -78,7 +78,7 @@ impl Jobs {
             return;
         };
         let copies = self.running.values().filter(|job| matches!(job, Job::Copy(_))).count();
-        let owner = cx.set.tasks[key].owner;
+        let owner = cx.set.tasks[key].charge.owner;
         if copies >= CONCURRENT_MAX.into() || !cx.set.may_hold(owner, PIECE) {
             cx.set.decide(key, Answer::Busy);
             return;
