@@ -74,12 +74,12 @@ impl Buffer {
         unsafe { self.memory.as_ptr().add(offset) }
     }
 
-    /// Copies bytes into a range that is lent, for whoever it was lent to.
+    /// Copies bytes into a range that is lent, for its borrower.
     pub(crate) fn fill(&self, offset: usize, bytes: &[u8]) {
         assert!(self.filled.get() > 0, "only what is lent is filled");
         assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.len()));
         // SAFETY: the range is within the allocation, and cannot be part of `bytes`, which are borrowed
-        // from elsewhere: while memory is lent, nobody gets a reference to it (asserted in `bytes`).
+        // from elsewhere: while memory is lent, no code gets a reference to it (asserted in `bytes`).
         unsafe {
             let to = self.memory.as_ptr().add(offset);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -107,7 +107,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         assert!(!self.is_lent(), "the kernel has this buffer");
-        // SAFETY: allocated in `new` with this layout, and nobody refers to it any more.
+        // SAFETY: allocated in `new` with this layout, and no reference to it is left.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) }
     }
 }
@@ -150,7 +150,7 @@ impl Pool {
     /// Takes a buffer back. Only the last reference may be given back, so that the next owner has
     /// it alone.
     pub(crate) fn give(&mut self, mut buffer: Shared) {
-        assert!(Rc::get_mut(&mut buffer).is_some(), "somebody still uses this buffer");
+        assert!(Rc::get_mut(&mut buffer).is_some(), "the buffer has another user");
         let class = class_of(buffer.len()).expect("it came from a class");
         self.idle[class].push(buffer);
     }
@@ -188,7 +188,7 @@ impl Received {
         &self.memory[self.start..self.filled]
     }
 
-    /// Notes that so many bytes have come into the room that [`spare`](Self::spare) gave.
+    /// Notes that this number of bytes has come into the room that [`spare`](Self::spare) gave.
     pub(crate) const fn arrived(&mut self, count: usize) {
         self.filled += count;
     }
@@ -215,7 +215,7 @@ impl Received {
             self.start = 0;
         }
         let spare = &mut self.memory[self.filled..];
-        assert!(!spare.is_empty(), "what waits is less than the message that is needed");
+        assert!(!spare.is_empty(), "the received bytes are less than the message that is needed");
         spare
     }
 }

@@ -1,4 +1,4 @@
-//! What a gateway is made from: checked types, made by the program's configuration reader.
+//! The configuration of a gateway: checked types, which the program's configuration reader makes.
 
 mod upstream;
 
@@ -22,7 +22,8 @@ pub use weir_wire::iscsi::target_role::{
     Account, Authentication, DigestPolicy, Initiators, Redirect, Secret,
 };
 
-/// A whole gateway.
+/// A whole gateway. It has more than 20 fields because each section of the configuration file is one of them, so that
+/// a reader finds one from the other.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where iSCSI connections are accepted. Port 0 takes a free one, reported when ready.
@@ -32,19 +33,19 @@ pub struct Config {
     pub advertise: Vec<String>,
     /// CHAP accounts, which `discovery` and the targets refer to by index.
     pub accounts: Vec<Account>,
-    /// What initiators must prove before they are told which targets there are.
+    /// What initiators must prove before discovery.
     pub discovery: Authentication,
     /// The NBD front end.
     pub nbd: Nbd,
     /// The tenants' names, by tenant id.
     pub tenants: Vec<Tenant>,
-    /// What they are promised; the contracts are by tenant id.
+    /// Their SLOs; the contracts are by tenant id.
     pub promises: Promises,
-    /// What part of the backends' time they are due, by tenant id, and what the gateway does by itself.
+    /// Their shares of the backends' time, by tenant id, and the share of the gateway's own requests.
     pub shares: Shares,
     /// Modelled devices that volumes may be on.
     pub backends: Vec<Backend>,
-    /// Storage that somebody else runs, which volumes may be on.
+    /// Logical units of other targets, which volumes may be on.
     pub upstreams: Vec<Upstream>,
     /// The volumes, by volume id.
     pub volumes: Vec<Volume>,
@@ -56,21 +57,21 @@ pub struct Config {
     pub limits: Limits,
     /// How paths are judged.
     pub paths: path::Settings,
-    /// The memory for what was read, which all volumes share; its owners and the logs are found when volumes
+    /// The memory of the read cache, which all volumes share; its owners and the logs are found when volumes
     /// are opened.
     pub cache: cache::Settings,
     /// The limits towards hosts.
     pub iscsi: Iscsi,
-    /// Ways out that are slower than the machine and that the hosts at several sockets share.
+    /// Links that are slower than the machine and that the hosts at several sockets share.
     pub links: Vec<Link>,
     /// The Unix socket on which operators ask the gateway and order it; only its own user may connect.
     /// `None`: they cannot.
     pub control: Option<PathBuf>,
-    /// The file that remembers over a restart what tenants have saved, and how much the devices were found
+    /// The file that keeps over a restart the tenants' burst credits, and how much the devices were found
     /// to take. `None`: both begin anew.
     pub savings: Option<PathBuf>,
-    /// Volumes, by their index, and the keys of whoever a person lets them be taken over from; the key 0 is for one
-    /// that is nobody's.
+    /// Volumes, by their index, and the reservation keys that the operator allows to take over from; the key 0 is for
+    /// a unit that is not reserved.
     pub take_over: Vec<(usize, u64)>,
     /// Where to write a recording of the run, which `weir replay` can check.
     pub record: Option<PathBuf>,
@@ -78,7 +79,7 @@ pub struct Config {
     pub stop: Stop,
 }
 
-/// A way out: what leaves there is in one line, and goes no faster than this.
+/// A link: replies leave there one after another, at this rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Its name, unique.
@@ -89,7 +90,7 @@ pub struct Link {
     pub bandwidth: Bandwidth,
 }
 
-/// Somebody whose requests are told from those of others.
+/// A tenant: hosts or volumes whose requests are accounted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
     /// Its name, unique.
@@ -126,11 +127,11 @@ pub struct Volume {
     pub layout: Layout,
     /// Where its writes are safe before they are there.
     pub log: Option<Log>,
-    /// The most that it does, whoever asks; [valid](Cap::validate).
+    /// The most that it does for all hosts together; [valid](Cap::validate).
     pub cap: Cap,
     /// Logical block size: 512 or 4096.
     pub block_size: u32,
-    /// What hosts are told of the blocks beneath, which they align to: 512 or 4096, and not less than
+    /// The physical block size that hosts see, and align to: 512 or 4096, and not less than
     /// `block_size`.
     pub physical_block_size: u32,
     /// Writes are refused.
@@ -220,7 +221,7 @@ pub enum Layout {
 pub enum Where {
     /// A file or a block device of this machine.
     File(FileStore),
-    /// Storage that somebody else runs, which no other store is on.
+    /// An upstream, which no other store is on.
     Upstream {
         /// Index of the upstream.
         index: usize,

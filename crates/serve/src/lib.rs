@@ -105,7 +105,7 @@ pub enum ReadyStore {
         /// Whether the file was made just now.
         created: bool,
     },
-    /// A logical unit of somebody else's target.
+    /// A logical unit of another target.
     Upstream {
         /// Its name in the configuration.
         name: String,
@@ -226,7 +226,7 @@ pub enum ServeError {
     /// The gateway left before everything in flight had ended.
     #[error("stopped with {outstanding} requests in flight; acknowledged data is durable")]
     Unfinished {
-        /// Requests that nobody was told the end of.
+        /// Requests whose end was not reported.
         outstanding: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! Calls of the operating system that are rare and may block: done by a thread of their own, so that
+//! Makes rare calls of the operating system that may block on a helper thread, so that
 //! the event loop never waits for them.
 //!
 //! Calls are done in the order of their submission, one at a time. The queue has no limit: a submitter keeps
@@ -186,7 +186,7 @@ fn map(
             break;
         }
         let hole = match seek(SeekFrom::Hole(data)) {
-            // Somebody may have made a hole of this data just now; the next call comes later.
+            // This data may have become a hole just now; the next call finds out.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => data,
             hole => hole?,
         };

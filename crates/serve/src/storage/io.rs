@@ -1,4 +1,4 @@
-//! The operations that storage is asked for, and how they end.
+//! The messages between a shard and storage: operations and their ends.
 
 use crate::buffer::Shared;
 use std::io;
@@ -132,7 +132,7 @@ pub(crate) struct Ended {
     pub(crate) promise: Option<usize>,
 }
 
-/// What the host is told about an error of the operating system.
+/// The error that the host gets for an error of the operating system.
 pub(crate) fn tenant_error(error: &io::Error) -> IoError {
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => IoError::NoSpace,

@@ -1,7 +1,7 @@
 //! The stores of volumes, and where in them the bytes of a volume are.
 //!
 //! The stores of all volumes are in one row, in the order of the volumes: a store is known by its place
-//! there, a volume by the range of its own.
+//! there, a volume by the range of its stores.
 
 use crate::config::{Config, Layout, Volume, Where};
 use crate::storage::file::backing::{Backing, OpenError};

@@ -67,7 +67,7 @@ impl<N: Network> Storage<N> {
 
     /// Hands all operations on files to the kernel, and appends those that have ended.
     pub(crate) fn exchange_files(&mut self, done: &mut Vec<StorageDone>) -> std::io::Result<()> {
-        // Operations that go on in steps are handed over again; what still waits then is waiting for the
+        // Operations in several steps are handed over again; those that still wait then are waiting for the
         // kernel to make room.
         for _ in 0..STEPS {
             self.driver.flush()?;
@@ -124,5 +124,5 @@ impl<N: Network> Submit for Storage<N> {
     }
 }
 
-/// How often operations that go on are handed to the kernel before its answer is waited for.
+/// How often operations in several steps are handed to the kernel in one exchange.
 const STEPS: usize = 4;

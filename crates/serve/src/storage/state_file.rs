@@ -1,4 +1,4 @@
-//! What a volume remembers over restarts: a small file beside it.
+//! The state file of a volume: what must survive a restart.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -12,7 +12,7 @@
 //! | last 4 | CRC32C of everything before |
 //!
 //! Numbers are little-endian. The first twelve bytes and the last four mean the same in every version,
-//! so that a newer file is told from a damaged one.
+//! so that a newer file is not taken for a damaged one.
 //!
 //! A file is replaced whole: written under another name in the same folder, made durable, renamed.
 //! After a crash there is the old one or the new one.
@@ -28,20 +28,20 @@ use thiserror::Error;
 /// What must survive a restart of a volume's gateway. Its parts are opaque here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
-    /// The persistent reservations, in the form of whoever keeps them. Empty: there are none.
+    /// The persistent reservations, as the unit encodes them. Empty: there are none.
     pub(crate) reservations: Vec<u8>,
     /// Whether the volume's data is being destroyed.
     pub(crate) sanitize: Sanitize,
 }
 
 /// How far the destruction of a volume's data has come. The bytes are the parameters with which it was
-/// asked for, in the form of whoever does it.
+/// asked for, as the job encodes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sanitize {
     /// None was asked for, or the last one has ended well.
     #[default]
     None,
-    /// One has begun; it goes on after a restart.
+    /// One has begun; it continues after a restart.
     Running(Vec<u8>),
     /// The last one failed, and the volume is of no use until another one has ended well or the host
     /// has left the failure mode; the parameters say which ways out there are.
@@ -102,7 +102,7 @@ pub enum StateDamage {
     /// Some of its bytes have changed.
     #[error("it is damaged: its checksum is wrong")]
     Checksum,
-    /// It is as it was written, but says what nobody writes.
+    /// It is intact, but has a value that no version writes.
     #[error("its contents contradict each other")]
     Contents,
 }
@@ -274,7 +274,7 @@ fn decode(bytes: &[u8]) -> Result<State, Problem> {
     Ok(State { reservations: reservations.to_vec(), sanitize })
 }
 
-/// The longest state file, in bytes. What does not fit is not kept: whoever asked for it is refused.
+/// The longest state file, in bytes. A command whose state does not fit is refused.
 pub(crate) const LENGTH_MAX: usize = 1 << 20;
 
 const MAGIC: &[u8; 8] = b"weirstat";

@@ -1,4 +1,4 @@
-//! What keeps the bytes of a volume: a file or device of this machine, or an upstream.
+//! A store of a volume: a file or device of this machine, or an upstream.
 
 use crate::limits::PIECE;
 use crate::storage::file::backing::Backing;
@@ -10,7 +10,7 @@ use std::io;
 pub(crate) enum Store {
     /// An open file or device.
     File(Backing),
-    /// A logical unit of somebody else's target.
+    /// A logical unit of another target.
     Upstream(Unit),
 }
 

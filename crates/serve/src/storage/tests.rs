@@ -222,7 +222,7 @@ fn a_file_is_served_by_any_driver() {
     disk.end(0, None);
     let done = exchange(&mut storage);
     let [StorageDone::Ended(write), StorageDone::Ended(read)] = done[..] else {
-        panic!("two ends are told: {done:?}")
+        panic!("two ends are reported: {done:?}")
     };
     assert_eq!((write.whose, write.outcome), (whose[0], Ok(())));
     assert_eq!((read.whose, read.outcome), (whose[1], Ok(())));

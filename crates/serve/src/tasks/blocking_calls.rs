@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weir_flow::request::VolumeId;
 
-/// What waits for a file to be replaced.
+/// What continues when a file was replaced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SavedFor {
     /// The change of this volume's reservations.

@@ -1,4 +1,4 @@
-//! The memory of the cache: frames of the read cache, buffers of its own requests, and the logs.
+//! The memory of the cache: frames of the read cache, buffers of the cache's requests, and the logs.
 
 use super::blocking_calls::{BlockingCalls, SavedFor};
 use super::set::TaskSet;
@@ -29,14 +29,14 @@ use weir_wire::scsi::cdb::{Media, MediaOp};
 #[derive(Debug)]
 pub(crate) struct CacheMemory {
     frames: Frames,
-    /// Memory of the cache's own requests.
+    /// Memory of the cache's requests.
     pool: Pool,
-    /// Requests of the cache's own that wait for memory, in order.
+    /// The cache's requests that wait for memory, in order.
     waiting: VecDeque<(JobKey, VolumeId, u64, bool)>,
-    /// Requests of the cache's own that are under way.
+    /// The cache's requests in progress.
     own: usize,
     /// Memory of what is being written to logs and read from them. The pipeline bounds it: a log has a few
-    /// batches under way, and write-back and readers few parts.
+    /// batches in flight, and write-back and readers few parts.
     scratch: Pool,
     /// What was written to logs and must be kept.
     batches: Vec<(VolumeId, LocalId, Shared)>,
@@ -65,7 +65,7 @@ impl CacheMemory {
         }
     }
 
-    /// Requests of the cache's own that are under way.
+    /// The cache's requests in progress.
     pub(super) const fn own(&self) -> usize {
         self.own
     }
@@ -81,7 +81,7 @@ impl CacheMemory {
         logged.map(|(index, _)| VolumeId::new(index as u32))
     }
 
-    /// Whether nothing of a volume is only in its log, as a start would find it. Nothing is under way any more.
+    /// Whether nothing of a volume is only in its log, as a start would find it. Nothing is in flight any more.
     pub(crate) fn is_clean(&self, volume: usize, settings: &Settings) -> bool {
         match (self.logs.get(volume).and_then(Option::as_ref), settings.logs.get(volume)) {
             (Some(log), Some(Some(settings))) => log.is_clean(settings),
@@ -212,7 +212,7 @@ impl CacheMemory {
         }
     }
 
-    /// Gives memory to requests of the cache's own, as long as there is some.
+    /// Gives memory to the cache's requests, while there is some.
     fn reserve_near(&mut self, set: &mut TaskSet) {
         while let Some(&(job, volume, bytes, reads)) = self.waiting.front() {
             let buffer = match bytes {
@@ -363,7 +363,7 @@ fn filling(task: &mut Task) -> &mut [u8] {
     buffer.expect("no store has it now").bytes_mut()
 }
 
-/// Memory of the cache's own requests, in bytes: reads ahead and write-back wait while it is all in use.
+/// Memory of the cache's requests, in bytes: reads ahead and write-back wait while it is all in use.
 const OWN_MEMORY: u64 = 64 << 20;
 
 /// What a log can be read in.

@@ -1,4 +1,4 @@
-//! What a command does to other sessions, and commands that end by something else than requests.
+//! The effects of commands on other sessions, and commands that end without requests.
 
 use super::blocking_calls::{CallDone, SavedFor};
 use super::{CommandEngine, ConnectionAction};
@@ -31,8 +31,8 @@ impl CommandEngine {
         let stores = &self.catalog.stores[self.catalog.volumes[index].stores.clone()];
         let logged = self.cache.has_log(index);
         let ([Store::File(backing)], false) = (stores, logged) else {
-            // What is written may be in the log, of which its store knows nothing yet. What an upstream has mapped is its own affair; as far as hosts see, all of it is, and all of
-            // what is on several stores.
+            // Data may be in the log only, of which the file knows nothing yet. Of upstreams, and of volumes on several
+            // stores, hosts see every block as mapped.
             self.set.decide(key, Answer::Runs(vec![(length, true)]));
             return;
         };

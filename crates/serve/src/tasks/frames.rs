@@ -1,4 +1,4 @@
-//! The memory of the read buffer: one stretch, cut into frames.
+//! The memory of the read cache: one allocation, divided into frames.
 
 use weir_flow::cache::evict::Frame;
 
@@ -11,7 +11,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// So many frames of `line` bytes each.
+    /// This number of frames, of `line` bytes each.
     pub(crate) fn new(lines: u32, line: u32) -> Self {
         let line = line as usize;
         Self { memory: vec![0; lines as usize * line], line }

@@ -1,4 +1,4 @@
-//! The requests at stores: updates in steps, shared flushes, and what a lost flush means.
+//! The requests at stores: updates in steps, shared flushes, and the loss of acknowledged data.
 
 use super::reply;
 use super::set::TaskSet;
@@ -131,7 +131,7 @@ impl StorageRequests {
         ));
     }
 
-    /// Where the bytes of an I/O are, by the way that the pipeline has chosen.
+    /// Where the bytes of an I/O are, by the path that the pipeline has chosen.
     fn place(&self, volumes: &[Volume], io: &StoreIo) -> Location {
         match &self.stores[store_of(volumes, io)] {
             Store::File(backing) => Location::File(backing.as_raw_fd()),
@@ -139,8 +139,8 @@ impl StorageRequests {
         }
     }
 
-    /// Makes what was written to a store durable. An upstream tells everybody of an error, so it is
-    /// asked each time, on the way that the pipeline has chosen.
+    /// Makes what was written to a store durable. An upstream reports an error to every flush, so it is
+    /// asked each time, on the path that the pipeline has chosen.
     fn flush(&mut self, cx: &mut IoContext<'_>, io: &StoreIo) {
         let store = store_of(cx.volumes, io);
         match &self.stores[store] {
@@ -174,7 +174,7 @@ impl StorageRequests {
         ));
     }
 
-    /// Begins an update: several I/Os of one request, which nothing comes between.
+    /// Begins an update: several I/Os of one request, without another one between them.
     fn update(&mut self, cx: &mut IoContext<'_>, io: &StoreIo) {
         let index = io.volume.index();
         let op = cx.set.tasks[TaskKey::of(io.tag)].media().op;
@@ -330,7 +330,7 @@ impl StorageRequests {
         }
     }
 
-    /// A store has done with a request; the pipeline hears of it when a modelled device has, too.
+    /// A store has ended a request; it is reported when a modelled device has ended it, too.
     fn ended_at_store(&mut self, cx: &mut IoContext<'_>, key: RequestKey, outcome: Outcome) {
         if let Some(outcome) = self.emulated.stored(cx.set.now, key, outcome) {
             cx.set.inputs.push_back(Input::Stored { key, outcome });
@@ -352,7 +352,7 @@ impl StorageRequests {
         }
     }
 
-    /// From here on the volume promises nothing.
+    /// From here on no flush of the volume succeeds.
     fn lose(cx: &mut IoContext<'_>, index: usize) {
         let volume = &mut cx.volumes[index];
         if !std::mem::replace(&mut volume.lost, true) {
@@ -377,7 +377,7 @@ impl StorageRequests {
         }
     }
 
-    /// A flush has ended: it was for all who shared it. Those who came meanwhile share the next.
+    /// A flush has ended, for all requests that shared it. Those that arrived meanwhile share the next.
     fn flushed(&mut self, cx: &mut IoContext<'_>, store: usize, outcome: Outcome) {
         let mut ended = std::mem::take(&mut self.flushes[store].shared);
         for key in ended.drain(..) {

@@ -1,8 +1,8 @@
 //! The command engine: commands of hosts become requests of the pipeline, and outcomes become replies.
 //!
 //! [`CommandEngine`] joins the owners of this folder; what one of them owns, only it changes. It does no
-//! I/O of its own and knows neither sockets nor protocols: front ends hand in commands
-//! ([`table::TaskKind`]) and are told what to do with connections ([`ConnectionAction`],
+//! I/O itself and knows neither sockets nor protocols: front ends hand in commands
+//! ([`table::TaskKind`]) and get messages for their connections ([`ConnectionAction`],
 //! [`reply::Reply`]); storage takes operations
 //! ([`StorageSubmit`](crate::storage::io::StorageSubmit)) and tells how they have ended ([`Ended`]).
 

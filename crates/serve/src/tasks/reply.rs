@@ -1,8 +1,8 @@
-//! Outcomes become replies, and replies that have left end their commands.
+//! Turns outcomes into replies; a reply that was sent ends its command.
 //!
 //! A [`Reply`] names a command whose reply may leave. The event loop looks its connection up and has the
 //! front end put the reply into the outbox ([`Worded`] says what became of that); without a connection the
-//! command ends unheard.
+//! command ends without a reply.
 
 use super::CommandEngine;
 use crate::ids::TaskKey;
@@ -28,7 +28,7 @@ pub(crate) struct Reply {
 pub(crate) struct Worded {
     /// The outbox has something to send for it, and names the command when that has left.
     pub(crate) queued: bool,
-    /// The host is told with it that the command has ended: an error, or data that the host has no room
+    /// It ends the command for the host: an error, or data that the host has no room
     /// for, ends it before the last part.
     pub(crate) ended: bool,
 }
@@ -165,7 +165,7 @@ impl CommandEngine {
     }
 }
 
-/// What the pipeline is told when a reply, or a part of one, is not awaited any more.
+/// The input for a reply, or a part of one, that is not sent.
 fn sent_of(request: Option<(RequestKey, Part)>) -> Option<Input> {
     request.map(|(key, part)| Input::Sent { key, bytes: part.length })
 }

@@ -1,4 +1,4 @@
-//! Who is logged in: sessions by name and by handle.
+//! The sessions that are logged in, by name and by connection.
 
 use crate::ids::ConnectionId;
 use std::collections::BTreeMap;

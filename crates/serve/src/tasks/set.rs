@@ -155,7 +155,7 @@ impl TaskSet {
         self.actions.push_back(ConnectionAction::Answer(key));
     }
 
-    /// Forgets a command and tells what waits for its end. Its buffers must not be in an outbox.
+    /// Forgets a command and counts it down at its waiters. Its buffers must not be in an outbox.
     pub(crate) fn finish(&mut self, key: TaskKey) {
         let task = self.tasks.remove(key).expect("a command ends once");
         let Charge { owner, bytes, quota } = task.charge;

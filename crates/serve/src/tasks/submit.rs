@@ -80,7 +80,7 @@ impl TaskSet {
         Ok(true)
     }
 
-    /// What WRITE SAME amounts to. A pattern that is not zero is repeated over a whole buffer, so
+    /// The operation of a WRITE SAME. A pattern that is not zero is repeated over a whole buffer, so
     /// that it can be written in large pieces.
     fn write_same(&mut self, key: TaskKey, unmap: bool) -> Result<Op, Refusal> {
         let task = &mut self.tasks[key];
@@ -116,13 +116,13 @@ impl TaskSet {
         }
     }
 
-    /// Goes on with a command whose requests have ended well but that has more to do; true if it is
+    /// Continues a command whose requests have ended well but that has more to do; true if it is
     /// not over. Only NBD asks for so much at once that it takes steps.
     pub(crate) fn go_on(&mut self, catalog: &Catalog, key: TaskKey, link: LinkId) -> bool {
         let task = &self.tasks[key];
         let Phase::InPipeline { left: 0, end: End::Good } = task.phase else { return false };
         if task.steps.rest.length == 0 || task.connection.is_none() {
-            // All is done, or nobody wants the rest any more.
+            // All is done, or the host is gone and the rest is not wanted.
             return false;
         }
         if let Err(refusal) = self.admit_rest(catalog, key) {
@@ -154,7 +154,7 @@ impl TaskSet {
         unit.admit(None, media).map(drop)
     }
 
-    /// Zeroes the next part of what is left, or gives it back: so many bytes at a time, that others
+    /// Zeroes the next part of what is left, or gives it back: a bounded number of bytes at a time, so that others
     /// come in between.
     pub(crate) fn next_step(&mut self, catalog: &Catalog, key: TaskKey, link: LinkId) {
         let task = &mut self.tasks[key];

@@ -1,8 +1,8 @@
-//! Task management functions: the response waits until every task that they concern has ended.
+//! Task management functions, which are answered when every task that they concern has ended.
 //!
-//! An aborted write that is already on its way to the device still lands. If the host were told
+//! An aborted write that was submitted to the device is still executed. If the host got the response
 //! before that, its next write to the same bytes could be overtaken. So a function marks its tasks,
-//! whose replies are then told to nobody, and is answered when the last of them is over. The same holds
+//! whose replies are then discarded, and is answered when the last of them is over. The same holds
 //! for PERSISTENT RESERVE OUT with PREEMPT AND ABORT.
 
 use crate::ids::{ConnectionId, ManagementKey, TaskKey};
@@ -69,7 +69,7 @@ impl CommandEngine {
             self.abort(key, managing);
         }
         let attention = match function {
-            // SAM-5, 7.3: a session that loses commands to another one is told so.
+            // SAM-5, 7.3: a session that loses commands to another one gets a unit attention.
             TaskFunction::ClearTaskSet => Some(Sense::COMMANDS_CLEARED),
             TaskFunction::AbortTask | TaskFunction::AbortTaskSet => None,
             _ => Some(Sense::BUS_DEVICE_RESET),
@@ -102,7 +102,7 @@ impl CommandEngine {
     pub(crate) fn abort(&mut self, key: TaskKey, by: ManagementKey) {
         let task = &mut self.set.tasks[key];
         if let Phase::Replying(_) = task.phase {
-            // Its reply is on the wire; it is over as far as anybody can tell. If more of that is to
+            // Its reply is on the wire; for the host it is over. If more of that is to
             // come, the answer to the function comes behind it.
             if !task.reply.complete {
                 task.awaited_by.push(by);

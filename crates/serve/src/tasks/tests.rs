@@ -39,7 +39,7 @@ impl Scene {
         Self::on(1, name)
     }
 
-    /// With a volume on so many stores.
+    /// With a volume on this number of stores.
     fn on(stores: usize, name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("weir-engine-{name}-{}", std::process::id()));
         let place = |part: usize| {
@@ -76,7 +76,7 @@ impl Scene {
         Self { engine, driver: Given::default(), task, keys: SlotMap::with_key() }
     }
 
-    /// Makes the command another one, with so many blocks of data and of medium.
+    /// Makes the command another one, with this data and this content of the medium.
     fn becomes(&mut self, op: MediaOp, data: &[u8], medium: &[u8]) {
         let buffer = |engine: &mut CommandEngine, bytes: &[u8]| {
             let mut buffer = engine.set.memory.take(bytes.len()).unwrap();
@@ -145,7 +145,7 @@ impl Scene {
     fn told(&mut self) -> Vec<(RequestKey, Outcome)> {
         let stored = |input| match input {
             Input::Stored { key, outcome } => (key, outcome),
-            other => panic!("only ends are told here: {other:?}"),
+            other => panic!("only ends are reported here: {other:?}"),
         };
         self.engine.set.inputs.drain(..).map(stored).collect()
     }
@@ -196,7 +196,7 @@ fn each_part_has_its_flushes() {
     assert!(scene.driver.0.is_empty() && scene.engine.catalog.volumes[0].lost);
 }
 
-/// After a flush has failed, whatever waited for one and whatever asks later is told of a failure,
+/// After a flush has failed, every command that waits for one or asks for one later fails,
 /// without asking the kernel, which would have forgotten.
 #[test]
 fn a_failed_flush_is_final() {
@@ -299,7 +299,7 @@ fn or_is_written() {
     assert_eq!(scene.told(), [(key, Ok(()))]);
 }
 
-/// An atomic write is in the journal before it is in its place, and out of it before it is told of,
+/// An atomic write is in the journal before it is in its place, and out of it before it is acknowledged,
 /// however it ends: a record that stays would undo later writes. The next one waits for that.
 #[test]
 fn the_journal_is_always_cleared() {

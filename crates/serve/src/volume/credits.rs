@@ -1,4 +1,4 @@
-//! What control remembers over restarts: a small file of the gateway.
+//! The burst-credit file: what control keeps over restarts.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -6,11 +6,11 @@
 //! | 8..12 | version of the format, now 1 |
 //! | 12..16 | how many requests may be at the devices; 0 if that was not learnt |
 //! | 16..20 | number of tenants that have saved something |
-//! | 20.. | for each its savings in nanoseconds of its contract (8), the length of its name (2), its name |
+//! | 20.. | for each its burst credits in nanoseconds of its contract (8), the length of its name (2), its name |
 //! | last 4 | CRC32C of everything before |
 //!
 //! Numbers are little-endian. The file is replaced whole, as those of volumes are. Nothing that a host was
-//! told depends on it: if it is of no use, savings begin at nothing.
+//! told depends on it: if it is of no use, burst credits start at zero.
 
 use crate::storage::state_file;
 use crate::storage::state_file::StateError;
@@ -51,7 +51,7 @@ pub(crate) fn load(path: &Path, names: &[String]) -> Result<PolicyHandover, Stat
     Ok(decode(&bytes, names).unwrap_or_else(|| {
         warn!(
             file = %path.display(),
-            "this is not what control has saved, or it is damaged: tenants begin without savings, and the \
+            "this is not what control has saved, or it is damaged: tenants begin without burst credits, and the \
              file will be replaced"
         );
         PolicyHandover::default()
@@ -109,8 +109,8 @@ mod tests {
         seconds.iter().map(|&seconds| Duration::from_secs(seconds)).collect()
     }
 
-    /// Savings come back to the tenants of the same names, wherever they stand; whoever is new has none,
-    /// and what was saved for somebody who is gone is forgotten.
+    /// Burst credits come back to the tenants of the same names, at any place; a new tenant has none,
+    /// and those of a tenant that is gone are dropped.
     #[test]
     fn savings_follow_names() {
         let handover = PolicyHandover { credits: seconds(&[5, 0, 7]), window: Some(99) };
@@ -134,7 +134,7 @@ mod tests {
             changed[at] ^= 1;
             assert_eq!(decode(&changed, &names), None, "byte {at}");
         }
-        let folder = Folder::new("savings");
+        let folder = Folder::new("credits");
         let path = folder.file("control.state");
         assert_eq!(load(&path, &names).unwrap(), PolicyHandover::default());
         std::fs::write(&path, &bytes[1..]).unwrap();

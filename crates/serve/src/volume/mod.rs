@@ -106,7 +106,7 @@ impl Volume {
             serial: format!("{id:016x}"),
             id,
             product: String::from("VOLUME"),
-            // A host that is told of no cache sends no flushes, which order write-back.
+            // A host sends no flushes to a disk without a cache, and flushes order write-back.
             write_cache: volume.log.as_ref().is_some_and(|log| log.ack != config::Ack::Through)
                 || stores.iter().any(Store::has_cache),
             read_only: volume.read_only,

@@ -1,4 +1,4 @@
-//! Whose requests they are: tenants by host and volume.
+//! The tenant of a request, by host and volume.
 
 use crate::config::{Initiators, Tenant};
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ use weir_flow::control::{Contract, Promises};
 use weir_flow::dispatch::Weight;
 use weir_flow::request::TenantId;
 
-/// The names of tenants, by tenant id, for whoever writes the log. They change with the configuration.
+/// The names of tenants, by tenant id, for the event log. They change with the configuration.
 pub(crate) type TenantNames = Rc<RefCell<Vec<String>>>;
 
 /// The tenants that hosts are by their names, looked up when a session begins.
@@ -68,7 +68,7 @@ fn depths(promises: &Promises) -> Vec<u64> {
 }
 
 /// Gives the tenants of a new configuration the ids that they have had, whatever their order is now:
-/// requests that are under way go by them. Those that are new come last; those that are gone keep
+/// requests in flight refer to them. Those that are new come last; those that are gone keep
 /// their ids, without a contract, until a restart. `contracts`,
 /// `weights` and `volumes` go by the ids as well.
 pub(crate) fn keep_ids<'a>(

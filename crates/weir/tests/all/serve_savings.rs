@@ -54,7 +54,7 @@ fn a_damaged_file_is_no_reason_to_stay_away() {
     bytes[21] ^= 1;
     fs::write(folder.join("kept"), bytes).unwrap();
     let mut gateway = Gateway::start(&folder, &config(), &[]);
-    gateway.logged(&["kept", "tenants begin without savings"]);
+    gateway.logged(&["kept", "tenants begin without burst credits"]);
     gateway.stop();
     let kept = saved(&fs::read(folder.join("kept")).unwrap());
     assert!(kept < 50.0, "{kept} s");

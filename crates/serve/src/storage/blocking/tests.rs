@@ -33,7 +33,7 @@ fn chores_end_in_order() {
         .iter()
         .map(|done| match done {
             BlockingResult::Saved { owner, result } => (*owner, result.is_ok()),
-            BlockingResult::Mapped { .. } => panic!("nobody asked for a map"),
+            BlockingResult::Mapped { .. } => panic!("no map was requested"),
         })
         .collect();
     assert_eq!(ends, [(7, true), (8, false), (9, true)]);
@@ -47,7 +47,7 @@ fn chores_end_in_order() {
     assert_eq!(wakes.iter().count(), 36);
 }
 
-/// A sparse file is told apart into its data and its holes.
+/// A map of a sparse file separates its data from its holes.
 #[test]
 fn a_sparse_file_is_mapped() {
     const MIB: u64 = 1 << 20;
@@ -118,13 +118,13 @@ fn runs_are_whole_blocks() {
     };
     let all = [(4096, false), (8192, true), (4096, false)];
     assert_eq!(mapped(".....x..x.......", 9), all);
-    // The last run of those that are wanted may go on.
+    // The last run that is wanted may be longer.
     assert_eq!(mapped(".....x..x.......", 2), [(4096, false), (4096, true)]);
     assert_eq!(mapped("...xx...", 9), [(8192, true)]);
     assert_eq!(mapped("x......x", 9), [(8192, true)]);
     assert_eq!(mapped("xxxxxxxx", 9), [(8192, true)]);
     assert_eq!(mapped("........", 9), [(8192, false)]);
-    // One call may not go on for ever where every block is in pieces.
+    // One call is bounded where every block is in pieces.
     assert_eq!(mapped(&"x...".repeat(100), 3), [(3 * 4096, true)]);
 }
 
@@ -150,7 +150,7 @@ fn maps_agree_with_the_picture() {
     }
 }
 
-/// What cannot tell where its holes are has none; other errors are told.
+/// A file that cannot report its holes has none; other errors are reported.
 #[test]
 fn without_holes_everything_is_mapped() {
     for code in [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS] {
@@ -169,7 +169,7 @@ fn without_holes_everything_is_mapped() {
     assert!(map(seek, u64::MAX, 512, 512, 5).is_err());
 }
 
-/// Data that goes away between two calls is told as data, and the map goes on behind it.
+/// Data that disappears between two calls is reported as data, and the map continues behind it.
 #[test]
 fn a_race_with_a_hole_ends() {
     let calls = Cell::new(0);

@@ -69,8 +69,8 @@ fn the_model_says_when() {
     assert_eq!(modelled.next(), None);
 }
 
-/// What is held up is told apart: a file that is later than its model is late by the difference, and of the
-/// others counts how long after the model's time somebody looked.
+/// Delays are counted apart: a file that is later than its model is late by the difference, and of the
+/// others counts how long after the model's time the event loop asked.
 #[test]
 fn files_that_are_late_are_counted() {
     let mut keys = SlotMap::with_key();

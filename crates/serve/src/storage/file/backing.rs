@@ -1,4 +1,4 @@
-//! Opening what is behind a volume: a file that is made on first use, or a block device.
+//! Opens the file or block device behind a volume; a file is created on first use.
 
 use super::lock::lock;
 use crate::buffer::Pool;
@@ -43,7 +43,7 @@ pub enum OpenError {
         /// Why not.
         source: io::Error,
     },
-    /// Somebody else has the file.
+    /// Another process has the file.
     #[error(
         "volume `{volume}`: {} is in use by another process; two writers would destroy it",
         .path.display()

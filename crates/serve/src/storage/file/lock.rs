@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 use tracing::warn;
 
-/// Locks a file against other gateways. A gateway that was killed keeps its lock until the kernel has ended
-/// its last I/O, which its successor waits for: up to a second whoever has it, and up to a minute for somebody
-/// who is dead, since a disk may be slow.
+/// Locks a file against other gateways. A gateway that was killed keeps its lock until the kernel has ended its last
+/// I/O, for which its successor waits: up to a second for any holder, and up to a minute for a process that is dead,
+/// since a disk may be slow.
 #[expect(clippy::disallowed_methods, reason = "at start, before anything is served")]
 pub(crate) fn lock(file: &File) -> Result<(), TryLockError> {
     for attempt in 1.. {
@@ -28,14 +28,14 @@ pub(crate) fn lock(file: &File) -> Result<(), TryLockError> {
     file.try_lock()
 }
 
-/// The process that has a file locked, as far as the kernel tells.
+/// The process that has a file locked, if the kernel names it.
 pub(crate) fn holder_of(file: &File) -> Option<u32> {
     let inode = file.metadata().ok()?.ino();
     pid_in(&fs::read_to_string("/proc/locks").ok()?, inode)
 }
 
-/// Who has a file with this inode in what /proc/locks says. The device is not compared: some file systems tell
-/// another one there.
+/// The process with a lock on this inode by /proc/locks. The device is not compared: some file systems report another
+/// one there.
 fn pid_in(locks: &str, inode: u64) -> Option<u32> {
     let mut held = locks.lines().filter_map(|line| {
         let words: Vec<_> = line.split_whitespace().collect();
@@ -47,7 +47,7 @@ fn pid_in(locks: &str, inode: u64) -> Option<u32> {
     held.next().filter(|&pid: &u32| pid > 0 && held.all(|other| other == pid))
 }
 
-/// How often a lock is tried that somebody has, and that a dead one has; how long to wait in between.
+/// Attempts to take a lock that a process has, and that a dead process has; the time between them.
 const LOCK_TRIES: u32 = 20;
 const LOCK_TRIES_DEAD: u32 = 1_200;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
@@ -58,7 +58,7 @@ mod tests {
     use std::process::Command;
     use std::thread;
 
-    /// The holder of a lock is told from what the kernel says, unless that is ambiguous.
+    /// The kernel's list of locks names the holder, unless it is ambiguous.
     #[test]
     fn the_holder_is_found() {
         let locks = "1: POSIX  ADVISORY  WRITE 10 fe:00:77 0 EOF\n\

@@ -27,7 +27,7 @@ pub(crate) trait Driver {
     /// Hands everything queued to the kernel.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// Collects what has ended since the last call. True if operations go on that need another
+    /// Collects what has ended since the last call. True if operations continue that need another
     /// [`flush`](Self::flush).
     fn reap(&mut self, done: &mut Vec<Done>) -> bool;
 }

@@ -143,7 +143,7 @@ fn exercise(driver: &mut dyn Driver, path: &Path) {
     expected[3 << 20..(3 << 20) + 4096].fill(0xbb);
     assert!(back.bytes() == expected, "what was written is what is read");
 
-    // Somebody cuts the file: a read past its end must fail, not return what the buffer held.
+    // The file is truncated: a read past its end must fail, not return what the buffer held.
     fs::OpenOptions::new().write(true).open(path).unwrap().set_len(1 << 20).unwrap();
     let ends = perform(driver, &backing, vec![io(read(0), 0, 2 << 20)]);
     assert_eq!(ends[0].as_ref().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);

@@ -200,7 +200,7 @@ fn perform(job: Job) -> i32 {
             0
         }
         Call::Write(Lent(memory), durable) => {
-            // SAFETY: the memory is lent for `length` bytes, and nobody writes to it meanwhile.
+            // SAFETY: the memory is lent for `length` bytes, and no other code writes to it meanwhile.
             let bytes = unsafe { std::slice::from_raw_parts(memory, length as usize) };
             write_all(fd, bytes, offset, if durable { libc::RWF_DSYNC } else { 0 })
         }

@@ -1,4 +1,4 @@
-//! Logs without a gateway: read for a person, and applied to an image.
+//! Inspects a closed log: prints it, and applies it to an image.
 //!
 //! A log is opened read-only and never written to. A gateway that serves it has it locked; it is not looked at then.
 
@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// A log that nobody serves.
+/// A log that no gateway serves.
 #[derive(Debug)]
 pub struct ClosedLog {
     file: File,
@@ -35,7 +35,7 @@ pub enum LookError {
         /// Why not.
         source: io::Error,
     },
-    /// Somebody has it.
+    /// A gateway has it.
     #[error("{} is in use by {}", .path.display(), holder(*.pid))]
     InUse {
         /// The file or device.

@@ -1,4 +1,4 @@
-//! The file or device of a log: made, opened, and remembered by its volume.
+//! The file or device of a log: creates it, opens it, and matches it with its volume.
 //!
 //! A volume whose log is missing has lost what was acknowledged and is not on its stores yet. So a volume with a
 //! state file has a mark beside it, `STATE.log`, that names its log; without that log it is not served. Removing
@@ -49,7 +49,7 @@ pub enum LogError {
         /// Why not.
         source: io::Error,
     },
-    /// Somebody else has it.
+    /// Another process has it.
     #[error(
         "volume `{volume}`: its log {} is in use by another process; two writers would destroy it",
         .path.display()
@@ -137,7 +137,7 @@ pub(crate) fn capacity(log: &Log) -> u64 {
     log.size.or(found.filter(|&found| found > 0)).map_or(NEW, whole)
 }
 
-/// Bytes of a segment of a log of so many bytes: few enough that there are a dozen.
+/// Bytes of a segment, by the bytes of the log: few enough that there are a dozen.
 pub(crate) fn segment(capacity: u64) -> u64 {
     (capacity / 16 / PAGE * PAGE).clamp(SEGMENT_LEAST, SEGMENT_MOST)
 }
@@ -238,7 +238,7 @@ pub(crate) fn check(volume: &Volume, log: &Log) -> Result<(), LogError> {
 }
 
 impl LogFile {
-    /// Whether a start would find nothing in it that is not known to be upstream. Nobody writes to it any more.
+    /// Whether a start would find nothing in it that is not known to be upstream. No write to it is in flight.
     pub(crate) fn is_clean(&self, settings: &Settings) -> bool {
         let Ok(size) = (&self.file).seek(SeekFrom::End(0)) else { return false };
         let mut pages = Pages::new(&self.file);
@@ -390,7 +390,7 @@ impl AsRawFd for LogFile {
 /// What a log's size is a multiple of.
 const PAGE: u64 = 4096;
 
-/// Bytes of a new log if nobody says how many.
+/// The default size of a new log, in bytes.
 const NEW: u64 = 1 << 30;
 
 /// Bytes of the smallest and the largest segment.

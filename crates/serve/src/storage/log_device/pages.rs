@@ -1,4 +1,4 @@
-//! Reading a log in whole pages, which direct I/O asks for, and ahead of a reader that goes along it.
+//! Reads a log in whole pages, as direct I/O needs, and ahead of a sequential reader.
 
 use crate::buffer::{Pool, Shared};
 use std::fs::File;
@@ -6,9 +6,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
-/// A log that is read from its start to its end, more or less: recovery looks at the header of each batch, and a log
-/// of small writes has a batch every few pages. To read each by itself takes as long as the device takes for so many
-/// reads; to read on is faster until batches are far apart.
+/// A log that is read almost sequentially: recovery reads the header of each batch, and a log of small writes has a
+/// batch every few pages. One read for each header would cost the latency of as many reads; reading ahead is faster
+/// until batches are far apart.
 #[derive(Debug)]
 pub(super) struct Pages<'a> {
     file: &'a File,
@@ -78,7 +78,7 @@ impl<'a> Pages<'a> {
         while done < length {
             match self.file.read_at(&mut memory[done..], start + done as u64) {
                 Ok(0) => break,
-                // Direct I/O goes on at a page.
+                // Direct I/O continues at a page.
                 Ok(count) if count % PAGE > 0 => {
                     done += count;
                     break;
@@ -102,7 +102,7 @@ const PAGE: usize = 4096;
 /// The largest read, in bytes. It must not be above the largest buffer.
 const MOST: usize = 1 << 20;
 
-/// Who asks for something so many bytes behind what was read last will ask for the next one soon.
+/// A read that starts at most this many bytes behind the last one is taken for sequential.
 const NEAR: u64 = 64 << 10;
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ fn damage_is_found() {
     assert_eq!(decode(&longer), Err(Problem::Damage(StateDamage::Checksum)));
 }
 
-/// A file that is whole but says what nobody writes is refused, not guessed at.
+/// An intact file with a value that no version writes is refused, not guessed at.
 #[test]
 fn contradictions_are_refused() {
     let sealed = |change: &dyn Fn(&mut Vec<u8>)| {

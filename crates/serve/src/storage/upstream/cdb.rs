@@ -83,7 +83,7 @@ pub(super) fn write_same(lba: u64, blocks: u32, unmap: bool) -> Cdb {
     ranged(Form::Long, [0x93, 0x41], if unmap { 0x08 } else { 0 }, lba, blocks)
 }
 
-/// UNMAP (SBC-3, 5.28) with a parameter list of so many bytes.
+/// UNMAP (SBC-3, 5.28) with a parameter list of this number of bytes.
 pub(super) fn unmap(length: u16) -> Cdb {
     let mut cdb = [0; 16];
     cdb[0] = 0x42;

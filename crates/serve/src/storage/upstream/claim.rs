@@ -1,15 +1,15 @@
-//! How a session takes part in the ownership of its unit: what is asked, and what follows (SPC-4, 5.13).
+//! Claims a unit over one session by its persistent reservation: the commands, and what follows (SPC-4, 5.13).
 //!
 //! | step | command | then |
 //! |---|---|---|
-//! | look | READ RESERVATION, READ KEYS | is it free, ours, or somebody else's? Only here it may be refused without a trace |
-//! | register | REGISTER AND IGNORE EXISTING KEY | the way may write if the reservation is ours |
-//! | preempt | PREEMPT AND ABORT of each key that gives way | the commands of its ways are dead, also queued ones |
+//! | look | READ RESERVATION, READ KEYS | free, ours, or another's? Only here a refusal leaves no trace |
+//! | register | REGISTER AND IGNORE EXISTING KEY | the path may write if the reservation is ours |
+//! | preempt | PREEMPT AND ABORT of each key that gives way | the commands of its paths are aborted, also queued ones |
 //! | reserve | RESERVE, Write Exclusive, Registrants Only | |
 //! | verify | READ RESERVATION | ours, or the registration is taken back before anything was written |
 //!
-//! Between the look and the register somebody else may have become the owner. So nothing is written before
-//! `verify`, which comes after the register: whoever preempts this key later shuts the way out again.
+//! Between the look and the register another gateway may have become the owner. So nothing is written before
+//! `verify`, which comes after the register: a later preemption of this key shuts the path out again.
 
 use super::cdb::{self, Cdb, LIST};
 use super::ownership::{Denied, Holder, KIND, Owner};
@@ -17,20 +17,20 @@ use super::sense::{Sense, Verdict, judge};
 use tracing::warn;
 use weir_wire::scsi::ScsiStatus;
 
-/// What one session asks about it.
+/// The claim of one session.
 #[derive(Debug)]
 pub(super) struct Claim {
     step: Step,
     generation: u32,
     holder: Option<Holder>,
-    /// Keys that are to give way, and those that do so once the unit is the owner's.
+    /// Keys to preempt, and those to preempt once the unit is the owner's.
     preempt: Vec<u64>,
     others: Vec<u64>,
     /// It is to be reserved, too.
     reserves: bool,
-    /// What the step may be done without was refused: APTPL, or the abort. Another way may have found out first.
+    /// The optional part of the step was refused: APTPL, or the abort. Another path may have found out first.
     plain: bool,
-    /// How often the step was asked again.
+    /// Repetitions of the step.
     again: u32,
 }
 
@@ -52,12 +52,12 @@ pub(super) struct Order {
     pub(super) cdb: Cdb,
     /// Room for its answer, in bytes.
     pub(super) room: u32,
-    /// What goes with it.
+    /// Its parameter list.
     pub(super) list: Option<[u8; LIST]>,
 }
 
 impl Claim {
-    /// A claim of which nothing is known.
+    /// A claim before its first command.
     pub(super) const fn new() -> Self {
         Self {
             step: Step::Look,
@@ -71,7 +71,7 @@ impl Claim {
         }
     }
 
-    /// What to send next; `None` when the unit is the owner's on this way.
+    /// What to send next; `None` when the unit is the owner's on this path.
     pub(super) fn order(&self, owner: &Owner) -> Option<Order> {
         let key = owner.key.unwrap_or(0);
         let out = |action, own, of_action, survives| {
@@ -121,10 +121,10 @@ impl Claim {
         }
     }
 
-    /// The target says that it is somebody else's, or not ours on this way.
+    /// RESERVATION CONFLICT: another gateway has the unit, or this path is not registered.
     fn conflict(&mut self) -> Result<(), Denied> {
         self.step = match self.step {
-            // Another way of this gateway may have been faster, or somebody else; the last look says who.
+            // Another path of this gateway may have been faster, or another gateway; `verify` finds out.
             Step::Preempt => self.next_preempt(),
             Step::Reserve => Step::Verify,
             _ => return Err(Denied::Conflict(self.asked())),
@@ -213,7 +213,7 @@ impl Claim {
         }
     }
 
-    /// Whether the unit may be claimed, and who has to give way.
+    /// Whether the unit may be claimed, and which keys are preempted.
     fn decide(&mut self, owner: &mut Owner, keys: &[u64]) -> Result<(), Denied> {
         if owner.holds {
             return self.return_to(owner, keys);
@@ -223,8 +223,8 @@ impl Claim {
             return Err(Denied::Held { key: 0, kind: Some(holder.kind) });
         }
         let known = || self.holder.map(|holder| holder.key).into_iter().chain(keys.iter().copied());
-        // While the reservation is ours, whoever else has registered was never the owner, and gives way: after it
-        // is sure that it still is ours, or one who takes over just now would be taken over from in turn.
+        // While the reservation is ours, no other registrant was ever the owner, and all are preempted: after it
+        // is sure that it still is ours, or a gateway that takes over just now would lose the unit again.
         let ours = self.holder.is_some_and(|holder| owner.knows(holder.key));
         let foreign = |key: &u64| !ours && !owner.knows(*key);
         if let Some(key) = known().find(|key| foreign(key) && !owner.expected.contains(key)) {
@@ -234,12 +234,12 @@ impl Claim {
         if let Some(key) = known().find(foreign).filter(|_| owner.dirty) {
             return Err(Denied::Dirty { key });
         }
-        // Only whom nobody has come after since the unit began to count may take his place back.
+        // A log with dirty data takes the unit back only if no gateway has registered since the target started.
         let nobody = known().next().is_none();
         if nobody && owner.dirty && self.generation > 0 && !owner.expected.contains(&0) {
             return Err(Denied::Gone { generation: self.generation });
         }
-        // Every start has a key of its own, so that what an earlier one has left under way is shut out.
+        // Every start has another key, so that commands that an earlier one has left in flight are shut out.
         let last = known().map(epoch).max().unwrap_or(0);
         let key = *owner.key.get_or_insert(next_key(last, owner.id));
         let mut give_way: Vec<u64> = known().filter(|&other| other != key).collect();
@@ -251,12 +251,12 @@ impl Claim {
         Ok(())
     }
 
-    /// A way comes back, or is new, while the unit is owned.
+    /// A path comes back, or is new, while the unit is owned.
     fn return_to(&mut self, owner: &Owner, keys: &[u64]) -> Result<(), Denied> {
         let own = |key: &u64| Some(*key) == owner.key;
         match self.holder {
             Some(_) if owner.is_ours(self.holder) => Ok(()),
-            // The target has lost its memory, and nobody else has come since: what registers counts.
+            // The target has lost its registrations, and no other gateway has registered since.
             None if keys.iter().all(own) && (self.generation == 0 || !keys.is_empty()) => {
                 self.reserves = true;
                 Ok(())
@@ -267,7 +267,7 @@ impl Claim {
     }
 }
 
-/// Asks who has reserved a unit.
+/// Reads the reservation.
 pub(super) fn look() -> Order {
     let room = 24;
     Order { cdb: cdb::persistent_in(READ_RESERVATION, room), room: room.into(), list: None }
@@ -279,7 +279,7 @@ pub(super) fn clear(key: u64) -> Order {
     Order { cdb: cdb::persistent_out(CLEAR, 0), room: 0, list }
 }
 
-/// The answer to READ RESERVATION: PRGENERATION, and who has it.
+/// The answer to READ RESERVATION: PRGENERATION and the holder.
 pub(super) fn holder_of(answer: &[u8]) -> Result<(u32, Option<Holder>), Denied> {
     let (generation, rest) = counted(answer, "READ RESERVATION")?;
     match rest {
@@ -298,7 +298,7 @@ fn keys_of(answer: &[u8]) -> Result<Vec<u64>, Denied> {
     Ok(keys.iter().map(|key| number(key)).collect())
 }
 
-/// What both answers begin with, and the rest. One that was cut off could hide somebody.
+/// PRGENERATION and the list of an answer. An answer that was cut off could hide a registrant, so it is refused.
 fn counted<'a>(answer: &'a [u8], question: &'static str) -> Result<(u32, &'a [u8]), Denied> {
     let nonsense = || Denied::Nonsense(question);
     let (head, rest) = answer.split_at_checked(8).ok_or_else(nonsense)?;
@@ -310,7 +310,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// How many owners there were up to that of this key.
+/// The number of the owner with this key, in order.
 const fn epoch(key: u64) -> u64 {
     key >> 48
 }
@@ -335,7 +335,7 @@ const INVALID_OPCODE: u8 = 0x20;
 /// Room for keys, in bytes: more than 500.
 const ROOM: u16 = 4_096;
 
-/// How often a command is sent again because of unit attentions.
+/// The most repetitions of a command because of unit attentions.
 const AGAIN_MAX: u32 = 16;
 
 #[cfg(test)]

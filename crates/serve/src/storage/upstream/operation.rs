@@ -1,6 +1,6 @@
-//! One operation on its way through a path, as the SCSI commands that it takes.
+//! One operation on a path, as the SCSI commands that it needs.
 //!
-//! The commands of one operation go one after another: pieces of what one command may move, and a
+//! The commands of one operation are sent one after another: pieces of what one command may move, and a
 //! SYNCHRONIZE CACHE behind a durable write where FUA is not to be had.
 
 use super::cdb::{self, Cdb, Form};
@@ -10,7 +10,7 @@ use crate::buffer::Use;
 use crate::storage::io::{Io, Work};
 use std::ops::Range;
 
-/// What a unit takes, as far as is known: commands that it refuses are not sent again.
+/// The commands that a unit takes, as far as is known: commands that it refuses are not sent again.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(super) facts: Facts,
@@ -34,13 +34,13 @@ pub(super) struct Order {
 #[derive(Debug)]
 pub(super) enum Data {
     None,
-    /// So many bytes come.
+    /// This number of bytes is read.
     Read(u32),
-    /// These go.
+    /// These bytes are written.
     Write(Payload, Range<usize>),
 }
 
-/// An operation under way.
+/// An operation on a path.
 #[derive(Debug)]
 pub(super) struct Operation {
     pub(super) io: Io,
@@ -48,15 +48,15 @@ pub(super) struct Operation {
     done: u64,
     /// Everything is written, and is to be made durable.
     flushes: bool,
-    /// The command under way, if there is one.
+    /// The command in flight, if there is one.
     kind: Kind,
     /// Bytes of it.
     piece: u64,
-    /// Bytes that have come for it.
+    /// Bytes that were received for it.
     pub(super) came: u32,
     /// How often the target has deferred the command.
     pub(super) deferrals: u32,
-    /// Bytes of it that an outbox may refer to.
+    /// Its bytes that an outbox may refer to.
     sent: Vec<Payload>,
 }
 
@@ -97,7 +97,7 @@ impl Terms {
 }
 
 impl Operation {
-    /// Takes an operation. Its buffer is nobody else's until it is given back.
+    /// Takes an operation. Its buffer is lent to it until it is given back.
     pub(super) fn new(io: Io) -> Self {
         if let Work::Read { buffer, at } = &io.work {
             buffer.lend(*at, io.length as usize, Use::Fill);
@@ -178,7 +178,7 @@ impl Operation {
         Some(Order { cdb, data })
     }
 
-    /// The bytes that a read has room for at `offset` of the command under way; `None` if they are not
+    /// The bytes that a read has room for at `offset` of the command in flight; `None` if they are not
     /// what comes next.
     pub(super) fn fill(&mut self, offset: u32, bytes: &[u8]) -> Option<()> {
         let Work::Read { buffer, at } = &self.io.work else { return None };
@@ -196,7 +196,7 @@ impl Operation {
         self.kind != Kind::Read || u64::from(self.came) == self.piece
     }
 
-    /// The command under way was done.
+    /// The command in flight was executed.
     pub(super) const fn advance(&mut self) {
         self.deferrals = 0;
         self.done += self.piece;
@@ -204,7 +204,7 @@ impl Operation {
         self.piece = 0;
     }
 
-    /// The target does not know the command under way: whether there is another way to say it.
+    /// The target does not know the command in flight: whether there is another form of it.
     pub(super) fn reword(&self, terms: &mut Terms) -> bool {
         let short = terms.facts.blocks <= 1 << 32;
         let change = |flag: &mut bool| std::mem::replace(flag, false);

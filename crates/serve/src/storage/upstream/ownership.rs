@@ -132,7 +132,7 @@ impl Owner {
         }
     }
 
-    /// Whether a key is one of its own, of this start or an earlier one.
+    /// Whether a key is this gateway's, of this start or an earlier one.
     pub(super) const fn knows(&self, key: u64) -> bool {
         key & ID == self.id
     }

@@ -1,4 +1,4 @@
-//! What is sent to an upstream.
+//! The data of writes to upstreams.
 
 use crate::buffer::Shared;
 use std::rc::Rc;
@@ -27,7 +27,7 @@ impl Payload {
         Self(Rc::new(Bytes::Owned(bytes)))
     }
 
-    /// Whether nobody else holds a request's bytes by this handle; the gateway's own do no harm.
+    /// Whether this is the only handle to a request's bytes; the gateway's own bytes do no harm.
     pub(super) fn is_free(&self) -> bool {
         matches!(*self.0, Bytes::Owned(_)) || Rc::strong_count(&self.0) == 1
     }

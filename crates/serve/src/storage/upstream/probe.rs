@@ -1,7 +1,7 @@
-//! What is asked of a logical unit on each new session, and what the answers say.
+//! Probes a logical unit on each new session: its kind, size, identity, limits and ALUA state.
 //!
 //! One question after another, each with a bounded answer. What a target cannot answer has a default that is
-//! safe: a cache that must be flushed, no FUA, no thin provisioning, no limits of its own.
+//! safe: a cache that must be flushed, no FUA, no thin provisioning, no limits.
 
 use super::cdb::{self, Cdb};
 use super::sense::{CHECK_CONDITION, Sense, Verdict, judge};
@@ -17,7 +17,7 @@ pub(crate) struct Facts {
     pub(crate) block_size: u32,
     /// Number of blocks.
     pub(crate) blocks: u64,
-    /// Who it is, in all the world.
+    /// Its worldwide name.
     pub(crate) identity: Option<Identity>,
     /// It has a volatile write cache.
     pub(crate) write_cache: bool,
@@ -29,21 +29,21 @@ pub(crate) struct Facts {
     pub(crate) zeroes: bool,
     /// WRITE SAME (16) gives blocks back.
     pub(crate) unmaps_by_write_same: bool,
-    /// UNMAP gives blocks back, so many in one command at most.
+    /// UNMAP gives blocks back; the most blocks of one command.
     pub(crate) unmap_blocks: Option<u32>,
-    /// UNMAP gives back whole multiples of so many blocks, counted from the second.
+    /// UNMAP gives back whole multiples of the first number of blocks, counted from the second.
     pub(crate) granularity: (u32, u32),
     /// The most blocks of one READ or WRITE; 0: any.
     pub(crate) max_blocks: u32,
     /// The most blocks of one WRITE SAME; 0: any.
     pub(crate) max_write_same: u64,
-    /// How the way may be used.
+    /// The ALUA state of the path.
     pub(crate) access: Access,
-    /// Vendor and product, for people.
+    /// Vendor and product, for the log.
     pub(crate) product: String,
-    /// The target says how its ways may be used.
+    /// The target reports the ALUA state of its paths.
     tpgs: bool,
-    /// The port group that this way leads to.
+    /// The target port group of this path.
     port_group: Option<u16>,
 }
 
@@ -140,7 +140,7 @@ pub(crate) enum Unfit {
         /// Those that it has.
         found: Vec<u64>,
     },
-    /// Something else than a disk.
+    /// Not a disk.
     #[error("the unit is no disk: its device type is {0:#04x}")]
     NoDisk(u8),
     /// A question that every disk answers was refused.
@@ -151,10 +151,10 @@ pub(crate) enum Unfit {
         /// What it said.
         sense: String,
     },
-    /// An answer that cannot be.
+    /// An invalid answer.
     #[error("its response to {0} is invalid")]
     Nonsense(&'static str),
-    /// It asks again and again to be asked again.
+    /// It defers a question again and again.
     #[error("it is never ready: {0}")]
     NeverReady(String),
 }
@@ -176,7 +176,7 @@ pub(crate) struct Question {
     pub(crate) of_unit: bool,
     /// The command.
     pub(crate) cdb: Cdb,
-    /// Room for the answer, in bytes.
+    /// The most bytes of the answer.
     pub(crate) room: u32,
 }
 
@@ -187,7 +187,7 @@ pub(crate) struct Probe {
     step: Step,
     facts: Facts,
     pages: Vec<u8>,
-    /// How often the step was asked again.
+    /// Repetitions of the step.
     again: u32,
     /// Only what may change while a session lasts is asked.
     brief: bool,
@@ -216,7 +216,7 @@ impl Probe {
         Self { lun, step: Step::Ready, facts, pages: Vec::new(), again: 0, brief: false }
     }
 
-    /// Asks again what may change while a session lasts: the size, and how the way may be used.
+    /// Asks again what may change while a session lasts: the size and the ALUA state.
     pub(crate) fn again(lun: u64, facts: &Facts) -> Self {
         let facts = Facts { access: Access::Optimized, ..facts.clone() };
         Self { lun, step: Step::Ready, facts, pages: Vec::new(), again: 0, brief: true }
@@ -290,7 +290,7 @@ impl Probe {
             Err(Unfit::Refused { question, sense })
         };
         match self.step {
-            // A unit that does not exist, or is not ready, is told better by the next answers.
+            // The next answers say better that a unit does not exist or is not ready.
             Step::Ready if sense.key == 5 || self.facts.access != Access::Optimized => {
                 Ok(if self.brief { Step::Capacity } else { Step::Luns })
             }
@@ -447,7 +447,7 @@ fn lun_of(entry: &[u8]) -> u64 {
     }
 }
 
-/// The name of the unit and the port group of the way, in page 83h (SPC-4, 7.8.6).
+/// The name of the unit and the port group of the path, in page 83h (SPC-4, 7.8.6).
 fn designators(page: &[u8]) -> (Option<Identity>, Option<u16>) {
     let length = be(page, 2, 2) as usize;
     let mut rest = page.get(4..).unwrap_or(&[]);

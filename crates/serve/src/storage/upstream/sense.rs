@@ -1,4 +1,4 @@
-//! What an upstream says of a command that it did not do, and what follows from it.
+//! Judges the status and sense data of an upstream's responses.
 
 use std::fmt;
 use weir_flow::error::IoError;
@@ -53,22 +53,22 @@ pub(super) enum Verdict {
     Again(News),
     /// It was not done, and may be sent again a little later.
     Later,
-    /// It has failed, whatever the way.
+    /// It has failed, on any path.
     Failed(IoError),
-    /// It was not done, and the target will not do it on this way for now.
+    /// It was not done, and the target will not do it on this path for now.
     NotHere(Access),
-    /// It was not done, and there is nobody on this way who could.
+    /// It was not done, and the unit is not there on this path.
     Lost,
 }
 
-/// What a unit attention tells.
+/// What a unit attention reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// Nothing that concerns the gateway.
     Nothing,
     /// The size of the unit may have changed.
     Capacity,
-    /// How the way may be used may have changed.
+    /// The ALUA state may have changed.
     Access,
 }
 
@@ -90,18 +90,18 @@ pub(super) const CHECK_CONDITION: u8 = ScsiStatus::CheckCondition as u8;
 const BUSY: u8 = ScsiStatus::Busy as u8;
 const RESERVATION_CONFLICT: u8 = ScsiStatus::ReservationConflict as u8;
 const TASK_SET_FULL: u8 = ScsiStatus::TaskSetFull as u8;
-/// Another command's error is still to be looked at by whoever sent it (SAM-5, 5.3.1).
+/// Another command's error has not been cleared by its initiator yet (SAM-5, 5.3.1).
 const ACA_ACTIVE: u8 = 0x30;
 const TASK_ABORTED: u8 = ScsiStatus::TaskAborted as u8;
 
 const fn judge_sense(Sense { key, asc, ascq }: Sense) -> Verdict {
     match (key, asc, ascq) {
         (0x0 | 0x1, ..) => Verdict::Good,
-        // SPC-4, 5.15.2.4: the ways that a target port group is not to be used.
+        // SPC-4, 5.15.2.4: target port groups that are not accessible.
         (0x2, 0x04, 0x0a) => Verdict::NotHere(Access::Transitioning),
         (0x2, 0x04, 0x0b) => Verdict::NotHere(Access::Standby),
         (0x2, 0x04, 0x0c) => Verdict::NotHere(Access::Unavailable),
-        // In progress of becoming ready; or ended for reasons of the transport, or by somebody's task
+        // In progress of becoming ready; or ended for reasons of the transport, or by task
         // management.
         (0x2, 0x04, 0x01) | (0xb, ..) => Verdict::Later,
         (0x2, ..) | (0x5, 0x25, 0x00) => Verdict::Lost,
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(Sense::parse(&[]), Sense::default());
     }
 
-    /// An error of the medium is the same on every path; what only this way cannot do is not told
+    /// An error of the medium is the same on every path; what only this path cannot do is not reported
     /// the host.
     #[test]
     fn errors_of_the_medium_are_not_errors_of_the_path() {
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(judge(TASK_SET_FULL, Sense::default(), false), Verdict::Later);
     }
 
-    /// Whoever answers with a status that there is not is not asked again; a reservation is one on
+    /// A target that answers with an unknown status is not asked again; a reservation is one on
     /// every path.
     #[test]
     fn an_unknown_status_is_an_error_of_the_path() {

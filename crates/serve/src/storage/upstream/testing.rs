@@ -61,7 +61,7 @@ pub(super) fn session() -> Box<Session<TcpStream>> {
 pub(super) fn logged(act: impl FnOnce()) -> Vec<String> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     tracing::subscriber::with_default(Lines(lines.clone()), act);
-    std::mem::take(&mut lines.lock().expect("nobody panicked"))
+    std::mem::take(&mut lines.lock().expect("no test thread panicked"))
 }
 
 struct Lines(Arc<Mutex<Vec<String>>>);
@@ -90,7 +90,7 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut line = Line(String::new());
         event.record(&mut line);
-        self.0.lock().expect("nobody panicked").push(line.0);
+        self.0.lock().expect("no test thread panicked").push(line.0);
     }
 
     fn enter(&self, _: &Id) {}

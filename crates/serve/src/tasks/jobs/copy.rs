@@ -16,7 +16,7 @@ use weir_wire::scsi::copy::{CONCURRENT_MAX, Move, Plan, Progress, Side, State};
 use weir_wire::scsi::disk::DiskInfo;
 use weir_wire::scsi::nexus::{Nexus, Refusal};
 
-/// A copy that is under way.
+/// A copy in progress.
 #[derive(Debug)]
 pub(crate) struct Copy {
     /// The command, answered at the end.
@@ -120,7 +120,7 @@ impl Jobs {
     fn next_piece(&mut self, cx: &mut JobContext<'_>, job: JobKey) -> Result<Option<Step>, Halt> {
         let Job::Copy(copy) = &mut self.running[job] else { unreachable!("asked of a copy") };
         if cx.set.tasks[copy.key].connection.is_none() {
-            // Nobody waits for it any more: it was aborted, or its host has gone.
+            // It was aborted, or its host is gone.
             return Err(Sense::COPY_ABORTED.into());
         }
         let segment = loop {
@@ -170,7 +170,7 @@ impl Jobs {
             dpo: false,
         };
         let Ok(Media { fua, .. }) = volume.unit.admit(Some(&copy.nexus), media) else {
-            // Reserved by somebody else, or taken away meanwhile.
+            // Reserved by another host, or taken away meanwhile.
             let side = if copy.full { Side::Destination } else { Side::Source };
             return Err(copy.plan.failed(&segment, side, 0).into());
         };
@@ -203,7 +203,7 @@ impl Jobs {
     }
 }
 
-/// Why a copy does not go on.
+/// Why a copy has ended.
 enum Halt {
     /// For good.
     Failed(Refusal),

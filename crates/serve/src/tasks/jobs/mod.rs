@@ -1,4 +1,4 @@
-//! What a host sets going that takes many requests: copies between volumes, and sanitizing.
+//! Jobs, which need many requests for one command: copies between volumes, and sanitize.
 //!
 //! A job makes one request after another, through the whole pipeline, so that it is ordered with what
 //! hosts do, held by the same policies and counted like anything else. Each step is a command without
@@ -171,7 +171,7 @@ impl Jobs {
     }
 
     /// The gateway leaves: the job ends here, and its command with it. The state file still says what
-    /// must go on after a restart.
+    /// must continue after a restart.
     fn leave_off(&mut self, cx: &mut JobContext<'_>, job: JobKey) {
         let (buffer, key) = match self.running.remove(job) {
             None => return,
@@ -186,7 +186,7 @@ impl Jobs {
         }
     }
 
-    /// The job goes on when something else has ended.
+    /// The job continues when something else has ended.
     fn stall(&mut self, job: JobKey) {
         self.stalled.push_back(job);
     }

@@ -1,7 +1,7 @@
 //! SANITIZE: all data of a volume is destroyed, whatever happens meanwhile.
 //!
 //! The state file says so before the first block is touched, and no more when the last is durable: a
-//! restart in between goes on with it.
+//! restart in between continues it.
 
 use super::{Job, JobContext, JobKey, Jobs, Step, Stepped};
 use crate::buffer::Shared;
@@ -21,7 +21,7 @@ use weir_flow::units::Extent;
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::sanitize::{Fill, Method, Plan};
 
-/// A sanitize that is under way.
+/// A sanitize in progress.
 #[derive(Debug)]
 pub(crate) struct Sanitize {
     volume: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Sanitize {
     pass: u8,
     /// Bytes of this pass that are done.
     done: u64,
-    /// Bytes of the step that is under way.
+    /// Bytes of the present step.
     under_way: u64,
     failed: Option<IoError>,
     /// What the state file said before.
@@ -95,7 +95,7 @@ impl Jobs {
         Self::save_for(cx, job, volume);
     }
 
-    /// Goes on with what a restart has interrupted.
+    /// Continues what a restart has interrupted.
     pub(crate) fn resume(&mut self, cx: &mut JobContext<'_>) {
         for volume in 0..cx.catalog.volumes.len() {
             let name = &cx.catalog.volumes[volume].name;
@@ -151,7 +151,7 @@ impl Jobs {
         cx.set.decide(key, Answer::Refused(Sense::SANITIZE_COMMAND_FAILED.into()));
     }
 
-    /// A command is aborted: a sanitize that it has begun goes on without it (SBC-4 section 4.11).
+    /// A command is aborted: a sanitize that it has begun continues without it (SBC-4 section 4.11).
     /// True if there is one.
     pub(crate) fn disown(&mut self, key: TaskKey) -> bool {
         let mut sanitizes = self.running.values_mut().filter_map(|job| match job {
@@ -162,7 +162,7 @@ impl Jobs {
         mine.is_some_and(|sanitize| sanitize.key.take().is_some())
     }
 
-    /// Makes a volume's state durable; the job goes on then.
+    /// Makes a volume's state durable; the job continues then.
     fn save_for(cx: &mut JobContext<'_>, job: JobKey, volume: usize) {
         Self::save(cx, SavedFor::Job(job), volume);
     }
@@ -365,7 +365,7 @@ fn decode(bytes: &[u8]) -> Option<Plan> {
 mod tests {
     use super::*;
 
-    /// What a restart goes on with is what was asked for.
+    /// A restart continues what was asked for.
     #[test]
     fn plans_survive_a_restart() {
         let overwrite = Method::Overwrite { passes: 3, invert: true, pattern: vec![1, 2, 3] };

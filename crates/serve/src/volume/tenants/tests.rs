@@ -13,7 +13,7 @@ fn claims(tenants: &[Tenant]) -> Claims {
 }
 
 /// A host's whole name counts before a beginning of it, a longer beginning before a shorter one,
-/// wherever they are in the file; a host that nobody claims is nobody's.
+/// wherever they are in the file; a host that no tenant claims has none.
 #[test]
 fn the_most_specific_claim_counts() {
     let tenants = [

@@ -1,4 +1,4 @@
-//! Claims against a target that follows SPC-4, at every point at which somebody else may come in between.
+//! Claims against a target that follows SPC-4, at every point at which another gateway may interfere.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ const REFUSED: (u8, Sense) = (2, Sense { key: 5, asc: 0x24, ascq: 0 });
 const UNKNOWN: (u8, Sense) = (2, Sense { key: 5, asc: 0x20, ascq: 0 });
 const ATTENTION: (u8, Sense) = (2, Sense { key: 6, asc: 0x2a, ascq: 5 });
 
-/// Ways of two gateways to one unit.
+/// Paths of two gateways to one unit.
 const A: [u8; 2] = [0, 1];
 const B: [u8; 2] = [2, 3];
 
@@ -26,7 +26,7 @@ struct Unit {
 }
 
 impl Unit {
-    fn take(&mut self, way: u8, order: &Order) -> ((u8, Sense), Vec<u8>) {
+    fn take(&mut self, path: u8, order: &Order) -> ((u8, Sense), Vec<u8>) {
         let end = |end| (end, Vec::new());
         if self.none {
             return end(UNKNOWN);
@@ -49,19 +49,19 @@ impl Unit {
             }
             match other {
                 0 => {
-                    self.keys.remove(&way);
-                    self.holder = self.holder.filter(|&holder| holder != way);
+                    self.keys.remove(&path);
+                    self.holder = self.holder.filter(|&holder| holder != path);
                 }
-                key => drop(self.keys.insert(way, key)),
+                key => drop(self.keys.insert(path, key)),
             }
             self.generation += 1;
             return end(GOOD);
         }
-        if self.keys.get(&way) != Some(&own) {
+        if self.keys.get(&path) != Some(&own) {
             return end(CONFLICT);
         }
         match order.cdb[1] {
-            1 if self.holder.is_none_or(|holder| holder == way) => self.holder = Some(way),
+            1 if self.holder.is_none_or(|holder| holder == path) => self.holder = Some(path),
             1 => return end(CONFLICT),
             3 => (self.keys, self.holder) = (BTreeMap::new(), None),
             4 | 5 => {
@@ -72,19 +72,19 @@ impl Unit {
                     return end(CONFLICT);
                 }
                 if self.holder.is_some_and(|holder| self.keys[&holder] == other) {
-                    self.holder = Some(way);
+                    self.holder = Some(path);
                 }
-                self.keys.retain(|&one, key| one == way || *key != other);
+                self.keys.retain(|&one, key| one == path || *key != other);
             }
-            action => panic!("nobody asks for {action}"),
+            action => panic!("no claim sends {action}"),
         }
         self.generation += 1;
         end(GOOD)
     }
 
-    /// Whether a way may write.
-    fn admits(&self, way: u8) -> bool {
-        self.holder.is_none() || self.keys.contains_key(&way)
+    /// Whether a path may write.
+    fn admits(&self, path: u8) -> bool {
+        self.holder.is_none() || self.keys.contains_key(&path)
     }
 }
 
@@ -93,16 +93,16 @@ fn owner(id: u64, dirty: bool, expected: &[u64]) -> Owner {
 }
 
 /// One command of a claim; true when it is over.
-fn step(unit: &mut Unit, way: u8, owner: &mut Owner, claim: &mut Claim) -> Result<bool, Denied> {
+fn step(unit: &mut Unit, path: u8, owner: &mut Owner, claim: &mut Claim) -> Result<bool, Denied> {
     let Some(order) = claim.order(owner) else { return Ok(true) };
-    let (end, answer) = unit.take(way, &order);
+    let (end, answer) = unit.take(path, &order);
     claim.answered(owner, end, &answer)?;
     Ok(claim.order(owner).is_none())
 }
 
-fn claim(unit: &mut Unit, way: u8, owner: &mut Owner) -> Result<(), Denied> {
+fn claim(unit: &mut Unit, path: u8, owner: &mut Owner) -> Result<(), Denied> {
     let mut claim = Claim::new();
-    while !step(unit, way, owner, &mut claim)? {}
+    while !step(unit, path, owner, &mut claim)? {}
     Ok(())
 }
 
@@ -110,48 +110,48 @@ fn held(unit: &Unit) -> u64 {
     unit.keys[&unit.holder.expect("it is reserved")]
 }
 
-/// A unit that is nobody's is taken on all ways, and only its owner writes then.
+/// A unit without an owner is claimed on all paths, and only its owner writes then.
 #[test]
 fn the_first_one_owns_it() {
     let (mut unit, mut a, mut b) = (Unit::default(), owner(1, false, &[]), owner(2, false, &[]));
-    for way in A {
-        claim(&mut unit, way, &mut a).expect("nobody has it");
+    for path in A {
+        claim(&mut unit, path, &mut a).expect("it is free");
     }
     assert_eq!((held(&unit), a.key), (0x1_0000_0000_0001, a.key));
-    for way in B {
-        let denied = claim(&mut unit, way, &mut b).expect_err("it is taken");
+    for path in B {
+        let denied = claim(&mut unit, path, &mut b).expect_err("it is taken");
         assert_eq!(denied, Denied::Held { key: held(&unit), kind: Some(5) });
     }
-    assert_eq!([0, 1, 2, 3].map(|way| unit.admits(way)), [true, true, false, false]);
+    assert_eq!([0, 1, 2, 3].map(|path| unit.admits(path)), [true, true, false, false]);
     assert_eq!(unit.keys.len(), 2, "a refusal leaves no trace");
 }
 
-/// A gateway that comes again knows itself by any of its keys, on whatever ways, with whatever it has in its log; the
+/// A gateway that comes again knows itself by any of its keys, on any path, with any log; the
 /// one before it, should it still be there, writes no more.
 #[test]
 fn a_gateway_knows_itself() {
     let (mut unit, mut a) = (Unit::default(), owner(1, false, &[]));
-    for way in A {
-        claim(&mut unit, way, &mut a).expect("nobody has it");
+    for path in A {
+        claim(&mut unit, path, &mut a).expect("it is free");
     }
     let mut again = owner(1, true, &[]);
     claim(&mut unit, 7, &mut again).expect("it is its own");
     assert_eq!(held(&unit), 0x2_0000_0000_0001);
-    assert_eq!([0, 1, 7].map(|way| unit.admits(way)), [false, false, true]);
-    claim(&mut unit, 0, &mut again).expect("so is this way");
-    assert_eq!([0, 1, 7].map(|way| unit.admits(way)), [true, false, true]);
+    assert_eq!([0, 1, 7].map(|path| unit.admits(path)), [false, false, true]);
+    claim(&mut unit, 0, &mut again).expect("so is this path");
+    assert_eq!([0, 1, 7].map(|path| unit.admits(path)), [true, false, true]);
     let denied = claim(&mut unit, 1, &mut a).expect_err("the older one has lost it");
     assert_eq!(denied, Denied::Held { key: held(&unit), kind: Some(5) });
     assert!(!unit.admits(1));
 }
 
-/// Whom a person names is taken over from, on all of its ways; whoever names somebody else is refused, and so is one
+/// A gateway takes over from the owner that the operator names, on all paths; another name is refused, and so is one
 /// whose log is from before.
 #[test]
 fn a_person_decides_who_gives_way() {
     let (mut unit, mut a) = (Unit::default(), owner(1, true, &[]));
-    for way in A {
-        claim(&mut unit, way, &mut a).expect("nobody has it");
+    for path in A {
+        claim(&mut unit, path, &mut a).expect("it is free");
     }
     let key = held(&unit);
     let mut wrong = owner(2, false, &[key + 1]);
@@ -159,13 +159,13 @@ fn a_person_decides_who_gives_way() {
     let mut stale = owner(2, true, &[key]);
     assert_eq!(claim(&mut unit, 2, &mut stale), Err(Denied::Dirty { key }));
     let mut b = owner(2, false, &[key]);
-    for way in B {
-        claim(&mut unit, way, &mut b).expect("a person has decided so");
+    for path in B {
+        claim(&mut unit, path, &mut b).expect("a person has decided so");
     }
     assert_eq!(held(&unit), 0x2_0000_0000_0002);
-    assert_eq!([0, 1, 2, 3].map(|way| unit.admits(way)), [false, false, true, true]);
-    // The old owner finds out on any way, and leaves no trace.
-    let denied = claim(&mut unit, 0, &mut a).expect_err("it is somebody else's");
+    assert_eq!([0, 1, 2, 3].map(|path| unit.admits(path)), [false, false, true, true]);
+    // The old owner finds out on any path, and leaves no trace.
+    let denied = claim(&mut unit, 0, &mut a).expect_err("another gateway has it");
     assert_eq!(denied, Denied::Held { key: held(&unit), kind: Some(5) });
     assert!(!unit.admits(0));
     // The word that was given for the old key is worth nothing for the next.
@@ -173,27 +173,27 @@ fn a_person_decides_who_gives_way() {
     assert!(claim(&mut unit, 5, &mut c).is_err());
 }
 
-/// Two ways of one gateway, and one of another that takes over, in every order of their commands: afterwards at most
-/// one of them may write, and whoever is told that it owns the unit and has lost it cannot.
+/// Two paths of one gateway, and one of another that takes over, in every order of their commands: afterwards at most
+/// one of them may write, and a gateway that believes that it owns the unit and has lost it cannot.
 #[test]
 fn every_order_of_commands_leaves_one_owner() {
     for pattern in 0..3_u32.pow(TURNS) {
         let mut unit = Unit::default();
         let mut before = owner(1, false, &[]);
-        claim(&mut unit, 0, &mut before).expect("nobody has it");
+        claim(&mut unit, 0, &mut before).expect("it is free");
         let (mut a, mut b) = (owner(1, true, &[]), owner(2, false, &[held(&unit)]));
-        let mut ways = [0, 1, 2].map(|way| (way, Claim::new(), None));
+        let mut paths = [0, 1, 2].map(|path| (path, Claim::new(), None));
         let mut first = None;
         let pattern_turns = (0..TURNS).map(|place| pattern / 3_u32.pow(place) % 3);
-        // The pattern, and then whoever is left.
+        // The pattern, and then the paths that are left.
         for turn in pattern_turns.chain((0..60).map(|turn| turn % 3)) {
-            let (way, claim, end) = &mut ways[turn as usize];
+            let (path, claim, end) = &mut paths[turn as usize];
             let owner = if turn < 2 { &mut a } else { &mut b };
             if end.is_none() {
-                *end = match step(&mut unit, *way, owner, claim) {
+                *end = match step(&mut unit, *path, owner, claim) {
                     Ok(false) => None,
                     Ok(true) => {
-                        // Whoever owns it first stays the owner: the other would not know what was written.
+                        // The first owner stays the owner: the other would not know what was written.
                         let who = turn < 2;
                         assert_eq!(*first.get_or_insert(who), who, "{pattern}");
                         Some(Ok(()))
@@ -202,8 +202,8 @@ fn every_order_of_commands_leaves_one_owner() {
                 };
             }
         }
-        let writes = |turn: usize| ways[turn].2 == Some(Ok(())) && unit.admits(ways[turn].0);
-        let ends = || ways.each_ref().map(|(.., end)| end.clone());
+        let writes = |turn: usize| paths[turn].2 == Some(Ok(())) && unit.admits(paths[turn].0);
+        let ends = || paths.each_ref().map(|(.., end)| end.clone());
         let (one, other) = (writes(0) || writes(1), writes(2));
         assert!(one != other, "{pattern}: {:?}", ends());
         let key = Some(held(&unit));
@@ -215,7 +215,7 @@ fn every_order_of_commands_leaves_one_owner() {
 /// Commands whose order is tried.
 const TURNS: u32 = 9;
 
-/// A unit that was ours and is nobody's: it is taken back while nobody has been there since the target lost its
+/// A unit that was ours and is free: it is claimed again if no gateway has registered since the target lost its
 /// memory; otherwise only if nothing of ours could go over what others wrote, or a person says so.
 #[test]
 fn nobodys_unit_is_not_taken_back_blindly() {
@@ -224,14 +224,14 @@ fn nobodys_unit_is_not_taken_back_blindly() {
     assert_eq!(claim(&mut lost(), 0, &mut owner(1, true, &[])), Err(gone.clone()));
     claim(&mut lost(), 0, &mut owner(1, true, &[0])).expect("a person says so");
     claim(&mut lost(), 0, &mut owner(1, false, &[])).expect("there is nothing to lose");
-    claim(&mut Unit::default(), 0, &mut owner(1, true, &[])).expect("nobody was there");
+    claim(&mut Unit::default(), 0, &mut owner(1, true, &[])).expect("it is free");
 
     // The same while it serves.
     let (mut unit, mut a) = (Unit::default(), owner(1, true, &[]));
-    claim(&mut unit, 0, &mut a).expect("nobody has it");
+    claim(&mut unit, 0, &mut a).expect("it is free");
     unit = Unit::default();
-    for way in A {
-        claim(&mut unit, way, &mut a).expect("the target was restarted");
+    for path in A {
+        claim(&mut unit, path, &mut a).expect("the target was restarted");
     }
     assert_eq!(Some(held(&unit)), a.key);
     unit = lost();
@@ -239,8 +239,8 @@ fn nobodys_unit_is_not_taken_back_blindly() {
     assert!(unit.keys.is_empty());
 }
 
-/// Somebody who has registered without a reservation, as one that is about to take over, is not overlooked: before the
-/// unit is reserved he must be named, and afterwards the owner shuts him out when it comes again.
+/// A gateway that has registered without a reservation, as one that is about to take over, is not overlooked: before
+/// the unit is reserved it must be named, and afterwards the owner shuts it out when it comes again.
 #[test]
 fn registrations_count() {
     let mut unit = Unit { generation: 1, keys: [(9, 77)].into(), ..Unit::default() };
@@ -258,15 +258,15 @@ fn registrations_count() {
 fn targets_without_parts_of_it() {
     let mut unit = Unit { forgets: true, no_abort: true, ..Unit::default() };
     claim(&mut unit, 0, &mut owner(1, false, &[])).expect("it remembers while it runs");
-    // Two ways at once, of which one hears after the other that there is something that the target does not know.
+    // Two paths at once, of which one hears after the other that there is something that the target does not know.
     let mut b = owner(2, false, &[held(&unit)]);
-    let mut claims = B.map(|way| (way, Claim::new(), false));
+    let mut claims = B.map(|path| (path, Claim::new(), false));
     for _ in 0..20 {
-        for (way, claim, done) in &mut claims {
-            *done = *done || step(&mut unit, *way, &mut b, claim).expect("by PREEMPT");
+        for (path, claim, done) in &mut claims {
+            *done = *done || step(&mut unit, *path, &mut b, claim).expect("by PREEMPT");
         }
     }
-    assert!(claims.iter().all(|&(.., done)| done) && B.iter().all(|&way| unit.admits(way)));
+    assert!(claims.iter().all(|&(.., done)| done) && B.iter().all(|&path| unit.admits(path)));
     assert_eq!((held(&unit), unit.admits(0)), (b.key.expect("it owns it"), false));
 
     let mut unit = Unit { none: true, ..Unit::default() };
@@ -290,7 +290,7 @@ fn answers_are_read_with_care() {
     for length in 0..whole.len() {
         assert!(holder_of(&whole[..length]).is_err(), "{length}");
     }
-    assert!(keys_of(&[0, 0, 0, 4, 0, 0, 0, 16, 0, 0]).is_err(), "somebody may be hidden");
+    assert!(keys_of(&[0, 0, 0, 4, 0, 0, 0, 16, 0, 0]).is_err(), "a registrant may be hidden");
     assert!(keys_of(&[0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0]).is_err());
     assert_eq!(next_key(0xffff, 5), 0x1_0000_0000_0005, "epochs begin again, without 0");
 }

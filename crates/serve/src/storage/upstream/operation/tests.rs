@@ -86,7 +86,7 @@ fn what_is_given_back_reads_as_zeroes() {
     assert_eq!(discard(&unsure, 16), [(0x93, 0, 8, 16, 512)]);
 }
 
-/// A command that the unit does not know is said another way, once each.
+/// A command that the unit does not know is sent in another form, once each.
 #[test]
 fn refused_commands_are_said_another_way() {
     let mut terms = terms(|facts| facts.fua = true);

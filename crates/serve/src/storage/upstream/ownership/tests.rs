@@ -48,7 +48,7 @@ fn flush(upstreams: &mut Upstreams<Tcp>, key: RequestKey) {
     upstreams.submit(BackendId::new(0), PathId::new(1), io);
 }
 
-/// While the reservation is ours nothing happens; when it is not, whoever has it, everything that is asked for fails
+/// While the reservation is ours nothing happens; when another gateway has it, or it is gone, every operation fails
 /// at once and for good, no session is begun any more, and the log says once what to do.
 #[test]
 fn an_upstream_is_fenced_once_and_for_good() {
@@ -109,7 +109,7 @@ fn a_denial_is_told_where_it_belongs() {
     assert_eq!((owner.lost, owner.denied.clone()), (None, Some(held)));
 }
 
-/// The reservation is looked at once a second, on one way.
+/// The reservation is read once a second, on one path.
 #[test]
 fn the_reservation_is_looked_at() {
     let (_portal, mut upstreams) = owned();

@@ -34,7 +34,7 @@ fn disk(code: u8, page: u8) -> Result<Vec<u8>, Sense> {
         (0x00, _) => Vec::new(),
         (0xa0, _) => [&[0, 0, 0, 16, 0, 0, 0, 0][..], &[0; 8], &[0, 1, 0, 0, 0, 0, 0, 0]].concat(),
         (0x12, 0x00) if page == 0 => {
-            // Standard data and the list of pages are told apart by their first bytes alone.
+            // Standard data and the list of pages differ in their first bytes alone.
             let mut bytes = vec![0; 36];
             bytes[2] = 0;
             bytes[3] = 4;
@@ -101,7 +101,7 @@ fn a_simple_disk_is_enough() {
     assert!(facts.write_cache && !facts.fua && facts.identity.is_none() && !facts.zeroes);
 }
 
-/// A LUN that is not there is told with those that are, and something else than a disk is refused.
+/// The error for a LUN that does not exist names those that do, and a device that is no disk is refused.
 #[test]
 fn another_lun_is_refused() {
     let missing = ask(7, disk).unwrap_err();

@@ -11,7 +11,7 @@ use slotmap::{Key, SlotMap};
 use weir_flow::request::{BackendId, PathId};
 use weir_wire::iscsi::initiator::Itt;
 
-/// What the target says to a reset of the unit is told, be it that it will not.
+/// The session reports the target's answer to a reset of the unit, also a refusal.
 #[test]
 fn the_answer_to_a_reset_is_told() {
     let mut answers = Vec::new();
@@ -37,7 +37,7 @@ fn the_answer_to_a_reset_is_told() {
     ));
 }
 
-/// Operations and their keys, which flush: the first is put off, the second waits for room.
+/// Two flushes and their keys: the first is deferred, the second waits for room.
 fn put_off(upstreams: &mut Upstreams<Tcp>, keys: &mut SlotMap<RequestKey, ()>) -> [RequestKey; 2] {
     let keys = [(); 2].map(|()| keys.insert(()));
     let [deferred, waiting] = keys.map(flush);
@@ -64,7 +64,7 @@ fn is_up(upstreams: &Upstreams<Tcp>) -> bool {
 }
 
 /// A path is left for an operation that its target has put off, or for one that waits where none is begun
-/// and none taken, and everything there may go another way at once; not for one that may have begun.
+/// and none taken, and every operation there may take another path at once; not for one that may have begun.
 #[test]
 fn what_was_not_begun_is_recalled() {
     let recall = |upstreams: &mut Upstreams<Tcp>, key| {
