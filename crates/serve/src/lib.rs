@@ -38,13 +38,13 @@ use operator::event_log::Watch;
 use operator::summary;
 use shard::open::Start;
 use shard::recorder::{Recorded, Recorder};
-use shard::{Gateway, descriptors, plan};
+use shard::{Gateway, Reload, descriptors, plan};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use storage::file::atomic_journal;
-use storage::random::KernelRandom;
+use storage::random::{KernelRandom, Random};
 use storage::store::{self, Store};
 use storage::upstream::network::{KernelEvents, Tcp};
 use storage::upstream::{self, StartError, Upstreams};
@@ -278,6 +278,23 @@ pub fn serve(
     ready: impl FnOnce(&Ready),
     reload: &mut dyn FnMut() -> Option<Config>,
 ) -> Result<(), ServeError> {
+    raise_descriptors(config);
+    let mut opened = open(config, reload)?;
+    ready(&opened.ready(config)?);
+    let pipeline = opened.run(config);
+    opened.close(config, pipeline)
+}
+
+/// A gateway that hosts can connect to.
+struct Opened<'a> {
+    gateway: Gateway<'a>,
+    stores: Rc<[Store]>,
+    plan: weir_flow::pipeline::Config,
+    recorder: Option<Recorder>,
+}
+
+/// Allows as many open files as the configuration can need.
+fn raise_descriptors(config: &Config) {
     let connections =
         u64::from(config.iscsi.max_connections) + u64::from(config.nbd.max_connections);
     let paths = config.upstreams.iter().map(|upstream| upstream.portals.len() as u64);
@@ -290,23 +307,26 @@ pub fn serve(
         Ok(_) => {}
         Err(problem) => warn!(%problem, wanted, "cannot raise the limit of open files"),
     }
+}
+
+/// Opens stores, state and logs, claims upstreams, and binds the listeners.
+fn open<'a>(config: &Config, reload: Reload<'a>) -> Result<Opened<'a>, ServeError> {
     let clock = Clock::start();
     let mut poll = Poll::new().map_err(setup("make an event queue"))?;
     let registry = poll.registry().try_clone();
-    let registry = registry.map_err(setup("watch connections to upstreams"))?;
-    let (network, random) = (Tcp::new(registry), Box::new(KernelRandom));
+    let network = Tcp::new(registry.map_err(setup("watch connections to upstreams"))?);
     let first = config.backends.len();
-    let mut upstreams = Upstreams::new(&config.upstreams, first, network, random);
+    let mut upstreams = Upstreams::new(&config.upstreams, first, network, Box::new(KernelRandom));
     upstreams.connect(&mut KernelEvents::new(&mut poll, clock))?;
     let stores: Rc<[Store]> = layout::open(config, &upstreams)?.into();
-    let kept = layout::ranges(&config.volumes);
-    let kept = kept.map(|(volume, range)| kept_of(volume, &stores[range]));
-    let kept = kept.collect::<Result<_, _>>()?;
+    let persisted = layout::ranges(&config.volumes);
+    let persisted = persisted.map(|(volume, range)| persisted_state(volume, &stores[range]));
+    let persisted = persisted.collect::<Result<_, _>>()?;
     let plan = plan::plan(config, &stores);
     let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
     let saved = config.savings.as_ref().map(|path| credits::load(path, &names)).transpose();
     let saved = saved.map_err(ServeError::Savings)?;
-    let logs = log_device::open(config, &plan.cache)?;
+    let logs = log_device::open(config, &plan.cache, &mut KernelRandom)?;
     let owners = upstream::owners(config, &logs.logged);
     upstreams.claim(&mut KernelEvents::new(&mut poll, clock), config, owners)?;
     let start = Start {
@@ -314,85 +334,96 @@ pub fn serve(
         clock,
         upstreams,
         stores: stores.clone(),
-        persisted: kept,
+        persisted,
         saved,
         cache: CacheMemory::new(&plan.cache, logs.logs),
         recovered: logs.found,
     };
-    let mut gateway = Gateway::open(config, start, reload)?;
-    let mut recorder = match &config.record {
-        None => None,
-        Some(path) => Some(
-            Recorder::create(path, &plan)
-                .map_err(|source| ServeError::Record { path: path.clone(), source })?,
-        ),
-    };
-    let portals = gateway.portals().map_err(|source| ServeError::Setup {
-        action: "read back the address of a listener",
-        source,
-    })?;
-    let volumes = layout::ranges(&config.volumes);
-    let volumes = volumes.map(|(volume, range)| ready_volume(volume, &stores[range])).collect();
-    let nbd = gateway.nbd().map_err(|source| ServeError::Setup {
-        action: "read back the address of a listener",
-        source,
-    })?;
-    let (control, driver) = (config.control.clone(), gateway.driver_name());
-    ready(&Ready { portals, nbd, control, driver, volumes });
+    let gateway = Gateway::open(config, start, reload)?;
+    let recorder = config.record.as_ref().map(|path| {
+        Recorder::create(path, &plan)
+            .map_err(|source| ServeError::Record { path: path.clone(), source })
+    });
+    Ok(Opened { gateway, stores, plan, recorder: recorder.transpose()? })
+}
 
-    let behind = Rc::new(Backends::new(config, &plan));
-    let names = config.volumes.iter().map(|volume| volume.name.clone()).collect();
-    let mut pipeline = Pipeline::new(
-        &plan,
-        Watch::new(names, behind.clone(), gateway.tenant_names(), &plan.promises),
-    );
-    pipeline.set_key(getrandom::u64().unwrap_or_default());
-    loop {
-        match &mut recorder {
-            None => run(&mut pipeline, &mut gateway),
-            Some(recorder) => {
-                run(&mut pipeline, &mut Recorded { world: &mut gateway, recorder });
+impl Opened<'_> {
+    /// What hosts can connect to, and the volumes that they find.
+    fn ready(&self, config: &Config) -> Result<Ready, ServeError> {
+        let address = || setup("read back the address of a listener");
+        let portals = self.gateway.portals().map_err(address())?;
+        let nbd = self.gateway.nbd().map_err(address())?;
+        let volumes = layout::ranges(&config.volumes);
+        let volumes = volumes.map(|(volume, range)| ready_volume(volume, &self.stores[range]));
+        let (control, driver) = (config.control.clone(), self.gateway.driver_name());
+        Ok(Ready { portals, nbd, control, driver, volumes: volumes.collect() })
+    }
+
+    /// Runs the pipeline until the gateway is asked to stop.
+    fn run(&mut self, config: &Config) -> Pipeline<Watch> {
+        let Self { gateway, plan, recorder, .. } = self;
+        let backends = Rc::new(Backends::new(config, plan));
+        let names = config.volumes.iter().map(|volume| volume.name.clone()).collect();
+        let mut pipeline = Pipeline::new(
+            plan,
+            Watch::new(names, backends.clone(), gateway.tenant_names(), &plan.promises),
+        );
+        let mut key = [0; 8];
+        // Without random bytes the key is known, and a host could choose addresses that the cache is slow to find.
+        let _ = KernelRandom.fill(&mut key);
+        pipeline.set_key(u64::from_ne_bytes(key));
+        loop {
+            match recorder {
+                None => run(&mut pipeline, gateway),
+                Some(recorder) => {
+                    run(&mut pipeline, &mut Recorded { world: gateway, recorder });
+                }
             }
+            let Some(question) = gateway.take_question() else { return pipeline };
+            let reaction = answer(&mut pipeline, &gateway.view(), &backends, question);
+            gateway.react(reaction);
         }
-        let Some(question) = gateway.take_question() else { break };
-        let reaction = answer(&mut pipeline, &gateway.view(), &behind, question);
-        gateway.react(reaction);
     }
-    let now = gateway.now();
-    if let Some((path, bytes)) = gateway.kept(&pipeline.handover(now))
-        && let Err(problem) = state_file::save(&path, &bytes)
-    {
-        warn!(%problem, "what tenants have saved is lost");
-    }
-    let left = pipeline.census(now).into_iter().filter(|census| census.count > 0);
-    for Census { stage, count, oldest } in left {
-        warn!(%stage, count, %oldest, "left behind");
-    }
-    let (tenants, left_out) = pipeline.observer_mut().tenants(now);
-    summary::log(&tenants, left_out);
-    let clean = |volume: usize| {
-        let log = pipeline.cache().log(VolumeId::new(volume as u32));
-        log.is_none_or(|log| log.status(now).dirty_bytes == 0)
-            && gateway.engine().cache.is_clean(volume, &plan.cache)
-    };
-    let clean: Vec<bool> = (0..config.volumes.len()).map(clean).collect();
-    gateway.leave_upstreams(&clean);
-    let (failure, lost) = (gateway.take_failure(), gateway.lost_volumes());
-    // The driver lets go of the files first; it waits for what the kernel still has.
-    drop(gateway);
-    let flushed = flush(config, &stores, &lost);
-    if let Some(recorder) = recorder {
-        recorder.finish();
-    }
-    let Watch { completed, failed, refused, .. } = *pipeline.observer();
-    flushed?;
-    info!(completed, failed, refused, "stopped; every volume is durable");
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
-    match pipeline.outstanding() {
-        0 => Ok(()),
-        outstanding => Err(ServeError::Unfinished { outstanding }),
+
+    /// Makes everything durable, and says what is not.
+    fn close(self, config: &Config, mut pipeline: Pipeline<Watch>) -> Result<(), ServeError> {
+        let Self { mut gateway, stores, plan, recorder } = self;
+        let now = gateway.now();
+        if let Some((path, bytes)) = gateway.kept(&pipeline.handover(now))
+            && let Err(problem) = state_file::save(&path, &bytes)
+        {
+            warn!(%problem, "burst-credit state not saved");
+        }
+        let left = pipeline.census(now).into_iter().filter(|census| census.count > 0);
+        for Census { stage, count, oldest } in left {
+            warn!(%stage, count, %oldest, "left behind");
+        }
+        let (tenants, left_out) = pipeline.observer_mut().tenants(now);
+        summary::log(&tenants, left_out);
+        let clean = |volume: usize| {
+            let log = pipeline.cache().log(VolumeId::new(volume as u32));
+            log.is_none_or(|log| log.status(now).dirty_bytes == 0)
+                && gateway.engine().cache.is_clean(volume, &plan.cache)
+        };
+        let clean: Vec<bool> = (0..config.volumes.len()).map(clean).collect();
+        gateway.leave_upstreams(&clean);
+        let (failure, lost) = (gateway.take_failure(), gateway.lost_volumes());
+        // The driver lets go of the files first; it waits for what the kernel still has.
+        drop(gateway);
+        let flushed = flush(config, &stores, &lost);
+        if let Some(recorder) = recorder {
+            recorder.finish();
+        }
+        let Watch { completed, failed, refused, .. } = *pipeline.observer();
+        flushed?;
+        info!(completed, failed, refused, "stopped; every volume is durable");
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        match pipeline.outstanding() {
+            0 => Ok(()),
+            outstanding => Err(ServeError::Unfinished { outstanding }),
+        }
     }
 }
 
@@ -401,8 +432,11 @@ fn setup(action: &'static str) -> impl Fn(io::Error) -> ServeError {
     move |source| ServeError::Setup { action, source }
 }
 
-/// What a volume has kept from before a restart.
-fn kept_of(volume: &config::Volume, stores: &[Store]) -> Result<PersistedState, ServeError> {
+/// The state of a volume from before a restart.
+fn persisted_state(
+    volume: &config::Volume,
+    stores: &[Store],
+) -> Result<PersistedState, ServeError> {
     let Some(path) = &volume.state else { return Ok(PersistedState::default()) };
     let name = || volume.name.clone();
     let state =

@@ -9,6 +9,7 @@ use crate::buffer::Pool;
 use crate::config::{IoMode, Log, Volume};
 use crate::folder::can_make;
 use crate::storage::file::lock::lock;
+use crate::storage::random::Random;
 use crate::storage::state_file;
 use crate::storage::state_file::StateError;
 use rustix::fs::{Advice, fadvise};
@@ -147,6 +148,7 @@ pub(super) fn open(
     volume: &Volume,
     log: &Log,
     settings: &Settings,
+    random: &mut dyn Random,
 ) -> Result<(LogFile, Recovered), LogError> {
     let name = || volume.name.clone();
     let path = || log.path.clone();
@@ -172,7 +174,7 @@ pub(super) fn open(
         if let Some(mark) = &marked {
             return Err(mark.missing(volume, "what was there"));
         }
-        make(&file, settings, device).map_err(failed("make"))?;
+        make(&file, settings, device, random).map_err(failed("make"))?;
     }
     // It is opened, and locked, by one at a time.
     drop(file);
@@ -298,9 +300,9 @@ fn is_blank(file: &File) -> io::Result<bool> {
 }
 
 /// Makes a new log. It is filled with zeroes first, so that writing to it allocates nothing.
-fn make(file: &File, settings: &Settings, device: bool) -> io::Result<()> {
+fn make(file: &File, settings: &Settings, device: bool, random: &mut dyn Random) -> io::Result<()> {
     let mut id = [0; 16];
-    getrandom::fill(&mut id).map_err(|error| io::Error::other(error.to_string()))?;
+    random.fill(&mut id)?;
     if !device {
         let zeroes = vec![0; 1 << 20];
         let mut at = 0;

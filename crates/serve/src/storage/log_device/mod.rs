@@ -5,6 +5,7 @@ pub(crate) mod log;
 mod pages;
 
 use crate::config::{Ack, Config};
+use crate::storage::random::Random;
 use log::{LogError, LogFile};
 use std::sync::Arc;
 use weir_flow::cache::{Done, Settings};
@@ -29,8 +30,12 @@ pub(crate) struct Logged {
     pub(crate) dirty: bool,
 }
 
-/// Opens the logs.
-pub(crate) fn open(config: &Config, settings: &Settings) -> Result<Opened, LogError> {
+/// Opens the logs. `random` names the new ones.
+pub(crate) fn open(
+    config: &Config,
+    settings: &Settings,
+    random: &mut dyn Random,
+) -> Result<Opened, LogError> {
     let (mut logs, mut found) = (Vec::<Option<LogFile>>::new(), Vec::new());
     let mut logged = Vec::new();
     for (index, (volume, log)) in config.volumes.iter().zip(&settings.logs).enumerate() {
@@ -40,7 +45,7 @@ pub(crate) fn open(config: &Config, settings: &Settings) -> Result<Opened, LogEr
             logged.push(None);
             continue;
         };
-        let (file, recovered) = log::open(volume, place, settings)?;
+        let (file, recovered) = log::open(volume, place, settings, random)?;
         logged.push(Some(Logged { id: file.id, dirty: recovered.dirty() != (0, 0) }));
         let id = VolumeId::new(index as u32);
         found.push(Done::Recovered(id, Arc::new(recovered)));
