@@ -3,7 +3,7 @@
 use crate::config;
 use weir_flow::rng::mix;
 
-/// What tells this machine from others, for the names of its disks: the machine id, or else the host
+/// The identity of this machine, for the names of its disks: the machine id, or else the host
 /// name.
 pub(crate) fn identity() -> String {
     let read = |path| std::fs::read_to_string(path).ok().filter(|text| !text.trim().is_empty());

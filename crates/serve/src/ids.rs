@@ -3,7 +3,7 @@
 use slotmap::{Key, KeyData};
 use weir_flow::request::Tag;
 
-/// A connection, told apart from later ones in the same place by its serial number.
+/// A connection: its place, and a serial number that later connections in the same place do not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ConnectionId {
     pub(crate) index: usize,

@@ -242,7 +242,7 @@ impl From<StartError> for ServeError {
 }
 
 impl ServeError {
-    /// Whether what a volume has kept is damaged, so that a person must look at it.
+    /// Whether the state of a volume is damaged, so that an operator must inspect it.
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Log(error) if error.is_damage())
             || matches!(self, Self::Owned(unowned) if unowned.why.is_stale())
@@ -408,7 +408,7 @@ impl Opened<'_> {
         let clean: Vec<bool> = (0..config.volumes.len()).map(clean).collect();
         gateway.leave_upstreams(&clean);
         let (failure, lost) = (gateway.take_failure(), gateway.lost_volumes());
-        // The driver lets go of the files first; it waits for what the kernel still has.
+        // The driver closes first; it waits for the operations that the kernel still has.
         drop(gateway);
         let flushed = flush(config, &stores, &lost);
         if let Some(recorder) = recorder {
@@ -474,7 +474,7 @@ fn flush(config: &Config, stores: &[Store], lost: &[String]) -> Result<(), Serve
     let every = volumes.flat_map(|(volume, range)| range.map(move |index| (volume, index)));
     for (volume, index) in every {
         let synced = match stores[index].sync() {
-            // The kernel tells of a failure once; an earlier flush was told of this one.
+            // The kernel reports a failure once, and an earlier flush got this one.
             _ if lost.contains(&volume.name) => Err(io::Error::other("an earlier flush failed")),
             _ if volume.read_only => Ok(()),
             synced => synced,

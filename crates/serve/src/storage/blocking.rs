@@ -63,7 +63,7 @@ pub(crate) enum BlockingResult {
         /// Runs from the start of the range on: number of bytes, never 0, and whether they are mapped.
         /// Neighbours differ. There is one at least unless the range is empty, but they may end before
         /// the range does, and the last one before its kind does.
-        /// What is not mapped reads as zeroes. Where a file system or device cannot tell, everything
+        /// What is not mapped reads as zeroes. Where a file system or device cannot report holes, everything
         /// is mapped.
         result: io::Result<Vec<Run>>,
     },
@@ -139,7 +139,7 @@ fn work(chores: &Receiver<BlockingCall>, finished: &Mutex<Vec<BlockingResult>>, 
     }
 }
 
-/// The runs of a range, as `lseek` tells them, in at most `2 * max + 1` calls.
+/// The runs of a range, as `lseek` reports them, in at most `2 * max + 1` calls.
 fn map(
     seek: impl Fn(SeekFrom) -> io::Result<u64>,
     offset: u64,

@@ -52,7 +52,7 @@ pub(crate) enum StorageSubmit {
     Io(Location, Io),
     /// Check a path; `Input::Checked` reports its answer.
     Check(BackendId, PathId),
-    /// Forget a read on a path, and an end of it that was not told yet: its buffer is not touched any more.
+    /// Forget a read on a path, and an end of it that was not reported yet: its buffer is not touched any more.
     Abandon(BackendId, PathId, RequestKey),
     /// Give a path up if its target has put this operation off, or takes none.
     Recall(BackendId, PathId, RequestKey),
@@ -60,7 +60,7 @@ pub(crate) enum StorageSubmit {
     Reset(BackendId, PathId),
 }
 
-/// What storage tells a shard.
+/// What storage reports to a shard.
 #[derive(Debug)]
 pub(crate) enum StorageDone {
     /// An operation has ended.

@@ -60,7 +60,7 @@ impl<N: Network> Storage<N> {
         self.driver.name()
     }
 
-    /// Whether operations wait for the kernel to make room, of which it does not tell.
+    /// Whether operations wait for the kernel to make room, which it does not announce.
     pub(crate) const fn is_waiting(&self) -> bool {
         self.unsubmitted
     }

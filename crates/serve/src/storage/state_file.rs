@@ -108,7 +108,7 @@ pub enum StateDamage {
 }
 
 impl StateError {
-    /// Whether a person must look at the file.
+    /// Whether an operator must inspect the file.
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged { .. } | Self::Newer { .. })
     }

@@ -78,7 +78,7 @@ impl Store {
         }
     }
 
-    /// Extends it to `size` bytes if it is shorter. Only files grow by being told to.
+    /// Extends it to `size` bytes if it is shorter. Only files can be extended.
     pub(crate) fn grow(&self, size: u64) -> io::Result<()> {
         match self {
             Self::File(backing) => backing.grow(size),

@@ -43,7 +43,7 @@ pub(crate) struct CacheMemory {
     fetches: BTreeMap<FetchKey, Fetching>,
     /// The log of each volume that has one.
     logs: Vec<Option<LogFile>>,
-    /// They were told that the gateway leaves.
+    /// They were asked to close, since the gateway stops.
     closing: bool,
     /// Those that want nothing more before that.
     closed: Vec<bool>,

@@ -84,7 +84,8 @@ impl StorageRequests {
 
     /// Performs a store action: what the pipeline wants done with a store.
     pub(crate) fn start(&mut self, cx: &mut IoContext<'_>, now: Instant, io: &StoreIo) {
-        self.emulated.start(now, io, store_of(cx.volumes, io));
+        let store = store_of(cx.volumes, io);
+        self.emulated.start(now, io, store);
         if io.op == Op::Update {
             self.update(cx, io);
             return;
@@ -123,8 +124,8 @@ impl StorageRequests {
         if zeroes && io.fua {
             self.updates.insert(io.key, Update { io: *io, step: Step::Zero, failed: None });
         }
-        let promise = (promises && !zeroes).then(|| store_of(cx.volumes, io));
-        let place = self.place(cx.volumes, io);
+        let promise = (promises && !zeroes).then_some(store);
+        let place = self.place(store, io);
         cx.drivers.submit(StorageSubmit::Io(
             place,
             Io { whose: Whose::Request(io.key), work, offset, length, promise },
@@ -132,8 +133,8 @@ impl StorageRequests {
     }
 
     /// Where the bytes of an I/O are, by the path that the pipeline has chosen.
-    fn place(&self, volumes: &[Volume], io: &StoreIo) -> Location {
-        match &self.stores[store_of(volumes, io)] {
+    fn place(&self, store: usize, io: &StoreIo) -> Location {
+        match &self.stores[store] {
             Store::File(backing) => Location::File(backing.as_raw_fd()),
             Store::Upstream(_) => Location::Path(io.backend, io.path),
         }
@@ -146,7 +147,7 @@ impl StorageRequests {
         match &self.stores[store] {
             Store::File(_) => self.flush_file(cx, io.key, store),
             Store::Upstream(_) => {
-                let (place, promise) = (self.place(cx.volumes, io), Some(store));
+                let (place, promise) = (self.place(store, io), Some(store));
                 cx.set.submitted = true;
                 let work = Work::Sync;
                 cx.drivers.submit(StorageSubmit::Io(
@@ -157,7 +158,7 @@ impl StorageRequests {
         }
     }
 
-    /// Makes what was written to a file durable, one flush at a time: of two, the kernel may tell the
+    /// Makes what was written to a file durable, one flush at a time: of two, the kernel may report the
     /// error of both to only one.
     fn flush_file(&mut self, cx: &mut IoContext<'_>, key: RequestKey, store: usize) {
         let flushes = &mut self.flushes[store];
@@ -215,7 +216,8 @@ impl StorageRequests {
         let medium = || task.medium.clone().expect("set aside when the command came");
         let data = || task.data.clone().expect("an update has its data before it starts");
         let Extent { mut offset, mut length } = io.extent;
-        let mut place = self.place(cx.volumes, io);
+        let store = store_of(cx.volumes, io);
+        let mut place = self.place(store, io);
         let work = match step {
             Step::Read | Step::Verify => Work::Read { buffer: medium(), at: 0 },
             Step::Write => match op {
@@ -243,7 +245,7 @@ impl StorageRequests {
         // The journal is another file: what it loses, the volume has not promised.
         let durable = matches!(work, Work::Write { durable: true, .. });
         let promised = durable && !matches!(step, Step::Journal | Step::Clear);
-        let promise = promised.then(|| store_of(cx.volumes, io));
+        let promise = promised.then_some(store);
         cx.set.submitted = true;
         self.updates.insert(io.key, Update { io: *io, step, failed });
         cx.drivers.submit(StorageSubmit::Io(
@@ -356,7 +358,7 @@ impl StorageRequests {
     fn lose(cx: &mut IoContext<'_>, index: usize) {
         let volume = &mut cx.volumes[index];
         if !std::mem::replace(&mut volume.lost, true) {
-            // The kernel tells such an error once and then takes the lost data for written.
+            // The kernel reports such an error once and then takes the lost data for written.
             error!(
                 volume = volume.name,
                 "acknowledged data may be lost: no flush of this volume succeeds from here on; \
@@ -379,7 +381,9 @@ impl StorageRequests {
 
     /// A flush has ended, for all requests that shared it. Those that arrived meanwhile share the next.
     fn flushed(&mut self, cx: &mut IoContext<'_>, store: usize, outcome: Outcome) {
-        let mut ended = std::mem::take(&mut self.flushes[store].shared);
+        let flushes = &mut self.flushes[store];
+        assert!(flushes.under_way, "a file has one flush at its driver, which ends once");
+        let mut ended = std::mem::take(&mut flushes.shared);
         for key in ended.drain(..) {
             self.ended_at_store(cx, key, outcome);
         }

@@ -4,7 +4,7 @@
 //! I/O itself and knows neither sockets nor protocols: front ends hand in commands
 //! ([`table::TaskKind`]) and get messages for their connections ([`ConnectionAction`],
 //! [`reply::Reply`]); storage takes operations
-//! ([`StorageSubmit`](crate::storage::io::StorageSubmit)) and tells how they have ended ([`Ended`]).
+//! ([`StorageSubmit`](crate::storage::io::StorageSubmit)) and reports their ends ([`Ended`]).
 
 mod blocking_calls;
 mod cache;

@@ -140,13 +140,13 @@ impl Task {
 /// What a command asks for.
 #[derive(Clone, Debug)]
 pub(crate) enum TaskKind {
-    /// Something with the medium.
+    /// A command for the medium.
     Media(Media),
-    /// To take in a parameter list from this nexus.
+    /// A parameter list from this nexus.
     Parameters(ParameterList, Rc<Nexus>),
-    /// What a job does in its name.
+    /// A command that a job works for.
     Internal,
-    /// To say which parts of a range are mapped.
+    /// Which parts of a range are mapped.
     Map {
         /// First byte.
         offset: u64,

@@ -98,7 +98,7 @@ impl CommandEngine {
         attention.filter(|_| resets)
     }
 
-    /// Ends one task without a reply, now or when the pipeline lets go of it.
+    /// Ends one task without a reply, now or when it has left the pipeline.
     pub(crate) fn abort(&mut self, key: TaskKey, by: ManagementKey) {
         let task = &mut self.set.tasks[key];
         if let Phase::Replying(_) = task.phase {

@@ -373,3 +373,13 @@ fn memory_is_held_for_tasks() {
     scene.engine.set.memory.charge(7, 512);
     scene.engine.set.finish(scene.task);
 }
+
+/// The flush of a file ends once: a second end would end flushes of hosts that the kernel has not done.
+#[test]
+#[should_panic(expected = "one flush at its driver")]
+fn a_flush_ends_once() {
+    let mut scene = Scene::new("flushed twice");
+    let whose = Whose::Request(scene.keys.insert(()));
+    let ended = Ended { whose, outcome: Ok(()), flushed: true, promise: Some(0) };
+    scene.engine.ended(ended, &mut scene.driver);
+}

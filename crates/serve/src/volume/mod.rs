@@ -87,7 +87,7 @@ pub(crate) struct Flushes {
 }
 
 impl Volume {
-    /// `stores` are those of all volumes; `node` tells this machine from others.
+    /// `stores` are those of all volumes; `node` identifies this machine.
     pub(crate) fn new(
         (volume, range): (&config::Volume, Range<usize>),
         stores: &[Store],

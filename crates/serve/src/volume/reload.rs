@@ -30,14 +30,14 @@ use weir_flow::units::ByteCount;
 pub(crate) struct Reloaded {
     /// The configuration that is in force now.
     pub(crate) config: Config,
-    /// What the pipeline is to be told.
+    /// The inputs for the pipeline.
     pub(crate) inputs: Vec<Input>,
-    /// The volumes whose hosts are to be told of a new size.
+    /// The volumes whose hosts must learn of a new size.
     pub(crate) resized: Vec<usize>,
 }
 
 impl Catalog {
-    /// Applies what can change live; `None` if nothing was changed. `room` tells the size that the volume on
+    /// Applies what can change live; `None` if nothing was changed. `room` is the size that the volume on
     /// a store may have.
     pub(crate) fn reload(
         &mut self,
@@ -120,7 +120,7 @@ impl Catalog {
         room: impl Fn(usize) -> u64,
     ) -> Option<u64> {
         let now = self.capacity(index);
-        // Where the bytes of several stores are depends on their sizes, which a restart looks at.
+        // Where the bytes of several stores are depends on their sizes, which are computed at the start.
         let Some(store) = self.only_store(index) else { return Some(now) };
         let size = match volume.file().and_then(|file| file.size) {
             Some(size) => size,

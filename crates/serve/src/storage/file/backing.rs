@@ -312,7 +312,7 @@ impl Backing {
         (&*self.file).seek(SeekFrom::End(0))
     }
 
-    /// Extends the file to `size` bytes if it is shorter. Devices do not grow by being told to.
+    /// Extends the file to `size` bytes if it is shorter. Devices cannot be extended.
     pub(crate) fn grow(&self, size: u64) -> io::Result<()> {
         if self.measure()? >= size {
             return Ok(());

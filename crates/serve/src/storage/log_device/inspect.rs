@@ -50,7 +50,7 @@ fn holder(pid: Option<u32>) -> String {
 }
 
 impl ClosedLog {
-    /// Opens a log to look at it.
+    /// Opens a log read-only.
     pub fn open(path: &Path) -> Result<Self, LookError> {
         let failed = |action| move |source| LookError::Os { action, path: path.to_owned(), source };
         let mut file = File::open(path).map_err(failed("open"))?;

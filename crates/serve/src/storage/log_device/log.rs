@@ -125,7 +125,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// Whether a log is damaged or missing, so that a person must look at it.
+    /// Whether a log is damaged or missing, so that an operator must inspect it.
     pub const fn is_damage(&self) -> bool {
         !matches!(self, Self::Os { .. } | Self::InUse { .. } | Self::Small { .. })
     }
@@ -215,7 +215,7 @@ pub(super) fn open(
     Ok((LogFile { file, void, id }, recovered))
 }
 
-/// Whether a volume's log could be opened, or made. Changes nothing, and does not look at what is in it.
+/// Whether a volume's log could be opened, or made. Changes nothing, and does not read it.
 pub(crate) fn check(volume: &Volume, log: &Log) -> Result<(), LogError> {
     let (name, path) = (volume.name.clone(), log.path.clone());
     let failed = |action: &'static str| {

@@ -73,7 +73,7 @@ impl<N: Network> Upstream<N> {
                 });
                 return;
             }
-            // The pipeline has not taken in yet that the path is down.
+            // The pipeline does not know yet that the path is down.
             PATH_FAILED
         };
         let Io { whose, promise, .. } = io;

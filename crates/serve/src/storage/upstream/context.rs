@@ -30,7 +30,7 @@ pub(super) struct Context<N: Network> {
     pub(super) done: Vec<StorageDone>,
     /// Numbers of the paths that have output to write.
     pub(super) dirty: Vec<usize>,
-    /// Numbers of the paths that have more input, of which no event will tell.
+    /// Numbers of the paths that have more input, which no event will announce.
     pub(super) queued: Vec<usize>,
     /// Empty between calls; its memory is used again.
     pub(super) events: Vec<SessionEvent>,

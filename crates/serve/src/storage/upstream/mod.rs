@@ -156,12 +156,12 @@ impl<N: Network> Upstreams<N> {
         }
     }
 
-    /// Whether there is input of which no event will tell.
+    /// Whether there is input that no event will announce.
     pub(crate) const fn has_more(&self) -> bool {
         !self.context.queued.is_empty()
     }
 
-    /// Reads the input of which no event will tell.
+    /// Reads the input that no event will announce.
     pub(crate) fn read_on(&mut self) {
         for number in std::mem::take(&mut self.context.queued) {
             let (upstream, path) = self.paths[number];

@@ -116,7 +116,7 @@ pub(super) enum Release {
 }
 
 impl Owner {
-    /// An owner with this identity, whose last part tells it from every other gateway.
+    /// An owner with this identity, whose last part is unique among gateways.
     pub(crate) fn new(identity: u64, dirty: bool, expected: Vec<u64>) -> Self {
         Self {
             id: identity & ID,

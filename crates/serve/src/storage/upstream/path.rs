@@ -215,7 +215,7 @@ impl<S: Stream> Path<S> {
         due
     }
 
-    /// Notes the ALUA state that the target reports; whether the pipeline must be told that the path works.
+    /// Notes the ALUA state that the target reports; whether the path works, which is news for the pipeline.
     pub(super) fn set_access(&mut self, access: Access, now: Instant) -> bool {
         if self.access != access {
             info!(upstream = self.who, %access, "the target reports the ALUA state of the path");

@@ -1,4 +1,4 @@
-//! The paths of one upstream: which of them work, and what the pipeline has been told of them.
+//! The paths of one upstream: which of them work, and what the pipeline knows of them.
 
 use super::context::{Context, isid};
 use super::held_writes::Helped;

@@ -416,7 +416,7 @@ impl Probe {
         }
     }
 
-    /// A size that was told.
+    /// A size that the unit has reported.
     fn measured(&mut self, whole: bool, last: u64, block_size: u32) -> Result<Step, Unfit> {
         let nonsense = Err(Unfit::Nonsense("READ CAPACITY"));
         let sizes = BLOCK_MIN..=BLOCK_MAX;

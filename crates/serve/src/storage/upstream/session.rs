@@ -225,7 +225,7 @@ impl<S: Stream> Session<S> {
         &mut self.channel.stream
     }
 
-    /// The target will send nothing more, if `ended`: the input is read up to its end, of which the kernel tells
+    /// The target will send nothing more, if `ended`: the input is read up to its end, which the kernel reports
     /// only once.
     pub(super) const fn note_end(&mut self, ended: bool) {
         self.channel.ends |= ended;

@@ -23,7 +23,7 @@ pub(super) struct OperationQueue {
     deferred: Vec<(Instant, Operation)>,
     /// Operations that have ended while bytes of theirs are still to be sent.
     unsent: Vec<(Operation, Outcome)>,
-    /// A unit attention tells that what the probe has found may have changed.
+    /// A unit attention reports that the facts of the probe may have changed.
     changed: bool,
 }
 
