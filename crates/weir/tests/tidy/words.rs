@@ -70,8 +70,6 @@ const LEFT: &[(&str, usize)] = &[
     ("crates/papers/src strings", 5),
     ("crates/papers/tests comments", 3),
     ("crates/papers/tests strings", 1),
-    ("crates/serve/src comments", 202),
-    ("crates/serve/src strings", 21),
     ("crates/sim/src comments", 70),
     ("crates/sim/src strings", 6),
     ("crates/weir/tests strings", 1),
