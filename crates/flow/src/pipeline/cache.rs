@@ -74,6 +74,7 @@ impl<O: Observer> Pipeline<O> {
     /// Storage has done with a whole request.
     pub(super) fn back(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
         let entry = &mut self.requests[key];
+        assert!(entry.pieces_left <= 1, "a request is back when its last piece is");
         if let Some(job) = entry.job {
             self.requests.remove(key);
             self.cache.job_ended(now, job, outcome);

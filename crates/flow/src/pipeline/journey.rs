@@ -189,6 +189,7 @@ impl<O: Observer> Pipeline<O> {
         entry.move_to(now, StageName::Control, rule);
         let mut pieces = core::mem::take(&mut self.pieces);
         self.volumes[entry.request.volume.index()].cut(&entry.request, &mut pieces);
+        assert!(!pieces.is_empty(), "a request is at least one piece");
         entry.pieces_left = pieces.len() as u64;
         let InFlight { request, row, arrived, times, owner, .. } = *entry;
         if let [whole] = &pieces[..] {
@@ -212,6 +213,7 @@ impl<O: Observer> Pipeline<O> {
     /// Stage 3: takes its place among those that wait.
     fn enter_control(&mut self, now: Instant, key: RequestKey) {
         let entry = &mut self.requests[key];
+        assert!(entry.stage == StageName::Control, "what control is given is in its stage");
         self.ordered += 1;
         entry.order = self.ordered;
         self.control.arrive(now, key, &entry.request, entry.row);
@@ -318,6 +320,10 @@ impl<O: Observer> Pipeline<O> {
         entry.move_to(now, StageName::Storage, rule);
         let InFlight { request, parent, backend, place: (part, at), .. } = *entry;
         let whole = parent.map_or(request.extent, |parent| self.requests[parent].request.extent);
+        assert!(
+            whole.offset <= request.extent.offset,
+            "a piece is inside its request: {request:?}"
+        );
         self.actions.push_back(Action::Store(StoreIo {
             key,
             tag: request.tag,
@@ -440,6 +446,10 @@ impl<O: Observer> Pipeline<O> {
         let InFlight { request, row, arrived, times, outcome, .. } = entry;
         assert!(times.total() == now.since(arrived), "the parts add up to the whole");
         self.outstanding.leave(&request);
+        assert!(
+            self.outstanding.requests() as usize <= self.requests.len(),
+            "what is outstanding is in the pipeline: {self:?}"
+        );
         if self.outstanding.requests() == 0 {
             self.watch = None;
         }

@@ -51,6 +51,10 @@ impl Outstanding {
         self.bytes = bytes;
         share.requests += 1;
         share.bytes += payload;
+        assert!(
+            share.requests <= self.requests && share.bytes <= self.bytes,
+            "what a tenant has outstanding is a part of all: {self:?}"
+        );
         true
     }
 

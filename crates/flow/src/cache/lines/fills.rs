@@ -102,12 +102,14 @@ impl Fills {
         let id = self.running.insert(fill);
         self.places.insert((volume, extent.offset, number), id);
         self.longest = self.longest.max(extent.length);
+        assert!(self.places.len() == self.running.len(), "each fill has a place of its own");
         id
     }
 
     pub(super) fn end(&mut self, id: FillId) -> Fill {
         let fill = self.running.remove(id).expect("a fill ends once");
         self.places.remove(&(fill.volume, fill.extent.offset, fill.number));
+        assert!(self.places.len() == self.running.len(), "a fill that has ended has no place");
         fill
     }
 

@@ -351,6 +351,7 @@ impl Lines {
         self.evict.admit(line, frame);
         self.ahead.set(frame.index(), u64::from(ahead));
         self.stats.installed += 1;
+        self.check();
         frame
     }
 
@@ -370,6 +371,16 @@ impl Lines {
         self.evict.remove(frame);
         self.vacate(frame);
         self.free.push(frame);
+        self.check();
+    }
+
+    /// Every line that was installed is resident, or was evicted or dropped.
+    fn check(&self) {
+        let Stats { installed, evicted, dropped, .. } = self.stats;
+        assert!(
+            installed == evicted + dropped + u64::from(self.resident()),
+            "a frame is free or holds a line: {self:?}"
+        );
     }
 
     fn vacate(&mut self, frame: Frame) {
@@ -393,6 +404,8 @@ impl Lines {
             self.judged[place].wasted += 1;
             self.stats.ahead_wasted += 1;
         }
+        let judged = self.stats.ahead_used + self.stats.ahead_wasted;
+        assert!(judged <= self.stats.installed, "a prefetched line is judged once: {self:?}");
     }
 }
 

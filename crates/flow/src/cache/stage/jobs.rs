@@ -17,6 +17,16 @@ pub(super) enum Job {
     Home(Home),
 }
 
+impl Job {
+    /// Its reads of a log that have not ended.
+    pub(super) const fn fetches(&self) -> usize {
+        match self {
+            Self::Ahead(_) => 0,
+            Self::Home(home) => home.left as usize,
+        }
+    }
+}
+
 /// A fetch ahead of a reader.
 pub(super) struct Ahead {
     volume: VolumeId,
@@ -99,6 +109,7 @@ impl CacheStage {
         match self.jobs.get_mut(key) {
             None => {}
             Some(Job::Ahead(ahead)) => {
+                assert!(ahead.tag.is_none(), "memory is reserved once");
                 (ahead.tag, ahead.began) = (Some(reserved), now);
                 let (volume, extent) = (ahead.volume, ahead.extent);
                 let op = Op::Read;
@@ -106,6 +117,7 @@ impl CacheStage {
                 self.steps.push_back(Step::Begin(begin));
             }
             Some(Job::Home(home)) => {
+                assert!(home.tag.is_none(), "memory is reserved once");
                 home.tag = Some(reserved);
                 let volume = home.volume;
                 if let Some((op, extent, fua)) = home.end {
@@ -242,7 +254,8 @@ impl CacheStage {
     /// A log has done with a part of write-back.
     pub(super) fn job_over(&mut self, volume: VolumeId, job: JobId) {
         let Some(key) = self.home(volume, job) else { return };
-        if let Some(Job::Home(Home { tag: Some(tag), .. })) = self.jobs.remove(key) {
+        if let Some(Job::Home(Home { tag: Some(tag), left, .. })) = self.jobs.remove(key) {
+            assert!(left == 0, "memory is released when nothing fills it any more");
             self.work(Work::Release(tag));
         }
     }

@@ -344,7 +344,30 @@ impl CacheStage {
     }
 
     pub(crate) fn poll(&mut self) -> Option<Step> {
-        self.steps.pop_front()
+        let step = self.steps.pop_front();
+        if step.is_none() {
+            debug_assert!(
+                self.is_consistent(),
+                "a request or a job waits for something that will not come"
+            );
+        }
+        step
+    }
+
+    /// Whether each request that waits is in the table of what it waits for, and each read of a log has a user.
+    /// O(requests and jobs).
+    fn is_consistent(&self) -> bool {
+        let states = || self.held.values().map(|held| &held.state);
+        let waits = states().filter(|state| matches!(state, State::Waits)).count();
+        let away = states().filter(|state| matches!(state, State::Away(_))).count();
+        let overlaid = states().map(|state| match state {
+            State::Overlaid { left, .. } => *left as usize,
+            _ => 0,
+        });
+        let gathered = self.jobs.values().map(Job::fetches);
+        waits == self.waiting.len() + self.uncommitted.len()
+            && away == self.volumes.iter().map(|place| place.away as usize).sum::<usize>()
+            && overlaid.chain(gathered).sum::<usize>() == self.fetches.len()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {

@@ -142,6 +142,10 @@ impl Acks {
             }
         }
         sort(&mut self.awaiting_upstream);
+        assert!(
+            self.awaiting_upstream.back().is_none_or(|latest| latest.last <= last),
+            "a request waits for records that are there: {last}"
+        );
     }
 
     pub(super) fn count_acked(&mut self) {

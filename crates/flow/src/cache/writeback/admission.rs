@@ -75,6 +75,10 @@ impl Admission {
 
     /// A write has come that waits behind all others.
     pub(super) fn push(&mut self, write: Waiting) {
+        assert!(
+            self.queue.back().is_none_or(|last| last.event < write.event),
+            "writes wait in the order of their arrival: {write:?}"
+        );
         self.queue.push_back(write);
     }
 
@@ -136,7 +140,12 @@ impl Admission {
             return None;
         }
         self.busy += 1;
-        self.queue.remove(from)
+        let expired = self.queue.remove(from);
+        assert!(
+            expired.as_ref().is_none_or(|one| one.done == 0),
+            "a write of which a part is in the log ends there: {expired:?}"
+        );
+        expired
     }
 
     /// Whether the log has become full, or is no longer, since this was asked last.

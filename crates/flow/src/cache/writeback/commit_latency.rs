@@ -61,6 +61,12 @@ impl Median {
         self.last.push_back(sample);
         let at = self.sorted.partition_point(|&other| other < sample);
         self.sorted.insert(at, sample);
+        assert!(
+            self.sorted.len() == self.last.len() && self.last.len() <= SAMPLES,
+            "each sample is in both orders: {} and {}",
+            self.sorted.len(),
+            self.last.len()
+        );
     }
 
     fn get(&self) -> Option<Duration> {

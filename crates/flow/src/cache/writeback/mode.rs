@@ -259,6 +259,10 @@ impl ModeSwitch {
 
     /// Goes to the next state if that is due.
     pub(super) fn step(&mut self, now: Instant, view: View) -> Transition {
+        assert!(
+            view.applied <= view.last,
+            "records are applied after they were numbered: {view:?}"
+        );
         match self.state {
             State::Log => {
                 let Some((local, upstream)) = self.latency.slower().filter(|_| self.checks_latency)
@@ -270,6 +274,10 @@ impl ModeSwitch {
             }
             State::Draining { upto, why } if view.applied >= upto => {
                 self.state = State::Emptying { why };
+            }
+            State::Draining { upto, .. } => {
+                assert!(upto <= view.last, "a drain waits for records that are there: {view:?}");
+                return Transition::None;
             }
             State::Emptying { why } if view.no_epochs && !view.committing => {
                 let empty = view.all_written && view.all_applied && !view.partial;

@@ -29,7 +29,9 @@ pub(super) struct Held {
 impl Ranges {
     /// `seq` has written everything from `start` to `end`; `taken` learns what older records lose.
     pub(super) fn insert(&mut self, start: u64, end: u64, seq: u64, mut taken: impl FnMut(Held)) {
+        assert!(start < end, "a record with data has a length: {start}..{end}");
         self.cut(start, end, |held| {
+            assert!(held.seq <= seq, "only a newer record takes a range: {seq} from {held:?}");
             taken(held);
             true
         });
@@ -88,6 +90,22 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
     use alloc::vec::Vec;
+
+    /// A record without a length would be found nowhere: it is noticed.
+    #[test]
+    #[should_panic(expected = "has a length")]
+    fn a_range_is_not_empty() {
+        Ranges::default().insert(4, 4, 1, |_| ());
+    }
+
+    /// An older record that took bytes from a newer one would bring old data back: it is noticed.
+    #[test]
+    #[should_panic(expected = "only a newer record takes a range")]
+    fn an_older_record_takes_nothing() {
+        let mut ranges = Ranges::default();
+        ranges.insert(0, 8, 2, |_| ());
+        ranges.insert(4, 12, 1, |_| ());
+    }
 
     /// Against a model that keeps the record of every byte: the same bytes belong to the same records,
     /// ranges are disjoint and ascending, what is taken is what the model loses, and only the record

@@ -107,6 +107,22 @@ impl Epochs {
         }
         self.initiators.insert(initiator, false);
         self.silent += 1;
+        self.check();
+    }
+
+    /// The number of initiators that have not flushed is right.
+    fn check(&self) {
+        let silent = || self.initiators.values().filter(|&&flushes| !flushes).count();
+        debug_assert!(
+            self.silent as usize == silent(),
+            "each initiator counts once: {}",
+            self.silent
+        );
+        assert!(
+            self.silent as usize <= self.initiators.len(),
+            "only known initiators have not flushed: {}",
+            self.silent
+        );
     }
 
     /// An initiator flushes, or writes with FUA.
@@ -117,6 +133,7 @@ impl Epochs {
         if self.initiators.insert(initiator, true) == Some(false) {
             self.silent -= 1;
         }
+        self.check();
     }
 
     /// An initiator has left.
@@ -124,6 +141,7 @@ impl Epochs {
         if self.initiators.remove(&initiator) == Some(false) {
             self.silent -= 1;
         }
+        self.check();
     }
 
     /// Whether every acknowledgement closes.
@@ -176,11 +194,16 @@ impl Epochs {
 
     /// The cut is written as record `seq`: it belongs to the epoch that it begins.
     pub(crate) fn cut_written(&mut self, now: Instant, seq: u64) {
+        assert!(!self.open && self.cut.is_some(), "a cut is written between two epochs");
         self.cut = None;
         self.begin(now, seq);
     }
 
     fn begin(&mut self, now: Instant, seq: u64) {
+        assert!(
+            self.list.back().is_none_or(|last| last.last < seq),
+            "an epoch begins behind the one before it: {seq}"
+        );
         self.open = true;
         self.list.push_back(Epoch { last: seq, pieces: Ranges::default(), bytes: 0, opened: now });
     }

@@ -305,7 +305,10 @@ impl Destage {
 
     /// The active epoch is upstream and flushed. Returns its last record.
     pub(super) fn end_epoch(&mut self, wal: &mut Wal) -> u64 {
-        assert!(self.active.is_some(), "only an epoch that was begun ends");
+        assert!(
+            self.active.is_some() && self.jobs.values().all(|job| job.side),
+            "only an epoch that was begun, and of which no I/O is outstanding, ends"
+        );
         self.active = None;
         let epoch = self.epochs.pop();
         for held in epoch.pieces.iter() {
@@ -315,6 +318,17 @@ impl Destage {
             }
         }
         self.counters.epochs += 1;
+        assert!(
+            self.ended.1 < epoch.last,
+            "epochs end in order: {} after {:?}",
+            epoch.last,
+            self.ended
+        );
+        assert!(
+            !self.epochs.is_empty() || self.counters.dirty == 0,
+            "all dirty bytes are those of epochs: {} are left",
+            self.counters.dirty
+        );
         self.ended = (self.ended.1, epoch.last);
         epoch.last
     }
@@ -448,6 +462,7 @@ impl Destage {
     fn end_job(&mut self, now: Instant, id: JobId, wal: &Wal, effects: &mut VecDeque<Effect>) {
         let job = self.jobs.remove(&id).expect("a job ends once");
         if job.side {
+            assert!(self.side_flush, "one flush of what went past the log at a time");
             self.side_flush = false;
         }
         if job.yields {
@@ -468,9 +483,8 @@ impl Destage {
     }
 
     fn send_again(&mut self, id: JobId) {
-        if let Some(job) = self.jobs.get_mut(&id) {
-            job.step = Step::Ready;
-        }
+        let job = self.jobs.get_mut(&id).expect("an I/O that has failed is sent again");
+        job.step = Step::Ready;
     }
 
     /// Write-back stops.

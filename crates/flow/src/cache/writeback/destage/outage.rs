@@ -35,6 +35,10 @@ impl Outage {
         // A quarter more or less, so that volumes of one upstream do not come together.
         let jitter = mix(id.0 ^ u64::from(attempts) << 32 ^ u64::from(salt) << 48) % (base / 2);
         let until = now + Duration::from_nanos(base - base / 4 + jitter).min(BACKOFF_MAX);
+        assert!(
+            now < until && until <= now + BACKOFF_MAX,
+            "the next attempt is within ten seconds: {until:?} at {now:?}"
+        );
         let since = before.map_or(now, |outage| outage.since);
         Self { since, attempts, until, error }
     }

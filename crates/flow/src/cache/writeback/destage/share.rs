@@ -115,7 +115,8 @@ impl Share {
 
     /// A write of the burst has ended; `most` bytes are the most that a burst may have.
     pub(crate) fn ended(&mut self, now: Instant, times: u64, most: u64) {
-        self.out = self.out.saturating_sub(1);
+        assert!(self.out > 0, "a write of a burst ends once");
+        self.out -= 1;
         let Some(sent) = self.sent.filter(|_| self.out == 0) else { return };
         let took = now.saturating_since(sent);
         lower(&mut self.least, took);

@@ -20,7 +20,8 @@ impl Buffers {
     /// `records` need the bytes of this write.
     pub(crate) fn keep(&mut self, io: LocalId, records: u32) {
         if records > 0 {
-            self.users.insert(io, records);
+            let before = self.users.insert(io, records);
+            assert!(before.is_none(), "the bytes of a write are kept once: {io:?}");
         }
     }
 

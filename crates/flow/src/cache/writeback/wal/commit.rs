@@ -154,6 +154,7 @@ impl Wal {
             self.cycle = Some(cycle);
             return CycleEnd::None;
         };
+        assert!(cycle.sync.is_none(), "a sync follows the writes of its cycle");
         cycle.writes.remove(i);
         cycle.error = cycle.error.or(outcome.err());
         if !self.buffers.is_kept(io) {
@@ -178,6 +179,7 @@ impl Wal {
 
     /// All that was written is durable.
     pub(crate) fn synced(&mut self, cycle: &Cycle, effects: &mut VecDeque<Effect>) {
+        assert!(cycle.writes.is_empty() && cycle.error.is_none(), "a sync covers what was written");
         self.space.seal();
         if !self.opened && !self.failed() {
             self.opened = true;
@@ -188,6 +190,10 @@ impl Wal {
         self.unsynced_since = None;
         self.marker.synced(cycle.says, cycle.super_block.is_some());
         if let Some((generation, oldest)) = cycle.super_block {
+            assert!(
+                generation > self.identity.generation,
+                "super blocks are counted: {generation}"
+            );
             self.identity.generation = generation;
             self.space.marked(oldest);
         }
@@ -230,6 +236,7 @@ impl Wal {
         error: IoError,
         effects: &mut VecDeque<Effect>,
     ) -> Failure {
+        assert!(cycle.writes.is_empty(), "a cycle fails when all of its writes have ended");
         self.failures += 1;
         self.counters.faults += 1;
         effects.push_back(Effect::Notice(Notice::LogFault(error)));

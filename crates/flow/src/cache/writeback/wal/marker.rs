@@ -43,10 +43,13 @@ impl Marker {
             self.on_device.applied_super = says.applied_super;
             self.on_device.bypassed = says.bypassed;
         }
+        let Marks { applied, applied_super, .. } = self.on_device;
+        assert!(applied_super <= applied, "a super block is a header, too: {:?}", self.on_device);
     }
 
     /// Record `last` of hosts' data is durable.
     pub(crate) const fn data_synced(&mut self, last: u64) {
+        assert!(self.last_durable_data <= last, "what is durable stays durable");
         self.last_durable_data = last;
     }
 

@@ -101,10 +101,15 @@ impl Records {
     pub(crate) fn settle(&mut self, applied: u64) {
         while self.base <= applied {
             self.base += 1;
-            if self.unapplied.pop_front().is_some_and(|record| record.kind.is_data()) {
-                self.dirty -= 1;
-            }
+            let record = self.unapplied.pop_front().expect("a record is kept until it is applied");
+            self.dirty -= u64::from(record.kind.is_data());
         }
+        assert!(
+            self.dirty <= self.unapplied.len() as u64,
+            "dirty records are among those that are not applied: {} of {}",
+            self.dirty,
+            self.unapplied.len()
+        );
     }
 
     /// Records with data that are not applied.

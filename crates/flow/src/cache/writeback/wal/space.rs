@@ -158,6 +158,7 @@ impl Space {
             frozen: false,
         });
         self.position += self.segment;
+        self.check();
         let head = SegmentHead {
             log,
             number,
@@ -190,6 +191,21 @@ impl Space {
             self.slots[slot] = Slot::Bad;
             self.position -= self.segment;
         }
+        self.check();
+    }
+
+    /// Every place is free, bad, or of one segment that is live or retired; segments are in order.
+    fn check(&self) {
+        let live = || self.slots.iter().filter(|&&slot| slot == Slot::Live).count();
+        debug_assert!(live() == self.live.len(), "a live segment has one place: {:?}", self.live);
+        let last = self.live.back().map_or(0, |last| last.number);
+        assert!(last < self.next_number, "segments are numbered in order: {last}");
+        assert!(
+            self.oldest() >= self.oldest_marked,
+            "a segment is live until a super block has given it up: {} {}",
+            self.oldest(),
+            self.oldest_marked
+        );
     }
 
     /// Number of the oldest segment that is needed.
@@ -220,6 +236,7 @@ impl Space {
                 Slot::Retired { number: segment.number, pins: self.next_pin };
             self.live.pop_front();
         }
+        self.check();
         before > self.live.len()
     }
 
@@ -230,6 +247,10 @@ impl Space {
 
     /// A super block that says so is durable.
     pub(crate) fn marked(&mut self, oldest: u64) {
+        assert!(
+            oldest <= self.next_number,
+            "a super block names a segment that was begun: {oldest}"
+        );
         self.oldest_marked = self.oldest_marked.max(oldest);
         self.release();
     }
@@ -242,7 +263,8 @@ impl Space {
     }
 
     pub(crate) fn unpin(&mut self, pin: Pin) {
-        self.pins.remove(&pin);
+        let pinned = self.pins.remove(&pin);
+        assert!(pinned, "a pin is released once: {pin:?}");
         self.release();
     }
 
