@@ -12,7 +12,7 @@
 //! the first are over their contracts, the others below. One that stands alone is over. The device serves
 //! [`CHANNELS`] at once, the others in order of arrival, and has a fifth more capacity than was sold. A
 //! tenant with its share of [`OUTSTANDING`] requests outstanding, or two, sends no more until one has ended.
-//! So policies that hold somebody have queues in front of half of the tenants, all the time.
+//! So policies that hold requests have queues in front of half of the tenants, all the time.
 
 use slotmap::SlotMap;
 use std::cmp::Reverse;

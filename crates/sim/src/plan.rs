@@ -50,7 +50,7 @@ pub struct Plan {
     pub limits: Limits,
     /// How paths are judged.
     pub paths: path::Settings,
-    /// What is kept near; what is done for it on nobody's account is a tenant of its own.
+    /// The read cache. Its own I/Os are charged to one more tenant.
     pub cache: cache::Settings,
 }
 
@@ -289,6 +289,6 @@ pub enum PathChange {
     /// It stops answering without an error: I/Os are done, and their answers come when it is up again
     /// or the pipeline gives it up.
     Stall,
-    /// It works again, and the pipeline is told at once.
+    /// It works again, and the pipeline gets [`PathUp`](weir_flow::pipeline::Input::PathUp) at once.
     Up,
 }

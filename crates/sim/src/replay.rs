@@ -111,7 +111,7 @@ const MAX_TIME: Duration = Duration::from_nanos(1 << 61);
 /// How often `progress` is called, in entries.
 const PROGRESS: u64 = 1 << 16;
 
-/// Replays a recording. `progress` is told the number of entries now and then.
+/// Replays a recording. `progress` gets the number of entries from time to time.
 pub fn replay(path: &Path, progress: impl FnMut(u64)) -> Result<Replay, ReplayError> {
     replay_from(File::open(path)?, progress)
 }

@@ -118,7 +118,7 @@ pub struct TargetResults {
 /// Response times divided by what they were spent on.
 ///
 /// Times of the causes add up to `time_ns`, and their late parts to `late_ns`, exactly. Sums of more than
-/// 584 years are told as that.
+/// 584 years are reported as that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LedgerResults {
     /// Requests that ended.

@@ -1,11 +1,11 @@
 //! Stage 2, cache: is it cached?
 //!
 //! A read whose bytes are cached is answered from here; a write of a volume with a log is answered when it is safe in
-//! the log, and goes to shared storage later. Everything else goes on.
+//! the log, and goes to shared storage later. Everything else is passed to the next stage.
 //!
 //! | part | what it decides |
 //! |---|---|
-//! | [`lines`] | which sectors are in which memory frame, and who waits for a fetch of them |
+//! | [`lines`] | which sectors are in which memory frame, and the fetches of them in flight |
 //! | [`evict`] | which line leaves for another |
 //! | [`prefetch`] | what to fetch before it is asked for |
 //! | [`writeback`] | when a write is safe, and in which order it goes to shared storage |

@@ -1,4 +1,4 @@
-//! Performs the steps of the cache stage: requests that go on or end, and requests of the cache itself.
+//! Performs the steps of the cache stage: requests that are passed on or end, and requests of the cache itself.
 
 use super::in_flight::InFlight;
 use super::{Action, Pipeline};
@@ -14,7 +14,7 @@ impl<O: Observer> Pipeline<O> {
         &self.cache
     }
 
-    /// Mixes a secret into the tables that find lines, so that nobody can choose lines that are slow to find. It
+    /// Mixes a secret into the tables that find lines, so that no host can choose lines that are slow to find. It
     /// changes no decision, and is not recorded. To be called before anything comes.
     pub fn set_key(&mut self, key: u64) {
         self.cache.set_key(key);
@@ -50,8 +50,8 @@ impl<O: Observer> Pipeline<O> {
         }
     }
 
-    /// A request of the cache's own goes to shared storage. It is nobody's that is promised something, counts
-    /// against no limit of hosts, and waits for nobody's bytes.
+    /// A request of the cache's own goes to shared storage. It has no objective, counts
+    /// against no limit of hosts, and waits for no other request's bytes.
     fn begin_job(&mut self, now: Instant, begin: Begin) {
         let Begin { job, tag, volume, op, extent, fua } = begin;
         let request = Request {

@@ -183,7 +183,7 @@ impl<O: Observer> Pipeline<O> {
         }
     }
 
-    /// Stage 2 lets it go on to shared storage: cuts it if it is large or on several parts.
+    /// Stage 2 passes it to shared storage: cuts it if it is large or on several parts.
     pub(super) fn pass(&mut self, now: Instant, key: RequestKey, rule: Rule) {
         let entry = &mut self.requests[key];
         entry.move_to(now, StageName::Control, rule);

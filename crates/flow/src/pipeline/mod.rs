@@ -118,7 +118,7 @@ pub enum Input {
         /// Which one.
         key: RequestKey,
         /// How. [`PathFailed`](crate::error::IoError::PathFailed) makes the request go another
-        /// way: it says that this I/O is dead for sure, which nobody may say of a write that can
+        /// way: it says that this I/O is dead for sure, which must not be said of a write that can
         /// still reach the medium.
         outcome: Outcome,
     },
@@ -143,7 +143,7 @@ pub enum Input {
     PathOrder(BackendId, path::PathOrder),
     /// A volume has a new capacity, in bytes: requests that arrive from now on are held to it.
     Resized(VolumeId, u64),
-    /// A volume has another cap, one that is [valid](Cap::validate), which holds for what waits as well.
+    /// A volume has another cap, one that is [valid](Cap::validate), which holds for queued requests as well.
     Capped(VolumeId, Cap),
     /// Contracts or the control policy have changed. Requests that wait or are at a device move to the new
     /// policy, with the [state](control::PolicyHandover) of the one before it.
@@ -213,8 +213,8 @@ pub enum Action {
         path: PathId,
     },
     /// The path is given up: end its session so that what is on it is known to be dead, answer each
-    /// of its [`Action::Store`]s with [`PathFailed`](crate::error::IoError::PathFailed), and go on
-    /// trying to get it back, which is told by [`Input::PathUp`].
+    /// of its [`Action::Store`]s with [`PathFailed`](crate::error::IoError::PathFailed), and keep
+    /// trying to get it back, which [`Input::PathUp`] reports.
     Reset {
         /// The device behind it.
         backend: BackendId,

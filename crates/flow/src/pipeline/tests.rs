@@ -1,4 +1,4 @@
-//! The pipeline against small worlds of its own.
+//! The pipeline against small worlds.
 
 use super::*;
 use crate::accept::{self, Layout};
@@ -296,7 +296,7 @@ fn a_cap_holds_by_name() {
     assert_eq!(step(&mut pipeline, 8, write(4)), [Action::Refuse { tag: Tag(4) }]);
     assert_eq!(pipeline.next_deadline(), Some(at(1_000_005)));
     pipeline.handle_deadline(at(1_000_005));
-    assert_eq!(pipeline.poll(at(1_000_005)), None, "the first write is still under way");
+    assert_eq!(pipeline.poll(at(1_000_005)), None, "the first write is still in flight");
     let mut io = first;
     for (now, next) in [(1_000_100, Some(2)), (1_000_200, None)] {
         let actions = step(&mut pipeline, now, Input::Stored { key: io.key, outcome: Ok(()) });
@@ -395,7 +395,7 @@ fn contracts_reach_the_control_policy() {
     assert!(config.validate().is_err());
 }
 
-/// Another policy takes over what waits, in its order, and what is at the device: the first may go on
+/// Another policy takes over the queued requests, in their order, and those at the device: the first may continue
 /// at once, the second is counted until it ends.
 #[test]
 fn a_new_policy_takes_over() {

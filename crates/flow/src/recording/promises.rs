@@ -42,7 +42,7 @@ pub(super) fn encode(out: &mut Vec<u8>, promises: &Promises) {
     }
 }
 
-/// Reads it. Whether it makes sense is for whoever uses it to ask.
+/// Reads it. The caller checks the values.
 pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Promises, FormatError> {
     let mut promises = Promises::default();
     for _ in 0..reader.number()? {

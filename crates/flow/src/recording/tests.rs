@@ -174,7 +174,7 @@ fn an_impossible_cap_is_damage() {
     assert_eq!(decode_entry(&bytes, Instant::ZERO), Err(FormatError::Damaged));
 }
 
-/// The two ways in which the first bytes can be wrong are told apart.
+/// The two ways in which the first bytes can be wrong are distinguished.
 #[test]
 fn other_files_are_refused() {
     assert_eq!(decode_header(b"#!/bin/sh\n").unwrap_err(), FormatError::NotARecording);
@@ -225,7 +225,7 @@ fn every_flipped_bit_is_noticed() {
 }
 
 proptest! {
-    /// Every entry survives the way there and back and fits the bound that readers rely on.
+    /// Every entry survives encoding and decoding and fits the bound that readers rely on.
     #[test]
     fn entries_round_trip(
         previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..7,

@@ -108,7 +108,7 @@ fn batch(what: u8, input: &mut Input<'_>, bytes: &mut [u8], sum: &mut u32) {
     write(bytes, at, &head);
 }
 
-/// The lengths of what has a checksum of its own.
+/// The lengths of the parts that have a checksum.
 fn pieces(payload: u32) -> impl Iterator<Item = usize> {
     (0..payload as usize).step_by(4096).map(move |at| (payload as usize - at).min(4096))
 }
@@ -189,8 +189,8 @@ fn consistent(seen: &Inspection) {
     assert!(seen.flaws.iter().all(|flaw| !flaw.kind.to_string().is_empty()));
 }
 
-/// What a gateway opens can be recorded, and served. (That both readers find the same in logs that somebody has
-/// written is a test of its own, with real logs: `writeback/tests/flips.rs`.)
+/// What a gateway opens can be recorded, and served. (That both readers find the same in logs that were
+/// written by a gateway is another test, with real logs: `writeback/tests/flips.rs`.)
 fn opened(settings: &Settings, recovered: &Recovered, seen: &Inspection) {
     assert!(recovered.applied() <= seen.applied);
     assert_eq!(Recovered::decode(&recovered.encode()).as_ref(), Ok(recovered));

@@ -29,7 +29,7 @@ fn plain() -> Promises {
     Promises { contracts, groups: Vec::new() }
 }
 
-/// The same tenants with all that contracts can say: rows by operation and size, several targets, savings,
+/// The same tenants with all that contracts can say: rows by operation and size, several targets, burst credits,
 /// tiers, a group in a group, and limits for the first, by its group, and the third.
 fn rich() -> Promises {
     let target =
@@ -184,7 +184,7 @@ fn watched(choice: &Choice<Build>, seed: u64, weather: Weather) -> Model {
     }
     let taken = source.now;
     for _ in 0..weather.adopted {
-        // They are told of in order of arrival, whenever they were released.
+        // They are reported in order of arrival, whenever they were released.
         let released = source.now + Duration::from_micros(source.rng.below(50_000));
         let (key, request) = source.request();
         model.policy.adopt(key, &request, released);
@@ -210,7 +210,7 @@ fn watched(choice: &Choice<Build>, seed: u64, weather: Weather) -> Model {
             model.complete(now, index);
         }
     }
-    // Nothing new comes: what waits must leave, by endings and deadlines alone.
+    // Nothing new comes: queued requests must leave, by endings and deadlines alone.
     let mut now = source.now;
     while !model.requests.is_empty() {
         if model.outstanding.is_empty() {
@@ -282,7 +282,7 @@ fn releases_once_in_order_and_never_forgets() {
     }
 }
 
-/// A policy that takes the place of another, long after the run began, is told of the ends of what that
+/// A policy that takes the place of another, long after the run began, gets the ends of what that
 /// one has released, and keeps all the laws meanwhile.
 #[test]
 fn takes_over_what_is_outstanding() {

@@ -21,7 +21,7 @@ struct Model {
 }
 
 impl Model {
-    /// Asks for one backend, as whoever drives a policy does after something has come for it or ended at
+    /// Asks for one backend, as the driver of a policy does after something has come for it or ended at
     /// it, and then makes sure that the others have nothing.
     fn drain(&mut self, now: Instant, asked: BackendId, policy: &mut dyn DispatchPolicy) {
         while let Some((key, rule)) = policy.next(now, asked) {
@@ -97,7 +97,7 @@ fn storm(name: &str, seed: u64) -> Vec<(Instant, RequestKey)> {
 }
 
 /// Each operation is sent exactly once, in order within its stream and backend; no backend idles while
-/// work waits for it, although it is asked only after events of its own; the same inputs give the same
+/// work waits for it, although it is asked only after its own events; the same inputs give the same
 /// order.
 #[test]
 fn sends_once_in_order_and_never_idles() {

@@ -105,7 +105,7 @@ fn ends(policy: Box<dyn TransferPolicy>, replies: &[(u64, u64)]) -> Vec<u64> {
     ends_with(policy, replies, 0)
 }
 
-/// The same; replies of up to so many bytes that come while the link is idle are sent without the policy.
+/// The same; replies up to a size that come while the link is idle are sent without the policy.
 fn ends_with(mut policy: Box<dyn TransferPolicy>, replies: &[(u64, u64)], untold: u64) -> Vec<u64> {
     let keys: Vec<RequestKey> = {
         let mut keys = slotmap::SlotMap::with_key();

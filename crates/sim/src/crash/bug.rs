@@ -5,7 +5,7 @@
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A host is told that its write is done when the log device has been given it.
+    /// A write is acknowledged when the log device has been given it.
     AckBeforeCommit,
     /// The log device is never told to flush.
     LogSyncDropped,
@@ -33,7 +33,7 @@ pub enum Bug {
     UpstreamAnsweredEarly,
     /// An upstream write that failed is taken for done.
     UpstreamErrorHidden,
-    /// Nobody tells the log that the upstream has lost its cache.
+    /// The log is not notified that the upstream has lost its cache.
     UpstreamResetUntold,
     /// An upstream discard is taken for done and not sent.
     DiscardDropped,

@@ -29,7 +29,7 @@ struct Change {
 /// An acknowledgement after which a host may send what relies on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Barrier {
-    /// So many changes come before everything that arrives later.
+    /// The number of changes that come before everything that arrives later.
     before: usize,
     /// How many had arrived.
     arrived: usize,
@@ -45,23 +45,23 @@ pub(super) struct History {
     versions: Vec<Vec<(usize, u64)>>,
     /// What each barrier separates, in order; the first is the beginning.
     barriers: Vec<Barrier>,
-    /// So many changes must survive, and so many sectors of the next one.
+    /// The number of changes that must survive, and of sectors of the next one.
     promised: (usize, u32),
-    /// So many must be durable upstream.
+    /// The number of changes that must be durable upstream.
     upstream: usize,
-    /// So many were there after the last start.
+    /// The number of changes that were there after the last start.
     recovered: usize,
     /// Changes go past the log: the first that did, and one more than the last.
     direct: Option<Range<usize>>,
     /// The log device has failed: what is upstream may have more than the log.
     loose: bool,
-    /// What each sector had before the upstream lost its cache, as long as nobody knows that it has: memory
+    /// What each sector had before the upstream lost its cache, as long as the gateway does not know that it has: memory
     /// may still show it.
     faded: Option<Vec<Vec<(usize, u64)>>>,
     numbers: u64,
     revision: u64,
     /// What was before the last start, until what recovery found is durable: if that dies in a cache of the
-    /// device, what lies under it is found instead, which is as good while nobody was told anything.
+    /// device, what lies under it is found instead, which is as good while no host has seen anything.
     unsettled: Option<Box<Self>>,
 }
 
@@ -165,7 +165,7 @@ impl History {
         self.changes[place].acked = true;
     }
 
-    /// What recovery found is durable, or somebody was told of it.
+    /// What recovery found is durable, or a host has seen it.
     pub(super) fn settle(&mut self) {
         self.revision += u64::from(self.unsettled.take().is_some());
     }
@@ -210,14 +210,14 @@ impl History {
         self.loose
     }
 
-    /// Of the changes so many, from the first, were acknowledged or will never be.
+    /// The number of changes, from the first, that were acknowledged or never will be.
     pub(super) fn first_unacked(&self) -> usize {
         let open = |change: &Change| !change.acked && !change.sectors.is_empty();
         let after = &self.changes[self.recovered..];
         after.iter().position(open).map_or(self.changes.len(), |place| self.recovered + place)
     }
 
-    /// What arrives from now on comes after so many changes.
+    /// What arrives from now on comes after this number of changes.
     pub(super) fn barrier(&mut self, before: usize) {
         let last = self.barriers[self.barriers.len() - 1];
         let arrived = self.changes.len();
@@ -225,7 +225,7 @@ impl History {
         self.revision += 1;
     }
 
-    /// So many changes must survive a crash from now on.
+    /// This number of changes must survive a crash from now on.
     pub(super) fn promise(&mut self, changes: usize) {
         self.promise_part(changes, 0);
     }
@@ -251,7 +251,7 @@ impl History {
         self.promised = promised;
     }
 
-    /// So many changes must be durable upstream from now on.
+    /// This number of changes must be durable upstream from now on.
     pub(super) fn promise_upstream(&mut self, changes: usize) {
         self.revision += u64::from(changes > self.upstream);
         self.upstream = self.upstream.max(changes);
@@ -262,7 +262,7 @@ impl History {
         self.changes.iter().rposition(|change| change.acked).map_or(0, |place| place + 1)
     }
 
-    /// So many changes a read that is asked for now must find.
+    /// The number of changes that a read which arrives now must find.
     pub(super) fn settled(&self) -> usize {
         self.last_acked().max(self.recovered)
     }
@@ -358,7 +358,7 @@ impl History {
         self.fits(upstream, 0, "the upstream alone")
     }
 
-    /// Whether something fits a barrier, and has so many changes.
+    /// Whether something fits a barrier, and has this number of changes.
     fn fits(&self, upstream: &[Option<u64>], promised: usize, what: &str) -> Result<(), Broken> {
         let ends = self.barriers[1..].iter().map(|barrier| barrier.arrived);
         let ends = ends.chain([self.changes.len()]).collect::<Vec<_>>();
@@ -413,7 +413,7 @@ impl History {
     }
 
     /// The change, as its place and one more, that a read of a sector has returned: the oldest that it may be,
-    /// if so many changes had been acknowledged before it was asked.
+    /// if this number of changes had been acknowledged before it arrived.
     pub(super) fn read(
         &self,
         sector: u32,

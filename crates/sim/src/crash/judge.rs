@@ -145,7 +145,7 @@ fn read(plan: &Plan, bug: Option<Bug>, bytes: &mut [u8]) -> Result<Recovered, Br
         .map_err(|refusal| Broken::Refused(refusal.to_string()))
 }
 
-/// Recovers a log and lets it go on until everything that it has can be read.
+/// Recovers a log and runs it until everything that it has can be read.
 pub(super) fn open(world: &World<'_>, image: &Image) -> Result<Opened, Broken> {
     let mut bytes = vec![0; image.len() * SECTOR];
     world.lasting.store.read(image, 0, &mut bytes);

@@ -199,7 +199,7 @@ fn live(
     for (life, asks) in plan.lives.iter().enumerate() {
         *lives += 1;
         if lasting.void {
-            // As an operator does, who is told so.
+            // As the message to an operator says.
             log_device = new_log(plan, lasting);
         }
         let opened = judge::open(
@@ -248,7 +248,7 @@ fn live(
 fn cut(device: &mut Device, power: bool, cached: bool, rng: &mut Rng) -> &'static str {
     if !power {
         device.abandon(rng);
-        return "goes on, with its cache";
+        return "continues, with its cache";
     }
     let loss = Loss::ALL[rng.below(Loss::ALL.len() as u64) as usize];
     let left = loss::crash(device, loss, rng);

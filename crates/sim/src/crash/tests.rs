@@ -76,7 +76,7 @@ fn runs_repeat() {
     assert_ne!(first, told(100));
 }
 
-/// What is noticed is told with few requests, and the seed that is told shows it again at once.
+/// A violation is reported with few requests, and the seed in the report reproduces it.
 #[test]
 fn stories_are_short_and_repeat() {
     let told = Settings { told: true, ..settings(100_000, Some(Bug::FuaIgnored)) };

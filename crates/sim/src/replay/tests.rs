@@ -141,7 +141,7 @@ fn a_changed_recording_differs() {
     assert_eq!(replay_from(&bytes[..], |_| ()).unwrap().verdict(), Verdict::Different);
 }
 
-/// Each id that the configuration does not have, and what its reader is told.
+/// Each id that the configuration does not have, and the error that its reader gets.
 #[test]
 fn unknown_ids_are_errors() {
     let header = recording(&config(), &[]).len() as u64;

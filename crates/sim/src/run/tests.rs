@@ -82,7 +82,7 @@ fn the_mechanical_array_seeks() {
     close(one, 120.0, 0.1);
 }
 
-/// D/D/1 by hand: 1000 requests per second, 0.6 ms each. Nobody waits; the device takes all of the
+/// D/D/1 by hand: 1000 requests per second, 0.6 ms each. No request waits; the device takes all of the
 /// time.
 #[test]
 fn nobody_waits_below_saturation() {
@@ -173,7 +173,7 @@ fn a_link_is_a_bottleneck() {
     assert!(results.all.stages[6].times.mean_ns > 4e6, "{:?}", results.all.stages[6]);
 }
 
-/// One of two paths dies with I/Os on it and comes back: each failure is told once, everything
+/// One of two paths dies with I/Os on it and comes back: each failure is reported once, everything
 /// that was on the path goes the other way, nothing is lost and nothing ends with an error.
 #[test]
 fn failover_loses_nothing() {
@@ -269,7 +269,7 @@ fn the_warm_up_is_not_measured() {
     close(results.all.requests_per_second, 40_000.0, 0.001);
 }
 
-/// A number of requests ends the run after exactly so many, all of them answered.
+/// A number of requests ends the run after exactly that number, all of them answered.
 #[test]
 fn a_run_of_so_many_requests() {
     let mut plan = testing::plan();
@@ -279,7 +279,7 @@ fn a_run_of_so_many_requests() {
     assert_eq!(results.totals, expected);
 }
 
-/// Progress is told at the end, and its fraction never goes back.
+/// Progress is reported at the end, and its fraction never goes back.
 #[test]
 fn progress_goes_forward() {
     let mut fractions = Vec::new();
@@ -342,7 +342,7 @@ fn a_bad_trace_ends_the_run() {
     }
 }
 
-/// Adding a workload of its own tenant, volume and device leaves what another one draws alone.
+/// Adding a workload with another tenant, volume and device leaves what another one draws alone.
 #[test]
 fn a_workload_does_not_shift_others() {
     let alone = measured(&testing::plan());

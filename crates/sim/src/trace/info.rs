@@ -72,7 +72,7 @@ struct Seen {
     last_end: Option<u64>,
 }
 
-/// Reads a trace to its end. `progress` is told the number of requests now and then.
+/// Reads a trace to its end. `progress` gets the number of requests from time to time.
 pub fn info(path: &Path, format: Option<Format>, progress: impl FnMut(u64)) -> Result<Info, Error> {
     describe(Reader::open(path, format)?, progress)
 }

@@ -67,7 +67,7 @@ fn zstd_is_transparent() {
     assert!(error.message.starts_with("cannot be read: "), "{error}");
 }
 
-/// Each kind of bad file, and what its reader is told.
+/// Each kind of bad file, and the error that its reader gets.
 #[test]
 fn bad_files_are_explained() {
     let header = "time_ns,op,dev,offset,size\n";

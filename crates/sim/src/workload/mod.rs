@@ -1,6 +1,6 @@
 //! Generators of requests: when they come, how large they are and where they go.
 //!
-//! Each part of each workload draws from a random stream of its own, named after the workload and
+//! Each part of each workload draws from its own random stream, named after the workload and
 //! the part. So adding a workload, or changing one part, does not shift what the others draw.
 
 mod gaps;

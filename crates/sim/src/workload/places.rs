@@ -59,7 +59,7 @@ impl Places {
 }
 
 /// Scatters ranks over blocks: rank k goes to block `k * step mod blocks`. The step has no factor
-/// in common with the number of blocks, so no two ranks meet, and it is near the golden section of
+/// in common with the number of blocks, so no two ranks meet, and it is close to the golden section of
 /// that number, so neighbouring ranks are far apart.
 #[derive(Debug)]
 struct Scatter {
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(offsets, [0, 8, 16, 24, 0, 0, 0]);
     }
 
-    /// Every rank has a block of its own, and the two hottest are not neighbours.
+    /// Each rank has another block, and the two hottest are not neighbours.
     #[test]
     fn scatter_is_a_permutation() {
         for blocks in [1, 2, 3, 4, 6, 100, 1_000, 4_095, 4_096] {

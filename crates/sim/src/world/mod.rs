@@ -37,10 +37,10 @@ use weir_flow::pipeline::{Action, Input};
 use weir_flow::request::PathId;
 use weir_flow::stage::{Stage, Wake, World as StageWorld};
 
-/// How often progress is told, in events; a power of two.
+/// Events between two calls of `progress`; a power of two.
 const PROGRESS: u64 = 1 << 16;
 
-/// So many deadlines in a row at which nothing else happens mean a pipeline that holds a request
+/// This number of deadlines in a row at which nothing else happens means a pipeline that holds a request
 /// for ever: at one a millisecond, 18 hours.
 const STUCK: u64 = 1 << 26;
 

@@ -18,7 +18,7 @@ pub(super) struct Ghosts {
 }
 
 impl Ghosts {
-    /// Room for so many lines.
+    /// Room for `lines` lines.
     pub(super) fn new(room: u32) -> Self {
         let mut links = Links::new(room);
         let mut free = List::EMPTY;

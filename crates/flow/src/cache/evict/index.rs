@@ -19,7 +19,7 @@ pub(in crate::cache) struct Index {
 }
 
 impl Index {
-    /// A table for at most so many entries.
+    /// A table for at most `entries` entries.
     pub(in crate::cache) fn new(entries: u32) -> Self {
         let places = (u64::from(entries) * 4 / 3 + 1).next_power_of_two();
         Self { places: alloc::vec![FREE; places as usize], key: 0 }

@@ -94,7 +94,7 @@ pub trait Evict {
     fn memory(&self) -> usize;
 }
 
-/// Builds a policy from checked parameter values for a buffer of so many lines.
+/// Builds a policy from checked parameter values for a buffer of this number of lines.
 pub type Build = fn(Values<'_>, u32) -> Box<dyn Evict>;
 
 /// Every policy; the first is the default.

@@ -9,7 +9,7 @@
 //! | Ties     | small gives a line up when it holds its share or more, main when small holds less |
 //! | Cost     | O(1) amortized; 9 bytes for each line of the buffer, and 26 to 32 for each ghost, of which there are as many as lines in main |
 //! | Source   | Yang, Zhang, Qiu, Yue and Rashmi, *FIFO queues are all you need for cache eviction*, SOSP 2023, algorithm 1 |
-//! | Differs  | one line is given up at a time: the published loop may take one from main and go on to take another from small |
+//! | Differs  | one line is given up at a time: the published loop may take one from main and then another from small |
 //! | Not when | the buffer is so small that a line's second use comes after it has left the tenth that small has: `lru`, `arc` |
 
 use super::ghosts::Ghosts;

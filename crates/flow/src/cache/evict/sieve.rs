@@ -43,7 +43,7 @@ struct Sieve {
 }
 
 impl Sieve {
-    /// Takes a line out of the queue; a hand that points at it goes on to the next.
+    /// Takes a line out of the queue; a hand that points at it moves to the next.
     fn take(&mut self, frame: u32) {
         if self.hand == Some(frame) {
             self.hand = self.links.newer(frame);

@@ -32,7 +32,7 @@ pub(super) struct Sketch {
 }
 
 impl Sketch {
-    /// For a buffer of so many lines, halved after `sample` additions.
+    /// For a buffer of this number of lines, halved after `sample` additions.
     pub(super) fn new(lines: u32, sample: u64) -> Self {
         let words = (lines as usize).next_power_of_two().max(BLOCK);
         Self {
@@ -142,7 +142,7 @@ mod tests {
         assert!(wrong < 500, "{wrong} of 50000 were too high");
     }
 
-    /// What nobody asks for any more is forgotten after a few halvings, also by a block that nobody looked
+    /// What is not asked for any more is forgotten after a few halvings, also by a block that no one looked
     /// at meanwhile.
     #[test]
     fn forgets() {

@@ -173,7 +173,7 @@ mod tests {
     use crate::request::VolumeId;
     use crate::rng::Rng;
 
-    /// The published algorithm, slow: sequences with the least recent line first, and a sketch of its own.
+    /// The published algorithm, slow: sequences with the least recent line first, and another sketch.
     struct Model {
         lists: [Vec<u64>; 3],
         window: usize,

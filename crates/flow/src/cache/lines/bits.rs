@@ -10,7 +10,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// `width` bits for each of so many places, none of them set.
+    /// `width` bits for each of `places`, none of them set.
     pub(super) fn new(places: usize, width: u32) -> Self {
         Self { words: alloc::vec![0; (places * width as usize).div_ceil(64)], width }
     }

@@ -102,7 +102,7 @@ impl Fills {
         let id = self.running.insert(fill);
         self.places.insert((volume, extent.offset, number), id);
         self.longest = self.longest.max(extent.length);
-        assert!(self.places.len() == self.running.len(), "each fill has a place of its own");
+        assert!(self.places.len() == self.running.len(), "each fill has one place");
         id
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A line is an aligned piece of a volume, a frame the memory for one. A line need not be whole: each of
 //! its 512-byte sectors is here or not, so that nothing is read in order to write. Bytes never come here;
-//! the caller copies them, in the order in which it is told to.
+//! the caller copies them, in the order of the copies that it gets.
 //!
 //! **Nothing old is installed over something new** (R24 of docs/reference/writeback.md, section 12). A fetch is a
 //! [fill](Lines::begin) from its start to its end, and whatever [was written](Lines::wrote) meanwhile is
@@ -122,7 +122,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// A buffer of so many frames of `line` bytes each, a power of two from 512 to [`LARGEST_LINE`], all of
+    /// A buffer of `frames` frames of `line` bytes each, a power of two from 512 to [`LARGEST_LINE`], all of
     /// them free. Without frames everything misses.
     pub fn new(frames: u32, line: u32, evict: &Choice<evict::Build>) -> Self {
         let valid = line.is_power_of_two() && (SECTOR as u32..=LARGEST_LINE).contains(&line);
@@ -188,7 +188,7 @@ impl Lines {
         Cover::of(some, all)
     }
 
-    /// The same without counting or using anything: for whoever is not a host.
+    /// The same without counting or using anything: for callers that are not a host.
     pub fn look(&self, volume: VolumeId, extent: Extent, out: &mut Vec<Copy>) -> Cover {
         let (mut some, mut all) = (false, true);
         for piece in pieces(self.line, volume, extent) {
@@ -201,8 +201,8 @@ impl Lines {
         Cover::of(some, all)
     }
 
-    /// A running fill that will bring some sector of the extent, the one with the lowest beginning: whoever
-    /// wants it waits for the end of the fill and looks again. `None` without frames, where nothing that
+    /// A running fill that will bring some sector of the extent, the one with the lowest offset: a read
+    /// that wants it waits for the end of the fill and looks again. `None` without frames, where nothing that
     /// is fetched stays.
     pub fn filling(&self, volume: VolumeId, extent: Extent) -> Option<FillId> {
         if self.resident.is_empty() { None } else { self.fills.find(volume, extent) }
@@ -223,7 +223,7 @@ impl Lines {
         lacking.map(|range| Extent::new(range.start, range.end - range.start))
     }
 
-    /// A fetch of the extent from upstream begins; `ahead` if nobody has asked for it yet.
+    /// A fetch of the extent from upstream begins; `ahead` for a prefetch.
     pub fn begin(&mut self, volume: VolumeId, extent: Extent, ahead: bool) -> FillId {
         self.fills.begin(volume, extent, ahead)
     }

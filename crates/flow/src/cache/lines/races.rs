@@ -11,7 +11,7 @@ const SECTORS: usize = 8;
 /// Bytes of a line: two sectors.
 const LINE: u32 = 1_024;
 
-/// What goes on at once. Each takes its steps in order, in any order with the others'.
+/// The tasks that run at once. Each takes its steps in order, in any order with the others'.
 #[derive(Clone, Copy, Debug)]
 enum Actor {
     /// A fetch of these sectors: it begins, the device reads, it ends.
@@ -40,7 +40,7 @@ struct World {
     upstream: [u32; SECTORS],
     /// The newest that a host was told of.
     newest: [u32; SECTORS],
-    /// Where a host must not look, since a write is under way there.
+    /// Where a host must not look, since a write is in flight there.
     busy: [bool; SECTORS],
     dirty: [bool; SECTORS],
     frames: Vec<[u32; 2]>,

@@ -205,7 +205,7 @@ fn what_was_written_is_not_filled() {
     }
 }
 
-/// A second reader is told of the fetch that is under way, but not of one that brings nothing it wants: of
+/// A second reader finds the fetch that is in flight, but not of one that brings nothing it wants: of
 /// another volume, of other bytes, of bytes that were written since, or of one that has ended.
 #[test]
 fn one_fetch_serves_all() {
@@ -331,7 +331,7 @@ fn a_volume_can_be_forgotten() {
     assert_eq!(lines.look(other, Extent::new(0, 1536), &mut Vec::new()), Cover::All);
 }
 
-/// Without frames everything misses, nothing stays, and nobody waits for what will not stay.
+/// Without frames everything misses, nothing stays, and no read waits for what will not stay.
 #[test]
 fn no_frames_no_hits() {
     let mut lines = lines(0, 4096, "s3-fifo");
@@ -369,7 +369,7 @@ fn memory_is_bounded() {
     }
 }
 
-/// A line that is no power of two, or too small or large, is a bug of whoever builds the buffer.
+/// A line that is no power of two, or too small or large, is a bug of the caller that builds the buffer.
 #[test]
 #[should_panic(expected = "a line is a power of two from 512 bytes to 32 KiB, not 3072 bytes")]
 fn odd_lines_are_refused() {

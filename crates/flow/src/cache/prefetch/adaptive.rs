@@ -68,7 +68,7 @@ const MOST_READERS: usize = 1_024;
 struct Adaptive {
     /// Most bytes of a window.
     window: u64,
-    /// Most bytes under way for a volume.
+    /// Most bytes in flight for a volume.
     flight: u64,
     room: Room,
     readers: BTreeMap<Reader, Follower>,

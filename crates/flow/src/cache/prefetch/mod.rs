@@ -1,7 +1,7 @@
 //! Which blocks to fetch before anybody asks for them.
 //!
 //! A policy sees the reads of hosts and what became of what it wished. It wishes; its caller fetches, when
-//! nobody else needs the way, and tells how each wish [ended](Prefetch::ended).
+//! no other request needs the path, and tells how each wish [ended](Prefetch::ended).
 
 mod adaptive;
 mod next_block;
@@ -70,7 +70,7 @@ pub struct Accuracy {
     pub held_back: bool,
 }
 
-/// Decides what to fetch ahead. Deterministic; time comes as an argument. Wishes that nobody polls go,
+/// Decides what to fetch ahead. Deterministic; time comes as an argument. Wishes that are not polled go,
 /// the oldest first.
 pub trait Prefetch {
     /// A host has read an extent, which is not empty, of a volume of `capacity` bytes.
@@ -82,7 +82,7 @@ pub trait Prefetch {
     /// A wish that was polled has ended. Each does once.
     fn ended(&mut self, now: Instant, id: WishId, how: Ended);
 
-    /// So many lines of a volume that were fetched ahead were read, and so many went without.
+    /// `used` prefetched lines of a volume were read, and `wasted` were evicted unread.
     fn judge(&mut self, volume: VolumeId, used: u32, wasted: u32);
 
     /// How well it foresees the reads of a volume; `None` if it does not keep account.

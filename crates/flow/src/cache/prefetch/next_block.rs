@@ -7,7 +7,7 @@
 //! | Model    | a read that ends in block i wishes for block i + 1; a block is a line |
 //! | Units    | lines |
 //! | Ties     | wishes in the order of the reads |
-//! | Cost     | O(log wishes) per read; memory for at most 256 wishes that nobody polled, and for those under way |
+//! | Cost     | O(log wishes) per read; memory for at most 256 wishes that were not polled, and for those in flight |
 //! | Source   | the published intermediate target (docs/reference/intermediate.md, sections 4.1 and 8, 14 to 16) |
 //! | Differs  | a wish that was polled but has not ended is not wished again; whether a block is here its caller knows |
 //! | Not when | the link is long: one block ahead is read before it has come. Or reads are at random: every block that is fetched ahead is one too many. `adaptive` |
@@ -28,7 +28,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     build: |_, room| Box::new(NextBlock::new(room)),
 };
 
-/// Wishes that are kept when nobody polls.
+/// Wishes that are kept until they are polled.
 const MOST_WISHES: usize = 256;
 
 /// A line of a volume.
@@ -39,7 +39,7 @@ struct NextBlock {
     line: u64,
     wishes: VecDeque<Wish>,
     under_way: BTreeMap<WishId, Block>,
-    /// All that is wished or under way.
+    /// All that is wished or in flight.
     requested: BTreeSet<Block>,
     next_id: u64,
 }
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// What is wished or under way is not wished again; what has ended is.
+    /// What is wished or in flight is not wished again; what has ended is.
     #[test]
     fn wishes_once() {
         let mut policy = policy(512);
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(polled(&mut policy).len(), 1);
     }
 
-    /// Nobody polls: the newest 256 wishes stay, and one that was dropped may be wished again.
+    /// Without a poll the newest 256 wishes stay, and one that was dropped may be wished again.
     #[test]
     fn wishes_are_bounded() {
         let mut policy = NextBlock::new(Room { line: 512, lines: 64 });

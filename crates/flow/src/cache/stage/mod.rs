@@ -3,12 +3,12 @@
 //! | request | without a log, or a log that takes nothing | with a log |
 //! |---|---|---|
 //! | read | from frames if all of it is there; otherwise from storage, once for all who wait | as well, and what the log has is laid over what storage says |
-//! | write, zero, unmap | goes on to storage | into the log; answered as its mode says |
-//! | flush | goes on | answered by the log |
-//! | verify, update | goes on | when everything before it is on storage; durable there |
+//! | write, zero, unmap | passed to storage | into the log; answered as its mode says |
+//! | flush | passed on | answered by the log |
+//! | verify, update | passed on | when everything before it is on storage; durable there |
 //!
 //! Two rules keep a line from going back in time. What a request has written is taken out of the frames and out
-//! of every fetch that is under way when the request has ended; before that nobody reads it, since requests for
+//! of every fetch in flight when the request has ended; before that no host reads it, since requests for
 //! the same bytes keep their order. And a fetch never installs a sector that the log has newer.
 //!
 //! Cost: a request that passes costs two look-ups; a hit one copy per line.
@@ -38,7 +38,7 @@ use alloc::vec::Vec;
 use jobs::{Fetching, Job};
 use slotmap::{SecondaryMap, SlotMap};
 
-/// Waits for bytes that somebody else is fetching.
+/// Waits for bytes that another request, or a prefetch, is fetching.
 pub const RULE_FILL: Rule = Rule("cache/fill");
 
 /// Waits for bytes that are in the log only.
@@ -85,7 +85,7 @@ impl Settings {
 /// What is to happen next.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// The request goes on to shared storage; `durable` makes it force unit access.
+    /// The request is passed to shared storage; `durable` makes it force unit access.
     Pass {
         /// Which one.
         key: RequestKey,
@@ -127,7 +127,7 @@ pub struct CacheStage {
     volumes: Vec<Place>,
     /// The requests that it has a part in.
     held: SecondaryMap<RequestKey, Held>,
-    /// Who waits for which fetch, in the order in which they came.
+    /// The reads that wait for each fetch, in the order in which they came.
     waiting: Vec<(FillId, RequestKey)>,
     /// Reads of what a log has taken but not written yet, in the order in which they came.
     uncommitted: Vec<RequestKey>,
@@ -242,7 +242,7 @@ impl CacheStage {
         self.no_lines && self.volumes[volume.index()].settings.is_none()
     }
 
-    /// A request has come, of a volume with so many bytes. True if it goes on to storage and the cache has no
+    /// A request has come, of a volume that ends at byte `end`. True if it is passed to storage and the cache has no
     /// part in it.
     pub(crate) fn arrive(
         &mut self,

@@ -93,7 +93,7 @@ impl CacheStage {
         self.volumes[volume.index()].log.as_mut().map(Log::pin)
     }
 
-    /// So many more, or fewer, reads of hosts are at storage; write-back yields to them.
+    /// `more` more reads of hosts, or fewer, are at storage; write-back yields to them.
     fn count_away(&mut self, volume: VolumeId, more: i32) {
         let place = &mut self.volumes[volume.index()];
         place.away = place.away.checked_add_signed(more).expect("what comes back was away");
@@ -179,7 +179,7 @@ impl CacheStage {
         self.pump(now, request.volume);
     }
 
-    /// A fetch has ended: whoever waited for it looks again.
+    /// A fetch has ended: the reads that waited for it are looked up again.
     pub(super) fn wake(&mut self, now: Instant, fill: FillId) {
         if self.waiting.is_empty() {
             return;
@@ -188,7 +188,7 @@ impl CacheStage {
         self.look_again(now, woken.into_iter().map(|(_, key)| key));
     }
 
-    /// A log has written something: whoever waited for that looks again.
+    /// A log has written something: the reads that waited for that are looked up again.
     pub(super) fn committed(&mut self, now: Instant) {
         if !self.uncommitted.is_empty() {
             let woken = core::mem::take(&mut self.uncommitted);

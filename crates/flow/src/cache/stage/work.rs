@@ -163,11 +163,11 @@ pub enum Done {
         /// How.
         outcome: Outcome,
     },
-    /// What was found in a volume's log when it was opened: the first that is told of the volume.
+    /// What was found in a volume's log when it was opened: the first input of the volume.
     Recovered(VolumeId, Arc<Recovered>),
     /// An operator wants everything of a volume written back, and nothing kept from then on; or no longer.
     Drain(VolumeId, bool),
-    /// An operator wants write-back to go on where it was blocked.
+    /// An operator wants write-back to continue where it was blocked.
     Retry(VolumeId),
     /// A [`Work::Abandon`] has ended.
     Abandoned(VolumeId, Outcome),

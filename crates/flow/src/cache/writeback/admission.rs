@@ -4,7 +4,7 @@
 //! |---|---|
 //! | below 75 % | no wait |
 //! | 75 to 95 % | each write makes the next one wait for `bytes / drain rate * (fill - 75) / (95 - fill)`: half way, what comes in is as much as goes out |
-//! | above 95 % | nothing new; what has begun goes on while there is room at all |
+//! | above 95 % | nothing new; what has begun continues while there is room at all |
 //!
 //! The curve is that of the write throttle of `OpenZFS` (`dmu_tx_delay`), with the measured rate in place of
 //! a constant. No write waits for more than [`PACE_MAX`] because of the one before it. Flushes never

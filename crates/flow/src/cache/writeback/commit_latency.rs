@@ -19,7 +19,7 @@ impl CommitLatencyCheck {
         self.local.add(took);
     }
 
-    /// A write of so many bytes upstream has ended.
+    /// A write of `bytes` upstream has ended.
     pub(super) fn wrote(&mut self, bytes: u64, took: Duration) {
         if bytes <= SMALL {
             self.upstream.add(took);

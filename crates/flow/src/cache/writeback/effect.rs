@@ -147,7 +147,7 @@ pub enum Source {
     Log(Span),
     /// The shell's memory: the log device has failed.
     Memory(Part),
-    /// So many zeroes.
+    /// This number of zeroes.
     Zeroes(u64),
 }
 
@@ -186,7 +186,7 @@ pub enum Notice {
     Back(Duration),
     /// Write-back of this volume has stopped and waits for a person. Nothing is dropped.
     Blocked(Blocked),
-    /// A person has asked to go on.
+    /// An operator has asked to continue.
     Unblocked,
     /// Writes are held because the log is full, or not any more.
     Full(bool),

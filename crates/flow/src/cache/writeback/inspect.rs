@@ -1,6 +1,6 @@
 //! Looking at a log as it is, whole or damaged: what is intact, what is not, and what that means.
 //!
-//! [`recover`](super::recover) stops at the first thing that is wrong. This goes on behind it, and keeps to the same
+//! [`recover`](super::recover) stops at the first thing that is wrong. Inspection continues behind it, and keeps to the same
 //! rules: what a later segment says was given up does not count, nor does what follows a torn end.
 
 use super::format::{Bad, Descriptor, PAGE, SUPERS, SegmentHead, Super, crc32c, presumed};
@@ -199,7 +199,7 @@ fn understood<E>(copies: &[Result<Super, Bad>; 2]) -> Result<Option<Super>, Refu
     Ok(newest(copies))
 }
 
-/// The state of a look at a log.
+/// The state of an inspection.
 struct Look {
     applied: u64,
     durable: u64,

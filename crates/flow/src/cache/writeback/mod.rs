@@ -1,4 +1,4 @@
-//! Write-back: early acknowledgement from a durable local log, and an upstream that is crash-consistent
+//! Write-back: acknowledgement from a durable local log, and an upstream that is crash-consistent
 //! at every instant.
 //!
 //! [`Log`] is the log of one volume, a state machine without clock and I/O. Hosts' writes enter it
@@ -15,7 +15,7 @@
 //! | `wal/` | the log on its device: watermarks, records, group commit, segments |
 //! | `destage/` | epochs and their way upstream, its share beside reads, outages; reads `wal` |
 //! | `mode`, `commit_latency` | `log`, drain, `through`, and back; whether commits are slower than the upstream |
-//! | `effect`, `assemble`, `settings`, `status` | what the shell does and is told |
+//! | `effect`, `assemble`, `settings`, `status` | the interface to the shell |
 //! | `recover`, `recovered`, `reader` | opening a log, and reading one |
 //! | `inspect` | inspecting a log that may be damaged |
 

@@ -2,7 +2,7 @@
 //!
 //! What a crash leaves unfinished at the end is cut off: it was never acknowledged. What is missing
 //! although something later says that it was durable is damage: the log is refused and left as it is.
-//! Nothing is ever written here; the segment that the log goes on with says where the one before ends.
+//! Nothing is ever written here; the segment that the log continues with says where the one before ends.
 
 use super::format::{Bad, PAGE, RecordKind, SUPERS, SegmentHead, Super, crc32c};
 use super::reader::{Device, Located, Slot, batch_at, newest, scan, supers, survey, verify};
@@ -401,7 +401,7 @@ impl Walk {
         Ok(End { at, limit: start + block.segment, bad })
     }
 
-    /// Payload of what nobody says was durable: a crash may have kept the header without it.
+    /// Payload of what no header says was durable: a crash may have kept the header without it.
     fn cut_torn<E>(&mut self, device: Device<'_, Refusal<E>>) -> Result<(), Refusal<E>> {
         let doubtful = self.batches.partition_point(|located| located.batch.last() <= self.durable);
         for i in doubtful..self.batches.len() {

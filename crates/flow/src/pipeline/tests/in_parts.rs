@@ -19,7 +19,7 @@ fn read(pipeline: &mut Pipeline<Seen>, now: u64, tag: u64, length: u64) -> Vec<A
     step(pipeline, now, Input::Stored { key: io.key, outcome: Ok(()) })
 }
 
-/// What is told of each action: tag, first byte, bytes, and whether it is the last.
+/// What is noted of each action: tag, first byte, bytes, and whether it is the last.
 fn told(actions: &[Action]) -> Vec<(u64, u64, u64, bool)> {
     let told = |(_, tag, _, part): (_, Tag, _, Part)| (tag.0, part.offset, part.length, part.last);
     parts(actions).into_iter().map(told).collect()

@@ -35,7 +35,7 @@ fn places(ios: &[StoreIo]) -> Vec<(u32, usize, u64, u64, u64)> {
     places
 }
 
-/// What is to be done is told with the part and the bytes there, and where these are in the payload.
+/// An action names the part and the bytes there, and where these are in the payload.
 #[test]
 fn pieces_go_to_their_parts() {
     let mut pipeline = striped();

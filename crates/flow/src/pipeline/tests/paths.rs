@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A failing path is left for the other one; when both are gone the request waits, and goes on when
-/// one comes back. Nothing is lost and each change of a path is told once.
+/// A failing path is left for the other one; when both are gone the request waits, and continues when
+/// one comes back. Nothing is lost and each change of a path is reported once.
 #[test]
 fn requests_survive_their_paths() {
     let mut pipeline = Pipeline::new(&config(), Seen::default());
@@ -34,7 +34,7 @@ fn without_a_path() -> Pipeline<Seen> {
     pipeline
 }
 
-/// Nobody has to set anything for storage to be away for a minute: who waits for a path then goes on.
+/// Storage may be away for a minute with the default settings: a request that waits for a path continues then.
 #[test]
 fn a_minute_without_a_path_ends_well() {
     let mut pipeline = without_a_path();
@@ -58,7 +58,7 @@ fn patience_for_a_path_ends() {
     let limits = Limits::default();
     let mut now = Instant::ZERO;
     while now < Instant::ZERO + limits.no_path_timeout {
-        now = pipeline.next_deadline().expect("somebody waits");
+        now = pipeline.next_deadline().expect("a request waits");
         pipeline.handle_deadline(now);
     }
     let actions: Vec<_> = core::iter::from_fn(|| pipeline.poll(now)).collect();

@@ -11,7 +11,7 @@ fn weights(tenants: &[u32], jobs: u32) -> Shares {
 }
 
 /// Tenants 0 and 1 and the jobs of tenant 1 always have reads waiting; the device takes 1 ms for each. How many
-/// of so many each gets.
+/// of that number each gets.
 fn served(pipeline: &mut Pipeline<Seen>, now: &mut u64, count: u32) -> [u32; 3] {
     let mut served = [0; 3];
     let next = |pipeline: &mut Pipeline<Seen>, now: u64, kind: u64| {
@@ -40,8 +40,8 @@ fn served(pipeline: &mut Pipeline<Seen>, now: &mut u64, count: u32) -> [u32; 3] 
     served
 }
 
-/// The weights of the configuration hold from the beginning, others from when they are told; a job has a share
-/// apart from that of its tenant. Whoever asks sees the weights and what each has had.
+/// The weights of the configuration hold from the beginning, others from when they are set; a job has a share
+/// apart from that of its tenant. The status has the weights and what each has had.
 #[test]
 fn weights_divide_a_backend() {
     let mut config = Config { backends: vec![Backend::alike(1)], ..config() };

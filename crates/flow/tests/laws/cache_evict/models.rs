@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use weir_flow::cache::evict::Line;
 
-/// A buffer with a policy of its own.
+/// A buffer with a policy.
 pub(super) trait Model {
     /// A line is asked for; the one that had to go for it.
     fn access(&mut self, line: Line) -> Option<Line>;

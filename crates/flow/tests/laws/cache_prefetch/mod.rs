@@ -71,7 +71,7 @@ fn storm(name: &str, seed: u64) -> Vec<Wish> {
             }
         }
     }
-    // Nobody reads any more: what was wished comes to an end.
+    // No host reads any more: what was wished comes to an end.
     for _ in 0..100_000 {
         match policy.poll() {
             Some(wish) => policy.ended(now, wish.id, Ended::NotNeeded),
@@ -81,7 +81,7 @@ fn storm(name: &str, seed: u64) -> Vec<Wish> {
     panic!("{name} wishes for ever");
 }
 
-/// Wishes lie on their volume, have names of their own, come to an end when nobody reads any more, and are
+/// Wishes lie on their volume, have names of their own, come to an end when no host reads any more, and are
 /// the same for the same reads.
 #[test]
 fn wishes_are_sound() {
@@ -206,7 +206,7 @@ fn random_reads_are_not_amplified() {
     assert!(worst > 1.0, "{worst}");
 }
 
-/// A scan that has begun is foreseen among any number of reads at random, and what is under way ahead never
+/// A scan that has begun is foreseen among any number of reads at random, and what is being prefetched never
 /// exceeds its bound.
 #[test]
 fn a_scan_among_random_reads() {

@@ -43,7 +43,7 @@ pub(crate) struct World {
     pub(crate) asked: u64,
     pub(crate) fetched: u64,
     pub(crate) ahead: u64,
-    /// Bytes of wishes under way, now and at most.
+    /// Bytes of wishes in flight, now and at most.
     in_flight: u64,
     pub(crate) most_in_flight: u64,
     /// Reads of which something had to be fetched when they came.
@@ -51,7 +51,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A buffer of so many lines over a link of 1 Gbit/s and 20 ms, and a volume of so many bytes.
+    /// A buffer of `lines` lines over a link of 1 Gbit/s and 20 ms, and a volume.
     pub(crate) fn new(policy: &str, lines: u32, capacity: u64) -> Self {
         let choice = Choice::named(prefetch::POLICIES, policy).expect("it is in the list");
         let build = choice.policy().build;
@@ -130,7 +130,7 @@ impl World {
 
     /// Until the next fetch has ended.
     fn wait(&mut self) {
-        let ((end, _), fetch) = self.fetches.pop_first().expect("somebody waits for a fetch");
+        let ((end, _), fetch) = self.fetches.pop_first().expect("a reader waits for a fetch");
         self.now = self.now.max(end);
         self.lines.end(fetch.fill, true, &mut Vec::new());
         if let Some((wish, bytes)) = fetch.wish {

@@ -126,7 +126,7 @@ fn past_the_log_anything_goes_between_barriers() {
 }
 
 /// Until what a restart found is durable, a crash may show what was before it instead; then no more. Nor when
-/// somebody was told of what was found.
+/// a host has seen what was found.
 #[test]
 fn what_was_found_can_be_lost_until_it_is_durable() {
     let (mut history, [a, b], [c, d]) = history();
@@ -139,7 +139,7 @@ fn what_was_found_can_be_lost_until_it_is_durable() {
     for strict in [told, settled] {
         assert_eq!(strict.survives(&some([a, c, d, 0])).unwrap_err().law(), "prefix");
     }
-    // The next restart finds that, and goes on from there.
+    // The next restart finds that, and continues from there.
     history.restart(&some([0, c, d, 0])).unwrap();
     history.settle();
     assert_eq!(history.survives(&some([0, c, d, 0])), Ok(()));

@@ -124,7 +124,7 @@ impl Shell<'_> {
         self.point()
     }
 
-    /// The log is told how an I/O of its device has ended.
+    /// Gives the log the outcome of an I/O of its device.
     pub(super) fn logged(&mut self, io: LocalId, outcome: Outcome) {
         let done = Done::Logged { volume: super::VOLUME, io, outcome };
         self.told.push_back(Input::Cache(done));

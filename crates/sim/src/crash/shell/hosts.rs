@@ -24,9 +24,9 @@ pub(super) enum Asked {
         direct: bool,
     },
     Flush {
-        /// So many changes had been acknowledged before, the last of them at least.
+        /// The number of changes up to the last one that was acknowledged before.
         before: usize,
-        /// Of the first ones so many, without one that was not.
+        /// The number of changes up to the first one that was not.
         whole: usize,
         /// Writes went past the log when it was asked.
         direct: bool,
@@ -210,7 +210,7 @@ impl Shell<'_> {
         Ok(())
     }
 
-    /// A host is told that its write is done, which the log does not know.
+    /// Acknowledges a write that the log has not acknowledged.
     pub(super) fn tell_early(&mut self, tag: Tag) -> Result<(), Fault> {
         if !matches!(self.asked.get(&tag), Some(Asked::Change { .. })) {
             return Ok(());

@@ -170,7 +170,7 @@ fn config(plan: &Plan) -> Config {
         backends: vec![Backend::alike(1)],
         promises: control::Promises::default(),
         shares: weir_flow::dispatch::Shares::default(),
-        // However long the link is gone: what a host is told then is not for this.
+        // However long the link is gone: the answers to hosts then are not tested here.
         limits: Limits { no_path_timeout: Duration::from_secs(30 * 86_400), ..Limits::default() },
         paths: path::Settings::default(),
         cache: weir_flow::cache::Settings {
@@ -229,7 +229,7 @@ impl<'a> Shell<'a> {
         [self.log_device.device, self.upstream]
     }
 
-    /// Lives until it has done so many steps, or was stopped; without a limit until everything is answered
+    /// Lives for this number of steps, or until it was stopped; without a limit until everything is answered
     /// and upstream.
     pub(super) fn live(&mut self, asks: &[Ask], steps: Option<u64>) -> Result<(), Fault> {
         let mut asks = asks.iter().peekable();
@@ -266,7 +266,7 @@ impl<'a> Shell<'a> {
 
     /// Stops as on SIGTERM: what hosts have asked for ends, and what is in the log is made durable.
     pub(super) fn stop(&mut self) -> Result<(), Fault> {
-        self.tell(|| "the gateway is told to stop".to_owned());
+        self.tell(|| "the gateway is asked to stop".to_owned());
         let mut taken = 0;
         while !self.asked.is_empty() {
             self.go_on(&mut taken)?;

@@ -15,7 +15,7 @@ const HISTORY: usize = 32;
 const FEWEST: u64 = 2;
 /// and at last, as long as they are
 const MOST: u64 = 64;
-/// no more than so many bytes.
+/// no more than a number of bytes.
 const MOST_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ struct Run {
     edge: u64,
 }
 
-/// The offset so many steps on, if there is one.
+/// The offset after a number of steps, if there is one.
 fn after(offset: u64, step: i64, times: u64) -> Option<u64> {
     offset.checked_add_signed(step.checked_mul(i64::try_from(times).ok()?)?)
 }

@@ -15,7 +15,7 @@ const SMALLEST_CAP: u64 = 128 << 10;
 
 /// How far from the rest of its stream a read may lie: eight times its length, but at least
 const LEAST_SLACK: u64 = 64 << 10;
-/// and at most so many bytes.
+/// and at most a number of bytes.
 const MOST_SLACK: u64 = 1 << 20;
 
 /// Where a stream goes. All positions of a stream are counted in its own direction, so that what follows
@@ -198,7 +198,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// Which way two reads go that touch each other.
+    /// The direction of two reads that touch each other.
     fn way(first: Extent, second: Extent) -> Option<Way> {
         if first.end() == Some(second.offset) {
             Some(Way::Up)

@@ -30,7 +30,7 @@ fn polled(policy: &mut Adaptive) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Ends all that is under way after so many milliseconds each.
+/// Ends all fetches in flight, each after this number of milliseconds.
 fn end(policy: &mut Adaptive, millis: u64) {
     let under_way: Vec<WishId> = policy.under_way.keys().copied().collect();
     for id in under_way {
@@ -297,7 +297,7 @@ fn credit_is_earned() {
     }
 }
 
-/// What lies unread or is under way is at most a quarter of the buffer, and nothing without one.
+/// What lies unread or is in flight is at most a quarter of the buffer, and nothing without one.
 #[test]
 fn a_small_buffer_is_not_filled() {
     for (lines, most) in [(256, 256 * KIB), (16, 16 * KIB), (0, 0)] {
@@ -311,7 +311,7 @@ fn a_small_buffer_is_not_filled() {
     }
 }
 
-/// What is under way for a volume is bounded, and goes on when something ends; another volume has room of
+/// The fetches in flight for a volume are bounded, and the next begins when one ends; another volume has room of
 /// its own.
 #[test]
 fn what_is_under_way_is_bounded() {
@@ -373,7 +373,7 @@ fn steps_are_foreseen() {
     }
 }
 
-/// Reads at random are nobody's steps.
+/// Reads at random have no step.
 #[test]
 fn random_reads_wish_nothing() {
     let mut policy = trusted();

@@ -15,10 +15,10 @@ const MOST_QUEUED: usize = 256;
 /// Bytes that may be fetched ahead before anything has proved right.
 const FIRST_CREDIT: u64 = 256 << 10;
 
-/// Most bytes that may lie unread or be under way.
+/// Most bytes that may lie unread or be in flight.
 const MOST_CREDIT: u64 = 64 << 20;
 
-/// One byte of so many that hosts ask for may be fetched ahead for nothing.
+/// The bytes that hosts ask for, for each byte that may be prefetched for nothing.
 const ASKED_PER_CREDIT: u64 = 16;
 
 /// What a byte that was right earns.
@@ -29,7 +29,7 @@ const JUDGED: usize = 1_024;
 /// and the fewest that say anything.
 const FEWEST_JUDGED: u32 = 64;
 
-/// Where too little is right, one window in so many is tried.
+/// Where too little is right, one window in this number is tried.
 const PROBE: u32 = 64;
 
 /// Fetches over which the shortest is taken to be the round trip, and as many before.
@@ -44,7 +44,7 @@ pub(super) enum Owner {
     Steps(u64),
 }
 
-/// What somebody wants to have fetched.
+/// What a stream wants to have fetched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
     pub(super) reader: Reader,
@@ -95,7 +95,7 @@ impl Volume {
         !self.queue.is_empty()
     }
 
-    /// A host has asked for so many bytes.
+    /// A host has asked for `bytes`.
     pub(super) fn asked(&mut self, bytes: u64) {
         let crumbs = self.crumbs.saturating_add(bytes);
         self.crumbs = crumbs % ASKED_PER_CREDIT;
@@ -168,7 +168,7 @@ impl Volume {
         }
     }
 
-    /// A wish of so many bytes has ended.
+    /// A wish has ended.
     pub(super) fn ended(&mut self, bytes: u64, how: Ended) {
         self.in_flight -= bytes;
         match how {
@@ -177,7 +177,7 @@ impl Volume {
         }
     }
 
-    /// So many lines that were fetched ahead were read, and so many were not.
+    /// `used` prefetched lines were read, and `wasted` were not.
     pub(super) fn judge(&mut self, used: u32, wasted: u32) {
         self.earn(u64::from(used) * self.line * REWARD);
         (0..used.min(JUDGED as u32)).for_each(|_| self.judged.add(true));

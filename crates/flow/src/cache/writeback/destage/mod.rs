@@ -185,7 +185,7 @@ impl Destage {
         self.flush_owed || self.side_flush
     }
 
-    /// Goes on where it was blocked.
+    /// Continues where it was blocked.
     pub(super) fn unblock(&mut self, effects: &mut VecDeque<Effect>) {
         if self.blocked.take().is_some() {
             effects.push_back(Effect::Notice(Notice::Unblocked));
@@ -506,7 +506,7 @@ impl Destage {
         effects.push_back(Effect::Notice(Notice::Blocked(blocked)));
     }
 
-    /// When write-back goes on although nothing happens.
+    /// When write-back continues although nothing happens.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if let Some(outage) = self.outage {
             let waits = self.first(Step::Ready).is_some() || self.jobs.is_empty();

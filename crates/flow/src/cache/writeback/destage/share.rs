@@ -5,7 +5,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `least`  | the shortest time of a burst or flush lately: what the way there and back takes; every 10 s three bursts are single pages, to find it out |
+//! | `least`  | the shortest time of a burst or flush lately: the round trip; every 10 s three bursts are single pages, to find it out |
 //! | `way`    | `least`, or the time that a burst of no length would take, judging by those of [`SMALL`] and of twice that: a target that asks for the data of larger writes has them go there and back once more |
 //! | `extra`  | what a burst took above `way`: how long it kept the upstream from others |
 //! | burst    | as many bytes as make `extra` 3/10 of `least`; a write counts as [`SMALL`] at least |
@@ -31,7 +31,7 @@ use crate::clock::{Duration, Instant};
 pub(crate) struct Share {
     /// Bytes that a burst may have.
     burst: u64,
-    /// So many, with the one that is on its way, find out how far the upstream is.
+    /// Bursts that are left, with the one in flight, to measure the round trip.
     probes: u32,
     /// Of the one that is on its way: bytes as they count, and as they are, writes that have not ended, when the first was sent.
     used: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Share {
     /// The same of bursts of just [`SMALL`], and of twice that.
     sized: [[Option<Duration>; 2]; 2],
     turned: Instant,
-    /// What a MiB costs, in nanoseconds: the least of the last round, and of this one, of so many bursts.
+    /// What a MiB costs, in nanoseconds: the least of the last round, and of this one, with its number of bursts.
     cost: Option<u64>,
     lowest: u64,
     bursts: u32,
@@ -90,7 +90,7 @@ impl Share {
         self.next
     }
 
-    /// A write of so many bytes belongs to the burst.
+    /// A write of `bytes` belongs to the burst.
     pub(crate) fn began(&mut self, bytes: u64) {
         if self.out == 0 {
             (self.used, self.bytes, self.sent) = (0, 0, None);
@@ -201,7 +201,7 @@ fn scaled(value: u64, by: u64, over: u64) -> u64 {
 const TIMES: u64 = 8;
 const OLD: u64 = 2;
 
-/// From so many thousandths below [`FILL_PACED`] on write-back has more.
+/// Thousandths below [`FILL_PACED`] from which write-back gets more.
 const FILL_RISES: u32 = 250;
 
 /// What a write counts as at least, in bytes; the smallest burst.

@@ -182,7 +182,7 @@ impl Size {
     }
 }
 
-/// The longest that a batch of so much payload in so many records can be, in bytes.
+/// The most bytes that a batch of this payload in this number of records can have.
 pub const fn batch_most(payload: u32, records: u32) -> u64 {
     let (payload, records) = (payload as u64, records as u64);
     Size { records, payload, sums: payload / super::SUMMED + records }.bytes()

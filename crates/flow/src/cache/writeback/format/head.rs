@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(SegmentHead::decode([1; 16], &head[..511]), Err(Bad::Magic));
     }
 
-    /// A newer version is told apart from damage.
+    /// A newer version is not taken for damage.
     #[test]
     fn a_newer_version_is_named() {
         let mut page = SUPER.encode();

@@ -37,7 +37,7 @@ impl fmt::Display for Bad {
         match self {
             Self::Magic => f.write_str("nothing that a log has here"),
             Self::Checksum => f.write_str("its checksum is wrong"),
-            Self::Field(name) => write!(f, "its field `{name}` has a value that nobody writes"),
+            Self::Field(name) => write!(f, "its field `{name}` has a value that no version writes"),
             Self::Version(version) => write!(f, "it has version {version}"),
             Self::Foreign => f.write_str("it is of another log"),
         }

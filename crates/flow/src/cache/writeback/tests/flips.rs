@@ -113,7 +113,7 @@ fn every_byte_is_guarded() {
     }
 }
 
-/// Whoever looks at a log with one flipped byte finds what recovery finds: as much that is dirty if it opens, and
+/// An inspection of a log with one flipped byte finds what recovery finds: as much that is dirty if it opens, and
 /// something that is lost if it is refused for damage.
 #[test]
 fn looking_agrees_with_recovery() {

@@ -176,7 +176,7 @@ fn an_outage_is_nobodys_error() {
         if second == 300 {
             rig.crash(false);
         }
-        assert_eq!(rig.outstanding(), 0, "hosts go on: {:?}", rig.log.status(rig.now));
+        assert_eq!(rig.outstanding(), 0, "hosts continue: {:?}", rig.log.status(rig.now));
     }
     let Upstream::Away { age, error, .. } = rig.upstream_state() else { panic!("it is away") };
     assert!(age > Duration::from_secs(250) && error == IoError::PathFailed);
@@ -187,7 +187,7 @@ fn an_outage_is_nobodys_error() {
 }
 
 /// The upstream refuses one block: write-back stops there and says where, everything can still be read
-/// and written until the log is full, nothing is dropped, and it goes on when a person says so.
+/// and written until the log is full, nothing is dropped, and it continues when an operator says so.
 #[test]
 fn a_refused_block_stops_write_back_and_nothing_else() {
     for error in [IoError::Medium, IoError::WriteProtected, IoError::OutOfRange] {

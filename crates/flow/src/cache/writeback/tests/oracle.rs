@@ -39,7 +39,7 @@ impl Rig {
         Some(view)
     }
 
-    /// The same history and upstream with another log device, opened by nobody.
+    /// The same history and upstream with another log device, not opened.
     pub(super) fn with_disk(&self, durable: Vec<u8>) -> Self {
         let mut rig = Self::new(0, self.settings, self.far.durable.len() as u64);
         rig.running.clear();

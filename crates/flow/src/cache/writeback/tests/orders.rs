@@ -145,7 +145,7 @@ fn a_flush_does_not_wait_for_room() {
 }
 
 /// The n-th write or sync of the log device fails, and the next succeeds: what was in it is written
-/// again elsewhere before anybody is told, whichever it was, also across a power cut at any time later.
+/// again elsewhere before a host is answered, whichever it was, also across a power cut at any time later.
 #[test]
 fn a_failed_sync_is_final() {
     let mut again = 0;

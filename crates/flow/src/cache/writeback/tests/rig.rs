@@ -87,7 +87,7 @@ pub(super) struct Rig {
     pub(super) judges: bool,
     /// The upstream can only write.
     pub(super) unable: bool,
-    /// The log device may give back what nobody wrote.
+    /// The log device may return bytes that were never written.
     pub(super) rotten: bool,
     /// Errors of `luck.local` so far in a row.
     faults: u32,
@@ -464,7 +464,7 @@ impl Rig {
         for one in &mut self.asked {
             one.over = true;
             self.keys.remove(one.key);
-            // A volatile cache may lose what was not flushed, and nobody relies on it any more.
+            // A volatile cache may lose what was not flushed, and no host relies on it any more.
             if self.settings.mode == Mode::Ram && !one.fua {
                 one.acked = one.acked.filter(|&at| at < flushed);
             }
@@ -491,7 +491,7 @@ impl Rig {
 }
 
 impl Rig {
-    /// Ends whatever runs, in order, until `done` or for so many steps; time passes when nothing runs.
+    /// Ends what runs, in order, until `done` or for this number of steps; time passes when nothing runs.
     pub(super) fn until(&mut self, steps: u32, done: impl Fn(&Self) -> bool) -> bool {
         for _ in 0..steps {
             if done(self) {

@@ -6,7 +6,7 @@ use crate::cache::writeback::{Kind, Mode, Order, Settings, Sync};
 use crate::clock::Duration;
 use crate::settings::Settings as _;
 
-/// One random run of so many steps.
+/// One random run of `steps` steps.
 fn storm(seed: u64, settings: Settings, luck: Luck, strict: bool, steps: u32) -> Rig {
     let mut rig = Rig::new(seed, settings, 64);
     (rig.luck, rig.strict) = (luck, strict);

@@ -47,7 +47,7 @@ pub(super) struct Wal {
     unsynced_since: Option<Instant>,
     /// Failures of the log device in a row.
     failures: u32,
-    /// Not even a super block can be written: write-back goes on without marks.
+    /// Not even a super block can be written: write-back continues without marks.
     unmarkable: bool,
     /// Name of the last I/O.
     last_io: u64,

@@ -123,7 +123,7 @@ impl Space {
 
     /// Whether a new segment may be begun; in need the reserve is there to be used. A place where writing
     /// has failed is good enough for that: the next write may fail there, but a log without any
-    /// place would never go on.
+    /// place would never continue.
     pub(crate) fn can_open(&self, need: bool) -> bool {
         let usable = |&&slot: &&Slot| slot == Slot::Free || slot == Slot::Bad;
         self.slots.iter().filter(usable).take(2).count() > usize::from(!need)
@@ -136,7 +136,7 @@ impl Space {
         let find =
             |wanted| (0..count).map(|i| (start + i) % count).find(|&i| self.slots[i] == wanted);
         let slot = find(Slot::Free).or_else(|| find(Slot::Bad));
-        let slot = slot.expect("somebody has asked whether one is free");
+        let slot = slot.expect("the caller has asked whether one is free");
         let (previous, sealed) = match self.live.back_mut() {
             Some(last) => {
                 last.frozen = true;
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!((space.nameable(), space.wants_mark()), (2, true));
     }
 
-    /// A log with as few segments as it may have goes on when writing to one of them has failed: that place
+    /// A log with as few segments as it may have continues when writing to one of them has failed: that place
     /// is the reserve, and is written to again only when there is no other.
     #[test]
     fn a_bad_place_is_the_last_resort() {
@@ -392,7 +392,7 @@ mod tests {
         let oldest = space.oldest();
         let late = space.pin();
         space.marked(oldest);
-        assert!(!space.wants_mark() && !space.can_open(false), "somebody may be reading it");
+        assert!(!space.wants_mark() && !space.can_open(false), "a read may be using it");
         space.unpin(reader);
         assert!(space.can_open(false), "who came later cannot be");
         assert_eq!(fill(&mut space, 4), 8192 + 3 * (2 << 20), "in ring order");
