@@ -1,7 +1,7 @@
 //! One number for a whole run: equal digests mean equal streams of actions.
 
 use crate::cache::Work;
-use crate::cache::stage::{Copied, Kept, LogWrite};
+use crate::cache::stage::{Buffer, Copied, LogWrite};
 use crate::clock::Instant;
 use crate::pipeline::Action;
 use crate::request::{Outcome, RequestKey};
@@ -86,9 +86,9 @@ impl Digest {
                 self.words(&[9, fetch.data().as_ffi(), volume.index() as u64, tag.0, *offset]);
                 self.words(&[span.at, span.length, span.record, span.bytes, span.sums]);
             }
-            Work::Carry { volume, from, tag, offset, length } => {
+            Work::CopyBuffer { volume, from, tag, offset, length } => {
                 self.words(&[14, volume.index() as u64, tag.0, *offset, *length]);
-                self.kept(*from);
+                self.buffer(*from);
             }
             Work::Reserve { job, volume, bytes, reads } => {
                 let reads = u64::from(*reads);
@@ -101,20 +101,20 @@ impl Digest {
                 self.words(&[fnv1a(FNV_OFFSET, &write.head), write.sums_at.into()]);
                 for (part, &from) in write.payload.iter().zip(from) {
                     self.word(part.length);
-                    self.kept(from);
+                    self.buffer(from);
                 }
             }
             Work::Sync { volume, io } => self.words(&[13, volume.index() as u64, io.0]),
-            Work::Unkeep { volume, io } => self.words(&[15, volume.index() as u64, io.0]),
+            Work::ReleaseBatch { volume, io } => self.words(&[15, volume.index() as u64, io.0]),
             Work::Abandon(volume) => self.words(&[16, volume.index() as u64]),
             Work::Closed(volume) => self.words(&[17, volume.index() as u64]),
         }
     }
 
-    fn kept(&mut self, kept: Kept) {
-        match kept {
-            Kept::Payload(tag, offset) => self.words(&[0, tag.0, offset]),
-            Kept::Batch(io, offset) => self.words(&[1, io.0, offset]),
+    fn buffer(&mut self, buffer: Buffer) {
+        match buffer {
+            Buffer::Payload(tag, offset) => self.words(&[0, tag.0, offset]),
+            Buffer::Batch(io, offset) => self.words(&[1, io.0, offset]),
         }
     }
 

@@ -65,7 +65,7 @@ impl<O: Observer> Pipeline<O> {
             ordered: false,
             job: false,
         };
-        let owner = if self.cache.is_ahead(job) { Owner::Prefetch } else { Owner::WriteBack };
+        let owner = if self.cache.is_prefetch(job) { Owner::Prefetch } else { Owner::WriteBack };
         let entry = InFlight::new(request, None, now);
         let key = self.requests.insert(InFlight { job: Some(job), owner, ..entry });
         self.pass(now, key, RULE_HIT);

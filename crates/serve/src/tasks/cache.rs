@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use tracing::error;
-use weir_flow::cache::stage::{Copied, FetchKey, Kept, LogWrite};
+use weir_flow::cache::stage::{Buffer, Copied, FetchKey, LogWrite};
 use weir_flow::cache::writeback::format::Span;
 use weir_flow::cache::writeback::{LocalId, Part, assemble};
 use weir_flow::cache::{Done, JobKey, Settings, Work};
@@ -142,10 +142,12 @@ impl CacheMemory {
             Work::Fetch { fetch, volume, span, tag, offset } => {
                 self.fetch(set, drivers, fetch, volume, (span, tag, offset));
             }
-            Work::Carry { volume, from, tag, offset, length } => {
+            Work::CopyBuffer { volume, from, tag, offset, length } => {
                 let (kept, at) = match from {
-                    Kept::Payload(from, at) => (source(&set.tasks[TaskKey::of(from)]).clone(), at),
-                    Kept::Batch(io, at) => (self.batch(volume, io).clone(), at),
+                    Buffer::Payload(from, at) => {
+                        (source(&set.tasks[TaskKey::of(from)]).clone(), at)
+                    }
+                    Buffer::Batch(io, at) => (self.batch(volume, io).clone(), at),
                 };
                 let to = &mut filling(&mut set.tasks[TaskKey::of(tag)])[offset as usize..];
                 to[..length as usize]
@@ -172,7 +174,7 @@ impl CacheMemory {
                     Io { whose, work, offset: 0, length: 0, promise: None },
                 ));
             }
-            Work::Unkeep { volume, io } => {
+            Work::ReleaseBatch { volume, io } => {
                 let index = self.written(volume, io);
                 let (.., buffer) = self.batches.swap_remove(index);
                 self.scratch.give(buffer);
@@ -248,10 +250,10 @@ impl CacheMemory {
         let mut from = from.iter();
         let payload =
             |part: &Part, out: &mut [u8]| match *from.next().expect("each part is somewhere") {
-                Kept::Payload(tag, offset) => {
+                Buffer::Payload(tag, offset) => {
                     out.copy_from_slice(payload(&set.tasks[TaskKey::of(tag)], offset, part.length));
                 }
-                Kept::Batch(io, at) => {
+                Buffer::Batch(io, at) => {
                     let kept = self.batch(volume, io);
                     out.copy_from_slice(&kept.bytes()[at as usize..][..part.length as usize]);
                 }

@@ -27,9 +27,9 @@ impl CacheWork {
         self.done.extend(match work {
             Work::Copy(_)
             | Work::Zero { .. }
-            | Work::Carry { .. }
+            | Work::CopyBuffer { .. }
             | Work::Release(_)
-            | Work::Unkeep { .. }
+            | Work::ReleaseBatch { .. }
             | Work::Closed(_) => None,
             Work::Fetch { fetch, .. } => Some(Done::Fetched { fetch, outcome }),
             Work::Reserve { job, .. } => {

@@ -9,26 +9,26 @@ use crate::request::{Op, Outcome, RequestKey, Tag, VolumeId};
 use crate::units::Extent;
 use alloc::vec::Vec;
 
-/// Something that the cache does on its own account.
+/// An I/O of the cache itself.
 pub(super) enum Job {
-    /// Fetches ahead of a reader.
-    Ahead(Ahead),
-    /// Does a part of write-back.
-    Home(Home),
+    /// A prefetch.
+    Prefetch(PrefetchJob),
+    /// A part of write-back.
+    WriteBack(WriteBackJob),
 }
 
 impl Job {
     /// Its reads of a log that have not ended.
     pub(super) const fn fetches(&self) -> usize {
         match self {
-            Self::Ahead(_) => 0,
-            Self::Home(home) => home.left as usize,
+            Self::Prefetch(_) => 0,
+            Self::WriteBack(part) => part.left as usize,
         }
     }
 }
 
-/// A fetch ahead of a reader.
-pub(super) struct Ahead {
+/// A prefetch.
+pub(super) struct PrefetchJob {
     volume: VolumeId,
     extent: Extent,
     wish: WishId,
@@ -38,7 +38,7 @@ pub(super) struct Ahead {
 }
 
 /// A part of write-back.
-pub(super) struct Home {
+pub(super) struct WriteBackJob {
     volume: VolumeId,
     /// The log's name for it.
     job: JobId,
@@ -63,7 +63,7 @@ pub(super) enum Fetching {
 
 impl CacheStage {
     /// Fetches what the prefetcher wants.
-    pub(super) fn look_ahead(&mut self, now: Instant) {
+    pub(super) fn prefetch_wishes(&mut self, now: Instant) {
         while let Some(Wish { id, volume, extent }) = self.prefetch.poll() {
             let lacking =
                 self.lines.lacking(volume, extent).and_then(|lacking| within(lacking, extent));
@@ -73,7 +73,14 @@ impl CacheStage {
             };
             let fill = self.lines.begin(volume, extent, true);
             self.exclude_dirty(volume, fill, extent);
-            let job = Job::Ahead(Ahead { volume, extent, wish: id, fill, tag: None, began: now });
+            let job = Job::Prefetch(PrefetchJob {
+                volume,
+                extent,
+                wish: id,
+                fill,
+                tag: None,
+                began: now,
+            });
             let job = self.jobs.insert(job);
             self.work(Work::Reserve { job, volume, bytes: extent.length, reads: true });
         }
@@ -108,19 +115,19 @@ impl CacheStage {
     pub(super) fn reserved(&mut self, now: Instant, key: JobKey, reserved: Tag) {
         match self.jobs.get_mut(key) {
             None => {}
-            Some(Job::Ahead(ahead)) => {
-                assert!(ahead.tag.is_none(), "memory is reserved once");
-                (ahead.tag, ahead.began) = (Some(reserved), now);
-                let (volume, extent) = (ahead.volume, ahead.extent);
+            Some(Job::Prefetch(prefetch)) => {
+                assert!(prefetch.tag.is_none(), "memory is reserved once");
+                (prefetch.tag, prefetch.began) = (Some(reserved), now);
+                let (volume, extent) = (prefetch.volume, prefetch.extent);
                 let op = Op::Read;
                 let begin = Begin { job: key, tag: reserved, volume, op, extent, fua: false };
                 self.steps.push_back(Step::Begin(begin));
             }
-            Some(Job::Home(home)) => {
-                assert!(home.tag.is_none(), "memory is reserved once");
-                home.tag = Some(reserved);
-                let volume = home.volume;
-                if let Some((op, extent, fua)) = home.end {
+            Some(Job::WriteBack(part)) => {
+                assert!(part.tag.is_none(), "memory is reserved once");
+                part.tag = Some(reserved);
+                let volume = part.volume;
+                if let Some((op, extent, fua)) = part.end {
                     let begin = Begin { job: key, tag: reserved, volume, op, extent, fua };
                     self.steps.push_back(Step::Begin(begin));
                     return;
@@ -139,24 +146,33 @@ impl CacheStage {
         pieces: Vec<Piece>,
     ) {
         let (volume, job) = of;
-        let Some(key) = self.home(volume, job) else {
-            let home =
-                Home { volume, job, pieces, left: 0, gathered: Ok(()), end: None, tag: None };
-            self.begin_job(Job::Home(home), volume, bytes);
+        let Some(key) = self.write_back_job(volume, job) else {
+            let part = WriteBackJob {
+                volume,
+                job,
+                pieces,
+                left: 0,
+                gathered: Ok(()),
+                end: None,
+                tag: None,
+            };
+            self.begin_job(Job::WriteBack(part), volume, bytes);
             return;
         };
-        let Job::Home(home) = &mut self.jobs[key] else { unreachable!("found as such") };
-        home.pieces = pieces;
-        if let Some(tag) = home.tag {
+        let Job::WriteBack(part) = &mut self.jobs[key] else { unreachable!("found as such") };
+        part.pieces = pieces;
+        if let Some(tag) = part.tag {
             self.gather_now(now, key, tag);
         }
     }
 
     /// Fills the memory of a part of write-back.
     fn gather_now(&mut self, now: Instant, key: JobKey, tag: Tag) {
-        let Job::Home(home) = &mut self.jobs[key] else { unreachable!("only write-back gathers") };
-        let volume = home.volume;
-        let pieces = core::mem::take(&mut home.pieces);
+        let Job::WriteBack(part) = &mut self.jobs[key] else {
+            unreachable!("only write-back gathers")
+        };
+        let volume = part.volume;
+        let pieces = core::mem::take(&mut part.pieces);
         let mut left = 0;
         for Piece { offset, source } in pieces {
             match source {
@@ -166,14 +182,14 @@ impl CacheStage {
                     left += 1;
                 }
                 Source::Memory(Part { from, length }) => {
-                    let from = self.kept(from);
-                    self.work(Work::Carry { volume, from, tag, offset, length });
+                    let from = self.buffer(from);
+                    self.work(Work::CopyBuffer { volume, from, tag, offset, length });
                 }
                 Source::Zeroes(length) => self.work(Work::Zero { tag, offset, length }),
             }
         }
-        let Job::Home(home) = &mut self.jobs[key] else { unreachable!("as before") };
-        (home.left, home.gathered) = (left, Ok(()));
+        let Job::WriteBack(part) = &mut self.jobs[key] else { unreachable!("as before") };
+        (part.left, part.gathered) = (left, Ok(()));
         if left == 0 {
             self.gathered(now, key);
         }
@@ -181,9 +197,9 @@ impl CacheStage {
 
     /// The memory of a part of write-back is filled, or cannot be.
     fn gathered(&mut self, now: Instant, key: JobKey) {
-        let Job::Home(home) = &self.jobs[key] else { unreachable!("only write-back gathers") };
-        let (job, outcome) = (home.job, home.gathered);
-        self.with(now, home.volume, |log| log.gathered(now, job, outcome));
+        let Job::WriteBack(part) = &self.jobs[key] else { unreachable!("only write-back gathers") };
+        let (job, outcome) = (part.job, part.gathered);
+        self.with(now, part.volume, |log| log.gathered(now, job, outcome));
     }
 
     /// A read from a log has ended.
@@ -192,12 +208,12 @@ impl CacheStage {
             None => {}
             Some(Fetching::Overlay(key)) => self.overlaid(now, key, outcome),
             Some(Fetching::Gather(key)) => {
-                let Job::Home(home) = &mut self.jobs[key] else {
+                let Job::WriteBack(part) = &mut self.jobs[key] else {
                     unreachable!("only write-back gathers")
                 };
-                home.left -= 1;
-                home.gathered = home.gathered.and(outcome);
-                if home.left > 0 {
+                part.left -= 1;
+                part.gathered = part.gathered.and(outcome);
+                if part.left > 0 {
                     return;
                 }
                 self.gathered(now, key);
@@ -208,29 +224,30 @@ impl CacheStage {
     /// A log wants something done with storage.
     pub(super) fn upstream(&mut self, of: (VolumeId, JobId), op: Op, extent: Extent, fua: bool) {
         let (volume, job) = of;
-        let Some(key) = self.home(volume, job) else {
+        let Some(key) = self.write_back_job(volume, job) else {
             let (pieces, end) = (Vec::new(), Some((op, extent, fua)));
-            let home = Home { volume, job, pieces, left: 0, gathered: Ok(()), end, tag: None };
-            self.begin_job(Job::Home(home), volume, 0);
+            let part =
+                WriteBackJob { volume, job, pieces, left: 0, gathered: Ok(()), end, tag: None };
+            self.begin_job(Job::WriteBack(part), volume, 0);
             return;
         };
-        let Job::Home(home) = &mut self.jobs[key] else { unreachable!("found as such") };
-        home.end = Some((op, extent, fua));
-        if let Some(tag) = home.tag {
+        let Job::WriteBack(part) = &mut self.jobs[key] else { unreachable!("found as such") };
+        part.end = Some((op, extent, fua));
+        if let Some(tag) = part.tag {
             self.steps.push_back(Step::Begin(Begin { job: key, tag, volume, op, extent, fua }));
         }
     }
 
-    /// Whether it fetches ahead of a reader.
-    pub(crate) fn is_ahead(&self, key: JobKey) -> bool {
-        matches!(self.jobs.get(key), Some(Job::Ahead(_)))
+    /// Whether it is a prefetch.
+    pub(crate) fn is_prefetch(&self, key: JobKey) -> bool {
+        matches!(self.jobs.get(key), Some(Job::Prefetch(_)))
     }
 
     /// A request of the cache's own has ended at storage.
     pub(crate) fn job_ended(&mut self, now: Instant, key: JobKey, outcome: Outcome) {
         match &self.jobs[key] {
-            Job::Ahead(ahead) => {
-                let &Ahead { wish, fill, tag, began, .. } = ahead;
+            Job::Prefetch(prefetch) => {
+                let &PrefetchJob { wish, fill, tag, began, .. } = prefetch;
                 self.jobs.remove(key);
                 let tag = tag.expect("it was begun with one");
                 self.copies.clear();
@@ -242,29 +259,31 @@ impl CacheStage {
                 let how = outcome.map_or(Ended::Failed, |()| Ended::Fetched(took));
                 self.prefetch.ended(now, wish, how);
                 self.wake(now, fill);
-                self.look_ahead(now);
+                self.prefetch_wishes(now);
             }
-            Job::Home(home) => {
-                let job = home.job;
-                self.with(now, home.volume, |log| log.upstream_ended(now, job, outcome));
+            Job::WriteBack(part) => {
+                let job = part.job;
+                self.with(now, part.volume, |log| log.upstream_ended(now, job, outcome));
             }
         }
     }
 
     /// A log has done with a part of write-back.
     pub(super) fn job_over(&mut self, volume: VolumeId, job: JobId) {
-        let Some(key) = self.home(volume, job) else { return };
-        if let Some(Job::Home(Home { tag: Some(tag), left, .. })) = self.jobs.remove(key) {
+        let Some(key) = self.write_back_job(volume, job) else { return };
+        if let Some(Job::WriteBack(WriteBackJob { tag: Some(tag), left, .. })) =
+            self.jobs.remove(key)
+        {
             assert!(left == 0, "memory is released when nothing fills it any more");
             self.work(Work::Release(tag));
         }
     }
 
     /// The part of write-back that a log calls so. O(jobs), which are few.
-    fn home(&self, of: VolumeId, id: JobId) -> Option<JobKey> {
+    fn write_back_job(&self, of: VolumeId, id: JobId) -> Option<JobKey> {
         let mut jobs = self.jobs.iter();
         let found =
-            |job: &Job| matches!(job, Job::Home(home) if home.volume == of && home.job == id);
+            |job: &Job| matches!(job, Job::WriteBack(part) if part.volume == of && part.job == id);
         jobs.find(|(_, job)| found(job)).map(|(key, _)| key)
     }
 }

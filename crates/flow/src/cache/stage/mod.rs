@@ -20,7 +20,7 @@ mod tests;
 mod work;
 mod writes;
 
-pub use work::{Copied, Done, FetchKey, JobKey, Kept, LogWrite, Work};
+pub use work::{Buffer, Copied, Done, FetchKey, JobKey, LogWrite, Work};
 
 use super::evict;
 use super::lines::{Copy, FillId, LARGEST_LINE, Lines, SECTOR};
@@ -124,7 +124,7 @@ pub struct CacheStage {
     no_lines: bool,
     lines: Lines,
     prefetch: Box<dyn Prefetch>,
-    volumes: Vec<Place>,
+    volumes: Vec<VolumeState>,
     /// The requests that it has a part in.
     held: SecondaryMap<RequestKey, Held>,
     /// The reads that wait for each fetch, in the order in which they came.
@@ -139,14 +139,14 @@ pub struct CacheStage {
 }
 
 /// What is known of a volume.
-struct Place {
+struct VolumeState {
     owner: TenantId,
     settings: Option<writeback::Settings>,
     log: Option<Log>,
     /// Reads of hosts that are on their way to storage.
-    away: u32,
+    reads_at_storage: u32,
     /// Something was written to storage, past the log, that it may not have made durable.
-    wrote: bool,
+    wrote_past_log: bool,
 }
 
 /// A request that the cache has a part in.
@@ -160,7 +160,7 @@ enum State {
     /// A read waits for a fetch, or for a log to have written what it reads.
     Waits,
     /// A read is on its way to storage.
-    Away(Away),
+    AtStorage(AtStorage),
     /// Storage has answered a read; parts are still being read from the log.
     Overlaid { left: u32, outcome: Outcome, pin: Pin },
     /// The log has it.
@@ -174,7 +174,7 @@ enum State {
 }
 
 /// A read on its way to storage.
-struct Away {
+struct AtStorage {
     /// Its answer goes into frames.
     fill: Option<FillId>,
     /// What the log has newer, and the hold on that.
@@ -190,18 +190,18 @@ impl CacheStage {
         volumes: usize,
     ) -> Self {
         let room = Room { line: settings.line, lines: settings.lines() };
-        let place = |index: usize| Place {
+        let state = |index: usize| VolumeState {
             owner: settings.owners.get(index).copied().unwrap_or_default(),
             settings: settings.logs.get(index).copied().flatten(),
             log: None,
-            away: 0,
-            wrote: false,
+            reads_at_storage: 0,
+            wrote_past_log: false,
         };
         Self {
             no_lines: room.lines == 0,
             lines: Lines::new(room.lines, room.line, evict),
             prefetch: (prefetch.policy().build)(prefetch.values(), room),
-            volumes: (0..volumes).map(place).collect(),
+            volumes: (0..volumes).map(state).collect(),
             held: SecondaryMap::new(),
             waiting: Vec::new(),
             uncommitted: Vec::new(),
@@ -275,7 +275,7 @@ impl CacheStage {
     pub(crate) fn passed(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
         let Held { request, state } = self.held.remove(key).expect("asked before");
         match state {
-            State::Away(away) => self.came_back(now, key, request, away, outcome),
+            State::AtStorage(read) => self.read_ended(now, key, request, read, outcome),
             State::Direct => {
                 self.written(&request, outcome);
                 self.end(key, outcome, RULE_HIT);
@@ -300,9 +300,9 @@ impl CacheStage {
                 self.with(now, volume, |log| log.log_io_ended(now, io, outcome));
             }
             Done::Recovered(volume, recovered) => {
-                let place = &mut self.volumes[volume.index()];
-                let settings = place.settings.expect("only a log that is configured is opened");
-                place.log = Some(Log::new(settings, &recovered));
+                let state = &mut self.volumes[volume.index()];
+                let settings = state.settings.expect("only a log that is configured is opened");
+                state.log = Some(Log::new(settings, &recovered));
                 self.pump(now, volume);
             }
             Done::Drain(volume, on) => self.with(now, volume, |log| log.drain(now, on)),
@@ -331,8 +331,8 @@ impl CacheStage {
     /// What is behind a volume may have lost what was not flushed: what a log has of that is written again, and
     /// what went past a log is not to be read from frames if it is nowhere else.
     pub(crate) fn reset(&mut self, now: Instant, volume: VolumeId) {
-        let place = &mut self.volumes[volume.index()];
-        if core::mem::take(&mut place.wrote) {
+        let state = &mut self.volumes[volume.index()];
+        if core::mem::take(&mut state.wrote_past_log) {
             self.lines.forget(volume);
         }
         self.with(now, volume, Log::upstream_reset);
@@ -359,19 +359,20 @@ impl CacheStage {
     fn is_consistent(&self) -> bool {
         let states = || self.held.values().map(|held| &held.state);
         let waits = states().filter(|state| matches!(state, State::Waits)).count();
-        let away = states().filter(|state| matches!(state, State::Away(_))).count();
+        let at_storage = states().filter(|state| matches!(state, State::AtStorage(_))).count();
         let overlaid = states().map(|state| match state {
             State::Overlaid { left, .. } => *left as usize,
             _ => 0,
         });
         let gathered = self.jobs.values().map(Job::fetches);
         waits == self.waiting.len() + self.uncommitted.len()
-            && away == self.volumes.iter().map(|place| place.away as usize).sum::<usize>()
+            && at_storage
+                == self.volumes.iter().map(|volume| volume.reads_at_storage as usize).sum::<usize>()
             && overlaid.chain(gathered).sum::<usize>() == self.fetches.len()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.volumes.iter().filter_map(|place| place.log.as_ref()?.next_deadline()).min()
+        self.volumes.iter().filter_map(|volume| volume.log.as_ref()?.next_deadline()).min()
     }
 
     pub(crate) fn handle_deadline(&mut self, now: Instant) {

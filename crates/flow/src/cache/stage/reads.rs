@@ -1,7 +1,7 @@
 //! Reads: what is cached, what is being fetched, and what only the log has.
 
 use super::jobs::Fetching;
-use super::{Away, CacheStage, Held, RULE_FILL, RULE_HIT, RULE_LOG, State, Step, Work};
+use super::{AtStorage, CacheStage, Held, RULE_FILL, RULE_HIT, RULE_LOG, State, Step, Work};
 use crate::cache::lines::{Cover, FillId};
 use crate::cache::prefetch::{Found, Reader};
 use crate::cache::writeback::{Dirty, Found as Newer, Log, Pin};
@@ -35,7 +35,7 @@ impl CacheStage {
             if !self.no_lines {
                 self.judge();
                 self.prefetch.read(now, reader, extent, end, found);
-                self.look_ahead(now);
+                self.prefetch_wishes(now);
             }
         }
     }
@@ -64,8 +64,8 @@ impl CacheStage {
             }
         }
         if dirty.iter().map(|part| part.extent.length).sum::<u64>() == extent.length {
-            let away = Away { fill: None, overlay: dirty.to_vec(), pin: self.pin(volume) };
-            self.overlay(key, *request, away, Ok(()));
+            let read = AtStorage { fill: None, overlay: dirty.to_vec(), pin: self.pin(volume) };
+            self.overlay(key, *request, read, Ok(()));
             return Found::Ready;
         }
         if !fua && let Some(fill) = self.lines.filling(volume, extent) {
@@ -81,9 +81,9 @@ impl CacheStage {
             fill
         });
         let pin = if dirty.is_empty() { None } else { self.pin(volume) };
-        let away = Away { fill, overlay: dirty.to_vec(), pin };
-        self.held.insert(key, held(State::Away(away)));
-        self.count_away(volume, 1);
+        let read = AtStorage { fill, overlay: dirty.to_vec(), pin };
+        self.held.insert(key, held(State::AtStorage(read)));
+        self.count_reads(volume, 1);
         self.steps.push_back(Step::Pass { key, rule, durable: false });
         Found::Missing
     }
@@ -94,40 +94,41 @@ impl CacheStage {
     }
 
     /// `more` more reads of hosts, or fewer, are at storage; write-back yields to them.
-    fn count_away(&mut self, volume: VolumeId, more: i32) {
-        let place = &mut self.volumes[volume.index()];
-        place.away = place.away.checked_add_signed(more).expect("what comes back was away");
-        if let Some(log) = &mut place.log {
-            log.set_reads(place.away);
+    fn count_reads(&mut self, volume: VolumeId, more: i32) {
+        let state = &mut self.volumes[volume.index()];
+        let reads = state.reads_at_storage.checked_add_signed(more);
+        state.reads_at_storage = reads.expect("a read comes back once");
+        if let Some(log) = &mut state.log {
+            log.set_reads(state.reads_at_storage);
         }
     }
 
     /// Storage has answered a read.
-    pub(super) fn came_back(
+    pub(super) fn read_ended(
         &mut self,
         now: Instant,
         key: RequestKey,
         request: Request,
-        mut away: Away,
+        mut read: AtStorage,
         outcome: Outcome,
     ) {
-        self.count_away(request.volume, -1);
-        let fill = away.fill.take();
+        self.count_reads(request.volume, -1);
+        let fill = read.fill.take();
         if let Some(fill) = fill {
             self.copies.clear();
             self.lines.end(fill, outcome.is_ok(), &mut self.copies);
             self.copy(request.tag, true);
         }
-        self.overlay(key, request, away, outcome);
+        self.overlay(key, request, read, outcome);
         if let Some(fill) = fill {
             self.wake(now, fill);
         }
     }
 
     /// Lays over what storage said what the log has newer, and ends the read when that is done.
-    fn overlay(&mut self, key: RequestKey, request: Request, away: Away, outcome: Outcome) {
+    fn overlay(&mut self, key: RequestKey, request: Request, read: AtStorage, outcome: Outcome) {
         let Request { volume, tag, extent, .. } = request;
-        let Away { overlay, pin, .. } = away;
+        let AtStorage { overlay, pin, .. } = read;
         let Some(pin) = pin else {
             self.end(key, outcome, RULE_HIT);
             return;

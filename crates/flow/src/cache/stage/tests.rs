@@ -7,7 +7,7 @@
 //! policy orders them. The host has had both requests outstanding, so either order of replies is right.
 
 use crate::cache::lines::SECTOR;
-use crate::cache::stage::{Copied, Done, Kept, LogWrite, Settings, Work};
+use crate::cache::stage::{Buffer, Copied, Done, LogWrite, Settings, Work};
 use crate::cache::writeback::format::crc32c;
 use crate::cache::writeback::{
     LocalId, Mode, Part, Recovered, Settings as LogSettings, assemble, format_new,
@@ -250,8 +250,8 @@ impl Rig {
                 let payload = &mut self.payloads.get_mut(&tag).expect("each I/O has a payload").1;
                 payload[offset as usize..][..length as usize].fill(0);
             }
-            Work::Carry { from, tag, offset, length, .. } => {
-                let bytes = self.kept(from, length).to_vec();
+            Work::CopyBuffer { from, tag, offset, length, .. } => {
+                let bytes = self.buffer(from, length).to_vec();
                 let payload = &mut self.payloads.get_mut(&tag).expect("each I/O has a payload").1;
                 payload[offset as usize..][..length as usize].copy_from_slice(&bytes);
             }
@@ -260,14 +260,14 @@ impl Rig {
                 let mut bytes = alloc::vec![0; write.bytes as usize];
                 let mut from = from.iter();
                 let payload = |part: &Part, out: &mut [u8]| {
-                    let kept = *from.next().expect("each part has a place");
-                    out.copy_from_slice(self.kept(kept, part.length));
+                    let buffer = *from.next().expect("each part has a place");
+                    out.copy_from_slice(self.buffer(buffer, part.length));
                 };
                 assemble(write, crc32c, payload, &mut bytes);
                 self.batches.insert(write.io, (write.at, bytes));
                 self.works.push(work);
             }
-            Work::Unkeep { io, .. } => {
+            Work::ReleaseBatch { io, .. } => {
                 self.batches.remove(&io).expect("it was kept until now");
             }
             Work::Fetch { .. } | Work::Sync { .. } => self.works.push(work),
@@ -275,10 +275,10 @@ impl Rig {
         }
     }
 
-    fn kept(&self, kept: Kept, length: u64) -> &[u8] {
-        let (bytes, offset) = match kept {
-            Kept::Payload(tag, offset) => (&self.payloads[&tag].1, offset),
-            Kept::Batch(io, offset) => (&self.batches[&io].1, offset),
+    fn buffer(&self, buffer: Buffer, length: u64) -> &[u8] {
+        let (bytes, offset) = match buffer {
+            Buffer::Payload(tag, offset) => (&self.payloads[&tag].1, offset),
+            Buffer::Batch(io, offset) => (&self.batches[&io].1, offset),
         };
         &bytes[offset as usize..][..length as usize]
     }

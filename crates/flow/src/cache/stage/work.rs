@@ -46,11 +46,11 @@ pub enum Work {
         offset: u64,
     },
     /// Copy from memory that a log keeps to a payload. To be done before whatever is asked for next; no answer.
-    Carry {
+    CopyBuffer {
         /// Whose log.
         volume: VolumeId,
         /// From where.
-        from: Kept,
+        from: Buffer,
         /// Whose payload.
         tag: Tag,
         /// First byte there.
@@ -73,7 +73,7 @@ pub enum Work {
     /// What was set aside under this tag is not needed any more; no answer.
     Release(Tag),
     /// Write to a volume's log; answer with [`Done::Logged`]. What is written must be kept until it is
-    /// [forgotten](Work::Unkeep).
+    /// [forgotten](Work::ReleaseBatch).
     Log {
         /// Whose log.
         volume: VolumeId,
@@ -89,7 +89,7 @@ pub enum Work {
         io: LocalId,
     },
     /// What this write to a log was made of is not needed any more; no answer.
-    Unkeep {
+    ReleaseBatch {
         /// Whose log.
         volume: VolumeId,
         /// The write.
@@ -125,12 +125,12 @@ pub struct LogWrite {
     /// What to write, and where.
     pub write: Write,
     /// Where each part of its payload is, in their order.
-    pub from: Vec<Kept>,
+    pub from: Vec<Buffer>,
 }
 
 /// Bytes in memory, from an offset on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum Buffer {
     /// In the payload of a request.
     Payload(Tag, u64),
     /// In what an earlier write to the log was made of.

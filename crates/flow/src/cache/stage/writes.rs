@@ -1,6 +1,8 @@
 //! Writes, flushes and requests that must be durable: into the log, or past it.
 
-use super::{CacheStage, Held, Kept, LogWrite, RULE_DRAIN, RULE_HIT, State, Step, Work, initiator};
+use super::{
+    Buffer, CacheStage, Held, LogWrite, RULE_DRAIN, RULE_HIT, State, Step, Work, initiator,
+};
 use crate::cache::writeback::{Effect, Kind, Memory, Origin};
 use crate::clock::Instant;
 use crate::request::{Op, Outcome, Request, RequestKey, VolumeId};
@@ -51,7 +53,7 @@ impl CacheStage {
     pub(super) fn written(&mut self, request: &Request, outcome: Outcome) {
         self.forget(request);
         if outcome.is_ok() {
-            self.volumes[request.volume.index()].wrote |= request.op.writes();
+            self.volumes[request.volume.index()].wrote_past_log |= request.op.writes();
             self.keep(request);
         }
     }
@@ -72,11 +74,11 @@ impl CacheStage {
         {
             match effect {
                 Effect::Write(write) => {
-                    let from = write.payload.iter().map(|part| self.kept(part.from)).collect();
+                    let from = write.payload.iter().map(|part| self.buffer(part.from)).collect();
                     self.work(Work::Log { volume, write: Box::new(LogWrite { write, from }) });
                 }
                 Effect::Sync(io) => self.work(Work::Sync { volume, io }),
-                Effect::Release(io) => self.work(Work::Unkeep { volume, io }),
+                Effect::Release(io) => self.work(Work::ReleaseBatch { volume, io }),
                 Effect::Abandon => self.work(Work::Abandon(volume)),
                 Effect::Closed => self.work(Work::Closed(volume)),
                 Effect::Through(key) => {
@@ -112,10 +114,10 @@ impl CacheStage {
     }
 
     /// Where the world has what a log calls so.
-    pub(super) fn kept(&self, memory: Memory) -> Kept {
+    pub(super) fn buffer(&self, memory: Memory) -> Buffer {
         match memory {
-            Memory::Request(key, offset) => Kept::Payload(self.held[key].request.tag, offset),
-            Memory::Batch(io, offset) => Kept::Batch(io, offset),
+            Memory::Request(key, offset) => Buffer::Payload(self.held[key].request.tag, offset),
+            Memory::Batch(io, offset) => Buffer::Batch(io, offset),
         }
     }
 }

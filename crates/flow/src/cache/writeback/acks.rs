@@ -194,6 +194,15 @@ mod tests {
         acks.await_upstream(pending(1));
     }
 
+    /// A request that waited for a record that does not exist would never be answered: it is noticed.
+    #[test]
+    #[should_panic(expected = "waits for records that are there")]
+    fn requests_wait_for_records_that_exist() {
+        let mut acks = Acks::default();
+        acks.await_commit(pending(5));
+        acks.log_failed(3);
+    }
+
     /// A request is answered when its last record is there, and not before.
     #[test]
     fn requests_are_answered_in_time() {

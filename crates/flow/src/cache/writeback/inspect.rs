@@ -1,11 +1,13 @@
-//! Looking at a log as it is, whole or damaged: what is intact, what is not, and what that means.
+//! Inspects a log, whole or damaged: what is intact, what is not, and what that means.
 //!
 //! [`recover`](super::recover) stops at the first thing that is wrong. Inspection continues behind it, and keeps to the same
 //! rules: what a later segment says was given up does not count, nor does what follows a torn end.
 
 use super::format::{Bad, Descriptor, PAGE, SUPERS, SegmentHead, Super, crc32c, presumed};
-use super::reader::{Device, Located, Slot, batch_at, newest, scan, supers, survey, verify};
-use super::recover::{Damage, Refusal};
+use super::reader::{
+    ChainEnd, Claims, Device, Located, Slot, batch_at, chain, scan, supers, survey, verify,
+};
+use super::recover::{Refusal, newest_known};
 use super::settings::Settings;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -152,7 +154,7 @@ pub fn as_found(block: &Super) -> Settings {
     }
 }
 
-/// Looks at a log. What is behind the end of a device that is too short should be given as zeroes.
+/// Inspects a log. What is behind the end of a device that is too short should be given as zeroes.
 ///
 /// It is refused if its super blocks cannot be understood: then nothing tells which log this is.
 pub fn inspect<E>(device: Device<'_, E>, size: u64) -> Result<Inspection, Refusal<E>> {
@@ -163,12 +165,7 @@ pub fn inspect<E>(device: Device<'_, E>, size: u64) -> Result<Inspection, Refusa
         return Err(Refusal::NotALog);
     }
     let copies = supers(device)?;
-    let Some(block) = understood(&copies)? else {
-        return Err(match copies {
-            [Err(Bad::Magic), Err(Bad::Magic)] => Refusal::NotALog,
-            _ => Refusal::Damaged { at: 0, seq: 0, why: Damage::Supers },
-        });
-    };
+    let block = newest_known(&copies)?;
     // Before memory is set aside for what a device cannot have.
     let needed = SUPERS + block.segment * block.segments;
     if size < SUPERS + block.segment {
@@ -176,34 +173,26 @@ pub fn inspect<E>(device: Device<'_, E>, size: u64) -> Result<Inspection, Refusa
     }
     let fits = (size - SUPERS).div_ceil(block.segment).min(block.segments);
     let seen = survey(device, &Super { segments: fits, ..block })?;
-    let mut look = Look::new(&block, &seen.slots);
+    let mut inspector = Inspector {
+        claims: Claims::new(&block, &seen.slots),
+        found: BTreeMap::new(),
+        flaws: Vec::new(),
+    };
     for (copy, at) in copies.iter().zip([0, PAGE]) {
         match copy {
-            Ok(copy) => look.believe(copy.durable, copy.applied),
-            Err(bad) => look.flaw(at, FlawKind::Super(*bad)),
+            Ok(copy) => inspector.claims.add_super(copy),
+            Err(bad) => inspector.flaw(at, FlawKind::Super(*bad)),
         }
     }
     for slot in &seen.slots {
-        look.slot(device, &block, slot)?;
+        inspector.slot(device, &block, slot)?;
     }
-    look.end(device, &block, copies)
-}
-
-/// The newest super block, unless a newer program wrote one.
-fn understood<E>(copies: &[Result<Super, Bad>; 2]) -> Result<Option<Super>, Refusal<E>> {
-    for copy in copies {
-        if let Err(Bad::Version(version)) = *copy {
-            return Err(Refusal::Newer { version });
-        }
-    }
-    Ok(newest(copies))
+    inspector.end(device, &block, copies)
 }
 
 /// The state of an inspection.
-struct Look {
-    applied: u64,
-    durable: u64,
-    oldest: u64,
+struct Inspector {
+    claims: Claims,
     /// Segments by number, with what was found of each.
     found: BTreeMap<u64, Found>,
     flaws: Vec<Flaw>,
@@ -219,27 +208,7 @@ struct Found {
     broken: Option<(u64, Bad)>,
 }
 
-impl Look {
-    fn new(block: &Super, slots: &[Slot]) -> Self {
-        let mut look = Self {
-            applied: block.applied,
-            durable: block.durable,
-            oldest: block.oldest,
-            found: BTreeMap::new(),
-            flaws: Vec::new(),
-        };
-        for (head, _) in slots.iter().filter_map(|slot| slot.head.ok()) {
-            look.believe(head.durable, head.applied);
-            look.oldest = look.oldest.max(head.oldest);
-        }
-        look
-    }
-
-    fn believe(&mut self, durable: u64, applied: u64) {
-        self.durable = self.durable.max(durable);
-        self.applied = self.applied.max(applied);
-    }
-
+impl Inspector {
     fn flaw(&mut self, at: u64, kind: FlawKind) {
         self.flaws.push(Flaw { at, kind });
     }
@@ -249,11 +218,11 @@ impl Look {
         let (from, end) = (slot.at + PAGE, slot.at + block.segment);
         match slot.head {
             Ok((head, sum)) if slot.first_batch.is_none_or(|number| number <= head.number) => {
-                if head.number < self.oldest {
+                if head.number < self.claims.oldest {
                     // Nothing of it counts, but what else is there says what was true, as for recovery.
                     if slot.first_batch.is_some_and(|number| number != head.number) {
                         scan(device, block, from, end, |located| {
-                            self.believe(located.batch.durable, located.batch.applied);
+                            self.claims.add_batch(&located.batch);
                         })?;
                     }
                     return Ok(());
@@ -269,8 +238,8 @@ impl Look {
         }
         scan(device, block, from, end, |located| {
             let number = located.batch.segment;
-            self.believe(located.batch.durable, located.batch.applied);
-            if number < self.oldest {
+            self.claims.add_batch(&located.batch);
+            if number < self.claims.oldest {
                 return;
             }
             let found = self.found.entry(number).or_default();
@@ -292,29 +261,17 @@ impl Look {
     ) -> Result<Found, E> {
         let mut found = Found { at: start, head: Some(head), ..Found::default() };
         let end = start + block.segment;
-        let (mut at, mut chain, mut next) = (start + PAGE, sum, head.first);
-        let bad = loop {
-            if at >= end {
-                return Ok(found);
-            }
-            let located = match batch_at(device, block, at, end - at)? {
-                Ok(located) => located,
-                Err(bad) => break bad,
-            };
-            let batch = &located.batch;
-            if batch.segment != head.number || batch.first != next || batch.chain != chain {
-                break Bad::Foreign;
-            }
-            (chain, next) = (located.sum, batch.last() + 1);
-            at += u64::from(batch.bytes);
-            self.believe(batch.durable, batch.applied);
-            found.batches.push(located);
-        };
+        let ChainEnd { at, mut next, bad } =
+            chain(device, block, (start, head, sum), end, |located| {
+                self.claims.add_batch(&located.batch);
+                found.batches.push(located);
+            })?;
+        let Some(bad) = bad else { return Ok(found) };
         found.broken = Some((at, bad));
         let mut behind = at;
         scan(device, block, at, end, |located| {
             let batch = &located.batch;
-            self.believe(batch.durable, batch.applied);
+            self.claims.add_batch(batch);
             if batch.segment == head.number && batch.first > next && located.at >= behind {
                 behind = located.at + u64::from(batch.bytes);
                 next = batch.last();
@@ -335,10 +292,10 @@ impl Look {
         found.retain(|&number, one| {
             // Without a header nothing shows that a batch was acknowledged but what came later.
             if one.head.is_none() {
-                one.batches.retain(|located| located.batch.first <= self.durable);
+                one.batches.retain(|located| located.batch.first <= self.claims.durable);
                 one.batches.sort_by_key(|located| located.batch.first);
             }
-            number >= self.oldest && (one.head.is_some() || !one.batches.is_empty())
+            number >= self.claims.oldest && (one.head.is_some() || !one.batches.is_empty())
         });
         self.links(&found);
         let mut limits: Vec<u64> = found
@@ -350,20 +307,20 @@ impl Look {
                 Some(limit)
             })
             .collect();
-        let mut kept = Kept { next: self.applied + 1, ..Kept::default() };
+        let mut selection = Selection { next: self.claims.applied + 1, ..Selection::default() };
         for (number, one) in found {
             let limit = limits.pop().expect("one for each");
             let (at, head) = (one.at, one.head);
-            let used = self.segment(device, block, &mut kept, one, limit)?;
-            kept.segments.push(Segment { number, at, head, used });
+            let used = self.segment(device, block, &mut selection, one, limit)?;
+            selection.segments.push(Segment { number, at, head, used });
         }
-        if self.durable >= kept.next {
-            self.gap(device, block, &mut kept, self.durable + 1)?;
-        } else if kept.lacks(self.durable + 1) {
-            self.hole(device, block, &kept)?;
+        if self.claims.durable >= selection.next {
+            self.gap(device, block, &mut selection, self.claims.durable + 1)?;
+        } else if selection.lacks(self.claims.durable + 1) {
+            self.hole(device, block, &selection)?;
         }
-        let Kept { segments, batches, gaps, .. } = kept;
-        let Self { applied, durable, mut flaws, .. } = self;
+        let Selection { segments, batches, gaps, .. } = selection;
+        let Self { claims: Claims { applied, durable, .. }, mut flaws, .. } = self;
         flaws.sort_by_key(|flaw| flaw.at);
         Ok(Inspection { supers, block: *block, segments, batches, gaps, flaws, applied, durable })
     }
@@ -374,7 +331,7 @@ impl Look {
             match one.head {
                 None => self.flaw(one.at, FlawKind::Header(number)),
                 Some(head)
-                    if head.previous >= self.oldest.max(1)
+                    if head.previous >= self.claims.oldest.max(1)
                         && !found.contains_key(&head.previous) =>
                 {
                     self.flaw(one.at, FlawKind::Missing(head.previous));
@@ -382,8 +339,8 @@ impl Look {
                 Some(_) => {}
             }
         }
-        if found.is_empty() && self.oldest > 1 {
-            self.flaw(SUPERS, FlawKind::Missing(self.oldest));
+        if found.is_empty() && self.claims.oldest > 1 {
+            self.flaw(SUPERS, FlawKind::Missing(self.claims.oldest));
         }
     }
 
@@ -393,54 +350,54 @@ impl Look {
         &mut self,
         device: Device<'_, E>,
         block: &Super,
-        kept: &mut Kept,
+        selection: &mut Selection,
         one: Found,
         limit: u64,
     ) -> Result<u64, E> {
         let last = limit == u64::MAX;
         let (mut used, mut tear) = (PAGE, None);
         if let Some(head) = one.head {
-            if head.first > kept.next {
-                self.gap(device, block, kept, head.first)?;
-            } else if kept.lacks(head.first) && head.applied + 1 < head.first {
-                self.hole(device, block, kept)?;
+            if head.first > selection.next {
+                self.gap(device, block, selection, head.first)?;
+            } else if selection.lacks(head.first) && head.applied + 1 < head.first {
+                self.hole(device, block, selection)?;
             }
-            kept.least = kept.least.max(head.first);
-            kept.end = one.at + PAGE;
+            selection.least = selection.least.max(head.first);
+            selection.end = one.at + PAGE;
         }
         for located in one.batches {
             let batch = located.batch;
             if batch.last() >= limit {
                 break;
             }
-            if batch.first < kept.least {
+            if batch.first < selection.least {
                 continue;
             }
             let behind = one.broken.is_some_and(|(at, _)| located.at >= at);
             // What nothing shows to have been durable ends the log where it is torn, and recovery looks at its
             // payload. Behind a hole it is worth having.
-            let torn = behind && *tear.get_or_insert(self.durable < kept.next);
-            let doubtful = batch.last() > self.durable;
+            let torn = behind && *tear.get_or_insert(self.claims.durable < selection.next);
+            let doubtful = batch.last() > self.claims.durable;
             if last && doubtful && (torn || verify(device, &located, crc32c)?.is_some()) {
                 self.flaw(located.at, FlawKind::Torn(batch.first));
                 return Ok(used);
             }
-            if batch.first > kept.next {
-                self.gap(device, block, kept, batch.first)?;
-            } else if kept.lacks(batch.first) {
-                self.hole(device, block, kept)?;
+            if batch.first > selection.next {
+                self.gap(device, block, selection, batch.first)?;
+            } else if selection.lacks(batch.first) {
+                self.hole(device, block, selection)?;
             }
-            kept.end = located.at + u64::from(batch.bytes);
-            used = used.max(kept.end.saturating_sub(one.at));
-            kept.least = batch.last() + 1;
-            kept.next = kept.next.max(kept.least);
-            kept.batches.push(located);
+            selection.end = located.at + u64::from(batch.bytes);
+            used = used.max(selection.end.saturating_sub(one.at));
+            selection.least = batch.last() + 1;
+            selection.next = selection.next.max(selection.least);
+            selection.batches.push(located);
         }
         if let Some((at, Bad::Checksum | Bad::Field(_))) = one.broken
             && last
-            && self.durable < kept.next
+            && self.claims.durable < selection.next
         {
-            self.flaw(at, FlawKind::Torn(kept.next));
+            self.flaw(at, FlawKind::Torn(selection.next));
         }
         Ok(used)
     }
@@ -450,13 +407,13 @@ impl Look {
         &mut self,
         device: Device<'_, E>,
         block: &Super,
-        kept: &mut Kept,
+        selection: &mut Selection,
         until: u64,
     ) -> Result<(), E> {
-        let (first, last, at) = (kept.next, until - 1, kept.end.max(SUPERS));
-        let presumed = self.hole(device, block, kept)?;
-        kept.next = until;
-        kept.gaps.push(Gap { first, last, at, presumed });
+        let (first, last, at) = (selection.next, until - 1, selection.end.max(SUPERS));
+        let presumed = self.hole(device, block, selection)?;
+        selection.next = until;
+        selection.gaps.push(Gap { first, last, at, presumed });
         Ok(())
     }
 
@@ -465,15 +422,15 @@ impl Look {
         &mut self,
         device: Device<'_, E>,
         block: &Super,
-        kept: &Kept,
+        selection: &Selection,
     ) -> Result<Vec<Descriptor>, E> {
-        let at = kept.end;
+        let at = selection.end;
         let room = block.segment - at.saturating_sub(SUPERS) % block.segment;
         if at < SUPERS || room < PAGE {
             return Ok(Vec::new());
         }
         let bad = batch_at(device, block, at, room)?.err().unwrap_or(Bad::Foreign);
-        self.flaw(at, FlawKind::Batch(bad, kept.least));
+        self.flaw(at, FlawKind::Batch(bad, selection.least));
         let mut page = alloc::vec![0; PAGE as usize];
         device(at, &mut page)?;
         Ok(presumed(block.block, &page))
@@ -488,7 +445,7 @@ impl Found {
     }
 }
 
-impl Kept {
+impl Selection {
     /// Whether there are records between the last one that was taken and `first`.
     const fn lacks(&self, first: u64) -> bool {
         self.least > 0 && first > self.least
@@ -497,7 +454,7 @@ impl Kept {
 
 /// What counts so far.
 #[derive(Default)]
-struct Kept {
+struct Selection {
     segments: Vec<Segment>,
     batches: Vec<Located>,
     gaps: Vec<Gap>,

@@ -1,7 +1,8 @@
-//! Reading a log: for recovery, and for commands that look at logs without the gateway.
+//! Reads a log: for recovery, and for commands that inspect logs without the gateway.
 //!
-//! [`survey`] tells what the super blocks and segment headers say; [`batch_at`] and [`scan`] find
-//! batches; [`verify`] checks their payload. None of them judges: [`recover`](super::recover) does.
+//! [`survey`] reads super blocks and segment headers, and [`Claims`] is what they say; [`chain`] walks the batches of
+//! a segment, [`batch_at`] and [`scan`] find batches anywhere; [`verify`] checks their payload. None of them decides
+//! what that means: [`recover`](super::recover) and [`inspect`](super::inspect) do.
 
 use super::format::{
     Bad, Batch, Descriptor, PAGE, RecordKind, SECTOR, SUPERS, SegmentHead, Span, Super,
@@ -140,6 +141,91 @@ fn head_and<E>(
         sum,
         records,
     }))
+}
+
+/// What the intact headers of a log say was true when they were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// The highest record that was durable.
+    pub durable: u64,
+    /// The highest record that was upstream.
+    pub applied: u64,
+    /// The highest owner that has written.
+    pub owner: u64,
+    /// The highest segment number that was used.
+    pub number: u64,
+    /// Number of the oldest segment that is needed: older ones do not count.
+    pub oldest: u64,
+}
+
+impl Claims {
+    /// Those of the newest super block and of all segment headers.
+    pub fn new(block: &Super, slots: &[Slot]) -> Self {
+        let Super { durable, applied, owner, oldest, .. } = *block;
+        let mut claims = Self { durable, applied, owner, number: 0, oldest };
+        for slot in slots {
+            claims.number = claims.number.max(slot.first_batch.unwrap_or(0));
+            if let Ok((head, _)) = slot.head {
+                claims.add(head.durable, head.applied, head.owner);
+                claims.number = claims.number.max(head.number);
+                claims.oldest = claims.oldest.max(head.oldest);
+            }
+        }
+        claims
+    }
+
+    /// Adds the claims of any super block, whether it is the newest or not.
+    pub fn add_super(&mut self, copy: &Super) {
+        self.add(copy.durable, copy.applied, copy.owner);
+    }
+
+    /// Adds the claims of a batch, wherever it is.
+    pub fn add_batch(&mut self, batch: &Batch) {
+        self.add(batch.durable, batch.applied, batch.owner);
+        self.number = self.number.max(batch.segment);
+    }
+
+    fn add(&mut self, durable: u64, applied: u64, owner: u64) {
+        self.durable = self.durable.max(durable);
+        self.applied = self.applied.max(applied);
+        self.owner = self.owner.max(owner);
+    }
+}
+
+/// Where the batches of a segment stop following each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainEnd {
+    /// Where on the device.
+    pub at: u64,
+    /// The record that would come next.
+    pub next: u64,
+    /// What is there instead of the next batch; `None` at the limit.
+    pub bad: Option<Bad>,
+}
+
+/// Walks the batches of the segment at `start` up to `limit`, each of which follows the one before: `found` gets each.
+pub fn chain<E>(
+    device: Device<'_, E>,
+    of: &Super,
+    (start, head, sum): (u64, SegmentHead, u32),
+    limit: u64,
+    mut found: impl FnMut(Located),
+) -> Result<ChainEnd, E> {
+    let (mut at, mut chain, mut next) = (start + PAGE, sum, head.first);
+    while at < limit {
+        let located = match batch_at(device, of, at, limit - at)? {
+            Ok(located) => located,
+            Err(bad) => return Ok(ChainEnd { at, next, bad: Some(bad) }),
+        };
+        let batch = &located.batch;
+        if batch.segment != head.number || batch.first != next || batch.chain != chain {
+            return Ok(ChainEnd { at, next, bad: Some(Bad::Foreign) });
+        }
+        (chain, next) = (located.sum, batch.last() + 1);
+        at += u64::from(batch.bytes);
+        found(located);
+    }
+    Ok(ChainEnd { at, next, bad: None })
 }
 
 /// Every intact batch header between `from` and the end of a segment, whatever is between them:

@@ -1,11 +1,11 @@
-//! Making a log, and opening one after whatever has happened.
+//! Makes a log, and opens one after a crash or a stop.
 //!
 //! What a crash leaves unfinished at the end is cut off: it was never acknowledged. What is missing
 //! although something later says that it was durable is damage: the log is refused and left as it is.
 //! Nothing is ever written here; the segment that the log continues with says where the one before ends.
 
 use super::format::{Bad, PAGE, RecordKind, SUPERS, SegmentHead, Super, crc32c};
-use super::reader::{Device, Located, Slot, batch_at, newest, scan, supers, survey, verify};
+use super::reader::{Claims, Device, Located, Slot, chain, newest, scan, supers, survey, verify};
 use super::recovered::{FoundRecord, Recovered};
 use super::settings::Settings;
 use super::wal::Segment;
@@ -181,7 +181,7 @@ fn open<E>(
     let survey = survey(device, &block)?;
     let mut walk = Walk::new(&block, &survey.slots);
     for copy in survey.supers.iter().flatten() {
-        walk.believe(copy.durable, copy.applied, copy.owner);
+        walk.claims.add_super(copy);
     }
     let path = walk.path(&block, &survey.slots)?;
     let mut broken = None;
@@ -191,13 +191,13 @@ fn open<E>(
     }
     // Who says that there was more?
     if let Some(end) = broken {
-        scan(device, &block, end.at, end.limit, |located| walk.witness(&located))?;
+        scan(device, &block, end.at, end.limit, |located| walk.claims.add_batch(&located.batch))?;
     }
     for slot in survey.slots.iter().filter(|slot| suspicious(slot)) {
         let (from, to) = (slot.at + PAGE, slot.at + block.segment);
-        scan(device, &block, from, to, |located| walk.witness(&located))?;
+        scan(device, &block, from, to, |located| walk.claims.add_batch(&located.batch))?;
     }
-    if walk.durable >= walk.next {
+    if walk.claims.durable >= walk.next {
         let end = broken.unwrap_or(End { at: SUPERS, limit: SUPERS, bad: Bad::Magic });
         let why = Damage::Batch(end.bad);
         return Err(Refusal::Damaged { at: end.at, seq: walk.next, why });
@@ -214,23 +214,26 @@ fn suspicious(slot: &Slot) -> bool {
     }
 }
 
+/// The newest super block, unless a newer program wrote one.
+pub(super) fn newest_known<E>(copies: &[Result<Super, Bad>; 2]) -> Result<Super, Refusal<E>> {
+    for copy in copies {
+        if let Err(Bad::Version(version)) = *copy {
+            return Err(Refusal::Newer { version });
+        }
+    }
+    newest(copies).ok_or(match copies {
+        [Err(Bad::Magic), Err(Bad::Magic)] => Refusal::NotALog,
+        _ => Refusal::Damaged { at: 0, seq: 0, why: Damage::Supers },
+    })
+}
+
 /// Whether this is the log that was expected.
 fn check<E>(
     copies: &[Result<Super, Bad>; 2],
     size: u64,
     expect: &Settings,
 ) -> Result<Super, Refusal<E>> {
-    for copy in copies {
-        if let Err(Bad::Version(version)) = *copy {
-            return Err(Refusal::Newer { version });
-        }
-    }
-    let Some(block) = newest(copies) else {
-        return Err(match copies {
-            [Err(Bad::Magic), Err(Bad::Magic)] => Refusal::NotALog,
-            _ => Refusal::Damaged { at: 0, seq: 0, why: Damage::Supers },
-        });
-    };
+    let block = newest_known(copies)?;
     if block.volume != expect.volume {
         return Err(Refusal::WrongVolume { found: block.volume });
     }
@@ -248,17 +251,10 @@ fn check<E>(
 
 /// The state of a walk along a log.
 struct Walk {
-    /// The highest record that anything says was durable.
-    durable: u64,
-    /// The highest record that anything says was upstream.
-    applied: u64,
+    claims: Claims,
     applied_super: u64,
-    owner: u64,
     /// The record that has to come next.
     next: u64,
-    /// The highest segment number that was ever used.
-    number: u64,
-    oldest: u64,
     segment: u64,
     live: Vec<Segment>,
     batches: Vec<Located>,
@@ -279,40 +275,14 @@ struct End {
 
 impl Walk {
     fn new(block: &Super, slots: &[Slot]) -> Self {
-        let mut walk = Self {
-            durable: 0,
-            applied: 0,
+        Self {
+            claims: Claims::new(block, slots),
             applied_super: block.applied,
-            owner: block.owner,
             next: block.durable + 1,
-            number: 0,
-            oldest: block.oldest,
             segment: block.segment,
             live: Vec::new(),
             batches: Vec::new(),
-        };
-        for (head, _) in slots.iter().filter_map(|slot| slot.head.ok()) {
-            walk.believe(head.durable, head.applied, head.owner);
-            walk.number = walk.number.max(head.number);
-            walk.oldest = walk.oldest.max(head.oldest);
         }
-        for slot in slots {
-            walk.number = walk.number.max(slot.first_batch.unwrap_or(0));
-        }
-        walk
-    }
-
-    /// What an intact header says was true when it was written, wherever it is.
-    fn believe(&mut self, durable: u64, applied: u64, owner: u64) {
-        self.durable = self.durable.max(durable);
-        self.applied = self.applied.max(applied);
-        self.owner = self.owner.max(owner);
-    }
-
-    fn witness(&mut self, located: &Located) {
-        let batch = &located.batch;
-        self.believe(batch.durable, batch.applied, batch.owner);
-        self.number = self.number.max(batch.segment);
     }
 
     /// The segments that count, oldest first: from the newest back, each named by the one after it.
@@ -322,21 +292,21 @@ impl Walk {
             slots.iter().filter_map(|slot| slot.head.ok().map(|(head, sum)| (slot.at, head, sum)))
         };
         let Some(mut last) = heads().max_by_key(|(_, head, _)| head.number) else {
-            return if self.oldest > 1 || self.durable > self.applied {
-                Err(missing(self.oldest, block.applied + 1))
+            return if self.claims.oldest > 1 || self.claims.durable > self.claims.applied {
+                Err(missing(self.claims.oldest, block.applied + 1))
             } else {
                 Ok(Vec::new())
             };
         };
-        if last.1.number < self.oldest {
-            return Err(missing(self.oldest, block.applied + 1));
+        if last.1.number < self.claims.oldest {
+            return Err(missing(self.claims.oldest, block.applied + 1));
         }
         let mut path = alloc::vec![last];
-        while last.1.previous >= self.oldest.max(1) {
+        while last.1.previous >= self.claims.oldest.max(1) {
             let wanted = last.1.previous;
             match heads().find(|(_, head, _)| head.number == wanted) {
                 Some(found) => last = found,
-                None => return Err(missing(wanted, self.applied + 1)),
+                None => return Err(missing(wanted, self.claims.applied + 1)),
             }
             path.push(last);
         }
@@ -355,7 +325,7 @@ impl Walk {
         let first = self.live.is_empty();
         // Records may be left out if they were upstream before: the log device had failed then.
         let follows = if first {
-            head.first <= self.applied + 1
+            head.first <= self.claims.applied + 1
         } else {
             head.first == self.next || (head.first > self.next && head.applied + 1 >= head.first)
         };
@@ -365,25 +335,13 @@ impl Walk {
         }
         self.next = head.first;
         let limit = start + sealed.unwrap_or(block.segment).min(block.segment);
-        let (mut at, mut chain) = (start + PAGE, sum);
-        let bad = loop {
-            if at >= limit {
-                break Bad::Magic;
-            }
-            let located = match batch_at(device, block, at, limit - at)? {
-                Ok(located) => located,
-                Err(bad) => break bad,
-            };
-            let batch = &located.batch;
-            if batch.segment != head.number || batch.first != self.next || batch.chain != chain {
-                break Bad::Foreign;
-            }
-            chain = located.sum;
-            at += u64::from(batch.bytes);
-            self.next = batch.last() + 1;
-            self.witness(&located);
-            self.batches.push(located);
-        };
+        let Self { claims, batches, .. } = self;
+        let end = chain(device, block, (start, head, sum), limit, |located| {
+            claims.add_batch(&located.batch);
+            batches.push(located);
+        })?;
+        self.next = end.next;
+        let (at, bad) = (end.at, end.bad.unwrap_or(Bad::Magic));
         if sealed.is_some() && at != limit {
             let why = Damage::Batch(bad);
             return Err(Refusal::Damaged { at, seq: self.next, why });
@@ -403,7 +361,8 @@ impl Walk {
 
     /// Payload of what no header says was durable: a crash may have kept the header without it.
     fn cut_torn<E>(&mut self, device: Device<'_, Refusal<E>>) -> Result<(), Refusal<E>> {
-        let doubtful = self.batches.partition_point(|located| located.batch.last() <= self.durable);
+        let doubtful =
+            self.batches.partition_point(|located| located.batch.last() <= self.claims.durable);
         for i in doubtful..self.batches.len() {
             let located = &self.batches[i];
             if verify(device, located, crc32c)?.is_none() {
@@ -411,7 +370,7 @@ impl Walk {
             }
             let (at, seq) = (located.at, located.batch.first);
             let last = self.live.last_mut().expect("a batch is in a segment");
-            if located.batch.segment != last.number || seq <= self.durable {
+            if located.batch.segment != last.number || seq <= self.claims.durable {
                 return Err(Refusal::Damaged { at, seq, why: Damage::Payload });
             }
             last.length = at - (SUPERS + last.slot * self.segment);
@@ -425,7 +384,7 @@ impl Walk {
     }
 
     fn end(self, block: &Super) -> Recovered {
-        let (size, applied) = (u64::from(block.block), self.applied);
+        let (size, applied) = (u64::from(block.block), self.claims.applied);
         let mut found = Vec::new();
         for located in &self.batches {
             for (_, record) in located.numbered().filter(|&(seq, _)| seq > applied) {
@@ -445,16 +404,16 @@ impl Walk {
             log: block.log,
             incarnation: block.incarnation,
             generation: block.generation,
-            owner: self.owner,
+            owner: self.claims.owner,
             block: block.block,
             segment: block.segment,
             segments: block.segments,
             applied,
             applied_super: self.applied_super,
             bypassed: block.bypassed,
-            witnessed: self.durable.min(next - 1),
+            witnessed: self.claims.durable.min(next - 1),
             next,
-            next_segment: self.number + 1,
+            next_segment: self.claims.number + 1,
             live: self.live,
             found,
         }

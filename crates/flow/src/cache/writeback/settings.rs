@@ -59,7 +59,7 @@ settings! {
         pub capacity: u64 = Size(0, CAPACITY_MAX), GIB;
         /// Bytes of a segment: whole pages of 4 KiB, room for a batch at least.
         pub segment: u64 = Size(2 * PAGE, SEGMENT_MAX), 64 * MIB;
-        /// An epoch with so many bytes of payload is closed.
+        /// An epoch with this number of payload bytes is closed.
         pub epoch_bytes: u64 = Size(1, u64::MAX), 4 * MIB;
         /// Longest write that write-back makes of neighbours, in bytes; whole blocks.
         pub merge: u64 = Size(512, SEGMENT_MAX), MIB;

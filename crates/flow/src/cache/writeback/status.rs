@@ -45,7 +45,7 @@ pub struct Status {
     /// Requests in the log that wait for durability.
     pub committing: u64,
     /// Requests that wait for the upstream.
-    pub landing: u64,
+    pub awaiting_upstream: u64,
     /// Running medians of a commit here and of a small write upstream.
     pub medians: (Option<Duration>, Option<Duration>),
     /// Payload bytes logged since the log was opened.

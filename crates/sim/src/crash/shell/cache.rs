@@ -4,7 +4,7 @@ use super::super::bug::Bug;
 use super::super::content::SECTOR;
 use super::{Asked, Effect, Fault, Io, Shell, sector};
 use weir_flow::cache::Done;
-use weir_flow::cache::stage::{Copied, Kept, LogWrite, Work};
+use weir_flow::cache::stage::{Buffer, Copied, LogWrite, Work};
 use weir_flow::cache::writeback::format::{Super, crc32c};
 use weir_flow::cache::writeback::{LocalId, Part, assemble};
 use weir_flow::pipeline::Input;
@@ -20,8 +20,8 @@ impl Shell<'_> {
             Work::Zero { tag, offset, length } => {
                 self.memory.payload(tag, offset, length).fill(0);
             }
-            Work::Carry { from, tag, offset, length, .. } => {
-                self.memory.carry(from, tag, offset, length);
+            Work::CopyBuffer { from, tag, offset, length, .. } => {
+                self.memory.copy_buffer(from, tag, offset, length);
             }
             Work::Fetch { fetch, span, tag, offset, .. } => {
                 if self.is(Bug::FetchAnsweredEarly) {
@@ -42,7 +42,7 @@ impl Shell<'_> {
             Work::Release(tag) => self.memory.release(tag),
             Work::Log { write, .. } => return self.log(&write),
             Work::Sync { io, .. } => return self.sync(io),
-            Work::Unkeep { io, .. } => {
+            Work::ReleaseBatch { io, .. } => {
                 self.memory.batches.remove(&io).expect("it is kept until now");
             }
             Work::Abandon(_) => {
@@ -74,7 +74,7 @@ impl Shell<'_> {
     fn log(&mut self, write: &LogWrite) -> Result<(), Fault> {
         let LogWrite { write, from } = write;
         for from in from {
-            if let Kept::Payload(tag, _) = from
+            if let Buffer::Payload(tag, _) = from
                 && let Some(Asked::Change { place, .. }) = self.asked.get(tag)
             {
                 self.lasting.history.logged(*place);
@@ -83,8 +83,8 @@ impl Shell<'_> {
         let mut bytes = vec![0; write.bytes as usize];
         let mut parts = from.iter();
         let fill = |part: &Part, out: &mut [u8]| {
-            let kept = *parts.next().expect("each part has a place");
-            out.copy_from_slice(self.memory.kept(kept, part.length));
+            let buffer = *parts.next().expect("each part has a place");
+            out.copy_from_slice(self.memory.buffer(buffer, part.length));
         };
         assemble(write, crc32c, fill, &mut bytes);
         if self.is(Bug::SuperBlockAhead)
@@ -103,7 +103,7 @@ impl Shell<'_> {
         self.point()?;
         if self.is(Bug::AckBeforeCommit) {
             for from in from {
-                let Kept::Payload(tag, _) = from else { continue };
+                let Buffer::Payload(tag, _) = from else { continue };
                 self.tell_early(*tag)?;
             }
         }

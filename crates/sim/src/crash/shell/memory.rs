@@ -5,7 +5,7 @@ use super::super::plan::Plan;
 use super::FRAMES;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use weir_flow::cache::stage::{Copied, Kept};
+use weir_flow::cache::stage::{Buffer, Copied};
 use weir_flow::cache::writeback::LocalId;
 use weir_flow::request::Tag;
 
@@ -49,18 +49,18 @@ impl Memory {
     }
 
     /// Bytes that a log keeps.
-    pub(super) fn kept(&self, kept: Kept, length: u64) -> &[u8] {
-        let (bytes, offset) = match kept {
-            Kept::Payload(tag, offset) => (self.payloads.get(&tag), offset),
-            Kept::Batch(io, offset) => (self.batches.get(&io), offset),
+    pub(super) fn buffer(&self, buffer: Buffer, length: u64) -> &[u8] {
+        let (bytes, offset) = match buffer {
+            Buffer::Payload(tag, offset) => (self.payloads.get(&tag), offset),
+            Buffer::Batch(io, offset) => (self.batches.get(&io), offset),
         };
         let bytes = bytes.expect("memory that the log names is kept");
         &bytes[offset as usize..][..length as usize]
     }
 
     /// Copies bytes that a log keeps into a payload.
-    pub(super) fn carry(&mut self, from: Kept, tag: Tag, offset: u64, length: u64) {
-        let bytes = self.kept(from, length).to_vec();
+    pub(super) fn copy_buffer(&mut self, from: Buffer, tag: Tag, offset: u64, length: u64) {
+        let bytes = self.buffer(from, length).to_vec();
         self.payload(tag, offset, length).copy_from_slice(&bytes);
     }
 

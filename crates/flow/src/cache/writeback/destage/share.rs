@@ -276,6 +276,16 @@ mod tests {
         (bytes / 20, took[took.len() * 3 / 4])
     }
 
+    /// A write that ended twice would end its burst before the others: it is noticed.
+    #[test]
+    #[should_panic(expected = "ends once")]
+    fn a_write_of_a_burst_ends_once() {
+        let mut share = Share::new();
+        share.began(4096);
+        share.ended(Instant::ZERO, 8, 8 << 20);
+        share.ended(Instant::ZERO, 8, 8 << 20);
+    }
+
     /// Behind 20 ms, over 20 or 2 MB/s: an eighth of the link and more, in bursts that keep others up for less than half
     /// of what the shortest answer takes; whether the writes are long or short, and even if some answers are late.
     #[test]

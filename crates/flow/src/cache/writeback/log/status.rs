@@ -48,7 +48,7 @@ impl Log {
                 rule: first.map(|first| self.waits_for(first)),
             },
             committing: self.acks.committing() as u64,
-            landing: self.acks.awaiting_upstream() as u64,
+            awaiting_upstream: self.acks.awaiting_upstream() as u64,
             medians: self.switch.latency().medians(),
             logged: logged.logged,
             collapsed: destaged.collapsed,
