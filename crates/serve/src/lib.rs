@@ -371,7 +371,7 @@ impl Opened<'_> {
         let mut key = [0; 8];
         // Without random bytes the key is known, and a host could choose addresses that the cache is slow to find.
         let _ = KernelRandom.fill(&mut key);
-        pipeline.set_key(u64::from_ne_bytes(key));
+        pipeline.set_key(u64::from_le_bytes(key));
         loop {
             match recorder {
                 None => run(&mut pipeline, gateway),

@@ -315,7 +315,7 @@ impl<N: Network> Upstream<N> {
         let Some(session) = self.paths[index].take_session(context.now) else { return };
         self.paths.report_down(context, index);
         self.shutdown.path_lost(index);
-        self.paths[index].bury(context, session, loss);
+        self.paths[index].bury(context, *session, loss);
         self.paths.connect_later(context, index, loss);
         if let Loss::Denied(denied) = loss {
             self.denied(context, denied);

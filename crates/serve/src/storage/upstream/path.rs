@@ -143,7 +143,7 @@ impl<S: Stream> Path<S> {
     pub(super) fn bury<N: Network<Stream = S>>(
         &mut self,
         context: &mut Context<N>,
-        mut session: Box<Session<S>>,
+        mut session: Session<S>,
         loss: &Loss,
     ) {
         context.network.forget(session.stream());
@@ -175,8 +175,8 @@ impl<S: Stream> Path<S> {
         pace: Pace,
     ) {
         let Context { now, closing, jitter, .. } = context;
-        let when = When { now: *now, closing: *closing, jitter };
-        let at = self.attempts.failed(loss, &self.who, pace, when);
+        let mut when = When { now: *now, closing: *closing, jitter };
+        let at = self.attempts.failed(loss, &self.who, pace, &mut when);
         self.link = Link::Down(at);
     }
 

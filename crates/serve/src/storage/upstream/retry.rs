@@ -86,7 +86,13 @@ impl Attempts {
     }
 
     /// Notes why the session is over, and logs it if that is news; the time of the next attempt.
-    pub(super) fn failed(&mut self, loss: &Loss, who: &str, pace: Pace, when: When<'_>) -> Instant {
+    pub(super) fn failed(
+        &mut self,
+        loss: &Loss,
+        who: &str,
+        pace: Pace,
+        when: &mut When<'_>,
+    ) -> Instant {
         let text = loss.to_string();
         if !when.closing && (self.failures.speaks() || self.failure.as_ref() != Some(&text)) {
             let failures_total = self.failures.total();
