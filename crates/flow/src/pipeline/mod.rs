@@ -56,7 +56,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// What contradicts itself here, in words for whoever made it.
+    /// What contradicts itself here, as a message.
     pub fn validate(&self) -> Result<(), &'static str> {
         let Self { volumes, backends, promises, limits, paths, cache, .. } = self;
         if backends.iter().any(|backend| backend.groups.is_empty()) {
