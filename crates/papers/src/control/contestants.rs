@@ -4,17 +4,19 @@ use crate::contestant::Contestant;
 use weir_flow::control::{Build, POLICIES};
 use weir_flow::policy::Choice;
 
-/// Those of the nine intervals, in the order of the tables. TA2 and TA3 as in their paper: they look at
-/// requests that have ended, not at the oldest that has not.
+/// TA2 and TA3 as in their paper: they observe requests that have ended, not the oldest that has not.
+const ENDED: &[(&str, &str)] = &[("oldest", "false")];
+
+/// Those of the nine intervals, in the order of the tables.
 pub(super) static INTERVALS: &[Contestant] = &[
     Contestant::new("TA0", "open", &[]),
     Contestant::new("TA1", "ta1", &[]),
-    Contestant::new("TA2-75", "ta2", &[("hwm", 75), ("lwm", 70), ("oldest", 0)]),
-    Contestant::new("TA2-85", "ta2", &[("hwm", 85), ("lwm", 80), ("oldest", 0)]),
-    Contestant::new("TA2-95", "ta2", &[("hwm", 95), ("lwm", 90), ("oldest", 0)]),
-    Contestant::new("TA3-75", "ta3", &[("hwm", 75), ("lwm", 70), ("oldest", 0)]),
-    Contestant::new("TA3-85", "ta3", &[("hwm", 85), ("lwm", 80), ("oldest", 0)]),
-    Contestant::new("TA3-95", "ta3", &[("hwm", 95), ("lwm", 90), ("oldest", 0)]),
+    Contestant::new("TA2-75", "ta2", &[("hwm", 75), ("lwm", 70)]).words(ENDED),
+    Contestant::new("TA2-85", "ta2", &[("hwm", 85), ("lwm", 80)]).words(ENDED),
+    Contestant::new("TA2-95", "ta2", &[("hwm", 95), ("lwm", 90)]).words(ENDED),
+    Contestant::new("TA3-75", "ta3", &[("hwm", 75), ("lwm", 70)]).words(ENDED),
+    Contestant::new("TA3-85", "ta3", &[("hwm", 85), ("lwm", 80)]).words(ENDED),
+    Contestant::new("TA3-95", "ta3", &[("hwm", 95), ("lwm", 90)]).words(ENDED),
     Contestant::new("Facade", "facade", &[]),
     Contestant::new("EDF(128)", "edf", &[("depth", 128)]),
     Contestant::new("EDF(64)", "edf", &[("depth", 64)]),
@@ -29,13 +31,10 @@ pub(super) static INTERVALS: &[Contestant] = &[
 pub(super) static SCENARIOS: &[Contestant] = &[
     Contestant::new("TA0", "open", &[]),
     Contestant::new("TA1", "ta1", &[]),
-    Contestant::new("TA2-85", "ta2", &[("hwm", 85), ("lwm", 80), ("oldest", 0)]),
-    Contestant::new("TA3-85", "ta3", &[("hwm", 85), ("lwm", 80), ("oldest", 0)]),
-    Contestant::new(
-        "TA3-85 p95",
-        "ta3",
-        &[("hwm", 85), ("lwm", 80), ("oldest", 0), ("estimator", 1)],
-    ),
+    Contestant::new("TA2-85", "ta2", &[("hwm", 85), ("lwm", 80)]).words(ENDED),
+    Contestant::new("TA3-85", "ta3", &[("hwm", 85), ("lwm", 80)]).words(ENDED),
+    Contestant::new("TA3-85 p95", "ta3", &[("hwm", 85), ("lwm", 80)])
+        .words(&[("oldest", "false"), ("estimator", "p95")]),
     Contestant::new("Facade", "facade", &[]),
     Contestant::new("SFQ(64)", "sfq", &[("depth", 64)]),
     Contestant::new("SFQ(128)", "sfq", &[("depth", 128)]),
@@ -43,10 +42,10 @@ pub(super) static SCENARIOS: &[Contestant] = &[
     Contestant::new("TA4", "slack", &[]),
 ];
 
-/// Shares of what the array can do that a policy is told.
+/// Parts of the capacity of the array that a policy is configured with.
 pub(super) const STATED: [f64; 3] = [0.5, 1.0, 2.0];
 
-/// Policies that are told this share of what the array can do. mClock hears it as its depth, which is
+/// Policies that are configured with this part of the array's capacity. mClock takes it as its depth, which is
 /// proportional to it at one response time (Little), 64 being right; TA4 as the window that it begins
 /// with, if it asks for one.
 pub(super) fn told(share: f64) -> [(&'static str, Choice<Build>); 2] {

@@ -2,15 +2,15 @@
 
 use crate::contestant::Contestant;
 
-/// A policy, and how it is told of service times.
+/// A policy, and the service times that it gets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rival {
     pub(super) policy: Contestant,
     /// Nominal nanoseconds of every operation, instead of those of its kind.
     pub(super) flat: Option<u64>,
-    /// Whether it hears what operations really took.
+    /// Whether it gets the actual service times.
     pub(super) corrects: bool,
-    /// Whether streams are told what they owe for garbage collection.
+    /// Whether streams owe for garbage collection.
     pub(super) debts: bool,
 }
 

@@ -22,15 +22,15 @@ pub(super) const ALL: [Contestant; 12] = [
     Contestant::new("hst", "historical-service-time", &[]),
     Contestant::new("hst2", "historical-service-time", &[("threshold", 2)]),
     Contestant::new("p2c", "two-choices", &[]),
-    Contestant::new("p2cb", "two-choices", &[("bytes", 1)]),
+    Contestant::new("p2cb", "two-choices", &[]).words(&[("bytes", "true")]),
     Contestant::new("ewma", "ewma", &[]),
     ROUNG,
     ROUNG_JOB,
     JSW,
 ];
 
-/// Service-time that is told by how much the first path is faster.
-pub(super) const TOLD: [Contestant; 3] = [
+/// Service-time with the factor by which the first path is faster in its configuration.
+pub(super) const CONFIGURED: [Contestant; 3] = [
     Contestant::new("st*", "service-time", &[("throughput", 2)]),
     Contestant::new("st*", "service-time", &[("throughput", 4)]),
     Contestant::new("st*", "service-time", &[("throughput", 10)]),
@@ -47,7 +47,7 @@ pub(super) fn rules(paths: u32) -> [Contestant; 6] {
     };
     [
         RR,
-        Contestant::new("literal", "roung", &[("literal", 1)]),
+        Contestant::new("literal", "roung", &[]).words(&[("literal", "true")]),
         ROUNG,
         Contestant::new("roung 4(n-1)", "roung", wide),
         ST,
@@ -78,7 +78,7 @@ mod tests {
     fn contestants_exist() {
         let rules = PATHS.into_iter().flat_map(rules);
         let thresholds = THRESHOLDS.map(|(_, contestant)| contestant);
-        for contestant in ALL.into_iter().chain(TOLD).chain(rules).chain(thresholds) {
+        for contestant in ALL.into_iter().chain(CONFIGURED).chain(rules).chain(thresholds) {
             contestant.choice(POLICIES);
         }
         let mut labels = ALL.map(|contestant| contestant.label);

@@ -5,7 +5,7 @@
 //! of the run before, in and after a fault.
 
 use super::cells::{Cell, Found, Plan};
-use super::contestants::{ALL, PAPER, PATHS, THRESHOLDS, TOLD};
+use super::contestants::{ALL, CONFIGURED, PAPER, PATHS, THRESHOLDS};
 use super::link::Link;
 use super::rows::{
     Course, FaultRow, OutageRow, PrintedRow, ResponseRow, RuleRow, SpreadRow, ThresholdRow,
@@ -308,7 +308,9 @@ pub(super) fn responses(plan: &mut Plan) -> Vec<ResponseCell> {
 pub(super) fn speeds(plan: &mut Plan) -> Vec<ResponseCell> {
     let mut cells = Vec::new();
     for (workload, sizes) in [FIXED, PARETO] {
-        for ((paths, ratio), told) in [("2:1", 2), ("4:1", 4), ("10:1", 10)].into_iter().zip(TOLD) {
+        for ((paths, ratio), told) in
+            [("2:1", 2), ("4:1", 4), ("10:1", 10)].into_iter().zip(CONFIGURED)
+        {
             let links = [LINK, Link { rate: LINK.rate / ratio, ..LINK }];
             for selector in ALL.into_iter().chain([told]) {
                 let asked = Asked::Drawn(sizes, Arrivals::Poisson(0.7), COUNT);
