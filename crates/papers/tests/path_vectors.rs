@@ -15,9 +15,9 @@ use weir_flow::request::PathId;
 #[derive(Debug, Deserialize)]
 #[serde(from = "Raw")]
 enum Call {
-    /// At a time, an I/O of so many bytes, the path that it goes, if any is left.
+    /// At a time, an I/O of this size, and its path, if any is left.
     Select(u64, u64, Option<u32>),
-    /// At a time, on a path, of so many bytes, started at a time.
+    /// At a time, on a path, of this size, started at a time.
     End(u64, u32, u64, u64),
     Fail(u64, u32),
     Reinstate(u64, u32),
@@ -47,7 +47,7 @@ impl From<Raw> for Call {
             Raw::Four(Kind::Select, now, bytes, path) => Self::Select(now, bytes, path),
             Raw::Three(Kind::Fail, now, path) => Self::Fail(now, path),
             Raw::Three(Kind::Reinstate, now, path) => Self::Reinstate(now, path),
-            _ => panic!("a call has arguments of its own"),
+            _ => panic!("a call has its arguments"),
         }
     }
 }

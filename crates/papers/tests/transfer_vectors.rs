@@ -10,7 +10,7 @@ use weir_flow::policy::Choice;
 use weir_flow::transfer::POLICIES;
 use weir_papers::transfer::engine::{Job, play};
 
-/// An instance; times in ticks, lengths in what the link sends in so many.
+/// An instance; times in ticks, lengths in ticks of sending.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Instance {

@@ -105,7 +105,7 @@ fn without_control(view: &View<'_>) -> Claim {
     }
     let right = lost.iter().filter(|&&share| share < 50.0).count()
         + kept.iter().filter(|&&share| share >= 98.0).count();
-    view.claim("C1", "without control W1 misses in 3 and 6, W2 in 7 and 8, and nobody else")
+    view.claim("C1", "without control W1 misses in 3 and 6, W2 in 7 and 8, and no other cell")
         .measured(right as f64, "of 12 cells")
         .judged("12: those < 50 %, all others >= 98 %", right == 12)
         .required(true)
@@ -138,7 +138,7 @@ fn the_bucket_limits(view: &View<'_>) -> Claim {
         [0, 1].map(|tenant| cell[tenant].completed_per_second / view.iops[tenant])
     });
     let highest = most(shares);
-    view.claim("C3", "under TA1 nobody gets more than its rate")
+    view.claim("C3", "under TA1 no tenant gets more than its rate")
         .measured(highest, "of the contract's rate, highest")
         .judged("<= 1.01", highest <= 1.01)
         .required(true)
@@ -316,7 +316,7 @@ fn alone(view: &View<'_>, study: &Study) -> Claim {
     let limited = bucket.completed_per_second <= 1.01 * view.iops[1];
     view.claim("C16", "with W1 idle W2 reaches both rates under TA2 and TA3, its own under TA1")
         .measured(lowest, "of 98 % of both rates, lower")
-        .judged(">= 0.97, TA1 <= 1.01 of its own", lowest >= 0.97 && limited)
+        .judged(">= 0.97, TA1 <= 1.01 of its rate", lowest >= 0.97 && limited)
         .note(format!(
             "requests per second: TA1 {:.0}, TA2-85 {:.0}, TA3-85 {:.0} of {:.0}; under TA2 a lone \
              tenant may trip its own threshold",

@@ -24,7 +24,7 @@ pub struct Study {
     pub scenarios: Vec<ScenarioRow>,
     /// The second tenant alone, asking for 98 % of both contracts.
     pub idle: Vec<IdleRow>,
-    /// Policies that are told a wrong capacity.
+    /// Policies that are configured with a wrong capacity.
     pub stated: Vec<StatedRow>,
     /// How the third interval went, under TA3-85 and TA4: thousands of samples, for pictures only.
     #[serde(skip)]

@@ -118,7 +118,7 @@ fn a_late_victim_is_kept() {
 }
 
 /// A promise that nothing can keep does not press the others to the floor: they get a tenth more than under
-/// the bucket, at half as many misses again for whoever holds the promise (S10 of T7).
+/// the bucket, at half as many misses again for the tenant with the objective (S10 of T7).
 #[test]
 fn an_infeasible_promise_floors_nobody() {
     let (kept, throughput) = stress(10, "TA4", 0);

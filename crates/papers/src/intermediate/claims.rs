@@ -183,7 +183,7 @@ fn trends(study: &Study) -> [Claim; 3] {
     ]
 }
 
-/// So many runs leave chance a quarter of the tolerance at most.
+/// With this number of runs chance has a quarter of the tolerance at most.
 const ENOUGH: u32 = 10;
 
 fn hits(study: &Study) -> Vec<Claim> {

@@ -1,6 +1,6 @@
 //! The packets of one command.
 
-/// How the packets of a command follow each other. In both each starts when the one before it, whoever
+/// How the packets of a command follow each other. In both each starts when the one before it, whichever side
 /// sent that, has arrived; in which they differ is what a packet carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Exchange {

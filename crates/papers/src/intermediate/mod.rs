@@ -69,7 +69,7 @@ enum Buffer {
     Machines,
 }
 
-/// How writes that are acknowledged go on to the storage.
+/// How acknowledged writes reach the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Forward {
     /// Each at once, as in the paper.

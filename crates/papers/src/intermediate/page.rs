@@ -55,7 +55,7 @@ pub(crate) fn parts(study: &Study) -> Vec<Part> {
             "Writes by how many are outstanding, 1:9 of 64 ms",
             Table::of(DEPTHS, &study.depths),
         ),
-        Part::table("What early acknowledgement leaves at 64 ms", left_out(study)),
+        Part::table("What write-back leaves at 64 ms", left_out(study)),
         Part::table(
             "Sequential reads at 1 Gbit/s, 50 us and 20 ms, next block",
             Table::of(AHEAD, &study.ahead),

@@ -194,7 +194,7 @@ const READINGS: [Reading; 3] = [
     Reading { name: "printed", bits: NARROW, tenths: 7 },
 ];
 
-/// What the paper reads, and of a hundred reads so many hits.
+/// The reads of the paper, and the hits in a hundred of them.
 const DATA: [(&str, u64); 3] = [("video", 90), ("text", 80), ("application", 50)];
 
 /// What of the delay is between client and intermediate target, in tenths.
@@ -214,8 +214,8 @@ fn bandwidth(bits: u64) -> Bandwidth {
 }
 
 impl Case {
-    /// Commands one after the other, over a link of the client's with so many bit/s, at a distance of
-    /// which so many tenths are before the intermediate target.
+    /// Commands one after the other, over a link of the client's of this bit rate, at a distance of
+    /// which this number of tenths is before the intermediate target.
     fn new(kind: Kind, bits: u64, delay_ms: u64, tenths: u64) -> Self {
         let whole = Duration::from_millis(delay_ms).as_nanos();
         let near = whole / 10 * tenths;

@@ -19,7 +19,7 @@ pub(super) enum Read {
     Ready,
     /// It is answered when a fetch that has begun has brought its block.
     Waits,
-    /// It goes on to the storage. As in the paper's algorithm its block does not stay here.
+    /// It is sent to the storage. As in the paper's algorithm its block does not stay here.
     Missing,
 }
 
@@ -88,7 +88,7 @@ impl Target {
         }
     }
 
-    /// A block that was fetched before it was asked for is here. Gives who waits for it.
+    /// A block that was fetched before it was asked for is here. Returns the commands that wait for it.
     pub(super) fn fetched(&mut self, now: Instant, block: u64) -> Vec<usize> {
         match self {
             Self::Assumed(..) => unreachable!("nothing is fetched for hits that are assumed"),

@@ -64,7 +64,7 @@ fn next_block_is_ready() {
 }
 
 /// A read whose block is on its way waits for it and no longer: the second of two that are asked for at once
-/// is answered when the fetch that the first began has brought its block, which nobody fetches again.
+/// is answered when the fetch that the first began has brought its block, which is not fetched again.
 #[test]
 fn a_block_on_its_way_is_waited_for() {
     let case = Case { depth: 2, count: 2, ..case(Kind::Read, through(Buffer::Machines)) };

@@ -395,7 +395,7 @@ fn different_speeds(rows: &[ResponseRow]) -> [Claim; 4] {
             .judged(">= 10, 20 and 35", kept)
             .required(true)
             .note(format!("{} %", list(hst.iter().copied(), 1))),
-        Claim::new("V-told", "pareto", "poisson, 0.7", "jsw beats service-time that is told the speeds")
+        Claim::new("V-told", "pareto", "poisson, 0.7", "jsw beats service-time with configured speeds")
             .measured(lowest, "% below its mean, least")
             .judged("> 0", lowest > 0.0)
             .required(true)

@@ -28,7 +28,7 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// When an I/O ends that begins at `start` and has `service` nanoseconds to go on a link that is well.
+    /// When an I/O ends that begins at `start` and takes `service` nanoseconds on a link without a fault.
     pub(super) fn end(self, start: u64, service: u64) -> u64 {
         let well = self.from.saturating_sub(start);
         if service <= well || start >= self.until {

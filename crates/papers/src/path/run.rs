@@ -223,7 +223,7 @@ struct Ways {
     selectors: Vec<Box<dyn PathPolicy>>,
     /// By path: the place of its group, and whether it works.
     paths: Vec<(usize, bool)>,
-    /// The group in use: until none of its paths works, since nobody asks for a failback.
+    /// The group in use: until none of its paths works, since no operator orders a failback.
     current: usize,
 }
 

@@ -9,7 +9,7 @@ use crate::Settings;
 use serde::Serialize;
 
 /// What was found. Selectors are called as in docs/research/path.md: `rr1000` keeps a path for 1000 I/Os,
-/// `hst2` has threshold 2, `p2c` and `p2cb` compare I/Os and bytes, `st*` is told the speeds.
+/// `hst2` has threshold 2, `p2c` and `p2cb` compare I/Os and bytes, `st*` has the speeds in its configuration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
     /// The first seed.

@@ -34,7 +34,7 @@ fn play(
 }
 
 /// Two files are outstanding on two paths in turn: the third starts when the first ends, and waits behind
-/// nobody; the fourth goes to the other path and waits for the large one.
+/// no other; the fourth goes to the other path and waits for the large one.
 #[test]
 fn a_closed_loop_is_as_by_hand() {
     let ends = play(&machine(&[0, 0], &[], true), &[(0, 10), (0, 30), (0, 10), (0, 10)], Some(2));
@@ -83,7 +83,7 @@ fn without_a_path_they_wait_or_fail() {
     assert_eq!(fails, [(0, 5, None, 1), (1, 20, None, 0), (2, 70, Some(0), 0)]);
 }
 
-/// A trace has a rate of its own, and one that cannot have any is refused with its place.
+/// A trace has a rate, and one without is refused with its place.
 #[test]
 fn traces_are_read_and_refused() {
     let folder = std::env::temp_dir().join(format!("weir-sim-path-{}", std::process::id()));

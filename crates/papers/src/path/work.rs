@@ -39,7 +39,7 @@ pub(super) enum Arrivals {
     Interval(f64),
     /// By a Poisson process, for this load of all paths together.
     Poisson(f64),
-    /// So many are outstanding: the next comes when one ends.
+    /// This number is outstanding: the next comes when one ends.
     Closed(usize),
 }
 

@@ -457,7 +457,7 @@ impl Play {
         }
     }
 
-    /// Judges what the shell is told.
+    /// Judges the events that the shell gets.
     fn hear(&mut self, event: &Event<'_>) {
         match event {
             Event::LoggedIn { parameters, .. } => {
@@ -508,7 +508,7 @@ impl Play {
     fn check(&mut self) {
         let left: BTreeMap<u32, bool> =
             self.initiator.outstanding().map(|one| (one.itt.0, one.forgotten)).collect();
-        // Nobody is told when something that was forgotten ends.
+        // The end of a forgotten command is no event.
         self.live.retain(|itt, live| !live.forgotten || left.contains_key(itt));
         assert!(left.keys().eq(self.live.keys()), "{left:?} is not {:?}", self.live);
         assert!(left.len() <= COMMANDS_MAX as usize);

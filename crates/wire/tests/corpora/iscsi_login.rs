@@ -1,4 +1,4 @@
-//! A new connection, and what somebody sends who wants to log in.
+//! Drives a new connection with the login of an initiator.
 //!
 //! The first byte of an input chooses the gateway's policies. Records follow, each of a control
 //! byte, the second byte of the header, a length and as many bytes of text. In the text, bytes below
@@ -107,7 +107,7 @@ fn check(shell: &Shell, was_full_feature: bool) {
     }
     assert_eq!(connection.tsih(), TSIH);
     let session = shell.session.as_ref().expect("a session that was asked for");
-    assert!(!connection.initiator().is_empty(), "nobody logs in without a name");
+    assert!(!connection.initiator().is_empty(), "no initiator logs in without a name");
     assert_eq!(connection.initiator(), session.initiator);
     assert_eq!(connection.target(), session.target);
     // RFC 7143 sections 13.13 and 13.14: what was negotiated stays within what was offered.
@@ -118,7 +118,7 @@ fn check(shell: &Shell, was_full_feature: bool) {
     assert!((1..=limits.max_outstanding_r2t).contains(&agreed.max_outstanding_r2t));
 }
 
-/// Nobody gets a session who has not proven what the target or discovery asks for.
+/// No initiator gets a session without the proof that the target or discovery asks for.
 fn check_proof(shell: &Shell, closed: bool, said: &[u8]) {
     let Some(session) = &shell.session else { return };
     let name = session.target.map(|index| TARGETS[index]);

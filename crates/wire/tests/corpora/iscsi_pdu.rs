@@ -1,7 +1,7 @@
 //! A session in the full feature phase, and what its initiator sends.
 //!
 //! The first byte of an input chooses what is negotiated. Records follow, each of a control byte, a
-//! byte for what the shell does of its own accord, a header of 48 bytes and data. The connection is
+//! byte for what the shell does by itself, a header of 48 bytes and data. The connection is
 //! fed twice, with everything there is and with no more than it asks for: what it sends must be the
 //! same.
 
@@ -110,7 +110,7 @@ fn session(options: u8, mut records: &[u8], feed: impl Fn(&mut Shell, &[u8]) -> 
     shell.sent
 }
 
-/// What a shell does of its own accord, by the lower half of the byte; the upper half is a number.
+/// What a shell does by itself, by the lower half of the byte; the upper half is a number.
 fn stir(shell: &mut Shell, deed: u8) {
     let number = deed >> 4;
     let connection = &mut shell.connection;

@@ -37,13 +37,13 @@ fn sessions_keep_their_promises() {
 }
 
 /// Whatever a target answers and however it is cut, an initiator hands out only data that is in order
-/// and belongs to a command, ends each command once, and logs in to nobody who owes it a proof.
+/// and belongs to a command, ends each command once, and logs in to no target that owes it a proof.
 #[test]
 fn initiators_keep_their_promises() {
     replay("iscsi_initiator", 20, iscsi_initiator::run);
 }
 
-/// Whatever a login looks like, it ends in a session, a refusal or a closed connection, and nobody
+/// Whatever a login looks like, it ends in a session, a refusal or a closed connection, and no initiator
 /// gets what asks for a proof without it.
 #[test]
 fn logins_keep_their_promises() {

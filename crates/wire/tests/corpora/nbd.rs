@@ -126,7 +126,7 @@ impl Speaker {
                 }
                 3 => {
                     let [count] = take(&mut records);
-                    // A few, or rarely so many that the outbox is full.
+                    // A few, or rarely enough to fill the outbox.
                     self.flood(if count < 0xff { usize::from(count) % 16 } else { 1000 })
                 }
                 _ => {

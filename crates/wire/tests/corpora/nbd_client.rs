@@ -11,7 +11,7 @@ use weir_wire::nbd::{
 
 use super::nbd_replies::{Answer, DISCONNECT, Ledger, Sent, WRITE, data_at, told_extents};
 
-/// Bytes of its own that an outbox may hold: 256 KiB of replies, the replies of 16 requests with
+/// Bytes that an outbox may hold: 256 KiB of replies, the replies of 16 requests with
 /// 1024 extents each, and the list of exports.
 const OUTBOX_MAX: usize = (256 + 128 + 16) << 10;
 /// Bytes of a request without its payload.
@@ -234,13 +234,13 @@ impl Client {
         assert!(owned <= OUTBOX_MAX, "{owned} bytes wait to be written");
     }
 
-    /// Does what lets a connection go on that waits.
+    /// Does what lets a connection proceed that waits.
     fn make_room(&mut self) {
         if !self.connection.outbox().is_empty() {
             self.drain();
             return;
         }
-        assert!(self.finish_oldest(None), "it waits for nobody");
+        assert!(self.finish_oldest(None), "it waits for no reply");
     }
 
     fn act(&mut self, event: &Event<'_>) {
@@ -415,7 +415,7 @@ impl Client {
         self.look(false);
     }
 
-    /// Writes so many bytes of what waits.
+    /// Writes `count` bytes of the outbox.
     pub(crate) fn write(&mut self, mut most: usize) {
         let outbox = self.connection.outbox();
         while most > 0 && !outbox.is_empty() {
@@ -435,7 +435,7 @@ impl Client {
     /// Takes apart what was written, all of which has left the outbox.
     fn look(&mut self, is_admission: bool) {
         let said = std::mem::replace(&mut self.read, self.output.len());
-        // Replies of requests that nobody knows cannot be told apart.
+        // Replies to unknown requests cannot be told apart.
         if self.is_tracked || !self.ledger.agreed.is_transmission {
             self.ledger.read(&self.output[said..], is_admission);
         }

@@ -1,4 +1,4 @@
-//! What an NBD client expects to be told, and what it is told.
+//! Compares the replies that an NBD client expects with those that it gets.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::LazyLock;
@@ -194,7 +194,7 @@ impl Ledger {
             };
             said = &said[length..];
         }
-        assert!(!is_admission || self.agreed.is_transmission, "an admission is told");
+        assert!(!is_admission || self.agreed.is_transmission, "an admission is reported");
     }
 
     /// One reply to an option; returns its length.
@@ -248,7 +248,7 @@ impl Ledger {
                         assert!(said[16..].starts_with(data_at(offset, length)), "other data");
                         length as usize
                     }
-                    Some(Answer::Status(_)) => panic!("extents are told in a chunk"),
+                    Some(Answer::Status(_)) => panic!("extents are reported in a chunk"),
                 };
         }
         assert!(self.agreed.structured, "chunks were not agreed on");

@@ -29,7 +29,7 @@ use super::scsi_model::{
 const SENDER: u8 = 0x03;
 /// Control byte: the parameter list arrives when the next command with one has been sent.
 const LATE: u8 = 0x04;
-/// Conditions that the shell raises of its own accord.
+/// Conditions that the shell raises by itself.
 const CONDITIONS: [Sense; 5] = [
     Sense::CAPACITY_CHANGED,
     Sense::REPORTED_LUNS_CHANGED,
@@ -88,7 +88,7 @@ fn disk(options: u8, more: u8) -> DiskInfo {
     }
 }
 
-/// What a command for a unit that is not there is told.
+/// The answer to a command for a unit that is not there.
 fn absent(cdb: &[u8; 16]) {
     match execute_absent(cdb, &UNITS) {
         Ok(Action::Data(data)) => check_answer(cdb, &data),
@@ -216,7 +216,7 @@ impl Bench {
         self.registered = Registered::of(&self.unit, self.reserved);
     }
 
-    /// Somebody without a nexus wants something with the medium.
+    /// A user without a nexus accesses the medium.
     fn stranger(&mut self, cdb: &[u8; 16]) {
         let ops = [
             MediaOp::Read,
@@ -263,7 +263,7 @@ impl Bench {
         let others = self.reserved.is_some_and(|holder| holder != sender);
         let harmless = matches!(cdb[0], 0x03 | 0x12 | 0x17 | 0x1b | 0x1e | 0x25 | 0xa0)
             || matches!((cdb[0], cdb[1] & 0x1f), (0x9e, 0x10) | (0xa3, 0x0a));
-        assert!(!others || harmless, "{action:?} of somebody else's unit");
+        assert!(!others || harmless, "{action:?} of another's unit");
         match action {
             Action::Data(data) => self.check_data(sender, cdb, &data, before),
             Action::Done(effects) => self.done(sender, cdb, &effects),
@@ -354,7 +354,7 @@ impl Bench {
         self.apply(sender, effects);
     }
 
-    /// Nobody ejects what somebody holds on to.
+    /// No initiator ejects a medium whose removal another prevents.
     fn check_eject(&self, cdb: &[u8; 16]) {
         let ejects = self.unit.disk().removable && cdb[4] & 0xf3 == 0x02;
         assert!(!ejects || self.preventers.is_empty());
@@ -484,7 +484,7 @@ impl Bench {
         check_answer(cdb, data);
         match cdb[0] {
             0x03 => {
-                // SPC-4 section 6.39: what waits, or else what the next command would be told.
+                // SPC-4 section 6.39: pending sense data, or else that of the next command.
                 let sense = self.waiting[sender].take().or(before.err());
                 let sense = sense.unwrap_or(Sense::NO_SENSE);
                 let (bytes, length) = sense.descriptor();
@@ -548,13 +548,13 @@ impl Bench {
             Refusal::Conflict => {
                 let others = self.reserved.is_some() && self.reserved != sender;
                 // PERSISTENT RESERVE OUT conflicts with wrong keys and with any RESERVE(6), and while
-                // somebody is registered RESERVE(6) and RELEASE(6) do.
+                // an initiator is registered RESERVE(6) and RELEASE(6) do.
                 let registered = match opcode {
                     0x5f => true,
                     0x16 | 0x17 => !self.registered.is_empty(),
                     _ => !self.registered.permits(sender, true),
                 };
-                assert!(others || registered, "a conflict with nobody");
+                assert!(others || registered, "a conflict with no registration");
                 return;
             }
         };

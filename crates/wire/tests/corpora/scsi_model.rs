@@ -99,7 +99,7 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// Asks the unit, which nobody has reserved by RESERVE(6) but `reserved`.
+    /// Asks the unit, which only `reserved` may have reserved by RESERVE(6).
     pub(crate) fn of(unit: &Unit, reserved: Option<usize>) -> Self {
         let full_status = [0x5e, 0x03, 0, 0, 0, 0, 0, 0xff, 0xff, 0];
         let data = match ask(unit, &nexus(reserved.unwrap_or(0)), &full_status) {
@@ -147,7 +147,7 @@ impl Registered {
         self.ports.iter().find(|(port, _)| *port == text).map(|&(_, holds)| holds)
     }
 
-    /// Whether an initiator, or somebody without a nexus, may read or write the medium.
+    /// Whether an initiator, or a user without a nexus, may read or write the medium.
     // SPC-4 table 33: write exclusive and exclusive access, for a holder, for registrants, for all
     // registrants.
     pub(crate) fn permits(&self, number: Option<usize>, writes: bool) -> bool {

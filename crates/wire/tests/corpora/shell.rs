@@ -48,7 +48,7 @@ pub(crate) const OWN: usize = 0;
 /// itself, which an echo repeats: a text answer with all targets and 64 keys that are not
 /// understood, or the R2Ts of one command.
 const ANSWER_MAX: usize = 8192;
-/// Outbox at which this shell stops reading, in bytes of its own.
+/// The bytes in the outbox at which this shell stops reading.
 const OUTBOX_MAX: usize = 16 * 1024;
 /// Read data of one command, in bytes; not a multiple of anything.
 const READ_LENGTH: usize = 1337;
@@ -305,7 +305,7 @@ impl Shell {
         }
     }
 
-    /// Writes what waits, in uneven portions, and looks at it.
+    /// Writes the outbox in uneven portions, and parses it.
     pub(crate) fn drain(&mut self) {
         let mut portion = 1;
         let outbox = self.connection.outbox();
@@ -325,7 +325,7 @@ impl Shell {
         let ended = self.responses + self.abandoned + outstanding;
         assert!(self.answered <= self.responses && ended <= self.requests);
         if let Some(failure) = self.failure {
-            assert_eq!(self.login_status, Some(failure as u16), "the initiator is told the same");
+            assert_eq!(self.login_status, Some(failure as u16), "the initiator gets the same");
         }
         if self.connection.is_full_feature() && self.full_feature_at.is_none() {
             // The answer that ends the login was sent now, without digests; all later PDUs have

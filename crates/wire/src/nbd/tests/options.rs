@@ -276,7 +276,7 @@ fn a_context_belongs_to_an_export() {
         (vec![&other, &good], true),
         (vec![&good, &other], false),
         (vec![&good, &contexts("disk", &[])], false),
-        (vec![&good, &contexts("nobody", &["base:allocation"])], false),
+        (vec![&good, &contexts("missing", &["base:allocation"])], false),
         (vec![&good, &vec![1, 2, 3]], false),
         (vec![], false),
     ] {
