@@ -60,10 +60,7 @@ const KEYS: [&str; 10] = [
 ];
 
 /// What is left, by folder and kind of text. A number here only falls.
-const LEFT: &[(&str, usize)] = &[
-    ("crates/weir/tests strings", 1),
-    ("docs/decisions text", 2),
-];
+const LEFT: &[(&str, usize)] = &[("crates/weir/tests strings", 1), ("docs/decisions text", 2)];
 
 /// The kind of text that a file's words are counted as: what operators read is apart from comments.
 fn counted(path: &str) -> Vec<(String, usize)> {
