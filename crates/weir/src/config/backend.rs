@@ -120,7 +120,7 @@ fn one(context: &mut Context, table: &Table<'_>, names: &mut Names) -> Option<Ba
     let is_own = |key: &str| own.iter().any(|part| part.keys.iter().any(|own| own.name == key));
     let mut others: Vec<_> = MODELS.iter().flat_map(|part| part.keys).map(|key| key.name).collect();
     others.push("capacity");
-    others.retain(|key| !is_own(key) && !(*key == "capacity" && is_own("blocks")));
+    others.retain(|&key| !is_own(key) && (key != "capacity" || !is_own("blocks")));
     others.sort_unstable();
     others.dedup();
     only_with(context, table, &others, "model", &model);

@@ -323,10 +323,10 @@ fn is_within(path: &str, outer: &str) -> bool {
 }
 
 /// Fails when what is found is not what is listed: more is a violation, less is a list to be shortened.
-fn same<T: Ord + std::fmt::Debug>(found: BTreeSet<T>, listed: BTreeSet<T>, law: &str) {
-    let new: Vec<_> = found.difference(&listed).collect();
+fn same<T: Ord + std::fmt::Debug>(found: &BTreeSet<T>, listed: &BTreeSet<T>, law: &str) {
+    let new: Vec<_> = found.difference(listed).collect();
     assert!(new.is_empty(), "{law}:\n{new:#?}");
-    let stale: Vec<_> = listed.difference(&found).collect();
+    let stale: Vec<_> = listed.difference(found).collect();
     assert!(stale.is_empty(), "these are mended or gone: take them from the list:\n{stale:#?}");
 }
 
@@ -349,7 +349,7 @@ fn rooms_keep_to_their_floors() {
         let rule = unknown_to(file).find(|(unknown, _)| *unknown == room);
         (file.to_owned(), room, rule.expect("an exception is from a rule").1)
     });
-    same(found, listed.collect(), "a room uses one that it must not know");
+    same(&found, &listed.collect(), "a room uses one that it must not know");
 }
 
 /// What a file of `serve` must not know, and why.
@@ -377,7 +377,7 @@ fn only_drivers_reach_the_operating_system() {
     let found = serve.code.iter().filter(|(module, code)| reaches(module, code));
     let found = found.map(|(module, _)| module.join("/")).collect();
     let listed = DRIVERS.iter().chain(DRIVERS_LEFT).map(|(file, _)| (*file).to_owned());
-    same(found, listed.collect(), "a file that is no driver reaches the operating system");
+    same(&found, &listed.collect(), "a file that is no driver reaches the operating system");
 }
 
 /// The files and folders of each folder of `serve`, `flow` and `sim` can be put in an order in which each
@@ -392,7 +392,7 @@ fn folders_have_no_circles() {
     let listed = CIRCLES_LEFT.iter().map(|&(name, folder, members)| {
         (name, folder.to_owned(), members.iter().map(|&member| member.to_owned()).collect())
     });
-    same(found, listed.collect(), "files or folders use each other in a circle");
+    same(&found, &listed.collect(), "files or folders use each other in a circle");
 }
 
 /// Paths are found in `use` trees and in code, and not in tests.

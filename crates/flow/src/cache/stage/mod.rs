@@ -57,7 +57,7 @@ settings! {
         /// Memory for data that was read; 0 keeps nothing and reads nothing ahead.
         pub size: u64 = Size(0, TIB), 0;
         /// The unit of caching and eviction, a power of two.
-        pub line: u32 = Size(SECTOR as u64, LARGEST_LINE as u64), 4 * KIB;
+        pub line: u32 = Size(SECTOR, LARGEST_LINE as u64), 4 * KIB;
     }
     also {
         /// The tenant that pays for background I/O of each volume, by [`VolumeId`].

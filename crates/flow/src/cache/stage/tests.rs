@@ -383,7 +383,7 @@ impl Rig {
         match op {
             Op::Read => payload[at..at + range.len()].copy_from_slice(&self.storage[range]),
             Op::Write => {
-                self.storage[range.clone()].copy_from_slice(&payload[at..at + range.len()])
+                self.storage[range.clone()].copy_from_slice(&payload[at..at + range.len()]);
             }
             Op::Discard | Op::WriteZeroes => self.storage[range].fill(0),
             _ => {}
