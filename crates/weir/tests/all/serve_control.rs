@@ -412,7 +412,7 @@ fn the_socket_has_one_owner() {
 /// command that cannot be understood is 2.
 #[test]
 fn without_a_gateway_it_is_told() {
-    let folder = folder("control-none");
+    let folder = folder("without-gateway");
     let ask = |arguments: &[&str]| {
         let output = weir(&folder, arguments).output().unwrap();
         assert!(output.stdout.is_empty());
