@@ -191,12 +191,12 @@ impl<O: Observer> Pipeline<O> {
         self.volumes[entry.request.volume.index()].cut(&entry.request, &mut pieces);
         assert!(!pieces.is_empty(), "a request is at least one piece");
         entry.pieces_left = pieces.len() as u64;
-        let InFlight { request, row, arrived, times, owner, .. } = *entry;
         if let [whole] = &pieces[..] {
             entry.put(whole);
             self.enter_control(now, key);
         } else {
             entry.stage = StageName::Accept;
+            let InFlight { request, row, arrived, times, owner, .. } = *entry;
             for piece in &pieces {
                 let request = Request { extent: piece.extent, ..request };
                 let stage = StageName::Control;
@@ -320,10 +320,7 @@ impl<O: Observer> Pipeline<O> {
         entry.move_to(now, StageName::Storage, rule);
         let InFlight { request, parent, backend, place: (part, at), .. } = *entry;
         let whole = parent.map_or(request.extent, |parent| self.requests[parent].request.extent);
-        assert!(
-            whole.offset <= request.extent.offset,
-            "a piece is inside its request: {request:?}"
-        );
+        assert!(whole.offset <= request.extent.offset, "a piece is inside its request");
         self.actions.push_back(Action::Store(StoreIo {
             key,
             tag: request.tag,
@@ -448,7 +445,7 @@ impl<O: Observer> Pipeline<O> {
         self.outstanding.leave(&request);
         assert!(
             self.outstanding.requests() as usize <= self.requests.len(),
-            "what is outstanding is in the pipeline: {self:?}"
+            "what is outstanding is in the pipeline"
         );
         if self.outstanding.requests() == 0 {
             self.watch = None;

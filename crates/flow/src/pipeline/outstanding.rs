@@ -53,7 +53,7 @@ impl Outstanding {
         share.bytes += payload;
         assert!(
             share.requests <= self.requests && share.bytes <= self.bytes,
-            "what a tenant has outstanding is a part of all: {self:?}"
+            "what a tenant has outstanding is a part of all"
         );
         true
     }
