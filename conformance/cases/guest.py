@@ -35,7 +35,7 @@ HOST = "10.0.2.2"
 SCRIPTS = ROOT / "conformance/guest"
 # Parts that run for a change of the front end or the wire formats. The others take as long again and protect less.
 SMALL = ["ext4", "multipath", "restart", "reservations", "commands"]
-PARTS = ["ext4", "multipath", "restart", "near", "reservations", "commands", "chap", "lio", "flash"]
+PARTS = ["ext4", "multipath", "restart", "write_back", "reservations", "commands", "chap", "lio", "flash"]
 # Slow enough that delays of the machine do not matter: reads take 150 ms, programs 250 ms.
 FLASH = {"name": "flash", "model": "ssd-paper", "register": "25ms", "read": "125ms", "program": "225ms"}
 # Parts of a script, as the guest gets them: text only.
@@ -74,7 +74,7 @@ class Host:
                                 ("commands", 128, {}), ("chap", 64, {"accounts": ["alice"], "mutual": "weir"})):
             config.volume(name, file=folder / f"{name}.img", size=f"{mib}MiB").target(name, name=f"{TARGET}.{name}", **keys)
         # 320 MiB is the minimum of mkfs.xfs. The guest can reach both units without the gateway, as separate targets.
-        images = {"ext4": run.image("near-ext4.img", 128), "xfs": run.image("near-xfs.img", 320)}
+        images = {"ext4": run.image("cached-ext4.img", 128), "xfs": run.image("cached-xfs.img", 320)}
         target = Tgtd(run, images["ext4"])
         target.add(2, images["xfs"])
         self.far = target.portals[1].rpartition(":")[2]
@@ -82,8 +82,8 @@ class Host:
         proxy("line", 0, 0, 0.01)
         for lun, (kind, image) in enumerate(images.items(), 1):
             config.add("upstream", name=f"far-{kind}", target=target.name, lun=lun, portals=proxy.portals)
-            config.volume(f"near-{kind}", upstream=f"far-{kind}", state=folder / f"{kind}.state", log=folder / f"{kind}.log", log_size="64MiB")
-            config.target(f"near-{kind}", name=f"{TARGET}.near-{kind}")
+            config.volume(f"cached-{kind}", upstream=f"far-{kind}", state=folder / f"{kind}.state", log=folder / f"{kind}.log", log_size="64MiB")
+            config.target(f"cached-{kind}", name=f"{TARGET}.cached-{kind}")
             target.another(lun + 1, f"{TARGET}.alone-{kind}", image)
         self.gateway = Gateway(run, config)
         self.gateway.start()

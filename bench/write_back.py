@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Reads of one host for near.sh: prints `bytes seconds p50 p99 upstream`, times in microseconds.
+"""Reads of one host for write_back.sh: prints `bytes seconds p50 p99 upstream`, times in microseconds.
 
-    near.py URL PROXY-SOCKET sequential|random|all BLOCKS DEPTH SECONDS
+    write_back.py URL PROXY-SOCKET sequential|random|all BLOCKS DEPTH SECONDS
 
 BLOCKS is the size of the unit in 512-byte blocks. `sequential` reads in order from the start, 64 KiB at a time, `random`
 reads 4 KiB at random offsets, each for SECONDS; `all` reads the whole unit once. `upstream` is the bytes that the

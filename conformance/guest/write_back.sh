@@ -17,9 +17,9 @@ no_faults() { # no_faults KIND DISK
 
 declare -A disk writer begun sum
 for kind in ext4 xfs; do
-  node near-$kind
-  login near-$kind
-  disk[$kind]=$(device near-$kind)
+  node cached-$kind
+  login cached-$kind
+  disk[$kind]=$(device cached-$kind)
   case $kind in
     ext4) mkfs.ext4 -q -F "${disk[$kind]}" ;;
     xfs) mkfs.xfs -q -f "${disk[$kind]}" ;;
@@ -36,7 +36,7 @@ done
 for writes in 400 1600; do
   for kind in ext4 xfs; do
     until_works written_since "${disk[$kind]}" "${begun[$kind]}" $writes
-    until_works only_in_log near-$kind
+    until_works only_in_log cached-$kind
   done
   kill -0 "${writer[ext4]}" "${writer[xfs]}"
   control crash >/dev/null
@@ -53,8 +53,8 @@ for kind in ext4 xfs; do
   sum[$kind]=$(sums /mnt/$kind)
   umount /mnt/$kind
   no_faults $kind "${disk[$kind]}" >/tmp/fsck 2>&1 || { cat /tmp/fsck; exit 1; }
-  logout near-$kind
-  control drain near-$kind >/dev/null
+  logout cached-$kind
+  control drain cached-$kind >/dev/null
 done
 # The same files of the upstream, read without the gateway.
 for kind in ext4 xfs; do

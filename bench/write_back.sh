@@ -7,7 +7,7 @@ set -euo pipefail
 
 usage() {
     cat <<'TEXT'
-usage: bench/near.sh [options]
+usage: bench/write_back.sh [options]
   --round-trip MS   to the upstream, in milliseconds (20)
   --link MB         bandwidth to the upstream for the reads, in 10^6 bytes per second (20)
   --seconds S       length of each measurement (2)
@@ -27,7 +27,7 @@ weir=$target_dir/release/weir
 load=$target_dir/release/iscsi-load
 export PYTHONDONTWRITEBYTECODE=1
 
-WORK=$(mktemp -d "$dir/weir-near.XXXXXX")
+WORK=$(mktemp -d "$dir/weir-write-back.XXXXXX")
 . "$here/tgtd.sh"
 command -v tgtd >/dev/null && command -v tgtadm >/dev/null || fail "not installed: tgt; on Debian: apt-get install tgt"
 weir_pid='' proxy_pid=''
@@ -133,7 +133,7 @@ for depth in 1 32; do
     done
 done
 filled=$(fill)
-python3 "$here/near.py" "$portal/$name/4" "$WORK/proxy.socket" all $((16 << 11)) 8 0 >/dev/null
+python3 "$here/write_back.py" "$portal/$name/4" "$WORK/proxy.socket" all $((16 << 11)) 8 0 >/dev/null
 for depth in 1 32; do
     for repetition in $(seq "$repetitions"); do
         measure "hit.$depth" "$portal/$name/4" --depth "$depth" --seed "$repetition"
@@ -146,13 +146,13 @@ awk -v f="$filled" -v l="$log" 'BEGIN {
     printf "the log of %d MiB was %.0f %% full after the writes%s\n", l, f * 100,
         (f >= 0.75) ? ": writes were paced, the log has to be larger" : "" }'
 line $((link * 1000000))
-read -r bytes took _ _ upstream < <(python3 "$here/near.py" "$portal/$name/3" "$WORK/proxy.socket" sequential $((256 << 11)) 1 10)
+read -r bytes took _ _ upstream < <(python3 "$here/write_back.py" "$portal/$name/3" "$WORK/proxy.socket" sequential $((256 << 11)) 1 10)
 awk -v b="$bytes" -v t="$took" -v l="$link" -v u="$upstream" 'BEGIN {
     printf "sequential reads of 64 KiB at depth 1: %.2f MB/s, %.1f %% of a link of %d MB/s; %.3f bytes fetched per byte read\n",
         b / t / 1e6, b / t / l / 1e4, l, u / b }'
-read -r bytes took _ _ upstream < <(python3 "$here/near.py" "$far/$TGT_NAME/4" "$WORK/proxy.socket" sequential $((256 << 11)) 1 5)
+read -r bytes took _ _ upstream < <(python3 "$here/write_back.py" "$far/$TGT_NAME/4" "$WORK/proxy.socket" sequential $((256 << 11)) 1 5)
 awk -v b="$bytes" -v t="$took" -v l="$link" 'BEGIN {
     printf "the same directly: %.2f MB/s, %.1f %%\n", b / t / 1e6, b / t / l / 1e4 }'
-read -r bytes took _ _ upstream < <(python3 "$here/near.py" "$portal/$name/5" "$WORK/proxy.socket" random $((256 << 11)) 16 10)
+read -r bytes took _ _ upstream < <(python3 "$here/write_back.py" "$portal/$name/5" "$WORK/proxy.socket" random $((256 << 11)) 16 10)
 awk -v b="$bytes" -v t="$took" -v u="$upstream" 'BEGIN {
     printf "random reads of 4 KiB at depth 16: %.0f/s; %.3f bytes from the upstream per byte read\n", b / 4096 / t, u / b }'
