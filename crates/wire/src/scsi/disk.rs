@@ -6,7 +6,8 @@ use super::sense::Sense;
 use super::unit::Action;
 use super::{inquiry, luns};
 
-/// Facts about one disk, as initiators see them.
+/// Facts about one disk, as initiators see them: a field for each fact that READ CAPACITY, a VPD page or a mode page
+/// reports.
 #[derive(Clone, Debug)]
 pub struct DiskInfo {
     /// Number of logical blocks, at least 1.

@@ -116,6 +116,10 @@ impl Io {
 }
 
 /// A backend with its paths.
+///
+/// It is long because an answer, a loss or a deadline of one path changes several of its owners in one order: the
+/// judge, the groups, the selectors, the I/Os that are held. Their state and rules are theirs; the methods here
+/// are that order.
 struct BackendPaths {
     id: BackendId,
     groups: Groups,
