@@ -147,7 +147,7 @@ pub struct Ssd {
 }
 
 impl Ssd {
-    /// An idle device. Panics if the configuration is not [valid](Config::validate).
+    /// An idle device. Panics if the configuration is not valid (`Settings::validate`).
     pub fn new(config: Config) -> Self {
         Self {
             config,
