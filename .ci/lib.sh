@@ -18,6 +18,34 @@ end_step() {
   current=
 }
 
+# beside NAME COMMAND...: runs a command beside the steps that follow, until `join_beside` or the end of the script.
+beside_pid=
+beside() {
+  local name=$1 began=$SECONDS
+  shift
+  echo
+  echo "=== $name runs beside the next steps ($(date +%H:%M:%S))"
+  beside_log=$(mktemp)
+  (
+    status=0
+    "$@" || status=$?
+    echo "$name took $((SECONDS - began)) s"
+    exit $status
+  ) >"$beside_log" 2>&1 &
+  beside_pid=$!
+}
+
+# Waits for the command of `beside`, prints its output, and returns its exit status.
+join_beside() {
+  local status=0
+  [ -n "$beside_pid" ] || return 0
+  wait "$beside_pid" || status=$?
+  beside_pid=
+  cat "$beside_log"
+  rm "$beside_log"
+  return $status
+}
+
 # Prints the duration of each step in seconds, the longest first.
 print_durations() {
   echo
