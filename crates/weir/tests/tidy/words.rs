@@ -2,7 +2,6 @@
 
 use crate::text::Source;
 use crate::{files, root};
-use std::collections::BTreeMap;
 use std::fs;
 
 /// Paraphrases, and what to write instead is the term, the number or the name.
@@ -57,36 +56,23 @@ const KEYS: [&str; 10] = [
     "retry_at_most",
 ];
 
-/// The kind of text that a file's words are counted as: what operators read is apart from comments.
-fn counted(path: &str) -> Vec<(String, usize)> {
+/// The texts of a file that are read: all of a document; the strings and comments of a source.
+fn texts(path: &str) -> Vec<String> {
     let file = root().join(path);
     if crate::has_extension(path, "md") {
         // The changelog has the table of old words, the glossary and decisions explain them.
         let exempt = path == "CHANGELOG.md";
-        let text = fs::read_to_string(file).unwrap();
-        return if exempt { Vec::new() } else { vec![(folder(path, "text"), count(&text))] };
+        return if exempt { Vec::new() } else { vec![fs::read_to_string(file).unwrap()] };
     }
-    let source = Source::read(&file);
-    let sum = |texts: &[String]| texts.iter().map(|text| count(text)).sum();
-    vec![
-        (folder(path, "strings"), sum(&source.strings)),
-        (folder(path, "comments"), sum(&source.comments)),
-    ]
+    let Source { strings, comments, .. } = Source::read(&file);
+    [strings, comments].concat()
 }
 
-/// A crate, or the first two folders of a document.
-fn folder(path: &str, kind: &str) -> String {
-    let depth = if path.starts_with("crates/") { 3 } else { 2 };
-    let folders: Vec<&str> = path.split('/').collect();
-    let folders = &folders[..depth.min(folders.len() - 1)];
-    format!("{} {kind}", if folders.is_empty() { ".".to_owned() } else { folders.join("/") })
-}
-
-/// How often banned words stand in a text, as whole words.
-fn count(text: &str) -> usize {
+/// The banned words in a text, each as often as it stands there alone.
+fn banned(text: &str) -> Vec<&'static str> {
     let text = text.to_lowercase();
-    let words = PARAPHRASES.iter().chain(&PRIVATE).chain(&KEYS);
-    words.map(|word| occurrences(&text, word)).sum()
+    let words = PARAPHRASES.into_iter().chain(PRIVATE).chain(KEYS);
+    words.flat_map(|word| std::iter::repeat_n(word, occurrences(&text, word))).collect()
 }
 
 fn occurrences(text: &str, word: &str) -> usize {
@@ -102,18 +88,20 @@ fn occurrences(text: &str, word: &str) -> usize {
 /// No document, comment or string has a banned word.
 #[test]
 fn words_do_not_come_back() {
-    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    let mut found: Vec<String> = Vec::new();
     for path in files() {
         let own = path.starts_with("crates/weir/tests/tidy/");
         let read = crate::has_extension(&path, "md")
             || (path.starts_with("crates/") && crate::has_extension(&path, "rs"));
         if read && !own {
-            for (folder, count) in counted(&path) {
-                *found.entry(folder).or_default() += count;
-            }
+            found.extend(
+                texts(&path)
+                    .iter()
+                    .flat_map(|text| banned(text))
+                    .map(|word| format!("{path}: {word}")),
+            );
         }
     }
-    found.retain(|_, count| *count > 0);
     assert!(
         found.is_empty(),
         "banned words came back; write the field's term (docs/glossary.md): {found:#?}"
@@ -123,6 +111,6 @@ fn words_do_not_come_back() {
 /// A word is found where it stands alone, whatever its case, and not inside another.
 #[test]
 fn words_are_whole() {
-    assert_eq!(count("Nobody; nobodys, a savings_file, the savings"), 2);
-    assert_eq!(count("overdue_most and overdue_mostly"), 1);
+    assert_eq!(banned("Nobody; nobodys, a savings_file, the savings"), ["nobody", "savings"]);
+    assert_eq!(banned("overdue_most and overdue_mostly"), ["overdue_most"]);
 }
