@@ -46,11 +46,11 @@ if [ -z "$weir" ] || [ -z "$load" ]; then
     command -v cargo >/dev/null || fail "cargo is not installed; see https://rustup.rs, or use --weir and --load"
 fi
 if [ -z "$weir" ]; then
-    (cd "$root" && cargo build --quiet --release -p weir) || fail "weir does not build"
+    (cd "$root" && cargo build --quiet --release --locked) || fail "weir does not build"
     weir=$target_dir/release/weir
 fi
 if [ -z "$load" ]; then
-    (cd "$root" && cargo build --quiet --release -p iscsi-load) ||
+    (cd "$root" && cargo build --quiet --release --locked) ||
         fail "the load generator does not build"
     load=$target_dir/release/iscsi-load
 fi

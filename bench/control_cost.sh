@@ -23,9 +23,9 @@ policies='ta1 ta2 ta3 edf facade sfq mclock slack' warm_up=150000 requests=10000
 options 'warm_up requests limit' policies '' "$@"
 # shellcheck source=bench/instructions.sh
 . "$here/instructions.sh"
-(cd "$root" && cargo build --quiet --release --locked -p weir-flow --example control_cost) ||
+(cd "$root" && cargo build --quiet --release --locked) ||
     fail "the driver does not build"
-program=$target_dir/release/examples/control_cost
+program=$target_dir/release/weir-measure
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/weir-control-cost.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -43,7 +43,7 @@ for policy in open $policies; do
     printf '%-8s' "$policy"
     costs=''
     for n in $TENANTS; do
-        costs="$costs $(instructions_each "$warm_up" "$requests" "$program" "$policy" "$n")"
+        costs="$costs $(instructions_each "$warm_up" "$requests" "$program" control "$policy" "$n")"
     done
     [ "$policy" != open ] || own=$costs
     verdict=$(awk -v costs="$costs" -v own="$own" -v policy="$policy" -v factor="$FACTOR" 'BEGIN {

@@ -22,9 +22,9 @@ warm_up=20000 ios=20000
 options 'warm_up ios' policies '' "$@"
 # shellcheck source=bench/instructions.sh
 . "$here/instructions.sh"
-(cd "$root" && cargo build --quiet --release --locked -p weir-flow --example path_cost) ||
+(cd "$root" && cargo build --quiet --release --locked) ||
     fail "the driver does not build"
-program=$target_dir/release/examples/path_cost
+program=$target_dir/release/weir-measure
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/weir-path-cost.XXXXXX")
 trap 'rm -rf "$work"' EXIT

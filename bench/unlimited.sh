@@ -23,12 +23,9 @@ seconds=2 repetitions=10 size=64 dir=${TMPDIR:-/tmp}
 options 'seconds repetitions size' dir '' "$@"
 # shellcheck source=bench/instructions.sh
 . "$here/instructions.sh"
-(cd "$root" && cargo build --quiet --release --locked -p weir &&
-    cargo build --quiet --release --locked -p iscsi-load &&
-    cargo build --quiet --release --locked -p weir-flow --example pipeline_cost) ||
+(cd "$root" && cargo build --quiet --release --locked) ||
     fail "the programs do not build"
 weir=$target_dir/release/weir
-examples=$target_dir/release/examples
 
 work=$(mktemp -d "$dir/weir-unlimited.XXXXXX")
 declare -A pids urls counted
@@ -98,7 +95,7 @@ compare() {
 echo "weir $("$weir" --version | awk '{ print $2 }'), $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg)"
 echo
 for policy in open slack; do
-    counted[$policy]=$(instructions_each 100000 100000 "$examples/pipeline_cost" "$policy")
+    counted[$policy]=$(instructions_each 100000 100000 "$target_dir/release/weir-measure" pipeline "$policy")
 done
 echo "pipeline, instructions per request: open ${counted[open]}, slack ${counted[slack]}," \
     "$((counted[slack] - counted[open])) more"

@@ -22,8 +22,7 @@ seconds=2 repetitions=10 size=256 ops='read write' depths='1 32' dir=${TMPDIR:-/
 options 'seconds repetitions size depths' 'ops dir' '' "$@"
 only "$ops" 'an operation' read write
 command -v awk >/dev/null || fail "not installed: awk; on Debian: apt-get install mawk"
-(cd "$root" && cargo build --quiet --release --locked -p weir &&
-    cargo build --quiet --release --locked -p iscsi-load) || fail "the programs do not build"
+(cd "$root" && cargo build --quiet --release --locked) || fail "the programs do not build"
 weir=$target_dir/release/weir
 load=$target_dir/release/iscsi-load
 

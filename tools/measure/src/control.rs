@@ -1,11 +1,7 @@
 //! Drives one control policy and nothing else, to count the instructions that a request costs.
 //!
-//! ```text
-//! cargo run --release -p weir-flow --example control_cost -- POLICY TENANTS REQUESTS
-//! ```
-//!
-//! Ends when REQUESTS have ended. What starts and fills up is in the count: take the difference of two
-//! runs, as `bench/control_cost.sh` does.
+//! Ends when REQUESTS have ended. The count includes the set-up: take the difference of two runs, as
+//! `bench/control_cost.sh` does.
 //!
 //! The tenants are promised [`SOLD`] requests a second together, in equal parts. Those with an odd number
 //! ask for five times as much as those with an even one, all together for half as much again as was sold:
@@ -17,7 +13,6 @@
 use slotmap::SlotMap;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::process::ExitCode;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::{Contract, ControlPolicy, POLICIES, Promises};
 use weir_flow::policy::Choice;
@@ -26,7 +21,7 @@ use weir_flow::rng::Rng;
 use weir_flow::units::Extent;
 
 /// Requests per second that are promised to all tenants together.
-const SOLD: u32 = 100_000;
+pub(crate) const SOLD: u32 = 100_000;
 
 /// Requests that the device serves at once.
 const CHANNELS: usize = 32;
@@ -157,23 +152,9 @@ impl Bench {
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are this program's output")]
-fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [policy, tenants, requests] = arguments.as_slice() else {
-        println!("usage: control_cost POLICY TENANTS REQUESTS");
-        return ExitCode::from(2);
-    };
-    let choice = match Choice::named(POLICIES, policy) {
-        Ok(choice) => choice,
-        Err(error) => {
-            println!("{error}");
-            return ExitCode::from(2);
-        }
-    };
-    let (Ok(tenants @ 1..=SOLD), Ok(requests)) = (tenants.parse(), requests.parse::<u64>()) else {
-        println!("TENANTS is from 1 to {SOLD}, REQUESTS a number");
-        return ExitCode::from(2);
-    };
+/// Until `requests` have ended. Fails if there is no such policy.
+pub(crate) fn run(policy: &str, tenants: u32, requests: u64) -> Result<(), String> {
+    let choice = Choice::named(POLICIES, policy).map_err(|error| error.to_string())?;
     let mut bench = Bench::new(&choice, tenants);
     while bench.ended < requests {
         bench.step();
@@ -181,7 +162,7 @@ fn main() -> ExitCode {
     let waiting = bench.requests.len() - bench.serving.len() - bench.queue.len();
     let (end, device) = (bench.next_arrival, bench.serving.len() + bench.queue.len());
     println!("{requests} ended by {end:?}; {waiting} held, {device} at the device");
-    // What is left is not to be paid for by anybody.
+    // Instructions that release memory are not part of a request.
     std::mem::forget(bench);
-    ExitCode::SUCCESS
+    Ok(())
 }

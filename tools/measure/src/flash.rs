@@ -1,18 +1,13 @@
-//! How fast the flash model is, and how much memory it takes.
-//!
-//! ```text
-//! cargo run --release -p weir-model --example flash_speed -- [WORKLOAD [GIB [MILLIONS]]]
-//! ```
+//! Speed and memory of the flash model.
 //!
 //! | workload | device | what hosts ask for |
 //! |---|---|---|
 //! | `writes` | an `NVMe` drive of GIB, filled | 4 KiB at random, written, 64 outstanding: garbage collection all the time |
 //! | `figure-5` | the paper's chips, as many blocks as GIB takes | 16 KiB at random, in eight regions with 32 outstanding each: three are read, three written, two both |
 //!
-//! `writes`, 64 GiB and 20 million page operations of hosts by default. Prints page operations and erasures per
+//! Prints page operations and erasures per
 //! second of wall-clock time, what garbage collection did, and the peak resident memory of the process.
 
-use std::process::ExitCode;
 use weir_flow::clock::Instant;
 use weir_flow::request::Op;
 use weir_flow::rng::Rng;
@@ -59,18 +54,10 @@ impl Load {
 
 #[expect(clippy::disallowed_methods, reason = "what is measured is the wall-clock time of a run")]
 #[expect(clippy::print_stdout, reason = "the figures are this program's output")]
-fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let name = arguments.next().unwrap_or_else(|| "writes".to_owned());
-    let mut number = |default: u64| arguments.next().map_or(Ok(default), |text| text.parse());
-    let (Ok(gib @ 1..=8_192), Ok(millions @ 1..)) = (number(64), number(20)) else {
-        println!("usage: flash_speed [WORKLOAD [GIB [MILLIONS]]], at least 1 and at most 8192 GiB");
-        return ExitCode::from(2);
-    };
-    let Some(load) = Load::named(&name, gib << 30) else {
-        println!("there is `writes` and `figure-5`, not `{name}`");
-        return ExitCode::from(2);
-    };
+/// `millions` of page operations of hosts. Fails if there is no such workload.
+pub(crate) fn run(workload: &str, gib: u64, millions: u64) -> Result<(), String> {
+    let load = Load::named(workload, gib << 30)
+        .ok_or_else(|| format!("the workloads are `writes` and `figure-5`, not `{workload}`"))?;
     let mut device = Ssd::new(load.config);
     let mut rng = Rng::stream(1, "requests");
     let start = std::time::Instant::now();
@@ -91,8 +78,6 @@ fn main() -> ExitCode {
     println!("{:.2} million operations/s of chips", operations as f64 / seconds / 1e6);
     println!("{:.0} s of the device's time in {seconds:.1} s", now.as_nanos() as f64 / 1e9);
     println!("{wear:?}");
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find(|line| line.starts_with("VmHWM:"));
-    println!("{}", peak.unwrap_or("VmHWM: unknown on this system"));
-    ExitCode::SUCCESS
+    println!("{}", crate::peak_memory());
+    Ok(())
 }

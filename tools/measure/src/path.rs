@@ -1,11 +1,7 @@
 //! Drives one path policy and nothing else, to count the instructions that an I/O costs.
 //!
-//! ```text
-//! cargo run --release -p weir-flow --example path_cost -- POLICY PATHS IOS
-//! ```
-//!
-//! Ends when IOS have been chosen a path for and have ended. What starts and fills up is in the count: take
-//! the difference of two runs, as `bench/path_cost.sh` does. The policy `driver` takes turns, and its cost
+//! Ends when IOS have been chosen a path for and have ended. The count includes the set-up:
+//! take the difference of two runs, as `bench/path_cost.sh` does. The policy `driver` takes turns, and its cost
 //! is that of this program.
 //!
 //! [`OUTSTANDING`] I/Os for each path, of 4 to 128 KiB, are outstanding at a time. A path serves its own one
@@ -13,7 +9,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::process::ExitCode;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::path::{POLICIES, PathIo, PathPolicy};
 use weir_flow::policy::Choice;
@@ -72,23 +67,12 @@ impl Bench {
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are this program's output")]
-fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [name, paths, ios] = arguments.as_slice() else {
-        println!("usage: path_cost POLICY PATHS IOS");
-        return ExitCode::from(2);
-    };
-    let (Ok(paths @ 1..=1_024), Ok(ios)) = (paths.parse::<u32>(), ios.parse::<u64>()) else {
-        println!("PATHS is from 1 to 1024, IOS a number");
-        return ExitCode::from(2);
-    };
+/// Until `ios` have ended. Fails if there is no such policy.
+pub(crate) fn run(name: &str, paths: u32, ios: u64) -> Result<(), String> {
     let policy: Box<dyn PathPolicy> = match Choice::named(POLICIES, name) {
         Ok(choice) => (choice.policy().build)(choice.values(), paths),
         Err(_) if name == "driver" => Box::new(Driver { paths, next: 0 }),
-        Err(error) => {
-            println!("{error}");
-            return ExitCode::from(2);
-        }
+        Err(error) => return Err(error.to_string()),
     };
     let mut bench = Bench {
         policy,
@@ -105,5 +89,5 @@ fn main() -> ExitCode {
         bench.start(now);
     }
     println!("{ios} ended by {now:?}");
-    ExitCode::SUCCESS
+    Ok(())
 }

@@ -1,15 +1,10 @@
-//! How fast a run is, and how much memory it takes: a closed loop of depth 32, FIFO everywhere, on
-//! a device with a fixed service time.
+//! Speed and memory of a simulated run: a closed loop of depth 32, FIFO everywhere, on a device with a fixed service
+//! time.
 //!
-//! ```text
-//! cargo run --release -p weir-sim --example speed -- [REQUESTS [REPEATS]]
-//! ```
-//!
-//! One million requests and five repeats by default. Prints the requests per second of wall-clock
+//! Prints the requests per second of wall-clock
 //! time of each repeat, then the best and the median, and the peak resident memory of the process,
 //! which must not depend on the number of requests.
 
-use std::process::ExitCode;
 use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
@@ -67,34 +62,19 @@ fn plan(requests: u64) -> Plan {
 
 #[expect(clippy::disallowed_methods, reason = "what is measured is the wall-clock time of a run")]
 #[expect(clippy::print_stdout, reason = "the figures are this program's output")]
-fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let mut number = |default: u64| arguments.next().map_or(Ok(default), |text| text.parse());
-    let (Ok(requests @ 1..), Ok(repeats @ 1..)) = (number(1_000_000), number(5)) else {
-        println!("usage: speed [REQUESTS [REPEATS]], both at least 1");
-        return ExitCode::from(2);
-    };
+pub(crate) fn run(requests: u64, repeats: u64) -> Result<(), String> {
     let plan = plan(requests);
     let mut speeds = Vec::new();
     for _ in 0..repeats {
         let start = std::time::Instant::now();
-        match weir_sim::run(&plan, |_| ()) {
-            Ok(results) => {
-                let speed = requests as f64 / start.elapsed().as_secs_f64();
-                println!("{speed:10.0} requests/s, digest {}", results.digest);
-                speeds.push(speed);
-            }
-            Err(error) => {
-                println!("{error}");
-                return ExitCode::FAILURE;
-            }
-        }
+        let results = weir_sim::run(&plan, |_| ()).map_err(|error| error.to_string())?;
+        let speed = requests as f64 / start.elapsed().as_secs_f64();
+        println!("{speed:10.0} requests/s, digest {}", results.digest);
+        speeds.push(speed);
     }
     speeds.sort_unstable_by(f64::total_cmp);
     let (best, median) = (speeds[speeds.len() - 1], speeds[speeds.len() / 2]);
     println!("best {best:.0}, median {median:.0} requests/s");
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find(|line| line.starts_with("VmHWM:"));
-    println!("{}", peak.unwrap_or("VmHWM: unknown on this system"));
-    ExitCode::SUCCESS
+    println!("{}", crate::peak_memory());
+    Ok(())
 }

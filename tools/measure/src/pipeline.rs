@@ -1,9 +1,5 @@
 //! Drives a whole pipeline, to count the instructions of a request.
 //!
-//! ```text
-//! cargo run --release -p weir-flow --example pipeline_cost -- CASE REQUESTS [TRANSFER-POLICY]
-//! ```
-//!
 //! CASE is a control policy, with tenants that have no contract, or one of
 //!
 //! * `contract`: `slack`, and every tenant has a contract
@@ -16,7 +12,6 @@
 //! set-up is in the count.
 
 use std::collections::VecDeque;
-use std::process::ExitCode;
 use weir_flow::accept::{Cap, Layout, Volume};
 use weir_flow::cache::{Work, prefetch};
 use weir_flow::clock::{Duration, Instant};
@@ -27,7 +22,7 @@ use weir_flow::pipeline::{Action, Backend, Config, Input, Limits, Pipeline, Poli
 use weir_flow::policy::{Choice, ChoiceError};
 use weir_flow::request::{BackendId, LinkId, Op, Request, RequestKey, Tag, TenantId, VolumeId};
 use weir_flow::rng::Rng;
-use weir_flow::stage::{Wake, World, run};
+use weir_flow::stage::{self, Wake, World};
 use weir_flow::units::Extent;
 
 const TENANTS: u32 = 4;
@@ -153,21 +148,9 @@ fn configuration(case: &str, transfer: Option<&str>) -> Result<Config, ChoiceErr
 }
 
 #[expect(clippy::print_stdout, reason = "the figures are this program's output")]
-fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let requests = arguments.get(1).and_then(|requests| requests.parse::<u64>().ok());
-    let (Some(case), Some(requests)) = (arguments.first(), requests) else {
-        println!("usage: pipeline_cost CASE REQUESTS [TRANSFER-POLICY]");
-        return ExitCode::from(2);
-    };
-    let config = configuration(case, arguments.get(2).map(String::as_str));
-    let config = match config {
-        Ok(config) => config,
-        Err(error) => {
-            println!("{error}");
-            return ExitCode::from(2);
-        }
-    };
+/// Until `requests` have been answered. Fails if there is no such case or transfer policy.
+pub(crate) fn run(case: &str, requests: u64, transfer: Option<&str>) -> Result<(), String> {
+    let config = configuration(case, transfer).map_err(|error| error.to_string())?;
     let cached = config.cache.size > 0;
     let mut world = Loop {
         rng: Rng::stream(1, "pipeline_cost"),
@@ -182,7 +165,7 @@ fn main() -> ExitCode {
         world.send(u64::from(number % TENANTS));
     }
     let mut pipeline = Pipeline::new(&config, ());
-    run(&mut pipeline, &mut world);
+    stage::run(&mut pipeline, &mut world);
     println!("{requests} answered by {:?}; {pipeline:?}", world.now);
-    ExitCode::SUCCESS
+    Ok(())
 }
