@@ -39,15 +39,13 @@ class Far:
 
 def restart(run, mib, block, depth):
     memory = run.memory() / "log"
-    # The first write of a new log waits for the storage.
+    # Write-back of a new log, and the flush of its first host, wait for a flush of the storage.
     first = Far(run, memory, mib, "1us")
     first.gateway.start(patience=120)
     first.io("write 0 4k")
-    first.gateway.kill()
+    first.gateway.stop()
     far = Far(run, memory, mib, "1h")
     far.gateway.start()
-    # An earlier write waits for the storage.
-    until(lambda: far.gateway.volume_log()["phase"] == "log", "writes go to the log", 60)
     # The case reads this from the log later.
     far.io("write -P 7 0 4k")
     filler = run.spawn(*fio.words("fill", far.uri, rw="randwrite", bs=block, iodepth=depth, offset="1m", size="15g", time_based=True,

@@ -315,7 +315,7 @@ pub struct FenceStatus {
 /// The log of a volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogStatus {
-    /// The phase of the log: `log`, `ram`, `draining`, `emptying`, `through`, `resuming`.
+    /// The phase of the log: `log`, `ram`, `draining`, `emptying`, `through`.
     pub phase: String,
     /// Why it is not `log` or `ram`; empty if it is.
     pub why: String,
@@ -349,6 +349,11 @@ pub struct LogStatus {
     pub oldest_waiting_ns: u64,
     /// The rule that holds it; empty if none does.
     pub rule: String,
+    /// For how long writes that bypassed the log have waited for the flush that makes them durable on storage, while
+    /// the log is used: flushes of hosts wait for it, and write-back. `None` if none wait.
+    pub debt_ns: Option<u64>,
+    /// Flushes of hosts that wait for it.
+    pub waiting_flushes: u64,
     /// Failed writes and flushes of the log itself.
     pub faults: u64,
     /// Writes that were answered BUSY.

@@ -167,7 +167,6 @@ fn log_status(log: &Log, now: Instant) -> LogStatus {
         Phase::Draining(why) => ("draining", Some(why)),
         Phase::Emptying(why) => ("emptying", Some(why)),
         Phase::Through(why) => ("through", Some(why)),
-        Phase::Resuming => ("resuming", None),
     };
     let (storage, storage_why, age) = match status.upstream {
         Upstream::Up => ("up", String::new(), Duration::ZERO),
@@ -197,6 +196,8 @@ fn log_status(log: &Log, now: Instant) -> LogStatus {
         waiting: status.waiting.count,
         oldest_waiting_ns: status.waiting.oldest.as_nanos(),
         rule: status.waiting.rule.map_or_else(String::new, |rule| rule.0.to_owned()),
+        debt_ns: status.debt.map(Duration::as_nanos),
+        waiting_flushes: status.awaiting_debt,
         faults: status.faults,
         busy: status.busy,
     }

@@ -49,6 +49,12 @@ pub enum Bug {
     MemoryUsedAgain,
     /// A flush that goes past the log is answered and not done.
     PassedFlushDropped,
+    /// Recovery does not know that writes have bypassed the log.
+    DebtForgotten,
+    /// What bypassed the log is not flushed when the log is used again.
+    DebtFlushDropped,
+    /// That flush is answered when it begins, so that write-back and hosts' flushes do not wait for it.
+    DebtPaidEarly,
     /// That a failed log is void is not remembered.
     VoidForgotten,
     /// The gateway ends before its log is closed.
@@ -65,7 +71,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 31] = [
         Self::AckBeforeCommit,
         Self::LogSyncDropped,
         Self::LogSyncAnsweredEarly,
@@ -88,6 +94,9 @@ impl Bug {
         Self::FetchAnsweredEarly,
         Self::MemoryUsedAgain,
         Self::PassedFlushDropped,
+        Self::DebtForgotten,
+        Self::DebtFlushDropped,
+        Self::DebtPaidEarly,
         Self::VoidForgotten,
         Self::CloseNotWaitedFor,
         Self::PayloadChecksumIgnored,
@@ -165,6 +174,16 @@ impl Bug {
             Self::PassedFlushDropped => {
                 ("passed-flush-dropped", "a flush that goes past the log is answered and not done")
             }
+            Self::DebtForgotten => {
+                ("debt-forgotten", "recovery does not know that writes have bypassed the log")
+            }
+            Self::DebtFlushDropped => {
+                ("debt-unpaid", "what bypassed the log is not flushed before write-back begins")
+            }
+            Self::DebtPaidEarly => (
+                "debt-paid-early",
+                "write-back begins before what bypassed the log is durable upstream",
+            ),
             Self::VoidForgotten => {
                 ("void-forgotten", "that a failed log is void is not remembered")
             }

@@ -2,8 +2,18 @@
 
 use super::plan::Plan;
 use weir_flow::cache::writeback::format::{
-    Batch, Descriptor, PAGE, SUMMED, SUPERS, SegmentHead, crc32c, decode_batch, encode_batch,
+    Batch, Descriptor, PAGE, SUMMED, SUPERS, SegmentHead, Super, crc32c, decode_batch, encode_batch,
 };
+
+/// No super block says that writes have bypassed the log.
+pub(super) fn forget_debt(bytes: &mut [u8]) {
+    for at in [0, PAGE as usize] {
+        if let Ok(block) = Super::decode(&bytes[at..]) {
+            let page = Super { bypassed: false, ..block }.encode();
+            bytes[at..at + page.len()].copy_from_slice(&page);
+        }
+    }
+}
 
 /// Every batch's payload gets the checksums that it should have.
 pub(super) fn believe_payload(plan: &Plan, bytes: &mut [u8]) {

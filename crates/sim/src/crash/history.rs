@@ -4,13 +4,17 @@
 //! log. Two laws are held against every crash:
 //!
 //! * *prefix*: the volume, as recovery gives it, is what some first part of this order makes, and that
-//!   has everything that hosts were promised or have read; while writes go past the log it is legal, with
-//!   everything that was promised; when its device has failed it has at least that;
+//!   has everything that hosts were promised or have read. Changes that bypassed the log are in the *debt* until a
+//!   flush that covers them was answered, or something of the log is sent upstream: each of them may be lost without
+//!   the others, and without what the log has behind them. When the log device has failed, the volume has at
+//!   least everything that was promised;
 //! * *legal*: the upstream alone is what a disk with a volatile cache may have after a power cut: up to
 //!   some barrier everything, of what came before the next one anything, of what came later nothing.
 //!
 //! A barrier is an acknowledgement that lets a host believe that what it sends next comes later: of a flush
 //! or a write with FUA; of anything, while a host that writes has never flushed.
+
+mod text;
 
 use std::fmt;
 use std::ops::Range;
@@ -51,7 +55,7 @@ pub(super) struct History {
     upstream: usize,
     /// The number of changes that were there after the last start.
     recovered: usize,
-    /// Changes go past the log: the first that did, and one more than the last.
+    /// Changes that bypassed the log: the first, and one more than the last. Those from `upstream` on are in the debt.
     direct: Option<Range<usize>>,
     /// The log device has failed: what is upstream may have more than the log.
     loose: bool,
@@ -186,17 +190,60 @@ impl History {
         self.direct = Some(first..end.max(place + 1));
     }
 
-    /// A change goes into the log: whatever went past it before is durable upstream.
-    pub(super) fn logged(&mut self, place: usize) {
-        if let Some(direct) = self.direct.take_if(|direct| place >= direct.end) {
+    /// Something of the log is sent upstream: what bypassed the log before is durable there.
+    pub(super) fn written_back(&mut self) {
+        if let Some(direct) = self.direct.take() {
             self.promise_upstream(direct.end);
             self.promise(direct.end);
         }
     }
 
-    /// Whether changes go past the log.
-    pub(super) const fn is_direct(&self) -> bool {
+    /// Whether changes are in the debt.
+    pub(super) const fn is_in_debt(&self) -> bool {
         self.direct.is_some()
+    }
+
+    /// A flush is answered. When it was sent, the last acknowledged change was number `before`, and the first `whole`
+    /// changes were acknowledged. With `upstream` it waits for the upstream.
+    pub(super) fn flushed(&mut self, before: usize, whole: usize, upstream: bool) {
+        self.promise(before);
+        let end = self.direct.as_ref().map(|direct| direct.end);
+        // A flush that bypasses the log, too, covers what was acknowledged and no more.
+        let bypassed = end.is_some_and(|end| before <= end);
+        if let Some(end) = end {
+            self.promise_upstream(whole.min(end));
+            if whole >= end {
+                self.direct = None;
+                self.promise(end);
+            }
+        }
+        if upstream && !bypassed {
+            self.promise_upstream(before);
+        }
+        self.barrier(if bypassed { whole } else { before });
+    }
+
+    /// Whether a version of a sector, by the place of its change and one more, is in the debt.
+    fn owed(&self, version: usize) -> bool {
+        let direct = self.direct.as_ref();
+        direct.is_some_and(|direct| {
+            version > direct.start.max(self.upstream) && version <= direct.end
+        })
+    }
+
+    /// Whether a sector may have this if the log has the first `changes`: the newest of them, or anything newer or
+    /// older that is in the debt, if nothing of the log covers that.
+    fn may_have(&self, sector: u32, has: Option<u64>, changes: usize) -> bool {
+        for &(version, token) in self.versions[sector as usize].iter().rev() {
+            let owed = self.owed(version);
+            if (owed || version <= changes) && has == Some(token) {
+                return true;
+            }
+            if !owed && version <= changes {
+                return false;
+            }
+        }
+        false
     }
 
     /// The log device has failed.
@@ -234,7 +281,7 @@ impl History {
     /// is not acknowledged only what comes before the sector and the sector itself.
     pub(super) fn promise_seen(&mut self, version: usize, sector: u32) {
         self.settle();
-        if self.direct.is_some() || self.loose {
+        if self.owed(version) || self.loose {
             return;
         }
         let Some(change) = version.checked_sub(1).map(|place| &self.changes[place]) else { return };
@@ -271,8 +318,8 @@ impl History {
     /// and how many sectors of the one after them, which was written in pieces.
     pub(super) fn prefix(&self, volume: &[Option<u64>]) -> Result<(usize, u32), Broken> {
         let is = |changes| {
-            let mut sectors = volume.iter().zip(&self.versions);
-            sectors.all(|(&has, versions)| has == Some(at(versions, changes).1))
+            let mut sectors = (0..).zip(volume);
+            sectors.all(|(sector, &has)| self.may_have(sector, has, changes))
         };
         let all = self.changes.len();
         let (promised, part) = self.promised;
@@ -297,15 +344,15 @@ impl History {
     fn partly(&self, volume: &[Option<u64>], place: usize) -> Option<u32> {
         let change = &self.changes[place];
         let mut count = None;
-        for (sector, (&has, versions)) in (0..).zip(volume.iter().zip(&self.versions)) {
-            let (before, after) = (at(versions, place).1, at(versions, place + 1).1);
-            if change.sectors.contains(&sector) && count.is_none() && has == Some(after) {
+        for (sector, &has) in (0..).zip(volume) {
+            let inside = change.sectors.contains(&sector);
+            if inside && count.is_none() && self.may_have(sector, has, place + 1) {
                 continue;
             }
-            if has != Some(before) {
+            if !self.may_have(sector, has, place) {
                 return None;
             }
-            if change.sectors.contains(&sector) {
+            if inside {
                 count.get_or_insert(sector - change.sectors.start);
             }
         }
@@ -321,20 +368,18 @@ impl History {
     }
 
     fn survives_settled(&self, volume: &[Option<u64>]) -> Result<(), Broken> {
-        if self.loose && self.direct.is_none() {
-            return self.has_promised(volume);
-        }
-        if self.direct.is_some() {
-            return self.fits(volume, self.promised.0, "the volume");
-        }
-        self.prefix(volume).map(|_| ())
+        if self.loose { self.has_promised(volume) } else { self.prefix(volume).map(|_| ()) }
     }
 
     /// Whether every sector has what was promised of it, or something newer: all that holds until it is
     /// remembered that a failed log is void, since older records may be written over what came from memory.
     fn has_promised(&self, volume: &[Option<u64>]) -> Result<(), Broken> {
         for (sector, &has) in (0..).zip(volume) {
-            self.read(sector, has, self.promised.0).map_err(|broken| {
+            let least = self.promised.0.max(self.upstream);
+            if self.may_have(sector, has, least) {
+                continue;
+            }
+            self.read(sector, has, least).map_err(|broken| {
                 Broken::Lost(format!("after recovery of a failed log: {broken}"))
             })?;
         }
@@ -353,18 +398,13 @@ impl History {
         )))
     }
 
-    /// Whether the upstream alone is legal.
+    /// Whether the upstream alone is legal: it fits a barrier.
     pub(super) fn legal(&self, upstream: &[Option<u64>]) -> Result<(), Broken> {
-        self.fits(upstream, 0, "the upstream alone")
-    }
-
-    /// Whether something fits a barrier, and has this number of changes.
-    fn fits(&self, upstream: &[Option<u64>], promised: usize, what: &str) -> Result<(), Broken> {
         let ends = self.barriers[1..].iter().map(|barrier| barrier.arrived);
         let ends = ends.chain([self.changes.len()]).collect::<Vec<_>>();
         let mut fault = None;
         for (barrier, &end) in self.barriers.iter().zip(&ends).rev() {
-            let whole = barrier.before.max(self.upstream).max(promised);
+            let whole = barrier.before.max(self.upstream);
             let allowed = |sector: u32| {
                 let versions = &self.versions[sector as usize];
                 let from = versions.iter().rposition(|version| version.0 <= whole).unwrap_or(0);
@@ -381,30 +421,10 @@ impl History {
         }
         let sector = fault.expect("there is a barrier, the beginning");
         Err(Broken::Upstream(format!(
-            "{what} fits no barrier: the first at which it fails says that sector {sector} has {}{}",
+            "the upstream alone fits no barrier: the first at which it fails says that sector {sector} has {}{}",
             self.name(upstream[sector as usize]),
             self.ahead(upstream)
         )))
-    }
-
-    /// The newest thing that is upstream, and the oldest that should be there with it and is not.
-    fn ahead(&self, upstream: &[Option<u64>]) -> String {
-        let newest = (0..).zip(upstream).filter_map(|(sector, &has)| {
-            let place = self.place(sector, has?)?;
-            Some((place, sector))
-        });
-        let Some((newest, at_sector)) = newest.max() else { return String::new() };
-        let before = self.barriers.iter().rev().find(|barrier| barrier.arrived < newest);
-        let before = before.map_or(0, |barrier| barrier.before).max(self.upstream);
-        let lacks = (0..).zip(upstream).find_map(|(sector, &has)| {
-            let due = at(&self.versions[sector as usize], before);
-            let is = has.and_then(|token| self.place(sector, token));
-            is.is_none_or(|place| place < due.0).then_some((sector, due.0))
-        });
-        let lacks = lacks.map_or_else(String::new, |(sector, due)| {
-            format!(", while sector {sector} lacks {}", self.change(due))
-        });
-        format!("; sector {at_sector} has {}{lacks}", self.change(newest))
     }
 
     /// What a sector has after all that has arrived.
@@ -444,13 +464,18 @@ impl History {
         }
         self.revision += 1;
         self.faded.get_or_insert_with(|| self.versions.clone());
-        let (changes, recovered) = (&self.changes, self.recovered);
-        let comes = |place: usize| place > recovered && !changes[place - 1].acked;
-        for (versions, &has) in self.versions.iter_mut().zip(upstream) {
-            let found = versions.iter().rposition(|version| has == Some(version.1));
-            let kept = found.map_or(0, |found| versions[found].0);
-            versions.retain(|&(place, _)| place <= kept || comes(place));
+        let mut left = core::mem::take(&mut self.versions);
+        for (versions, &has) in left.iter_mut().zip(upstream) {
+            // What the log has is not upstream yet.
+            let logged = |version: usize| !self.owed(version) && version > self.upstream;
+            let comes =
+                |version: usize| version > self.recovered && !self.changes[version - 1].acked;
+            let found =
+                versions.iter().rfind(|version| has == Some(version.1) && !logged(version.0));
+            let kept = found.map_or(0, |version| version.0);
+            versions.retain(|&(version, _)| version <= kept || comes(version) || logged(version));
         }
+        self.versions = left;
     }
 
     /// The gateway knows that the upstream may have lost its cache.
@@ -476,6 +501,10 @@ impl History {
             let (whole, sectors) = self.prefix(volume)?;
             self.truncate(whole, sectors);
             return Ok(format!("the first {whole} changes"));
+        }
+        let logs = self.direct.as_ref().is_some_and(|direct| self.changes.len() > direct.end);
+        if logs && !self.loose {
+            self.unsettled = Some(Box::new(self.clone()));
         }
         // Of each sector what it had until now; some of that may still not be durable.
         for (versions, &has) in self.versions.iter_mut().zip(volume) {
@@ -521,61 +550,6 @@ impl History {
     fn place(&self, sector: u32, token: u64) -> Option<usize> {
         let mut versions = self.versions[sector as usize].iter().rev();
         versions.find(|version| version.1 == token).map(|version| version.0)
-    }
-
-    /// A change in words, by its place and one more.
-    fn change(&self, place: usize) -> String {
-        let Some(change) = place.checked_sub(1).map(|place| &self.changes[place]) else {
-            return "what the volume began with".to_owned();
-        };
-        let what = if change.zero { "zeroes" } else { "write" };
-        format!("{what} {place} of sectors {}..{}", change.sectors.start, change.sectors.end)
-    }
-
-    fn name(&self, has: Option<u64>) -> String {
-        match has {
-            None => "bytes that no host wrote".to_owned(),
-            Some(0) => "zeroes".to_owned(),
-            Some(token) => {
-                let number = (token - 1) / u64::from(self.sectors);
-                let sector = (token - 1) % u64::from(self.sectors);
-                let is = |change: &Change| change.number == number;
-                match self.changes.iter().position(is) {
-                    Some(place) => format!("{}, its sector {sector}", self.change(place + 1)),
-                    None => format!("data of a write that a crash took back, its sector {sector}"),
-                }
-            }
-        }
-    }
-
-    /// What is missing in a first part that is too short.
-    fn lack(&self, has: usize, promised: usize) -> String {
-        let first = self.change(has + 1);
-        format!(
-            "of what was promised or read {promised} changes had a part, and {has} are there: {first} is lost"
-        )
-    }
-
-    /// How a volume differs from the first part that it is most like.
-    fn nearest(&self, volume: &[Option<u64>]) -> String {
-        let differs = |changes: usize| {
-            let sectors = (0..).zip(volume.iter().zip(&self.versions));
-            sectors
-                .filter(|(_, (has, versions))| **has != Some(at(versions, changes).1))
-                .map(|(sector, _)| sector)
-                .collect::<Vec<u32>>()
-        };
-        let all = (self.promised.0..=self.changes.len()).map(|changes| (differs(changes), changes));
-        let (sectors, changes) =
-            all.min_by_key(|(sectors, _)| sectors.len()).expect("there is one at least");
-        let sector = sectors.first().copied().unwrap_or(0);
-        format!(
-            "the volume is most like the first {changes} changes, but for {} sectors: sector {sector} has {} and \
-             should have {}",
-            sectors.len(),
-            self.name(volume[sector as usize]),
-            self.name(Some(at(&self.versions[sector as usize], changes).1))
-        )
     }
 }
 

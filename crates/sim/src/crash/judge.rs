@@ -131,6 +131,7 @@ fn read(plan: &Plan, bug: Option<Bug>, bytes: &mut [u8]) -> Result<Recovered, Br
     match bug {
         Some(Bug::PayloadChecksumIgnored) => super::forge::believe_payload(plan, bytes),
         Some(Bug::OldSegmentReplayed) => super::forge::believe_old_batches(plan, bytes),
+        Some(Bug::DebtForgotten) => super::forge::forget_debt(bytes),
         Some(Bug::LogForgotten) => {
             return Ok(Recovered::empty(&plan.settings, plan.name(), 1, 1));
         }

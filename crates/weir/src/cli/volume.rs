@@ -164,6 +164,10 @@ fn notes(log: &LogStatus) -> Vec<String> {
         let oldest = time(log.oldest_waiting_ns);
         notes.push(format!("{} writes wait ({}), the oldest for {oldest}", log.waiting, log.rule));
     }
+    if let Some(debt) = log.debt_ns {
+        let (flushes, age) = (log.waiting_flushes, time(debt));
+        notes.push(format!("writes that bypassed the log wait to be flushed for {age}, {flushes} flushes of hosts with them"));
+    }
     if log.faults > 0 {
         notes.push(format!("{} writes or flushes of the log failed", log.faults));
     }

@@ -1,6 +1,6 @@
 //! The requests that are in the log and not answered, by what they wait for.
 
-use crate::clock::Instant;
+use crate::clock::{Duration, Instant};
 use crate::policy::Rule;
 use crate::request::RequestKey;
 use alloc::collections::VecDeque;
@@ -39,6 +39,8 @@ pub(super) struct Acks {
     committing: VecDeque<Pending>,
     /// Requests that wait for the upstream, in order of their last record.
     awaiting_upstream: VecDeque<Pending>,
+    /// Flushes that wait for what bypassed the log to be durable upstream, in the order of their arrival.
+    awaiting_debt: VecDeque<Pending>,
     /// Requests that are acknowledged as soon as the next write to the log device has been asked for.
     ready: Vec<Pending>,
     drains: Vec<Drain>,
@@ -60,6 +62,32 @@ impl Acks {
             "requests wait for the upstream in the order of their records: {pending:?}"
         );
         self.awaiting_upstream.push_back(pending);
+    }
+
+    /// It covers what bypassed the log.
+    pub(super) fn await_debt(&mut self, flush: Pending) {
+        assert!(flush.flush, "only a flush covers what bypassed the log: {flush:?}");
+        self.awaiting_debt.push_back(flush);
+    }
+
+    /// Takes out the flushes that wait for what bypassed the log.
+    pub(super) fn take_awaiting_debt(&mut self) -> VecDeque<Pending> {
+        core::mem::take(&mut self.awaiting_debt)
+    }
+
+    /// Takes out the next of them that has waited for `hold`.
+    pub(super) fn expire_awaiting_debt(&mut self, now: Instant, hold: Duration) -> Option<Pending> {
+        self.awaiting_debt.pop_front_if(|first| now >= first.arrived + hold)
+    }
+
+    /// When the first of them has waited for `hold`.
+    pub(super) fn debt_deadline(&self, hold: Duration) -> Option<Instant> {
+        self.awaiting_debt.front().map(|first| first.arrived + hold)
+    }
+
+    /// How many of them there are.
+    pub(super) fn awaiting_debt(&self) -> usize {
+        self.awaiting_debt.len()
     }
 
     /// It is acknowledged when the effect that takes its payload has been asked for.

@@ -264,3 +264,5 @@ pub const PACE: Rule = Rule("cache/pace");
 pub const FULL: Rule = Rule("cache/full");
 /// Waiting for the upstream: a drain, or `sync = upstream`.
 pub const DRAIN: Rule = Rule("cache/drain");
+/// A flush waits for writes that bypassed the log to be durable upstream.
+pub const DEBT: Rule = Rule("cache/debt");

@@ -7,7 +7,9 @@ mod status;
 use super::acks::{Acks, Pending};
 use super::admission::{Admission, Waiting};
 use super::destage::{Destage, JobEnd, PassEnd};
-use super::effect::{COMMIT, DRAIN, Dirty, Effect, Found, JobId, Kind, LocalId, Notice, Origin};
+use super::effect::{
+    COMMIT, DEBT, DRAIN, Dirty, Effect, Found, JobId, Kind, LocalId, Notice, Origin,
+};
 use super::format::RecordKind;
 use super::mode::{ModeSwitch, Transition, View};
 use super::recovered::Recovered;
@@ -54,7 +56,7 @@ impl Log {
         let mut log = Self {
             wal,
             destage: Destage::new(settings, epochs, applied, dirty, bypassed),
-            switch: ModeSwitch::new(bypassed && settings.upstream_flush, settings.earn),
+            switch: ModeSwitch::new(settings.earn),
             admission: Admission::new(),
             acks: Acks::default(),
             effects: VecDeque::new(),
@@ -100,7 +102,7 @@ impl Log {
             }
             return;
         }
-        if self.forward(key, false) {
+        if self.forward(key) {
             return;
         }
         self.admission.push(Waiting {
@@ -125,20 +127,29 @@ impl Log {
     }
 
     fn flush_now(&mut self, now: Instant, key: RequestKey) {
-        if self.forward(key, true) {
+        if self.forward(key) {
             return;
         }
         let last = self.wal.acknowledged();
         let pending = Pending { last, key, flush: true, held: None, arrived: now, admitted: now };
-        let upstream = self.settings.sync == Sync::Upstream;
-        if self.wal.failed() || upstream || self.switch.is_resuming() {
-            let last = self.wal.marks().last();
-            self.acks.await_upstream(Pending { last, ..pending });
-            self.ack_applied(now);
-        } else if last <= self.wal.marks().durable() {
-            self.ack(now, pending, COMMIT);
+        if self.in_debt() {
+            self.destage.debt_mut().note(now);
+            self.acks.await_debt(pending);
         } else {
-            self.acks.await_commit(pending);
+            self.flush_logged(now, pending);
+        }
+    }
+
+    /// What bypassed the log is durable upstream: a flush waits for the records before it.
+    fn flush_logged(&mut self, now: Instant, flush: Pending) {
+        if self.wal.failed() || self.settings.sync == Sync::Upstream {
+            let last = self.wal.marks().last();
+            self.acks.await_upstream(Pending { last, ..flush });
+            self.ack_applied(now);
+        } else if flush.last <= self.wal.marks().durable() {
+            self.ack(now, flush, COMMIT);
+        } else {
+            self.acks.await_commit(flush);
         }
     }
 
@@ -252,9 +263,8 @@ impl Log {
     }
 
     /// A request that was given back as [`Effect::Through`] has ended.
-    pub const fn forward_ended(&mut self) {
-        self.switch.forward_ended();
-        self.destage.owe_flush();
+    pub fn forward_ended(&mut self) {
+        self.destage.forward_ended();
     }
 
     /// [`Effect::Abandon`] has been done, or not.
@@ -286,6 +296,7 @@ impl Log {
     /// Does what can be done now; whether that was anything.
     fn step(&mut self, now: Instant) -> bool {
         self.expire(now)
+            | self.settle_debt(now)
             | self.close_epoch_if_due(now)
             | self.commit(now)
             | self.write_back(now)
@@ -302,6 +313,7 @@ impl Log {
         let rests = self.destage.rests(self.closing && !self.wal.failed());
         [
             self.admission.deadline(self.settings.hold, open),
+            self.acks.debt_deadline(self.settings.hold),
             self.destage.epoch_deadline(),
             self.wal.commit_deadline(),
             if rests { None } else { self.destage.deadline() },
@@ -322,6 +334,10 @@ impl Log {
         while let Some(one) = self.admission.expire(now, self.settings.hold) {
             let rule = self.waits_for(&one);
             self.effects.push_back(Effect::Ack(one.key, Err(IoError::Busy), rule));
+            expired = true;
+        }
+        while let Some(flush) = self.acks.expire_awaiting_debt(now, self.settings.hold) {
+            self.effects.push_back(Effect::Ack(flush.key, Err(IoError::Busy), DEBT));
             expired = true;
         }
         if let Some(full) = self.admission.full_changed() {
@@ -379,7 +395,7 @@ impl Log {
         let known = if self.wal.failed() { safe } else { self.wal.on_device().applied };
         let applied = self.wal.marks().applied().min(known);
         let effects = &mut self.effects;
-        self.acks.take_drained(applied, self.destage.owes_flush(), |key| {
+        self.acks.take_drained(applied, self.destage.debt().owes_flush(), |key| {
             effects.push_back(Effect::Drained(key));
         });
     }
@@ -406,11 +422,16 @@ impl Log {
         if self.destage.rests(self.closing && !self.wal.failed()) {
             return false;
         }
-        let mut changed = self.destage.begin_epoch(&self.wal, self.switch.is_resuming());
+        let mut changed = self.destage.begin_epoch(&self.wal);
         if changed {
             self.admission.freed(now, 0);
         }
-        if self.switch.wants_side_flush(self.acks.has_drains()) && self.destage.begin_side_flush() {
+        let flushes = if self.switch.is_through() {
+            self.acks.has_drains()
+        } else {
+            self.destage.debt().has_arrived()
+        };
+        if flushes && self.destage.begin_side_flush() {
             self.acks.side_flush_began();
             changed = true;
         }
@@ -437,10 +458,40 @@ impl Log {
         if self.destage.epochs().is_empty() {
             self.admission.idle();
         }
-        if self.wal.is_unmarked(self.switch.bypasses()) {
+        self.mark_soon_if_behind(now);
+        self.ack_applied(now);
+    }
+
+    fn mark_soon_if_behind(&mut self, now: Instant) {
+        if self.wal.is_unmarked(self.bypasses()) {
             self.wal.mark_soon(now);
         }
-        self.ack_applied(now);
+    }
+
+    /// Whether the log is used although what bypassed it may not be durable upstream.
+    fn in_debt(&self) -> bool {
+        !self.switch.is_through() && self.destage.debt().is_open()
+    }
+
+    /// Whether the log has to say that writes may have bypassed it and not be durable upstream.
+    fn bypasses(&self) -> bool {
+        self.switch.bypasses() || self.in_debt()
+    }
+
+    /// When the debt is paid, flushes that waited continue and the log says so. Whether it has just been.
+    fn settle_debt(&mut self, now: Instant) -> bool {
+        if self.in_debt() {
+            self.destage.debt_mut().note(now);
+            return false;
+        }
+        let paid = self.destage.debt_mut().take_paid();
+        if paid {
+            for flush in self.acks.take_awaiting_debt() {
+                self.flush_logged(now, flush);
+            }
+            self.mark_soon_if_behind(now);
+        }
+        paid
     }
 
     /// All records up to `last` are upstream, and so are all that have no data behind them.
@@ -451,9 +502,10 @@ impl Log {
     // Mode.
 
     /// Gives a request back if it is to go upstream past the log.
-    fn forward(&mut self, key: RequestKey, flush: bool) -> bool {
-        let forwards = self.switch.forward(flush, self.destage.epochs().is_empty());
+    fn forward(&mut self, key: RequestKey) -> bool {
+        let forwards = self.switch.is_through();
         if forwards {
+            self.destage.debt_mut().forward();
             self.effects.push_back(Effect::Through(key));
         }
         forwards
@@ -467,12 +519,11 @@ impl Log {
             applied: marks.applied(),
             all_applied: marks.durable() == marks.applied(),
             all_written: !self.wal.has_unwritten(),
-            no_records: self.wal.records().is_empty(),
             no_epochs: self.destage.epochs().is_empty(),
             committing: self.wal.is_committing(),
             partial: self.admission.is_partial(),
             void: self.wal.is_void(),
-            owes_flush: self.destage.owes_flush(),
+            in_debt: self.in_debt(),
         }
     }
 
@@ -492,14 +543,14 @@ impl Log {
                 self.notice(Notice::Resumed);
             }
             Transition::Resumed => {
-                self.wal.mark_soon(now);
+                self.destage.debt_mut().note(now);
                 self.notice(Notice::Resumed);
             }
             Transition::Through(why) => {
                 self.notice(Notice::Through(why));
                 self.ack_applied(now);
                 for one in self.admission.take_all() {
-                    self.forward(one.key, false);
+                    self.forward(one.key);
                 }
             }
             Transition::Abandon => self.effects.push_back(Effect::Abandon),
@@ -516,7 +567,7 @@ impl Log {
                 self.switch.is_through()
             } else {
                 let marks = self.wal.marks();
-                marks.durable() == marks.last() && !self.wal.is_unmarked(self.switch.bypasses())
+                marks.durable() == marks.last() && !self.wal.is_unmarked(self.bypasses())
             };
         let ends = self.closing && quiet && !self.closed;
         if ends {

@@ -14,6 +14,7 @@
 //! | `admission`, `acks` | writes that wait for room; requests that wait for durability or the upstream |
 //! | `wal/` | the log on its device: watermarks, records, group commit, segments |
 //! | `destage/` | epochs and their way upstream, its share beside reads, outages; reads `wal` |
+//! | `debt` | what bypassed the log and is not durable upstream |
 //! | `mode`, `commit_latency` | `log`, drain, `through`, and back; whether commits are slower than the upstream |
 //! | `effect`, `assemble`, `settings`, `status` | the interface to the shell |
 //! | `recover`, `recovered`, `reader` | opening a log, and reading one |
@@ -23,6 +24,7 @@ mod acks;
 mod admission;
 mod assemble;
 mod commit_latency;
+mod debt;
 mod destage;
 mod effect;
 pub mod format;
@@ -42,7 +44,7 @@ mod wal;
 pub use assemble::assemble;
 pub use destage::Reason;
 pub use effect::{
-    Blocked, COMMIT, Cause, DRAIN, Dirty, Effect, FULL, Found, JobId, Kind, LocalId, Memory,
+    Blocked, COMMIT, Cause, DEBT, DRAIN, Dirty, Effect, FULL, Found, JobId, Kind, LocalId, Memory,
     Notice, Origin, PACE, Part, Piece, Source, Why, Write,
 };
 pub use format::{RECORDS_MAX, SEGMENT_MAX, SEGMENTS_MAX};

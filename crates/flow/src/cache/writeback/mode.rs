@@ -8,9 +8,9 @@
 //! | `Marking` | waits | a durable super block says so: nothing of this log is ever replayed over what follows |
 //! | `Abandoning` | waits | the log device has failed; the same is remembered elsewhere |
 //! | `Through` | goes upstream | an operator says so |
-//! | `Resuming` | waits | what went `through` has ended, and is flushed |
 //!
-//! Nothing overtakes the log: no write goes `through` before everything in it is upstream. When its device has
+//! A log that is used again does not wait for the writes that bypassed it: they are a debt of write-back
+//! ([`Debt`](super::debt::Debt)). Nothing overtakes the log: no write goes `through` before everything in it is upstream. When its device has
 //! failed, what is then written back from memory is acknowledged when it is durable that the log is void: one
 //! that was opened again would write older data over it.
 
@@ -40,12 +40,6 @@ enum State {
     },
     Through {
         why: Why,
-        outstanding: u64,
-    },
-    /// With `drain`, what comes next is to drain.
-    Resuming {
-        outstanding: u64,
-        drain: bool,
     },
 }
 
@@ -71,8 +65,6 @@ pub(super) struct View {
     pub(super) all_applied: bool,
     /// All records have been handed to the log device.
     pub(super) all_written: bool,
-    /// No records are kept.
-    pub(super) no_records: bool,
     /// No epochs are to be written back.
     pub(super) no_epochs: bool,
     /// A commit is going on.
@@ -81,8 +73,8 @@ pub(super) struct View {
     pub(super) partial: bool,
     /// A durable super block says that everything is upstream, and more may be.
     pub(super) void: bool,
-    /// What went past the log is not known to be durable.
-    pub(super) owes_flush: bool,
+    /// Writes have bypassed the log and are not known to be durable upstream.
+    pub(super) in_debt: bool,
 }
 
 /// What a transition asks of the other parts.
@@ -103,11 +95,8 @@ pub(super) enum Transition {
 }
 
 impl ModeSwitch {
-    /// How a log begins: if writes have gone past it and may not be durable, with flushing the upstream.
-    pub(super) fn new(flush_first: bool, checks_latency: bool) -> Self {
-        let state =
-            if flush_first { State::Resuming { outstanding: 0, drain: false } } else { State::Log };
-        Self { state, latency: CommitLatencyCheck::default(), checks_latency }
+    pub(super) fn new(checks_latency: bool) -> Self {
+        Self { state: State::Log, latency: CommitLatencyCheck::default(), checks_latency }
     }
 
     pub(super) const fn latency(&self) -> &CommitLatencyCheck {
@@ -125,8 +114,7 @@ impl ModeSwitch {
             State::Draining { why, .. } => Phase::Draining(why),
             State::Emptying { why } | State::Marking { why } => Phase::Emptying(why),
             State::Abandoning { .. } => Phase::Emptying(Why::Failed),
-            State::Through { why, .. } => Phase::Through(why),
-            State::Resuming { .. } => Phase::Resuming,
+            State::Through { why } => Phase::Through(why),
         }
     }
 
@@ -155,45 +143,9 @@ impl ModeSwitch {
         matches!(self.state, State::Through { .. })
     }
 
-    /// Whether what went past the log before it is used again may not be durable upstream.
-    pub(super) const fn is_resuming(&self) -> bool {
-        matches!(self.state, State::Resuming { .. })
-    }
-
-    /// Whether writes may be upstream that are not in the log and not flushed.
+    /// Whether writes bypass the log, or are about to.
     pub(super) const fn bypasses(&self) -> bool {
-        matches!(self.state, State::Marking { .. } | State::Through { .. } | State::Resuming { .. })
-    }
-
-    /// Whether the upstream must be flushed of what went past the log; `drains` if requests wait for that.
-    pub(super) const fn wants_side_flush(&self, drains: bool) -> bool {
-        match self.state {
-            State::Resuming { outstanding: 0, .. } => true,
-            State::Through { .. } => drains,
-            _ => false,
-        }
-    }
-
-    /// Whether a request goes upstream past the log: a flush also while the log is about to be used again, since
-    /// what went upstream before may not be durable there. Not with dirty data (`clean` is false): a flush of the
-    /// upstream does not cover that.
-    pub(super) const fn forward(&mut self, flush: bool, clean: bool) -> bool {
-        match &mut self.state {
-            State::Through { outstanding, .. } => *outstanding += 1,
-            State::Resuming { outstanding, .. } if flush && clean => *outstanding += 1,
-            _ => return false,
-        }
-        true
-    }
-
-    /// A request that went past the log has ended.
-    pub(super) const fn forward_ended(&mut self) {
-        if let State::Through { outstanding, .. } | State::Resuming { outstanding, .. } =
-            &mut self.state
-        {
-            // After a failure of the log device it counts from 0 again: such a log is not used again.
-            *outstanding = outstanding.saturating_sub(1);
-        }
+        matches!(self.state, State::Marking { .. } | State::Through { .. })
     }
 
     /// An operator turns write-back off with `drain`, or on.
@@ -210,15 +162,10 @@ impl ModeSwitch {
                 self.latency.reset();
                 return Transition::Undo;
             }
-            (State::Through { outstanding, .. }, false) if !failed => {
-                self.state = State::Resuming { outstanding, drain: false };
-            }
-            // Only a log that says that it is void may be gone past again at once.
-            (State::Resuming { outstanding, .. }, true) if view.no_records && view.void => {
-                return self.go_through(Why::Asked, outstanding, view);
-            }
-            (State::Resuming { outstanding, .. }, drain) => {
-                self.state = State::Resuming { outstanding, drain };
+            (State::Through { .. }, false) if !failed => {
+                self.state = State::Log;
+                self.latency.reset();
+                return Transition::Resumed;
             }
             _ => return Transition::None,
         }
@@ -244,16 +191,16 @@ impl ModeSwitch {
             *again = Some(now + ABANDON_RETRY);
             return Transition::Changed;
         }
-        self.go_through(Why::Failed, 0, view)
+        self.go_through(Why::Failed, view)
     }
 
-    /// Writes go upstream from now on; `outstanding` have gone already and have not ended.
-    fn go_through(&mut self, why: Why, outstanding: u64, view: View) -> Transition {
+    /// Writes go upstream from now on.
+    fn go_through(&mut self, why: Why, view: View) -> Transition {
         assert!(
-            view.no_epochs && !view.partial,
+            view.no_epochs && !view.partial && !view.in_debt,
             "no write goes past the log before everything in it is upstream: {view:?}"
         );
-        self.state = State::Through { why, outstanding };
+        self.state = State::Through { why };
         Transition::Through(why)
     }
 
@@ -279,7 +226,7 @@ impl ModeSwitch {
                 assert!(upto <= view.last, "a drain waits for records that are there: {view:?}");
                 return Transition::None;
             }
-            State::Emptying { why } if view.no_epochs && !view.committing => {
+            State::Emptying { why } if view.no_epochs && !view.committing && !view.in_debt => {
                 let empty = view.all_written && view.all_applied && !view.partial;
                 if !view.failed && !empty {
                     return Transition::None;
@@ -287,20 +234,11 @@ impl ModeSwitch {
                 self.state = State::Marking { why };
             }
             State::Marking { why } if !view.committing && view.void => {
-                return self.go_through(why, 0, view);
+                return self.go_through(why, view);
             }
             State::Abandoning { again: Some(at) } if now >= at => {
                 self.state = State::Abandoning { again: None };
                 return Transition::Abandon;
-            }
-            State::Resuming { outstanding: 0, drain } if !view.owes_flush => {
-                self.state = if drain {
-                    State::Draining { upto: view.last, why: Why::Asked }
-                } else {
-                    State::Log
-                };
-                self.latency.reset();
-                return Transition::Resumed;
             }
             _ => return Transition::None,
         }
@@ -330,32 +268,31 @@ mod tests {
         applied: 0,
         all_applied: true,
         all_written: true,
-        no_records: true,
         no_epochs: true,
         committing: false,
         partial: false,
         void: true,
-        owes_flush: false,
+        in_debt: false,
     };
 
     /// An empty log is drained in three steps, and writes go past it then.
     #[test]
     fn an_empty_log_is_drained_at_once() {
-        let mut switch = ModeSwitch::new(false, false);
+        let mut switch = ModeSwitch::new(false);
         assert_eq!(switch.request(true, EMPTY), Transition::Changed);
         let steps = [(); 3].map(|()| switch.step(Instant::ZERO, EMPTY));
         assert_eq!(
             steps,
             [Transition::Changed, Transition::Changed, Transition::Through(Why::Asked)]
         );
-        assert!(switch.is_through() && switch.forward(false, true));
+        assert!(switch.is_through());
     }
 
     /// Data that comes between the last step and the one before would be overtaken: that is noticed.
     #[test]
     #[should_panic(expected = "no write goes past the log before")]
     fn nothing_overtakes_the_log() {
-        let mut switch = ModeSwitch::new(false, false);
+        let mut switch = ModeSwitch::new(false);
         switch.request(true, EMPTY);
         switch.step(Instant::ZERO, EMPTY);
         switch.step(Instant::ZERO, EMPTY);

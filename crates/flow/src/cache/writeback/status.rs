@@ -46,6 +46,11 @@ pub struct Status {
     pub committing: u64,
     /// Requests that wait for the upstream.
     pub awaiting_upstream: u64,
+    /// How long writes that bypassed the log have waited to be durable upstream while the log is used: write-back and
+    /// flushes wait for that.
+    pub debt: Option<Duration>,
+    /// Flushes that wait for it.
+    pub awaiting_debt: u64,
     /// Running medians of a commit here and of a small write upstream.
     pub medians: (Option<Duration>, Option<Duration>),
     /// Payload bytes logged since the log was opened.
@@ -75,8 +80,6 @@ pub enum Phase {
     Emptying(Why),
     /// It goes upstream.
     Through(Why),
-    /// It waits until the log may be used again.
-    Resuming,
 }
 
 /// How the upstream is.

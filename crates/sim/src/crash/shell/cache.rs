@@ -73,13 +73,6 @@ impl Shell<'_> {
     /// A write to the log device begins.
     fn log(&mut self, write: &LogWrite) -> Result<(), Fault> {
         let LogWrite { write, from } = write;
-        for from in from {
-            if let Buffer::Payload(tag, _) = from
-                && let Some(Asked::Change { place, .. }) = self.asked.get(tag)
-            {
-                self.lasting.history.logged(*place);
-            }
-        }
         let mut bytes = vec![0; write.bytes as usize];
         let mut parts = from.iter();
         let fill = |part: &Part, out: &mut [u8]| {

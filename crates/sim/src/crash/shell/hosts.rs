@@ -28,8 +28,6 @@ pub(super) enum Asked {
         before: usize,
         /// The number of changes up to the first one that was not.
         whole: usize,
-        /// Writes went past the log when it was asked.
-        direct: bool,
     },
     Read {
         sectors: Range<u32>,
@@ -86,12 +84,7 @@ impl Shell<'_> {
         let (op, sectors, fua, asked) = match &ask.what {
             What::Flush => {
                 let (before, whole) = (history.last_acked(), history.first_unacked());
-                (
-                    Op::Flush,
-                    0..0,
-                    false,
-                    Asked::Flush { before, whole, direct: history.is_direct() },
-                )
+                (Op::Flush, 0..0, false, Asked::Flush { before, whole })
             }
             What::Read(sectors) => {
                 let asked = Asked::Read { sectors: sectors.clone(), before: history.settled() };
@@ -153,13 +146,13 @@ impl Shell<'_> {
         match (asked, outcome) {
             (Asked::Told, _) => {}
             (Asked::Change { place, .. }, Err(IoError::Busy)) => history.refused(place),
+            (Asked::Flush { .. }, Err(IoError::Busy)) => {}
             (_, Err(error)) => {
                 let text = format!("request {} was answered with an error: {error}", tag.0);
                 return Err(Broken::Stuck(text).into());
             }
             (Asked::Change { place, direct: true, .. }, Ok(())) => history.acked(place),
             (Asked::Change { place, fua, .. }, Ok(())) => {
-                history.logged(place);
                 history.acked(place);
                 if fua || self.plan.settings.mode == Mode::Log {
                     history.promise(place + 1);
@@ -171,18 +164,7 @@ impl Shell<'_> {
                     history.barrier(place + 1);
                 }
             }
-            (Asked::Flush { before, whole, direct }, Ok(())) => {
-                if direct || history.is_direct() {
-                    history.promise_upstream(whole);
-                    history.barrier(whole);
-                } else {
-                    history.promise(before);
-                    if upstream {
-                        history.promise_upstream(before);
-                    }
-                    history.barrier(before);
-                }
-            }
+            (Asked::Flush { before, whole }, Ok(())) => history.flushed(before, whole, upstream),
             (Asked::Read { sectors, before }, Ok(())) => {
                 let payload = payload.expect("a read has memory");
                 self.returned(sectors, before, &payload)?;

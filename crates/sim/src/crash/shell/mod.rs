@@ -277,7 +277,7 @@ impl<'a> Shell<'a> {
             self.go_on(&mut taken)?;
         }
         let history = &mut self.lasting.history;
-        if !history.is_direct() {
+        if !history.is_in_debt() {
             history.promise(history.last_acked());
         }
         self.tell(|| "the gateway has stopped".to_owned());

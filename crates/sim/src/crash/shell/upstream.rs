@@ -23,13 +23,20 @@ impl Shell<'_> {
             self.lasting.history.passed(*place);
         }
         let of_host = self.asked.contains_key(&tag);
+        let pays = op == Op::Flush && !of_host && self.lasting.history.is_in_debt();
+        if !of_host && !matches!(op, Op::Flush | Op::Read) {
+            self.lasting.history.written_back();
+        }
         let effect = match op {
             Op::Flush if self.is(Bug::PassedFlushDropped) && of_host => Effect::Nothing,
+            Op::Flush if self.is(Bug::DebtFlushDropped) && pays => Effect::Nothing,
             Op::Flush => {
                 let flush = self.upstream.flush();
                 if self.is(Bug::UpstreamFlushDropped) {
                     Effect::Nothing
-                } else if self.is(Bug::UpstreamFlushAnsweredEarly) {
+                } else if self.is(Bug::UpstreamFlushAnsweredEarly)
+                    || (self.is(Bug::DebtPaidEarly) && pays)
+                {
                     self.ios.push(Io::Unseen { on_log: false, effect: Effect::Flush(flush) });
                     self.stored(key, Ok(()));
                     return self.point();

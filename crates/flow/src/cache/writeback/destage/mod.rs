@@ -7,6 +7,7 @@
 //! | Alone   | an epoch that is one write goes with FUA and needs no flush: one round trip instead of two, where it matters most, as hosts that never flush close an epoch with every answer |
 //! | Yields  | while hosts read upstream it goes in short bursts, for a [share] that rises with the age of the data and the fill of the log; not at all from 75 % on, and while a request waits for the data to be upstream |
 //! | Again   | an epoch is written again from its start if the upstream may have lost its cache since |
+//! | Debt    | no epoch is begun before what bypassed the log is durable upstream |
 //! | Marks   | the epoch after the next is begun only when the log device says that this one is upstream: a log that is opened again repeats two epochs at most, and never takes a block back behind what later epochs were built on |
 //!
 //! What the upstream answers:
@@ -28,6 +29,7 @@ pub use epoch::Reason;
 pub(super) use epoch::{Epoch, Epochs};
 pub(super) use outage::Outage;
 
+use super::debt::Debt;
 use super::effect::{Blocked, Cause, Effect, JobId, Notice};
 use super::format::RecordKind;
 use super::settings::{Settings, Sync};
@@ -48,10 +50,8 @@ pub(super) struct Destage {
     next_job: u64,
     /// The epoch that is being written, the oldest.
     active: Option<ActiveEpoch>,
-    /// What went past the log has not been flushed since.
-    flush_owed: bool,
-    /// A flush of that is among the jobs.
-    side_flush: bool,
+    /// What bypassed the log, and has to be durable upstream before an epoch is begun.
+    debt: Debt,
     /// How many jobs at once, from 1 to `depth`.
     limit: u32,
     outage: Option<Outage>,
@@ -121,8 +121,7 @@ impl Destage {
             jobs: BTreeMap::new(),
             next_job: 0,
             active: None,
-            flush_owed: bypassed && settings.upstream_flush,
-            side_flush: false,
+            debt: Debt::new(bypassed && settings.upstream_flush),
             limit: settings.depth,
             outage: None,
             blocked: None,
@@ -175,14 +174,18 @@ impl Destage {
         }
     }
 
-    /// A write has gone past the log.
-    pub(super) const fn owe_flush(&mut self) {
-        self.flush_owed = self.settings.upstream_flush;
+    /// What bypassed the log.
+    pub(super) const fn debt(&self) -> &Debt {
+        &self.debt
     }
 
-    /// Whether what went past the log may not be durable upstream.
-    pub(super) const fn owes_flush(&self) -> bool {
-        self.flush_owed || self.side_flush
+    pub(super) const fn debt_mut(&mut self) -> &mut Debt {
+        &mut self.debt
+    }
+
+    /// A request that bypassed the log has ended.
+    pub(super) fn forward_ended(&mut self) {
+        self.debt.forward_ended(self.settings.upstream_flush);
     }
 
     /// Continues where it was blocked.
@@ -261,7 +264,7 @@ impl Destage {
     }
 
     /// Begins the oldest epoch if that is allowed. Whether it did.
-    pub(super) fn begin_epoch(&mut self, wal: &Wal, resuming: bool) -> bool {
+    pub(super) fn begin_epoch(&mut self, wal: &Wal) -> bool {
         let Some(epoch) = self.epochs.closed() else { return false };
         let durable = epoch.last <= wal.marks().durable() || wal.failed();
         // What is not marked is written again after a crash, over what came after it. One epoch may go
@@ -269,22 +272,21 @@ impl Destage {
         let (before, last) = self.ended;
         let due = if self.settings.sync == Sync::Upstream { last } else { before };
         let marked = wal.on_device().applied >= due || wal.is_unmarkable();
-        // What went past the log comes first.
-        if self.active.is_some() || !durable || !marked || resuming {
+        // What bypassed the log comes first.
+        if self.active.is_some() || !durable || !marked || self.debt.is_open() {
             return false;
         }
         self.active = Some(ActiveEpoch::start());
         true
     }
 
-    /// Begins a flush of what went past the log, if one is owed. Whether it did.
+    /// Begins a flush of what bypassed the log, if one is owed. Whether it did.
     pub(super) fn begin_side_flush(&mut self) -> bool {
-        if !self.flush_owed || self.side_flush {
-            return false;
+        let begins = self.debt.begin_flush();
+        if begins {
+            self.start(Job::flush(true));
         }
-        (self.flush_owed, self.side_flush) = (false, true);
-        self.start(Job::flush(true));
-        true
+        begins
     }
 
     /// When all of the active epoch is written: once more, or flush, or the end.
@@ -462,7 +464,7 @@ impl Destage {
     fn end_job(&mut self, now: Instant, id: JobId, wal: &Wal, effects: &mut VecDeque<Effect>) {
         let job = self.jobs.remove(&id).expect("a job ends once");
         if job.side {
-            self.side_flush = false;
+            self.debt.flush_ended();
         }
         if job.yields {
             self.end_in_burst(now, wal.fill());

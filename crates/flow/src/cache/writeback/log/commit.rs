@@ -14,7 +14,7 @@ impl Log {
         if self.wal.is_committing() {
             return false;
         }
-        let bypassed = self.switch.bypasses();
+        let bypassed = self.bypasses();
         // What recovery has found must be durable before anything is built on it.
         let working = self.wal.is_working();
         let batch = if working { self.compose(now) } else { None };
@@ -64,7 +64,7 @@ impl Log {
         self.wal.synced(cycle, &mut self.effects);
         self.settle(self.wal.marks().applied());
         self.ack_applied(now);
-        self.wal.restart_marker(now, self.switch.bypasses());
+        self.wal.restart_marker(now, self.bypasses());
         self.ack_committed(now);
         if cycle.batch && !cycle.note && self.settings.mode == Mode::Log {
             self.switch.latency_mut().committed(now.saturating_since(cycle.began));

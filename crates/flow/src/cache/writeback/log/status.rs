@@ -49,6 +49,8 @@ impl Log {
             },
             committing: self.acks.committing() as u64,
             awaiting_upstream: self.acks.awaiting_upstream() as u64,
+            debt: self.in_debt().then(|| age(self.destage.debt().since().unwrap_or(now))),
+            awaiting_debt: self.acks.awaiting_debt() as u64,
             medians: self.switch.latency().medians(),
             logged: logged.logged,
             collapsed: destaged.collapsed,

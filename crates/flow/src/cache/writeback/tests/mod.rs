@@ -1,6 +1,7 @@
 //! The machine against model devices and an oracle.
 
 mod clocked;
+mod debt;
 mod disk;
 mod flips;
 mod life;

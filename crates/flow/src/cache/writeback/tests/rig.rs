@@ -4,8 +4,8 @@
 use super::disk::{Disk, Far, Version};
 use crate::cache::writeback::format::crc32c;
 use crate::cache::writeback::{
-    Effect, JobId, Kind, LocalId, Log, Memory, Mode, Notice, Origin, Part, Phase, Recovered,
-    Refusal, Settings, Source, Upstream, Write, assemble, format_new, recover,
+    Effect, JobId, Kind, LocalId, Log, Memory, Mode, Notice, Origin, Part, Recovered, Refusal,
+    Settings, Source, Upstream, Write, assemble, format_new, recover,
 };
 use crate::clock::{Duration, Instant};
 use crate::error::IoError;
@@ -411,7 +411,7 @@ impl Rig {
             return Err(IoError::Busy);
         }
         // What went past the log is not the log's to repeat.
-        if self.log.status(self.now).phase != Phase::Resuming {
+        if self.log.status(self.now).debt.is_none() {
             self.far.lose(&mut self.rng);
         }
         Err(IoError::PathFailed)
@@ -505,6 +505,11 @@ impl Rig {
             }
         }
         done(self)
+    }
+
+    /// Nothing that bypassed the log is left to be flushed upstream.
+    pub(super) fn pays_debt(&mut self) -> bool {
+        self.until(50, |rig| rig.log.status(rig.now).debt.is_none())
     }
 
     /// Everything that was acknowledged goes upstream.
