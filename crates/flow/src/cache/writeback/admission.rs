@@ -3,11 +3,15 @@
 //! | fill | |
 //! |---|---|
 //! | below 75 % | no wait |
-//! | 75 to 95 % | each write makes the next one wait for `bytes / drain rate * (fill - 75) / (95 - fill)`: half way, what comes in is as much as goes out |
+//! | 75 to 95 % | a quantum of the waiting writes, then none for `bytes / drain rate * (fill - 75) / (95 - fill)`: half way, what comes in is as much as goes out |
 //! | above 95 % | nothing new; what has begun continues while there is room at all |
 //!
+//! A quantum is what write-back frees in 1/16 s, or one write if that is longer. It is one batch of the log: writes that
+//! were let in one by one would each have a commit and a page of the log to themselves, just when both are scarce.
+//! A host with one outstanding write has quanta of one write, so it is not stopped for a whole quantum.
+//!
 //! The curve is that of the write throttle of `OpenZFS` (`dmu_tx_delay`), with the measured rate in place of
-//! a constant. No write waits for more than [`PACE_MAX`] because of the one before it. Flushes never
+//! a constant. No quantum waits for more than [`PACE_MAX`] because of the one before it. Flushes never
 //! come here.
 
 use super::effect::{FULL, Kind, Origin, PACE};
@@ -160,13 +164,13 @@ impl Admission {
         late.into_iter().chain(pace).min()
     }
 
-    /// What holds back the first of the queue at this fill, if anything does.
-    pub(super) fn holds(&self, now: Instant, fill: u32) -> Option<Rule> {
+    /// How many bytes the next batch may take from the queue at this fill, or what holds back the first write.
+    pub(super) fn quantum(&self, now: Instant, fill: u32) -> Result<u64, Rule> {
         match fill {
-            _ if self.is_partial() => None,
-            FILL_HELD.. => Some(FULL),
-            FILL_PACED.. if now < self.next => Some(PACE),
-            _ => None,
+            FILL_HELD.. => Err(FULL),
+            FILL_PACED.. if now < self.next => Err(PACE),
+            FILL_PACED.. => Ok(self.rate.max(RATE_MIN) / QUANTA),
+            _ => Ok(u64::MAX),
         }
     }
 
@@ -216,7 +220,11 @@ pub(super) const FILL_PACED: u32 = 750;
 /// From here on nothing new is admitted.
 pub(super) const FILL_HELD: u32 = 950;
 
-/// The longest wait because of one write.
+/// Quanta in what write-back frees in a second: with four times the wait of an even pace a quantum still comes within
+/// [`PACE_MAX`].
+const QUANTA: u64 = 16;
+
+/// The longest wait because of one quantum.
 const PACE_MAX: Duration = Duration::from_millis(250);
 
 /// What is taken for the rate while a lower one, or none, was measured: 1 MiB/s.

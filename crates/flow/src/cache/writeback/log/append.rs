@@ -1,7 +1,7 @@
 //! From admission into the log: which writes the next batch takes, and what they become.
 
 use super::super::acks::Pending;
-use super::super::effect::{DRAIN, FULL, Kind, Memory, Write};
+use super::super::effect::{DRAIN, FULL, Kind, Memory, PACE, Write};
 use super::super::format::{Descriptor, PAGE, RecordKind, SECTOR, Size};
 use super::super::settings::{Mode, Sync};
 use super::super::wal::{BatchPlace, NewRecord, NoPlace};
@@ -28,14 +28,17 @@ impl Log {
     /// Appends as many writes as fit into one batch.
     fn admit(&mut self, now: Instant, acks: &mut Vec<Pending>) -> Option<BatchPlace> {
         let fill = self.wal.fill();
+        let (quantum, mut taken) = (self.admission.quantum(now, fill), 0);
         let (mut size, mut place) = (Size::default(), None::<BatchPlace>);
         while let Some(first) = self.admission.front() {
             let (event, kind) = (first.event, first.kind);
             let left = first.extent.length - first.done;
-            let held = if self.switch.admits(first.done > 0) {
-                self.admission.holds(now, fill)
-            } else {
-                Some(DRAIN)
+            let begun = first.done > 0;
+            let held = match quantum {
+                _ if !self.switch.admits(begun) => Some(DRAIN),
+                Err(rule) if !begun => Some(rule),
+                Ok(quantum) if !begun && taken >= quantum => Some(PACE),
+                _ => None,
             };
             if let Some(rule) = held {
                 self.admission.hold(rule);
@@ -95,6 +98,7 @@ impl Log {
             }
             acks.extend(self.admit_first(now, take));
             size = before.with(payload(take));
+            taken += payload(take) + SECTOR;
             self.admission.took(now, fill, payload(take) + SECTOR);
         }
         place.filter(|_| size.records > 0)
