@@ -2,7 +2,7 @@
 
 use rustix::fs::{Access, access};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The folder that a path is in.
 pub(crate) fn folder(path: &Path) -> &Path {
@@ -10,6 +10,13 @@ pub(crate) fn folder(path: &Path) -> &Path {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     }
+}
+
+/// A file beside another: its name with this suffix.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 /// Whether a file of this name can be made: its folder is there and can be written to.

@@ -33,7 +33,8 @@ fn a_volume_of_another_gateway_is_told() {
     let folder = gateway.folder.clone();
     let (code, told) = refused(&folder, "127.0.0.1:0");
     assert_eq!(code, Some(7), "{told}");
-    for part in ["volume `disk`", "disk.img", "in use by another process"] {
+    let holder = format!("in use by process {}", gateway.pid());
+    for part in ["volume `disk`", "disk.img", &holder] {
         assert!(told.contains(part), "{told}");
     }
     gateway.stop_after(witness);

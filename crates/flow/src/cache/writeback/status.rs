@@ -34,7 +34,8 @@ pub struct Status {
     pub epochs: u64,
     /// Bytes of log that write-back frees in a second; 0 if that is not known.
     pub drain_rate: u64,
-    /// When everything would be upstream at this rate.
+    /// When everything would be upstream at this rate; `None` if that is not known, or nothing is written upstream
+    /// now.
     pub eta: Option<Duration>,
     /// How the upstream is.
     pub upstream: Upstream,

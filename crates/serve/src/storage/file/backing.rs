@@ -1,6 +1,6 @@
 //! Opens the file or block device behind a volume; a file is created on first use.
 
-use super::lock::lock;
+use super::lock::{holder_name, holder_of, lock};
 use crate::buffer::Pool;
 use crate::config::{FileStore, IoMode, Volume};
 use crate::folder::{can_make, folder};
@@ -45,14 +45,16 @@ pub enum OpenError {
     },
     /// Another process has the file.
     #[error(
-        "volume `{volume}`: {} is in use by another process; two writers would destroy it",
-        .path.display()
+        "volume `{volume}`: {} is in use by {}; two writers would destroy it",
+        .path.display(), holder_name(*.pid)
     )]
     InUse {
         /// The volume.
         volume: String,
         /// The file or device.
         path: PathBuf,
+        /// The process, if it is known.
+        pid: Option<u32>,
     },
     /// A new file needs a size.
     #[error(
@@ -227,14 +229,15 @@ impl Backing {
         let mut options = OpenOptions::new();
         options.read(true).write(!volume.read_only || !exists).create(!exists);
         options.custom_flags(exclusive);
-        let in_use = || OpenError::InUse { volume: volume.name.clone(), path: store.path.clone() };
+        let in_use =
+            |pid| OpenError::InUse { volume: volume.name.clone(), path: store.path.clone(), pid };
         let open = |options: &OpenOptions| {
             let file = options.open(&store.path).map_err(|source| match source.kind() {
-                io::ErrorKind::ResourceBusy => in_use(),
+                io::ErrorKind::ResourceBusy => in_use(None),
                 _ => failed("open")(source),
             })?;
             lock(&file).map_err(|error| match error {
-                TryLockError::WouldBlock => in_use(),
+                TryLockError::WouldBlock => in_use(holder_of(&file)),
                 TryLockError::Error(source) => failed("lock")(source),
             })?;
             Ok(file)
@@ -298,7 +301,9 @@ impl Backing {
         options.read(true).write(!volume.read_only).custom_flags(libc::O_NONBLOCK);
         let mut file = options.open(&path).map_err(failed("open"))?;
         match file.try_lock() {
-            Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { volume: name, path }),
+            Err(TryLockError::WouldBlock) => {
+                return Err(OpenError::InUse { volume: name, path, pid: holder_of(&file) });
+            }
             locked => locked.map_err(|error| failed("lock")(error.into()))?,
         }
         let device = file.metadata().map_err(failed("look at"))?.file_type().is_block_device();

@@ -34,6 +34,11 @@ pub(crate) fn holder_of(file: &File) -> Option<u32> {
     pid_in(&fs::read_to_string("/proc/locks").ok()?, inode)
 }
 
+/// What error messages call the process that has a file locked.
+pub(crate) fn holder_name(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
 /// The process with a lock on this inode by /proc/locks. The device is not compared: some file systems report another
 /// one there.
 fn pid_in(locks: &str, inode: u64) -> Option<u32> {

@@ -2,9 +2,10 @@
 //!
 //! A log is opened read-only and never written to. A gateway that serves it has it locked; it is not looked at then.
 
-use super::log::{beside, forget_cached};
+use super::log::forget_cached;
 use super::pages::Pages;
-use crate::storage::file::lock::holder_of;
+use crate::folder::beside;
+use crate::storage::file::lock::{holder_name, holder_of};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
@@ -36,17 +37,13 @@ pub enum LookError {
         source: io::Error,
     },
     /// A gateway has it.
-    #[error("{} is in use by {}", .path.display(), holder(*.pid))]
+    #[error("{} is in use by {}", .path.display(), holder_name(*.pid))]
     InUse {
         /// The file or device.
         path: PathBuf,
         /// The process, if it is known.
         pid: Option<u32>,
     },
-}
-
-fn holder(pid: Option<u32>) -> String {
-    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
 impl ClosedLog {

@@ -7,8 +7,8 @@
 use super::pages::Pages;
 use crate::buffer::Pool;
 use crate::config::{IoMode, Log, Volume};
-use crate::folder::can_make;
-use crate::storage::file::lock::lock;
+use crate::folder::{beside, can_make};
+use crate::storage::file::lock::{holder_name, holder_of, lock};
 use crate::storage::random::Random;
 use crate::storage::state_file;
 use crate::storage::state_file::StateError;
@@ -17,7 +17,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use thiserror::Error;
 use tracing::{info, warn};
@@ -52,14 +52,16 @@ pub enum LogError {
     },
     /// Another process has it.
     #[error(
-        "volume `{volume}`: its log {} is in use by another process; two writers would destroy it",
-        .path.display()
+        "volume `{volume}`: its log {} is in use by {}; two writers would destroy it",
+        .path.display(), holder_name(*.pid)
     )]
     InUse {
         /// The volume.
         volume: String,
         /// The log.
         path: PathBuf,
+        /// The process, if it is known.
+        pid: Option<u32>,
     },
     /// It is of no use, or must not be used.
     #[error("volume `{volume}`: {}: {refusal}", .path.display())]
@@ -234,7 +236,9 @@ pub(crate) fn check(volume: &Volume, log: &Log) -> Result<(), LogError> {
     options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
     let file = options.open(&path).map_err(failed("open"))?;
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(LogError::InUse { volume: name, path }),
+        Err(TryLockError::WouldBlock) => {
+            Err(LogError::InUse { volume: name, path, pid: holder_of(&file) })
+        }
         locked => locked.map_err(|error| failed("lock")(error.into())),
     }
 }
@@ -266,6 +270,7 @@ fn open_file(volume: &Volume, log: &Log, direct: bool) -> Result<File, LogError>
     let failed = |action| {
         move |source| LogError::Os { volume: name(), action, path: log.path.clone(), source }
     };
+    let in_use = |pid| LogError::InUse { volume: name(), path: log.path.clone(), pid };
     let device = log.path.metadata().is_ok_and(|found| found.file_type().is_block_device());
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(!direct).truncate(false).mode(0o600);
@@ -273,11 +278,11 @@ fn open_file(volume: &Volume, log: &Log, direct: bool) -> Result<File, LogError>
         if device { libc::O_EXCL } else { 0 } | if direct { libc::O_DIRECT } else { 0 },
     );
     let file = options.open(&log.path).map_err(|source| match source.kind() {
-        io::ErrorKind::ResourceBusy => LogError::InUse { volume: name(), path: log.path.clone() },
+        io::ErrorKind::ResourceBusy => in_use(None),
         _ => failed("open")(source),
     })?;
     lock(&file).map_err(|error| match error {
-        TryLockError::WouldBlock => LogError::InUse { volume: name(), path: log.path.clone() },
+        TryLockError::WouldBlock => in_use(holder_of(&file)),
         TryLockError::Error(source) => failed("lock")(source),
     })?;
     Ok(file)
@@ -374,13 +379,6 @@ impl Place {
         };
         parsed.map(Some).ok_or_else(|| failed(foreign()))
     }
-}
-
-/// A file beside another.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }
 
 impl AsRawFd for LogFile {

@@ -179,9 +179,14 @@ impl Gateway {
         assert_eq!(self.count(IN_FORCE), before, "{}", self.log());
     }
 
+    /// The number of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal to the process, and to no other.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
+        let pid = self.pid().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 

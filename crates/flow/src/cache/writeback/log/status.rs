@@ -8,11 +8,6 @@ impl Log {
     /// How the log is doing.
     pub fn status(&self, now: Instant) -> Status {
         let age = |since| now.saturating_since(since);
-        let (rate, behind) = (self.admission.rate(), self.wal.behind());
-        let eta = (rate > 0 && behind > 0).then(|| {
-            let nanos = u128::from(behind) * 1_000_000_000 / u128::from(rate);
-            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-        });
         let upstream = match (self.destage.blocked(), self.destage.outage()) {
             (Some((at, since)), _) => Upstream::Blocked { at, age: age(since) },
             (None, Some(outage)) => Upstream::Away {
@@ -22,6 +17,12 @@ impl Log {
             },
             (None, None) => Upstream::Up,
         };
+        let (rate, behind) = (self.admission.rate(), self.wal.behind());
+        // While nothing is written upstream, the rate of the past says nothing about the end.
+        let eta = (rate > 0 && behind > 0 && upstream == Upstream::Up).then(|| {
+            let nanos = u128::from(behind) * 1_000_000_000 / u128::from(rate);
+            Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        });
         let (marks, epochs) = (self.wal.marks(), self.destage.epochs());
         let (logged, destaged) = (self.wal.counters(), self.destage.counters());
         let first = self.admission.front();
