@@ -1,6 +1,7 @@
 //! One connection: its receive buffer, its tasks and the state machine of its protocol.
 
 use crate::buffer::{Payload, Received};
+use crate::frontend::brake::Brake;
 use crate::frontend::session_view::SessionView;
 use crate::frontend::socket::Peer;
 use crate::ids::{ConnectionId, TaskKey};
@@ -106,6 +107,8 @@ pub(crate) struct Connection {
     pub(crate) encryption: Encryption,
     /// Where its replies leave, if others leave there as well.
     pub(crate) port: Option<Port>,
+    /// The errors that it got from volumes that are withdrawn.
+    pub(crate) brake: Brake,
 }
 
 /// How far a connection has come with TLS.
@@ -134,6 +137,7 @@ impl Connection {
             serves: false,
             encryption: Encryption::None,
             port,
+            brake: Brake::default(),
         }
     }
 

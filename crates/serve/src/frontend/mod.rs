@@ -4,6 +4,7 @@
 //! [`Speech`](connection::Speech), a `receive` that hands commands to the
 //! [`CommandEngine`], and a `word` that puts a [`Reply`] into the outbox.
 
+pub(crate) mod brake;
 pub(crate) mod channel;
 pub(crate) mod connection;
 pub(crate) mod iscsi;
@@ -15,9 +16,12 @@ pub(crate) mod socket;
 pub(crate) mod tls;
 pub(crate) mod unix_socket;
 
-use crate::tasks::CommandEngine;
 use crate::tasks::reply::{Reply, Worded};
+use crate::tasks::set::Origin;
+use crate::tasks::table::{Answer, Task, TaskKind};
+use crate::tasks::{CommandEngine, Held};
 use connection::{Connection, Speech};
+use weir_wire::scsi::nexus::Refusal;
 
 /// Handles everything that a connection has received.
 pub(crate) fn receive(engine: &mut CommandEngine, connection: &mut Connection) -> Verdict {
@@ -78,6 +82,31 @@ pub(crate) fn disconnected(engine: &mut CommandEngine, connection: Connection, r
     // The outbox holds references to reply buffers.
     drop(speech);
     engine.disconnected(id, serves, tasks.into_values());
+}
+
+/// Takes a refused command in if its error is to be delayed; false if it is to be sent at once. `name`: the
+/// connection's name for the command.
+pub(crate) fn delays(
+    engine: &mut CommandEngine,
+    connection: &mut Connection,
+    name: u32,
+    volume: usize,
+    refusal: Refusal,
+) -> bool {
+    if !engine.catalog.volumes[volume].unit.is_withdrawn() {
+        return false;
+    }
+    let now = engine.set.now;
+    let Some(at) = connection.brake.delay(now) else { return false };
+    let tenant = engine.catalog.tenant(None, volume).index();
+    let origin = Origin { connection: connection.id, claim: None, name, retries: false };
+    let task = Task::new(now, volume, TaskKind::Internal);
+    let Some(key) = engine.set.take_in(origin, tenant, Held { data: 0, medium: 0 }, task) else {
+        return false;
+    };
+    connection.tasks.insert(name, key);
+    engine.set.decide_at(at, key, Answer::Refused(refusal));
+    true
 }
 
 /// Whether a connection stays open.

@@ -255,6 +255,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             now: self.now,
         });
         self.operators.tick(self.now);
+        self.engine.set.send_delayed(self.now);
         if self.tick_at().is_some_and(|at| at <= self.now) {
             self.tick();
         }
@@ -285,6 +286,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             self.storage.is_waiting().then(|| self.now + DISK_PAUSE),
             self.acceptor.deadline(),
             self.operators.deadline(),
+            self.engine.set.next_answer(),
         ];
         Sleep::Until(coarse.into_iter().flatten().min())
     }

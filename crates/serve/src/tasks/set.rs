@@ -10,7 +10,7 @@ use crate::tasks::quota::TenantQuotas;
 use crate::tasks::sessions::Sessions;
 use crate::tasks::table::{Answer, Charge, End, Phase, Task, TaskKind, Tasks};
 use crate::tasks::waiters::{Waiter, Waiters};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::pipeline::Input;
@@ -29,6 +29,8 @@ pub(crate) struct TaskSet {
     pub(crate) inputs: VecDeque<Input>,
     /// Messages to the front ends, in order.
     pub(crate) actions: VecDeque<ConnectionAction>,
+    /// Commands that were decided, by the time of their answers.
+    pub(crate) delayed: BTreeSet<(Instant, TaskKey)>,
     /// Requests of NBD clients that were refused for want of room, to be tried again when a task ends.
     pub(crate) again: VecDeque<TaskKey>,
     /// A task has ended since room was looked for last.
@@ -82,6 +84,7 @@ impl TaskSet {
             sessions: Sessions::default(),
             inputs: VecDeque::new(),
             actions: VecDeque::new(),
+            delayed: BTreeSet::new(),
             again: VecDeque::new(),
             ended: false,
             submitted: false,
@@ -149,10 +152,34 @@ impl TaskSet {
 
     /// Decides how a blocked command is answered.
     pub(crate) fn decide(&mut self, key: TaskKey, answer: Answer) {
+        self.block(key, answer);
+        self.actions.push_back(ConnectionAction::Answer(key));
+    }
+
+    /// Decides how a command is answered at a later time.
+    pub(crate) fn decide_at(&mut self, at: Instant, key: TaskKey, answer: Answer) {
+        self.block(key, answer);
+        self.delayed.insert((at, key));
+    }
+
+    fn block(&mut self, key: TaskKey, answer: Answer) {
         let task = &mut self.tasks[key];
         task.phase = Phase::Blocked;
         task.answer = Some(answer);
-        self.actions.push_back(ConnectionAction::Answer(key));
+    }
+
+    /// When the next delayed answer leaves.
+    pub(crate) fn next_answer(&self) -> Option<Instant> {
+        self.delayed.first().map(|&(at, _)| at)
+    }
+
+    /// Has the delayed answers sent whose time has come.
+    pub(crate) fn send_delayed(&mut self, now: Instant) {
+        while self.next_answer().is_some_and(|at| at <= now)
+            && let Some((_, key)) = self.delayed.pop_first()
+        {
+            self.actions.push_back(ConnectionAction::Answer(key));
+        }
     }
 
     /// Forgets a command and counts it down at its waiters. Its buffers must not be in an outbox.

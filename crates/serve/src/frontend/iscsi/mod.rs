@@ -4,9 +4,9 @@ mod management;
 pub(crate) mod reply;
 pub(crate) mod session;
 
-use crate::frontend::Verdict;
 use crate::frontend::connection::{Connection, Speech, Wire};
 use crate::frontend::session_view::SessionView;
+use crate::frontend::{Verdict, delays};
 use crate::ids::TaskKey;
 use crate::tasks::set::Origin;
 use crate::tasks::table::{Phase, Task, TaskKind};
@@ -267,12 +267,21 @@ impl IscsiFrontend<'_> {
                     None => self.full(connection, itt),
                 }
             }
-            Err(Refusal::Check(sense)) => {
+            Err(refusal) => self.refuse(connection, itt, index, refusal),
+        }
+    }
+
+    /// Answers a command that the unit of a volume has refused.
+    fn refuse(&mut self, connection: &mut Connection, itt: Itt, volume: usize, refusal: Refusal) {
+        if delays(self.engine, connection, itt.0, volume, refusal) {
+            return;
+        }
+        let Some(wire) = connection.iscsi() else { return };
+        match refusal {
+            Refusal::Check(sense) => {
                 wire.respond(itt, ScsiStatus::CheckCondition, Some(&sense), 0);
             }
-            Err(Refusal::Conflict) => {
-                wire.respond(itt, ScsiStatus::ReservationConflict, None, 0);
-            }
+            Refusal::Conflict => wire.respond(itt, ScsiStatus::ReservationConflict, None, 0),
         }
     }
 

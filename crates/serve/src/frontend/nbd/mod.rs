@@ -6,8 +6,8 @@
 
 use crate::buffer::Payload;
 use crate::config;
-use crate::frontend::Verdict;
 use crate::frontend::connection::{Connection, Encryption, NbdWire, Speech};
+use crate::frontend::{Verdict, delays};
 use crate::tasks::reply::{Reply, Worded};
 use crate::tasks::set::Origin;
 use crate::tasks::table::{Answer, End, Phase, Task, TaskKind};
@@ -133,7 +133,11 @@ impl NbdFrontend<'_> {
         let admitted = match volume.unit.admit(None, first) {
             Ok(admitted) => admitted,
             Err(refusal) => {
-                wire.respond(slot, Err(error_of(refusal)));
+                if !delays(self.engine, connection, slot, index, refusal)
+                    && let Speech::Nbd(wire) = &mut connection.speech
+                {
+                    wire.respond(slot, Err(error_of(refusal)));
+                }
                 return true;
             }
         };

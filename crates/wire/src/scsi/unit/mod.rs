@@ -194,6 +194,11 @@ impl Unit {
         self.withdrawn = true;
     }
 
+    /// Whether the medium is permanently unavailable, see [`withdraw`](Self::withdraw).
+    pub const fn is_withdrawn(&self) -> bool {
+        self.withdrawn
+    }
+
     /// Its progress, in 65536ths.
     pub const fn sanitize_progress(&mut self, done: u16) {
         self.sanitizing.progress(done);
