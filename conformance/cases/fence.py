@@ -102,6 +102,51 @@ def tgtd(run):
     owners(run, Tgtd(run, run.image("disk.img", 64)))
 
 
+@case("fence.away", "a gateway that has started without its unit is fenced when the unit is back and another gateway owns it",
+      gate={}, tools=("tgtd", "tgtadm", "qemu-io"))
+def away(run):
+    target = Tgtd(run, run.image("disk.img", 64))
+    proxy = Proxy.start(run, *target.portals)
+    paths = range(len(target.portals))
+    a = Owner(run, "a", target, proxy.portals, connect_timeout="1s")
+    b = Owner(run, "b", target, target.portals)
+    a.start()
+    key = a.fence()["key"]
+    a.fill(0xAA)
+    a.kill()
+    for path in paths:
+        proxy("kill", path)
+    b.start("--take-over", f"disk={key}")
+    b.fill(0xBB)
+    b.drain()
+    a.start()
+    if a.fence()["state"] != "unclaimed":
+        raise Failed(f"A does not say that its unit is unclaimed: {a.fence()}")
+    a.fill(0xCC)
+    ok("A starts without its unit and logs writes")
+    for path in paths:
+        proxy("up", path)
+    until(lambda: a.fence()["state"] == "fenced", "A is fenced", 30)
+    holder = b.fence()["key"]
+    if a.fence()["holder"] != holder or not re.search(f"FENCED.*{holder}", a.said()):
+        raise Failed(f"A does not say who has the unit: {a.fence()}")
+    print(a.cli("volume", "status", "disk"))
+    refuse("Input/output error", *qemu_io(a.uri(), "read 0 4k"), status=1)
+    if a.volume_log()["dirty_bytes"] < FILL * MIB:
+        raise Failed(f"A has dropped data of its log: {a.volume_log()}")
+    a.stop()
+    with open(target.image, "rb") as image:
+        if image.read(FILL * MIB) != b"\xbb" * (FILL * MIB):
+            raise Failed("a write of A reached the unit")
+    ok("A is fenced by the owner of the unit, refuses its hosts and keeps its log")
+    a.refused(7, f"key {holder}")
+    for path in paths:
+        proxy("kill", path)
+    a.refused(7, "no path to upstream")
+    b.stop()
+    ok("A does not start again, with its unit and without it")
+
+
 @case("fence.istgt", "of two gateways on one unit of istgt only one writes, and a fenced gateway never writes again",
       gate={}, tools=("istgt", "fio", "qemu-io"))
 def istgt(run):

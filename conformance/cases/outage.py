@@ -3,7 +3,7 @@
 import random
 import time
 
-from ..harness.case import Failed, Missed, case, percentile
+from ..harness.case import Failed, Missed, case, percentile, refuse, until
 from ..harness.iscsi import BUSY, GOOD, TASK_SET_FULL, Session, serve
 from ..harness.ledger import Ledger
 from ..harness.write_back import WriteBack
@@ -133,6 +133,36 @@ class Hosts:
               f"{percentile(latencies, 0.5) * 1000:.1f} ms, p99 {percentile(latencies, 0.99) * 1000:.1f} ms, longest "
               f"{max(latencies) * 1000:.0f} ms")
 
+    def lost(self):
+        """After a kill: every session ends, and with it the commands without an answer."""
+        serve([one.session for one in self.hosts], lambda: False, 30)
+        if any(one.session.open for one in self.hosts):
+            raise Failed("a session is still open after the kill")
+
+    def reconnect(self):
+        """New sessions; the writes of the old ones stay in doubt."""
+        for index, one in enumerate(self.hosts):
+            one.session = Session(self.gateway.url(), f"iqn.2026-11.org.example:host{index}")
+            one.taken, one.again, one.running, one.due = set(), [], True, time.monotonic()
+
+    def read_back(self, since):
+        """Reads every block of which each sector was written after the write of this number; returns their number."""
+        blocks = 0
+        for one, number in zip(self.hosts, since):
+            ledger, found = one.ledger, {}
+            for at in range(0, ledger.count, BLOCK_SECTORS):
+                if min(ledger.acked[at:at + BLOCK_SECTORS]) > number:
+                    one.session.read(ledger.first + at, BLOCK_SECTORS,
+                                     lambda status, data, at=at, found=found: found.__setitem__(at, (status, data and data.raw)))
+                    blocks += 1
+            if not serve([one.session], lambda: not one.session.waiting, 60):
+                raise Failed("a read of what the log has was not answered")
+            for at, (status, data) in found.items():
+                if status != GOOD:
+                    raise Failed(f"a read of what the log has ended with status {status:#x}")
+                ledger.compare(at, ledger.wanted(at, BLOCK_SECTORS), data)
+        return blocks
+
     def again(self):
         """Clears the latencies."""
         for one in self.hosts:
@@ -164,14 +194,111 @@ def away(run, away_seconds):
     if paths[0][0] != "failed" or not said["dirty_bytes"]:
         raise Failed(f"the gateway does not report the outage: {paths}, {said['dirty_bytes']} bytes only in the log")
     hosts.again()
-    rig.target.start()
-    rig.proxy("to", 0, rig.target.portals[0])
-    rig.proxy("up", 0)
+    back(rig)
     hosts.work(3)
     hosts.finish(60)
     hosts.told("upstream back")
     hosts.compare()
     rig.gateway.stop()
+
+
+def alone(gateway):
+    """Checks that the gateway says that it has started without its upstream."""
+    fence, log = gateway.volume()["fences"][0], gateway.volume_log()
+    if (fence["state"], log["storage"]) != ("unclaimed", "away") or not fence["why"]:
+        raise Failed(f"the gateway does not say that the upstream is away: {fence}, {log['storage']}")
+    print(gateway.cli("volume", "status", "disk"))
+
+
+@case("outage.alone", "a gateway that is killed with its upstream starts without it, and loses no acknowledged write",
+      gate={"seconds": 2}, small={"seconds": 5}, nightly={"seconds": 60}, area="write-back", limit=240, nightly_limit=1200, tools=("tgtd", "tgtadm"))
+def start_alone(run, seconds):
+    """Gateway and target are killed together under load. The gateway starts alone, is killed again under load, and
+    starts alone once more; then the target returns."""
+    rig = WriteBack(run, MIB_OF_UNIT, {"connect_timeout": "1s"}, log_size=f"{int(64 + 16 * seconds)}MiB")
+    rig.proxy("line", 0, 0, DELAY)
+    rig.gateway.start()
+    hosts = Hosts(rig, 4, 0.004)
+    hosts.work(seconds)
+    rig.gateway.kill()
+    rig.target.kill()
+    rig.proxy("kill", 0)
+    hosts.lost()
+    for _ in range(2):
+        rig.gateway.start()
+        alone(rig.gateway)
+        hosts.reconnect()
+        since = [one.ledger.number for one in hosts.hosts]
+        hosts.work(seconds)
+        hosts.finish(60)
+        print(f"without the upstream, {hosts.read_back(since)} blocks are written and read back")
+        for one in hosts.hosts:
+            one.running = True
+        hosts.work(0.2)
+        rig.gateway.kill()
+        hosts.lost()
+    rig.gateway.start()
+    # What the log does not have waits for the upstream.
+    reader, found = Session(rig.gateway.url(), "iqn.2026-11.org.example:reader"), []
+    reader.read(HOSTS * PART, BLOCK_SECTORS, lambda status, data: found.append((status, data.raw)))
+    if serve([reader], lambda: found, 1):
+        raise Failed(f"a read of what only the upstream has was answered without it: {found[0][0]:#x}")
+    back(rig)
+    if not serve([reader], lambda: found, 60) or found[0] != (GOOD, bytes(BLOCK_SECTORS * 512)):
+        raise Failed(f"the read was not answered well when the upstream was back: {found and found[0][0]}")
+    reader.leave()
+    if rig.gateway.volume()["fences"][0]["state"] != "held":
+        raise Failed(f"the unit is not claimed: {rig.gateway.volume()['fences']}")
+    hosts.settle()
+    hosts.compare()
+    rig.gateway.stop()
+    print(f"{sum(one.ledger.answered for one in hosts.hosts)} writes acknowledged, 3 kills, none is lost")
+
+
+@case("outage.other", "a unit of another size that answers after a start without the upstream is refused, and nothing is written there",
+      gate={}, area="write-back", tools=("tgtd", "tgtadm"))
+def other_unit(run):
+    """The target is killed, and comes back with another file first and then with its own one."""
+    rig = WriteBack(run, MIB_OF_UNIT, {"connect_timeout": "1s", "reconnect_interval_max": "200ms"}, log_size="64MiB")
+    rig.gateway.start()
+    rig.gateway.stop()
+    rig.target.kill()
+    rig.proxy("kill", 0)
+    # A clean stop has given the reservation up, so another gateway may own the unit since.
+    refuse("no path to upstream", rig.gateway.weir, "serve", rig.gateway.file, status=7, seconds=60, cwd=rig.gateway.folder)
+    back(rig)
+    rig.gateway.start()
+    rig.gateway.kill()
+    rig.target.kill()
+    rig.proxy("kill", 0)
+    rig.gateway.start()
+    alone(rig.gateway)
+    hosts = Hosts(rig, 4)
+    hosts.work(1)
+    own, rig.target.image = rig.target.image, run.image("other.img", 64)
+    back(rig)
+    until(lambda: "number of blocks" in rig.gateway.said(), "the gateway refuses the unit", 30)
+    hosts.work(1)
+    if rig.gateway.volume()["fences"][0]["state"] != "unclaimed":
+        raise Failed(f"the unit was claimed: {rig.gateway.volume()['fences']}")
+    print(rig.gateway.cli("volume", "status", "disk"))
+    rig.target.kill()
+    rig.proxy("kill", 0)
+    with open(rig.target.image, "rb") as file:
+        if any(file.read()):
+            raise Failed("the other unit was written to")
+    rig.target.image = own
+    back(rig)
+    hosts.finish(60)
+    hosts.compare()
+    rig.gateway.stop()
+
+
+def back(rig):
+    """The target returns."""
+    rig.target.start()
+    rig.proxy("to", 0, rig.target.portals[0])
+    rig.proxy("up", 0)
 
 
 @case("outage.full", "a full log slows hosts down without an error, and a kill then loses no data",

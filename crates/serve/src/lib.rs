@@ -47,7 +47,7 @@ use storage::file::atomic_journal;
 use storage::random::{KernelRandom, Random};
 use storage::store::{self, Store};
 use storage::upstream::network::{KernelEvents, Tcp};
-use storage::upstream::{self, StartError, Upstreams};
+use storage::upstream::{self, StartError, Upstreams, remembered};
 use storage::{layout, log_device, state_file};
 use tasks::CacheMemory;
 use thiserror::Error;
@@ -317,7 +317,9 @@ fn open<'a>(config: &Config, reload: Reload<'a>) -> Result<Opened<'a>, ServeErro
     let network = Tcp::new(registry.map_err(setup("watch connections to upstreams"))?);
     let first = config.backends.len();
     let mut upstreams = Upstreams::new(&config.upstreams, first, network, Box::new(KernelRandom));
-    upstreams.connect(&mut KernelEvents::new(&mut poll, clock))?;
+    let remembered = remembered::load(config);
+    let may_be_away = remembered::may_be_away(config, &remembered);
+    upstreams.connect(&mut KernelEvents::new(&mut poll, clock), may_be_away)?;
     let stores: Rc<[Store]> = layout::open(config, &upstreams)?.into();
     let persisted = layout::ranges(&config.volumes);
     let persisted = persisted.map(|(volume, range)| persisted_state(volume, &stores[range]));
@@ -327,8 +329,15 @@ fn open<'a>(config: &Config, reload: Reload<'a>) -> Result<Opened<'a>, ServeErro
     let saved = config.savings.as_ref().map(|path| credits::load(path, &names)).transpose();
     let saved = saved.map_err(ServeError::Savings)?;
     let logs = log_device::open(config, &plan.cache, &mut KernelRandom)?;
+    let dirty = |volume: usize| logs.logged[volume].is_some_and(|log| log.dirty);
+    upstreams.check_identity(config, &remembered, dirty)?;
     let owners = upstream::owners(config, &logs.logged);
     upstreams.claim(&mut KernelEvents::new(&mut poll, clock), config, owners)?;
+    for (index, volume) in config.volumes.iter().enumerate() {
+        let units = upstreams.to_remember(config, index, false);
+        let saved = remembered::save(volume, &units);
+        saved.map_err(|source| ServeError::State { volume: volume.name.clone(), source })?;
+    }
     let start = Start {
         poll,
         clock,

@@ -301,15 +301,22 @@ pub struct VolumeStatus {
 pub struct FenceStatus {
     /// The upstream.
     pub upstream: String,
-    /// `held`: it is reserved for this gateway. `fenced`: it is no longer, nothing is written there, and hosts
+    /// `held`: it is reserved for this gateway. `unclaimed`: the gateway has started without the upstream, and writes
+    /// nothing there before it is reserved. `fenced`: it is not this gateway's, nothing is written there, and hosts
     /// are refused the volume.
     pub state: String,
-    /// The key of this gateway: `0x` and 16 digits.
-    pub key: String,
+    /// The key of this gateway: `0x` and 16 digits. None before the unit was reserved.
+    pub key: Option<String>,
     /// The key of the gateway that holds the unit, if this one is fenced and another holds it.
     pub holder: Option<String>,
-    /// For how long it has been fenced; 0 if it is not.
-    pub fenced_ns: u64,
+    /// For how long it has been unclaimed or fenced; 0 if it is held.
+    pub age_ns: u64,
+    /// Why it is unclaimed, or could not be claimed; empty otherwise.
+    pub why: String,
+    /// Errors for hosts that are delayed now, since a host repeats refused commands: each for at most 1 s.
+    pub delayed: u64,
+    /// For how long the oldest of them has been delayed; 0 if there is none.
+    pub delayed_ns: u64,
 }
 
 /// The log of a volume.

@@ -8,10 +8,11 @@ use super::protocol::{
 };
 use super::view::View;
 use crate::frontend::connection::{Connection, Speech};
+use crate::ids::TaskKey;
 use crate::operator::event_log::Watch;
 use crate::operator::summary;
 use crate::storage::emulated::Kept;
-use crate::storage::upstream::{Key, Ownership};
+use crate::storage::upstream::{Key, Ownership, Standing};
 use std::cmp::Reverse;
 use tracing::info;
 use weir_flow::account::histogram::Histogram;
@@ -91,6 +92,7 @@ pub(super) fn volumes(
                 if let Some((backend, age)) = cut_off(pipeline, backends, index, now)
                     && status.storage == "up"
                 {
+                    status.eta_ns = None;
                     "away".clone_into(&mut status.storage);
                     status.storage_why = format!("no path to `{backend}` works");
                     status.storage_ns = age.as_nanos();
@@ -130,14 +132,29 @@ fn devices(view: &View<'_>, backends: &Backends) -> Vec<DeviceStatus> {
 
 /// The reservations of the units that a volume is on.
 fn fences(view: &View<'_>, volume: usize) -> Vec<FenceStatus> {
-    let fence = |(upstream, ownership): (&str, &Ownership)| FenceStatus {
-        upstream: upstream.to_owned(),
-        state: if ownership.lost.is_some() { "fenced" } else { "held" }.to_owned(),
-        key: Key(ownership.key).to_string(),
-        holder: ownership.lost.and_then(|(_, holder)| holder).map(|key| Key(key).to_string()),
-        fenced_ns: ownership
-            .lost
-            .map_or(0, |(since, _)| view.now.saturating_since(since).as_nanos()),
+    let set = &view.engine.set;
+    let of_volume = |&&(_, key): &&(Instant, TaskKey)| set.tasks[key].volume == volume;
+    let delayed = || set.delayed.iter().filter(of_volume).map(|&(_, key)| set.tasks[key].came);
+    let age = |since: Instant| view.now.saturating_since(since).as_nanos();
+    let fence = |(upstream, ownership): (&str, &Ownership)| {
+        let (state, since, holder, why) = match &ownership.standing {
+            Standing::Held => ("held", view.now, None, String::new()),
+            Standing::Unclaimed { since, why } => ("unclaimed", *since, None, why.clone()),
+            Standing::Fenced { since, holder, why } => {
+                let why = why.as_ref().map_or_else(String::new, ToString::to_string);
+                ("fenced", *since, *holder, why)
+            }
+        };
+        FenceStatus {
+            upstream: upstream.to_owned(),
+            state: state.to_owned(),
+            key: ownership.key.map(|key| Key(key).to_string()),
+            holder: holder.map(|key| Key(key).to_string()),
+            age_ns: age(since),
+            why,
+            delayed: delayed().count() as u64,
+            delayed_ns: delayed().min().map_or(0, age),
+        }
     };
     view.ownership(volume).map(fence).collect()
 }

@@ -1,21 +1,23 @@
 //! The event loop without a kernel: a host, a clock and a disk in memory, and the real pipeline.
 
 use super::*;
-use crate::config::{Export, FileStore, IoMode, Where};
+use crate::config::{self, Export, FileStore, IoMode, Where};
 use crate::frontend::socket::{Peer, Socket, Stream};
 use crate::storage::blocking::{Blocking, BlockingCall, BlockingResult};
 use crate::storage::file::Driver;
 use crate::storage::file::backing::Backing;
 use crate::storage::io::{Done, Io, Work};
+use crate::storage::log_device;
 use crate::storage::random::Random;
 use crate::storage::store::Store;
-use crate::storage::upstream::Upstreams;
 use crate::storage::upstream::network::{self, Network, Readiness};
+use crate::storage::upstream::testing::{Silence, remembered, upstream};
+use crate::storage::upstream::{Owner, Upstreams};
 use crate::tasks::CacheMemory;
 use crate::testing::config;
-use crate::volume::PersistedState;
+use crate::volume::{PersistedState, Volume};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Result, Write};
 use std::os::fd::RawFd;
 use std::path::Path;
@@ -197,9 +199,13 @@ impl Kernel for Virtual {
     }
 }
 
-/// A disk on which all bytes are the same, and all I/O ends at once.
+/// A disk with what was written to it, and the same byte everywhere else. All I/O ends at once.
 #[derive(Default)]
-struct Disk(Vec<Done>);
+struct Disk {
+    /// By the number of the sector.
+    written: BTreeMap<u64, Vec<u8>>,
+    done: Vec<Done>,
+}
 
 impl Driver for Disk {
     fn name(&self) -> &'static str {
@@ -207,14 +213,24 @@ impl Driver for Disk {
     }
 
     fn submit(&mut self, _: RawFd, io: Io) {
-        let Io { whose, work, length, promise, .. } = io;
-        if let Work::Read { buffer, at } = &work {
-            buffer.lend(*at, length as usize, crate::buffer::Use::Fill);
-            buffer.fill(*at, &vec![BYTE; length as usize]);
-            buffer.take_back(crate::buffer::Use::Fill);
+        let Io { whose, work, offset, length, promise } = io;
+        let sectors = offset / SECTOR..(offset + length) / SECTOR;
+        match &work {
+            Work::Read { buffer, at } => {
+                buffer.lend(*at, length as usize, crate::buffer::Use::Fill);
+                let sector = |number| self.written.get(&number).cloned();
+                let bytes = sectors.flat_map(|n| sector(n).unwrap_or(vec![BYTE; SECTOR as usize]));
+                buffer.fill(*at, &bytes.collect::<Vec<_>>());
+                buffer.take_back(crate::buffer::Use::Fill);
+            }
+            Work::Write { buffer, at, .. } => {
+                let bytes = buffer.bytes()[*at..][..length as usize].chunks(SECTOR as usize);
+                self.written.extend(sectors.zip(bytes.map(<[u8]>::to_vec)));
+            }
+            _ => {}
         }
         let flushed = matches!(work, Work::Sync);
-        self.0.push(Done { whose, result: Ok(()), flushed, promise });
+        self.done.push(Done { whose, result: Ok(()), flushed, promise });
     }
 
     fn flush(&mut self) -> Result<()> {
@@ -222,7 +238,7 @@ impl Driver for Disk {
     }
 
     fn reap(&mut self, done: &mut Vec<Done>) -> bool {
-        done.append(&mut self.0);
+        done.append(&mut self.done);
         false
     }
 }
@@ -247,9 +263,19 @@ impl Random for Zeroes {
     }
 }
 
-/// Serves one NBD export until `end`, to a host with these messages. Returns the host and the number of times
-/// that the event loop slept.
+/// Serves one NBD export on a file until `end`, to a host with these messages. Returns the host and the number of
+/// times that the event loop slept.
 fn serve(test: &str, messages: &[Vec<u8>], end: Duration) -> (Host, u32) {
+    serve_prepared(test, messages, end, |_| {})
+}
+
+/// The same; `prepare` changes the volume first.
+fn serve_prepared(
+    test: &str,
+    messages: &[Vec<u8>],
+    end: Duration,
+    prepare: impl FnOnce(&mut Volume),
+) -> (Host, u32) {
     let path = std::env::temp_dir().join(format!("weir-shard-{test}-{}", std::process::id()));
     let file = FileStore {
         name: String::from("s"),
@@ -258,14 +284,28 @@ fn serve(test: &str, messages: &[Vec<u8>], end: Duration) -> (Host, u32) {
         size: Some(1 << 20),
         io: IoMode::Buffered,
     };
-    let mut config = config(vec![Where::File(file.clone())]);
-    config.nbd.max_connections = 1;
-    config.nbd.exports = vec![Export { name: String::from("v"), volume: 0 }];
+    let config = config(vec![Where::File(file.clone())]);
     // Only opening a file is not behind a trait. Nothing is read from it.
     let backing = Backing::open(&config.volumes[0], &file).expect("a new file");
     std::fs::remove_file(&path).expect("it was just made");
-    let stores: Rc<[Store]> = Rc::new([Store::File(backing)]);
+    let upstreams = Upstreams::new(&[], 0, NoNetwork, Box::new(Zeroes));
+    run_gateway(config, Store::File(backing), upstreams, messages, end, prepare)
+}
+
+/// Serves one NBD export on this store.
+fn run_gateway(
+    mut config: Config,
+    store: Store,
+    upstreams: Upstreams<NoNetwork>,
+    messages: &[Vec<u8>],
+    end: Duration,
+    prepare: impl FnOnce(&mut Volume),
+) -> (Host, u32) {
+    config.nbd.max_connections = 1;
+    config.nbd.exports = vec![Export { name: String::from("v"), volume: 0 }];
+    let stores: Rc<[Store]> = Rc::new([store]);
     let plan = plan::plan(&config, &stores);
+    let logs = log_device::open(&config, &plan.cache, &mut Zeroes).expect("a new log");
 
     let time: Time = Rc::default();
     let host =
@@ -281,15 +321,17 @@ fn serve(test: &str, messages: &[Vec<u8>], end: Duration) -> (Host, u32) {
     };
     let connects = Connects(Cell::new(Some(Connection { host: host.clone(), time })));
     let helpers: [Box<dyn Blocking>; 2] = [Box::new(NoCalls), Box::new(NoCalls)];
-    let cache = CacheMemory::new(&plan.cache, vec![None]);
+    let cache = CacheMemory::new(&plan.cache, logs.logs);
     let persisted = vec![PersistedState::default()];
-    let upstreams = Upstreams::new(&[], 0, NoNetwork, Box::new(Zeroes));
+    let mut engine = CommandEngine::new(&config, stores, persisted, cache, helpers);
+    engine.set.inputs.extend(logs.found.into_iter().map(Input::Cache));
+    prepare(&mut engine.catalog.volumes[0]);
     let parts = Parts {
         kernel,
         listeners: vec![Listener::new(Protocol::Nbd, None, connects)],
         tls: None,
         control: None,
-        engine: CommandEngine::new(&config, stores, persisted, cache, helpers),
+        engine,
         storage: Storage::new(Box::new(Disk::default()), upstreams),
         random: Box::new(Zeroes),
     };
@@ -312,13 +354,7 @@ fn reply(bytes: &[u8], kind: u8) -> (&[u8], &[u8]) {
 /// bytes of the disk. No kernel takes part.
 #[test]
 fn a_host_is_served_without_a_kernel() {
-    let go = [&b"IHAVEOPT"[..], &[0, 0, 0, 7, 0, 0, 0, 7, 0, 0, 0, 1, b'v', 0, 0]].concat();
-    let choose = [&[0, 0, 0, 3][..], &go].concat();
-    let mut read = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0];
-    read.extend(COOKIE);
-    read.extend(4096_u64.to_be_bytes());
-    read.extend(512_u32.to_be_bytes());
-    let (host, _) = serve("read", &[choose, read], Duration::from_secs(3));
+    let (host, _) = serve("read", &[choose(), read()], Duration::from_secs(3));
 
     let greeting = &b"NBDMAGICIHAVEOPT\0\x03"[..];
     let rest = host.received.strip_prefix(greeting).expect("the greeting comes first");
@@ -327,7 +363,7 @@ fn a_host_is_served_without_a_kernel() {
     assert_eq!(export[2..10], (1_u64 << 20).to_be_bytes());
     let (_block_sizes, rest) = reply(rest, INFO);
     let (_, rest) = reply(rest, ACK);
-    let simple = [&[0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0][..], &COOKIE].concat();
+    let simple = [&SIMPLE_REPLY[..], &[0; 4], &COOKIE].concat();
     let data = rest.strip_prefix(&simple[..]).expect("the read has ended well");
     assert_eq!(data, [BYTE; 512]);
 }
@@ -342,6 +378,81 @@ fn a_silent_host_is_closed_in_virtual_time() {
     assert!(closed <= Instant::ZERO + Duration::from_secs(16), "{closed:?}");
     assert!(sleeps < 100, "{sleeps} sleeps for 20 ticks");
 }
+
+/// A host of a volume that is withdrawn gets an error for each read, and repeats the read at once: it gets a burst of
+/// errors and then 20 a second, and the event loop sleeps in between.
+#[test]
+fn a_host_that_repeats_refused_reads_is_delayed() {
+    let messages: Vec<_> = [choose()].into_iter().chain((0..5_000).map(|_| read())).collect();
+    let (host, sleeps) = serve_prepared("brake", &messages, Duration::from_secs(10), |volume| {
+        volume.unit.withdraw()
+    });
+    let error = [&SIMPLE_REPLY[..], &[0, 0, 0, 5], &COOKIE].concat();
+    let errors = host.received.windows(error.len()).filter(|bytes| *bytes == error).count();
+    assert!((200..=240).contains(&errors), "{errors} errors in 10 s");
+    assert!(sleeps < 400, "{sleeps} sleeps");
+}
+
+/// A gateway has started without its upstream, whose unit it remembers: it acknowledges a write, answers the read of
+/// what is in the log, and the read of what only the upstream has waits.
+#[test]
+fn a_gateway_without_its_upstream_logs_writes() {
+    let path = std::env::temp_dir().join(format!("weir-shard-alone-{}.log", std::process::id()));
+    let mut config = config(vec![Where::Upstream { index: 0, size: None }]);
+    config.upstreams = vec![upstream(1, SocketAddr::from(([192, 0, 2, 9], 3260)))];
+    config.volumes[0].log = Some(config::Log {
+        path: path.clone(),
+        size: Some(16 << 20),
+        io: IoMode::Buffered,
+        ack: config::Ack::Log,
+        sync: config::Sync::Local,
+    });
+    let begin = Instant::ZERO;
+    let mut upstreams = Upstreams::new(&config.upstreams, 0, NoNetwork, Box::new(Zeroes));
+    upstreams.connect(&mut Silence(begin), vec![Some(remembered())]).expect("it is remembered");
+    let owners = vec![Some(Owner::new(1, false, Vec::new()))];
+    upstreams.claim(&mut Silence(begin), &config, owners).expect("the claim waits");
+    let store = Store::Upstream(upstreams.unit(0));
+    let write = [request(1, 8192), vec![0xab; 512]].concat();
+    let messages = [choose(), write, request(0, 8192), read()];
+    let end = Duration::from_secs(5);
+    let (host, _) = run_gateway(config, store, upstreams, &messages, end, |_| {});
+    std::fs::remove_file(path).expect("it was made");
+
+    let reply = [&SIMPLE_REPLY[..], &[0; 4], &COOKIE].concat();
+    let expected = [&reply[..], &reply, &[0xab; 512]].concat();
+    assert!(
+        host.received.ends_with(&expected),
+        "{:x?}",
+        &host.received[host.received.len() - 64..]
+    );
+}
+
+/// The client's flags and the choice of the export.
+fn choose() -> Vec<u8> {
+    let go = [&b"IHAVEOPT"[..], &[0, 0, 0, 7, 0, 0, 0, 7, 0, 0, 0, 1, b'v', 0, 0]].concat();
+    [&[0, 0, 0, 3][..], &go].concat()
+}
+
+/// A read of a block.
+fn read() -> Vec<u8> {
+    request(0, 4096)
+}
+
+/// A read (0) or a write (1) of a block at this byte.
+fn request(kind: u8, at: u64) -> Vec<u8> {
+    let mut request = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, kind];
+    request.extend(COOKIE);
+    request.extend(at.to_be_bytes());
+    request.extend(512_u32.to_be_bytes());
+    request
+}
+
+/// The magic number of a simple reply; the error and the cookie follow.
+const SIMPLE_REPLY: [u8; 4] = [0x67, 0x44, 0x66, 0x98];
+
+/// Bytes of a sector.
+const SECTOR: u64 = 512;
 
 /// `NBD_REP_ACK` and `NBD_REP_INFO`.
 const ACK: u8 = 1;

@@ -23,6 +23,8 @@ pub(crate) enum SavedFor {
     Exit(TaskKey),
     /// A log that has failed, and is remembered as such.
     Void(VolumeId),
+    /// No task: what a volume remembers of its units.
+    Units,
     /// No task: the burst credits are saved once a minute.
     Credits,
 }

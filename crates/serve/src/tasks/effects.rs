@@ -59,6 +59,11 @@ impl CommandEngine {
                 let outcome = saved.map_err(|_| IoError::Medium);
                 self.set.inputs.push_back(Input::Cache(Done::Abandoned(volume, outcome)));
             }
+            CallDone::Saved(SavedFor::Units, saved) => {
+                if let Err(problem) = saved {
+                    warn!(%problem, "what is known of the upstreams is not saved");
+                }
+            }
             CallDone::Saved(SavedFor::Credits, saved) => {
                 if let Err(problem) = saved {
                     warn!(%problem, "burst-credit state not saved");

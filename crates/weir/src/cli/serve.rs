@@ -250,6 +250,10 @@ fn owned(
             "if the storage was not written since, run `weir serve --take-over {volume}=0`; otherwise inspect the log with \
              `weir log`, and move it away with the `.log` file beside `state`"
         ),
+        Denied::Different(_) => String::from(
+            "give the volume the unit back that the log is for; or inspect the log with `weir log`, salvage its data \
+             if needed, and move it away with the `.log` and `.units` files beside `state`",
+        ),
         Denied::Unsupported(_) => String::from(
             "without reservations a second gateway could write there: set `fence = \"off\"` in [[upstream]] only if \
              there is none",

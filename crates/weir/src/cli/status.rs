@@ -238,17 +238,35 @@ const TENANTS: &[Column<TenantStatus>] = &[
 
 /// The holder of an upstream's reservation.
 pub(super) fn fence(fence: &FenceStatus) -> String {
-    let FenceStatus { upstream, key, holder, fenced_ns, .. } = fence;
-    if fence.state == "held" {
-        return format!("upstream `{upstream}` is reserved for this gateway, key {key}");
+    let FenceStatus { upstream, holder, age_ns, why, delayed, delayed_ns, .. } = fence;
+    let key = fence.key.as_deref().unwrap_or("unknown");
+    match &fence.state[..] {
+        "held" => return format!("upstream `{upstream}` is reserved for this gateway, key {key}"),
+        "unclaimed" => {
+            return format!(
+                "UNCLAIMED for {}: the gateway has started without upstream `{upstream}`, and writes nothing there \
+                 before it has reserved it: {why}",
+                age(*age_ns)
+            );
+        }
+        _ => {}
     }
     let holder = match holder {
         Some(holder) => format!("reserved by key {holder}"),
+        None if !why.is_empty() => why.clone(),
         None => String::from("no longer reserved"),
     };
+    let repeats = match delayed {
+        0 => String::new(),
+        _ => format!(
+            "; hosts repeat commands: {delayed} errors are delayed, the oldest for {}",
+            time(*delayed_ns)
+        ),
+    };
     format!(
-        "FENCED for {}: upstream `{upstream}` is {holder}; the gateway refuses all I/O and writes nothing there",
-        age(*fenced_ns)
+        "FENCED for {}: upstream `{upstream}` is {holder}; the gateway refuses all I/O and writes nothing \
+         there{repeats}",
+        age(*age_ns)
     )
 }
 

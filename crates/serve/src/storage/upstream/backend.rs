@@ -6,12 +6,13 @@
 use super::context::Context;
 use super::held_writes::RESET_INTERVAL;
 use super::network::{Network, Readiness};
-use super::ownership::{Denied, Holder, Key, Owner, Release, TakenOver};
+use super::ownership::{Denied, Holder, Key, Owner, Ownership, Release, TakenOver};
 use super::path::{Link, Path};
 use super::path_set::PathSet;
 use super::probe::Facts;
+use super::remembered::RememberedUnit;
 use super::session::{Loss, PATH_FAILED, Session, SessionEvent, UnitState};
-use super::start::Unreachable;
+use super::start::{Unreachable, UnreachablePath};
 use super::unit::LogicalUnit;
 use crate::storage::io::{Ended, Io, StorageDone, Work};
 use crate::storage::store::Unit;
@@ -420,6 +421,35 @@ impl<N: Network> Upstream<N> {
                 Ok(())
             });
         }
+    }
+
+    /// Starts without the unit, which is away and is remembered.
+    pub(super) fn start_without(&mut self) {
+        let Unreachable { upstream, within, paths } = self.unreachable();
+        for UnreachablePath { portal, reason } in paths {
+            warn!(upstream, %portal, reason, "the path does not work");
+        }
+        warn!(
+            upstream,
+            %within,
+            "STARTED WITHOUT THE UPSTREAM: it does not answer. Writes are logged, reads of what the log does not \
+             have wait, and nothing is written back before the unit is claimed"
+        );
+        self.unit.start_without();
+    }
+
+    /// Who owns the unit, if it is reserved.
+    pub(super) fn ownership(&self) -> Option<Ownership> {
+        self.unit.ownership(|| {
+            let reasons = self.paths.reasons().into_iter();
+            let told = reasons.map(|path| format!("{}: {}", path.portal, path.reason));
+            told.collect::<Vec<_>>().join("; ")
+        })
+    }
+
+    /// What is to be remembered of the unit. `stops`: the gateway stops, and gives the reservation up if it can.
+    pub(super) fn to_remember(&self, stops: bool) -> Option<RememberedUnit> {
+        self.unit.to_remember(&self.paths.config, stops && self.is_reachable())
     }
 
     /// Whether a path works.

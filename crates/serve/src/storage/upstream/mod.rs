@@ -18,6 +18,7 @@
 //! | [`Upstream`] | one upstream: what an event of one path means for the others |
 //! | [`PathSet`] | its paths: which work, and what the pipeline knows of them |
 //! | [`LogicalUnit`] | what its sessions share: the unit's facts, the reservation |
+//! | [`RememberedUnit`] | what a volume remembers of a unit while no gateway runs |
 //! | [`Path`] | a portal: its session, [`Attempts`](retry::Attempts), [`HeldWrites`](held_writes::HeldWrites) |
 //! | [`Session`] | one iSCSI session |
 //! | [`Context`] | what all upstreams share: the network, the time, events for the shard |
@@ -34,6 +35,7 @@ mod path;
 mod path_set;
 mod payload;
 mod probe;
+pub(crate) mod remembered;
 mod retry;
 mod sense;
 mod session;
@@ -43,8 +45,10 @@ pub(crate) mod testing;
 mod unit;
 
 pub(crate) use network::FIRST_TOKEN;
+#[cfg(test)]
+pub(crate) use ownership::Owner;
 pub use ownership::{Denied, Unowned};
-pub(crate) use ownership::{Key, Ownership, owners};
+pub(crate) use ownership::{Key, Ownership, Standing, owners};
 pub(crate) use start::StartError;
 pub use start::{Unreachable, UnreachablePath};
 
@@ -59,6 +63,7 @@ use context::Context;
 use network::{Network, Readiness};
 use path::Path;
 use path_set::PathSet;
+use remembered::RememberedUnit;
 use weir_flow::clock::Instant;
 use weir_flow::request::{BackendId, PathId, RequestKey};
 use weir_flow::rng::mix;
@@ -100,7 +105,19 @@ impl<N: Network> Upstreams<N> {
 
     /// Who owns the unit of an upstream, if it is reserved.
     pub(crate) fn ownership(&self, upstream: usize) -> Option<Ownership> {
-        self.all[upstream].unit.ownership()
+        self.all[upstream].ownership()
+    }
+
+    /// What a volume is to remember of its units. `stops`: the gateway stops, and gives their reservations up.
+    pub(crate) fn to_remember(
+        &self,
+        config: &Config,
+        volume: usize,
+        stops: bool,
+    ) -> Vec<RememberedUnit> {
+        let of = |&(index, _): &(usize, &Upstream<N>)| volume_on(config, index) == Some(volume);
+        let upstreams = self.all.iter().enumerate().filter(of);
+        upstreams.filter_map(|(_, upstream)| upstream.to_remember(stops)).collect()
     }
 
     /// Whether a backend of the pipeline is an upstream.

@@ -76,6 +76,23 @@ impl Terms {
         Self { facts, form: Form::Long, synchronize: Form::Long, write_same: true, zeroes }
     }
 
+    /// Whether a volume that is served by these terms can be on the unit with these facts; what is different
+    /// otherwise. The identity and the size are compared elsewhere.
+    pub(super) fn can_become(&self, facts: &Facts) -> Result<(), String> {
+        let start_again = "start the gateway again to use it so";
+        if facts.write_cache && !self.facts.write_cache {
+            return Err(format!(
+                "its write cache is on, at the last start it was off; {start_again}"
+            ));
+        }
+        let (most, before) = (Self::new(facts.clone()).max_transfer(), self.max_transfer());
+        if most < before {
+            let change = format!("takes {most} bytes in a command, at the last start {before}");
+            return Err(format!("it {change}; {start_again}"));
+        }
+        Ok(())
+    }
+
     /// SYNCHRONIZE CACHE in the form that the unit takes.
     pub(super) fn synchronize(&self) -> Cdb {
         cdb::synchronize(self.synchronize)

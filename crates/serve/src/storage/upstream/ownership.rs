@@ -1,7 +1,8 @@
 //! The owner of each unit: one gateway, by a persistent reservation; and what the loss of it means.
 //!
 //! The units of volumes with a log are claimed before the gateway serves, on every path; a path that connects later
-//! claims before it is used ([`claim`](super::claim)). From then on the reservation is read once a second, and at once
+//! claims before it is used ([`claim`](super::claim)); so does every path of an upstream that is away at the start.
+//! From then on the reservation is read once a second, and at once
 //! when a target refuses a command for it or reports a change. When another gateway has it the upstream is fenced for
 //! good: its sessions end, every operation there fails, and the volume is withdrawn from hosts. Only an operator and
 //! a restart undo that.
@@ -29,12 +30,35 @@ pub struct Unowned {
 }
 
 /// The ownership of a unit, for operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ownership {
-    /// The gateway's key.
-    pub(crate) key: u64,
-    /// Since when another gateway has it, and its key, if that is known.
-    pub(crate) lost: Option<(Instant, Option<u64>)>,
+    /// The gateway's key; `None` before the unit was claimed.
+    pub(crate) key: Option<u64>,
+    /// Whether the unit is the gateway's.
+    pub(crate) standing: Standing,
+}
+
+/// Whether a unit is the gateway's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is reserved for the gateway.
+    Held,
+    /// The gateway serves since then and could not claim the unit yet.
+    Unclaimed {
+        /// Since when.
+        since: Instant,
+        /// Why not.
+        why: String,
+    },
+    /// It is not the gateway's, for good.
+    Fenced {
+        /// Since when.
+        since: Instant,
+        /// The key of the gateway that has it, if that is known.
+        holder: Option<u64>,
+        /// Why the unit could not be claimed; `None` if it was the gateway's.
+        why: Option<Denied>,
+    },
 }
 
 /// The ownership of one unit by this gateway, as far as it is known.
@@ -54,6 +78,8 @@ pub(crate) struct Owner {
     pub(super) lost: Option<(Instant, Option<u64>)>,
     /// Why it could not become the owner.
     pub(super) denied: Option<Denied>,
+    /// Since when the gateway serves: a denial fences the upstream then, and fails the start before.
+    serves_since: Option<Instant>,
     /// When the reservation is read again.
     check_at: Instant,
     /// The target keeps registrations over a loss of power, as far as it has not said otherwise.
@@ -126,6 +152,7 @@ impl Owner {
             holds: false,
             lost: None,
             denied: None,
+            serves_since: None,
             check_at: Instant::ZERO,
             survives: true,
             aborts: true,
@@ -148,23 +175,37 @@ impl Owner {
     }
 
     /// Whether the unit is ours.
-    const fn owns(&self) -> bool {
+    pub(super) const fn owns(&self) -> bool {
         self.holds && self.lost.is_none()
     }
 
-    /// For operators; `None` before the unit was claimed.
-    pub(super) fn ownership(&self) -> Option<Ownership> {
-        Some(Ownership { key: self.key?, lost: self.lost })
+    /// The gateway serves from now on. A unit that it could not claim yet is claimed before the first command; the
+    /// log may have data for it by then, so it is not taken if another gateway may have owned it since.
+    pub(super) const fn serve(&mut self, now: Instant) {
+        self.serves_since = Some(now);
+        self.dirty |= !self.holds;
     }
 
-    /// A claim was denied. Before the unit is ours a final reason fails the start.
+    /// For operators; `None` before the gateway serves. `why`: why no path works.
+    pub(super) fn ownership(&self, why: impl FnOnce() -> String) -> Option<Ownership> {
+        let standing = match (self.lost, self.serves_since) {
+            (Some((since, holder)), _) => {
+                Standing::Fenced { since, holder, why: self.denied.clone() }
+            }
+            (None, _) if self.holds => Standing::Held,
+            (None, since) => Standing::Unclaimed { since: since?, why: why() },
+        };
+        Some(Ownership { key: self.key, standing })
+    }
+
+    /// A claim was denied. Before the gateway serves a final reason fails the start, and later it fences the upstream.
     pub(super) fn note_denial(&mut self, denied: &Denied) -> Option<TakenOver> {
         match denied {
             Denied::Held { key, .. } if self.holds => Some(TakenOver { by: Some(*key) }),
             Denied::Gone { .. } if self.holds => Some(TakenOver { by: None }),
             denied if !self.holds && denied.is_final() => {
                 self.denied = Some(denied.clone());
-                None
+                self.serves_since.map(|_| TakenOver { by: denied.holder() })
             }
             _ => None,
         }
@@ -183,6 +224,17 @@ impl Owner {
         }
         self.lost = Some((now, by.by));
         let holder = by.by.map_or_else(|| String::from("none"), |key| Key(key).to_string());
+        if let Some(why) = &self.denied {
+            error!(
+                upstream,
+                %why,
+                "FENCED: the upstream answers for the first time since the start, and this gateway must not \
+                 write to it. It writes nothing there, refuses the volume to hosts and keeps its log. If \
+                 another gateway is the right one, stop this one and keep its log for `weir log`; if this \
+                 one is, stop the other and start this one again with --take-over"
+            );
+            return true;
+        }
         error!(
             upstream,
             %holder,
@@ -270,6 +322,9 @@ pub enum Denied {
         /// How often registrations have changed.
         generation: u32,
     },
+    /// The log has data for another unit.
+    #[error("the log has writes for another unit: {0}")]
+    Different(String),
     /// The target does not have such reservations.
     #[error("its target has no persistent reservations: {0}")]
     Unsupported(String),
@@ -287,7 +342,15 @@ pub enum Denied {
 impl Denied {
     /// Whether the data of the log may be older than the data there, so that an operator must decide.
     pub(crate) const fn is_stale(&self) -> bool {
-        matches!(self, Self::Dirty { .. } | Self::Gone { .. })
+        matches!(self, Self::Dirty { .. } | Self::Gone { .. } | Self::Different(_))
+    }
+
+    /// The key of the owner that it names.
+    const fn holder(&self) -> Option<u64> {
+        match self {
+            Self::Held { key, .. } | Self::Dirty { key } => Some(*key),
+            _ => None,
+        }
     }
 
     /// Whether another attempt is useless, also on another path.

@@ -5,6 +5,7 @@
 
 use super::cdb::{self, Cdb};
 use super::sense::{CHECK_CONDITION, Sense, Verdict, judge};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
 use thiserror::Error;
@@ -42,9 +43,9 @@ pub(crate) struct Facts {
     /// Vendor and product, for the log.
     pub(crate) product: String,
     /// The target reports the ALUA state of its paths.
-    tpgs: bool,
+    pub(crate) tpgs: bool,
     /// The target port group of this path.
-    port_group: Option<u16>,
+    pub(crate) port_group: Option<u16>,
 }
 
 impl Facts {
@@ -75,14 +76,19 @@ impl Facts {
         self.blocks.saturating_mul(self.block_size as u64)
     }
 
+    /// Whether blocks can be given back, and read as zeroes then.
+    pub(super) const fn is_thin(&self) -> bool {
+        self.zeroes && (self.unmaps_by_write_same || self.unmap_blocks.is_some())
+    }
+
     /// Compares what another path says with this: it must be the same unit, which may have grown. True if it has;
-    /// what is different otherwise.
-    pub(super) fn agree(&mut self, other: &Self) -> Result<bool, String> {
+    /// what is different otherwise. `known`: where this is known from.
+    pub(super) fn agree(&mut self, other: &Self, known: &str) -> Result<bool, String> {
         let name = |facts: &Self| {
             facts.identity.as_ref().map_or_else(|| String::from("no name"), ToString::to_string)
         };
         let different = |what, here: String, there: String| {
-            Err(format!("its {what} is {here}, on the other paths it is {there}"))
+            Err(format!("its {what} is {here}, {known} {there}"))
         };
         if self.identity != other.identity {
             return different("name", name(other), name(self));
@@ -102,7 +108,7 @@ impl Facts {
 }
 
 /// The worldwide name of a logical unit: the type and the bytes of a designator (SPC-4, 7.8.6).
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     kind: u8,
     bytes: Vec<u8>,

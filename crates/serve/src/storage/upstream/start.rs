@@ -2,7 +2,8 @@
 
 use super::Upstreams;
 use super::network::{EventSource, Network};
-use super::ownership::{Owner, Unowned};
+use super::ownership::{Denied, Owner, Unowned};
+use super::remembered::RememberedUnit;
 use super::volume_on;
 use crate::config::Config;
 use std::fmt;
@@ -58,15 +59,28 @@ pub(crate) enum StartError {
 
 impl<N: Network> Upstreams<N> {
     /// Connects all paths at once, and returns when a path of each upstream works. The other paths are tried on.
-    pub(crate) fn connect(&mut self, events: &mut impl EventSource) -> Result<(), StartError> {
+    /// `remembered`, by upstream: units that may be away. The gateway starts without one that does not answer in time.
+    pub(crate) fn connect(
+        &mut self,
+        events: &mut impl EventSource,
+        remembered: Vec<Option<RememberedUnit>>,
+    ) -> Result<(), StartError> {
+        for (upstream, unit) in self.all.iter_mut().zip(remembered) {
+            if let Some(unit) = unit {
+                upstream.unit.remember(unit);
+            }
+        }
         self.context.now = events.now();
         let began = self.context.now;
         self.tick();
         let mut usable = None;
         loop {
             let by = |index: &usize| began + self.all[*index].paths.config.connect_timeout;
-            let waiting: Vec<usize> =
-                (0..self.all.len()).filter(|&index| !self.all[index].is_reachable()).collect();
+            let waits = |index: &usize| {
+                let away = !self.all[*index].is_reachable();
+                away && !(self.all[*index].unit.is_remembered() && by(index) <= self.context.now)
+            };
+            let waiting: Vec<usize> = (0..self.all.len()).filter(waits).collect();
             let until = if let Some(until) = waiting.iter().map(by).min() {
                 if until <= self.context.now {
                     return Err(self.late(waiting.into_iter().find(|index| by(index) == until)));
@@ -84,13 +98,17 @@ impl<N: Network> Upstreams<N> {
             };
             self.turn(events, Some(until))?;
         }
-        for upstream in &self.all {
+        for upstream in &mut self.all {
+            if !upstream.is_reachable() {
+                upstream.start_without();
+            }
             upstream.paths.report_missing(&mut self.context);
         }
         Ok(())
     }
 
-    /// Becomes the owner of every unit that has one, or says why not. Writes nothing to any unit.
+    /// Becomes the owner of every unit that has one, or says why not. Writes nothing to any unit. A unit that is away
+    /// and remembered is claimed when it answers.
     pub(crate) fn claim(
         &mut self,
         events: &mut impl EventSource,
@@ -106,9 +124,14 @@ impl<N: Network> Upstreams<N> {
         }
         let mut owned = None;
         loop {
-            let waits = |&index: &usize| self.owner(index).is_some_and(|owner| !owner.holds);
+            let by = |index: &usize| began + self.all[*index].paths.config.connect_timeout;
+            let waits = |index: &usize| {
+                let unit = &self.all[*index].unit;
+                let late = unit.is_remembered() && by(index) <= self.context.now;
+                unit.owner.as_ref().is_some_and(|owner| !owner.holds) && !unit.is_absent() && !late
+            };
             let waiting: Vec<usize> = (0..self.all.len()).filter(waits).collect();
-            for &index in &waiting {
+            for index in 0..self.all.len() {
                 if let Some(why) = self.owner(index).and_then(|owner| owner.denied.clone()) {
                     let volume = volume_on(config, index);
                     let volume = volume.map(|volume| config.volumes[volume].name.clone());
@@ -117,7 +140,6 @@ impl<N: Network> Upstreams<N> {
                     return Err(Unowned { volume, upstream, why }.into());
                 }
             }
-            let by = |index: &usize| began + self.all[*index].paths.config.connect_timeout;
             let until = if let Some(until) = waiting.iter().map(by).min() {
                 if until <= self.context.now {
                     return Err(self.late(waiting.into_iter().find(|index| by(index) == until)));
@@ -129,12 +151,38 @@ impl<N: Network> Upstreams<N> {
                 let mut claimed = self.all.iter().filter(|one| one.unit.owner.is_some());
                 let starting = claimed.any(|one| one.paths.iter().any(super::Path::is_starting));
                 if all <= self.context.now || !starting {
-                    return Ok(());
+                    break;
                 }
                 all
             };
             self.turn(events, Some(until))?;
         }
+        for upstream in &mut self.all {
+            if let Some(owner) = &mut upstream.unit.owner {
+                owner.serve(self.context.now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses units that are not those that dirty logs have data for. `remembered`: by upstream; `dirty`: by volume.
+    pub(crate) fn check_identity(
+        &self,
+        config: &Config,
+        remembered: &[Option<RememberedUnit>],
+        dirty: impl Fn(usize) -> bool,
+    ) -> Result<(), StartError> {
+        for (index, (upstream, unit)) in self.all.iter().zip(remembered).enumerate() {
+            if let (Some(volume), Some(unit)) = (volume_on(config, index), unit)
+                && dirty(volume)
+                && let Some(difference) = upstream.unit.differs(unit)
+            {
+                let (volume, upstream) =
+                    (config.volumes[volume].name.clone(), config.upstreams[index].name.clone());
+                return Err(Unowned { volume, upstream, why: Denied::Different(difference) }.into());
+            }
+        }
+        Ok(())
     }
 
     fn owner(&self, index: usize) -> Option<&Owner> {

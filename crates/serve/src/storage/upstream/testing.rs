@@ -1,7 +1,9 @@
 //! An upstream for tests, with paths on which nothing happens but what the test does.
 
 use super::Upstreams;
-use super::network::Tcp;
+use super::network::{EventSource, Readiness, Tcp};
+use super::probe::Facts;
+use super::remembered::RememberedUnit;
 use super::session::Session;
 use crate::config::{Fence, Portal, Upstream};
 use crate::storage::random::KernelRandom;
@@ -33,6 +35,32 @@ pub(crate) fn upstream(paths: usize, address: SocketAddr) -> Upstream {
         login_timeout: Duration::from_secs(3),
         reconnect_interval_max: Duration::from_secs(5),
         fence: Fence::Auto,
+    }
+}
+
+/// The unit of [`upstream`] as a volume remembers it, which the gateway owned: 2048 blocks of 512 bytes and no cache,
+/// so that a new log owes it no flush.
+pub(crate) fn remembered() -> RememberedUnit {
+    let address = SocketAddr::from(([127, 0, 0, 1], 3260));
+    let facts = Facts { write_cache: false, ..Facts::simple(512, 2048) };
+    RememberedUnit::new(&upstream(1, address), &facts, true)
+}
+
+/// Events of a network on which nothing happens: time passes.
+pub(crate) struct Silence(pub(crate) Instant);
+
+impl EventSource for Silence {
+    fn now(&self) -> Instant {
+        self.0
+    }
+
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        _: &mut Vec<(usize, Readiness)>,
+    ) -> std::io::Result<()> {
+        self.0 += timeout.expect("there is a deadline");
+        Ok(())
     }
 }
 

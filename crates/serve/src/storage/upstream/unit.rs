@@ -3,6 +3,7 @@
 use super::operation::Terms;
 use super::ownership::{Denied, Holder, Owner, Ownership, TakenOver};
 use super::probe::Facts;
+use super::remembered::RememberedUnit;
 use super::session::{Loss, SessionEvent, UnitState};
 use crate::config;
 use crate::limits::Tally;
@@ -14,8 +15,12 @@ use weir_flow::units::ByteCount;
 /// The logical unit of an upstream.
 #[derive(Debug, Default)]
 pub(super) struct LogicalUnit {
-    /// The commands that it takes; `None` until a session has probed it.
+    /// The commands that it takes; `None` until a session has probed it, or the gateway starts without it.
     terms: Option<Terms>,
+    /// What is remembered of it, if the gateway may start without it.
+    remembered: Option<RememberedUnit>,
+    /// No session has probed it: the terms are those that are remembered.
+    absent: bool,
     /// The reservation; `None` if the unit is not reserved.
     pub(super) owner: Option<Owner>,
     /// Errors that it has reported.
@@ -41,12 +46,11 @@ impl LogicalUnit {
     /// What a store needs to know. Panics before a session has probed the unit.
     pub(super) fn describe(&self, config: &config::Upstream, ready: u32) -> Unit {
         let terms = self.terms.as_ref().expect("one path works before anything is served");
-        let Facts { write_cache, zeroes, unmaps_by_write_same, unmap_blocks, .. } = terms.facts;
         Unit {
             capacity: terms.facts.capacity().into(),
             block_size: terms.facts.block_size,
-            write_cache,
-            thin: zeroes && (unmaps_by_write_same || unmap_blocks.is_some()),
+            write_cache: terms.facts.write_cache,
+            thin: terms.facts.is_thin(),
             max_transfer: terms.max_transfer(),
             name: config.name.clone(),
             target: config.target.clone(),
@@ -56,16 +60,63 @@ impl LogicalUnit {
         }
     }
 
-    /// Compares the unit behind a session with that of the other paths. The new size in bytes, if it has grown.
+    /// Lets the gateway start without the unit.
+    pub(super) fn remember(&mut self, unit: RememberedUnit) {
+        self.remembered = Some(unit);
+    }
+
+    /// Whether the gateway may start without the unit.
+    pub(super) const fn is_remembered(&self) -> bool {
+        self.remembered.is_some()
+    }
+
+    /// Whether the gateway has started without the unit, and no session has probed it since.
+    pub(super) const fn is_absent(&self) -> bool {
+        self.absent
+    }
+
+    /// Starts without the unit, by what is remembered of it.
+    pub(super) fn start_without(&mut self) {
+        if let (None, Some(unit)) = (&self.terms, &self.remembered) {
+            (self.terms, self.absent) = (Some(Terms::new(unit.facts())), true);
+        }
+    }
+
+    /// What is to be remembered of the unit. `released`: the reservation is about to be given up.
+    pub(super) fn to_remember(
+        &self,
+        config: &config::Upstream,
+        released: bool,
+    ) -> Option<RememberedUnit> {
+        let Some(terms) = self.terms.as_ref().filter(|_| !self.absent) else {
+            return self.remembered.clone();
+        };
+        let owned = self.owner.as_ref().is_some_and(|owner| owner.owns() && !released);
+        Some(RememberedUnit::new(config, &terms.facts, owned))
+    }
+
+    /// Why this is not the unit that is remembered.
+    pub(super) fn differs(&self, remembered: &RememberedUnit) -> Option<String> {
+        let terms = self.terms.as_ref().filter(|_| !self.absent)?;
+        remembered.differs(&terms.facts)
+    }
+
+    /// Compares the unit behind a session with that of the other paths, or with the one that is remembered. The new
+    /// size in bytes, if it has grown.
     pub(super) fn compare(&mut self, facts: &Facts) -> Result<Option<u64>, Loss> {
         let Some(terms) = &mut self.terms else { return Ok(None) };
-        let grown = terms.facts.agree(facts).map_err(Loss::Different)?;
+        let known =
+            if self.absent { "at the last start it was" } else { "on the other paths it is" };
+        if self.absent {
+            terms.can_become(facts).map_err(Loss::Different)?;
+        }
+        let grown = terms.facts.agree(facts, known).map_err(Loss::Different)?;
         Ok(grown.then(|| facts.capacity()))
     }
 
     /// Takes the facts of the first session that has probed it.
     pub(super) fn probed(&mut self, facts: Facts, who: &str) {
-        if self.terms.is_none() {
+        if self.terms.is_none() || std::mem::take(&mut self.absent) {
             let size = ByteCount(facts.capacity());
             let Facts { block_size, ref product, write_cache, fua, .. } = facts;
             info!(upstream = who, product, %size, block_size, write_cache, fua, "unit");
@@ -96,9 +147,9 @@ impl LogicalUnit {
         self.owner.as_ref().is_some_and(|owner| owner.lost.is_some())
     }
 
-    /// Who owns it, if it is reserved.
-    pub(super) fn ownership(&self) -> Option<Ownership> {
-        self.owner.as_ref()?.ownership()
+    /// Who owns it, if it is reserved. `why`: why no path works.
+    pub(super) fn ownership(&self, why: impl FnOnce() -> String) -> Option<Ownership> {
+        self.owner.as_ref()?.ownership(why)
     }
 
     /// When the reservation is to be read.

@@ -96,17 +96,33 @@ fn a_denial_is_told_where_it_belongs() {
     assert!(!upstreams.all[0].unit.is_lost(), "it is tried again");
     lose(&mut upstreams, &held);
     assert!(upstreams.all[0].unit.is_lost());
-    assert_eq!(
-        upstreams.ownership(0).and_then(|owner| owner.lost),
-        Some((upstreams.context.now, Some(OTHER.key)))
-    );
+    let fenced = |upstreams: &Upstreams<Tcp>, why: Option<Denied>| {
+        let since = upstreams.context.now;
+        let standing = Standing::Fenced { since, holder: Some(OTHER.key), why };
+        assert_eq!(upstreams.ownership(0).map(|owned| owned.standing), Some(standing));
+    };
+    fenced(&upstreams, None);
 
     let (_portal, mut upstreams) = owned();
     let owner = upstreams.all[0].unit.owner.as_mut().expect("it has one");
     owner.holds = false;
     lose(&mut upstreams, &held);
     let owner = upstreams.all[0].unit.owner.as_ref().expect("it has one");
-    assert_eq!((owner.lost, owner.denied.clone()), (None, Some(held)));
+    assert_eq!((owner.lost, owner.denied.clone()), (None, Some(held.clone())));
+
+    // The same while the gateway serves: it has started without the upstream.
+    let (_portal, mut upstreams) = owned();
+    let now = upstreams.context.now;
+    let owner = upstreams.all[0].unit.owner.as_mut().expect("it has one");
+    (owner.holds, owner.dirty) = (false, false);
+    owner.serve(now);
+    assert!(owner.dirty, "the log may have data by then");
+    let standing = upstreams.ownership(0).map(|owned| owned.standing);
+    assert!(matches!(standing, Some(Standing::Unclaimed { since, .. }) if since == now));
+    let told = logged(|| lose(&mut upstreams, &held));
+    assert!(told.iter().any(|line| line.contains("FENCED")), "{told:?}");
+    assert!(is_down(&upstreams));
+    fenced(&upstreams, Some(held));
 }
 
 /// The reservation is read once a second, on one path.
