@@ -1,12 +1,13 @@
 //! FOG against independent answers: every arrival, dispatch and end, with the virtual clocks.
 //!
-//! The answers are not part of the project. `WEIR_VECTORS` names the folder that has them.
+//! The answers are not part of the project. `WEIR_VECTORS` names the folder that has them: in `dispatch/`,
+//! `*.jsonl` are runs, each with its parameters first and its end last.
+
+mod folder;
 
 use serde::Deserialize;
 use slotmap::{Key, KeyData};
 use std::collections::BTreeMap;
-use std::env;
-use std::path::PathBuf;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::dispatch::{DispatchPolicy, POLICIES, Setup, Stream, Weight, Work};
 use weir_flow::policy::Choice;
@@ -46,6 +47,7 @@ fn id(key: RequestKey) -> u64 {
 /// What plays the vectors against a policy.
 struct Player {
     policy: Box<dyn DispatchPolicy>,
+    file: String,
     chips: u32,
     nominal: Duration,
     works: BTreeMap<u64, Work>,
@@ -69,14 +71,22 @@ impl Player {
         let now = Instant::from_nanos(self.now);
         for chip in (0..self.chips).map(BackendId::new) {
             let next = self.policy.next(now, chip).map(|(key, _)| id(key));
-            assert_eq!(next, None, "line {line}: {chip:?} gets an operation too early");
+            assert_eq!(
+                next, None,
+                "{}, line {line}: {chip:?} gets an operation too early",
+                self.file
+            );
         }
     }
 
     fn play(&mut self, line: usize, event: &Event) {
         match *event {
             Event::Arr { t, id, s, ref op, chip, v, svt } => {
-                assert!(["R", "P", "E"].contains(&op.as_str()), "line {line}: {event:?}");
+                assert!(
+                    ["R", "P", "E"].contains(&op.as_str()),
+                    "{}, line {line}: {event:?}",
+                    self.file
+                );
                 let (now, stream) = (self.at(t), TenantId::new(s));
                 let work = Work {
                     key: key(id),
@@ -89,7 +99,7 @@ impl Player {
                 };
                 self.policy.arrive(now, &work);
                 self.works.insert(id, work);
-                assert_eq!(self.reading(stream), (v, svt), "line {line}: {event:?}");
+                assert_eq!(self.reading(stream), (v, svt), "{}, line {line}: {event:?}", self.file);
             }
             Event::Disp { t, id: expected, chip, vst, nst } => {
                 let now = self.at(t);
@@ -97,16 +107,31 @@ impl Player {
                 assert_eq!(self.nominal, Duration::from_nanos(nst));
                 let before = self.reading(work.stream).0;
                 let next = self.policy.next(now, BackendId::new(chip)).map(|(key, _)| id(key));
-                assert_eq!((next, before), (Some(expected), vst), "line {line}: {event:?}");
+                let answer = (Some(expected), vst);
+                assert_eq!((next, before), answer, "{}, line {line}: {event:?}", self.file);
             }
             Event::Done { t, id, ast, v } => {
                 self.nothing_left(line);
                 let now = self.at(t);
                 self.policy.complete(now, key(id), Duration::from_nanos(ast));
                 let work = self.works.remove(&id).expect("it has come");
-                assert_eq!(self.reading(work.stream).0, v, "line {line}: {event:?}");
+                let after = self.reading(work.stream).0;
+                assert_eq!(after, v, "{}, line {line}: {event:?}", self.file);
             }
-            Event::Params { .. } | Event::End { .. } => panic!("line {line}: {event:?}"),
+            Event::End { ref finish, ref v, svt } => {
+                assert_eq!(finish.len() + 1, v.len(), "every host's stream ends");
+                self.nothing_left(line);
+                for (stream, &v) in v.iter().enumerate() {
+                    let reading = self.reading(TenantId::new(stream as u32));
+                    assert_eq!(reading, (v, svt), "{}, line {line}: stream {stream}", self.file);
+                }
+                assert!(
+                    self.works.is_empty(),
+                    "{}, line {line}: something has not ended",
+                    self.file
+                );
+            }
+            Event::Params { .. } => panic!("{}, line {line}: a run in a run", self.file),
         }
     }
 }
@@ -115,49 +140,52 @@ impl Player {
 #[test]
 #[ignore = "needs WEIR_VECTORS"]
 fn every_event_is_met() {
-    let folder = PathBuf::from(env::var_os("WEIR_VECTORS").expect("WEIR_VECTORS names the folder"));
-    let text = std::fs::read_to_string(folder.join("dispatch/golden.jsonl")).expect("it is there");
-    let mut events =
-        text.lines().map(|line| serde_json::from_str::<Event>(line).expect("as described"));
-    let Some(Event::Params { chips, depth, vshift, wscale, weights_fixed, reentry, nst }) =
-        events.next()
-    else {
-        panic!("the first line has the parameters");
+    folder::read_all("dispatch", &[(".jsonl", &runs)]);
+}
+
+/// The runs of a file.
+fn runs(file: &str, text: &str) {
+    let mut player = None;
+    for (line, text) in (1..).zip(text.lines()) {
+        let event: Event = serde_json::from_str(text).expect("as described");
+        match (&mut player, &event) {
+            (None, Event::Params { .. }) => player = Some(begin(file, &event)),
+            (None, _) => panic!("{file}, line {line}: a run begins with its parameters"),
+            (Some(running), _) => {
+                running.play(line, &event);
+                if matches!(event, Event::End { .. }) {
+                    player = None;
+                }
+            }
+        }
+    }
+    assert!(player.is_none(), "{file}: a run has no end");
+}
+
+/// The policy of a run, before its first event.
+fn begin(file: &str, event: &Event) -> Player {
+    let Event::Params { chips, depth, vshift, wscale, weights_fixed, reentry, nst } = event else {
+        unreachable!("the caller has matched it")
     };
-    assert_eq!((vshift, wscale, reentry.as_str()), (10, 1_024, "queue"), "as the policy has them");
+    assert_eq!(
+        (*vshift, *wscale, reentry.as_str()),
+        (10, 1_024, "queue"),
+        "as the policy has them"
+    );
     let stream = |&parts: &u32| Stream {
         weight: Weight::from_1024ths(parts).expect("a stream has a weight"),
         background: false,
     };
     let streams: Vec<_> = weights_fixed.iter().map(stream).collect();
     let mut choice = Choice::named(POLICIES, "fog").expect("the project has it");
-    choice.set("depth", depth).expect("it is in range");
-    let setup = Setup { backends: chips, streams: &streams };
-    let mut player = Player {
+    choice.set("depth", *depth).expect("it is in range");
+    let setup = Setup { backends: *chips, streams: &streams };
+    Player {
         policy: (choice.policy().build)(choice.values(), &setup),
-        chips: chips as u32,
-        nominal: Duration::from_nanos(nst),
+        file: file.to_owned(),
+        chips: *chips as u32,
+        nominal: Duration::from_nanos(*nst),
         works: BTreeMap::new(),
         now: 0,
-    };
-    let mut counts = [0; 3];
-    for (index, event) in events.enumerate() {
-        if let Event::End { finish, v, svt } = &event {
-            assert_eq!(finish.len() + 1, v.len(), "every host's stream ends");
-            player.nothing_left(index + 2);
-            for (stream, &v) in v.iter().enumerate() {
-                assert_eq!(player.reading(TenantId::new(stream as u32)), (v, *svt), "{stream}");
-            }
-            assert!(player.works.is_empty(), "everything has ended");
-            assert_eq!(counts, [194; 3], "every event was played");
-            return;
-        }
-        player.play(index + 2, &event);
-        match event {
-            Event::Arr { .. } => counts[0] += 1,
-            Event::Disp { .. } => counts[1] += 1,
-            _ => counts[2] += 1,
-        }
     }
-    panic!("the vectors have no end");
 }

@@ -5,7 +5,7 @@
 //! | | |
 //! |---|---|
 //! | Model    | on arrival `r = max(now, last r + its cost / iops)` and the tags of `sfq`; while fewer than `depth` are at the device: of the heads with `r - credit <= now` the smallest `r - credit` goes; if there is none, the smallest start goes, and its tenant's credit grows by its `cost / iops`. On arrival no `r - credit` is below `now - 1 s` |
-//! | Units    | r in nanoseconds times iops, exact; starts in 2^-40 s of virtual time |
+//! | Units    | r in nanoseconds times iops, exact; starts exact, see `fair.rs` |
 //! | Ties     | the lowest tenant; within a tenant, order of arrival |
 //! | Cost     | O(log waiting tenants) per request |
 //! | Source   | Gulati, Merchant and Varman, "mClock: handling throughput variability for hypervisor IO scheduling", OSDI 2010, without limits; `docs/reference/control.md` section 7 |

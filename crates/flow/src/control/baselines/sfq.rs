@@ -5,7 +5,7 @@
 //! | | |
 //! |---|---|
 //! | Model    | on arrival `start = max(v, last finish of the tenant)`, `finish = start + cost / iops`; while fewer than `depth` are at the device the smallest start goes and v becomes it |
-//! | Units    | tags in 2^-40 s of virtual time |
+//! | Units    | exact tags, see `fair.rs` |
 //! | Ties     | the lowest tenant; within a tenant, order of arrival |
 //! | Cost     | O(log tenants) per request |
 //! | Source   | Jin, Chase and Kaur, "Interposed proportional sharing for a storage service utility", SIGMETRICS 2004; `docs/reference/control.md` section 7 |

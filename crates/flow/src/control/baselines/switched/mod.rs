@@ -2,7 +2,7 @@
 //!
 //! A tenant's requests by-pass its bucket until its switch is on. When the switch turns off, the backlog behind
 //! the bucket leaves by the rule of [`Leave`]. The policies' [`Decide`] says when to switch; it is evaluated
-//! whenever an observed response time changes.
+//! at each completion, or with the estimator `p95` at the end of each window.
 //!
 //! No step visits all tenants: those with a backlog are listed by the tick at which they can pay, and each
 //! change updates the counters that a decision reads.
@@ -215,25 +215,26 @@ impl Switched {
     }
 
     fn end_windows(&mut self, at: Instant) {
-        let mut changed = false;
+        let mut due = false;
         if at >= self.window_end
             && let Some(window) = self.settings.estimator.window
         {
             self.window_end += window;
             for index in self.responses.end_window() {
                 self.update_response(index, at);
-                changed = true;
             }
+            // A tenant may have become a violator since the last decision although no response time has changed.
+            due = true;
         }
         if at >= self.beat {
             self.beat += BEAT;
             for index in self.responses.forget(at) {
                 self.update_response(index, at);
-                changed = true;
+                due = true;
             }
-            changed |= self.responses.any_out();
+            due |= self.responses.any_out();
         }
-        if changed {
+        if due {
             self.decide(at);
         }
     }
@@ -375,10 +376,38 @@ const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 #[cfg(test)]
 mod tests {
-    use super::super::ta2;
+    use super::super::{ta2, ta3};
     use super::*;
     use crate::control::Contract;
     use crate::testing;
+
+    /// With windows a decision is due at the end of each, also when no percentile has changed: the second tenant
+    /// becomes a violator when its first rate slot ends, and the first has been hurt alike since the window before.
+    #[test]
+    fn every_window_decides() {
+        let at = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let contract = |iops| Some(Contract::new(iops, 4_096, Duration::from_millis(10)));
+        let list = testing::promises(&[contract(1_000), contract(100)]);
+        let values = [("estimator", 1), ("oldest", 0)];
+        let choice = testing::choice(&ta3::POLICY, &values);
+        let mut policy = (ta3::POLICY.build)(choice.values(), &list);
+        let request =
+            |tenant: u32| Request { tenant: TenantId::new(tenant), ..testing::request(0) };
+        let keys = testing::keys(200);
+        let mut switches = Vec::new();
+        for (&key, millis) in keys.iter().zip(0..140) {
+            for tenant in [0, 1, 1] {
+                policy.arrive(at(millis), key, &request(tenant), Some(0));
+                while policy.poll(at(millis)).is_some() {}
+            }
+            if millis >= 20 {
+                policy.complete(at(millis), key, &request(0), Duration::from_millis(20));
+            }
+            let notices = core::iter::from_fn(|| policy.notice());
+            switches.extend(notices.map(|notice| (millis, notice)));
+        }
+        assert_eq!(switches, [(100, Notice::Gate(TenantId::new(1), true))]);
+    }
 
     /// A backlog behind an opened switch leaves at the contract's rate at least, even if that is less
     /// than a milli-token per tick; and the next deadline is when it can, not every tick.
