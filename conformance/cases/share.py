@@ -48,11 +48,9 @@ USUAL = (4, {"model": "fixed", "service": "4ms", "servers": 4})
 def common(config, policy, kind):
     """The common part of the gateway's configuration and the plan."""
     servers, device = DEVICES.get(kind, USUAL)
-    # The depth, not `work`, limits the operations at the device: twice the number that it executes at once, so that
-    # it stays busy when the machine delays the gateway.
+    # Twice the number of operations that the device executes at once, so that it stays busy when the machine delays
+    # the gateway.
     dispatch = {"name": policy, "depth": 2 * servers or 16, "servers": servers}
-    if policy == "fair-time":
-        dispatch["work"] = "1s"
     config.section("policy", dispatch=dispatch)
     for name, weight in WEIGHTS.items():
         config.add("tenant", name=name, share=weight)

@@ -91,4 +91,6 @@ pub(crate) fn simulate<O: Observer>(
 }
 
 #[cfg(test)]
+mod shares;
+#[cfg(test)]
 mod tests;

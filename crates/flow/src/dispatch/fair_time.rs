@@ -1,16 +1,16 @@
 //! # Dispatch policy: fair time
 //!
-//! Streams share backends by time, as under `fog`, but with a clock for each backend too, a bound on the
-//! work ahead of a newcomer, and background work charged to those who caused it.
+//! Streams share backends by time, as under `fog`, but with a clock for each backend too, no more outstanding than
+//! keeps a backend busy, and background work charged to those who caused it.
 //!
 //! | | |
 //! |---|---|
-//! | Model    | at backend b the smallest `max(v / backends, v(b) - lead)` goes next: v is charged everywhere, v(b) for work at b. An operation is sent while fewer than `depth` are outstanding at b and their nominal times with its own make at most `work`, or if b is idle. A stream that comes back from idleness starts `credit` before the others. An operation of a background stream goes in the turn of, and is charged to, the stream with the smallest clock that owes for such work; if none owes, it is charged to its own stream |
+//! | Model    | at backend b the smallest `max(v / backends, v(b) - lead)` goes next: v is charged everywhere, v(b) for work at b. At most `depth` operations are outstanding at b; `depth` = 0 finds the fewest that keep b busy (`knee.rs`). A stream that comes back from idleness starts `credit` before the others. An operation of a background stream goes in the turn of, and is charged to, the stream with the smallest clock that owes for such work; if none owes, it is charged to its own stream. A payer competes as if the operation were its own |
 //! | Units    | as `fog` |
 //! | Ties     | the operation that came first |
 //! | Cost     | O(streams) per operation, O(streams²) while background work waits |
-//! | Source   | `fog`, with what `docs/research/dispatch.md` section 6 found: FOG-D (6.1), bounded work (6.2), debts (6.4), credit (5). With `lead` and `work` an hour, no credit and nothing in the background it is `fog` |
-//! | Not when | shares of the sum matter more than use, and every stream can use every backend: `fog` is simpler. A nominal time that is far too large sends one operation at a time |
+//! | Source   | `fog`, with what `docs/research/dispatch.md` section 6 found: FOG-D (6.1), debts (6.4), credit (5); the depth near the knee is from section 8.1 of `docs/reference/dispatch.md`. With a `depth`, `lead` an hour, no credit and nothing in the background it is `fog` |
+//! | Not when | shares of the sum matter more than use, and every stream can use every backend: `fog` is simpler. Shares hold only while `depth` times a stream's share is less than its hosts keep outstanding, and a backend that needs a great depth to be busy gets one |
 
 use super::clocks::{Clocks, Epoch, Reading};
 use super::estimate::Estimation;
@@ -28,13 +28,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     summary: "streams share the time of backends by their weights, with little work ahead of a newcomer",
     properties: &[Property::SharesTime],
     parameters: &[
-        Parameter { default: 16, ..lanes::DEPTH },
-        time(
-            "work",
-            1_200_000,
-            "nominal work outstanding at a backend; less makes response times shorter, \
-            more keeps a parallel device busy; no bound where depth is 0",
-        ),
+        Parameter { default: 0, ..lanes::DEPTH },
         time(
             "credit",
             1_000_000,
@@ -58,7 +52,6 @@ const fn time(name: &'static str, default: u64, effect: &'static str) -> Paramet
 }
 
 struct FairTime {
-    work: u64,
     credit: Duration,
     /// In virtual time.
     lead: i64,
@@ -69,12 +62,14 @@ struct FairTime {
     /// By backend, what of the foreground waits there.
     foreground: Vec<u32>,
     slots: Slots,
-    /// By backend, nominal nanoseconds outstanding.
-    ahead: Vec<u64>,
     /// The streams in the background, which are few.
     background: Vec<TenantId>,
     /// By stream, the nanoseconds that it owes.
     debts: Vec<u64>,
+    /// The streams that owe.
+    debtors: u32,
+    /// By backend, the streams that compete there because they may have to pay for waiting background work.
+    payers: Vec<Vec<TenantId>>,
     sent: SecondaryMap<RequestKey, Sent>,
     estimation: Estimation,
 }
@@ -91,8 +86,6 @@ impl FairTime {
         let (backends, streams) = (setup.backends, setup.streams);
         let depth = values.get("depth");
         Self {
-            // A depth that is found out is no more than keeps the backend busy: less would not.
-            work: if depth == 0 { u64::MAX } else { values.get("work") },
             credit: values.time("credit"),
             lead: (values.get("lead") << 10).cast_signed(),
             all: Clocks::new(streams),
@@ -100,12 +93,13 @@ impl FairTime {
             lanes: Lanes::new(backends),
             foreground: alloc::vec![0; backends],
             slots: Slots::new(depth, backends),
-            ahead: alloc::vec![0; backends],
             background: {
                 let streams = (0..).map(TenantId::new).zip(streams);
                 streams.filter(|(_, stream)| stream.background).map(|(id, _)| id).collect()
             },
             debts: Vec::new(),
+            debtors: 0,
+            payers: alloc::vec![Vec::new(); backends],
             sent: SecondaryMap::new(),
             estimation: Estimation::from_servers(values.get("servers")),
         }
@@ -131,33 +125,93 @@ impl FairTime {
         owes.min_by_key(|&owes| (self.tag(owes, backend), owes)).unwrap_or(stream)
     }
 
-    /// A background stream that waits at this backend starts where the others are, though no clock counts it.
-    fn lift_background(&mut self, backend: BackendId) {
-        for index in 0..self.background.len() {
-            let stream = self.background[index];
-            if self.lanes.head(stream, backend).is_none() {
-                continue;
-            }
-            let payer = self.payer(stream, backend);
-            self.all.lift(payer, Duration::ZERO);
-            self.each[backend.index()].lift(payer, Duration::ZERO);
+    /// Whether an operation of the background waits at this backend.
+    fn waits_behind(&self, backend: BackendId) -> bool {
+        self.lanes.waiting(backend) > self.foreground[backend.index()]
+    }
+
+    /// Whether this stream may have to pay for what waits in the background of this backend: one that owes, or if
+    /// none does, a background stream itself.
+    fn is_payer(&self, stream: TenantId, backend: BackendId) -> bool {
+        if self.debtors == 0 {
+            return self.in_background(stream) && self.lanes.head(stream, backend).is_some();
         }
+        let owes = self.debts.get(stream.index()).is_some_and(|&debt| debt > 0);
+        owes && self.waits_behind(backend)
+    }
+
+    /// Lets payers compete, from the time of the others, and lets those go that have nothing to pay for any more.
+    fn update_payers(&mut self, backend: BackendId) {
+        let mut payers = core::mem::take(&mut self.payers[backend.index()]);
+        payers.retain(|&stream| {
+            let stays = self.is_payer(stream, backend);
+            if !stays {
+                self.leave(stream, backend);
+            }
+            stays
+        });
+        let streams = self.debts.len().max(self.lanes.streams()) as u32;
+        for stream in (0..streams).map(TenantId::new) {
+            if self.is_payer(stream, backend) && !payers.contains(&stream) {
+                self.enter(stream, backend, Duration::ZERO);
+                payers.push(stream);
+            }
+        }
+        self.payers[backend.index()] = payers;
+    }
+
+    /// Who owes has changed.
+    fn update_all_payers(&mut self) {
+        for backend in 0..self.each.len() {
+            self.update_payers(BackendId::new(backend as u32));
+        }
+    }
+
+    /// An operation of a background stream was charged to its payer, whose debt is less by that.
+    fn pay(&mut self, payer: TenantId, stream: TenantId, nominal: Duration) {
+        if payer == stream {
+            return;
+        }
+        let debt = &mut self.debts[payer.index()];
+        *debt = debt.saturating_sub(nominal.as_nanos());
+        if *debt == 0 {
+            self.debtors -= 1;
+            self.update_all_payers();
+        }
+    }
+
+    /// A stream competes at this backend for one operation more.
+    fn enter(&mut self, stream: TenantId, backend: BackendId, credit: Duration) {
+        let (each, backends) =
+            (&mut self.each[backend.index()], self.slots.backends().cast_signed() as i64);
+        self.all.enter(stream, credit);
+        // Where nothing has waited for a while, time has gone on nevertheless.
+        if self.foreground[backend.index()] == 0 {
+            each.pass(self.all.system() / backends);
+        }
+        each.enter(stream, credit);
+    }
+
+    /// A stream competes at this backend for one operation less.
+    fn leave(&mut self, stream: TenantId, backend: BackendId) {
+        self.all.leave(stream);
+        self.each[backend.index()].leave(stream);
     }
 }
 
 impl DispatchPolicy for FairTime {
     fn arrive(&mut self, _: Instant, work: &Work) {
-        if !self.in_background(work.stream) {
-            let (each, backends) =
-                (&mut self.each[work.backend.index()], self.slots.backends().cast_signed() as i64);
-            self.all.enter(work.stream, self.credit);
-            // Where nothing has waited for a while, time has gone on nevertheless.
-            if self.foreground[work.backend.index()] == 0 {
-                each.pass(self.all.system() / backends);
+        let Work { stream, backend, .. } = *work;
+        if self.in_background(stream) {
+            let new = self.lanes.head(stream, backend).is_none();
+            self.lanes.push(*work, ());
+            if new {
+                self.update_payers(backend);
             }
-            each.enter(work.stream, self.credit);
-            self.foreground[work.backend.index()] += 1;
+            return;
         }
+        self.enter(stream, backend, self.credit);
+        self.foreground[backend.index()] += 1;
         self.lanes.push(*work, ());
     }
 
@@ -165,32 +219,24 @@ impl DispatchPolicy for FairTime {
         if !self.slots.free(backend) {
             return None;
         }
-        self.lift_background(backend);
         let order = |head: &Waiting<()>| {
             let payer = self.payer(head.work.stream, backend);
             (self.tag(payer, backend), head.arrival, head.work.stream, payer)
         };
         let (_, _, stream, payer) = self.lanes.heads(backend).map(order).min()?;
-        let (index, nominal) = (backend.index(), self.lanes.head(stream, backend)?.work.nominal);
-        let ahead = self.ahead[index].saturating_add(nominal.as_nanos());
-        // An operation that is next and does not fit keeps the place: small operations must not pass for ever.
-        if ahead > self.work && !self.slots.idle(backend) {
-            return None;
-        }
+        let index = backend.index();
         let work = self.lanes.pop(stream, backend).work;
         if !self.in_background(stream) {
-            self.all.leave(stream);
-            self.each[index].leave(stream);
+            self.leave(stream, backend);
             assert!(self.foreground[index] > 0, "the foreground of a backend was miscounted");
             self.foreground[index] -= 1;
+        } else if self.lanes.head(stream, backend).is_none() {
+            self.update_payers(backend);
         }
-        if payer != stream {
-            let debt = &mut self.debts[payer.index()];
-            *debt = debt.saturating_sub(nominal.as_nanos());
-        }
+        let nominal = work.nominal;
         let epochs = [self.all.charge(payer, nominal), self.each[index].charge(payer, nominal)];
-        self.slots.take(now, backend);
-        self.ahead[index] = ahead;
+        self.pay(payer, stream, nominal);
+        self.slots.take(now, backend, &self.lanes);
         self.sent.insert(work.key, Sent { work, payer, epochs });
         Some((work.key, lanes::RULE_SHARE))
     }
@@ -199,8 +245,7 @@ impl DispatchPolicy for FairTime {
         let Sent { work, payer, epochs: [all, each] } =
             self.sent.remove(key).expect("only what was sent can end");
         let index = work.backend.index();
-        self.slots.leave(now, work.backend, service);
-        self.ahead[index] = self.ahead[index].saturating_sub(work.nominal.as_nanos());
+        self.slots.leave(now, work.backend, service, &self.lanes);
         self.all.settle(payer, all, work.nominal, service);
         self.each[index].settle(payer, each, work.nominal, service);
     }
@@ -221,7 +266,12 @@ impl DispatchPolicy for FairTime {
             self.debts.resize(stream.index() + 1, 0);
         }
         let debt = &mut self.debts[stream.index()];
+        let new = *debt == 0 && cost > Duration::ZERO;
         *debt = debt.saturating_add(cost.as_nanos());
+        if new {
+            self.debtors += 1;
+            self.update_all_payers();
+        }
     }
 
     fn estimation(&self) -> Option<Estimation> {

@@ -1,59 +1,119 @@
-//! Finds the depth of a backend: the smallest that has 97 % of the rate of a full queue.
+//! Finds the depth of a backend: the smallest that has 97 % of its highest rate.
 //!
 //! | | |
 //! |---|---|
-//! | Model    | `rate(d)` = service time ended over time passed, while d operations are outstanding all the time. From rung to rung of a ladder of depths: up by two rungs (to the double) as long as that brings more than 3 %; then down by one as long as 97 % of the highest rate are kept. Every [`REST`] measures it looks again, one time up and one down, and then moves only for 5 % up, or down if 98.5 % are kept |
+//! | Model    | `rate(d)` = service time ended over time passed, with d operations outstanding. The search begins at the greatest depth, so that an unknown backend is as busy as under `fifo`. If nothing waits there, the depth that is used is tried next. Then about a third of it, as long as 97 % of the highest rate are kept, and the depths between the last two by bisection. Every [`REST`] measures it looks again, twice as deep and one rung lower, and then moves only for 5 % more, or down if 98.5 % are kept. It begins anew when demand is twice that for which it was made |
 //! | Units    | rates in millionths: a backend that does four operations at once has 4 000 000 |
 //! | Cost     | O(1) per operation |
-//! | Source   | `docs/reference/dispatch.md` section 8.1: near the knee every estimator is in its good range, and who comes waits behind little |
-//! | Not when | little is outstanding: only a queue that is full all the time is measured, and the depth stays as it is otherwise |
+//! | Source   | `docs/reference/dispatch.md` sections 6.1 and 8.1: near the knee every estimator is in its good range, and a newcomer waits behind little |
+//! | Not when | bursts are shorter than a measure: nothing is learned from them, and the depth stays |
 
 use crate::clock::{Duration, Instant};
 
 /// The depth of one backend, as it is found out.
 #[derive(Debug)]
 pub(super) struct Knee {
-    /// The rung in force.
+    /// The rung of [`LADDER`] in force.
     rung: usize,
     phase: Phase,
-    /// Where it settled last.
-    settled: Option<usize>,
+    /// The search begins anew with more operations than this, outstanding and waiting. It is twice the number for
+    /// which the depth was found, or that number if it was no more than the depth: then no knee was found.
+    demand_max: u32,
     measure: Measure,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Up from this rung, which had this rate; `None`: the one in force is the first.
-    Climb(Option<(usize, u64)>),
-    /// Down: so much is reached at most, and this rung is good enough.
-    Descend { most: u64, good: usize },
+    /// At the greatest depth; `bad` and below are known to be too little.
+    Begin { bad: Option<usize> },
+    /// Between rungs that are too little and one that is `good`, given the highest rate so far. `permille` of it
+    /// are enough.
+    Search { most: u64, good: usize, bad: Option<usize>, permille: u64 },
     /// There, for this number of further measures.
-    Rest(u32),
+    Rest { left: u32 },
+    /// Above the rung where it rests, which has this rate.
+    Climb { from: usize, had: u64 },
 }
 
 /// What has been seen at the rung in force.
 #[derive(Clone, Copy, Debug)]
 struct Measure {
-    began: Option<Instant>,
-    /// Full since then, as far as it has been counted.
-    full: Option<Instant>,
     /// This number of operations ends before it counts: they met another depth.
     skip: u32,
-    count: u32,
-    passed: u64,
+    /// The last event.
+    last: Option<Instant>,
+    /// By the rungs that the outstanding operations reach; the first is of none outstanding.
+    levels: [Level; LADDER.len() + 1],
+    ends: u32,
+    /// Ends while an operation waited.
+    contended: u32,
+    /// The most operations, outstanding and waiting.
+    peak: u32,
+}
+
+/// Sums over the times at which the operations outstanding reached one rung and not the next.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    ends: u32,
+    nanos: u64,
     service: u64,
 }
 
 impl Measure {
-    const fn new(depth: u32) -> Self {
-        Self { began: None, full: None, skip: depth, count: 0, passed: 0, service: 0 }
+    const fn new(skip: u32) -> Self {
+        let levels = [Level { ends: 0, nanos: 0, service: 0 }; LADDER.len() + 1];
+        Self { skip, last: None, levels, ends: 0, contended: 0, peak: 0 }
+    }
+
+    /// Time has passed with this number outstanding.
+    fn pass(&mut self, now: Instant, outstanding: u32) {
+        if let Some(last) = self.last.replace(now) {
+            self.levels[level(outstanding)].nanos += now.saturating_since(last).as_nanos();
+        }
+    }
+
+    /// Whether this is enough at a depth. Operations may end in batches as large as that, so it takes many of them.
+    fn is_over(&self, depth: u32) -> bool {
+        let nanos = || self.levels.iter().map(|level| level.nanos).sum::<u64>();
+        self.ends >= ENOUGH.max(32 * depth) || self.ends >= FEW.max(4 * depth) && nanos() >= LONG
+    }
+
+    /// Whether the depth held operations back: some waited at more than an eighth of the ends.
+    const fn is_full(&self) -> bool {
+        self.contended > self.ends / 8
+    }
+
+    /// The rung that most operations used.
+    fn used(&self) -> usize {
+        let mut ends = 0;
+        let rungs = (0..LADDER.len()).rev();
+        let enough = |&rung: &usize| {
+            ends += self.levels[rung + 1].ends;
+            ends >= self.ends / 8 * 5
+        };
+        rungs.into_iter().find(enough).unwrap_or(0)
+    }
+
+    /// Service time over time passed, while half of a rung was outstanding at least. An estimator holds a backend
+    /// at two operations from time to time; that does not count.
+    fn rate(&self, rung: usize) -> u64 {
+        let levels = &self.levels[level(LADDER[rung].div_ceil(2))..];
+        let service: u128 = levels.iter().map(|level| u128::from(level.service)).sum();
+        let nanos: u128 = levels.iter().map(|level| u128::from(level.nanos)).sum();
+        u64::try_from(service * 1_000_000 / nanos.max(1)).unwrap_or(u64::MAX)
+    }
+
+    /// Whether nothing was outstanding for more than a twentieth of the time.
+    fn is_idle(&self) -> bool {
+        let nanos: u64 = self.levels.iter().map(|level| level.nanos).sum();
+        self.levels[0].nanos > nanos / 20
     }
 }
 
 impl Knee {
     pub(super) const fn new() -> Self {
-        let (rung, phase) = (START, Phase::Climb(None));
-        Self { rung, phase, settled: None, measure: Measure::new(LADDER[START]) }
+        let phase = Phase::Begin { bad: None };
+        Self { rung: TOP, phase, demand_max: 0, measure: Measure::new(0) }
     }
 
     /// How many operations may be outstanding.
@@ -61,128 +121,165 @@ impl Knee {
         LADDER[self.rung]
     }
 
-    /// One more has been sent; `outstanding` are now.
-    pub(super) fn sent(&mut self, now: Instant, outstanding: u32) {
+    /// One more has been sent; `outstanding` are now, and `waiting` are not yet sent.
+    pub(super) fn sent(&mut self, now: Instant, outstanding: u32, waiting: u32) {
+        self.measure.pass(now, outstanding - 1);
+        let demand = outstanding.saturating_add(waiting);
+        self.measure.peak = self.measure.peak.max(demand);
+        if demand > self.demand_max && !matches!(self.phase, Phase::Begin { .. }) {
+            self.go(TOP, Phase::Begin { bad: None });
+        }
+    }
+
+    /// One of `outstanding` has ended, which had this service time, while `waiting` were not yet sent.
+    pub(super) fn ended(
+        &mut self,
+        now: Instant,
+        outstanding: u32,
+        waiting: u32,
+        service: Duration,
+    ) {
         let depth = self.depth();
         let measure = &mut self.measure;
-        measure.began.get_or_insert(now);
-        if outstanding < depth {
+        if let Some(skip) = measure.skip.checked_sub(1) {
+            measure.skip = skip;
+            measure.last = Some(now);
             return;
         }
-        if measure.full.replace(now).is_none_or(|full| full < now) {
-            // It has not been full all the time.
-            measure.skip = depth;
+        measure.pass(now, outstanding);
+        let level = &mut measure.levels[level(outstanding)];
+        level.ends += 1;
+        level.service = level.service.saturating_add(service.as_nanos());
+        measure.ends += 1;
+        measure.contended += u32::from(waiting > 0);
+        if measure.is_over(depth) {
+            self.measured();
         }
     }
 
-    /// One of `outstanding` has ended, which had this service time.
-    pub(super) fn ended(&mut self, now: Instant, outstanding: u32, service: Duration) {
-        let measure = &mut self.measure;
-        if outstanding >= LADDER[self.rung]
-            && let Some(full) = measure.full.replace(now)
-        {
-            if let Some(skip) = measure.skip.checked_sub(1) {
-                measure.skip = skip;
-            } else {
-                measure.count += 1;
-                measure.passed += now.saturating_since(full).as_nanos();
-                measure.service = measure.service.saturating_add(service.as_nanos());
-            }
+    /// The rung in force has been measured.
+    fn measured(&mut self) {
+        let (rung, measure) = (self.rung, self.measure);
+        let full = measure.is_full();
+        let used = if full { rung } else { measure.used().min(rung) };
+        let rate = measure.rate(used);
+        if !full && measure.is_idle() {
+            // A light load says nothing about the depth that a burst needs.
+            return self.go(rung, self.phase);
         }
-        let waited = measure.began.map_or(Duration::ZERO, |began| now.saturating_since(began));
-        let enough = measure.count >= ENOUGH || measure.count >= FEW && measure.passed >= LONG;
-        if enough {
-            let rate = u128::from(measure.service) * 1_000_000 / u128::from(measure.passed.max(1));
-            let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-            self.measured(rate);
-        } else if waited > PATIENCE {
-            self.give_up();
-        }
-    }
-
-    /// The rung in force has this rate.
-    fn measured(&mut self, rate: u64) {
-        let rung = self.rung;
-        let keeps = |rate: u64, permille: u64, most: u64| rate >= most / 1_000 * permille;
+        let demand = match (full, measure.peak) {
+            (true, peak) if peak >= DEMAND_MAX => u32::MAX,
+            (true, peak) => 2 * peak,
+            (false, peak) => peak,
+        };
+        self.demand_max = self.demand_max.max(demand);
+        let used = (!full).then_some(used);
         match self.phase {
-            Phase::Climb(None) | Phase::Rest(0) => self.climb(rung, rate),
-            Phase::Climb(Some((below, had))) => {
-                let bound = if self.settled == Some(below) { KEEP } else { SHARE };
-                if keeps(had, bound, rate) {
-                    self.descend(had.max(rate), below);
-                } else {
-                    self.climb(rung, rate);
-                }
+            Phase::Begin { bad } => self.lower(rate, rung, bad, used, SHARE),
+            Phase::Search { most, good, bad, permille } => {
+                let enough = !full || rate >= most / 1_000 * permille;
+                let most = if full { most.max(rate) } else { rate };
+                let (good, bad) = if enough { (rung, bad) } else { (good, Some(rung)) };
+                self.lower(most, good, bad, used, permille);
             }
-            Phase::Descend { most, good } => {
-                let bound = if self.settled == Some(good) { LEAVE } else { SHARE };
-                if keeps(rate, bound, most) {
-                    self.descend(most, rung);
-                } else {
-                    self.settle(good);
-                }
+            Phase::Rest { left: 0 } if full && rung < TOP => {
+                self.go((rung + 2).min(TOP), Phase::Climb { from: rung, had: rate });
             }
-            Phase::Rest(left) => self.go(rung, Phase::Rest(left - 1)),
+            Phase::Rest { left: 0 } => {
+                self.demand_max = demand;
+                self.look_below(rate, rung, used);
+            }
+            Phase::Rest { left } => self.go(rung, Phase::Rest { left: left - 1 }),
+            Phase::Climb { from, had } if full && had < rate / 1_000 * KEEP => {
+                self.go(TOP, Phase::Begin { bad: Some(from) });
+            }
+            Phase::Climb { from, had } => self.look_below(had.max(rate), from, None),
         }
     }
 
-    /// The streams do not keep so much outstanding: what was there before is enough.
-    fn give_up(&mut self) {
-        match self.phase {
-            Phase::Climb(Some((below, had))) => self.descend(had, below),
-            Phase::Descend { good, .. } => self.settle(good),
-            phase @ (Phase::Climb(None) | Phase::Rest(_)) => self.go(self.rung, phase),
-        }
+    /// Tries the rung below the one where it rests, or the one that is used, and if that is enough, lower ones.
+    fn look_below(&mut self, most: u64, good: usize, used: Option<usize>) {
+        let Some(below) = good.checked_sub(1) else {
+            return self.go(good, Phase::Rest { left: REST });
+        };
+        let next = used.map_or(below, |used| used.min(below));
+        self.go(next, Phase::Search { most, good, bad: None, permille: LEAVE });
     }
 
-    fn climb(&mut self, rung: usize, rate: u64) {
-        let next = (rung + 2).min(LADDER.len() - 1);
-        if next > rung {
-            self.go(next, Phase::Climb(Some((rung, rate))));
-        } else {
-            self.descend(rate, rung);
+    /// Tries a rung between `bad` and `good`, or settles.
+    fn lower(
+        &mut self,
+        most: u64,
+        good: usize,
+        bad: Option<usize>,
+        used: Option<usize>,
+        permille: u64,
+    ) {
+        let lowest = bad.map_or(0, |bad| bad + 1);
+        assert!(lowest <= good, "the search for a depth has crossed its bounds");
+        if lowest == good {
+            return self.go(good, Phase::Rest { left: REST });
         }
-    }
-
-    fn descend(&mut self, most: u64, good: usize) {
-        match good.checked_sub(1) {
-            Some(next) => self.go(next, Phase::Descend { most, good }),
-            None => self.settle(good),
-        }
-    }
-
-    fn settle(&mut self, rung: usize) {
-        self.settled = Some(rung);
-        self.go(rung, Phase::Rest(REST));
+        let next = match (used, bad) {
+            (Some(used), _) if (lowest..good).contains(&used) => used,
+            (_, Some(bad)) => bad.midpoint(good).max(lowest),
+            (_, None) => good.saturating_sub(STEP),
+        };
+        self.go(next, Phase::Search { most, good, bad, permille });
     }
 
     fn go(&mut self, rung: usize, phase: Phase) {
+        let skip = if rung == self.rung { 0 } else { self.depth().max(LADDER[rung]) };
+        let last = self.measure.last;
         (self.rung, self.phase) = (rung, phase);
-        self.measure = Measure::new(self.depth());
+        self.measure = Measure { last, ..Measure::new(skip) };
     }
 }
 
-/// The depths. Beyond the last the order of operations is the backend's own.
-const LADDER: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
+/// The highest rung that this number of operations reaches, from 1; 0 for none.
+const fn level(outstanding: u32) -> usize {
+    const LEVELS: [u8; LADDER[TOP] as usize + 1] = {
+        let mut levels = [0; LADDER[TOP] as usize + 1];
+        let (mut at, mut rung) = (1, 0);
+        while at < levels.len() {
+            if rung < LADDER.len() && LADDER[rung] as usize == at {
+                rung += 1;
+            }
+            levels[at] = rung as u8;
+            at += 1;
+        }
+        levels
+    };
+    let last = LEVELS.len() - 1;
+    let outstanding = outstanding as usize;
+    LEVELS[if outstanding < last { outstanding } else { last }] as usize
+}
 
-/// Where it begins: at 4, which is the default of a fixed depth.
-const START: usize = 3;
+/// The depths. The greatest is the default of `fifo`.
+const LADDER: [u32; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
 
-/// Permille of the highest rate that are enough; that keep the rung where it settled; that let it go below.
+/// The rung of the greatest depth.
+const TOP: usize = LADDER.len() - 1;
+
+/// Rungs of a first step down: to about a third.
+const STEP: usize = 3;
+
+/// A search for this demand holds for more, too: it waits at every depth.
+const DEMAND_MAX: u32 = 2 * LADDER[TOP];
+
+/// Permille of the highest rate that are enough; that keep the rung where it rests; that let it go below.
 const SHARE: u64 = 970;
 const KEEP: u64 = 950;
 const LEAVE: u64 = 985;
 
-/// A measure is this number of operations, or if they take long, as many as end in this time, but not less than a few.
-const ENOUGH: u32 = 2_048;
-const FEW: u32 = 128;
+/// A measure is this number of operations at least, or if they take long, as many as end in this time, but not less
+/// than a few.
+const ENOUGH: u32 = 1_024;
+const FEW: u32 = 256;
 const LONG: u64 = 2_000_000_000;
 
 /// Measures of rest before it looks again.
 const REST: u32 = 32;
-
-/// How long a measure may last until it is given up, as the queue is not full.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,7 @@ pub(super) const RULE_SHARE: Rule = Rule("dispatch/share");
 pub(super) const DEPTH: Parameter = Parameter {
     min: 0,
     effect: "operations outstanding at a backend; more keeps a parallel device busy, fewer keep \
-             shares and response times; 0 finds out the fewest that keep it busy, up to 64",
+             shares and response times; 0 finds out the fewest that keep it busy, up to 128",
     ..FIXED_DEPTH
 };
 
@@ -49,11 +49,19 @@ pub(super) struct Lanes<T> {
     arrivals: u64,
     /// By stream, then by backend.
     queues: Vec<VecDeque<Waiting<T>>>,
+    /// By backend, the operations in all queues.
+    waiting: Vec<u32>,
 }
 
 impl<T: Copy> Lanes<T> {
-    pub(super) const fn new(backends: usize) -> Self {
-        Self { backends, arrivals: 0, queues: Vec::new() }
+    pub(super) fn new(backends: usize) -> Self {
+        let waiting = alloc::vec![0; backends];
+        Self { backends, arrivals: 0, queues: Vec::new(), waiting }
+    }
+
+    /// The operations that wait for this backend.
+    pub(super) fn waiting(&self, backend: BackendId) -> u32 {
+        self.waiting[backend.index()]
     }
 
     /// Streams that have come so far, at most: ids are below this.
@@ -73,6 +81,7 @@ impl<T: Copy> Lanes<T> {
         self.arrivals += 1;
         let lane = work.stream.index() * self.backends + work.backend.index();
         self.queues[lane].push_back(waiting);
+        self.waiting[work.backend.index()] += 1;
     }
 
     /// The first of each stream that waits for this backend, by stream.
@@ -88,7 +97,9 @@ impl<T: Copy> Lanes<T> {
     /// Takes the first of a stream. Panics if there is none.
     pub(super) fn pop(&mut self, stream: TenantId, backend: BackendId) -> Waiting<T> {
         let lane = &mut self.queues[stream.index() * self.backends + backend.index()];
-        lane.pop_front().expect("a head is in its lane")
+        let first = lane.pop_front().expect("a head is in its lane");
+        self.waiting[backend.index()] -= 1;
+        first
     }
 }
 
@@ -125,20 +136,27 @@ impl Slots {
         self.taken[backend.index()] == 0
     }
 
-    pub(super) fn take(&mut self, now: Instant, backend: BackendId) {
+    /// An operation is sent; those in `lanes` still wait.
+    pub(super) fn take<T: Copy>(&mut self, now: Instant, backend: BackendId, lanes: &Lanes<T>) {
         assert!(self.free(backend), "more operations were sent than the depth allows");
         let taken = &mut self.taken[backend.index()];
         *taken += 1;
         if let Some(knee) = self.knees.get_mut(backend.index()) {
-            knee.sent(now, *taken);
+            knee.sent(now, *taken, lanes.waiting(backend));
         }
     }
 
-    /// What has ended kept the backend busy for `service`.
-    pub(super) fn leave(&mut self, now: Instant, backend: BackendId, service: Duration) {
+    /// An operation has ended, which kept the backend busy for `service`.
+    pub(super) fn leave<T: Copy>(
+        &mut self,
+        now: Instant,
+        backend: BackendId,
+        service: Duration,
+        lanes: &Lanes<T>,
+    ) {
         let taken = &mut self.taken[backend.index()];
         if let Some(knee) = self.knees.get_mut(backend.index()) {
-            knee.ended(now, *taken, service);
+            knee.ended(now, *taken, lanes.waiting(backend), service);
         }
         *taken = taken.checked_sub(1).expect("only what was sent can end");
     }
@@ -166,15 +184,27 @@ impl Outstanding {
     }
 
     /// An operation is sent.
-    pub(super) fn start(&mut self, now: Instant, key: RequestKey, backend: BackendId) {
-        self.slots.take(now, backend);
+    pub(super) fn start<T: Copy>(
+        &mut self,
+        now: Instant,
+        key: RequestKey,
+        backend: BackendId,
+        lanes: &Lanes<T>,
+    ) {
+        self.slots.take(now, backend, lanes);
         self.backends.insert(key, backend);
     }
 
     /// A sent operation has ended, which kept its backend busy for `service`. Returns the backend.
-    pub(super) fn end(&mut self, now: Instant, key: RequestKey, service: Duration) -> BackendId {
+    pub(super) fn end<T: Copy>(
+        &mut self,
+        now: Instant,
+        key: RequestKey,
+        service: Duration,
+        lanes: &Lanes<T>,
+    ) -> BackendId {
         let backend = self.backends.remove(key).expect("only what was sent can end");
-        self.slots.leave(now, backend, service);
+        self.slots.leave(now, backend, service, lanes);
         backend
     }
 
@@ -192,7 +222,8 @@ mod tests {
     #[should_panic(expected = "than the depth allows")]
     fn the_depth_is_kept() {
         let (mut slots, backend) = (Slots::new(1, 1), BackendId::new(0));
-        slots.take(Instant::ZERO, backend);
-        slots.take(Instant::ZERO, backend);
+        let lanes = Lanes::<()>::new(1);
+        slots.take(Instant::ZERO, backend, &lanes);
+        slots.take(Instant::ZERO, backend, &lanes);
     }
 }

@@ -308,7 +308,13 @@ fn hot(rival: Rival, seeds: &[u64]) -> HotRow {
 
 fn probe(rival: Rival, seeds: &[u64]) -> ProbeRow {
     let (_, until) = LONG_RUN;
-    let probe = Host { weight: 2_048, pages: 1, every: Some(2_500_000), ..Host::of(Kind::Read) };
+    let probe = Host {
+        weight: 2_048,
+        pages: 1,
+        every: Some(2_500_000),
+        from: PROBED_FROM,
+        ..Host::of(Kind::Read)
+    };
     let hosts = vec![probe, Host::of(Kind::Write), Host::of(Kind::Write), Host::of(Kind::Mixed)];
     let case = Case { rival, hosts, garbage: Garbage::None, until: Some(until) };
     let outcomes = outcomes(&case, seeds);
@@ -353,6 +359,9 @@ const SETTLED: u64 = 200_000_000;
 
 /// Requests of each of the eight streams.
 const REQUESTS: u64 = 2_000;
+
+/// When small reads begin to come, in nanoseconds: a policy that finds out its depth has found it by then.
+const PROBED_FROM: u64 = 8_000_000_000;
 
 /// What is counted of a run in which nothing changes, in nanoseconds.
 const LONG_RUN: (u64, u64) = (2_000_000_000, 12_000_000_000);

@@ -119,7 +119,7 @@ impl DispatchPolicy for DeficitRoundRobin {
                 if cost(head.work.bytes) <= *deficit {
                     *deficit -= cost(head.work.bytes);
                     let key = self.lanes.pop(stream, backend).work.key;
-                    self.outstanding.start(now, key, backend);
+                    self.outstanding.start(now, key, backend, &self.lanes);
                     return Some((key, RULE));
                 }
             } else {
@@ -134,7 +134,7 @@ impl DispatchPolicy for DeficitRoundRobin {
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
-        self.outstanding.end(now, key, service);
+        self.outstanding.end(now, key, service, &self.lanes);
     }
 
     fn depth(&self, backend: BackendId) -> u32 {

@@ -86,12 +86,12 @@ impl DispatchPolicy for FairQueueing {
         let (stream, finish) = (first.work.stream, first.note);
         let key = self.lanes.pop(stream, backend).work.key;
         self.v = self.v.max(finish);
-        self.outstanding.start(now, key, backend);
+        self.outstanding.start(now, key, backend, &self.lanes);
         Some((key, lanes::RULE_SHARE))
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
-        self.outstanding.end(now, key, service);
+        self.outstanding.end(now, key, service, &self.lanes);
     }
 
     fn depth(&self, backend: BackendId) -> u32 {

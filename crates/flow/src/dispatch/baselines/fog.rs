@@ -68,14 +68,14 @@ impl DispatchPolicy for Fog {
         let work = self.lanes.pop(first.work.stream, backend).work;
         self.clocks.leave(work.stream);
         let epoch = self.clocks.charge(work.stream, work.nominal);
-        self.slots.take(now, backend);
+        self.slots.take(now, backend, &self.lanes);
         self.sent.insert(work.key, Sent { work, epoch });
         Some((work.key, lanes::RULE_SHARE))
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
         let Sent { work, epoch } = self.sent.remove(key).expect("only what was sent can end");
-        self.slots.leave(now, work.backend, service);
+        self.slots.leave(now, work.backend, service, &self.lanes);
         self.clocks.settle(work.stream, epoch, work.nominal, service);
     }
 

@@ -55,12 +55,12 @@ impl DispatchPolicy for RoundRobin {
         let stream = streams.min_by_key(|stream| (stream.index() < turn, *stream))?;
         let key = self.lanes.pop(stream, backend).work.key;
         self.turn[backend.index()] = stream.index() + 1;
-        self.outstanding.start(now, key, backend);
+        self.outstanding.start(now, key, backend, &self.lanes);
         Some((key, RULE))
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
-        self.outstanding.end(now, key, service);
+        self.outstanding.end(now, key, service, &self.lanes);
     }
 
     fn depth(&self, backend: BackendId) -> u32 {

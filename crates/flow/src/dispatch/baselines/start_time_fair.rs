@@ -75,12 +75,12 @@ impl DispatchPolicy for StartTimeFair {
         let (stream, start) = (first.work.stream, first.note);
         let key = self.lanes.pop(stream, backend).work.key;
         self.servers[backend.index()].v = start;
-        self.outstanding.start(now, key, backend);
+        self.outstanding.start(now, key, backend, &self.lanes);
         Some((key, lanes::RULE_SHARE))
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
-        let backend = self.outstanding.end(now, key, service);
+        let backend = self.outstanding.end(now, key, service, &self.lanes);
         if self.outstanding.idle(backend) && self.lanes.heads(backend).next().is_none() {
             let server = &mut self.servers[backend.index()];
             server.v = server.finishes.iter().copied().max().unwrap_or(0).max(server.v);

@@ -131,6 +131,13 @@ impl Costs {
         self.0[class.index()] = cost.as_nanos();
     }
 
+    /// Sets the cost of one class, by index, to that of another and the difference of their bytes.
+    fn derive(&mut self, index: usize, from: usize) {
+        let bytes = |index: usize| (1_u64 << (index / 2)) * PER_BYTE;
+        let cost = (self.0[from] + bytes(index)).saturating_sub(bytes(from));
+        self.0[index] = cost.max(self.0[from] / 2);
+    }
+
     /// Moves the cost an eighth of the way to what was seen.
     fn follow(&mut self, class: Class, seen: Duration) {
         let cost = &mut self.0[class.index()];

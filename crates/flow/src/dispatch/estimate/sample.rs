@@ -3,8 +3,8 @@
 //! | | |
 //! |---|---|
 //! | Model    | in an observation at most two operations are at the backend; the time that those took which met at most one other is a sample of their class. `service` is the median of the class's last 15 samples, and never more than the operation was away |
-//! | Look     | until no more than two have been there for 4 ms, and 8 samples were taken, among them one of each class that was sent meanwhile, but for a second at most; the next begins after 24 times as long as that took. Where operations take less than half a millisecond that is 4 ms of every 100, as in the source; a slower backend would be nearly empty only when such a time was over |
-//! | Cost     | O(15 log 15) per sample, O(1) otherwise; 2 to 3 % of the backend's throughput |
+//! | Look     | until no more than two have been there for 4 ms, and 8 samples were taken, among them one of each class that was sent meanwhile, but for 100 ms at most, and for a second with what had to end before; the next begins after 24 times as long as that took, and after up to 96 times while observations find the costs that were known. Where operations take less than half a millisecond that is 4 ms of every 100, as in the source; a slower backend would be nearly empty only when such a time was over |
+//! | Cost     | O(15 log 15) per sample, O(1) otherwise; 2 to 3 % of the backend's throughput, 1 % while costs do not change |
 //! | Source   | `docs/reference/dispatch.md` section 8.1, number 3 |
 //! | Not when | single operations of a class differ much, or the backend's speed changes within a second or so. Ends have to be noticed at once: 50 us late are 19 % where an operation takes 70 us |
 
@@ -27,6 +27,10 @@ pub struct Sample {
     /// By a bit for each class: sent since then and not sampled yet, and sampled.
     lacks: u64,
     has: u64,
+    /// A class had another cost in this observation than before.
+    changed: bool,
+    /// The next observation begins after this many times as long as this one took.
+    rest: u64,
     costs: Costs,
     classes: Vec<Seen>,
     sent: SecondaryMap<RequestKey, Sent>,
@@ -59,12 +63,37 @@ impl Sample {
             taken: 0,
             lacks: 0,
             has: 0,
+            changed: true,
+            rest: REST,
             costs: Costs::new(),
             classes: alloc::vec![Seen::default(); 2 * SIZES],
             sent: SecondaryMap::new(),
             submitted: 0,
             crowded: 0,
         }
+    }
+
+    /// A class without samples costs what the nearest class with samples does, of its direction if there is one, and
+    /// the difference of their bytes: what is believed at the start may be wrong by orders of magnitude.
+    fn guess(&mut self) {
+        for index in 0..self.classes.len() {
+            let seen = |other: &usize| self.classes[*other].count > 0;
+            if seen(&index) {
+                continue;
+            }
+            let distance =
+                |other: &usize| (other % 2 != index % 2, (other / 2).abs_diff(index / 2));
+            let nearest = (0..self.classes.len()).filter(seen).min_by_key(distance);
+            if let Some(nearest) = nearest {
+                self.costs.derive(index, nearest);
+            }
+        }
+    }
+
+    /// When the observation that is next or in progress ends at the latest.
+    fn end(&self) -> Instant {
+        let end = self.next + LONGEST;
+        self.few.map_or(end, |few| end.min(few + FEW_LONGEST))
     }
 
     /// Notices when few are there, and when an observation is over.
@@ -78,10 +107,11 @@ impl Sample {
         let long = self.few.is_some_and(|few| now >= few + WINDOW)
             && self.taken >= ENOUGH
             && self.lacks == 0;
-        if long || now >= self.next + LONGEST {
+        if long || now >= self.end() {
             let took = now.since(self.next).min(LONGEST).max(WINDOW);
-            (self.next, self.few, self.taken) = (now + took * REST, None, 0);
-            (self.lacks, self.has) = (0, 0);
+            self.rest = if self.changed { REST } else { (self.rest * 2).min(REST_MAX) };
+            (self.next, self.few, self.taken) = (now + took * self.rest, None, 0);
+            (self.lacks, self.has, self.changed) = (0, 0, false);
         }
     }
 }
@@ -121,14 +151,19 @@ impl Estimator for Sample {
             let mut times = seen.times;
             let times = &mut times[..seen.count.min(SAMPLES)];
             times.sort_unstable();
-            self.costs.set(class, Duration::from_nanos(times[(times.len() - 1) / 2]));
+            let (old, new) = (self.costs.get(class).as_nanos(), times[(times.len() - 1) / 2]);
+            self.changed |= old.abs_diff(new) > old / CHANGE;
+            self.costs.set(class, Duration::from_nanos(new));
+            if self.classes[class.index()].count == 1 {
+                self.guess();
+            }
         }
         self.look(now);
         self.costs.get(class).min(away)
     }
 
     fn limit(&self, now: Instant) -> Option<(u32, Instant)> {
-        let end = self.next + LONGEST;
+        let end = self.end();
         (now >= self.next && now < end).then(|| (FEW, end.min(now + WINDOW)))
     }
 }
@@ -138,10 +173,16 @@ const fn bit(class: Class) -> u64 {
     1 << class.index()
 }
 
-/// How long few operations are at the backend in an observation; the longest observation; how many times as long there is none.
+/// How long few operations are at the backend in an observation, at least and at most; the longest observation; how
+/// many times as long there is none, at least and at most.
 const WINDOW: Duration = Duration::from_millis(4);
+const FEW_LONGEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(1);
 const REST: u64 = 24;
+const REST_MAX: u64 = 96;
+
+/// A cost that is off by more than this part of it has changed.
+const CHANGE: u64 = 2;
 
 /// Samples of an observation.
 const ENOUGH: u32 = 8;

@@ -5,14 +5,11 @@ use crate::testing::choice;
 
 const HOUR: u64 = 3_600_000_000_000;
 
-fn build(values: [u64; 4], backends: usize, streams: &[Stream]) -> Box<dyn DispatchPolicy> {
-    let [depth, work, credit, lead] = values;
+fn build(values: [u64; 3], backends: usize, streams: &[Stream]) -> Box<dyn DispatchPolicy> {
+    let [depth, credit, lead] = values;
     (POLICY.build)(
-        choice(
-            &POLICY,
-            &[("depth", depth), ("work", work), ("credit", credit), ("lead", lead), ("servers", 1)],
-        )
-        .values(),
+        choice(&POLICY, &[("depth", depth), ("credit", credit), ("lead", lead), ("servers", 1)])
+            .values(),
         &Setup { backends, streams },
     )
 }
@@ -54,9 +51,9 @@ fn saturate(policy: &mut dyn DispatchPolicy, wants: &[&[u32]], millis: u32) -> V
 #[test]
 fn a_hot_backend_is_shared() {
     let wants: [&[u32]; 2] = [&[0], &[0, 1, 2, 3]];
-    let done = saturate(&mut *build([1, HOUR, 0, 2_000_000], 4, &[]), &wants, 1_000);
+    let done = saturate(&mut *build([1, 0, 2_000_000], 4, &[]), &wants, 1_000);
     assert!(done[0].abs_diff(800) <= 4 && done[1].abs_diff(3_200) <= 4, "{done:?}");
-    let done = saturate(&mut *build([1, HOUR, 0, HOUR], 4, &[]), &wants, 1_000);
+    let done = saturate(&mut *build([1, 0, HOUR], 4, &[]), &wants, 1_000);
     assert!(done[0] > 990, "{done:?}");
 }
 
@@ -65,38 +62,9 @@ fn a_hot_backend_is_shared() {
 #[test]
 fn overlapping_sets_are_as_published() {
     let wants: [&[u32]; 2] = [&[0, 1], &[1, 2, 3]];
-    let done = saturate(&mut *build([1, HOUR, 0, 2_000_000], 4, &[]), &wants, 2_000);
+    let done = saturate(&mut *build([1, 0, 2_000_000], 4, &[]), &wants, 2_000);
     let share = f64::from(done[0]) / f64::from(done[0] + done[1]);
     assert!((share - 0.4).abs() < 0.002, "{done:?}");
-}
-
-/// With 1.2 ms of work three reads of 400 us are outstanding and a fourth is not; one of 5 ms goes to an
-/// idle backend, and nothing passes it while it waits.
-#[test]
-fn work_ahead_is_bounded() {
-    let backend = BackendId::new(0);
-    let mut policy = build([16, 1_200_000, 0, HOUR], 1, &[]);
-    let keys = testing::keys(6);
-    let work = |index: usize, micros| Work {
-        nominal: Duration::from_micros(micros),
-        ..testing::work(keys[index], 0)
-    };
-    for index in 0..4 {
-        policy.arrive(Instant::ZERO, &work(index, 400));
-    }
-    for &key in &keys[..3] {
-        assert_eq!(policy.next(Instant::ZERO, backend), Some((key, lanes::RULE_SHARE)));
-    }
-    assert_eq!(policy.next(Instant::ZERO, backend), None);
-    policy.arrive(Instant::ZERO, &work(4, 5_000));
-    policy.complete(Instant::ZERO, keys[0], Duration::from_micros(400));
-    assert_eq!(policy.next(Instant::ZERO, backend), Some((keys[3], lanes::RULE_SHARE)));
-    for &key in &keys[1..3] {
-        policy.complete(Instant::ZERO, key, Duration::from_micros(400));
-        assert_eq!(policy.next(Instant::ZERO, backend), None, "the large one waits for idleness");
-    }
-    policy.complete(Instant::ZERO, keys[3], Duration::from_micros(400));
-    assert_eq!(policy.next(Instant::ZERO, backend), Some((keys[4], lanes::RULE_SHARE)));
 }
 
 /// A writer owes for as much background work as it does itself, a reader for none: the reader keeps its
@@ -106,10 +74,10 @@ fn background_work_is_paid_by_who_caused_it() {
     let mut streams = [Stream::default(); 3];
     streams[2].background = true;
     let wants: [&[u32]; 3] = [&[0], &[0], &[0]];
-    let mut policy = build([1, HOUR, 0, HOUR], 1, &streams);
+    let mut policy = build([1, 0, HOUR], 1, &streams);
     let done = saturate(&mut *policy, &wants, 900);
     assert!(done.iter().all(|done| done.abs_diff(300) <= 2), "{done:?}");
-    let mut policy = build([1, HOUR, 0, HOUR], 1, &streams);
+    let mut policy = build([1, 0, HOUR], 1, &streams);
     policy.owe(TenantId::new(1), Duration::from_millis(250));
     let done = saturate(&mut *policy, &wants, 500);
     assert!(done[0].abs_diff(250) <= 2 && done[2].abs_diff(125) <= 2, "{done:?}");
@@ -120,7 +88,7 @@ fn background_work_is_paid_by_who_caused_it() {
 fn credit_is_given_on_return() {
     let backend = BackendId::new(0);
     for (credit, at_once) in [(0, 1), (3_000_000, 3)] {
-        let mut policy = build([100, HOUR, credit, HOUR], 1, &[]);
+        let mut policy = build([100, credit, HOUR], 1, &[]);
         let keys = testing::keys(40);
         for &key in &keys[..20] {
             policy.arrive(Instant::ZERO, &testing::work(key, 0));
