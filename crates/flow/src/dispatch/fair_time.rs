@@ -130,7 +130,7 @@ impl FairTime {
         self.lanes.waiting(backend) > self.foreground[backend.index()]
     }
 
-    /// Whether this stream may have to pay for what waits in the background of this backend: one that owes, or if
+    /// Whether this stream may have to pay for background operations that wait at this backend: one that owes, or if
     /// none does, a background stream itself.
     fn is_payer(&self, stream: TenantId, backend: BackendId) -> bool {
         if self.debtors == 0 {

@@ -85,7 +85,7 @@ fn every_device_is_kept_busy_and_shared() {
 }
 
 /// Few requests outstanding lose no throughput either: 1 and 16 of each tenant on every device but the far link, where
-/// the looks of the estimator cost more (decision 28).
+/// the observations of the estimator cost more (decision 28).
 #[test]
 fn few_requests_are_not_held() {
     let mut faults = Vec::new();
