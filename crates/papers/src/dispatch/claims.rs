@@ -184,7 +184,7 @@ fn left_out(study: &Study) -> Vec<Claim> {
     let (gain, kept) = (fog.p99_ms / ours.p99_ms, ours.others / fog.others);
     let small = claim("W-probe", "probe", "no paper's: fair-time keeps small reads short")
         .measured(gain, "times shorter p99 than fog at its depth of 4")
-        .judged("> 2, others keep 98 %", gain > 2.0 && kept > 0.98)
+        .judged("> 2, others keep 95 %", gain > 2.0 && kept > 0.95)
         .note(format!(
             "{:.2} against {:.2} ms, and {:.2} for fog told the depth that serves these chips best, 1; others have \
              {:.1} and {:.1} MiB/s",
