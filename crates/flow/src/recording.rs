@@ -40,7 +40,7 @@ use core::num::NonZeroU32;
 use slotmap::{Key, KeyData};
 
 /// The first bytes of a recording; the last one is the version of the format.
-pub const MAGIC: &[u8; 8] = b"WEIRREC\x08";
+pub const MAGIC: &[u8; 8] = b"WEIRREC\x09";
 
 /// The longest entry in bytes, but for those that change promises or shares, or bring along what was kept. A reader that holds this many
 /// needs no more for any other.

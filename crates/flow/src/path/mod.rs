@@ -14,7 +14,7 @@ pub mod settings;
 mod speed;
 mod stage;
 
-pub use report::{Access, Change, PathOrder, Speed, State, View, Why};
+pub use report::{Access, Change, Ejection, Grounds, PathOrder, Probe, Speed, State, View, Why};
 pub use settings::{Failback, Settings};
 pub(crate) use stage::{Paths, Step};
 

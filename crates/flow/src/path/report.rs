@@ -210,6 +210,49 @@ pub struct View {
     pub learned: Option<Speed>,
     /// How often its state has changed.
     pub changes: u64,
+    /// Why it is ejected, and what its probes say, if it is.
+    pub ejection: Option<Ejection>,
+    /// Until when it stays out of use because its state has changed too often.
+    pub barred: Option<Instant>,
+}
+
+/// Why a path was ejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grounds {
+    /// The mean response of its I/Os.
+    pub response: Duration,
+    /// What they would have taken on the best path at that time.
+    pub expected: Duration,
+    /// I/Os by which it was judged; their times do not overlap.
+    pub events: u32,
+    /// The time in which they were answered.
+    pub over: Duration,
+}
+
+/// An ejected path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ejection {
+    /// Why it was ejected.
+    pub grounds: Grounds,
+    /// A small read that is due from then on is sent on it as a probe.
+    pub next_probe: Instant,
+    /// Without a probe until then it is used again.
+    pub trial_at: Instant,
+    /// The last probe, if it was answered.
+    pub last_probe: Option<Probe>,
+    /// Good probes in a row.
+    pub good_probes: u32,
+    /// So many of them return it to use.
+    pub probes_to_return: u32,
+}
+
+/// An answered probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Its response.
+    pub response: Duration,
+    /// The longest response that would have been good.
+    pub max: Duration,
 }
 
 /// A path's state has changed.
@@ -227,4 +270,6 @@ pub struct Change {
     pub state: State,
     /// Why.
     pub why: Why,
+    /// By what it was judged, if it is ejected.
+    pub grounds: Option<Grounds>,
 }

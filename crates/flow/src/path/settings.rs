@@ -57,6 +57,10 @@ settings! {
         pub max_read_retries: u32 = Count(0, 16), 2;
         /// A path that is this many times slower than the best of its group is ejected.
         pub slow_factor: u32 = Count(2, 16), 6;
+        /// How long a path has to be that slow. Pauses that are shorter do not eject it.
+        pub slow_after: Duration = Time(MILLISECOND, DAY), 400 * MILLISECOND;
+        /// A response that is longer by less than this than on the best path is not slow.
+        pub slow_min: Duration = Time(0, DAY), MILLISECOND;
         /// Good probes in a row after which an ejected path returns.
         pub probes_to_return: u32 = Count(1, 1_000), 4;
         /// Changes of a path between usable and unusable in any minute; after these it stays out while

@@ -10,7 +10,7 @@ use weir_flow::cache::writeback::{Blocked, Notice as LogNotice};
 use weir_flow::clock::Instant;
 use weir_flow::control::{Notice, Promises};
 use weir_flow::event::{Event, Observer};
-use weir_flow::path::Change;
+use weir_flow::path::{Change, Grounds};
 use weir_flow::request::TenantId;
 
 /// Counts ordinary events and logs the others.
@@ -92,12 +92,17 @@ impl Observer for Watch {
                 }
             }
             Event::Path(change) => {
-                let Change { backend, path, from, lasted, state, why } = change;
+                let Change { backend, path, from, lasted, state, why, grounds } = change;
                 let named = self.backends.get(backend);
                 let (backend, path) = (&named.name, path.index());
                 let portal = &named.portals[path];
                 if state.is_usable() {
                     info!(backend, path, portal, %state, %why, %from, %lasted, "path");
+                } else if let Some(Grounds { response, expected, events, over }) = grounds {
+                    warn!(
+                        backend, path, portal, %state, %why, %from, %lasted, %response,
+                        best_path = %expected, ios = events, %over, "path"
+                    );
                 } else {
                     warn!(backend, path, portal, %state, %why, %from, %lasted, "path");
                 }

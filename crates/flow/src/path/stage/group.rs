@@ -114,7 +114,7 @@ impl BackendPaths {
                     path_state.changes.barred = Some(until);
                 } else {
                     path_state.enter(now, settings.return_step);
-                    self.judge.entered(path);
+                    self.judge.entered(now, path);
                 }
             }
             (false, false) => path_state.changes.barred = None,
@@ -147,7 +147,7 @@ impl BackendPaths {
     /// Uses a path that was out, as there is no better one.
     pub(super) fn use_last_resort(&mut self, now: Instant, path: usize) {
         self.judge.reinstate(path);
-        self.judge.entered(path);
+        self.judge.entered(now, path);
         let path_state = &mut self.paths[path];
         path_state.usable_why = Why::LastLeft;
         path_state.enter(now, Duration::ZERO);
@@ -250,7 +250,7 @@ impl BackendPaths {
                     && path_state.link.access == Access::Optimized
                     && path_state.group == group
             });
-            let ejected = self.judge.is_ejected(path);
+            let ejection = self.judge.ejection(path);
             let path_state = &mut self.paths[path];
             let link = &path_state.link;
             let waits =
@@ -259,7 +259,7 @@ impl BackendPaths {
                 _ if link.disabled => State::Disabled,
                 _ if link.down.is_some() => State::Failed,
                 _ if !link.access.is_accessible() => State::Inaccessible,
-                _ if ejected => State::Ejected,
+                _ if ejection.is_some() => State::Ejected,
                 PathState { usable: false, .. } => State::Failed,
                 _ if waits => State::Waiting,
                 PathState { ramp: Some(_), .. } => State::Returning,
@@ -284,7 +284,10 @@ impl BackendPaths {
             (reported.state, reported.since, reported.why) = (state, now, why);
             reported.changes += 1;
             let (backend, path) = (self.id, PathId::new(path as u32));
-            core.steps.push_back(Step::Report(Change { backend, path, from, lasted, state, why }));
+            let grounds =
+                ejection.filter(|_| state == State::Ejected).map(|ejection| ejection.grounds);
+            let change = Change { backend, path, from, lasted, state, why, grounds };
+            core.steps.push_back(Step::Report(change));
         }
     }
 }

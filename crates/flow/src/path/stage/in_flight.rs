@@ -48,6 +48,7 @@ impl InFlight {
         let io = &mut ios[key];
         assert!(io.path.is_none(), "an I/O is on one path at a time");
         (io.path, io.since, io.before, io.behind) = (Some(path), now, last, None);
+        io.alone = last.is_none();
         self.count += 1;
         self.bytes += io.context.bytes;
     }

@@ -1,19 +1,24 @@
 //! Judges which paths of a backend are too slow, and when an ejected path is tried again.
 //!
-//! Long responses alone may be a slow path or a long queue. So a path with such responses is *suspected*: it
-//! gets one I/O at a time for a moment, which tells the two apart. A path whose service and responses are both
-//! a multiple of those of the best path of its group is *ejected*. It is probed with small reads that are due
-//! anyway, and returns when several in a row are fast; or by trial, when it could not be probed for
-//! 30 s, or its probes have been unclear for as long.
+//! A path is judged by *events*: answered I/Os whose times do not overlap, each compared with what the best path
+//! of the group took for such I/Os at the same time. A pause delays everything that is in flight, and is one
+//! event; a change of the load or of the sizes, or a pause of the machine, changes both sides. A stretch of time is
+//! *slow* when most events were, and the path did a fraction of what the best path did. Two slow stretches in a row
+//! eject the path. Long responses alone may be a long queue: such a path is *suspected* and gets one I/O at a time
+//! for a stretch, which tells the two apart.
+//!
+//! An ejected path is probed with small reads that are due anyway, and returns when several in a row are as fast
+//! as on the best path. Where that cannot be known, it is tried after a while. A path that is ejected again soon
+//! after a return needs twice as many good probes.
 //!
 //! The stage reports events with their times and sizes: [`answered`](Judge::answered),
 //! [`probe_failed`](Judge::probe_failed), [`eject`](Judge::eject) and changes of a path's use. It asks for
 //! the [`Verdict`] on a path, and for the times after which its I/Os are overdue or stuck. Everything that a
 //! judgement is made from is in this file and in `history.rs`.
 
-use super::history::{CostBySize, Factor, History, ONE, SAMPLES};
+use super::history::{CostBySize, Evidence, History, ONE, RecentSpeed, Shown};
 use crate::clock::{Duration, Instant};
-use crate::path::{Settings, Speed, Why};
+use crate::path::{Ejection, Grounds, Probe, Settings, Speed, Why};
 use crate::request::RequestKey;
 use alloc::vec::Vec;
 
@@ -21,8 +26,10 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 pub(super) struct Judge {
     settings: Settings,
-    /// The cost of an I/O on the better paths.
+    /// The cost of an I/O on the better paths, as if they did one at a time.
     cost: CostBySize,
+    /// The response to an I/O on the better paths that had nothing else to do.
+    alone: CostBySize,
     paths: Vec<Record>,
     /// The number of ejected paths.
     ejected: u32,
@@ -32,11 +39,30 @@ pub(super) struct Judge {
 #[derive(Debug)]
 struct Record {
     history: History,
+    recent: RecentSpeed,
+    evidence: Evidence,
+    /// The events of the slow stretches that ended last, without another between.
+    slow: Slow,
+    /// It was no slower than the best path at its last event, and what it takes is the cost of an I/O.
+    good: bool,
     opinion: Opinion,
-    /// The time between probes, which grows with each bad one; kept after a return.
-    pause: Duration,
     /// The probe that is not answered; it may outlast the ejection that it was sent for.
-    probe: Option<Probe>,
+    probe: Option<SentProbe>,
+    /// When it last returned from an ejection.
+    returned: Option<Instant>,
+    /// How often it was ejected again soon after a return.
+    relapses: u32,
+}
+
+/// Slow stretches in a row, and their events.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slow {
+    stretches: u32,
+    since: Instant,
+    events: u32,
+    /// The responses of all events, and what was expected.
+    response: Duration,
+    expected: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,28 +71,17 @@ enum Opinion {
         /// It is not suspected before then.
         until: Instant,
     },
-    Suspected {
+    Suspected,
+    Ejected {
         since: Instant,
-        /// I/Os that began since then and have ended.
-        alone: usize,
+        ejection: Ejection,
+        /// The time between probes, which doubles with each bad one.
+        interval: Duration,
     },
-    Ejected(Ejection),
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Ejection {
-    since: Instant,
-    /// The costs of the better paths, and how slow this path was, at that time.
-    cost: CostBySize,
-    slowness: Factor,
-    /// The time of the next probe.
-    next: Instant,
-    /// Good probes in a row.
-    good: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Probe {
+struct SentProbe {
     key: RequestKey,
     sent: Instant,
     bytes: u64,
@@ -92,6 +107,8 @@ pub(super) struct Answered {
     pub(super) path: usize,
     pub(super) bytes: u64,
     pub(super) started: Instant,
+    /// Nothing else was on the path when it started.
+    pub(super) alone: bool,
     /// It was a probe.
     pub(super) probe: bool,
     /// Whether its path is usable.
@@ -114,9 +131,9 @@ pub(super) enum Change {
 /// What a probe says of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finding {
-    /// It is no slower than others, and much faster than when it was ejected.
+    /// It is as fast as the best path, also without the queue there.
     Good,
-    /// It is no slower than others, which may have long queues now.
+    /// It is no slower than the best path, which may have a long queue now.
     Unclear,
     /// It is slow, or silent.
     Slow,
@@ -136,21 +153,31 @@ impl Judge {
     pub(super) fn new(settings: &Settings, paths: usize) -> Self {
         let record = || Record {
             history: History::new(),
+            recent: RecentSpeed::default(),
+            evidence: Evidence::default(),
+            slow: Slow::default(),
+            good: true,
             opinion: Opinion::Good { until: Instant::ZERO },
-            pause: settings.probe_interval,
             probe: None,
+            returned: None,
+            relapses: 0,
         };
-        let records = (0..paths).map(|_| record()).collect();
-        Self { settings: *settings, cost: CostBySize::default(), paths: records, ejected: 0 }
+        Self {
+            settings: *settings,
+            cost: CostBySize::default(),
+            alone: CostBySize::default(),
+            paths: (0..paths).map(|_| record()).collect(),
+            ejected: 0,
+        }
     }
 
     pub(super) fn verdict(&self, path: usize) -> Verdict {
         match self.paths[path].opinion {
             Opinion::Good { .. } => Verdict::Good,
-            Opinion::Suspected { .. } => Verdict::Suspected,
-            Opinion::Ejected(ejection) => {
+            Opinion::Suspected => Verdict::Suspected,
+            Opinion::Ejected { ejection, .. } => {
                 let retry_at = match self.paths[path].probe {
-                    None => ejection.next + TRIAL,
+                    None => ejection.trial_at,
                     Some(probe) => probe.sent + self.overdue_after(path, probe.bytes),
                 };
                 Verdict::Ejected { retry_at }
@@ -158,12 +185,20 @@ impl Judge {
         }
     }
 
+    /// The ejection of a path, if it is ejected.
+    pub(super) fn ejection(&self, path: usize) -> Option<Ejection> {
+        match self.paths[path].opinion {
+            Opinion::Ejected { ejection, .. } => Some(ejection),
+            Opinion::Good { .. } | Opinion::Suspected => None,
+        }
+    }
+
     pub(super) fn is_ejected(&self, path: usize) -> bool {
-        matches!(self.paths[path].opinion, Opinion::Ejected(_))
+        matches!(self.paths[path].opinion, Opinion::Ejected { .. })
     }
 
     pub(super) fn is_suspected(&self, path: usize) -> bool {
-        matches!(self.paths[path].opinion, Opinion::Suspected { .. })
+        matches!(self.paths[path].opinion, Opinion::Suspected)
     }
 
     /// Judges by an I/O that was answered; `peer` says which other paths are of the same group, usable and
@@ -175,100 +210,181 @@ impl Judge {
         peer: impl Fn(usize) -> bool,
     ) -> Option<Change> {
         let Answered { path, bytes, started, probe, .. } = answered;
-        let service = self.paths[path].history.service(now, started);
+        let stretch = self.stretch();
+        let record = &mut self.paths[path];
+        let service = record.history.service(now, started);
         let response = now.since(started);
-        let known = self.paths[path].history.is_known();
-        let best = self.best(now, path, peer);
-        // Only the better paths say what an I/O costs, or a slow one would be its own measure.
-        let history = |path: usize| &self.paths[path].history;
-        let good = best.is_none_or(|best| {
-            !known || history(path).recent_service() <= history(best).fair_service() * 2
-        });
-        if good && !probe {
+        if record.good && !probe {
             self.cost.learn(bytes, service);
+            if answered.alone && !answered.returning && self.ejected == 0 {
+                self.alone.learn(bytes, response);
+            }
         }
         let cost = self.cost.cost(bytes);
-        self.paths[path].history.learn(cost, service, response);
+        record.history.learn(cost, service, response);
         if probe {
-            let usual = best.map(|best| self.paths[best].history.usual_response());
-            return self.judge_probe(now, path, bytes, response, usual);
+            let best = self.best(path, peer).map(|best| self.paths[best].recent.response(cost));
+            return self.judge_probe(now, path, bytes, response, best);
         }
-        let best = self.paths[best.filter(|_| answered.usable)?].history;
-        let record = &mut self.paths[path];
-        if record.history.is_slower(&best, self.settings.slow_factor) {
-            let slowness = record.history.recent_service();
-            self.eject(now, path, slowness, answered.returning);
-            return Some(Change::Ejected);
+        // A size whose cost is unknown shows nothing.
+        if !self.cost.is_known(bytes) {
+            return None;
         }
-        match &mut record.opinion {
-            Opinion::Suspected { since, alone } => {
-                *alone += usize::from(started >= *since);
-                if *alone < SAMPLES {
-                    return None;
-                }
-                record.opinion = Opinion::Good { until: now + ACQUITTED };
-            }
-            Opinion::Good { until }
-                if *until <= now && record.history.is_suspect(&best, self.settings.slow_factor) =>
-            {
-                record.opinion = Opinion::Suspected { since: now, alone: 0 };
-            }
-            Opinion::Good { .. } | Opinion::Ejected(_) => return None,
+        record.recent.add(now, stretch, (cost, service, response));
+        record.evidence.add(cost, service, response);
+        if !record.evidence.is_separate(now, started) {
+            return None;
         }
-        Some(Change::Suspicion)
+        let recent = |other: usize| self.paths[other].history.ended() + RECENT >= now;
+        let best = self.best(path, |other| recent(other) && peer(other));
+        self.judge_event(now, answered, cost, response, best)
     }
 
-    /// The best peer of a path that has ended an I/O recently.
-    fn best(&self, now: Instant, path: usize, peer: impl Fn(usize) -> bool) -> Option<usize> {
-        let fit = |&(other, record): &(usize, &Record)| {
-            other != path
-                && record.history.is_known()
-                && record.history.ended() + RECENT >= now
-                && peer(other)
+    /// Judges by an event.
+    fn judge_event(
+        &mut self,
+        now: Instant,
+        Answered { path, usable, .. }: Answered,
+        cost: u64,
+        response: Duration,
+        best: Option<usize>,
+    ) -> Option<Change> {
+        let Settings { slow_factor, slow_min, .. } = self.settings;
+        let best = best.map(|best| self.paths[best].recent);
+        let stretch = self.stretch();
+        let record = &mut self.paths[path];
+        let Some(best) = best.filter(|_| usable) else {
+            record.good = true;
+            record.clear(now);
+            return None;
         };
-        let records = self.paths.iter().enumerate().filter(fit);
-        records.min_by_key(|(_, record)| record.history.fair_service()).map(|(path, _)| path)
+        let expected = best.response(cost);
+        let exceeds = |factor: u64| response > (expected * factor).max(expected + slow_min);
+        let (slow, long) = (exceeds(2), exceeds(slow_factor.into()));
+        record.evidence.count(response, slow, long);
+        record.slow.add(response, expected);
+        record.good = record.slow.stretches == 0 && !record.recent.is_slower(&best, 2);
+        let shown = record.evidence.shown(now, stretch, &best, slow_factor);
+        match (record.opinion, shown) {
+            (Opinion::Ejected { .. }, _) => None,
+            (_, Some(Shown::Slow)) if record.slow.stretches > 0 => {
+                let Slow { since, events, response, expected, .. } = record.slow;
+                let mean =
+                    |sum: Duration| Duration::from_nanos(sum.as_nanos() / u64::from(events.max(1)));
+                let (response, expected) = (mean(response), mean(expected));
+                self.eject(
+                    now,
+                    path,
+                    Grounds { response, expected, events, over: now.since(since) },
+                );
+                Some(Change::Ejected)
+            }
+            (Opinion::Good { until }, Some(Shown::Long)) if until <= now => {
+                record.opinion = Opinion::Suspected;
+                record.slow.stretches = 1;
+                record.evidence.restart(now);
+                Some(Change::Suspicion)
+            }
+            (Opinion::Suspected, shown)
+                if shown.is_some_and(|shown| shown != Shown::Slow)
+                    || record.evidence.is_acquitted() =>
+            {
+                record.opinion = Opinion::Good { until: now + ACQUITTED };
+                record.clear(now);
+                Some(Change::Suspicion)
+            }
+            (_, Some(Shown::Slow)) => {
+                record.slow.stretches = 1;
+                record.evidence.next(now);
+                None
+            }
+            (_, Some(Shown::Long | Shown::Fast)) => {
+                record.clear(now);
+                None
+            }
+            (_, None) => None,
+        }
     }
 
-    /// Ejects a usable path. `returning`: it has returned a moment ago, so it is probed less often.
-    pub(super) fn eject(&mut self, now: Instant, path: usize, slowness: Factor, returning: bool) {
-        let record = &mut self.paths[path];
-        if returning {
-            record.pause = longer(&self.settings, record.pause);
+    /// The best of the other paths that `fit` accepts.
+    fn best(&self, path: usize, fit: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut best: Option<usize> = None;
+        for (other, record) in self.paths.iter().enumerate() {
+            let faster = |best: usize| !record.recent.is_slower(&self.paths[best].recent, 1);
+            if other != path && record.recent.is_known() && fit(other) && best.is_none_or(faster) {
+                best = Some(other);
+            }
         }
-        let (next, cost) = (now + record.pause, self.cost);
-        let ejection = Ejection { since: now, cost, slowness, next, good: 0 };
-        let before = core::mem::replace(&mut record.opinion, Opinion::Ejected(ejection));
-        assert!(!matches!(before, Opinion::Ejected(_)), "a path was ejected twice");
+        best
+    }
+
+    /// Half the time for which a path has to be slow.
+    fn stretch(&self) -> Duration {
+        Duration::from_nanos(self.settings.slow_after.as_nanos() / 2)
+    }
+
+    /// Ejects a usable path.
+    pub(super) fn eject(&mut self, now: Instant, path: usize, grounds: Grounds) {
+        let record = &mut self.paths[path];
+        let relapsed = record.returned.is_some_and(|at| at + RELAPSE > now);
+        record.relapses = if relapsed { RELAPSES_MAX.min(record.relapses + 1) } else { 0 };
+        let interval = self.settings.probe_interval;
+        let ejection = Ejection {
+            grounds,
+            next_probe: now + interval,
+            trial_at: now + interval + trial_after(record.relapses),
+            last_probe: None,
+            good_probes: 0,
+            probes_to_return: self.settings.probes_to_return << record.relapses,
+        };
+        let opinion = Opinion::Ejected { since: now, ejection, interval };
+        let before = core::mem::replace(&mut record.opinion, opinion);
+        assert!(!matches!(before, Opinion::Ejected { .. }), "a path was ejected twice");
+        record.good = false;
         self.ejected += 1;
     }
 
     /// An ejected path is used again, or its connection is gone: the ejection is over.
     pub(super) fn reinstate(&mut self, path: usize) {
         let record = &mut self.paths[path];
-        if matches!(record.opinion, Opinion::Ejected(_)) {
+        if matches!(record.opinion, Opinion::Ejected { .. }) {
             record.opinion = Opinion::Good { until: Instant::ZERO };
             assert!(self.ejected > 0, "a path returned that was not counted as ejected");
             self.ejected -= 1;
         }
     }
 
-    /// A path is put into use: its last samples are of another time.
-    pub(super) fn entered(&mut self, path: usize) {
-        self.paths[path].history.forget();
+    /// A path is put into use: what was measured before is of another time.
+    pub(super) fn entered(&mut self, now: Instant, path: usize) {
+        let record = &mut self.paths[path];
+        record.recent.restart(now);
+        record.evidence.restart(now);
+        record.slow = Slow { since: now, ..Slow::default() };
+        record.good = false;
     }
 
     /// A path is out of use: a suspicion is over.
     pub(super) fn left(&mut self, now: Instant, path: usize) {
         let record = &mut self.paths[path];
-        if !matches!(record.opinion, Opinion::Ejected(_)) {
+        if !matches!(record.opinion, Opinion::Ejected { .. }) {
             record.opinion = Opinion::Good { until: now };
         }
     }
+}
 
-    /// A path has fully returned.
-    pub(super) fn returned(&mut self, path: usize) {
-        self.paths[path].pause = self.settings.probe_interval;
+impl Record {
+    /// The path was not slow in the stretch that ends now.
+    fn clear(&mut self, now: Instant) {
+        self.slow = Slow { since: now, ..Slow::default() };
+        self.evidence.next(now);
+    }
+}
+
+impl Slow {
+    fn add(&mut self, response: Duration, expected: Duration) {
+        self.events = self.events.saturating_add(1);
+        self.response = self.response + response;
+        self.expected = self.expected + expected;
     }
 }
 
@@ -286,16 +402,15 @@ impl Judge {
             return None;
         }
         (0..self.paths.len()).find(|&path| {
-            let Record { opinion, probe, .. } = &self.paths[path];
-            let due = matches!(opinion, Opinion::Ejected(ejection) if ejection.next <= now);
-            due && probe.is_none() && reachable(path)
+            let due = self.ejection(path).is_some_and(|ejection| ejection.next_probe <= now);
+            due && self.paths[path].probe.is_none() && reachable(path)
         })
     }
 
     /// An I/O starts on an ejected path as its probe.
     pub(super) fn probe_sent(&mut self, now: Instant, path: usize, key: RequestKey, bytes: u64) {
         assert!(self.is_ejected(path), "only an ejected path is probed");
-        let before = self.paths[path].probe.replace(Probe { key, sent: now, bytes });
+        let before = self.paths[path].probe.replace(SentProbe { key, sent: now, bytes });
         assert!(before.is_none(), "a path has one probe at a time");
     }
 
@@ -307,7 +422,7 @@ impl Judge {
 
     /// A probe was not answered.
     pub(super) fn probe_failed(&mut self, now: Instant, path: usize) {
-        self.probed(now, path, Finding::Slow);
+        self.probed(now, path, Finding::Slow, None);
     }
 
     /// The ejected path is due to be tried without an answer.
@@ -320,53 +435,66 @@ impl Judge {
             return Some(Retry::Overdue(probe.key));
         }
         self.reinstate(path);
+        self.paths[path].returned = Some(now);
         Some(Retry::Trial)
     }
 
-    /// Judges an answered probe; `usual` is the usual response of the best peer.
+    /// Judges an answered probe; `best` is what it would take on the best path.
     fn judge_probe(
         &mut self,
         now: Instant,
         path: usize,
         bytes: u64,
         response: Duration,
-        usual: Option<Factor>,
+        best: Option<Duration>,
     ) -> Option<Change> {
-        let Opinion::Ejected(Ejection { cost, slowness, .. }) = &self.paths[path].opinion else {
-            return None;
+        let Settings { slow_factor, slow_min, .. } = self.settings;
+        let queued = best.map(|best| (best * 2).max(best + slow_min));
+        let alone = Duration::from_nanos(self.alone.cost(bytes));
+        let alone = (alone * u64::from(slow_factor / 2)).max(alone + slow_min);
+        let alone = self.alone.has_any().then_some(alone);
+        let within = |max: Option<Duration>| max.is_none_or(|max| response <= max);
+        let finding = match (within(queued), within(alone)) {
+            (false, _) => Finding::Slow,
+            (true, false) => Finding::Unclear,
+            (true, true) => Finding::Good,
         };
-        let factor = |cost| response.as_nanos().saturating_mul(ONE) / cost;
-        let half = u64::from(self.settings.slow_factor / 2);
-        let finding = if usual.is_some_and(|usual| factor(self.cost.cost(bytes)) > usual * half) {
-            Finding::Slow
-        } else if factor(cost.cost(bytes)) * half <= *slowness {
-            Finding::Good
-        } else {
-            Finding::Unclear
-        };
-        self.probed(now, path, finding)
+        let max = [queued, alone].into_iter().flatten().min().unwrap_or(response);
+        self.probed(now, path, finding, Some(Probe { response, max }))
     }
 
-    fn probed(&mut self, now: Instant, path: usize, finding: Finding) -> Option<Change> {
+    fn probed(
+        &mut self,
+        now: Instant,
+        path: usize,
+        finding: Finding,
+        probe: Option<Probe>,
+    ) -> Option<Change> {
         let record = &mut self.paths[path];
-        let Opinion::Ejected(ejection) = &mut record.opinion else { return None };
-        if finding == Finding::Good {
-            ejection.good += 1;
-            ejection.next = now + self.settings.probe_interval;
-            if ejection.good < self.settings.probes_to_return {
-                return None;
-            }
-            self.reinstate(path);
-            return Some(Change::Returned(Why::Probed));
-        }
-        record.pause = longer(&self.settings, record.pause);
-        ejection.good = 0;
-        ejection.next = now + record.pause;
-        if finding == Finding::Slow || ejection.since + TRIAL > now {
+        let relapses = record.relapses;
+        let Opinion::Ejected { since, ejection, interval } = &mut record.opinion else {
             return None;
-        }
+        };
+        ejection.last_probe = probe;
+        let why = match finding {
+            Finding::Good => {
+                ejection.good_probes += 1;
+                *interval = self.settings.probe_interval;
+                (ejection.good_probes >= ejection.probes_to_return).then_some(Why::Probed)
+            }
+            Finding::Unclear | Finding::Slow => {
+                ejection.good_probes = 0;
+                *interval = (*interval * 2).min(self.settings.probe_interval_max);
+                let tried = finding == Finding::Unclear && *since + trial_after(relapses) <= now;
+                tried.then_some(Why::Trial)
+            }
+        };
+        ejection.next_probe = now + *interval;
+        ejection.trial_at = ejection.next_probe + trial_after(relapses);
+        let why = why?;
         self.reinstate(path);
-        Some(Change::Returned(Why::Trial))
+        self.paths[path].returned = Some(now);
+        Some(Change::Returned(why))
     }
 }
 
@@ -413,11 +541,6 @@ impl Judge {
     }
 }
 
-/// The next longer time between probes.
-fn longer(settings: &Settings, pause: Duration) -> Duration {
-    (pause * 2).min(settings.probe_interval_max)
-}
-
 /// An I/O is stuck when it takes this many times longer than when it is overdue, and than the oldest
 /// of another path.
 pub(super) const STUCK: u32 = 4;
@@ -425,8 +548,16 @@ pub(super) const STUCK: u32 = 4;
 /// The largest read that is sent as a probe.
 const PROBE_BYTES: u64 = 64 << 10;
 
-/// An ejected path that could not be probed for this long, or whose probes were unclear, is tried.
-const TRIAL: Duration = Duration::from_secs(30);
+/// How long an ejected path waits for a probe, or has unclear probes, before it is tried.
+fn trial_after(relapses: u32) -> Duration {
+    Duration::from_secs(5 << relapses)
+}
+
+/// A path that is ejected within this time after a return has not recovered.
+const RELAPSE: Duration = Duration::from_secs(60);
+
+/// Each relapse doubles the probes that a path needs; after so many no more.
+const RELAPSES_MAX: u32 = 4;
 
 /// How long a path is not suspected again that was fast with one I/O at a time.
 const ACQUITTED: Duration = Duration::from_secs(1);
@@ -439,11 +570,18 @@ mod tests {
     use super::*;
     use crate::testing::keys;
 
+    const GROUNDS: Grounds = Grounds {
+        response: Duration::ZERO,
+        expected: Duration::ZERO,
+        events: 1,
+        over: Duration::ZERO,
+    };
+
     fn at(millis: u64) -> Instant {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    /// A path that takes twenty times as long as its peer is suspected, then ejected; it returns after as many
+    /// A path that takes twenty times as long as its peer is ejected; it returns after as many
     /// good probes in a row as the settings ask for. Each step is a change that the judge reports.
     #[test]
     fn a_slow_path_goes_and_returns() {
@@ -451,8 +589,9 @@ mod tests {
         let mut judge = Judge::new(&settings, 2);
         let answer = |judge: &mut Judge, now: Instant, path: usize, millis: u64, probe: bool| {
             let started = Instant::from_nanos(now.as_nanos() - millis * 1_000_000);
-            let (usable, returning) = (!probe, false);
-            let answered = Answered { path, bytes: 4_096, started, probe, usable, returning };
+            let (usable, returning, alone) = (!probe, false, true);
+            let answered =
+                Answered { path, bytes: 4_096, started, alone, probe, usable, returning };
             judge.answered(now, answered, |_| true)
         };
         let mut changes = Vec::new();
@@ -465,7 +604,12 @@ mod tests {
         }
         assert_eq!(changes.last(), Some(&Change::Ejected));
         let Verdict::Ejected { retry_at } = judge.verdict(1) else { panic!("it is ejected") };
-        assert!(retry_at > at(30_000));
+        let ejection = judge.ejection(1).unwrap();
+        assert_eq!(ejection.grounds.response, Duration::from_millis(20));
+        let expected = ejection.grounds.expected.as_nanos();
+        assert!(expected.abs_diff(1_000_000) < 20_000, "{expected}");
+        assert!(ejection.grounds.over >= settings.slow_after, "{:?}", ejection.grounds);
+        assert!(retry_at > ejection.next_probe);
         let (key, mut good) = (keys(1)[0], 0);
         for n in 0..20 {
             let now = at(2_000 + n * 200);
@@ -490,8 +634,8 @@ mod tests {
     #[should_panic(expected = "ejected twice")]
     fn a_path_is_ejected_once() {
         let mut judge = Judge::new(&Settings::default(), 2);
-        judge.eject(at(1), 0, ONE, false);
-        judge.eject(at(1), 0, ONE, false);
+        judge.eject(at(1), 0, GROUNDS);
+        judge.eject(at(1), 0, GROUNDS);
     }
 
     /// A return that was not counted would hide ejected paths from probes.
@@ -499,7 +643,7 @@ mod tests {
     #[should_panic(expected = "not counted as ejected")]
     fn ejected_paths_are_counted() {
         let mut judge = Judge::new(&Settings::default(), 2);
-        judge.eject(at(1), 0, ONE, false);
+        judge.eject(at(1), 0, GROUNDS);
         judge.ejected = 0;
         judge.reinstate(0);
     }
@@ -509,7 +653,7 @@ mod tests {
     #[should_panic(expected = "one probe at a time")]
     fn probes_do_not_overlap() {
         let mut judge = Judge::new(&Settings::default(), 2);
-        judge.eject(at(1), 0, ONE, false);
+        judge.eject(at(1), 0, GROUNDS);
         let key = keys(1)[0];
         judge.probe_sent(at(2), 0, key, 512);
         judge.probe_sent(at(2), 0, key, 512);

@@ -3,12 +3,11 @@
 //! A path is silent since its last answer, or since its first I/O began if that is later. A busy path that ends
 //! one I/O after the other is never silent, however long each of them takes: queues are not silence.
 
-use super::history::Factor;
 use super::judge::{Retry, STUCK, Verdict};
 use super::path_state::Check;
 use super::{BackendPaths, Core, NEVER, Step};
 use crate::clock::{Duration, Instant};
-use crate::path::Why;
+use crate::path::{Grounds, Why};
 use crate::request::{Op, PathId, RequestKey};
 
 impl BackendPaths {
@@ -36,9 +35,7 @@ impl BackendPaths {
     pub(super) fn handle_due(&mut self, core: &mut Core, now: Instant) {
         self.wake = NEVER;
         for path in 0..self.paths.len() {
-            if self.paths[path].step(now, core.settings.return_step) {
-                self.judge.returned(path);
-            }
+            self.paths[path].step(now, core.settings.return_step);
             if self.paths[path].link.down.is_none() {
                 self.check_silence(core, now, path);
                 self.find_stuck(core, now, path);
@@ -152,8 +149,9 @@ impl BackendPaths {
             core.steps.push_back(Step::Recall(key, self.id, PathId::new(path as u32)));
         } else if self.paths[path].usable {
             // Without an old I/O it would get more, which would hang as well.
-            let returning = self.paths[path].ramp.take().is_some();
-            self.judge.eject(now, path, Factor::MAX, returning);
+            self.paths[path].ramp = None;
+            let grounds = Grounds { response: age, expected: after, events: 1, over: age };
+            self.judge.eject(now, path, grounds);
         }
     }
 

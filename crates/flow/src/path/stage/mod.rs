@@ -94,6 +94,8 @@ struct Io {
     path: Option<usize>,
     /// It was sent to an ejected path, to see how that fares.
     probe: bool,
+    /// Nothing else was on its path when it started there.
+    alone: bool,
     /// Its neighbours on the path.
     before: Option<RequestKey>,
     behind: Option<RequestKey>,
@@ -109,6 +111,7 @@ impl Io {
             since: now,
             path: None,
             probe: false,
+            alone: false,
             before: None,
             behind: None,
         }
@@ -428,6 +431,7 @@ impl BackendPaths {
             path,
             bytes: io.context.bytes,
             started: io.since,
+            alone: io.alone,
             probe: io.probe,
             usable,
             returning: ramp.is_some(),
@@ -496,6 +500,8 @@ impl BackendPaths {
                 .learned(id)
                 .or_else(|| self.judge.speed(path)),
             changes: path_state.reported.changes,
+            ejection: self.judge.ejection(path),
+            barred: path_state.changes.barred,
         }
     }
 }

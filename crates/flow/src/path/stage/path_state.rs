@@ -136,12 +136,11 @@ impl PathState {
         self.changes.count(now);
     }
 
-    /// Doubles the limit of a path that returns, if it is time. True if the path has fully returned.
-    pub(super) fn step(&mut self, now: Instant, step_time: Duration) -> bool {
-        let Some(ramp) = self.ramp.filter(|ramp| ramp.next <= now) else { return false };
+    /// Doubles the limit of a path that returns, if it is time.
+    pub(super) fn step(&mut self, now: Instant, step_time: Duration) {
+        let Some(ramp) = self.ramp.filter(|ramp| ramp.next <= now) else { return };
         let step = ramp.step + 1;
         self.ramp = (step < RETURN_STEPS).then_some(Ramp { step, next: now + step_time });
-        self.ramp.is_none()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The stage against paths that fail, are slow, are silent, and come back.
 
+mod noise;
 mod rig;
 mod storm;
 

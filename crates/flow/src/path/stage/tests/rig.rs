@@ -54,11 +54,20 @@ pub(super) struct Fate {
     pub(super) factor: u64,
     /// It does this many I/Os at once.
     pub(super) servers: usize,
+    /// It does nothing before then.
+    pub(super) resumes: Instant,
 }
 
 impl Fate {
-    pub(super) const WELL: Self =
-        Self { up: true, silent: false, hung: false, busy: false, factor: 1, servers: 1 };
+    pub(super) const WELL: Self = Self {
+        up: true,
+        silent: false,
+        hung: false,
+        busy: false,
+        factor: 1,
+        servers: 1,
+        resumes: Instant::ZERO,
+    };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,6 +239,10 @@ impl Rig {
                 if !dead && !fate.up {
                     return;
                 }
+                if !dead && fate.resumes > self.now {
+                    self.happens(fate.resumes.since(self.now), what);
+                    return;
+                }
                 if !dead && (fate.silent || fate.hung) {
                     // It comes when the path speaks again.
                     self.happens(Duration::from_millis(10), what);
@@ -280,15 +293,31 @@ impl Rig {
         self.input(Input::PathUp(BACKEND, PathId::new(path)));
     }
 
-    /// Of two paths this one becomes slow and is ejected, whatever the selector thinks of it.
+    /// A path does nothing for this long.
+    pub(super) fn pause(&mut self, path: usize, time: Duration) {
+        self.fates[path].resumes = self.now + time;
+    }
+
+    /// The gateway's machine does nothing for this long: whatever happens meanwhile is seen afterwards.
+    pub(super) fn pause_machine(&mut self, time: Duration) {
+        self.now = self.now + time;
+    }
+
+    /// How often a path was ejected from then on.
+    pub(super) fn ejections(&self, from: Instant) -> usize {
+        let changes = self.pipeline.observer().changes.iter();
+        changes.filter(|(at, change)| *at >= from && change.state == State::Ejected).count()
+    }
+
+    /// Reads hang on a path, so that it is ejected whatever the selector thinks of it; then it is slow.
     pub(super) fn eject(&mut self, path: usize) {
-        let other = PathId::new(1 - path as u32);
-        self.order(PathOrder::Disable(other));
-        self.fates[path].factor = 50;
-        self.run_for(Duration::from_millis(500));
-        self.order(PathOrder::Enable(other));
+        let read_percent = core::mem::replace(&mut self.read_percent, 100);
+        self.run_for(Duration::from_millis(200));
+        self.fates[path].hung = true;
         self.run_for(Duration::from_secs(2));
         assert_eq!(self.state(path as u32), State::Ejected);
+        (self.fates[path].hung, self.fates[path].factor) = (false, 50);
+        (self.read_percent, self.abandoned) = (read_percent, 0);
     }
 
     fn kill(&mut self, path: usize) {
@@ -369,7 +398,7 @@ impl Rig {
         free.sort_unstable();
         let begin =
             if free.len() < fate.servers { self.now } else { free[free.len() - fate.servers] };
-        let end = begin + time * fate.factor;
+        let end = begin.max(fate.resumes) + time * fate.factor;
         free.push(end);
         let what = if fate.up {
             (end, Happens::Ends(io.key, serial))
