@@ -1,14 +1,13 @@
 //! Answers questions: of the control socket, of signals and of the event loop.
 
 use super::backends::Backends;
-use super::protocol::{Answer, LearnedSpeed, Leaving, PathStatus, Refusal, Request};
+use super::protocol::{Answer, Leaving, Refusal, Request};
 use super::socket::ClientId;
 use super::view::View;
-use super::{Question, status};
+use super::{Question, paths, status};
 use crate::operator::event_log::Watch;
 use tracing::info;
 use weir_flow::cache::Done;
-use weir_flow::clock::Instant;
 use weir_flow::control::PolicyHandover;
 use weir_flow::path::{PathOrder, View as PathView};
 use weir_flow::pipeline::{Input, Pipeline};
@@ -48,7 +47,7 @@ pub(crate) fn answer(
             reaction.unwrap_or_else(|refusal| Reaction::Answer(client, (&refusal).into()))
         }
         Question::Ordered(client, backend) => {
-            let paths = paths(pipeline, backends, Some(backend), now);
+            let paths = paths::paths(pipeline, view, backends, |path| path.backend == backend);
             Reaction::Answer(client, Answer::Paths(paths))
         }
         Question::Told(client, volume) => {
@@ -76,7 +75,9 @@ impl ControlHandler<'_> {
             }
             Request::PathList { backend } => {
                 let backend = backend.map(|name| backends.find(&name)).transpose()?;
-                Answer::Paths(paths(pipeline, backends, backend, view.now))
+                Answer::Paths(paths::paths(pipeline, view, backends, |path| {
+                    backend.is_none_or(|only| only == path.backend)
+                }))
             }
             Request::PathDisable { backend, path, force } => {
                 let (backend, path) = self.path(&backend, path)?;
@@ -173,36 +174,4 @@ impl ControlHandler<'_> {
         let order = Input::PathOrder(backend, order);
         Ok(Reaction::Order(order, Question::Ordered(self.client, backend)))
     }
-}
-
-/// The paths to a backend, or to all.
-fn paths(
-    pipeline: &Pipeline<Watch>,
-    backends: &Backends,
-    only: Option<BackendId>,
-    now: Instant,
-) -> Vec<PathStatus> {
-    let views = pipeline.paths(now).filter(|view| only.is_none_or(|only| only == view.backend));
-    let told = views.map(|view| {
-        let named = backends.get(view.backend);
-        PathStatus {
-            backend: named.name.clone(),
-            path: view.path.index() as u32,
-            portal: named.portals[view.path.index()].clone(),
-            state: view.state.to_string(),
-            since_ns: now.saturating_since(view.since).as_nanos(),
-            why: view.why.to_string(),
-            group: view.group,
-            access: view.access.to_string(),
-            in_flight: view.in_flight.into(),
-            bytes: view.bytes,
-            oldest_ns: view.oldest.as_nanos(),
-            learned: view.learned.map(|speed| LearnedSpeed {
-                fixed_ns: speed.fixed.as_nanos(),
-                per_mib_ns: speed.per_mib.as_nanos(),
-            }),
-            changes: view.changes,
-        }
-    });
-    told.collect()
 }

@@ -8,6 +8,7 @@
 pub(crate) mod answer;
 pub(crate) mod backends;
 pub(crate) mod event_log;
+mod paths;
 mod protocol;
 pub(crate) mod socket;
 mod status;
@@ -15,10 +16,10 @@ pub(crate) mod summary;
 pub(crate) mod view;
 
 pub use protocol::{
-    Answer, BackendStatus, CauseStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus,
-    LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus, OverdueRequest, PathStatus, Problem, Request,
-    RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status, TargetStatus,
-    TenantStatus, VERSION, VolumeStatus,
+    Answer, BackendStatus, CauseStatus, DeviceStatus, EjectionStatus, FenceStatus, FlashStatus,
+    GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus, OverdueRequest, PathStatus,
+    Problem, Request, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status,
+    TargetStatus, TenantStatus, VERSION, VolumeStatus,
 };
 
 use socket::{Asked, ClientId};

@@ -199,6 +199,9 @@ pub struct Status {
     /// How many there are that `backends` does not have.
     #[serde(default)]
     pub backends_left_out: u64,
+    /// The paths that are out of use.
+    #[serde(default)]
+    pub paths_out: Vec<PathStatus>,
 }
 
 /// The process that serves.
@@ -452,6 +455,36 @@ pub struct PathStatus {
     pub learned: Option<LearnedSpeed>,
     /// How often its state has changed.
     pub changes: u64,
+    /// How long until it is tried next while it is out of use, 0 for now; `None` if it waits for the operator, the
+    /// target or another path.
+    #[serde(default)]
+    pub next_try_ns: Option<u64>,
+    /// Why it is ejected, and what its probes say, if it is.
+    #[serde(default)]
+    pub ejection: Option<EjectionStatus>,
+}
+
+/// The judgement on an ejected path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EjectionStatus {
+    /// The mean response of the I/Os by which it was judged.
+    pub response_ns: u64,
+    /// What they would have taken on the best path.
+    pub best_path_ns: u64,
+    /// How many there were, without those that overlapped others.
+    pub ios: u64,
+    /// The time in which they were answered.
+    pub over_ns: u64,
+    /// The response of the last probe, if it was answered.
+    pub last_probe_ns: Option<u64>,
+    /// The longest response of that probe that would have been good.
+    pub good_probe_max_ns: Option<u64>,
+    /// Good probes in a row.
+    pub good_probes: u64,
+    /// So many of them return it to use.
+    pub probes_to_return: u64,
+    /// How long until it is used again if no read can be a probe.
+    pub trial_ns: u64,
 }
 
 /// How long an I/O takes on a path while it is alone there.

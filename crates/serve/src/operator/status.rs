@@ -1,6 +1,7 @@
 //! The status of a gateway, for the control socket and for the log.
 
 use super::backends::Backends;
+use super::paths;
 use super::protocol::{
     BackendStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus, LogStatus,
     OverdueRequest, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status,
@@ -44,6 +45,7 @@ pub(crate) fn status(
     let stages = stages.collect();
     let Watch { completed, failed, refused, .. } = *pipeline.observer();
     let outstanding = pipeline.outstanding().into();
+    let paths_out = paths::paths(pipeline, view, backends, |path| !path.state.is_usable());
     let (tenants, tenants_left_out) = pipeline.observer_mut().tenants(now);
     Status {
         gateway: GatewayStatus {
@@ -67,6 +69,7 @@ pub(crate) fn status(
         shares_left_out,
         backends: held,
         backends_left_out,
+        paths_out,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::frontend::connection::Connection;
 use crate::storage::upstream::{Ownership, volume_on};
 use crate::tasks::CommandEngine;
 use weir_flow::clock::Instant;
+use weir_flow::request::{BackendId, PathId};
 
 /// A gateway at one moment. The event loop makes it for each question.
 pub(crate) struct View<'a> {
@@ -15,6 +16,8 @@ pub(crate) struct View<'a> {
     pub(crate) connections: Vec<&'a Connection>,
     /// By upstream: the reservation of its unit; `None` for a unit without one.
     pub(crate) ownership: Vec<Option<Ownership>>,
+    /// By upstream and path: when a connection is tried next; the past while one is tried, `None` while there is one.
+    pub(crate) next_attempts: Vec<Vec<Option<Instant>>>,
     /// The name of the disk driver.
     pub(crate) driver: &'static str,
     /// Takes no new work: a stop was requested.
@@ -25,6 +28,12 @@ impl View<'_> {
     /// The name of an NBD export, by its index.
     pub(crate) fn export_name(&self, export: usize) -> Option<&str> {
         self.config.nbd.exports.get(export).map(|export| export.name.as_str())
+    }
+
+    /// When a connection on a path is tried next, if it has none.
+    pub(crate) fn next_attempt(&self, backend: BackendId, path: PathId) -> Option<Instant> {
+        let upstream = backend.index().checked_sub(self.config.backends.len())?;
+        *self.next_attempts.get(upstream)?.get(path.index())?
     }
 
     /// The reservations of the units that a volume is on, with the names of their upstreams.

@@ -158,7 +158,13 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             config: &self.config,
             engine: &self.engine,
             connections: self.connections.all().collect(),
-            ownership: upstreams.map(|index| self.storage.upstreams.ownership(index)).collect(),
+            ownership: upstreams
+                .clone()
+                .map(|index| self.storage.upstreams.ownership(index))
+                .collect(),
+            next_attempts: upstreams
+                .map(|index| self.storage.upstreams.next_attempts(index).collect())
+                .collect(),
             driver: self.driver_name(),
             stopping: self.stop.is_requested(),
         }

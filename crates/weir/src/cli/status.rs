@@ -1,6 +1,7 @@
 //! `weir status`: shows the state of a gateway.
 
 use super::ask::Ask;
+use super::path::PATHS_OUT;
 use crate::exit::{Exit, Failure};
 use crate::table::{Align, Column, Table, numbers, words};
 use clap::Args;
@@ -62,6 +63,7 @@ fn text(status: &operator::Status) -> String {
         &Table::of(BACKENDS, &status.backends),
         status.backends_left_out,
     );
+    section(&mut text, "Paths out of use", &Table::of(PATHS_OUT, &status.paths_out), 0);
     let heading = "Backend-time shares, of the last seconds and since the start";
     section(&mut text, heading, &Table::of(SHARES, &status.shares), status.shares_left_out);
     let heading = "Modelled devices; an I/O is late if its file took longer than the model";

@@ -120,6 +120,11 @@ impl<N: Network> Upstreams<N> {
         upstreams.filter_map(|(_, upstream)| upstream.to_remember(stops)).collect()
     }
 
+    /// By path of an upstream: when a connection is tried next; the past while one is tried, `None` while there is one.
+    pub(crate) fn next_attempts(&self, upstream: usize) -> impl Iterator<Item = Option<Instant>> {
+        self.all[upstream].paths.iter().map(path::Path::next_attempt)
+    }
+
     /// Whether a backend of the pipeline is an upstream.
     pub(crate) const fn has(&self, backend: BackendId) -> bool {
         let index = backend.index();

@@ -93,6 +93,14 @@ impl<S: Stream> Path<S> {
         matches!(&self.link, Link::Up(session, _) if !session.is_ready())
     }
 
+    /// When a session is started next; the past while one is, `None` while there is one.
+    pub(super) fn next_attempt(&self) -> Option<Instant> {
+        match &self.link {
+            Link::Down(at) => Some(*at),
+            Link::Up(session, _) => (!session.is_ready()).then_some(Instant::ZERO),
+        }
+    }
+
     /// When something is due without an event.
     pub(super) fn next(&self) -> Option<Instant> {
         let link = match &self.link {
