@@ -280,3 +280,27 @@ async def flaps(paths, load, count, seed=5):
 
 register("flaps", "paths that fail and return lose, duplicate and reorder no request", flaps, nightly={"count": 100},
          small={"count": 25, "timed": False}, limit=400)
+
+
+async def calm(paths, load, seconds):
+    """Nothing fails; one request at a time, then many, of sizes that change."""
+    await load.verifier(SINGLE, 2 * MIB, 1, 1)
+    many = await load.verifier(MANY, 16 * MIB, 16, 2)
+    sizes = [(1, 1), (16, 16), (1, 16), (4, 4)]
+    begin = time.monotonic()
+    while (passed := time.monotonic() - begin) < seconds:
+        low, high = sizes[int(passed / 5) % len(sizes)]
+        many.extent = lambda low=low, high=high: (many.random.randrange(many.blocks // high) * high,
+                                                  many.random.choice([low, high]))
+        await load.sleep(min(1.0, seconds))
+    total = await load.finish()
+    said = paths.gateway.said().splitlines()
+    slow = [line for line in said if "state=ejected" in line]
+    silent = [line for line in said if "no answer" in line]
+    print(f"{total} verified requests in {seconds:.0f} s on two equal paths; {len(slow)} ejections, left {len(silent)} times as silent")
+    if slow:
+        raise Failed(f"a healthy path was ejected as slow: {slow[0]}")
+
+
+register("calm", "two equal paths under load are used without an ejection while nothing fails", calm,
+         nightly={"seconds": 1800.0}, small={"seconds": 30.0, "timed": False}, nightly_limit=2400)
