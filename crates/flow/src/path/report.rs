@@ -241,8 +241,8 @@ pub struct Ejection {
     /// The last probe, if it was answered.
     pub last_probe: Option<Probe>,
     /// Good probes in a row.
-    pub good_probes: u32,
-    /// So many of them return it to use.
+    pub probes_passed: u32,
+    /// The number of them that returns it to use.
     pub probes_to_return: u32,
 }
 

@@ -51,7 +51,7 @@ fn next_try(view: &View<'_>, path: &PathView) -> Option<Instant> {
 }
 
 fn ejection_status(ejection: &Ejection, now: Instant) -> EjectionStatus {
-    let Ejection { grounds, trial_at, last_probe, good_probes, probes_to_return, .. } = *ejection;
+    let Ejection { grounds, trial_at, last_probe, probes_passed, probes_to_return, .. } = *ejection;
     EjectionStatus {
         response_ns: grounds.response.as_nanos(),
         best_path_ns: grounds.expected.as_nanos(),
@@ -59,7 +59,7 @@ fn ejection_status(ejection: &Ejection, now: Instant) -> EjectionStatus {
         over_ns: grounds.over.as_nanos(),
         last_probe_ns: last_probe.map(|probe| probe.response.as_nanos()),
         good_probe_max_ns: last_probe.map(|probe| probe.max.as_nanos()),
-        good_probes: good_probes.into(),
+        probes_passed: probes_passed.into(),
         probes_to_return: probes_to_return.into(),
         trial_ns: trial_at.saturating_since(now).as_nanos(),
     }

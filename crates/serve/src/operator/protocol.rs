@@ -480,8 +480,8 @@ pub struct EjectionStatus {
     /// The longest response of that probe that would have been good.
     pub good_probe_max_ns: Option<u64>,
     /// Good probes in a row.
-    pub good_probes: u64,
-    /// So many of them return it to use.
+    pub probes_passed: u64,
+    /// The number of them that returns it to use.
     pub probes_to_return: u64,
     /// How long until it is used again if no read can be a probe.
     pub trial_ns: u64,

@@ -130,9 +130,9 @@ fn next_try(path: &PathStatus) -> String {
         if nanos == 0 { "now".to_owned() } else { format!("in {}", time(nanos)) }
     };
     match (path.next_try_ns, &path.ejection, &path.state[..]) {
-        (Some(next), Some(EjectionStatus { good_probes, probes_to_return, trial_ns, .. }), _) => {
+        (Some(next), Some(EjectionStatus { probes_passed, probes_to_return, trial_ns, .. }), _) => {
             format!(
-                "probe {}, {good_probes} of {probes_to_return} good; used without one in {}",
+                "probe {}, {probes_passed} of {probes_to_return} good; used without one in {}",
                 if next == 0 { "with the next small read".to_owned() } else { again(next) },
                 time(*trial_ns)
             )
@@ -179,7 +179,7 @@ mod tests {
             over_ns: 402_000_000,
             last_probe_ns: Some(3_900_000),
             good_probe_max_ns: Some(1_300_000),
-            good_probes: 0,
+            probes_passed: 0,
             probes_to_return: 4,
             trial_ns: 5_100_000_000,
         };

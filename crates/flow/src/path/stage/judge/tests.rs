@@ -1,0 +1,88 @@
+//! The judge of one path beside another.
+
+use super::*;
+use crate::testing::keys;
+
+const GROUNDS: Grounds =
+    Grounds { response: Duration::ZERO, expected: Duration::ZERO, events: 1, over: Duration::ZERO };
+
+fn at(millis: u64) -> Instant {
+    Instant::ZERO + Duration::from_millis(millis)
+}
+
+/// A path that takes twenty times as long as its peer is ejected; it returns after as many
+/// good probes in a row as the settings ask for. Each step is a change that the judge reports.
+#[test]
+fn a_slow_path_goes_and_returns() {
+    let settings = Settings::default();
+    let mut judge = Judge::new(&settings, 2);
+    let answer = |judge: &mut Judge, now: Instant, path: usize, millis: u64, probe: bool| {
+        let started = Instant::from_nanos(now.as_nanos() - millis * 1_000_000);
+        let (usable, returning, alone) = (!probe, false, true);
+        let answered = Answered { path, bytes: 4_096, started, alone, probe, usable, returning };
+        judge.answered(now, answered, |_| true)
+    };
+    let mut changes = Vec::new();
+    for n in 0..40 {
+        answer(&mut judge, at(1_000 + n * 20), 0, 1, false);
+        let slow = at(1_010 + n * 20);
+        if !judge.is_ejected(1) {
+            changes.extend(answer(&mut judge, slow, 1, 20, false));
+        }
+    }
+    assert_eq!(changes.last(), Some(&Change::Ejected));
+    let Verdict::Ejected { retry_at } = judge.verdict(1) else { panic!("it is ejected") };
+    let ejection = judge.ejection(1).unwrap();
+    assert_eq!(ejection.grounds.response, Duration::from_millis(20));
+    let expected = ejection.grounds.expected.as_nanos();
+    assert!(expected.abs_diff(1_000_000) < 20_000, "{expected}");
+    assert!(ejection.grounds.over >= settings.slow_after, "{:?}", ejection.grounds);
+    assert!(retry_at > ejection.next_probe);
+    let (key, mut good) = (keys(1)[0], 0);
+    for n in 0..20 {
+        let now = at(2_000 + n * 200);
+        answer(&mut judge, now, 0, 1, false);
+        if judge.probe_due(now, 4_096, |_| true).is_some() {
+            judge.probe_sent(now, 1, key, 4_096);
+            judge.probe_ended(1);
+            let end = now + Duration::from_millis(1);
+            if let Some(change) = answer(&mut judge, end, 1, 1, true) {
+                assert_eq!((change, good + 1), (Change::Returned(Why::Probed), 4));
+                assert_eq!(judge.verdict(1), Verdict::Good);
+                return;
+            }
+            good += 1;
+        }
+    }
+    panic!("the path did not return");
+}
+
+/// A path that is ejected is not ejected again.
+#[test]
+#[should_panic(expected = "ejected twice")]
+fn a_path_is_ejected_once() {
+    let mut judge = Judge::new(&Settings::default(), 2);
+    judge.eject(at(1), 0, GROUNDS);
+    judge.eject(at(1), 0, GROUNDS);
+}
+
+/// A return that was not counted would hide ejected paths from probes.
+#[test]
+#[should_panic(expected = "not counted as ejected")]
+fn ejected_paths_are_counted() {
+    let mut judge = Judge::new(&Settings::default(), 2);
+    judge.eject(at(1), 0, GROUNDS);
+    judge.ejected = 0;
+    judge.reinstate(0);
+}
+
+/// One probe at a time.
+#[test]
+#[should_panic(expected = "one probe at a time")]
+fn probes_do_not_overlap() {
+    let mut judge = Judge::new(&Settings::default(), 2);
+    judge.eject(at(1), 0, GROUNDS);
+    let key = keys(1)[0];
+    judge.probe_sent(at(2), 0, key, 512);
+    judge.probe_sent(at(2), 0, key, 512);
+}
