@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use weir_flow::accept::Cap;
 use weir_flow::cache;
-pub use weir_flow::cache::writeback::Sync;
+pub use weir_flow::cache::writeback::{Order, Sync};
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
 use weir_flow::dispatch::Shares;
@@ -188,6 +188,8 @@ pub struct Log {
     pub ack: Ack,
     /// What a flush waits for.
     pub sync: Sync,
+    /// What orders write-back.
+    pub order: Order,
 }
 
 /// When a write is answered.

@@ -43,7 +43,7 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Settings, FormatError> {
     Ok(Settings { owners, logs, ..settings })
 }
 
-/// The name of the volume, the words and flags as bits of one byte, and the numbers.
+/// The name of the volume, what has two values as bits of one byte, and the numbers.
 fn encode_log(out: &mut Vec<u8>, log: &writeback::Settings) {
     out.extend_from_slice(&log.volume);
     let bits = writeback::Settings::TABLE.iter().filter(|setting| is_bit(setting));
@@ -70,9 +70,9 @@ fn decode_log(reader: &mut Reader<'_>) -> Result<writeback::Settings, FormatErro
     Ok(log)
 }
 
-/// Whether a setting of a log has two values. In its table these stand first.
+/// Whether a setting of a log has two values.
 const fn is_bit(setting: &Setting) -> bool {
-    matches!(setting.kind, Kind::Word(_) | Kind::Flag)
+    matches!(setting.kind, Kind::Word([_, _]) | Kind::Flag)
 }
 
 /// Writes what the cache was told; `head` begins an entry of a kind.

@@ -71,10 +71,12 @@ fn cache(config: &Config, stores: &[Store]) -> Settings {
             block: volume.block_size,
             mode: if log.ack == Ack::Ram { Mode::Ram } else { Mode::Log },
             sync: log.sync,
+            order: log.order,
             capacity,
             segment: log::segment(capacity),
-            // An upstream is fast only with many requests in flight; demand reads still go first.
-            depth: 32,
+            // A remote upstream is fast only with as many small writes in flight as its link holds in a round
+            // trip; demand reads still go first.
+            depth: 128,
             upstream_flush: stores[range].iter().any(Store::has_cache),
             ..writeback::Settings::default()
         })

@@ -81,13 +81,13 @@ impl Plan {
         let block = one(&[512, 512, 512, 4096]);
         let batch = block * one(&[1, 2, 4, 8]);
         let (mode, sync) = (one(&[0, 0, 1]), one(&[0, 0, 1]));
-        let order = one(&[0, 0, 0, 1]);
+        let order = one(&[0, 0, 2, 1]);
         let base = Settings {
             volume: (u128::from(seed) << 64 | 7).to_be_bytes(),
             block: block as u32,
             mode: if mode == 0 { Mode::Log } else { Mode::Ram },
             sync: if sync == 0 { Sync::Local } else { Sync::Upstream },
-            order: if order == 0 { Order::Epochs } else { Order::Strict },
+            order: [Order::Auto, Order::Strict, Order::Flush][order as usize],
             batch_bytes: batch as u32,
             batch_records: one(&[2, 3, 8]) as u32,
             epoch_bytes: block * one(&[2, 8, 32, 1000]),
@@ -213,7 +213,7 @@ mod tests {
                 }
             }
         }
-        // 4 + 4 + 4 settings, 5 kinds of requests, 2 orders, and writes with FUA are never of a silent host.
-        assert_eq!(seen.len(), 4 + 4 + 4 + 5 + 2 + 3, "{seen:?}");
+        // 4 + 6 + 4 settings, 5 kinds of requests, 2 orders, and writes with FUA are never of a silent host.
+        assert_eq!(seen.len(), 4 + 6 + 4 + 5 + 2 + 3, "{seen:?}");
     }
 }

@@ -83,7 +83,7 @@ impl CacheStage {
         let pin = if dirty.is_empty() { None } else { self.pin(volume) };
         let read = AtStorage { fill, overlay: dirty.to_vec(), pin };
         self.held.insert(key, held(State::AtStorage(read)));
-        self.count_reads(volume, 1);
+        self.count_reads(volume, 1, extent.length);
         self.steps.push_back(Step::Pass { key, rule, durable: false });
         Found::Missing
     }
@@ -93,13 +93,13 @@ impl CacheStage {
         self.volumes[volume.index()].log.as_mut().map(Log::pin)
     }
 
-    /// `more` more reads of hosts, or fewer, are at storage; write-back yields to them.
-    fn count_reads(&mut self, volume: VolumeId, more: i32) {
+    /// `more` more reads of hosts, of `begun` bytes, or fewer, are at storage; write-back yields to them.
+    fn count_reads(&mut self, volume: VolumeId, more: i32, begun: u64) {
         let state = &mut self.volumes[volume.index()];
         let reads = state.reads_at_storage.checked_add_signed(more);
         state.reads_at_storage = reads.expect("a read comes back once");
         if let Some(log) = &mut state.log {
-            log.set_reads(state.reads_at_storage);
+            log.set_reads(state.reads_at_storage, begun);
         }
     }
 
@@ -112,7 +112,7 @@ impl CacheStage {
         mut read: AtStorage,
         outcome: Outcome,
     ) {
-        self.count_reads(request.volume, -1);
+        self.count_reads(request.volume, -1, 0);
         let fill = read.fill.take();
         if let Some(fill) = fill {
             self.copies.clear();

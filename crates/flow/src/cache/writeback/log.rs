@@ -196,9 +196,10 @@ impl Log {
         self.wal.unpin(pin);
     }
 
-    /// The number of reads of hosts that are upstream now: write-back yields to them.
-    pub fn set_reads(&mut self, reads: u32) {
-        self.destage.set_reads(reads);
+    /// The number of reads of hosts that are upstream now: write-back yields to them. `begun` are the bytes of
+    /// those that were not there before.
+    pub fn set_reads(&mut self, reads: u32, begun: u64) {
+        self.destage.set_reads(reads, begun);
     }
 
     /// An initiator has left: it does not keep epochs strict any more.
@@ -452,7 +453,7 @@ impl Log {
     /// The oldest epoch is upstream and flushed.
     fn end_epoch(&mut self, now: Instant) {
         let before = self.wal.freed();
-        let last = self.destage.end_epoch(&mut self.wal);
+        let last = self.destage.end_epoch(now, &mut self.wal);
         self.settle(last);
         self.admission.freed(now, self.wal.freed().saturating_sub(before));
         if self.destage.epochs().is_empty() {

@@ -29,15 +29,17 @@ pub enum Sync {
 /// What orders write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Flushes and FUA, once every initiator that writes has sent one; strict until then.
-    Epochs,
-    /// A record comes after every one that was acknowledged before it arrived, for hosts that never flush.
+    /// `Flush` once every initiator that writes has flushed; `Strict` until then.
+    Auto,
+    /// Flushes and FUA writes alone: what a disk with a volatile cache promises.
+    Flush,
+    /// Every acknowledgement: a record comes after every one that was acknowledged before it arrived.
     Strict,
 }
 
 word_field!(Mode { Log, Ram });
 word_field!(Sync { Local, Upstream });
-word_field!(Order { Epochs, Strict });
+word_field!(Order { Auto, Flush, Strict });
 
 settings! {
     /// How a log of one volume works. Source: the design of write-back, `docs/decisions/0011-write-back.md`.
@@ -48,7 +50,7 @@ settings! {
         /// What flushes wait for.
         pub sync: Sync = Word(&["local", "upstream"]), 0;
         /// What orders write-back.
-        pub order: Order = Word(&["epochs", "strict"]), 0;
+        pub order: Order = Word(&["auto", "flush", "strict"]), 0;
         /// The upstream has a volatile cache, which is flushed after each epoch.
         pub upstream_flush: bool = Flag, 1;
         /// Turn to `through` after a drain if committing here takes longer than a write upstream.

@@ -141,8 +141,11 @@ impl Shell<'_> {
         let payload = self.memory.payloads.remove(&tag);
         let history = &mut self.lasting.history;
         let upstream = self.plan.settings.sync == Sync::Upstream;
-        let strict =
-            self.plan.settings.order == Order::Strict || self.hosts.values().any(|&yes| !yes);
+        let strict = match self.plan.settings.order {
+            Order::Auto => self.hosts.values().any(|&flushes| !flushes),
+            Order::Flush => false,
+            Order::Strict => true,
+        };
         match (asked, outcome) {
             (Asked::Told, _) => {}
             (Asked::Change { place, .. }, Err(IoError::Busy)) => history.refused(place),

@@ -6,7 +6,7 @@ use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::schema::{Default, Key, Kind};
 use crate::config::tree::{Context, Noted, Read, Table};
 use crate::config::value::Value;
-use weir_serve::config::{Ack, IoMode, Log, Sync};
+use weir_serve::config::{Ack, IoMode, Log, Order, Sync};
 
 /// The log.
 pub(super) const LOG: Key = Key {
@@ -53,6 +53,17 @@ pub(super) const SYNC: Key = Key {
              that nothing flushed is lost with this machine (upstream)",
 };
 
+/// What orders write-back.
+pub(super) const ORDER: Key = Key {
+    name: "order",
+    kind: Kind::Word(&["auto", "flush", "strict"]),
+    default: Default::Else("`auto`, with a `log`"),
+    effect: "what orders write-back, so that the volume's own storage is crash-consistent at every instant: \
+             flushes and writes with FUA alone, as on a disk with a volatile cache (flush), every answer, at \
+             the cost of a round trip to the storage for each (strict), or every answer until all hosts that \
+             write have flushed (auto)",
+};
+
 /// Reads them.
 pub(super) fn read(
     context: &mut Context,
@@ -96,6 +107,7 @@ pub(super) fn read(
     }
     let io = word(context, table, "log_io", "auto")?;
     let sync = word(context, table, "sync", "local")?;
+    let order = word(context, table, "order", "auto")?;
     let ack = table.optional("ack", ack)?;
     if ack.is_none() {
         table.note(context, "ack", Value::Text("log".to_owned()), None);
@@ -114,6 +126,11 @@ pub(super) fn read(
             _ => Ack::Log,
         },
         sync: if sync == "upstream" { Sync::Upstream } else { Sync::Local },
+        order: match &order[..] {
+            "flush" => Order::Flush,
+            "strict" => Order::Strict,
+            _ => Order::Auto,
+        },
     }))
 }
 
@@ -131,7 +148,7 @@ fn without(
         context.report(diagnostic.help(help));
         return Err(Noted);
     }
-    for key in ["log_size", "log_io", "sync"] {
+    for key in ["log_size", "log_io", "sync", "order"] {
         if let Some(span) = table.value_span(key) {
             let message = format!("`{key}` is for a volume with a `log`");
             let diagnostic =

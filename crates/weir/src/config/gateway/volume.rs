@@ -138,6 +138,7 @@ pub(super) static VOLUME: Section = Section {
         log::LOG_SIZE,
         log::LOG_IO,
         log::SYNC,
+        log::ORDER,
         cap::IOPS,
         cap::BANDWIDTH,
         cap::BURST,

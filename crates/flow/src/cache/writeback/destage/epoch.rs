@@ -146,7 +146,11 @@ impl Epochs {
 
     /// Whether every acknowledgement closes.
     pub(crate) fn strict(&self) -> bool {
-        self.order == Order::Strict || self.crowded || self.silent > 0
+        match self.order {
+            Order::Auto => self.crowded || self.silent > 0,
+            Order::Flush => false,
+            Order::Strict => true,
+        }
     }
 
     /// Whether it has become strict, or is no longer, since this was asked last.
@@ -266,7 +270,7 @@ mod tests {
     use super::*;
 
     fn epochs() -> Epochs {
-        let mut epochs = Epochs::new(Order::Epochs, VecDeque::new(), false);
+        let mut epochs = Epochs::new(Order::Auto, VecDeque::new(), false);
         epochs.add(Instant::ZERO, 2, (0, 512), 512, |_| ());
         epochs
     }

@@ -1,6 +1,7 @@
 //! The I/Os of destage, and how far each is.
 
 use super::super::ranges::Held;
+use super::share::BurstId;
 use crate::clock::Instant;
 use crate::request::Op;
 use crate::units::Extent;
@@ -13,14 +14,18 @@ pub(crate) struct ActiveEpoch {
     pub(crate) cursor: Option<u64>,
     /// All of it must be written again: the upstream may have lost its cache.
     pub(crate) redo: bool,
-    /// All of it is one write, which makes itself durable.
-    pub(crate) alone: bool,
+    /// Its writes make themselves durable, and no flush follows.
+    pub(crate) fua: bool,
+    /// How many writes it may have, if both ways to make them durable are possible.
+    pub(crate) writes: Option<usize>,
+    /// When its first I/O was sent.
+    pub(crate) sent: Option<Instant>,
 }
 
 impl ActiveEpoch {
     /// An epoch of which nothing has been begun.
     pub(crate) const fn start() -> Self {
-        Self { cursor: Some(0), redo: false, alone: false }
+        Self { cursor: Some(0), redo: false, fua: false, writes: None, sent: None }
     }
 }
 
@@ -36,8 +41,8 @@ pub(crate) struct Job {
     pub(crate) side: bool,
     /// It makes itself durable.
     pub(crate) fua: bool,
-    /// It belongs to a burst.
-    pub(crate) yields: bool,
+    /// The burst that it belongs to.
+    pub(crate) burst: Option<BurstId>,
 }
 
 /// How far a job is.
@@ -59,8 +64,13 @@ impl Job {
             step: Step::Ready,
             side,
             fua: false,
-            yields: false,
+            burst: None,
         }
+    }
+
+    /// Bytes that it moves.
+    pub(crate) fn bytes(&self) -> u64 {
+        if self.op == Op::Write { self.extent.length } else { 0 }
     }
 
     /// Its oldest record; 0 for a flush.

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | Order   | all of an epoch is upstream, and flushed there, before the next is begun |
 //! | Inside  | the newest data of each byte, ascending, neighbours merged, `depth` at once |
-//! | Alone   | an epoch that is one write goes with FUA and needs no flush: one round trip instead of two, where it matters most, as hosts that never flush close an epoch with every answer |
-//! | Yields  | while hosts read upstream it goes in short bursts, for a [share] that rises with the age of the data and the fill of the log; not at all from 75 % on, and while a request waits for the data to be upstream |
+//! | FUA     | an epoch that is one write takes FUA and needs no flush: one round trip instead of two, where it matters most, as hosts that never flush close an epoch with every answer; other small ones do if that is [faster](fua) |
+//! | Yields  | while hosts read upstream it goes in short bursts, for a [share] that rises with what reads leave, the age of the data and the fill of the log; not at all from 75 % on, and while a request waits for the data to be upstream |
 //! | Again   | an epoch is written again from its start if the upstream may have lost its cache since |
 //! | Debt    | no epoch is begun before what bypassed the log is durable upstream |
 //! | Marks   | the epoch after the next is begun only when the log device says that this one is upstream: a log that is opened again repeats two epochs at most, and never takes a block back behind what later epochs were built on |
@@ -20,6 +20,7 @@
 //! | unsupported | an unmap becomes zeroes, zeroes become a write; else as above |
 
 mod epoch;
+mod fua;
 mod job;
 mod outage;
 mod send;
@@ -38,6 +39,7 @@ use crate::clock::{Duration, Instant};
 use crate::error::IoError;
 use crate::request::{Op, Outcome};
 use alloc::collections::{BTreeMap, VecDeque};
+use fua::FuaChoice;
 use job::{ActiveEpoch, Job, Step};
 use share::Share;
 
@@ -47,6 +49,8 @@ pub(super) struct Destage {
     settings: Settings,
     epochs: Epochs,
     jobs: BTreeMap<JobId, Job>,
+    /// Bytes of all jobs that write.
+    job_bytes: u64,
     next_job: u64,
     /// The epoch that is being written, the oldest.
     active: Option<ActiveEpoch>,
@@ -62,6 +66,7 @@ pub(super) struct Destage {
     last_read: Option<Instant>,
     /// What it may send while it yields to reads.
     share: Share,
+    fua_choice: FuaChoice,
     /// The last records of the last two epochs that are upstream.
     ended: (u64, u64),
     no_discard: bool,
@@ -119,6 +124,7 @@ impl Destage {
         Self {
             epochs,
             jobs: BTreeMap::new(),
+            job_bytes: 0,
             next_job: 0,
             active: None,
             debt: Debt::new(bypassed && settings.upstream_flush),
@@ -128,6 +134,7 @@ impl Destage {
             reads: 0,
             last_read: None,
             share: Share::new(),
+            fua_choice: FuaChoice::default(),
             ended: (applied, applied),
             no_discard: false,
             no_zeroes: false,
@@ -162,8 +169,11 @@ impl Destage {
         self.blocked
     }
 
-    /// How many reads of hosts are upstream now: write-back yields to them.
-    pub(super) const fn set_reads(&mut self, reads: u32) {
+    /// How many reads of hosts are upstream now: write-back yields to them. `begun` are the bytes of those that
+    /// were not there before.
+    pub(super) fn set_reads(&mut self, reads: u32, begun: u64) {
+        let more = reads.saturating_sub(self.reads);
+        self.share.read(more.into(), begun);
         self.reads = reads;
     }
 
@@ -258,6 +268,7 @@ impl Destage {
 
     /// Notes whether hosts read upstream now.
     pub(super) fn note_reads(&mut self, now: Instant) {
+        self.share.pass(now);
         if self.reads > 0 {
             self.last_read = Some(now);
         }
@@ -297,7 +308,7 @@ impl Destage {
         }
         if active.redo {
             *active = ActiveEpoch::start();
-        } else if self.settings.upstream_flush && !active.alone {
+        } else if self.settings.upstream_flush && !active.fua {
             self.start(Job::flush(false));
         } else {
             return PassEnd::Done;
@@ -306,12 +317,16 @@ impl Destage {
     }
 
     /// The active epoch is upstream and flushed. Returns its last record.
-    pub(super) fn end_epoch(&mut self, wal: &mut Wal) -> u64 {
+    pub(super) fn end_epoch(&mut self, now: Instant, wal: &mut Wal) -> u64 {
         assert!(
             self.active.is_some() && self.jobs.values().all(|job| job.side),
             "only an epoch that was begun, and of which no I/O is outstanding, ends"
         );
-        self.active = None;
+        if let Some(ActiveEpoch { fua, writes: Some(writes), sent: Some(sent), .. }) =
+            self.active.take()
+        {
+            self.fua_choice.ended(writes, fua, now.saturating_since(sent));
+        }
         let epoch = self.epochs.pop();
         for held in epoch.pieces.iter() {
             wal.forget(&held);
@@ -339,7 +354,14 @@ impl Destage {
 
     fn start(&mut self, job: Job) {
         self.next_job += 1;
+        self.job_bytes += job.bytes();
         self.jobs.insert(JobId(self.next_job), job);
+    }
+
+    /// Whether one job more is allowed.
+    fn has_room(&self) -> bool {
+        self.jobs.len() < self.limit as usize
+            && self.job_bytes < self.settings.merge.saturating_mul(LONG_WRITES_MAX)
     }
 
     fn any_sent(&self) -> bool {
@@ -392,7 +414,7 @@ impl Destage {
             effects.push_back(Effect::Notice(Notice::Back(now.saturating_since(outage.since))));
         }
         self.limit = (self.limit + 1).min(self.settings.depth);
-        self.end_job(now, id, wal, effects);
+        self.end_job(now, id, effects);
         if side {
             return JobEnd::SideFlushed;
         }
@@ -419,11 +441,11 @@ impl Destage {
         match error {
             IoError::Unsupported if op == Op::Discard => {
                 self.no_discard = true;
-                self.replace_job(now, id, wal, effects);
+                self.replace_job(now, id, effects);
             }
             IoError::Unsupported if op == Op::WriteZeroes => {
                 self.no_zeroes = true;
-                self.replace_job(now, id, wal, effects);
+                self.replace_job(now, id, effects);
             }
             IoError::Medium
             | IoError::WriteProtected
@@ -456,31 +478,22 @@ impl Destage {
     }
 
     /// The job is done in another way when its epoch is written again.
-    fn replace_job(&mut self, now: Instant, id: JobId, wal: &Wal, effects: &mut VecDeque<Effect>) {
-        self.end_job(now, id, wal, effects);
+    fn replace_job(&mut self, now: Instant, id: JobId, effects: &mut VecDeque<Effect>) {
+        self.end_job(now, id, effects);
         self.redo();
     }
 
-    fn end_job(&mut self, now: Instant, id: JobId, wal: &Wal, effects: &mut VecDeque<Effect>) {
+    fn end_job(&mut self, now: Instant, id: JobId, effects: &mut VecDeque<Effect>) {
         let job = self.jobs.remove(&id).expect("a job ends once");
+        self.job_bytes -= job.bytes();
         if job.side {
             self.debt.flush_ended();
         }
-        if job.yields {
-            self.end_in_burst(now, wal.fill());
+        if let Some(burst) = job.burst {
+            let most = self.settings.merge.saturating_mul(self.settings.depth.into());
+            self.share.ended(now, burst, most);
         }
         effects.push_back(Effect::Done(id));
-    }
-
-    /// A job of a burst has ended.
-    fn end_in_burst(&mut self, now: Instant, fill: u32) {
-        let old = self
-            .epochs
-            .oldest()
-            .is_some_and(|epoch| now.saturating_since(epoch.opened) > self.settings.dirty_age);
-        let times = share::times(fill, old);
-        let most = self.settings.merge.saturating_mul(self.settings.depth.into());
-        self.share.ended(now, times, most);
     }
 
     fn send_again(&mut self, id: JobId) {
@@ -514,11 +527,22 @@ impl Destage {
             let work = self.active.is_some() || !self.jobs.is_empty();
             return (waits && work && !self.any_sent()).then_some(outage.until);
         }
-        let idle = self.active.is_some() && self.jobs.is_empty();
+        let active = self.active.as_ref()?;
+        let next = if self.jobs.is_empty() {
+            self.share.next()
+        } else if active.cursor.is_some() && self.has_room() {
+            self.share.next_overlapping()?
+        } else {
+            return None;
+        };
         let quiet = self.last_read.map_or(Instant::ZERO, |at| at + YIELD);
-        idle.then(|| self.share.next().min(quiet))
+        Some(next.min(quiet))
     }
 }
+
+/// Most bytes of jobs, as a multiple of the longest write: many small writes are to be outstanding, not as many
+/// long ones.
+const LONG_WRITES_MAX: u64 = 8;
 
 /// How long after the last read of a host write-back still yields.
 const YIELD: Duration = Duration::from_millis(100);

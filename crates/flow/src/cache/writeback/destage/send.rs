@@ -5,6 +5,7 @@ use super::super::effect::{Effect, JobId, Piece};
 use super::super::format::RecordKind;
 use super::super::ranges::Held;
 use super::super::wal::Wal;
+use super::fua::WRITES_MAX;
 use super::job::{Job, Step};
 use super::{Destage, YIELD};
 use crate::clock::Instant;
@@ -14,10 +15,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 impl Destage {
-    /// Whether write-back leaves the upstream to reads. With `awaited`, requests wait for data to be upstream;
-    /// with `filling`, the log is too full for that.
-    fn yields(&self, now: Instant, awaited: bool, filling: impl FnOnce() -> bool) -> bool {
-        self.last_read.is_some_and(|at| now < at + YIELD) && !awaited && !filling()
+    /// Whether write-back leaves the upstream to reads. With `awaited`, requests wait for data to be upstream.
+    fn yields(&self, now: Instant, awaited: bool) -> bool {
+        self.last_read.is_some_and(|at| now < at + YIELD) && !awaited
     }
 
     /// Sends, or gathers, or makes one job, if that is allowed now. `awaited` as for `yields`.
@@ -32,9 +32,12 @@ impl Destage {
         if !barred && let Some(id) = self.first(Step::Ready) {
             let job = self.jobs.get_mut(&id).expect("it was just found");
             job.step = Step::Sent(now);
-            let (op, extent, fua) = (job.op, job.extent, job.fua);
-            if job.yields {
-                self.share.sent(now);
+            let (op, extent, fua, side) = (job.op, job.extent, job.fua, job.side);
+            if let Some(burst) = job.burst {
+                self.share.sent(now, burst);
+            }
+            if let Some(active) = self.active.as_mut().filter(|_| !side) {
+                active.sent.get_or_insert(now);
             }
             effects.push_back(Effect::Upstream { job: id, op, extent, fua });
             return true;
@@ -43,14 +46,20 @@ impl Destage {
             effects.push_back(self.gather(id, wal));
             return true;
         }
-        let jobs = self.jobs.len();
-        let filling = || wal.fill() >= FILL_PACED;
-        let yields = self.outage.is_none() && self.yields(now, awaited, filling);
-        let share = if yields { self.share.allows(now) } else { u64::MAX };
-        if jobs >= self.limit as usize
-            || share == 0
-            || (self.outage.is_some() && (jobs > 0 || barred))
-        {
+        let fill = wal.fill();
+        let yields = self.outage.is_none() && self.yields(now, awaited) && fill < FILL_PACED;
+        let share = if yields {
+            let old = self
+                .epochs
+                .oldest()
+                .is_some_and(|epoch| now.saturating_since(epoch.opened) > self.settings.dirty_age);
+            self.share.adjust(now, fill, old);
+            self.share.allows(now)
+        } else {
+            u64::MAX
+        };
+        let probing = self.outage.is_some();
+        if !self.has_room() || share == 0 || (probing && (barred || !self.jobs.is_empty())) {
             return false;
         }
         let block = u64::from(self.settings.block);
@@ -61,11 +70,10 @@ impl Destage {
         let (first, last) = (pieces[0], pieces[pieces.len() - 1]);
         let extent = Extent::new(first.start, last.end - first.start);
         let step = if op == Op::Write { Step::New } else { Step::Ready };
-        if yields {
-            self.share.began(if op == Op::Write { extent.length } else { 0 });
-        }
-        let fua = self.active.is_some_and(|active| active.alone);
-        self.start(Job { op, extent, pieces, step, side: false, fua, yields });
+        let fua = self.active.is_some_and(|active| active.fua);
+        let mut job = Job { op, extent, pieces, step, side: false, fua, burst: None };
+        job.burst = yields.then(|| self.share.began(now, job.bytes()));
+        self.start(job);
         assert!(
             self.jobs.len() <= self.settings.depth as usize,
             "no more I/Os than the depth of write-back: {} of {}",
@@ -107,10 +115,18 @@ impl Destage {
             next = held.end;
             group.push(held);
         }
-        let alone =
-            cursor == 0 && op == Op::Write && epoch.pieces.within(next, u64::MAX).next().is_none();
+        let whole = epoch.pieces.within(next, u64::MAX).next().is_none();
         let active = self.active.as_mut().expect("as before");
-        active.alone |= alone && self.settings.upstream_flush && !group.is_empty();
+        if cursor == 0 && !group.is_empty() && self.settings.upstream_flush {
+            let is_write = |held: Held| wal.records().get(held.seq).kind == RecordKind::Write;
+            if op == Op::Write && whole {
+                active.fua = true;
+            } else if epoch.pieces.iter().take(WRITES_MAX + 1).all(is_write) {
+                let writes = epoch.pieces.iter().take(WRITES_MAX + 1).count();
+                active.fua = self.fua_choice.takes_fua(writes);
+                active.writes = (writes <= WRITES_MAX).then_some(writes);
+            }
+        }
         active.cursor = if group.is_empty() { None } else { Some(next) };
         (!group.is_empty()).then_some((op, group))
     }

@@ -83,7 +83,7 @@ fn a_full_log_is_a_slope() {
 /// written again.
 #[test]
 fn nothing_dirty_is_forgotten() {
-    let costs = Costs { local: MS, upstream: MS * 5, sector: Duration::from_micros(20) };
+    let costs = Costs { local: MS, upstream: MS * 5, sector: Duration::from_micros(120) };
     let mut clocked = Clocked::new(larger(), 1024, costs);
     let mut ages = Vec::new();
     for pause in [1, 20] {
@@ -106,8 +106,9 @@ fn nothing_dirty_is_forgotten() {
     assert!(ages[1] < MS * 200, "{ages:?}");
 }
 
-/// While hosts read upstream, write-back has a tenth of the link at least and less than a quarter (what a page
-/// takes counts as the way there, and writes here are of two), more when its data is old; without them, or when the log is nearly full, all that it needs.
+/// While hosts' reads keep the link busy, write-back has a tenth of it at least and less than a quarter (what a page
+/// takes counts as the way there, and writes here are of two), more when its data is old; without them, or when the log
+/// is nearly full, all that it needs.
 #[test]
 fn reads_come_first() {
     let costs = Costs { local: MS, upstream: MS, sector: Duration::from_micros(100) };
@@ -125,11 +126,13 @@ fn reads_come_first() {
             clocked.run_until(until);
         }
         clocked.rig.refusal = None;
-        clocked.rig.log.set_reads(reads);
+        clocked.rig.log.set_reads(reads, 0);
         let until = clocked.rig.now + Duration::from_secs(12);
         while clocked.rig.log.status(clocked.rig.now).upstream != Upstream::Up {
             assert!(clocked.next(until), "the upstream is tried again");
         }
+        // More than the link carries in a second.
+        clocked.rig.log.set_reads(reads, u64::from(reads) * link * 1_000);
         // First it finds out how far the upstream is.
         let until = clocked.rig.now + MS * 40;
         clocked.run_until(until);
