@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Measures how fast a write-back log is destaged over a slow link, alone and beside reads, for each `order`.
+
+    bench/destage.py [--weir PROGRAM] [--order WORD...] [--pattern NUMBER...] [--link MB] [--round-trip MS]
+                     [--seconds S] [--upstream weir]
+
+`--order default` writes no `order`, for programs that do not know the key.
+
+For each pattern of host writes, and each order of write-back, it starts a new gateway over a proxy to tgtd (or, with
+`--upstream weir`, to a second gateway), writes a backlog while the proxy refuses connections, lets connections through
+and measures how fast dirty data decreases, for SECONDS or until nothing is left. `beside` is the same while another
+session reads 4 KiB at random, four at once, from a part of the volume that is not dirty. Images and logs are in memory.
+"""
+
+import argparse
+import os
+import pathlib
+import random
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from conformance.harness.case import TARGET, Run, percentile, until
+from conformance.harness.config import Config
+from conformance.harness.gateway import Gateway
+from conformance.harness.iscsi import GOOD, Session, serve
+from conformance.harness.proxy import Proxy
+from conformance.harness.targets import Tgtd
+
+MIB = 1 << 20
+VOLUME, LOG = 256, 512
+# Bytes of a write, writes outstanding, writes between two flushes (0: none, -1: one flush first), MiB written.
+PATTERNS = [
+    ("4 KiB, no flush, depth 1", 4096, 1, 0, 24),
+    ("4 KiB, no flush, depth 32", 4096, 32, 0, 48),
+    ("4 KiB, flush each 32", 4096, 32, 32, 48),
+    ("64 KiB, no flush, depth 8", 65536, 8, 0, 96),
+    ("64 KiB, flush each 32", 65536, 32, 32, 96),
+    ("64 KiB, one flush at first", 65536, 8, -1, 96),
+]
+READS = 4
+
+
+def backlog(url, size, depth, flush, mib):
+    """Writes at random to the first half of the volume; a flush waits for all writes before it."""
+    session, chance = Session(url, "iqn.2026-11.org.example:writer"), random.Random(1)
+    state = {"out": 0, "left": mib * MIB // size, "until_flush": flush if flush > 0 else 0, "flushing": False}
+
+    def done(status, _):
+        if status != GOOD:
+            raise SystemExit(f"a write ended with status {status:#x}")
+        state["out"] -= 1
+
+    def flushed(status, _):
+        done(status, _)
+        state["flushing"] = False
+
+    def begin_flush():
+        state.update(flushing=True, until_flush=flush, out=state["out"] + 1)
+        session.flush(flushed)
+
+    def more():
+        while not state["flushing"] and state["left"] and state["out"] < depth:
+            if flush > 0 and state["until_flush"] == 0:
+                if state["out"]:
+                    break
+                begin_flush()
+                break
+            state.update(left=state["left"] - 1, until_flush=state["until_flush"] - 1, out=state["out"] + 1)
+            at = chance.randrange(VOLUME // 2 * MIB // size) * size // 512
+            session.write(at, os.urandom(8) * (size // 8), done)
+        return 1.0
+
+    if flush < 0:
+        begin_flush()
+    more()
+    serve([session], lambda: more() and not state["out"] and not state["left"], 300, more)
+    session.leave()
+
+
+class Reader:
+    """Reads of 4 KiB at random from the second half of the volume."""
+
+    def __init__(self, url):
+        self.session, self.chance, self.took, self.out = Session(url, "iqn.2026-11.org.example:reader"), random.Random(2), [], 0
+
+    def more(self):
+        while self.out < READS:
+            begin = time.monotonic()
+            self.out += 1
+            at = (VOLUME // 2 * MIB + self.chance.randrange(VOLUME // 2 * MIB // 4096) * 4096) // 512
+            self.session.read(at, 8, lambda status, _, begin=begin: self.done(status, begin))
+        return 0.2
+
+    def done(self, status, begin):
+        if status != GOOD:
+            raise SystemExit(f"a read ended with status {status:#x}")
+        self.out -= 1
+        self.took.append(time.monotonic() - begin)
+
+    def run(self, seconds, over=lambda: False):
+        end = time.monotonic() + seconds
+        self.more()
+        serve([self.session], lambda: self.more() and (time.monotonic() >= end or over()), seconds + 1, self.more)
+
+    def p99(self):
+        took, self.took = self.took, []
+        return percentile(took, 0.99) * 1e3
+
+
+def upstream(run, memory, kind):
+    image = memory / "upstream.img"
+    with open(image, "wb") as file:
+        file.truncate(VOLUME * MIB)
+    if kind == "tgtd":
+        target = Tgtd(run, image)
+        return target.name, target.lun, target.portals[0]
+    config = Config().volume(file=image, state=memory / "upstream.state").target()
+    gateway = Gateway(run, config, name="upstream")
+    gateway.start()
+    return TARGET, 0, gateway.portals[0]
+
+
+def measure(options, pattern, order, beside):
+    """Bytes per second of write-back, and p99 of the reads in ms without and with it."""
+    _, size, depth, flush, mib = pattern
+    with tempfile.TemporaryDirectory(prefix="weir-destage.") as folder:
+        run = Run(options.weir, folder)
+        with run.stack:
+            memory = run.memory()
+            name, lun, portal = upstream(run, memory, options.upstream)
+            proxy = Proxy.start(run, portal)
+            rate, delay = options.link * 10 ** 6, options.round_trip / 2000
+            proxy("line", 0, rate, delay)
+            config = Config().section("cache", size="4MiB").section("policy", prefetch="off")
+            config.add("upstream", name="far", target=name, lun=lun, portals=proxy.portals)
+            keys = {"order": order} if order else {}
+            config.volume(upstream="far", state=memory / "disk.state", log=memory / "disk.log", log_size=f"{LOG}MiB", **keys)
+            gateway = Gateway(run, config.target())
+            gateway.start()
+            reader = Reader(gateway.url())
+            reader.run(2)
+            quiet = reader.p99()
+            proxy("kill", 0)
+            backlog(gateway.url(), size, depth, flush, mib)
+            proxy("up", 0)
+            until(lambda: gateway.volume_log()["storage"] == "up", "the upstream is back", 60, 0.02)
+            time.sleep(0.3)
+            if beside:
+                # What was sent before the first read came is not beside reads.
+                reader.run(0.5)
+                reader.p99()
+            begin, first = time.monotonic(), gateway.volume_log()["dirty_bytes"]
+            if beside:
+                last = [0.0]
+
+                def clean():
+                    if time.monotonic() < last[0] + 0.25:
+                        return False
+                    last[0] = time.monotonic()
+                    return gateway.volume_log()["dirty_bytes"] == 0
+                reader.run(options.seconds, clean)
+            else:
+                while time.monotonic() < begin + options.seconds and gateway.volume_log()["dirty_bytes"]:
+                    time.sleep(0.05)
+            took, left = time.monotonic() - begin, gateway.volume_log()["dirty_bytes"]
+            return (first - left) / took, quiet, reader.p99() if beside else None
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--weir", default=str(ROOT / "target/release/weir"))
+    options.add_argument("--order", nargs="+", default=["auto", "flush"])
+    options.add_argument("--pattern", nargs="+", type=int, default=list(range(1, len(PATTERNS) + 1)))
+    options.add_argument("--link", type=float, default=20)
+    options.add_argument("--round-trip", type=float, default=20)
+    options.add_argument("--seconds", type=float, default=6)
+    options.add_argument("--upstream", choices=["tgtd", "weir"], default="tgtd")
+    options = options.parse_args()
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    print(f"link {options.link:g} MB/s, {options.round_trip:g} ms, to {options.upstream}; load {os.getloadavg()[0]:.1f}", flush=True)
+    print(f"{'backlog':28} {'order':6} | {'alone':>14} | {'beside reads':>14} {'p99 of reads':>15}", flush=True)
+    for number in options.pattern:
+        for order in options.order:
+            pattern = PATTERNS[number - 1]
+            alone, _, _ = measure(options, pattern, order if order != "default" else None, False)
+            beside, quiet, p99 = measure(options, pattern, order if order != "default" else None, True)
+            share = [f"{rate / 1e6:5.2f} {rate / options.link / 1e4:5.1f} %" for rate in (alone, beside)]
+            print(f"{pattern[0]:28} {order:6} | {share[0]:>14} | {share[1]:>14} {quiet:5.1f} -> {p99:5.1f} ms", flush=True)
+
+
+main()
