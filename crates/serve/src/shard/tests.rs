@@ -406,6 +406,7 @@ fn a_gateway_without_its_upstream_logs_writes() {
         io: IoMode::Buffered,
         ack: config::Ack::Log,
         sync: config::Sync::Local,
+        order: config::Order::Auto,
     });
     let begin = Instant::ZERO;
     let mut upstreams = Upstreams::new(&config.upstreams, 0, NoNetwork, Box::new(Zeroes));

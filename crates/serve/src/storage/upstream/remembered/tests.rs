@@ -10,7 +10,7 @@ use super::super::unit::LogicalUnit;
 use super::*;
 use crate::config::{Ack, IoMode, Log, Where};
 use std::net::SocketAddr;
-use weir_flow::cache::writeback::Sync;
+use weir_flow::cache::writeback::{Order, Sync};
 use weir_flow::clock::{Duration, Instant};
 
 const ADDRESS: SocketAddr =
@@ -52,6 +52,7 @@ fn config() -> Config {
         io: IoMode::Buffered,
         ack: Ack::Log,
         sync: Sync::Local,
+        order: Order::Auto,
     });
     config
 }
