@@ -22,7 +22,7 @@
 //!
 //! Source: spec of write-back 4.3 (a tenth of the bandwidth at least beside reads, reads first otherwise) and
 //! 5.1 (more from half of the log on). Cost: O(1) for each write. Not for an upstream whose fastest answers come
-//! from a cache of its own: there `least` is too short, and write-back gets the lower end, one part in `times` of
+//! from its cache: there `least` is too short, and write-back gets the lower end, one part in `times` of
 //! the time.
 
 use super::super::admission::FILL_PACED;
