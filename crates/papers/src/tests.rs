@@ -1,7 +1,7 @@
 use super::*;
 use crate::chapter::Chapter;
 use crate::claim::Claim;
-use crate::control::study::{IdleRow, Row, ScenarioRow, StatedRow, Study, Table};
+use crate::control::study::{IdleRow, Row, ScenarioRow, Study, Table};
 use crate::control::{Course, Gate, Sample, TenantFigures};
 use serde_json::json;
 
@@ -46,14 +46,6 @@ fn chapter(claims: Vec<Claim>) -> Chapter {
             later: Some((0.25, 10.0)),
         }],
         idle: vec![IdleRow { set: "A", arrivals: "poisson", policy: "TA1", tenant }],
-        stated: vec![StatedRow {
-            set: "A",
-            policy: "TA4",
-            stated: 0.5,
-            worst: 0.97,
-            mean: 0.98,
-            third: 5_000.0,
-        }],
         courses: vec![("TA4", course)],
     };
     Chapter::new("control", 3, claims, &study, control::page::parts(&study))

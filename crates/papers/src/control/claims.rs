@@ -89,7 +89,6 @@ pub(super) fn judge(study: &Study) -> Vec<Claim> {
         ]);
     }
     claims.extend(scenario_claims(&study.scenarios));
-    claims.extend(["A", "B"].map(|set| stated(study, set)));
     claims
 }
 
@@ -402,26 +401,6 @@ fn scenario_claims(rows: &[ScenarioRow]) -> [Claim; 3] {
                 stalls.0, stalls.1, bucket.0, bucket.1
             )),
     ]
-}
-
-fn stated(study: &Study, set: &'static str) -> Claim {
-    let worst = |policy: &str| {
-        let rows = study.stated.iter().filter(|row| row.set == set && row.policy == policy);
-        rows.map(|row| row.worst * 100.0).collect::<Vec<_>>()
-    };
-    let (mclock, slack) = (worst("mClock"), worst("TA4"));
-    let fooled = most([mclock[0], mclock[2]]);
-    let lowest = least(slack.iter().copied());
-    let published = "told half or twice the capacity mClock misses, TA4 does not notice";
-    Claim::new("stated", set, "poisson", published)
-        .measured(lowest, "% of requests, TA4's worst cell")
-        .judged(">= 96.5, mClock told wrong < 95", lowest >= 96.5 && fooled < 95.0)
-        .note(format!(
-            "worst cells told x0.5, x1, x2: mClock {}, TA4 {}. mClock hears capacity as its depth (64 is \
-             right), TA4 as the window that it begins with; nothing else in it depends on capacity",
-            list(&mclock),
-            list(&slack)
-        ))
 }
 
 #[cfg(test)]

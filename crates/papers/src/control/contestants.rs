@@ -42,22 +42,6 @@ pub(super) static SCENARIOS: &[Contestant] = &[
     Contestant::new("TA4", "slack", &[]),
 ];
 
-/// Parts of the capacity of the array that a policy is configured with.
-pub(super) const STATED: [f64; 3] = [0.5, 1.0, 2.0];
-
-/// Policies that are configured with this part of the array's capacity. mClock takes it as its depth, which is
-/// proportional to it at one response time (Little), 64 being right; TA4 as the window that it begins
-/// with, if it asks for one.
-pub(super) fn told(share: f64) -> [(&'static str, Choice<Build>); 2] {
-    let depth = (64.0 * share) as u64;
-    let (mut mclock, mut slack) = (called("mClock(64)"), called("TA4"));
-    mclock.set("depth", depth).expect("mClock has a depth");
-    if slack.policy().parameters.iter().any(|parameter| parameter.name == "first") {
-        slack.set("first", depth).expect("a window may begin so");
-    }
-    [("mClock", mclock), ("TA4", slack)]
-}
-
 /// The contestant of a table with this label.
 pub(super) fn called(label: &str) -> Choice<Build> {
     let found = INTERVALS.iter().find(|contestant| contestant.label == label);
@@ -74,6 +58,5 @@ mod tests {
         for contestant in INTERVALS.iter().chain(SCENARIOS) {
             contestant.choice(POLICIES);
         }
-        assert_ne!(told(0.5)[0], told(2.0)[0]);
     }
 }

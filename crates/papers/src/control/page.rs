@@ -1,6 +1,6 @@
 //! The tables and pictures of the control study.
 
-use super::study::{self, IdleRow, Row, ScenarioRow, StatedRow, Study};
+use super::study::{self, IdleRow, Row, ScenarioRow, Study};
 use super::{Course, Sample, TenantFigures};
 use crate::chapter::Part;
 use std::fmt::Write as _;
@@ -28,10 +28,6 @@ pub(crate) fn parts(study: &Study) -> Vec<Part> {
             Table::of(SCENARIOS, &study.scenarios),
         ),
         Part::table("W2 alone, asking for 98 % of both contracts", Table::of(IDLE, &study.idle)),
-        Part::table(
-            "Told a share of the true capacity; cells that must be satisfied in 3, 5, 6, 7 and 8",
-            Table::of(STATED, &study.stated),
-        ),
     ]);
     parts
 }
@@ -77,15 +73,6 @@ const IDLE: &[Column<IdleRow>] = &[
     words("policy", |row| row.policy.to_owned()),
     numbers("asked req/s", |row| format!("{:.0}", row.tenant.offered_per_second)),
     numbers("req/s", |row| format!("{:.0}", row.tenant.completed_per_second)),
-];
-
-const STATED: &[Column<StatedRow>] = &[
-    words("set", |row| row.set.to_owned()),
-    words("policy", |row| row.policy.to_owned()),
-    numbers("told", |row| format!("x{}", row.stated)),
-    numbers("worst cell %", |row| format!("{:.1}", 100.0 * row.worst)),
-    numbers("mean cell %", |row| format!("{:.1}", 100.0 * row.mean)),
-    numbers("req/s in 3", |row| format!("{:.0}", row.third)),
 ];
 
 /// Throughput as bars, by policy, with what a tenant that keeps its contract has of it.

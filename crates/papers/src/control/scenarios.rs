@@ -30,6 +30,9 @@ use weir_flow::units::Bandwidth;
 use weir_model::{array, mech};
 
 /// Scenarios, in order.
+/// Those that a required claim is about.
+pub(super) const JUDGED: [u32; 3] = [1, 8, 10];
+
 pub(super) const COUNT: u32 = 12;
 
 /// A scenario's script, and what of it is judged.

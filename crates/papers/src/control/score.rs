@@ -3,7 +3,6 @@
 use serde::Serialize;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::Notice;
-use weir_flow::event::{Event, Observer, StageName};
 
 /// One tenant's part of a window of time; of several runs, the means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -163,36 +162,38 @@ impl Scores {
 
 const FAR: Instant = Instant::from_nanos(u64::MAX);
 
-impl Observer for Scores {
-    fn event(&mut self, now: Instant, event: Event<'_>) {
-        let windows = self.windows.iter().zip(&mut self.counts);
-        match event {
-            Event::Arrived(request) => {
-                for (&(from, until), counts) in windows {
-                    let inside = now >= from && now < until;
-                    counts[request.tenant.index()].offered += u32::from(inside);
-                }
+impl Scores {
+    /// A request comes.
+    pub(super) fn arrived(&mut self, now: Instant, tenant: usize) {
+        for (&(from, until), counts) in self.windows.iter().zip(&mut self.counts) {
+            counts[tenant].offered += u32::from(now >= from && now < until);
+        }
+    }
+
+    /// A request has ended, which was at the device for `device`.
+    pub(super) fn completed(
+        &mut self,
+        now: Instant,
+        tenant: usize,
+        arrived: Instant,
+        device: Duration,
+    ) {
+        let whole = now.since(arrived);
+        for (&(from, until), counts) in self.windows.iter().zip(&mut self.counts) {
+            let score = &mut counts[tenant];
+            score.completed += u32::from(now >= from && now < until);
+            if arrived >= from && arrived < until {
+                score.satisfied += u32::from(whole <= self.promised[tenant]);
+                score.device.push(device);
             }
-            Event::Completed(completed) => {
-                let tenant = completed.request.tenant.index();
-                let whole = now.since(completed.arrived);
-                for (&(from, until), counts) in windows {
-                    let score = &mut counts[tenant];
-                    score.completed += u32::from(now >= from && now < until);
-                    if completed.arrived >= from && completed.arrived < until {
-                        score.satisfied += u32::from(whole <= self.promised[tenant]);
-                        score.device.push(completed.times.spent(StageName::Storage));
-                    }
-                }
-            }
-            Event::Control(Notice::Gate(tenant, on)) => self.gate(now, tenant.index(), on),
-            Event::Control(Notice::Infeasible(..) | Notice::Scaled(..))
-            | Event::Refused(..)
-            | Event::Path(_)
-            | Event::Overdue { .. }
-            | Event::Cache(..)
-            | Event::ControlSet(_)
-            | Event::Stray => {}
+        }
+    }
+
+    /// The policy has told something.
+    pub(super) fn notice(&mut self, now: Instant, notice: Notice) {
+        match notice {
+            Notice::Gate(tenant, on) => self.gate(now, tenant.index(), on),
+            Notice::Infeasible(..) | Notice::Scaled(..) => {}
         }
     }
 }

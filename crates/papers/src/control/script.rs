@@ -1,20 +1,17 @@
 //! One run of a control policy: tenants with contracts, their arrivals, and the array that serves them.
 //!
-//! The pipeline is the one of `weir serve`, with everything but control out of the way: no limit at the
-//! device, links that take no time. Events at one time happen in the order of [`run()`](crate::run()):
-//! deadlines, device, arrivals.
+//! It drives the control policy, the one of `weir serve`, behind its trait and not the whole pipeline: the other stages
+//! have no part in what is measured, and take most of the time. Events at one time happen in this order: deadlines,
+//! device, arrivals.
 
 use super::score::{Course, Sample, Scores, TenantFigures, Window};
 use crate::control::intervals::{self, ArrivalModel, Draws};
+use slotmap::SlotMap;
 use std::collections::VecDeque;
-use weir_flow::accept::{Cap, Layout, Volume};
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::control::{Build, Contract, Promises};
-use weir_flow::path::Settings;
-use weir_flow::pipeline::{Action, Backend, Config, Input, Limits, Pipeline, Policies};
+use weir_flow::control::{Build, Contract, ControlPolicy, Promises};
 use weir_flow::policy::Choice;
-use weir_flow::request::{BackendId, LinkId, Op, Outcome, Request, RequestKey, Tag};
-use weir_flow::request::{TenantId, VolumeId};
+use weir_flow::request::{LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId};
 use weir_flow::stage::{self, Stage, Wake, World};
 use weir_flow::units::Extent;
 use weir_model::array::{self, Array};
@@ -108,45 +105,92 @@ pub(super) fn at(seconds: f64) -> Instant {
 
 /// Plays a script under a policy.
 pub(super) fn play(script: &Script, policy: &Choice<Build>) -> Measured {
-    let mut policies = Policies { control: policy.clone(), ..Policies::default() };
-    policies.dispatch.set("depth", 65_536).expect("fifo has a depth");
-    let mut world = Scripted::new(script);
     let contracts: Vec<_> = script.tenants.iter().map(|tenant| &tenant.contract).collect();
-    let config = Config {
-        volumes: vec![Volume {
-            capacity: ROOM_BYTES,
-            layout: Layout::One(BackendId::new(0)),
-            max_transfer: u64::MAX,
-            cap: Cap::default(),
-        }],
-        backends: vec![Backend::alike(1)],
-        promises: Promises {
-            contracts: contracts.iter().map(|&contract| Some(contract.clone())).collect(),
-            groups: Vec::new(),
-        },
-        shares: weir_flow::dispatch::Shares::default(),
-        limits: Limits {
-            max_requests: world.most,
-            max_bytes: ROOM_BYTES,
-            max_tenant_requests: world.most,
-            max_tenant_bytes: ROOM_BYTES,
-            link_window: ROOM_BYTES,
-            ..Limits::default()
-        },
-        paths: Settings::default(),
-        cache: weir_flow::cache::Settings::default(),
-        policies,
+    let promises = Promises {
+        contracts: contracts.iter().map(|&contract| Some(contract.clone())).collect(),
+        groups: Vec::new(),
     };
     let promised: Vec<_> = contracts.iter().map(|contract| contract.rows[0].response()).collect();
-    let scores = Scores::new(&promised, &script.windows, script.course);
-    let mut pipeline = Pipeline::new(&config, scores);
-    stage::run(&mut pipeline, &mut world);
-    let (windows, gates) = pipeline.observer_mut().figures();
+    let mut gate = Controlled {
+        policy: (policy.policy().build)(policy.values(), &promises),
+        requests: SlotMap::with_key(),
+        scores: Scores::new(&promised, &script.windows, script.course),
+    };
+    let mut world = Scripted::new(script);
+    stage::run(&mut gate, &mut world);
+    let (windows, gates) = gate.scores.figures();
     Measured { windows, course: Course { samples: world.samples, gates } }
 }
 
-/// Bytes that fit into the pipeline and the volume: more than any run asks for.
-const ROOM_BYTES: u64 = 1 << 44;
+/// A control policy in front of a device that takes what is released.
+struct Controlled {
+    policy: Box<dyn ControlPolicy>,
+    requests: SlotMap<RequestKey, Controllable>,
+    scores: Scores,
+}
+
+/// A request, when it came and when it was released.
+struct Controllable {
+    request: Request,
+    arrived: Instant,
+    released: Instant,
+}
+
+/// What happens to the policy.
+enum Event {
+    Arrives(Request),
+    Ends(RequestKey),
+}
+
+/// A request goes to the device.
+struct Release {
+    key: RequestKey,
+    request: Request,
+}
+
+impl Stage for Controlled {
+    type Input = Event;
+    type Output = Release;
+
+    fn handle(&mut self, now: Instant, event: Event) {
+        match event {
+            Event::Arrives(request) => {
+                self.scores.arrived(now, request.tenant.index());
+                let entry = Controllable { request, arrived: now, released: now };
+                let key = self.requests.insert(entry);
+                // The only row of its contract.
+                self.policy.arrive(now, key, &request, Some(0));
+            }
+            Event::Ends(key) => {
+                let entry = self.requests.remove(key).expect("only what was released can end");
+                let device = now.since(entry.released);
+                self.policy.complete(now, key, &entry.request, device);
+                let tenant = entry.request.tenant.index();
+                self.scores.completed(now, tenant, entry.arrived, device);
+            }
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> Option<Release> {
+        if let Some((key, _)) = self.policy.poll(now) {
+            let entry = &mut self.requests[key];
+            entry.released = now;
+            return Some(Release { key, request: entry.request });
+        }
+        while let Some(notice) = self.policy.notice() {
+            self.scores.notice(now, notice);
+        }
+        None
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.policy.next_deadline()
+    }
+
+    fn handle_deadline(&mut self, now: Instant) {
+        self.policy.handle_deadline(now);
+    }
+}
 
 /// Bytes from one request's place on the volume to the next, more than any request has.
 const APART: u64 = 1 << 20;
@@ -193,10 +237,7 @@ struct Scripted<'a> {
     again: VecDeque<u32>,
     draws: Vec<Draws>,
     come: Vec<Come>,
-    /// Requests that can be outstanding at once.
-    most: u32,
     behind: Behind,
-    sent: VecDeque<(RequestKey, u64, u32)>,
     now: Instant,
     end: Instant,
     last_arrival: Instant,
@@ -225,9 +266,7 @@ impl<'a> Scripted<'a> {
         }
         planned.sort();
         let longest = script.tenants.iter().map(|tenant| tenant.contract.rows[0].response()).max();
-        let most = u32::try_from(planned.len() + again.len()).expect("a script is short");
         Self {
-            most: most.max(1),
             planned,
             next: 0,
             again,
@@ -240,7 +279,6 @@ impl<'a> Scripted<'a> {
                 Model::Array(config) => Behind::Array(Array::new(config, script.name[0], "array")),
                 Model::Mech(config) => Behind::Mech(Mech::new(config, script.name[0], "array")),
             },
-            sent: VecDeque::new(),
             now: Instant::ZERO,
             end: at(script.end) + longest.unwrap_or_default(),
             last_arrival: at(script.end),
@@ -251,13 +289,13 @@ impl<'a> Scripted<'a> {
         }
     }
 
-    fn arrive(&mut self, tenant: u32) -> Input {
+    fn arrive(&mut self, tenant: u32) -> Event {
         let index = self.come.len() as u64;
         let draws = self.draws[tenant as usize].next();
         let key = RequestKey::default();
         self.come.push(Come { tenant, draws, key, sent: Instant::ZERO });
         let size = self.script.tenants[tenant as usize].contract.rows[0].size;
-        Input::Arrive(Request {
+        Event::Arrives(Request {
             tag: Tag(index),
             tenant: TenantId::new(tenant),
             volume: VolumeId::new(0),
@@ -320,15 +358,8 @@ impl<'a> Scripted<'a> {
     }
 }
 
-impl<S: Stage<Input = Input, Output = Action>> World<S> for Scripted<'_> {
-    fn wait(&mut self, deadline: Option<Instant>) -> Wake<Input> {
-        if let Some((key, bytes, tenant)) = self.sent.pop_front() {
-            let comes = &self.script.tenants[tenant as usize].comes;
-            if matches!(comes, Comes::Closed(_)) && self.now < self.last_arrival {
-                self.again.push_back(tenant);
-            }
-            return Wake::Input(self.now, Input::Sent { key, bytes });
-        }
+impl World<Controlled> for Scripted<'_> {
+    fn wait(&mut self, deadline: Option<Instant>) -> Wake<Event> {
         loop {
             let again = (!self.again.is_empty()).then_some(self.now);
             let arrival = self.planned.get(self.next).map(|&(at, _)| at);
@@ -341,13 +372,17 @@ impl<S: Stage<Input = Input, Output = Action>> World<S> for Scripted<'_> {
                 return Wake::Deadline(self.now);
             }
             if device == Some(at) {
-                if let Some((id, outcome)) = self.behind.finished(at) {
+                if let Some((id, _)) = self.behind.finished(at) {
                     let come = self.come[id as usize];
                     self.inflight -= 1;
                     if come.tenant == 0 {
                         self.response = self.now.since(come.sent);
                     }
-                    return Wake::Input(self.now, Input::Stored { key: come.key, outcome });
+                    let comes = &self.script.tenants[come.tenant as usize].comes;
+                    if matches!(comes, Comes::Closed(_)) && self.now < self.last_arrival {
+                        self.again.push_back(come.tenant);
+                    }
+                    return Wake::Input(self.now, Event::Ends(come.key));
                 }
                 continue;
             }
@@ -361,27 +396,11 @@ impl<S: Stage<Input = Input, Output = Action>> World<S> for Scripted<'_> {
         }
     }
 
-    fn perform(&mut self, now: Instant, action: Action) {
-        match action {
-            Action::Store(io) => {
-                let come = &mut self.come[io.tag.0 as usize];
-                (come.key, come.sent) = (io.key, now);
-                self.inflight += 1;
-                self.start(
-                    now,
-                    DeviceIo { id: io.tag.0, op: io.op, extent: io.extent, fua: io.fua },
-                );
-            }
-            Action::Transfer { key, tag, part, .. } => {
-                assert!(part.last, "the link has room");
-                self.sent.push_back((key, part.length, self.come[tag.0 as usize].tenant));
-            }
-            Action::Refuse { .. } => panic!("the pipeline has room for all of a script"),
-            Action::Check { .. }
-            | Action::Abandon { .. }
-            | Action::Recall { .. }
-            | Action::Reset { .. }
-            | Action::Cache(_) => {}
-        }
+    fn perform(&mut self, now: Instant, Release { key, request }: Release) {
+        let come = &mut self.come[request.tag.0 as usize];
+        (come.key, come.sent) = (key, now);
+        self.inflight += 1;
+        let Request { tag, op, extent, fua, .. } = request;
+        self.start(now, DeviceIo { id: tag.0, op, extent, fua });
     }
 }

@@ -134,19 +134,6 @@ fn a_loss_of_capacity_is_borne() {
     assert!(slack.0 >= switched.0, "{slack:?} {switched:?}");
 }
 
-/// Half or twice the capacity, told to mClock as its depth, breaks promises; the slack window, told so,
-/// keeps them.
-#[test]
-fn a_wrong_capacity_fools_depths_only() {
-    for (share, interval) in [(0.5, 5), (2.0, 6)] {
-        let worst = contestants::told(share).map(|(_, policy)| {
-            let figures = play(&policy, Set::A, ArrivalModel::Poisson, interval);
-            conforming(interval).map(|tenant| figures[tenant].satisfied).fold(1.0, f64::min)
-        });
-        assert!(worst[0] < 0.95 && worst[1] >= 0.965, "x{share}: {worst:?}");
-    }
-}
-
 /// The scenarios are those whose results are published: the bucket and a depth of 64 give the published
 /// throughput within 2 %, and the bucket satisfies as published within 3 points.
 #[test]

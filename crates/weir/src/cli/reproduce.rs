@@ -41,7 +41,7 @@ pub(super) struct Reproduce {
     /// List the experiments with their papers and durations, and run none
     #[arg(long, conflicts_with_all = ["names", "seeds", "traces", "report"])]
     list: bool,
-    /// Runs per figure; the default is 2 or 3, for `path` 10 or 100, for `intermediate` 20
+    /// Runs per figure; the default is 2, 3 or 10, for `path` 10 or 100, for `intermediate` 20
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: Option<u32>,
     /// The first seed; further runs use the seeds that follow
