@@ -197,7 +197,7 @@ fn claims_can_fail() {
         row.p99_ms = 5.0;
     }
     for row in &mut other.faults {
-        row.long_most = 6;
+        row.long = 6.0;
     }
     for row in &mut other.outages {
         (row.lost, row.failed, row.second_group) = (1, 0, 0.9);
