@@ -278,7 +278,7 @@ impl Evidence {
         self.long += u32::from(long);
         if slow {
             self.slow += 1;
-            self.slow_time = self.slow_time + response;
+            self.slow_time += response;
         }
     }
 

@@ -383,8 +383,8 @@ impl Record {
 impl Slow {
     fn add(&mut self, response: Duration, expected: Duration) {
         self.events = self.events.saturating_add(1);
-        self.response = self.response + response;
-        self.expected = self.expected + expected;
+        self.response += response;
+        self.expected += expected;
     }
 }
 
