@@ -378,12 +378,9 @@ mod tests {
         while now < end {
             while read <= now {
                 let each = model.each + model.per_kib * 4;
-                if model.reads > 0 {
-                    share.read(1, 4096);
-                    read += micros(each * 1000 / model.reads);
-                } else {
-                    read += micros(1_000_000);
-                }
+                let pause = (each * 1000).checked_div(model.reads);
+                share.read(pause.is_some().into(), 0);
+                read += micros(pause.unwrap_or(1_000_000));
             }
             share.adjust(now, fill, old);
             let before = link.max(now);
