@@ -18,6 +18,9 @@ from ..harness.targets import free_ports
 
 # MiB of a file system; 320 is the minimum of mkfs.xfs.
 SIZES = {"ext4": 64, "xfs": 320}
+# Sectors that the disk writes at once. XFS does not recover from a torn metadata block, on any disk: it compares the
+# sequence number in the first sector of the block with the journal's, and then skips the replay.
+BLOCKS = {"ext4": 1, "xfs": 8}
 SECONDS = 120
 
 
@@ -142,12 +145,12 @@ def power_cut(run, kind, cuts, unfair_cuts, changes):
     image, fates, faults, unfair = run.folder / "cut", [0, 0, 0], [], 0
     for _ in range(cuts):
         point, seed = chance.randint(first, len(recorded)), chance.getrandbits(32)
-        fates = [sum(pair) for pair in zip(fates, cut(disk.base, disk.record, image, point, seed))]
+        fates = [sum(pair) for pair in zip(fates, cut(disk.base, disk.record, image, point, seed, BLOCKS[kind]))]
         fault = check(kind, image, host.mount)
         if fault:
             faults.append(f"after {point} entries, seed {seed}: {fault}")
     for _ in range(unfair_cuts):
-        cut(disk.base, disk.record, image, chance.randint(first, len(recorded)), chance.getrandbits(32), first)
+        cut(disk.base, disk.record, image, chance.randint(first, len(recorded)), chance.getrandbits(32), BLOCKS[kind], first)
         unfair += check(kind, image, host.mount) is not None
     print(f"{cuts} cuts, {len(faults)} of them illegal; {fates[1]} writes were lost in them and {fates[2]} torn. Of {unfair_cuts} cuts "
           f"that took flushed writes too, {unfair} were seen")

@@ -3,7 +3,7 @@
 QEMU's blklogwrites writes the format of the kernel's dm-log-writes; its disk is a file here, by FUSE.
 
 A cut may lose writes that no flush has covered: each such write is present, lost, or torn, with any
-subset of its 512-byte sectors. An unfair cut loses flushed writes, too, which no disk may do.
+subset of its physical blocks. An unfair cut loses flushed writes, too, which no disk may do.
 """
 
 import os
@@ -50,9 +50,10 @@ def entries(path):
     return found
 
 
-def cut(base, record, out, point, seed, unfair_from=None):
+def cut(base, record, out, point, seed, block=1, unfair_from=None):
     """Creates `out`, the disk after a power cut behind `point` entries; returns how many of the unflushed writes are
-    present, lost and torn. From `unfair_from` on it loses flushed writes."""
+    present, lost and torn. The disk writes `block` aligned sectors at once. From `unfair_from` on it loses flushed
+    writes."""
     chance, recorded = random.Random(seed), entries(record)[:point]
     flushed = max((i for i, one in enumerate(recorded) if one.flags & FLUSH), default=-1)
     safe = flushed if unfair_from is None else unfair_from - 1
@@ -74,10 +75,13 @@ def cut(base, record, out, point, seed, unfair_from=None):
                 image.seek(one.first * SECTOR)
                 image.write(data)
                 continue
-            for sector in range(one.count):
+            at, end = one.first, one.first + one.count
+            while at < end:
+                stop = min((at // block + 1) * block, end)
                 if chance.random() < 0.5:
-                    image.seek((one.first + sector) * SECTOR)
-                    image.write(data[sector * SECTOR:(sector + 1) * SECTOR])
+                    image.seek(at * SECTOR)
+                    image.write(data[(at - one.first) * SECTOR:(stop - one.first) * SECTOR])
+                at = stop
     return fates
 
 
