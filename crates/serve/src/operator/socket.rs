@@ -79,8 +79,7 @@ impl Socket {
     pub(crate) fn open(path: &Path, registry: Registry) -> io::Result<Self> {
         let folder = folder(path);
         if !folder.exists() {
-            // Others may read the folder, as they may read `/run`; only the owner may use the socket.
-            DirBuilder::new().mode(0o755).create(folder)?;
+            DirBuilder::new().mode(0o700).create(folder)?;
         }
         let mut place = UnixPlace::take(path, Access::Owner)?;
         registry.register(&mut place.listener, Token(FIRST_TOKEN), Interest::READABLE)?;

@@ -1,7 +1,8 @@
 //! Records the inputs of the pipeline, so that the simulator can check its actions.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tracing::error;
 use weir_flow::clock::Instant;
@@ -23,7 +24,9 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Starts a recording; an existing file is replaced.
     pub(crate) fn create(path: &Path, config: &Config) -> io::Result<Self> {
-        let mut file = BufWriter::new(File::create(path)?);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = BufWriter::new(options.open(path)?);
         let mut scratch = Vec::new();
         let encoder = Encoder::begin(&mut scratch, config);
         file.write_all(&scratch)?;

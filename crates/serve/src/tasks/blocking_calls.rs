@@ -29,10 +29,19 @@ pub(crate) enum SavedFor {
     Credits,
 }
 
+/// What continues when a map is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MappedFor {
+    /// A command.
+    Task(TaskKey),
+    /// A job.
+    Job(JobKey),
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Awaited {
     Save(SavedFor),
-    Map(TaskKey),
+    Map(MappedFor),
 }
 
 /// A blocking call that has ended.
@@ -40,8 +49,8 @@ enum Awaited {
 pub(crate) enum CallDone {
     /// A file was replaced, or not.
     Saved(SavedFor, Result<(), StateError>),
-    /// The map that a command has asked for.
-    Mapped(TaskKey, io::Result<Vec<Run>>),
+    /// A map, or not.
+    Mapped(MappedFor, io::Result<Vec<Run>>),
 }
 
 /// The helper threads, and the calls that they make.
@@ -74,13 +83,13 @@ impl BlockingCalls {
     /// Finds out which blocks of a range of a file are mapped.
     pub(crate) fn map(
         &mut self,
-        key: TaskKey,
+        what_for: MappedFor,
         file: Arc<File>,
         (offset, length): (u64, u64),
         block: u64,
         max: usize,
     ) {
-        let token = self.enter(Awaited::Map(key));
+        let token = self.enter(Awaited::Map(what_for));
         self.maps.submit(BlockingCall::Map { token, file, offset, length, block, max });
     }
 
@@ -100,7 +109,7 @@ impl BlockingCalls {
             };
             match (awaited.remove(&token).expect("every call is awaited"), result) {
                 (Awaited::Save(what_for), Ok(result)) => CallDone::Saved(what_for, result),
-                (Awaited::Map(key), Err(result)) => CallDone::Mapped(key, result),
+                (Awaited::Map(what_for), Err(result)) => CallDone::Mapped(what_for, result),
                 (awaited, _) => unreachable!("a call ends as what it began: {awaited:?}"),
             }
         }));

@@ -1,6 +1,6 @@
 //! The effects of commands on other sessions, and commands that end without requests.
 
-use super::blocking_calls::{CallDone, SavedFor};
+use super::blocking_calls::{CallDone, MappedFor, SavedFor};
 use super::{CommandEngine, ConnectionAction};
 use crate::ids::TaskKey;
 use crate::storage::state_file::StateError;
@@ -12,10 +12,11 @@ use tracing::{error, info, warn};
 use weir_flow::cache::Done;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::Input;
+use weir_flow::units::ByteCount;
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::nexus::{Effects, Nexus, Refusal};
 use weir_wire::scsi::reservation::Change;
-use weir_wire::scsi::sanitize::Plan;
+use weir_wire::scsi::sanitize::{Method, Plan};
 use weir_wire::scsi::sense::SenseKey;
 use weir_wire::scsi::unit::Outcome;
 
@@ -37,7 +38,7 @@ impl CommandEngine {
             return;
         };
         let (file, block) = (backing.file(), self.catalog.volumes[index].block_size().into());
-        self.blocking.map(key, file, (offset, length), block, max);
+        self.blocking.map(MappedFor::Task(key), file, (offset, length), block, max);
     }
 
     /// A blocking call has ended.
@@ -69,8 +70,14 @@ impl CommandEngine {
                     warn!(%problem, "burst-credit state not saved");
                 }
             }
-            CallDone::Mapped(key, Ok(runs)) => self.set.decide(key, Answer::Runs(runs)),
-            CallDone::Mapped(key, Err(problem)) => {
+            CallDone::Mapped(MappedFor::Job(job), runs) => {
+                let (jobs, mut cx) = self.jobs();
+                jobs.job_mapped(&mut cx, job, runs);
+            }
+            CallDone::Mapped(MappedFor::Task(key), Ok(runs)) => {
+                self.set.decide(key, Answer::Runs(runs));
+            }
+            CallDone::Mapped(MappedFor::Task(key), Err(problem)) => {
                 let errors = &mut self.storage.errors;
                 if errors.speaks() {
                     let errors_total = errors.total();
@@ -194,8 +201,32 @@ impl CommandEngine {
         self.set.one_less(managing);
     }
 
-    /// Begins a sanitize for a blocked command.
+    /// Begins a sanitize for a blocked command. Refuses to overwrite a sparse volume on several stores: that would take
+    /// the free space of file systems from other volumes. On one store [`Jobs`] leaves holes as they are.
     pub(crate) fn sanitize(&mut self, key: TaskKey, index: usize, plan: Plan) {
+        let volume = &self.catalog.volumes[index];
+        if let Method::Overwrite { .. } = plan.method
+            && volume.stores.len() > 1
+        {
+            let unallocated = match self.catalog.unallocated(index) {
+                Ok(bytes) => bytes,
+                Err(problem) => {
+                    warn!(volume = volume.name, %problem, "sanitize refused: cannot measure the file");
+                    self.set.decide(key, Answer::Refused(Sense::SANITIZE_COMMAND_FAILED.into()));
+                    return;
+                }
+            };
+            if unallocated > 0 {
+                warn!(
+                    volume = volume.name,
+                    unallocated = %ByteCount(unallocated),
+                    "sanitize refused: overwriting a sparse volume on several stores would allocate all of it; BLOCK \
+                     ERASE erases it"
+                );
+                self.set.decide(key, Answer::Refused(Sense::SPACE_ALLOCATION_FAILED.into()));
+                return;
+            }
+        }
         let (jobs, mut cx) = self.jobs();
         jobs.sanitize(&mut cx, key, index, plan);
     }

@@ -12,6 +12,8 @@ use crate::limits::PORTAL_GROUP;
 use crate::storage::layout;
 use crate::storage::store::Store;
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use tracing::info;
@@ -79,6 +81,23 @@ impl Catalog {
     pub(super) fn only_store(&self, index: usize) -> Option<&Store> {
         match &self.stores[self.volumes[index].stores.clone()] {
             [store] => Some(store),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a volume for which its files have no space yet. 0 for upstreams, which report no such number.
+    pub(crate) fn unallocated(&self, index: usize) -> io::Result<u64> {
+        let stores = &self.stores[self.volumes[index].stores.clone()];
+        stores.iter().try_fold(0_u64, |sum, store| match store {
+            Store::File(backing) => Ok(sum.saturating_add(backing.unallocated()?)),
+            Store::Upstream(_) => Ok(sum),
+        })
+    }
+
+    /// The file of a volume that is on one file alone, if that can have holes.
+    pub(crate) fn sparse_file(&self, index: usize) -> Option<Arc<File>> {
+        match self.only_store(index) {
+            Some(Store::File(backing)) if backing.holes => Some(backing.file()),
             _ => None,
         }
     }

@@ -10,8 +10,10 @@ use crate::config::source::Source;
 use crate::exit::{Exit, Failure};
 use crate::output::{Color, print, print_json};
 use clap::Args;
+use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use tracing_subscriber::EnvFilter;
 use weir_serve::config::{Config, Fence, Link};
@@ -168,7 +170,7 @@ fn start_log(color: Color) -> Result<(), Failure> {
 
 fn make_folder(file: &Path) -> Result<(), Failure> {
     let Some(folder) = file.parent() else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|error| {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
         let message = format!("cannot create `{}` for the default disk: {error}", folder.display());
         let help = "set XDG_STATE_HOME to a folder, or name a configuration: weir serve CONFIG";
         Failure::new(Exit::Unavailable, message, help)

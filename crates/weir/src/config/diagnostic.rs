@@ -35,8 +35,10 @@ pub(crate) enum Code {
     Conflict,
     /// Something that is there and has no effect.
     Unused,
-    /// Something that is to be guarded and is not.
+    /// A check that can be evaded.
     Exposed,
+    /// A file with a secret that other users may access.
+    Permissions,
 }
 
 impl Code {
@@ -57,6 +59,7 @@ impl Code {
             Self::Conflict => "conflict",
             Self::Unused => "unused",
             Self::Exposed => "exposed",
+            Self::Permissions => "permissions",
         }
     }
 

@@ -1,6 +1,9 @@
 use super::*;
 use schema::{Default, Form as _, Key, Section};
-use std::path::PathBuf;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use tree::Effective;
 use weir_flow::accept::Cap;
 use weir_flow::clock::Duration;
@@ -201,11 +204,21 @@ jobs = 0.001
 "#;
 
 fn source(text: &str) -> Source {
-    Source::new(format!("{FOLDER}/weir.toml"), text.to_owned())
+    Source::new(folder().join("weir.toml"), text.to_owned())
 }
 
-/// Where the texts pretend to be; the file `secret` is there.
-const FOLDER: &str = "src/config/tests";
+/// The folder of the texts. The file `secret` is there, and only its owner may read it.
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = std::env::temp_dir().join(format!("weir-config-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let secret = folder.join("secret");
+        std::fs::write(&secret, "not a secret: a text that is long enough for one\n").unwrap();
+        std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+        folder
+    })
+}
 
 /// The smallest gateway that is valid, and more text.
 fn small(more: &str) -> Source {
@@ -326,7 +339,7 @@ fn a_gateway_is_what_its_file_says() {
     assert_eq!(config.policies.dispatch.values().get("depth"), 7);
     let volume = &config.volumes[0];
     let file = volume.file().unwrap();
-    assert_eq!(file.path, PathBuf::from(format!("{FOLDER}/disk0.img")));
+    assert_eq!(file.path, folder().join("disk0.img"));
     assert_eq!((file.size, volume.block_size), (Some(1 << 30), 4_096));
     assert!(volume.read_only && !volume.thin && file.io == IoMode::Buffered);
     assert_eq!((file.backend, config.volumes[1].file().unwrap().backend), (Some(1), None));
@@ -418,7 +431,7 @@ fn a_plan_is_what_its_file_says() {
     assert_eq!(sizes, [(4_096, 7), (65_536, 3)]);
     assert_eq!(plan.workloads[1].region, Extent::new(0, 1 << 30));
     assert_eq!(plan.traces[0].speed_permille, 2_500);
-    assert_eq!(plan.traces[0].path, PathBuf::from(format!("{FOLDER}/t.csv")));
+    assert_eq!(plan.traces[0].path, folder().join("t.csv"));
     assert_eq!(plan.traces[0].devices[0].device, 3);
 }
 

@@ -1,5 +1,6 @@
 //! What an operator sees when a file is wrong: everything at once, with its place and a way out.
 
+use crate::gateway::configure;
 use crate::support::{code, err, folder, out, run};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -416,7 +417,7 @@ error[unknown-key]: a row has no key `p9`
 6 errors in weir.toml
 "#;
     let folder = folder("contract_diagnostics");
-    std::fs::write(folder.join("weir.toml"), text).unwrap();
+    configure(&folder, text);
     let output = run(&folder, &["config", "check", "weir.toml"]);
     assert_eq!(err(&output), expected);
     assert_eq!(code(&output), 3);

@@ -1,10 +1,12 @@
 //! Who sees what: accounts, initiators and masked units.
 
 use crate::gateway::chap::{Proof, discover, send_targets};
-use crate::gateway::commands::{NOT_SUPPORTED_UNIT, READY};
-use crate::gateway::initiator::{Login, Transfer, WAS_RESET, read16, write16};
-use crate::gateway::{Gateway, ONE_DISK, folder};
+use crate::gateway::commands::{NOT_SUPPORTED_UNIT, READY, REGISTER, Reserve};
+use crate::gateway::initiator::{GOOD, Login, Transfer, WAS_RESET, read16, write16};
+use crate::gateway::{Gateway, ONE_DISK, configure, folder};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 /// One target with a unit for everyone and one for the host `friend`.
 const MASKED: &str = r#"
@@ -33,6 +35,53 @@ fn with_accounts() -> String {
     let accounts = accounts.map(|(name, secret)| account(name, secret)).concat();
     let discovery = "[discovery]\naccounts = [\"bob\"]\n";
     format!("{discovery}{accounts}{ONE_DISK}accounts = [\"alice\"]\nmutual = \"gate\"\n")
+}
+
+/// Everything that the gateway makes is for its user alone, whatever the umask: images, state, logs, the recording and
+/// the folder of the control socket.
+#[test]
+fn files_are_for_their_owner_alone() {
+    let folder = folder("modes");
+    let config = ONE_DISK.replacen(
+        "size = ",
+        "log = \"disk.log\"\nlog_size = \"32MiB\"\nsize = ",
+        1,
+    );
+    let config = format!("{config}[control]\nsocket = \"run/weir.socket\"\n");
+    let known = ["weir.toml", "log"];
+    for umask in ["000", "022", "077"] {
+        configure(&folder, &config);
+        let mut command = Command::new("sh");
+        let script = format!("umask {umask}; exec \"$0\" \"$@\"");
+        command.current_dir(&folder).args(["-c", &script, env!("CARGO_BIN_EXE_weir"), "serve"]);
+        command.args(["weir.toml", "--listen", "127.0.0.1:0", "--json", "--record", "recording"]);
+        let mut gateway = Gateway::launch(&folder, command);
+        let mut session = gateway.session("host");
+        session.write(0, &[1; 512]);
+        let register = Reserve { action: REGISTER, other: 5, survives: true, ..Reserve::default() };
+        assert_eq!(session.reserve(register), GOOD);
+        let mut made = Vec::new();
+        let mut folders = vec![folder.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+                let (name, metadata) = (entry.file_name(), entry.metadata().unwrap());
+                if known.contains(&name.to_str().unwrap()) {
+                    continue;
+                }
+                let mode = metadata.permissions().mode() & 0o777;
+                let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
+                assert_eq!(mode, expected, "{} under umask {umask}", entry.path().display());
+                if metadata.is_dir() {
+                    folders.push(entry.path());
+                }
+                made.push(name);
+            }
+        }
+        assert!(made.len() >= 5, "{made:?}");
+        gateway.stop();
+        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
+    }
 }
 
 /// A unit that a host may not see is in no list, says of itself that it is not there, and takes no

@@ -6,6 +6,8 @@ use crate::gateway::commands::{
 };
 use crate::gateway::initiator::{GOOD, Login, Session, Transfer, read16, write16};
 use crate::gateway::{Chance, Gateway, folder};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 const MIB: usize = 1 << 20;
 
@@ -113,10 +115,64 @@ fn a_copy_keeps_out_of_what_is_closed() {
     gateway.stop();
 }
 
+/// Makes the first disk of `two_units` with this number of MiB, all of them allocated.
+fn allocate(folder: &Path, mebibytes: usize) {
+    std::fs::write(folder.join("disk.img"), vec![0; mebibytes << 20]).unwrap();
+}
+
+/// SANITIZE by overwriting writes the blocks that are allocated and allocates no other: a hole has no data.
+#[test]
+fn a_sparse_volume_stays_sparse() {
+    let mut gateway = Gateway::start(&folder("sanitize-sparse"), &two_units(""), &[]);
+    let mut session = gateway.session("one");
+    for offset in [0, 40 << 20, 63 << 20] {
+        session.write(offset, &Chance(6).bytes(MIB));
+    }
+    for method in [overwrite(2, &[0xa5], false), overwrite(1, &[0x5a, 0x5a], false)] {
+        let pattern = method.1.clone();
+        let Transfer::Out(list) = pattern else { unreachable!("it has a parameter list") };
+        session.execute(method.0, method.1).good();
+        for megabyte in 0..64 {
+            let written = [0, 40, 63].contains(&megabyte);
+            let expected = if written { list[4] } else { 0 };
+            let stored = gateway.stored("disk.img", megabyte << 20, MIB);
+            assert!(stored.iter().all(|&byte| byte == expected), "MiB {megabyte}");
+        }
+        let image = gateway.folder.join("disk.img").metadata().unwrap();
+        assert!(image.blocks() * 512 < 4 << 20, "{} blocks", image.blocks());
+    }
+    gateway.stop();
+}
+
+/// SANITIZE by overwriting of a sparse volume on two files is refused, with the bytes that it would take in the log;
+/// the volume stays in service.
+#[test]
+fn a_sparse_volume_on_two_files_is_not_overwritten() {
+    let config = two_units("").replacen(
+        "file = \"disk.img\"\nsize = \"64MiB\"",
+        "stores = [\"left\", \"right\"]\nlayout = \"concat\"\nstate = \"disk.state\"",
+        1,
+    );
+    let store = |name: &str| {
+        format!("[[store]]\nname = \"{name}\"\nfile = \"{name}.img\"\nsize = \"32MiB\"\n")
+    };
+    let config = [store("left"), store("right"), config].concat();
+    let mut gateway = Gateway::start(&folder("sanitize-two-files"), &config, &[]);
+    let mut session = gateway.session("one");
+    session.write(0, &Chance(7).bytes(MIB));
+    let (cdb, list) = overwrite(1, &[0xa5], false);
+    assert_eq!(session.sense_of(cdb, list), (0x7, 0x27, 0x07), "space allocation failed");
+    gateway.logged(&["sanitize refused", "unallocated=63 MiB"]);
+    assert!(session.read(0, MIB) == Chance(7).bytes(MIB));
+    gateway.stop();
+}
+
 /// SANITIZE leaves its pattern in every block, for the next reader.
 #[test]
 fn a_pattern_is_everywhere() {
-    let mut gateway = Gateway::start(&folder("pattern"), &two_units(""), &[]);
+    let folder = folder("pattern");
+    allocate(&folder, 64);
+    let mut gateway = Gateway::start(&folder, &two_units(""), &[]);
     let mut session = gateway.session("one");
     session.write(0, &Chance(3).bytes(MIB));
     session.write(63 << 20, &Chance(4).bytes(MIB));
@@ -135,6 +191,7 @@ fn a_pattern_is_everywhere() {
 #[test]
 fn a_sanitize_survives_a_crash() {
     let folder = folder("sanitize-crash");
+    allocate(&folder, 192);
     let config = two_units("").replacen("64MiB", "192MiB", 1);
     let mut gateway = Gateway::start(&folder, &config, &[]);
     let mut session = gateway.session("one");
@@ -172,7 +229,9 @@ fn a_sanitize_survives_a_crash() {
 /// ABORT TASK of a SANITIZE command returns while the sanitize continues, and no status comes for it.
 #[test]
 fn an_aborted_sanitize_goes_on() {
-    let mut gateway = Gateway::start(&folder("sanitize-abort"), &two_units(""), &[]);
+    let folder = folder("sanitize-abort");
+    allocate(&folder, 64);
+    let mut gateway = Gateway::start(&folder, &two_units(""), &[]);
     let mut session = gateway.session("one");
     let (cdb, list) = overwrite(16, &[0x42], false);
     let itt = session.issue(cdb, list);

@@ -8,7 +8,9 @@ use crate::gateway::nbd::{
 };
 use crate::gateway::recorded::RECORDED;
 use crate::gateway::{Chance, Gateway, ONE_DISK, eventually, folder, weir};
+use std::fs::Permissions;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use weir_flow::request::Op;
@@ -317,7 +319,9 @@ OCuHNRp923LyeF5R/JHqn6+8gZYC9dbESPeH4Ci6YsPW8TQhKraUG8tR
 fn with_tls(test: &str, tls: &str, more: &str) -> Gateway {
     let folder = folder(test);
     std::fs::write(folder.join("cert.pem"), CERTIFICATE).unwrap();
-    std::fs::write(folder.join("key.pem"), KEY).unwrap();
+    let key = folder.join("key.pem");
+    std::fs::write(&key, KEY).unwrap();
+    std::fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
     let files = "certificate = \"cert.pem\"\nkey = \"key.pem\"\n";
     Gateway::start(&folder, &exported(&format!("tls = \"{tls}\"\n{files}{more}")), &[])
 }

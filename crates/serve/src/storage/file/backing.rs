@@ -8,7 +8,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
@@ -227,7 +227,7 @@ impl Backing {
         // one of them has it.
         let exclusive = if device && !volume.read_only { libc::O_EXCL } else { 0 };
         let mut options = OpenOptions::new();
-        options.read(true).write(!volume.read_only || !exists).create(!exists);
+        options.read(true).write(!volume.read_only || !exists).create(!exists).mode(0o600);
         options.custom_flags(exclusive);
         let in_use =
             |pid| OpenError::InUse { volume: volume.name.clone(), path: store.path.clone(), pid };
@@ -326,6 +326,19 @@ impl Backing {
         self.file.sync_all()
     }
 
+    /// Bytes of the volume for which the file system has allocated no space: writes there take free space of the
+    /// file system. 0 for devices.
+    pub(crate) fn unallocated(&self) -> io::Result<u64> {
+        let metadata = self.file.metadata()?;
+        let allocated = metadata.blocks().saturating_mul(STAT_BLOCK);
+        if !metadata.is_file() || allocated >= self.capacity {
+            return Ok(0);
+        }
+        // A file system that compresses allocates less than the size of a file without holes.
+        let hole = rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::Hole(0))?;
+        Ok(if hole < self.capacity { self.capacity - allocated } else { 0 })
+    }
+
     /// Whether [`grow`](Self::grow) makes sense.
     pub(crate) fn can_grow(&self, size: u64) -> io::Result<()> {
         let found = self.measure()?;
@@ -388,3 +401,6 @@ fn can_read_blocks(file: &File, block_size: u32, capacity: u64) -> bool {
     let last = capacity - u64::from(block_size);
     file.read_exact_at(block, last).is_ok()
 }
+
+/// Bytes per block of `st_blocks`: stat(2).
+const STAT_BLOCK: u64 = 512;

@@ -10,12 +10,14 @@ mod sanitize;
 
 use crate::buffer::Shared;
 use crate::ids::{JobKey, TaskKey};
+use crate::storage::blocking::Run;
 use crate::tasks::blocking_calls::BlockingCalls;
 use crate::tasks::set::TaskSet;
 use crate::tasks::table::{Answer, End, Phase, Task, TaskKind};
 use crate::volume::catalog::Catalog;
 use slotmap::SlotMap;
 use std::collections::VecDeque;
+use std::io;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, Op, Request, VolumeId};
@@ -52,7 +54,7 @@ pub(crate) struct Step {
 
 /// The jobs that have not ended.
 ///
-/// Invariant: a job has one step in the pipeline, one save at the helper thread, or a place in `stalled`.
+/// Invariant: a job has one step in the pipeline, one call at a helper thread, or a place in `stalled`.
 #[derive(Default)]
 pub(crate) struct Jobs {
     running: SlotMap<JobKey, Job>,
@@ -81,6 +83,20 @@ impl Jobs {
         for job in std::mem::take(&mut self.stalled) {
             self.go_on_with(cx, job);
         }
+    }
+
+    /// The map that a job has asked for is there.
+    pub(crate) fn job_mapped(
+        &mut self,
+        cx: &mut JobContext<'_>,
+        job: JobKey,
+        runs: io::Result<Vec<Run>>,
+    ) {
+        let Job::Sanitize(sanitize) = &mut self.running[job] else {
+            unreachable!("copies ask for no map")
+        };
+        sanitize.mapped(runs);
+        self.go_on_with(cx, job);
     }
 
     /// Makes the next request of a job, or notes that it must wait.

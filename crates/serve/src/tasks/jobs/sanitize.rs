@@ -2,17 +2,23 @@
 //!
 //! The state file says so before the first block is touched, and no more when the last is durable: a
 //! restart in between continues it.
+//!
+//! Overwriting does not allocate the holes of a sparse file, which have no data: it deallocates them once more, after
+//! all writes that are in flight.
 
 use super::{Job, JobContext, JobKey, Jobs, Step, Stepped};
 use crate::buffer::Shared;
 use crate::ids::TaskKey;
 use crate::limits::{PIECE, ZEROES_AT_ONCE};
+use crate::storage::blocking::Run;
 use crate::storage::file::atomic_journal;
 use crate::storage::state_file;
 use crate::storage::state_file::StateError;
-use crate::tasks::blocking_calls::SavedFor;
+use crate::tasks::blocking_calls::{MappedFor, SavedFor};
 use crate::tasks::table::Answer;
 use crate::tasks::table::Phase;
+use std::collections::VecDeque;
+use std::io;
 use std::rc::Rc;
 use tracing::{error, info, warn};
 use weir_flow::error::IoError;
@@ -34,6 +40,8 @@ pub(crate) struct Sanitize {
     done: u64,
     /// Bytes of the present step.
     under_way: u64,
+    /// Data and holes of the file from `done` on, as far as they are known.
+    runs: VecDeque<Run>,
     failed: Option<IoError>,
     /// What the state file said before.
     before: state_file::Sanitize,
@@ -59,7 +67,8 @@ impl Sanitize {
     fn new(volume: usize, plan: Plan, key: Option<TaskKey>, stage: Stage) -> Self {
         let before = state_file::Sanitize::None;
         let (pass, done, under_way, failed, buffer) = (0, 0, 0, None, None);
-        Self { volume, plan, key, stage, pass, done, under_way, failed, before, buffer }
+        let runs = VecDeque::new();
+        Self { volume, plan, key, stage, pass, done, under_way, runs, failed, before, buffer }
     }
 
     /// A step has ended.
@@ -67,7 +76,26 @@ impl Sanitize {
         match result {
             Err(error) => self.failed = Some(error),
             Ok(()) if self.stage == Stage::Flushing => self.stage = Stage::Ending,
-            Ok(()) => self.done += self.under_way,
+            Ok(()) => {
+                self.done += self.under_way;
+                if let Some((length, _)) = self.runs.front_mut() {
+                    *length -= self.under_way;
+                    if *length == 0 {
+                        self.runs.pop_front();
+                    }
+                }
+            }
+        }
+    }
+
+    /// The map of the file from `done` on is there.
+    pub(super) fn mapped(&mut self, runs: io::Result<Vec<Run>>) {
+        match runs {
+            Ok(runs) => self.runs = runs.into(),
+            Err(problem) => {
+                error!(%problem, "sanitize: cannot find out which blocks are allocated");
+                self.failed = Some(IoError::Medium);
+            }
         }
     }
 }
@@ -307,10 +335,27 @@ impl Jobs {
         let whole = u128::from(capacity) * u128::from(passes);
         let so_far = u128::from(capacity) * u128::from(sanitize.pass) + u128::from(sanitize.done);
         let progress = (so_far * 65_536 / whole) as u16;
-        let left = capacity - sanitize.done;
+        let mut left = capacity - sanitize.done;
+        let overwrites = matches!(sanitize.plan.method, Method::Overwrite { .. });
+        if overwrites
+            && sanitize.runs.is_empty()
+            && let Some(file) = cx.catalog.sparse_file(index)
+        {
+            let rest = (sanitize.done, left);
+            cx.blocking.map(MappedFor::Job(job), file, rest, block.into(), RUNS_MAX);
+            return;
+        }
+        let mut is_hole = false;
+        if let Some(&(length, mapped)) = sanitize.runs.front() {
+            (left, is_hole) = (length, !mapped);
+        }
+        if is_hole && let Some(buffer) = sanitize.buffer.take() {
+            cx.set.memory.give(buffer);
+        }
         let (op, length, buffer) = match sanitize.plan.method.pass(sanitize.pass, block) {
             Fill::Unmap if disk.thin => (Op::Discard, ZEROES_AT_ONCE.min(left), None),
             Fill::Unmap => (Op::WriteZeroes, ZEROES_AT_ONCE.min(left), None),
+            Fill::Block(_) if is_hole => (Op::Discard, ZEROES_AT_ONCE.min(left), None),
             Fill::Block(bytes) => {
                 let buffer = if let Some(buffer) = sanitize.buffer.take() {
                     buffer
@@ -360,6 +405,9 @@ fn decode(bytes: &[u8]) -> Option<Plan> {
     };
     Some(Plan { method, immediate: true, ause: ause != 0 })
 }
+
+/// Runs of data and holes that are asked for at once.
+const RUNS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {

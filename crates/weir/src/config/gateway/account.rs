@@ -74,9 +74,8 @@ pub(super) fn read(context: &mut Context, document: &Document<'_>, source: &Sour
     let written = tables.iter().find_map(|table| table.value_span("secret"));
     if let Some(span) = written
         && !source.is_built_in()
-        && guard::is_open(&source.path)
     {
-        guard::warn(context, &source.path, span, "a secret is in the configuration");
+        guard::refuse_exposed(context, &source.path, span, "a secret is in the configuration");
     }
     let list = tables.iter().map(|table| one(context, table, source, &mut names)).collect();
     Accounts { names, list, used: BTreeSet::new() }
@@ -154,9 +153,7 @@ fn kept(context: &mut Context, table: &Table<'_>, source: &Source) -> Option<(Ve
     let (path, span) = (source.resolve(&file.value), table.value_span("secret_file")?);
     match first_line(&path) {
         Ok(line) => {
-            if guard::is_open(&path) {
-                guard::warn(context, &path, span.clone(), "a secret is in this file");
-            }
+            guard::refuse_exposed(context, &path, span.clone(), "a secret is in this file");
             Some((line, span))
         }
         Err(error) => {

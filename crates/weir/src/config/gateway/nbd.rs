@@ -266,8 +266,8 @@ fn tls(
         context.report(diagnostic.help("set `tls = \"required\"`, or remove `client_ca`"));
     }
     let path = source.resolve(&key.value);
-    if let Some(span) = key.span.filter(|_| guard::is_open(&path)) {
-        guard::warn(context, &path, span, "a private key");
+    if let Some(span) = key.span {
+        guard::refuse_exposed(context, &path, span, "a private key");
     }
     Ok(Some(Tls {
         certificate: source.resolve(&certificate.value),

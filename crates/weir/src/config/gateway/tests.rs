@@ -506,9 +506,10 @@ fn oddities_are_warnings() {
     assert!(warnings(&at("weir.toml", &required)).is_empty());
 }
 
-/// A folder with a configuration, a secret and a key, and the warnings about who may read them.
+/// A configuration, a secret file and a private key that any user but their owner may access are refused, each at
+/// its line; the secret is the first line of its file.
 #[test]
-fn secrets_that_everyone_may_read() {
+fn secrets_that_others_may_read_are_refused() {
     let folder = std::env::temp_dir().join(format!("weir-guard-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let file = |name: &str, text: &str, mode: u32| {
@@ -530,14 +531,28 @@ fn secrets_that_everyone_may_read() {
         file("key", "", mode);
         Source::read(&file("weir.toml", &text, mode)).unwrap()
     };
-    for mode in [0o600, 0o640] {
+    for mode in [0o600, 0o400, 0o700] {
         assert!(warnings(&read(mode, "a kept secret\n")).is_empty());
     }
-    let told = warnings(&read(0o644, "a kept secret\n"));
-    let of = |name: &str| {
-        format!("every user of this machine may read `{}`", folder.join(name).display())
-    };
-    assert_eq!(told, [of("weir.toml"), of("secret"), of("key")]);
+    for mode in [0o640, 0o604, 0o660, 0o611, 0o644] {
+        let source = read(mode, "a kept secret\n");
+        let refused = gateway(&source).unwrap_err();
+        let found = refused.iter().map(|one| {
+            let at = one.at.as_ref().map(|(span, _)| &source.text[span.clone()]);
+            (one.code, one.message.as_str(), at.unwrap())
+        });
+        let of = |name: &str| {
+            let path = folder.join(name);
+            format!("users other than its owner may access `{}` (mode {mode:04o})", path.display())
+        };
+        let (config, secret, key) = (of("weir.toml"), of("secret"), of("key"));
+        let expected = [
+            (Code::Permissions, &*config, "\"a long secret\""),
+            (Code::Permissions, &*secret, "\"secret\""),
+            (Code::Permissions, &*key, "\"key\""),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
 
     let secret = |text: &str| good(&read(0o600, text)).accounts[1].secret.clone();
     let expected = Secret::new(*b"a kept secret").unwrap();

@@ -13,8 +13,10 @@ pub(crate) mod witness;
 use crate::support;
 pub(crate) use crate::support::folder;
 use initiator::{Login, Session};
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -68,6 +70,13 @@ pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
     panic!("in 30 seconds there was no {what}");
 }
 
+/// Writes the configuration file of a folder. Only its owner may read it: it may have a secret.
+pub(crate) fn configure(folder: &Path, config: &str) {
+    let path = folder.join("weir.toml");
+    std::fs::write(&path, config).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+}
+
 /// What the log says when a configuration was read again and is used from then on.
 const IN_FORCE: &str = "the new configuration is in force";
 
@@ -96,15 +105,16 @@ impl Gateway {
         arguments: &[&str],
         level: &str,
     ) -> Self {
-        std::fs::write(folder.join("weir.toml"), config).unwrap();
-        let log = std::fs::File::create(folder.join("log")).unwrap();
+        configure(folder, config);
         let mut command = weir(folder, &["serve", "weir.toml", "--listen", "127.0.0.1:0"]);
-        command
-            .env("WEIR_LOG", level)
-            .arg("--json")
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(log);
+        command.env("WEIR_LOG", level).arg("--json").args(arguments);
+        Self::launch(folder, command)
+    }
+
+    /// Starts it by a command that names its configuration, and waits until hosts can connect.
+    pub(crate) fn launch(folder: &Path, mut command: Command) -> Self {
+        let log = std::fs::File::create(folder.join("log")).unwrap();
+        command.stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         // From here on the child is ended by `drop`, should the ready line not come.
@@ -164,7 +174,7 @@ impl Gateway {
     /// Has it read another configuration while it runs, which must be put into force.
     pub(crate) fn reload(&self, config: &str) {
         let before = self.count(IN_FORCE);
-        std::fs::write(self.folder.join("weir.toml"), config).unwrap();
+        configure(&self.folder, config);
         self.signal("HUP");
         eventually("reload", || (self.count(IN_FORCE) > before).then_some(()));
     }
@@ -173,7 +183,7 @@ impl Gateway {
     /// that has all of these.
     pub(crate) fn refuse_reload(&self, config: &str, parts: &[&str]) {
         let before = self.count(IN_FORCE);
-        std::fs::write(self.folder.join("weir.toml"), config).unwrap();
+        configure(&self.folder, config);
         self.signal("HUP");
         self.logged(parts);
         assert_eq!(self.count(IN_FORCE), before, "{}", self.log());
