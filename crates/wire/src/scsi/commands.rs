@@ -189,6 +189,7 @@ const COMMANDS: &[Supported] = &[
     sanitize(0x01, On::Sanitize, [0x48, 0xbf, 0, 0, 0, 0, 0, 0xff, 0xff, 0]), // SANITIZE: OVERWRITE
     sanitize(0x02, On::BlockErase, [0x48, 0xbf, 0, 0, 0, 0, 0, 0, 0, 0]),   // SANITIZE: BLOCK ERASE
     sanitize(0x1f, On::Sanitize, [0x48, 0xbf, 0, 0, 0, 0, 0, 0, 0, 0]),     // SANITIZE: EXIT FAILURE MODE
+    always([0x4d, 0, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0xff, 0]),            // LOG SENSE
     unit(Access::Write, [0x55, 0x10, 0, 0, 0, 0, 0, 0xff, 0xff, 0]),        // MODE SELECT(10)
     command(Access::Read, Needs::Nothing,
             [0x5a, 0x18, 0xff, 0xff, 0, 0, 0, 0xff, 0xff, 0]),              // MODE SENSE(10)

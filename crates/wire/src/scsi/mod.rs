@@ -12,6 +12,7 @@ pub(crate) mod defects;
 pub mod disk;
 pub(crate) mod inquiry;
 pub mod lba_status;
+pub(crate) mod log;
 pub mod luns;
 pub(crate) mod mode;
 pub mod nexus;

@@ -5,6 +5,7 @@ mod media;
 pub use media::{Compare, Media, MediaOp};
 
 use super::commands::{self, Features, Supported};
+use super::log::LogSense;
 use super::nexus::Access;
 use super::reservation;
 use super::sense::Sense;
@@ -35,6 +36,7 @@ pub(crate) enum Cdb {
         lba: u64,
         allocation: u32,
     },
+    LogSense(LogSense),
     ModeSense(ModeSense),
     ModeSelect {
         /// The 10-byte command with its longer header.
@@ -175,6 +177,12 @@ pub(crate) fn decode(
             dpo: false,
         }),
         0x48 => Cdb::Sanitize,
+        0x4d => Cdb::LogSense(LogSense {
+            page: cdb[2] & 0x3f,
+            subpage: cdb[3],
+            parameter: be16(cdb, 5),
+            allocation: be16(cdb, 7).into(),
+        }),
         0x5e => Cdb::PersistentIn { action, allocation: be16(cdb, 7).into() },
         0x5f => Cdb::PersistentOut(reservation::Out {
             action,

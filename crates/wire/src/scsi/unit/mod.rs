@@ -19,7 +19,7 @@ use super::nexus::{Access, Effects, Nexus, Refusal};
 use super::reservation::Reservations;
 use super::sanitize;
 use super::sense::Sense;
-use super::{capacity, defects, inquiry, luns, opcodes, ports, vpd};
+use super::{capacity, defects, inquiry, log, luns, opcodes, ports, vpd};
 use medium::Medium;
 use parameters::Kind;
 use sanitizing::Sanitizing;
@@ -291,6 +291,7 @@ impl Unit {
             }
             Cdb::ReadCapacity10 => (capacity::short(disk), u32::MAX),
             Cdb::ReadCapacity16 { allocation } => (capacity::long(disk), allocation),
+            Cdb::LogSense(asked) => (log::sense(asked)?, asked.allocation),
             Cdb::ModeSense(asked) => (mode::sense(disk, self.mode, &asked)?, asked.allocation),
             Cdb::ReportSupportedOpcodes { options, opcode, action, with_timeouts, allocation } => {
                 let features = disk.features();
