@@ -22,13 +22,16 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// The first of a list that is known here.
+    /// The strongest of a list that is known here, whatever the order.
+    // RFC 7143 section 12.1.3 lets the target choose. The list is not authenticated, so an order protects no secret, and
+    // initiators list MD5 first for targets that take the first that they know.
     pub(crate) fn choose(list: &str) -> Option<Self> {
-        list.split(',').find_map(|one| match text::number(one) {
+        let known = list.split(',').filter_map(|one| match text::number(one) {
             Some(5) => Some(Self::Md5),
             Some(7) => Some(Self::Sha256),
             _ => None,
-        })
+        });
+        known.max_by_key(|&one| one as u8)
     }
 
     // RFC 1994 section 4.1: identifier, secret and challenge, in this order.
