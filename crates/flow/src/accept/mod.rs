@@ -1,11 +1,14 @@
 //! Stage 1, accept: a session's command becomes requests.
 //!
+//! `intake.rs` comes before the stage: it tells an event loop whose commands to read next.
+//!
 //! Checks bounds against the volume, holds what goes past the volume's cap (`cap.rs`), keeps overlapping
 //! requests in order (`hazard.rs`) and cuts what is larger than the volume's transfer limit into pieces. The pipeline counts what is outstanding
 //! and refuses what goes past its limits before anything here sees it.
 
 pub(crate) mod cap;
 pub(crate) mod hazard;
+pub mod intake;
 pub(crate) mod layout;
 
 pub use cap::{BANDWIDTH_MAX, BURST_MAX, Cap, RULE_CAP};

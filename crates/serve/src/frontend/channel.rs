@@ -18,6 +18,8 @@ pub(crate) struct Channel<S: Stream> {
     /// On the list of connections with something to write.
     pub(crate) dirty: bool,
     pub(crate) reading: Reading,
+    /// The socket may have more, for which no event comes.
+    pub(crate) has_more: bool,
     pub(crate) presence: Presence,
 }
 
@@ -26,7 +28,7 @@ pub(crate) struct Channel<S: Stream> {
 pub(crate) enum Reading {
     /// When the kernel reports bytes.
     OnEvent,
-    /// In the next round of the event loop: it is on the list of connections that have more to read.
+    /// In this round of the event loop or the next: it is in the read queue.
     Queued,
     /// When its outbox has room or its waiting request has memory.
     Paused,
@@ -71,6 +73,7 @@ impl<S: Stream> Channel<S> {
             ends: false,
             dirty: false,
             reading: Reading::OnEvent,
+            has_more: false,
             presence: Presence::LoggingIn { since: now },
         }
     }

@@ -7,8 +7,9 @@ use crate::frontend::socket::Peer;
 use crate::ids::{ConnectionId, TaskKey};
 use std::collections::BTreeMap;
 use tracing::{debug, info};
+use weir_flow::accept::intake::command_cost;
 use weir_flow::clock::Instant;
-use weir_flow::request::LinkId;
+use weir_flow::request::{LinkId, TenantId};
 use weir_flow::transfer::{Link, Port};
 use weir_wire::iscsi::target_role;
 use weir_wire::nbd;
@@ -98,6 +99,9 @@ pub(crate) struct Connection {
     pub(crate) view: Option<SessionView>,
     /// A request of an NBD client that waits for payload memory.
     pub(crate) waiting: Option<nbd::Request>,
+    /// The tenant of its last command.
+    pub(crate) tenant: TenantId,
+    pub(crate) allowance: Allowance,
     /// Its login was refused because it did not prove who it is.
     pub(crate) login_failed: bool,
     /// A logout was requested: it is closed at this time.
@@ -109,6 +113,40 @@ pub(crate) struct Connection {
     pub(crate) port: Option<Port>,
     /// The errors that it got from volumes that are withdrawn.
     pub(crate) brake: Brake,
+}
+
+/// What a connection may take in before others are next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    /// The cost of commands after which it stops.
+    limit: u64,
+    /// The cost of the commands that it has taken in.
+    pub(crate) taken: u64,
+    /// It has stopped, and has bytes that are not handled.
+    pub(crate) left_over: bool,
+}
+
+impl Allowance {
+    /// Commands of this cost; the last one may exceed it.
+    pub(crate) const fn of(limit: u64) -> Self {
+        Self { limit, taken: 0, left_over: false }
+    }
+
+    /// All commands.
+    pub(crate) const fn unlimited() -> Self {
+        Self::of(u64::MAX)
+    }
+
+    /// A command with a payload of this number of bytes was taken in.
+    pub(crate) const fn take(&mut self, bytes: u64) {
+        self.taken = self.taken.saturating_add(command_cost(bytes));
+    }
+
+    /// Whether the connection stops before these bytes, of which it takes note.
+    pub(crate) const fn stops_before(&mut self, bytes: &[u8]) -> bool {
+        self.left_over = self.taken >= self.limit && !bytes.is_empty();
+        self.left_over
+    }
 }
 
 /// How far a connection has come with TLS.
@@ -132,6 +170,8 @@ impl Connection {
             tasks: BTreeMap::new(),
             view: None,
             waiting: None,
+            tenant: TenantId::new(0),
+            allowance: Allowance::unlimited(),
             login_failed: false,
             leave_by: None,
             serves: false,

@@ -209,7 +209,7 @@ pub struct Status {
 }
 
 /// The process that serves.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GatewayStatus {
     /// Its release.
     pub release: String,
@@ -221,6 +221,10 @@ pub struct GatewayStatus {
     pub driver: String,
     /// It takes no new work: it was asked to stop, and ends requests in flight.
     pub stopping: bool,
+    /// The part of the last second or so in which its thread has worked, 0 to 1.
+    pub busy: f64,
+    /// What limits throughput now: `thread`, `backend NAME` or `limits`; empty if nothing does.
+    pub bottleneck: String,
 }
 
 /// Requests since the gateway started.

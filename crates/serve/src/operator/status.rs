@@ -20,6 +20,7 @@ use weir_flow::account::histogram::Histogram;
 use weir_flow::cache::writeback::{Blocked, Log, Mode, Phase, Upstream};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::dispatch::{Owner, StreamView};
+use weir_flow::event::StageName;
 use weir_flow::pipeline::{Overdue, Pipeline};
 use weir_flow::request::{BackendId, VolumeId};
 use weir_flow::units::Extent;
@@ -35,6 +36,7 @@ pub(crate) fn status(
     let volumes = volumes(pipeline, view, backends);
     let (shares, shares_left_out) = shares(pipeline, view);
     let (held, backends_left_out) = fullest(pipeline, backends);
+    let bottleneck = bottleneck(pipeline, view, &held);
     let (overdue, overdue_left_out) = overdue(pipeline, view);
     let (sessions, sessions_left_out) = sessions(view);
     let stages = pipeline.census(now).into_iter().map(|census| StageStatus {
@@ -54,6 +56,8 @@ pub(crate) fn status(
             up_ns: now.as_nanos(),
             driver: view.driver.to_owned(),
             stopping: view.stopping,
+            busy: f64::from(view.busy) / 1e3,
+            bottleneck,
         },
         requests: RequestCounts { completed, failed, refused, outstanding },
         stages,
@@ -320,6 +324,25 @@ fn shares(pipeline: &Pipeline<Watch>, view: &View<'_>) -> (Vec<ShareStatus>, u64
     });
     (told.collect(), left_out)
 }
+
+/// What limits throughput now: the thread if it never sleeps, else a backend with requests that wait for it, else
+/// what holds requests before dispatch.
+fn bottleneck(pipeline: &Pipeline<Watch>, view: &View<'_>, held: &[BackendStatus]) -> String {
+    let waiting = |stage: StageName| {
+        let census = pipeline.census(view.now);
+        census.into_iter().any(|one| one.stage == stage && one.count > 0)
+    };
+    let full = held.iter().find(|backend| backend.outstanding >= backend.depth);
+    match full {
+        _ if view.busy >= THREAD_FULL => "thread".to_owned(),
+        Some(backend) if waiting(StageName::Dispatch) => format!("backend {}", backend.name),
+        _ if waiting(StageName::Accept) || waiting(StageName::Control) => "limits".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// A thread that works more than this, in 1000ths of its time, is the bottleneck.
+const THREAD_FULL: u32 = 970;
 
 /// How full the backends are.
 fn fullest(pipeline: &Pipeline<Watch>, backends: &Backends) -> (Vec<BackendStatus>, u64) {

@@ -20,6 +20,8 @@ pub(crate) struct View<'a> {
     pub(crate) next_attempts: Vec<Vec<Option<Instant>>>,
     /// The name of the disk driver.
     pub(crate) driver: &'static str,
+    /// The part of the last second or so in which its thread has worked, in 1000ths.
+    pub(crate) busy: u32,
     /// Takes no new work: a stop was requested.
     pub(crate) stopping: bool,
 }

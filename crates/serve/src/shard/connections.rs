@@ -1,8 +1,9 @@
 //! The connections of hosts: reading, writing, closing, and closing those that are silent.
 
 use super::kernel::Kernel;
+use super::read_queue::ReadQueue;
 use crate::frontend::channel::{Channel, Presence, Progress, Reading};
-use crate::frontend::connection::{Connection, Encryption, Protocol, Speech};
+use crate::frontend::connection::{Allowance, Connection, Encryption, Protocol, Speech};
 use crate::frontend::iscsi::session::{take_leave, tenants_of, window_of};
 use crate::frontend::login_throttle::LoginThrottle;
 use crate::frontend::socket::{Peer, Socket, Stream};
@@ -11,11 +12,12 @@ use crate::ids::ConnectionId;
 use crate::tasks::reply::Reply;
 use crate::tasks::{CommandEngine, ConnectionAction};
 use rustls::ServerConfig;
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use tracing::warn;
+use weir_flow::accept::intake::QUANTUM;
 use weir_flow::clock::{Duration, Instant};
+use weir_flow::dispatch::Shares;
 use weir_flow::transfer::Port;
 use weir_wire::iscsi::target_role::TmfResponse;
 
@@ -41,8 +43,8 @@ pub(crate) struct Connections<S: Stream> {
     /// Connections of each protocol.
     counts: [u32; 2],
     serial: u64,
-    /// Connections that had more to read at the end of their round.
-    readable: VecDeque<usize>,
+    /// Connections with bytes to handle.
+    reads: ReadQueue,
     /// Connections with something to write.
     dirty: Vec<usize>,
     /// The list that is `dirty` while that one is written.
@@ -57,13 +59,13 @@ pub(crate) struct Connections<S: Stream> {
 
 impl<S: Stream> Connections<S> {
     /// None; `max_logins`: the number of connections that may be logging in.
-    pub(crate) fn new(max_logins: u32, tls: Option<Arc<ServerConfig>>) -> Self {
+    pub(crate) fn new(max_logins: u32, shares: &Shares, tls: Option<Arc<ServerConfig>>) -> Self {
         Self {
             places: vec![None],
             free: Vec::new(),
             counts: [0; 2],
             serial: 0,
-            readable: VecDeque::new(),
+            reads: ReadQueue::new(shares),
             dirty: Vec::new(),
             spare_dirty: Vec::new(),
             sent: Vec::new(),
@@ -89,7 +91,12 @@ impl<S: Stream> Connections<S> {
 
     /// Whether some have more to read, of which no event tells.
     pub(crate) fn has_more(&self) -> bool {
-        !self.readable.is_empty()
+        !self.reads.is_empty()
+    }
+
+    /// Tenants have other weights from now on.
+    pub(crate) fn set_weights(&mut self, shares: &Shares) {
+        self.reads.set_weights(shares);
     }
 
     /// For how much longer connections of this peer are refused, after failed logins.
@@ -152,52 +159,86 @@ impl<S: Stream> Connections<S> {
         Ok(())
     }
 
-    /// Reads from a connection once and handles the bytes. `ends`: the host sends nothing more.
-    pub(crate) fn read(
+    /// A connection has bytes, as an event says. `ends`: the host sends nothing more.
+    pub(crate) fn readable(&mut self, index: usize, ends: bool) {
+        let Some(Some(connected)) = self.places.get_mut(index) else { return };
+        let channel = &mut connected.channel;
+        channel.ends |= ends;
+        // No other event comes for these bytes, even if bytes before them are still to be handled.
+        channel.has_more = true;
+        if channel.reading != Reading::Queued {
+            channel.reading = Reading::Queued;
+            self.reads.push(index);
+        }
+    }
+
+    /// One round: reads from connections that have bytes, and handles what their tenants may take in now.
+    pub(crate) fn read_on(&mut self, engine: &mut CommandEngine, now: Instant) {
+        if self.reads.is_empty() {
+            return;
+        }
+        for _ in 0..self.reads.begin_round() {
+            let index = self.reads.take_arrived().expect("counted");
+            match self.places[index].as_deref() {
+                Some(one) if one.connection.speech.is_established() => {
+                    self.reads.enter(one.connection.tenant, index);
+                }
+                _ => {
+                    self.read(engine, now, index, Allowance::unlimited());
+                }
+            }
+        }
+        while let Some((tenant, index)) = self.reads.next() {
+            let taken = self.read(engine, now, index, Allowance::of(QUANTUM));
+            self.reads.took(tenant, index, taken.taken, taken.left_over);
+        }
+    }
+
+    /// Reads from a connection once, unless it has bytes left over, and handles the bytes as far as the allowance goes.
+    /// Returns what it has taken in.
+    fn read(
         &mut self,
         engine: &mut CommandEngine,
         now: Instant,
         index: usize,
-        ends: bool,
-    ) {
-        if self.draining {
-            return;
-        }
+        allowance: Allowance,
+    ) -> Allowance {
         let Some(mut connected) = self.places.get_mut(index).and_then(Option::take) else {
-            return;
+            return allowance;
         };
         let Connected { connection, channel } = &mut *connected;
-        channel.ends |= ends;
-        if connection.is_behind() || connection.is_stuck() {
+        channel.reading = Reading::OnEvent;
+        if self.draining || connection.is_behind() || connection.is_stuck() {
             channel.reading = Reading::Paused;
             self.places[index] = Some(connected);
-            return;
+            return allowance;
         }
-        let progress = channel.read(connection);
-        if progress == Progress::Closed {
-            self.close(engine, connected, "closed by the host");
-            return;
+        if !connection.allowance.left_over {
+            let progress = channel.read(connection);
+            if progress == Progress::Closed {
+                self.close(engine, connected, "closed by the host");
+                return allowance;
+            }
+            channel.presence.heard(now);
+            channel.has_more = progress == Progress::More;
         }
-        channel.presence.heard(now);
-        if progress == Progress::More && channel.reading != Reading::Queued {
-            channel.reading = Reading::Queued;
-            self.readable.push_back(index);
-        }
+        connection.allowance = allowance;
         self.handle(engine, now, connected);
         self.run_actions(engine, now);
-    }
-
-    /// Reads from the connections that had more to read.
-    pub(crate) fn read_on(&mut self, engine: &mut CommandEngine, now: Instant) {
-        for _ in 0..self.readable.len() {
-            let index = self.readable.pop_front().expect("counted");
-            if let Some(connected) = &mut self.places[index]
-                && connected.channel.reading == Reading::Queued
-            {
-                connected.channel.reading = Reading::OnEvent;
-            }
-            self.read(engine, now, index, false);
+        let Some(Connected { connection, channel }) = self.places[index].as_deref_mut() else {
+            return allowance;
+        };
+        let mut taken = connection.allowance;
+        if channel.reading != Reading::OnEvent {
+            // It is paused, or in the queue already.
+            taken.left_over = false;
+        } else if taken.left_over {
+            channel.reading = Reading::Queued;
+        } else if channel.has_more {
+            channel.reading = Reading::Queued;
+            self.reads.push(index);
         }
+        taken
     }
 
     /// Handles what a connection has received, and puts it back into its place.
@@ -309,7 +350,8 @@ impl<S: Stream> Connections<S> {
         if self.draining {
             return;
         }
-        if let Some(connected) = self.take(id) {
+        if let Some(mut connected) = self.take(id) {
+            connected.connection.allowance = Allowance::unlimited();
             self.handle(engine, now, connected);
             self.resume(id.index);
         }
@@ -428,7 +470,7 @@ impl<S: Stream> Connections<S> {
         let Connected { connection, channel } = &mut **connected;
         if channel.reading == Reading::Paused && !connection.is_stuck() && !connection.is_behind() {
             channel.reading = Reading::Queued;
-            self.readable.push_back(index);
+            self.reads.push(index);
         }
     }
 

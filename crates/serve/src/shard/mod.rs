@@ -10,9 +10,11 @@ mod connections;
 pub(crate) mod descriptors;
 mod kernel;
 mod linux;
+mod load;
 pub(crate) mod open;
 mod operators;
 pub(crate) mod plan;
+mod read_queue;
 pub(crate) mod recorder;
 mod signals;
 mod stop;
@@ -39,6 +41,7 @@ use accept::{Acceptor, Around};
 use connections::Connections;
 use kernel::{Event, Kernel, Sleep};
 use linux::Linux;
+use load::Load;
 use operators::Operators;
 use rustls::ServerConfig;
 use std::io;
@@ -76,6 +79,7 @@ pub(crate) struct Gateway<'a, K: Kernel = Linux> {
     done: Vec<StorageDone>,
     finished: Vec<CallDone>,
     stop: Stop,
+    load: Load,
     next_tick: Instant,
     /// When to save what control needs after a restart.
     next_save: Instant,
@@ -103,13 +107,14 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             config: config.clone(),
             reload,
             acceptor: Acceptor::new(config, listeners, random),
-            connections: Connections::new(config.iscsi.max_logins, tls),
+            connections: Connections::new(config.iscsi.max_logins, &config.shares, tls),
             operators: Operators::new(control),
             engine,
             storage,
             done: Vec::new(),
             finished: Vec::new(),
             stop: Stop::default(),
+            load: Load::default(),
             next_tick: Instant::ZERO,
             next_save: Instant::ZERO + SAVE_INTERVAL,
         }
@@ -166,6 +171,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
                 .map(|index| self.storage.upstreams.next_attempts(index).collect())
                 .collect(),
             driver: self.driver_name(),
+            busy: self.load.busy(),
             stopping: self.stop.is_requested(),
         }
     }
@@ -240,8 +246,12 @@ impl<'a, K: Kernel> Gateway<'a, K> {
     fn sleep(&mut self, deadline: Option<Instant>) {
         let sleep = self.until(deadline);
         let mut events = std::mem::take(&mut self.events);
+        let before = if sleep == Sleep::No { None } else { Some(self.kernel.now()) };
         let result = self.kernel.wait(sleep, &mut events);
         self.now = self.kernel.now();
+        if let Some(before) = before {
+            self.load.slept(self.now.saturating_since(before));
+        }
         self.storage.upstreams.set_now(self.now);
         if let Err(problem) = result {
             self.stop.fail("wait for events", problem);
@@ -310,7 +320,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
                     self.connections.write(&mut self.engine, self.now, index);
                 }
                 if readiness.readable {
-                    self.connections.read(&mut self.engine, self.now, index, readiness.ended);
+                    self.connections.readable(index, readiness.ended);
                 }
             }
             Event::Control(token) => self.operators.event(self.now, token),
@@ -327,6 +337,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
     /// Once a second: checks connections and listeners, and saves what control needs after a restart.
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
+        self.load.tick(self.now);
         self.engine.set.ended = true;
         if self.config.savings.is_some() && self.next_save <= self.now {
             self.next_save = self.now + SAVE_INTERVAL;
@@ -386,6 +397,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             && let Some(merged) = self.engine.reload(&self.config, new)
         {
             self.config = merged;
+            self.connections.set_weights(&self.config.shares);
             self.connections.refresh(&mut self.engine);
         }
         self.connections.run_actions(&mut self.engine, self.now);

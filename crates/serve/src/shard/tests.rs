@@ -1,5 +1,7 @@
 //! The event loop without a kernel: a host, a clock and a disk in memory, and the real pipeline.
 
+mod shares;
+
 use super::*;
 use crate::config::{self, Export, FileStore, IoMode, Where};
 use crate::frontend::socket::{Peer, Socket, Stream};

@@ -35,13 +35,21 @@ impl Status {
 
 fn text(status: &operator::Status) -> String {
     let mut text = String::new();
-    let operator::GatewayStatus { release, pid, up_ns, driver, stopping } = &status.gateway;
+    let operator::GatewayStatus { release, pid, up_ns, driver, stopping, busy, bottleneck } =
+        &status.gateway;
     let _ = writeln!(
         text,
         "weir {release}, process {pid}, up {}, disk I/O by {driver}{}",
         age(*up_ns),
         if *stopping { "; stopping: requests in flight are being finished" } else { "" }
     );
+    let limit = match bottleneck.as_str() {
+        "" => "nothing limits throughput".to_owned(),
+        "thread" => "the gateway's thread limits throughput".to_owned(),
+        "limits" => "contracts, caps or the order of requests limit throughput".to_owned(),
+        other => format!("{other} limits throughput"),
+    };
+    let _ = writeln!(text, "gateway thread {:.0} % busy; {limit}", busy * 100.0);
     let operator::RequestCounts { completed, failed, refused, outstanding } = status.requests;
     let _ = writeln!(
         text,

@@ -42,11 +42,8 @@ fn with_accounts() -> String {
 #[test]
 fn files_are_for_their_owner_alone() {
     let folder = folder("modes");
-    let config = ONE_DISK.replacen(
-        "size = ",
-        "log = \"disk.log\"\nlog_size = \"32MiB\"\nsize = ",
-        1,
-    );
+    let config =
+        ONE_DISK.replacen("size = ", "log = \"disk.log\"\nlog_size = \"32MiB\"\nsize = ", 1);
     let config = format!("{config}[control]\nsocket = \"run/weir.socket\"\n");
     let known = ["weir.toml", "log"];
     for umask in ["000", "022", "077"] {

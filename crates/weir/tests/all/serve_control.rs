@@ -69,7 +69,14 @@ fn status_tells_what_there_is() {
 
     let text = gateway.command(&["status"]).stdout;
     let text = String::from_utf8(text).unwrap();
-    for part in ["; 1 outstanding", "Overdue\n", "disk    64 MiB  disk", "read 512 B"] {
+    for part in [
+        "gateway thread ",
+        "limit throughput",
+        "; 1 outstanding",
+        "Overdue\n",
+        "disk    64 MiB  disk",
+        "read 512 B",
+    ] {
         assert!(text.contains(part), "{part}:\n{text}");
     }
     let row = |line: &&str| line.split_whitespace().take(2).eq(["control", "1"]);

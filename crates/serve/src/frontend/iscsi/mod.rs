@@ -34,6 +34,9 @@ impl IscsiFrontend<'_> {
         // Taken out, so that its bytes can be read while the connection changes.
         let mut received = std::mem::take(&mut connection.received);
         let verdict = loop {
+            if connection.allowance.stops_before(received.bytes()) {
+                break Verdict::Keep;
+            }
             let Speech::Iscsi(wire) = &mut connection.speech else {
                 unreachable!("only iSCSI connections come here")
             };
@@ -191,6 +194,10 @@ impl IscsiFrontend<'_> {
         }
         self.engine.set.actions.push_back(ConnectionAction::Share);
         connection.serves = view.is_some();
+        if let Some(seen) = view.as_ref().and_then(|view| view.units.first()) {
+            let claim = view.as_ref().and_then(|view| view.claim);
+            connection.tenant = self.engine.catalog.tenant(claim, seen.volume);
+        }
         connection.view = view;
     }
 
@@ -203,7 +210,8 @@ impl IscsiFrontend<'_> {
         task: Task,
     ) -> Option<TaskKey> {
         let claim = connection.view.as_ref().and_then(|view| view.claim);
-        let tenant = self.engine.catalog.tenant(claim, task.volume).index();
+        connection.tenant = self.engine.catalog.tenant(claim, task.volume);
+        let tenant = connection.tenant.index();
         let origin = Origin { connection: connection.id, claim, name: itt.0, retries: false };
         let key = self.engine.set.take_in(origin, tenant, held, task)?;
         connection.tasks.insert(itt.0, key);
@@ -212,6 +220,7 @@ impl IscsiFrontend<'_> {
 
     fn command(&mut self, connection: &mut Connection, command: &Command<'_>) {
         let itt = command.itt;
+        connection.allowance.take(command.expected_length.into());
         let Connection { speech: Speech::Iscsi(wire), view: Some(view), .. } = connection else {
             let sense = Sense::LOGICAL_UNIT_NOT_SUPPORTED;
             self.check(connection, itt, sense, None);

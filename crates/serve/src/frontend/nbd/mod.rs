@@ -40,9 +40,14 @@ impl NbdFrontend<'_> {
     pub(crate) fn receive(&mut self, connection: &mut Connection) -> Verdict {
         let mut received = std::mem::take(&mut connection.received);
         let verdict = loop {
-            if let Some(request) = connection.waiting.take()
-                && !self.request(connection, request)
-            {
+            if let Some(request) = connection.waiting.take() {
+                if !self.request(connection, request) {
+                    break Verdict::Keep;
+                }
+                let moves = matches!(request.command, Command::Read | Command::Write);
+                connection.allowance.take(if moves { request.length.into() } else { 0 });
+            }
+            if connection.allowance.stops_before(received.bytes()) {
                 break Verdict::Keep;
             }
             let Speech::Nbd(wire) = &mut connection.speech else {
@@ -75,6 +80,8 @@ impl NbdFrontend<'_> {
             Event::ExportChosen { index } => {
                 let Speech::Nbd(wire) = &mut connection.speech else { return };
                 connection.serves = true;
+                let volume = self.engine.catalog.export_volumes[index];
+                connection.tenant = self.engine.catalog.tenant(None, volume);
                 wire.export_admitted();
                 // A simple reply is in one piece.
                 self.engine
