@@ -62,7 +62,8 @@ fn refusals_name_the_field() {
     assert_eq!(code(&[0x41, 0x10]), (0x24, 0), "anchor");
     assert_eq!(code(&[0x25, 0, 0, 0, 0, 1]), (0x24, 0));
     assert_eq!(code(&[0x5e, 4]), (0x24, 0));
-    assert_eq!(code(&[0x4d]), (0x20, 0));
+    assert_eq!(code(&[0x4c]), (0x20, 0), "LOG SELECT");
+    assert_eq!(code(&[0x4d, 1]), (0x24, 0), "parameters to be saved");
 }
 
 /// Write data must fit the command; for a pattern it must fit exactly.
