@@ -9,10 +9,10 @@ use crate::buffer::LARGEST;
 use crate::config::{self, Config, Target as TargetConfig};
 use crate::identity::identity;
 use crate::limits::PORTAL_GROUP;
+use crate::storage::file::backing::Backing;
 use crate::storage::layout;
 use crate::storage::store::Store;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -95,9 +95,9 @@ impl Catalog {
     }
 
     /// The file of a volume that is on one file alone, if that can have holes.
-    pub(crate) fn sparse_file(&self, index: usize) -> Option<Arc<File>> {
+    pub(crate) fn sparse_file(&self, index: usize) -> Option<&Backing> {
         match self.only_store(index) {
-            Some(Store::File(backing)) if backing.holes => Some(backing.file()),
+            Some(Store::File(backing)) if backing.holes => Some(backing),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@ use crate::rng::Rng;
 
 const US: u64 = 1_000;
 
-/// Hosts, each of its own tenant, and the thread that serves them.
+/// Hosts, one for each tenant, and the thread that serves them.
 struct Scene {
     intake: Intake,
     rng: Rng,

@@ -341,6 +341,7 @@ impl Jobs {
             && sanitize.runs.is_empty()
             && let Some(file) = cx.catalog.sparse_file(index)
         {
+            let file = file.file();
             let rest = (sanitize.done, left);
             cx.blocking.map(MappedFor::Job(job), file, rest, block.into(), RUNS_MAX);
             return;

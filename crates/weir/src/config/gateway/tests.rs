@@ -537,21 +537,16 @@ fn secrets_that_others_may_read_are_refused() {
     for mode in [0o640, 0o604, 0o660, 0o611, 0o644] {
         let source = read(mode, "a kept secret\n");
         let refused = gateway(&source).unwrap_err();
-        let found = refused.iter().map(|one| {
-            let at = one.at.as_ref().map(|(span, _)| &source.text[span.clone()]);
-            (one.code, one.message.as_str(), at.unwrap())
-        });
-        let of = |name: &str| {
-            let path = folder.join(name);
-            format!("users other than its owner may access `{}` (mode {mode:04o})", path.display())
-        };
-        let (config, secret, key) = (of("weir.toml"), of("secret"), of("key"));
-        let expected = [
-            (Code::Permissions, &*config, "\"a long secret\""),
-            (Code::Permissions, &*secret, "\"secret\""),
-            (Code::Permissions, &*key, "\"key\""),
-        ];
-        assert_eq!(found.collect::<Vec<_>>(), expected);
+        let places = [("weir.toml", "a long secret"), ("secret", "secret"), ("key", "key")];
+        assert_eq!(refused.len(), places.len());
+        for (one, (name, value)) in refused.iter().zip(places) {
+            let path = folder.join(name).display().to_string();
+            let message =
+                format!("users other than its owner may access `{path}` (mode {mode:04o})");
+            assert_eq!((one.code, &one.message), (Code::Permissions, &message));
+            let span = one.at.as_ref().unwrap().0.clone();
+            assert_eq!(source.text[span], format!("\"{value}\""));
+        }
     }
 
     let secret = |text: &str| good(&read(0o600, text)).accounts[1].secret.clone();
