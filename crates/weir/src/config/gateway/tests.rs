@@ -544,11 +544,9 @@ fn secrets_that_others_may_read_are_refused() {
             let message =
                 format!("users other than its owner may access `{path}` (mode {mode:04o})");
             assert_eq!((one.code, &one.message), (Code::Permissions, &message));
-            let span = one.at.as_ref().unwrap().0.clone();
-            assert_eq!(source.text[span], format!("\"{value}\""));
+            assert_eq!(source.text[one.at.clone().unwrap().0], format!("\"{value}\""));
         }
     }
-
     let secret = |text: &str| good(&read(0o600, text)).accounts[1].secret.clone();
     let expected = Secret::new(*b"a kept secret").unwrap();
     for text in ["a kept secret", "a kept secret\n", "a kept secret\r\n", "a kept secret\nmore"] {
