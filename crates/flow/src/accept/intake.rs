@@ -130,7 +130,7 @@ impl Intake {
 
     /// The tenant that is next, for commands of about [`QUANTUM`]; `None` if the round is over. To be followed by
     /// [`took`](Self::took).
-    pub fn next(&mut self) -> Option<TenantId> {
+    pub fn choose(&mut self) -> Option<TenantId> {
         let &Reverse((virtual_time, id)) = self.ready.peek()?;
         if self.taken >= ROUND_MIN && virtual_time > self.horizon {
             return None;
@@ -146,7 +146,7 @@ impl Intake {
         Some(TenantId::new(id))
     }
 
-    /// Commands of this cost were taken in for a tenant that [`next`](Self::next) has returned. `more`: it has more.
+    /// Commands of this cost were taken in for a tenant that [`choose`](Self::choose) has returned. `more`: it has more.
     pub fn took(&mut self, id: TenantId, cost: u64, more: bool) {
         let weight = self.shares.weight(Owner::Tenant(id)).as_1024ths();
         let tenant = &mut self.tenants[id.index()];

@@ -110,11 +110,11 @@ pub(super) fn play(script: &Script, policy: &Choice<Build>) -> Measured {
         contracts: contracts.iter().map(|&contract| Some(contract.clone())).collect(),
         groups: Vec::new(),
     };
-    let promised: Vec<_> = contracts.iter().map(|contract| contract.rows[0].response()).collect();
+    let targets: Vec<_> = contracts.iter().map(|contract| contract.rows[0].response()).collect();
     let mut gate = Controlled {
         policy: (policy.policy().build)(policy.values(), &promises),
         requests: SlotMap::with_key(),
-        scores: Scores::new(&promised, &script.windows, script.course),
+        scores: Scores::new(&targets, &script.windows, script.course),
     };
     let mut world = Scripted::new(script);
     stage::run(&mut gate, &mut world);

@@ -3,11 +3,14 @@
 use std::env;
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// The suffix of the names of files that it reads, and what it does with the name and the text of each.
+pub(crate) type Reader<'a> = (&'a str, &'a dyn Fn(&str, &str));
 
 /// Calls a reader with the name and the text of each file of `WEIR_VECTORS/part`. The reader is the first whose
 /// suffix the file's name has. Panics if there is no file, and at a file for which there is no reader.
-pub(crate) fn read_all(part: &str, readers: &[(&str, &dyn Fn(&str, &str))]) {
+pub(crate) fn read_all(part: &str, readers: &[Reader<'_>]) {
     let root = PathBuf::from(env::var_os("WEIR_VECTORS").expect("WEIR_VECTORS names the folder"));
     let folder = root.join(part);
     let entries = fs::read_dir(&folder)
@@ -24,7 +27,7 @@ pub(crate) fn read_all(part: &str, readers: &[(&str, &dyn Fn(&str, &str))]) {
         });
         let mut text = String::new();
         let file = BufReader::new(File::open(path).expect("the file can be opened"));
-        let length = if name.ends_with(".zst") {
+        let length = if Path::new(name).extension().is_some_and(|extension| extension == "zst") {
             zstd::Decoder::new(file).expect("it is compressed").read_to_string(&mut text)
         } else {
             BufReader::new(file).read_to_string(&mut text)

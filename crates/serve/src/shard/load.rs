@@ -16,7 +16,7 @@ pub(super) struct Load {
 impl Load {
     /// The loop has slept.
     pub(super) fn slept(&mut self, time: Duration) {
-        self.asleep = self.asleep + time;
+        self.asleep += time;
     }
 
     /// Ends a window, unless it is short: a sleep must not be larger than it.

@@ -67,7 +67,7 @@ impl ReadQueue {
     /// The next connection of this round, and its tenant; `None` if the round is over. To be followed by
     /// [`took`](Self::took).
     pub(super) fn next(&mut self) -> Option<(TenantId, usize)> {
-        let tenant = self.intake.next()?;
+        let tenant = self.intake.choose()?;
         let index =
             self.lanes[tenant.index()].pop_front().expect("a ready tenant has a connection");
         self.queued -= 1;

@@ -387,7 +387,7 @@ fn a_silent_host_is_closed_in_virtual_time() {
 fn a_host_that_repeats_refused_reads_is_delayed() {
     let messages: Vec<_> = [choose()].into_iter().chain((0..5_000).map(|_| read())).collect();
     let (host, sleeps) = serve_prepared("brake", &messages, Duration::from_secs(10), |volume| {
-        volume.unit.withdraw()
+        volume.unit.withdraw();
     });
     let error = [&SIMPLE_REPLY[..], &[0, 0, 0, 5], &COOKIE].concat();
     let errors = host.received.windows(error.len()).filter(|bytes| *bytes == error).count();

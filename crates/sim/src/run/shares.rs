@@ -76,7 +76,6 @@ fn every_device_is_kept_busy_and_shared() {
         let apart = shares.iter().zip(due).map(|(share, due)| (share / due - 1.0).abs());
         let apart = apart.fold(0.0, f64::max);
         let text = format!("{name}: {kept:.3} of {:.0}/s, shares {shares:.3?}", rate(&fifo));
-        println!("{text}");
         if kept < 0.95 || apart > 0.03 {
             faults.push(text);
         }
@@ -94,7 +93,6 @@ fn few_requests_are_not_held() {
             let [fifo, fair] = ["fifo", "fair-time"]
                 .map(|policy| run(&plan(model, policy, depth, seconds), |_| ()).unwrap());
             let kept = rate(&fair) / rate(&fifo);
-            println!("{name}, {depth} each: {kept:.3} of {:.0}/s", rate(&fifo));
             if kept < 0.95 {
                 faults.push(format!("{name}, {depth} each: {kept:.3}"));
             }
@@ -118,7 +116,6 @@ fn traces_are_answered_as_fast() {
             results.totals.completed as f64 / results.virtual_ns as f64
         });
         let kept = rates[1] / rates[0];
-        println!("{speed} times as fast on {name}: {kept:.3}");
         if kept < 0.95 {
             faults.push(format!("{speed} times as fast on {name}: {kept:.3}"));
         }

@@ -57,7 +57,7 @@ fn files_are_for_their_owner_alone() {
         session.write(0, &[1; 512]);
         let register = Reserve { action: REGISTER, other: 5, survives: true, ..Reserve::default() };
         assert_eq!(session.reserve(register), GOOD);
-        let mut made = Vec::new();
+        let mut found = Vec::new();
         let mut folders = vec![folder.clone()];
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
@@ -71,10 +71,10 @@ fn files_are_for_their_owner_alone() {
                 if metadata.is_dir() {
                     folders.push(entry.path());
                 }
-                made.push(name);
+                found.push(name);
             }
         }
-        assert!(made.len() >= 5, "{made:?}");
+        assert!(found.len() >= 5, "{found:?}");
         gateway.stop();
         std::fs::remove_dir_all(&folder).unwrap();
         std::fs::create_dir_all(&folder).unwrap();

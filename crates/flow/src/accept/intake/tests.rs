@@ -69,7 +69,7 @@ impl Scene {
             self.intake.ready(TenantId::new(host as u32));
         }
         let mut taken = alloc::vec![0; self.sockets.len()];
-        while let Some(tenant) = self.intake.next() {
+        while let Some(tenant) = self.intake.choose() {
             let host = tenant.index();
             let cost = command_cost(self.bytes[host]);
             let count = QUANTUM.div_ceil(cost).min(self.sockets[host]);
@@ -155,7 +155,7 @@ fn idleness_earns_little() {
     scene.intake.ready(TenantId::new(0));
     scene.intake.ready(TenantId::new(1));
     let mut first = 0;
-    while let Some(tenant) = scene.intake.next() {
+    while let Some(tenant) = scene.intake.choose() {
         if tenant.index() == 0 {
             break;
         }

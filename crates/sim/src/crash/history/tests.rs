@@ -119,11 +119,11 @@ fn what_bypasses_the_log_is_a_debt() {
     let place = history.arrive(3..4, false);
     let last = history.written(place, 3);
     let next = history.arrive(0..2, false);
-    let [e, f] = [history.written(next, 0), history.written(next, 1)];
-    for volume in [[a, b, 0, 0], [a, b, d, last], [a, b, 0, last], [e, f, 0, last]] {
+    let [low, high] = [history.written(next, 0), history.written(next, 1)];
+    for volume in [[a, b, 0, 0], [a, b, d, last], [a, b, 0, last], [low, high, 0, last]] {
         assert_eq!(history.survives(&some(volume)), Ok(()), "{volume:?}");
     }
-    for volume in [[0, b, d, last], [e, f, d, 0], [a, f, d, last]] {
+    for volume in [[0, b, d, last], [low, high, d, 0], [a, high, d, last]] {
         assert!(history.survives(&some(volume)).is_err(), "{volume:?}");
     }
     history.promise(place + 1);

@@ -147,9 +147,8 @@ impl Shell<'_> {
             Order::Strict => true,
         };
         match (asked, outcome) {
-            (Asked::Told, _) => {}
+            (Asked::Told, _) | (Asked::Flush { .. }, Err(IoError::Busy)) => {}
             (Asked::Change { place, .. }, Err(IoError::Busy)) => history.refused(place),
-            (Asked::Flush { .. }, Err(IoError::Busy)) => {}
             (_, Err(error)) => {
                 let text = format!("request {} was answered with an error: {error}", tag.0);
                 return Err(Broken::Stuck(text).into());

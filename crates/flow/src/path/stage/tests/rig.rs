@@ -300,7 +300,7 @@ impl Rig {
 
     /// The gateway's machine does nothing for this long: whatever happens meanwhile is seen afterwards.
     pub(super) fn pause_machine(&mut self, time: Duration) {
-        self.now = self.now + time;
+        self.now += time;
     }
 
     /// How often a path was ejected from then on.
