@@ -234,7 +234,6 @@ fn the_text_says_all() {
         "Set A, poisson arrivals, means of 2 runs",
         "S1: a drop",
         "1000/1000  2000",
-        "x0.5",
         "1 of 2 claims hold, 1 that must hold do not; seed 3\n",
     ] {
         assert!(text.contains(part), "{part}: {text}");
