@@ -1,9 +1,9 @@
 //! Small exhaustive runs: orders of operations, with a crash at every step.
 
-use super::rig::Rig;
+use super::rig::{Rig, Running};
 use super::small;
 use crate::cache::writeback::format::batch_most;
-use crate::cache::writeback::{Kind, Mode, Phase, Settings, Sync, Why};
+use crate::cache::writeback::{Kind, Mode, Order, Phase, Settings, Sync, Why};
 use crate::clock::Duration;
 use crate::settings::Settings as _;
 
@@ -176,6 +176,31 @@ fn a_failed_sync_is_final() {
         }
     }
     assert!(again > 100, "the device must fail, did so {again} times");
+}
+
+/// In mode `ram` a sync fails behind several batches of acknowledged writes, and they are written again, batch by batch.
+/// A flush that comes behind the first of them waits for all of them.
+#[test]
+fn a_flush_waits_for_what_is_written_again() {
+    // In strict order an epoch ends when a write is acknowledged, and each batch is synced for its sake.
+    let (mode, order) = (Mode::Ram, Order::Strict);
+    let settings = Settings { mode, order, batch_bytes: 512, epoch_bytes: 1 << 20, ..small() };
+    let mut rig = Rig::new(1, settings, 64);
+    assert!(rig.pays_debt());
+    rig.ask(Some(Kind::Write), 32, 3, false);
+    let unsynced = |rig: &Rig| rig.log.status(rig.now).last - rig.log.status(rig.now).durable;
+    let is_syncing = |rig: &Rig| matches!(rig.running[..], [Running::Sync(_)]);
+    assert!(rig.until(10, is_syncing) && rig.outstanding() == 0 && unsynced(&rig) > 2);
+    rig.luck.local = 1_000;
+    rig.end(0);
+    rig.luck.local = 0;
+    assert!(rig.until(10, is_syncing), "the first batch is written again");
+    let flush = rig.ask(None, 0, 0, false) as usize - 1;
+    assert!(rig.until(100, |rig| rig.asked[flush].acked.is_some()));
+    assert_eq!(unsynced(&rig), 0, "the flush is answered when all is durable");
+    rig.crash(true);
+    rig.check_reads();
+    rig.settle();
 }
 
 /// Both a batch and its second try fail: nothing is lost, everything goes upstream from memory, and only

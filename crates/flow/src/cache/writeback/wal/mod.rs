@@ -212,11 +212,12 @@ impl Wal {
         here.max(self.marks.applied())
     }
 
-    /// All records up to this one are acknowledged, or may be: in mode `log` when they are durable.
+    /// All records up to this one are acknowledged, or may be: in mode `log` when they are durable; in mode `ram` when
+    /// they have a number, also while a failed sync has taken them back and they are written again.
     pub(super) const fn acknowledged(&self) -> u64 {
         match self.settings.mode {
             Mode::Log => self.marks.durable(),
-            Mode::Ram => self.marks.written(),
+            Mode::Ram => self.marks.last(),
         }
     }
 
