@@ -253,8 +253,9 @@ fn owned(
              `weir log`, and move it away with the `.log` file beside `state`"
         ),
         Denied::Different(_) => String::from(
-            "give the volume the unit back that the log is for; or inspect the log with `weir log`, salvage its data \
-             if needed, and move it away with the `.log` and `.units` files beside `state`",
+            "give the volume the unit back that the log is for; if it is that unit and only its name has changed, \
+             remove the `.units` file beside `state`; otherwise salvage the log with `weir log`, and move it away with \
+             the `.log` and `.units` files",
         ),
         Denied::Unsupported(_) => String::from(
             "without reservations a second gateway could write there: set `fence = \"off\"` in [[upstream]] only if \
