@@ -55,8 +55,8 @@ fn chapter(claims: Vec<Claim>) -> Chapter {
 fn paths() -> Chapter {
     use crate::path::Sample;
     use crate::path::study::{
-        Course, FaultRow, OutageRow, PrintedRow, ResponseRow, RuleRow, SpreadRow, Study,
-        ThresholdRow,
+        CalmRow, Course, FaultRow, OutageRow, PrintedRow, ResponseRow, RuleRow, SlowRow, SpreadRow,
+        Study, ThresholdRow,
     };
     let spread = |selector, imbalance| SpreadRow {
         situation: "A",
@@ -121,6 +121,22 @@ fn paths() -> Chapter {
             retried: 17,
             longest_ms: 201.7,
             second_group: 1.0,
+        }],
+        calm: vec![CalmRow {
+            selector: "jsw",
+            hours: 24.0,
+            ios: 20_000_000,
+            ejections: 1,
+            silent: 0,
+            ejections_per_day: 0.5,
+        }],
+        slowdowns: vec![SlowRow {
+            selector: "jsw",
+            factor: 20,
+            runs: 10,
+            ejected: 10,
+            left_s: (0.6, 0.8),
+            back_s: (1.2, 2.4),
         }],
         traces: vec![response("a<b", "rr", "1:1")],
         courses: vec![Course {

@@ -3,6 +3,7 @@
 //! C1 to C3 are the paper's (docs/reference/path.md, section 1), in the arrival regimes of section 4. The others are
 //! the verdicts of docs/research/path.md; what those give as an order has to come out as one.
 
+use super::ejection_claims;
 use super::study::{FaultRow, OutageRow, ResponseRow, RuleRow, SpreadRow, Study};
 use super::tables::OUTAGE_COUNT;
 use crate::claim::{Claim, least, most};
@@ -21,6 +22,7 @@ pub(super) fn judge(study: &Study) -> Vec<Claim> {
     claims.extend(different_speeds(&study.speeds));
     claims.extend(many_paths(&study.rules));
     claims.extend(outage(&study.outages));
+    claims.extend(ejection_claims::judge(&study.calm, &study.slowdowns));
     if !study.traces.is_empty() {
         claims.extend(traces(&study.traces));
     }

@@ -8,7 +8,10 @@
 mod cells;
 mod claims;
 mod contestants;
+mod ejection;
+mod ejection_claims;
 mod link;
+mod noise;
 pub(crate) mod page;
 mod rows;
 mod run;

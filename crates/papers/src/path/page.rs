@@ -2,7 +2,8 @@
 
 use super::Sample;
 use super::study::{
-    Course, FaultRow, OutageRow, PrintedRow, ResponseRow, RuleRow, SpreadRow, Study, ThresholdRow,
+    CalmRow, Course, FaultRow, OutageRow, PrintedRow, ResponseRow, RuleRow, SlowRow, SpreadRow,
+    Study, ThresholdRow,
 };
 use crate::chapter::Part;
 use crate::html::escape;
@@ -67,7 +68,41 @@ pub(crate) fn parts(study: &Study) -> Vec<Part> {
         );
         parts.push(Part::table(title, Table::of(OUTAGES, &study.outages)));
     }
+    parts.extend([
+        Part::table(
+            "Two equal paths with pauses of machine, drive and switch, eight hosts: ejections",
+            Table::of(CALM, &study.calm),
+        ),
+        Part::table(
+            "The same while the second path is slow for 10 s: seconds until its share of I/Os is a tenth, and from its \
+             repair until it is a quarter; median and longest",
+            Table::of(SLOWDOWNS, &study.slowdowns),
+        ),
+    ]);
     parts
+}
+
+const CALM: &[Column<CalmRow>] = &[
+    words("selector", |row| row.selector.to_owned()),
+    numbers("hours", |row| format!("{:.1}", row.hours)),
+    numbers("I/Os", |row| row.ios.to_string()),
+    numbers("ejections", |row| row.ejections.to_string()),
+    numbers("of a path in a day", |row| format!("{:.2}", row.ejections_per_day)),
+    numbers("left as silent", |row| row.silent.to_string()),
+];
+
+const SLOWDOWNS: &[Column<SlowRow>] = &[
+    words("selector", |row| row.selector.to_owned()),
+    numbers("times slower", |row| row.factor.to_string()),
+    numbers("runs", |row| row.runs.to_string()),
+    numbers("ejected in", |row| row.ejected.to_string()),
+    numbers("left after", |row| seconds(row.left_s)),
+    numbers("used again after", |row| seconds(row.back_s)),
+];
+
+/// The median and the longest.
+fn seconds((median, longest): (f64, f64)) -> String {
+    format!("{median:.1}/{longest:.1} s")
 }
 
 fn runs(count: u32) -> String {

@@ -1,10 +1,11 @@
 //! The whole of `weir reproduce path`: every run that a claim needs, on all cores.
 
 use super::cells::Plan;
+pub use super::ejection::{CalmRow, SlowRow};
 pub use super::rows::{
     Course, FaultRow, OutageRow, PrintedRow, ResponseRow, RuleRow, SpreadRow, ThresholdRow,
 };
-use super::{Trace, tables};
+use super::{Trace, ejection, tables};
 use crate::Settings;
 use serde::Serialize;
 
@@ -32,6 +33,10 @@ pub struct Study {
     pub faults: Vec<FaultRow>,
     /// Paths that fail and are repaired.
     pub outages: Vec<OutageRow>,
+    /// Healthy paths that pause now and then.
+    pub calm: Vec<CalmRow>,
+    /// A path that is slow for ten seconds.
+    pub slowdowns: Vec<SlowRow>,
     /// Traces, if any were given.
     pub traces: Vec<ResponseRow>,
     /// How the first run of each fault went: thousands of samples, for pictures only.
@@ -51,7 +56,8 @@ pub fn run(settings: Settings, traces: &[Trace], progress: &(dyn Fn(f64) + Sync)
     let thresholds = tables::thresholds(&mut plan);
     let outages = tables::outages(&mut plan);
     let traces = tables::traces(&mut plan, traces);
-    let found = plan.run(progress);
+    let found = plan.run(&|share| progress(share / 2.0));
+    let (calm, slowdowns) = ejection::run(settings, &|share| progress(0.5 + share / 2.0));
     let spreads: Vec<_> = spreads.iter().flat_map(|cell| cell.rows(&found)).collect();
     Study {
         seed: settings.seed,
@@ -64,6 +70,8 @@ pub fn run(settings: Settings, traces: &[Trace], progress: &(dyn Fn(f64) + Sync)
         speeds: speeds.iter().map(|cell| cell.row(&found)).collect(),
         faults: faults.iter().map(|cell| cell.row(&found)).collect(),
         outages: outages.iter().map(|cell| cell.row(&found)).collect(),
+        calm,
+        slowdowns,
         traces: traces.iter().map(|cell| cell.row(&found)).collect(),
         courses: faults.iter().map(|cell| cell.course(&found)).collect(),
     }

@@ -199,6 +199,12 @@ fn claims_can_fail() {
     for row in &mut other.faults {
         row.long = 6.0;
     }
+    for row in &mut other.calm {
+        row.ejections_per_day = 2.0;
+    }
+    for row in &mut other.slowdowns {
+        (row.left_s, row.back_s) = ((2.0, 2.0), (9.0, 9.0));
+    }
     for row in &mut other.outages {
         (row.lost, row.failed, row.second_group) = (1, 0, 0.9);
     }
