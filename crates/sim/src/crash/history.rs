@@ -67,6 +67,8 @@ pub(super) struct History {
     /// What was before the last start, until what recovery found is durable: if that dies in a cache of the
     /// device, what lies under it is found instead, which is as good while no host has seen anything.
     unsettled: Option<Box<Self>>,
+    /// What the last recovery found is durable.
+    durable: bool,
 }
 
 /// A law that was broken.
@@ -132,6 +134,7 @@ impl History {
             numbers: 0,
             revision: 0,
             unsettled: None,
+            durable: true,
         }
     }
 
@@ -165,13 +168,19 @@ impl History {
 
     /// The host was told that a change is done.
     pub(super) fn acked(&mut self, place: usize) {
-        self.settle();
+        self.noticed();
         self.changes[place].acked = true;
     }
 
-    /// What recovery found is durable, or a host has seen it.
-    pub(super) fn settle(&mut self) {
+    /// A host has noticed what recovery found.
+    fn noticed(&mut self) {
         self.revision += u64::from(self.unsettled.take().is_some());
+    }
+
+    /// What recovery found is durable.
+    pub(super) fn settle(&mut self) {
+        self.noticed();
+        self.durable = true;
     }
 
     /// The host was told that a change was not begun: it never was.
@@ -278,14 +287,14 @@ impl History {
     }
 
     /// What a read has returned of a sector must survive, by its place and one more: of a change that
-    /// is not acknowledged only what comes before the sector and the sector itself.
+    /// is neither acknowledged nor found whole and durable, only what comes before the sector and the sector itself.
     pub(super) fn promise_seen(&mut self, version: usize, sector: u32) {
-        self.settle();
+        self.noticed();
         if self.owed(version) || self.loose {
             return;
         }
         let Some(change) = version.checked_sub(1).map(|place| &self.changes[place]) else { return };
-        if change.acked || version <= self.recovered {
+        if change.acked || self.durable && version <= self.recovered {
             self.promise(version);
         } else {
             self.promise_part(version - 1, sector + 1 - change.sectors.start);
@@ -496,6 +505,7 @@ impl History {
             return self.restart(volume);
         }
         self.revision += 1;
+        self.durable = false;
         if self.direct.is_none() && !self.loose {
             self.unsettled = Some(Box::new(self.clone()));
             let (whole, sectors) = self.prefix(volume)?;

@@ -160,6 +160,24 @@ fn what_was_found_can_be_lost_until_it_is_durable() {
     assert_eq!(history.survives(&some([a, b, 0, 0])), Ok(()));
 }
 
+/// A restart has found the first sectors of a change that was not acknowledged. A read of the first of them, which is
+/// upstream, promises no other of them as long as they are not durable in the log; then it promises all.
+#[test]
+fn a_read_promises_what_it_may_have_seen() {
+    let (mut history, [a, b], [c, d]) = history();
+    history.restart(&some([a, c, d, 0])).unwrap();
+    let mut durable = history.clone();
+    durable.settle();
+    for history in [&mut history, &mut durable] {
+        history.promise_seen(2, 1);
+        history.promise_seen(2, 1);
+        assert_eq!(history.survives(&some([a, b, 0, 0])).unwrap_err().law(), "promise");
+        assert_eq!(history.survives(&some([a, c, d, 0])), Ok(()));
+    }
+    assert_eq!(history.survives(&some([a, c, 0, 0])), Ok(()));
+    assert!(durable.survives(&some([a, c, 0, 0])).is_err());
+}
+
 /// What memory shows of what the upstream has lost is no lie until the loss can be known; then it is.
 #[test]
 fn a_loss_that_nobody_knows_of_is_none() {
