@@ -60,6 +60,8 @@ struct Slow {
     stretches: u32,
     since: Instant,
     events: u32,
+    /// The weight of the events for an ejection.
+    score: u32,
     /// The responses of all events, and what was expected.
     response: Duration,
     expected: Duration,
@@ -263,11 +265,14 @@ impl Judge {
         let (slow, long) = (exceeds(2), exceeds(slow_factor.into()));
         record.evidence.count(response, slow, long);
         record.slow.add(response, expected);
+        record.slow.weigh(slow, response, stretch);
         record.good = record.slow.stretches == 0 && !record.recent.is_slower(&best, 2);
         let shown = record.evidence.shown(now, stretch, &best, slow_factor);
+        let stretches = record.slow.stretches + u32::from(shown == Some(Shown::Slow));
+        let is_slow = stretches >= 2 && record.slow.score >= SCORE_MIN;
         match (record.opinion, shown) {
             (Opinion::Ejected { .. }, _) => None,
-            (_, Some(Shown::Slow)) if record.slow.stretches > 0 => {
+            (_, None | Some(Shown::Slow)) if is_slow => {
                 let Slow { since, events, response, expected, .. } = record.slow;
                 let mean =
                     |sum: Duration| Duration::from_nanos(sum.as_nanos() / u64::from(events.max(1)));
@@ -294,7 +299,7 @@ impl Judge {
                 Some(Change::Suspicion)
             }
             (_, Some(Shown::Slow)) => {
-                record.slow.stretches = 1;
+                record.slow.stretches = stretches;
                 record.evidence.next(now);
                 None
             }
@@ -385,6 +390,17 @@ impl Slow {
         self.events = self.events.saturating_add(1);
         self.response += response;
         self.expected += expected;
+    }
+
+    /// Weighs an event: a slow one counts 1 for an ejection, 2 if it took a quarter of a stretch, 3 if it took half of
+    /// one; any other counts 3 against it.
+    fn weigh(&mut self, slow: bool, response: Duration, stretch: Duration) {
+        let quarters = response.as_nanos() / (stretch.as_nanos() / 4).max(1);
+        self.score = if slow {
+            self.score.saturating_add(1 + quarters.min(2) as u32)
+        } else {
+            self.score.saturating_sub(3)
+        };
     }
 }
 
@@ -558,6 +574,10 @@ const RELAPSE: Duration = Duration::from_secs(60);
 
 /// Each relapse doubles the probes that a path needs, up to this number of relapses.
 const RELAPSES_MAX: u32 = 4;
+
+/// The weight of slow events at which a path is ejected. On a path that pauses for a third of the time, a random
+/// walk that rises by 1 with chance 1/3 and falls by 3 otherwise gets there once in millions of events.
+const SCORE_MIN: u32 = 14;
 
 /// How long a path is not suspected again that was fast with one I/O at a time.
 const ACQUITTED: Duration = Duration::from_secs(1);

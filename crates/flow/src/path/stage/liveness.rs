@@ -38,6 +38,8 @@ impl BackendPaths {
             self.paths[path].step(now, core.settings.return_step);
             if self.paths[path].link.down.is_none() {
                 self.check_silence(core, now, path);
+            }
+            if self.paths[path].link.down.is_none() {
                 self.find_stuck(core, now, path);
             }
             match self.judge.retry(now, path) {

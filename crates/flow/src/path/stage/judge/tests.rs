@@ -57,6 +57,27 @@ fn a_slow_path_goes_and_returns() {
     panic!("the path did not return");
 }
 
+/// A path where every fourth event is as fast as on its peer pauses often, but it is not slow: it stays, however long
+/// the others take and however long this lasts.
+#[test]
+fn a_path_that_pauses_often_stays() {
+    let mut judge = Judge::new(&Settings::default(), 2);
+    let mut now = at(1_000);
+    for n in 0..4_000 {
+        for (path, millis) in [(0, 1), (1, if n % 4 == 0 { 1 } else { 40 })] {
+            let started = now;
+            now = now + Duration::from_millis(millis);
+            let (probe, usable, returning, alone) = (false, true, false, true);
+            let answered =
+                Answered { path, bytes: 4_096, started, alone, probe, usable, returning };
+            let change = judge.answered(now, answered, |_| true);
+            assert!(!matches!(change, Some(Change::Ejected)), "after {n} events");
+        }
+        // Four events of the path are a stretch, and three of them are slow.
+        now = now + Duration::from_millis(25);
+    }
+}
+
 /// A path that is ejected is not ejected again.
 #[test]
 #[should_panic(expected = "ejected twice")]

@@ -152,7 +152,7 @@ fn slowness_is_noticed_within_a_second() {
             rig.run_until(at(4_500));
             let ejected = rig.became(at(3_000), 0, State::Ejected);
             let ejected = ejected.unwrap_or_else(|| panic!("{factor} times slower is overlooked"));
-            assert!(ejected < at(4_000), "{ejected:?}");
+            assert!(ejected < at(4_000), "{factor} times slower, {parallel} at once: {ejected:?}");
             assert_eq!(rig.pipeline.observer().changes[0].1.why, Why::Slow);
         }
     }
@@ -428,6 +428,18 @@ fn a_stuck_io_does_not_hold_others() {
     rig.run_until(at(32_000));
     assert_eq!(rig.resets, 1);
     assert!(rig.came.values().all(|&came| came > at(31_000)), "what was stuck has ended");
+}
+
+/// A path that is given up because it is silent gets no other order: a write that hangs there is not recalled as well.
+#[test]
+fn a_path_that_is_given_up_gets_no_other_order() {
+    let mut rig = Rig::new(&[0, 0], Settings::default());
+    rig.read_percent = 0;
+    rig.hosts(2);
+    rig.run_until(at(500));
+    rig.fates[0].silent = true;
+    rig.run_until(at(1_500));
+    assert_eq!((rig.resets, rig.recalls), (1, 0));
 }
 
 /// Where all that hangs on a path are reads, each goes to another path once, none of them is left behind, and
