@@ -128,7 +128,6 @@ fn paths() -> Chapter {
             ios: 20_000_000,
             ejections: 1,
             silent: 0,
-            ejections_per_day: 0.5,
         }],
         slowdowns: vec![SlowRow {
             selector: "jsw",

@@ -39,8 +39,6 @@ pub struct CalmRow {
     pub ejections: u64,
     /// How often a path was left for a moment because it was silent, or one I/O hung: the pauses of 0.2 s and more.
     pub silent: u64,
-    /// The same per path and day.
-    pub ejections_per_day: f64,
 }
 
 /// A path that is slow for ten seconds, under one selector.
@@ -56,7 +54,8 @@ pub struct SlowRow {
     pub ejected: u32,
     /// Seconds until it got a tenth of the I/Os or less, for good: the median and the longest. 10 is never.
     pub left_s: (f64, f64),
-    /// Seconds from its repair until it got a quarter or more: the median and the longest.
+    /// Seconds from its repair until it was in use again, 0 if it was never out: the median and the longest. 20 is
+    /// never.
     pub back_s: (f64, f64),
 }
 
@@ -92,14 +91,12 @@ pub(super) fn run(
     for selector in POLICIES.iter().map(|policy| policy.name) {
         let sum = |figure: fn(&Found) -> u64| runs(selector, 1).map(figure).sum::<u64>();
         let hours = runs(selector, 1).count() as f64 * CALM_S as f64 / 3_600.0;
-        let ejections = sum(|run| run.ejections);
         calm.push(CalmRow {
             selector,
             hours,
             ios: sum(|run| run.ios),
-            ejections,
+            ejections: sum(|run| run.ejections),
             silent: sum(|run| run.silent),
-            ejections_per_day: ejections as f64 / (hours / 24.0 * 2.0),
         });
         for factor in FACTORS {
             slow.push(SlowRow {
@@ -133,20 +130,25 @@ struct Found {
 }
 
 /// Counts what becomes of paths.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counter {
     ejections: u64,
     silent: u64,
+    /// When the second path came into use last; `None` while it is out of use.
+    in_use: Option<Instant>,
 }
 
 impl Observer for Counter {
-    fn event(&mut self, _: Instant, event: Event<'_>) {
+    fn event(&mut self, now: Instant, event: Event<'_>) {
         if let Event::Path(change) = event {
             // A single I/O that hangs is no judgement on the speed.
             let judged = change.grounds.is_some_and(|grounds| grounds.events > 1);
             self.ejections += u64::from(judged);
             let silent = change.state == State::Ejected || change.state == State::Failed;
             self.silent += u64::from(silent && !judged && change.from.is_usable());
+            if change.path == SECOND_PATH && change.from.is_usable() != change.state.is_usable() {
+                self.in_use = change.state.is_usable().then_some(now);
+            }
         }
     }
 }
@@ -188,6 +190,18 @@ struct World {
     back_s: f64,
 }
 
+impl CalmRow {
+    /// Days of a path.
+    pub(super) fn days(&self) -> f64 {
+        self.hours / 24.0 * 2.0
+    }
+
+    /// How often a path is ejected in a day.
+    pub(super) fn ejections_in_a_day(&self) -> f64 {
+        self.ejections as f64 / self.days()
+    }
+}
+
 impl World {
     fn new(selector: &str, seed: u64, rests: bool) -> Self {
         let path = Choice::named(POLICIES, selector).expect("a policy of the list");
@@ -212,7 +226,10 @@ impl World {
             factor: 1,
         };
         let mut world = Self {
-            pipeline: Pipeline::new(&config, Counter::default()),
+            pipeline: Pipeline::new(
+                &config,
+                Counter { ejections: 0, silent: 0, in_use: Some(Instant::ZERO) },
+            ),
             now: 0,
             events: BinaryHeap::new(),
             serial: 0,
@@ -233,7 +250,7 @@ impl World {
     }
 
     fn found(self) -> Found {
-        let &Counter { ejections, silent } = self.pipeline.observer();
+        let &Counter { ejections, silent, .. } = self.pipeline.observer();
         Found { ios: self.ios, ejections, silent, left_s: self.left_s, back_s: self.back_s }
     }
 
@@ -256,10 +273,10 @@ impl World {
             .iter()
             .rposition(|tenth| share(tenth) > LEFT)
             .map_or(0.0, |at| (at + 1) as f64 / 10.0);
-        let after = &self.starts[repair..];
-        self.back_s = after.iter().position(|tenth| share(tenth) >= BACK).unwrap_or(after.len())
-            as f64
-            / 10.0;
+        let repaired = Instant::from_nanos((HEALTHY_S + SLOW_S) * SECOND);
+        let in_use = self.pipeline.observer().in_use;
+        self.back_s =
+            in_use.map_or(2.0 * SLOW_S as f64, |at| at.since(at.min(repaired)).as_secs_f64());
     }
 
     fn happens(&mut self, at: u64, what: Happens) {
@@ -437,6 +454,8 @@ const HEALTHY_S: u64 = 5;
 const SLOW_S: u64 = 10;
 const SLOW_RUNS: u32 = 10;
 
-/// Shares of the I/Os: a path has been left, a path is used again.
+/// The share of the I/Os below which a path has been left.
 const LEFT: f64 = 0.1;
-const BACK: f64 = 0.25;
+
+/// The path that becomes slow.
+const SECOND_PATH: PathId = PathId::new(1);

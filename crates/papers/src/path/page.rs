@@ -75,7 +75,7 @@ pub(crate) fn parts(study: &Study) -> Vec<Part> {
         ),
         Part::table(
             "The same while the second path is slow for 10 s: seconds until its share of I/Os is a tenth, and from its \
-             repair until it is a quarter; median and longest",
+             repair until it is in use; median and longest",
             Table::of(SLOWDOWNS, &study.slowdowns),
         ),
     ]);
@@ -87,7 +87,7 @@ const CALM: &[Column<CalmRow>] = &[
     numbers("hours", |row| format!("{:.1}", row.hours)),
     numbers("I/Os", |row| row.ios.to_string()),
     numbers("ejections", |row| row.ejections.to_string()),
-    numbers("of a path in a day", |row| format!("{:.2}", row.ejections_per_day)),
+    numbers("of a path in a day", |row| format!("{:.2}", row.ejections_in_a_day())),
     numbers("left as silent", |row| row.silent.to_string()),
 ];
 

@@ -200,10 +200,10 @@ fn claims_can_fail() {
         row.long = 6.0;
     }
     for row in &mut other.calm {
-        row.ejections_per_day = 2.0;
+        row.ejections = 3;
     }
     for row in &mut other.slowdowns {
-        (row.left_s, row.back_s) = ((2.0, 2.0), (9.0, 9.0));
+        (row.left_s, row.back_s) = ((2.0, 2.0), (11.0, 11.0));
     }
     for row in &mut other.outages {
         (row.lost, row.failed, row.second_group) = (1, 0, 0.9);
