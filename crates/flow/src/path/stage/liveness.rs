@@ -129,8 +129,8 @@ impl BackendPaths {
         };
         if !self.others(path, |other| self.paths[other].usable) {
             let fit = |&other: &usize| {
-                let slow = self.paths[other].link.is_reachable() && self.judge.is_ejected(other);
-                other != path && slow && fares_better(self, other)
+                let reachable = self.paths[other].link.is_reachable();
+                other != path && reachable && fares_better(self, other)
             };
             if let Some(other) = (0..self.paths.len()).find(fit) {
                 self.use_last_resort(now, other);

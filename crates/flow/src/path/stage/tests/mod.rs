@@ -243,7 +243,7 @@ fn the_last_path_is_never_ejected() {
 #[test]
 fn a_path_that_is_out_takes_over() {
     for policy in POLICIES {
-        for (flaps, hung) in [(false, false), (false, true), (true, false)] {
+        for (flaps, hung) in [(false, false), (false, true), (true, false), (true, true)] {
             let case = format!("{}, flaps: {flaps}, hung: {hung}", policy.name);
             let mut rig = Rig::with(policy.name, &[0, 0], Settings::default());
             rig.read_percent = 100;
