@@ -162,7 +162,7 @@ enum Happens {
     Works(u32),
 }
 
-/// A path to the storage: so many servers, each of which does one I/O at a time.
+/// A path to the storage: [`SERVERS`] servers, each of which does one I/O at a time.
 #[derive(Debug)]
 struct Line {
     pauses: Pauses,
@@ -259,7 +259,7 @@ impl World {
         self.run_until(CALM_S * SECOND);
     }
 
-    /// The second path is so many times slower from [`HEALTHY_S`] on, for [`SLOW_S`].
+    /// The second path is `factor` times slower from [`HEALTHY_S`] on, for [`SLOW_S`].
     fn slow_down(&mut self, factor: u64) {
         self.run_until(HEALTHY_S * SECOND);
         self.lines[1].factor = factor;

@@ -1,10 +1,10 @@
 //! Pauses of machines, disks and switches, drawn from seeds.
 //!
-//! The rates are those of real runs. *Scheduler*: how late a thread was woken that sleeps for 0.5 ms on a machine of
-//! two cores, in two samples of a minute at a load average of 3 and two at 13; three minutes of ten are busy. *Garbage collection*: a flash drive under steady
-//! writes stands still for 5 to 60 ms about eight times a second, for some seconds in a minute. *Switch*: a port
-//! that drops frames for some seconds every half hour; a TCP connection waits for 200 ms, or 600 ms if the repeated
-//! segment is lost as well.
+//! *Scheduler*: measured, as the delay of a thread that sleeps for 0.5 ms on a machine of two cores, in two samples of
+//! a minute at a load average of 3 and two at 13; three minutes of ten are busy. *Garbage collection*: assumed; a flash
+//! drive under steady writes stands still for 5 to 60 ms about eight times a second, for some seconds in a minute.
+//! *Switch*: assumed; a port drops frames for some seconds every half hour, and a TCP connection then waits for 200 ms,
+//! or 600 ms if the repeated segment is lost as well.
 
 use std::collections::VecDeque;
 use weir_flow::rng::Rng;
@@ -135,7 +135,7 @@ const SCHEDULER: [(u64, u64, f64, f64); 9] = [
     (128_000, 360_000, 0.1, 13.0),
 ];
 
-/// Of ten minutes, so many at first are quiet.
+/// The quiet minutes of ten, which come first.
 const QUIET_MINUTES: u64 = 7;
 
 const MICROSECOND: u64 = 1_000;
