@@ -74,7 +74,7 @@ def targets(run):
     logins.may(f"alice%{SECRET}", "mutual")
     refuse("CHAP_R|[Aa]uthentication|Invalid",
            *logins.inquiry(f"alice%{SECRET}", "mutual", "?target_user=weir&target_password=mutualmutualXX"))
-    # A restart resets the failure count of this address; after six failures it would be delayed.
+    # A restart resets the failure count of alice at this address; after six failures the account would be delayed.
     logins.gateway.restart()
     logins.may_not(f"alice%{WRONG}", "mutual", BOTH)
     # The target's own secret must not work for a login.
@@ -122,13 +122,18 @@ def discovery(run):
     logins.gateway.stop()
 
 
-@register("chap.guesses", "after six failures even a correct login is delayed, and the log has the reason", gate={})
+@register("chap.guesses", "after six failures even a correct login of a new host is delayed, and the log has the reason", gate={})
 def guesses(run):
     logins = Logins(run)
+    known = logins.inquiry(f"alice%{SECRET}", "one-way", "", "-i", HOST + ".known")
+    expect("Vendor:WEIR", *known)
     for _ in range(6):
         logins.may_not(f"alice%{WRONG}", "one-way")
     refuse(".", *logins.inquiry(f"alice%{SECRET}", "one-way"))
-    if not re.search(r'connection refused peer="?127\.0\.0\.1:[0-9]*"?.*too many failed logins', logins.gateway.said()):
+    if not re.search(r'login refused peer="?127\.0\.0\.1:[0-9]*"?.*ServiceUnavailable.*too many failed logins', logins.gateway.said()):
         raise Failed("the log has no event about too many failed logins")
+    expect("Vendor:WEIR", *known)
+    expect("Vendor:WEIR", *logins.inquiry("bob%bobbobbobbob1", "mutual", BOTH))
+    ok("a host that has logged in before and a host with another account are not delayed")
     until(lambda: logins.works(f"alice%{SECRET}", "one-way"), "the wait is over", 30, 0.1)
     logins.gateway.stop()

@@ -19,7 +19,7 @@ use weir_flow::settings::{HOUR, MIB, PIB, SECOND};
 use weir_flow::units::Bandwidth;
 use weir_model::Model;
 pub use weir_wire::iscsi::target_role::{
-    Account, Authentication, DigestPolicy, Initiators, Redirect, Secret,
+    Account, Authentication, ChapAlgorithm, DigestPolicy, Initiators, Redirect, Secret,
 };
 
 /// A whole gateway. It has more than 20 fields because each section of the configuration file is one of them, so that
@@ -353,5 +353,7 @@ settings! {
         pub header_digest: DigestPolicy = DigestPolicy::Allowed;
         /// CRC32C over data.
         pub data_digest: DigestPolicy = DigestPolicy::Allowed;
+        /// The weakest CHAP algorithm that hosts may use.
+        pub chap_algorithm_min: ChapAlgorithm = ChapAlgorithm::Md5;
     }
 }

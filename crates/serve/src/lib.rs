@@ -4,6 +4,7 @@
 //! policies. What it does with an I/O is decided by `weir-flow`; what it says to hosts is worded by
 //! `weir-wire`; here bytes are moved.
 
+mod aged;
 mod buffer;
 mod clock;
 pub mod config;
@@ -15,6 +16,7 @@ mod limits;
 pub mod operator;
 mod preflight;
 mod shard;
+mod source;
 mod storage;
 mod tasks;
 #[cfg(test)]
@@ -496,7 +498,7 @@ fn flush(config: &Config, stores: &[Store], lost: &[String]) -> Result<(), Serve
 }
 
 /// Open files besides connections and volumes: the ring, pollers, listeners, the log, a recording.
-const OTHER_DESCRIPTORS: u64 = 1_100;
+const OTHER_DESCRIPTORS: u64 = 1_164;
 
 fn ready_volume(volume: &config::Volume, stores: &[Store]) -> ReadyVolume {
     let (name, capacity) = (volume.name.clone(), layout::capacity(volume, stores));

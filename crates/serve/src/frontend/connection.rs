@@ -2,6 +2,7 @@
 
 use crate::buffer::{Payload, Received};
 use crate::frontend::brake::Brake;
+use crate::frontend::login_throttle::Login;
 use crate::frontend::session_view::SessionView;
 use crate::frontend::socket::Peer;
 use crate::ids::{ConnectionId, TaskKey};
@@ -102,8 +103,10 @@ pub(crate) struct Connection {
     /// The tenant of its last command.
     pub(crate) tenant: TenantId,
     pub(crate) allowance: Allowance,
-    /// Its login was refused because it did not prove who it is.
-    pub(crate) login_failed: bool,
+    /// The credentials of its login, once they are offered.
+    pub(crate) login: Option<Login>,
+    /// It was turned away: it gets a status for its first request, and counts towards no limit of connections.
+    pub(crate) turned_away: bool,
     /// A logout was requested: it is closed at this time.
     pub(crate) leave_by: Option<Instant>,
     /// Serves a session: its receive buffer may hold many messages.
@@ -172,7 +175,8 @@ impl Connection {
             waiting: None,
             tenant: TenantId::new(0),
             allowance: Allowance::unlimited(),
-            login_failed: false,
+            login: None,
+            turned_away: false,
             leave_by: None,
             serves: false,
             encryption: Encryption::None,

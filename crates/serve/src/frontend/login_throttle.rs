@@ -1,281 +1,269 @@
-//! Limits logins: refuses sources that guess secrets for a while, and closes connections that never log in.
+//! Slows down guesses of secrets: decides whether the credentials of a login may be checked now.
 //!
-//! **Failed logins.** The failures of a source are counted. A source is an IPv4 address, or the first
-//! 64 bits of an IPv6 address, since one host has all addresses behind them. The first
-//! [`FREE_FAILURES`] cost nothing: people mistype secrets, and many hosts may come through one
-//! translated address. After failure number `n` beyond these, further connections of the source are
-//! refused for `min(1 s * 2^(n - 1), 60 s)`, counted from the failure: one guess a minute in the long
-//! run. Refused connections do not count. [`FORGIVEN_AFTER`] without a failure resets the count. A
-//! login that succeeds changes nothing, or a user of one account could guess at the others for free.
+//! A guess is a login whose credentials were checked and found wrong. Three counts:
 //!
-//! At most [`SOURCES_MAX`] sources are remembered; one more makes the one forgotten whose last failure
-//! is the longest ago. A user of more networks than that is not slowed down by this table, only by
-//! the number of connections. Guesses on connections that are open already are not refused: there are
-//! never more of them than may wait to log in.
+//! | count of | free guesses | then | for |
+//! | --- | --- | --- | --- |
+//! | a host: account, source and initiator name that have proved the account before | 5 | 1 s, doubled to 60 s | that host |
+//! | account and source, of all other hosts | 5 | 1 s, doubled to 60 s | other hosts at that source |
+//! | account, of all other hosts from all sources | 64 | 1 s for each guess | other hosts |
 //!
-//! **Waiting to log in.** At most `max_logins` connections may be open that have not logged in. One
-//! more closes the one that has waited longest, so that hosts get in while one host opens connections
-//! and stays silent.
+//! A [`Source`] is an IPv4 address or an IPv6 network. A host that has logged in once is therefore not locked out by guesses of others, neither from the same address
+//! (address translation, a hypervisor) nor from many, unless they know its initiator name; and many addresses together
+//! get one guess a second at an account. Attempts that are turned away are not checked and do not count.
+//! [`FORGIVEN_AFTER`] without a guess resets a count.
 //!
-//! All of it costs O(log n) for each connection.
+//! Names of accounts are counted by a hash with [`BUCKETS`] values, whether or not the account exists: that bounds the
+//! tables, and what is turned away does not reveal which accounts exist. Names of targets and initiators are no secrets
+//! and are not counted.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv6Addr};
+use crate::aged::Aged;
+use crate::source::Source;
 use weir_flow::clock::{Duration, Instant};
 
-/// Failed logins by source, and connections that have not logged in. `Id` names a connection, never two at a
-/// time.
+/// Guesses by host, by account and source, and by account.
 #[derive(Debug)]
-pub(crate) struct LoginThrottle<Id> {
-    sources: BTreeMap<IpAddr, Failures>,
-    /// The same sources, by their last failure.
-    by_age: BTreeSet<(Instant, IpAddr)>,
-    /// Connections that have not logged in, by the order in which they came.
-    waiting: BTreeMap<u64, Id>,
-    /// Their place in that order.
-    places: BTreeMap<Id, u64>,
-    next_place: u64,
-    max_logins: usize,
+pub(crate) struct LoginThrottle {
+    /// Hosts that have proved an account.
+    proven: Aged<Login, Guesses>,
+    /// All other hosts, by bucket of the account and source.
+    pairs: Aged<(u8, Source), Guesses>,
+    /// The same by bucket of the account: when the guesses up to now would have been made at one a second.
+    accounts: Vec<Instant>,
 }
 
-/// The failures of a source.
-#[derive(Clone, Copy, Debug)]
-struct Failures {
-    count: u32,
-    last: Instant,
+/// The source, the account and the initiator of a login, in a fixed size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Login {
+    source: Source,
+    account: u64,
+    initiator: u64,
 }
 
-impl Failures {
-    /// How long after the last failure connections are refused.
+impl Login {
+    /// A login from there with the CHAP name `account`.
+    pub(crate) fn new(source: Source, account: &str, initiator: &str) -> Self {
+        Self { source, account: hash(account), initiator: hash(initiator) }
+    }
+
+    const fn bucket(self) -> u8 {
+        (self.account % BUCKETS) as u8
+    }
+}
+
+/// Guesses in a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Guesses(u32);
+
+impl Guesses {
+    /// How long after the last guess logins are turned away.
     fn penalty(self) -> Duration {
-        match self.count.checked_sub(FREE_FAILURES + 1) {
+        match self.0.checked_sub(FREE_GUESSES + 1) {
             None => Duration::ZERO,
             Some(doublings) => (SHORTEST * (1 << doublings.min(32))).min(LONGEST),
         }
     }
+
+    /// One more, after those of `old` if they are not forgiven.
+    fn more(old: Option<(Instant, Self)>, now: Instant) -> Self {
+        let count = old.filter(|(last, _)| now.saturating_since(*last) < FORGIVEN_AFTER);
+        Self(count.map_or(0, |(_, Self(count))| count).saturating_add(1))
+    }
+
+    /// For how much longer logins are turned away.
+    fn wait((last, guesses): (Instant, &Self), now: Instant) -> Duration {
+        (last + guesses.penalty()).saturating_since(now)
+    }
 }
 
-impl<Id: Copy + Ord> LoginThrottle<Id> {
-    /// At most `max_logins` connections (at least 1) may be logging in.
-    pub(crate) fn new(max_logins: u32) -> Self {
+impl LoginThrottle {
+    pub(crate) fn new() -> Self {
         Self {
-            sources: BTreeMap::new(),
-            by_age: BTreeSet::new(),
-            waiting: BTreeMap::new(),
-            places: BTreeMap::new(),
-            next_place: 0,
-            max_logins: max_logins.max(1) as usize,
+            proven: Aged::new(PROVEN_MAX),
+            pairs: Aged::new(PAIRS_MAX),
+            accounts: vec![Instant::ZERO; BUCKETS as usize],
         }
     }
 
-    /// For how much longer connections from `address` are refused; `None` if they are accepted.
-    pub(crate) fn refuses(&self, address: IpAddr, now: Instant) -> Option<Duration> {
-        let failures = self.sources.get(&source_of(address))?;
-        let passed = now.saturating_since(failures.last);
-        (passed < failures.penalty()).then(|| failures.penalty() - passed)
+    /// For how much longer this login is turned away; zero if its credentials may be checked now.
+    pub(crate) fn wait(&self, login: Login, now: Instant) -> Duration {
+        if let Some(proven) = self.proven.get(&login) {
+            return Guesses::wait(proven, now);
+        }
+        let pair = self.pairs.get(&(login.bucket(), login.source));
+        let pair = pair.map_or(Duration::ZERO, |pair| Guesses::wait(pair, now));
+        let spent = self.accounts[usize::from(login.bucket())];
+        pair.max(spent.saturating_since(now + ACCOUNT_GUESSES))
     }
 
-    /// Counts a failed login from `address`, and returns for how long its connections are refused now;
-    /// zero if they are not.
-    pub(crate) fn failed(&mut self, address: IpAddr, now: Instant) -> Duration {
-        let source = source_of(address);
-        let mut count = 0;
-        if let Some(old) = self.sources.remove(&source) {
-            self.by_age.remove(&(old.last, source));
-            if now.saturating_since(old.last) < FORGIVEN_AFTER {
-                count = old.count;
-            }
-        } else if self.sources.len() == SOURCES_MAX
-            && let Some((_, oldest)) = self.by_age.pop_first()
-        {
-            self.sources.remove(&oldest);
+    /// Counts a guess, and returns for how long this login is turned away now.
+    pub(crate) fn guessed(&mut self, login: Login, now: Instant) -> Duration {
+        if self.proven.get(&login).is_some() {
+            self.proven.update(login, now, |old| Guesses::more(old, now));
+        } else {
+            let pair = (login.bucket(), login.source);
+            self.pairs.update(pair, now, |old| Guesses::more(old, now));
+            let account = &mut self.accounts[usize::from(login.bucket())];
+            *account = (*account).max(now) + ACCOUNT_INTERVAL;
         }
-        let failures = Failures { count: count.saturating_add(1), last: now };
-        self.sources.insert(source, failures);
-        self.by_age.insert((now, source));
-        failures.penalty()
+        self.wait(login, now)
     }
 
-    /// Adds a connection that is logging in. Returns the one that must be closed to make room, which is
-    /// removed.
-    #[must_use]
-    pub(crate) fn enter(&mut self, id: Id) -> Option<Id> {
-        if self.places.contains_key(&id) {
-            return None;
-        }
-        self.places.insert(id, self.next_place);
-        self.waiting.insert(self.next_place, id);
-        self.next_place += 1;
-        if self.waiting.len() <= self.max_logins {
-            return None;
-        }
-        let (_, longest) = self.waiting.pop_first()?;
-        self.places.remove(&longest);
-        Some(longest)
-    }
-
-    /// Removes and returns the connection that has waited longest of those that `matches`. O(waiting).
-    pub(crate) fn longest(&mut self, matches: impl Fn(Id) -> bool) -> Option<Id> {
-        let (&place, &id) = self.waiting.iter().find(|&(_, &id)| matches(id))?;
-        self.waiting.remove(&place);
-        self.places.remove(&id);
-        Some(id)
-    }
-
-    /// Removes a connection that has logged in or was closed, if it is there.
-    pub(crate) fn leave(&mut self, id: Id) {
-        if let Some(place) = self.places.remove(&id) {
-            self.waiting.remove(&place);
-        }
+    /// A login has proved its account: guesses of others do not count against this host any more.
+    pub(crate) fn proved(&mut self, login: Login, now: Instant) {
+        self.proven.update(login, now, |_| Guesses::default());
+        assert_eq!(self.wait(login, now), Duration::ZERO, "a host that has proved its account");
     }
 }
 
-/// The address by which failures are counted.
-fn source_of(address: IpAddr) -> IpAddr {
-    // A listener for both kinds shows IPv4 hosts as IPv6 addresses that agree in their first 64 bits.
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & NETWORK)),
-        address @ IpAddr::V4(_) => address,
-    }
+/// FNV-1a, 64 bits. A host that finds two names with one hash gains nothing: it shares a count with itself.
+fn hash(name: &str) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// The bits of an IPv6 address that name a network.
-const NETWORK: u128 = !0 << 64;
+/// Guesses in a row that cost nothing: people mistype secrets.
+const FREE_GUESSES: u32 = 5;
 
-/// Failed logins of a source that cost nothing.
-const FREE_FAILURES: u32 = 5;
-
-/// How long connections are refused after the first failure that counts.
+/// How long logins are turned away after the first guess that counts.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// How long they are refused at most.
+/// How long they are turned away at most.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// The count of a source whose last failure is this long ago starts again.
+/// A count whose last guess is this long ago starts again.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
 
-/// How many sources are remembered.
-const SOURCES_MAX: usize = 4096;
+/// Each guess at an account takes this long of the time of all other hosts.
+const ACCOUNT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// They may be ahead by this much: 64 guesses.
+const ACCOUNT_GUESSES: Duration = Duration::from_secs(64);
+
+/// Values of the hash by which accounts are counted.
+const BUCKETS: u64 = 256;
+
+/// Hosts that are remembered; one more forgets the one of the oldest login or guess.
+const PROVEN_MAX: usize = 4096;
+
+/// Pairs of account and source that are remembered; one more forgets the one of the oldest guess. A guesser
+/// with more addresses is slowed down by the count of the account.
+const PAIRS_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
+
+    fn source(n: u32) -> Source {
+        Source::of(IpAddr::from(n.to_be_bytes()))
+    }
 
     const HOST: &str = "192.0.2.7";
 
-    fn address(text: &str) -> IpAddr {
-        text.parse().expect("an address")
+    fn login(address: &str, account: &str, initiator: &str) -> Login {
+        Login::new(Source::of(address.parse().expect("an address")), account, initiator)
     }
 
     fn at(seconds: u64) -> Instant {
-        Instant::ZERO + Duration::from_secs(seconds)
+        Instant::ZERO + secs(seconds)
     }
 
     fn secs(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
-    /// Five failures are free; from then on the time doubles from one second to a minute.
+    /// Five guesses are free; from then on the time doubles from one second to a minute.
     #[test]
     fn penalties_double() {
-        let mut door = LoginThrottle::<u64>::new(1);
-        let penalties: Vec<u64> =
-            (0..80).map(|n| door.failed(address(HOST), at(n)).as_nanos() / 1_000_000_000).collect();
+        let mut throttle = LoginThrottle::new();
+        let penalties: Vec<u64> = (0..80)
+            .map(|n| {
+                throttle.guessed(login(HOST, "alice", "host"), at(2 * n)).as_nanos() / 1_000_000_000
+            })
+            .collect();
         assert_eq!(penalties[..12], [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60]);
         assert!(penalties[12..].iter().all(|&penalty| penalty == 60));
     }
 
-    /// A source is refused until its time is over, and no other source is.
+    /// An account is turned away at a source until its time is over; other accounts there and other sources are not.
     #[test]
-    fn a_source_is_refused_for_its_time() {
-        let mut door = LoginThrottle::<u64>::new(1);
-        let host = address(HOST);
+    fn an_account_is_turned_away_at_a_source() {
+        let mut throttle = LoginThrottle::new();
+        let guess = login(HOST, "alice", "guesser");
         for _ in 0..5 {
-            assert_eq!(door.refuses(host, at(10)), None);
-            assert_eq!(door.failed(host, at(10)), secs(0));
+            assert_eq!(throttle.guessed(guess, at(10)), secs(0));
         }
-        assert_eq!(door.refuses(host, at(10)), None);
-        assert_eq!((door.failed(host, at(10)), door.failed(host, at(10))), (secs(1), secs(2)));
-        assert_eq!(door.refuses(host, at(11)), Some(secs(1)));
-        assert_eq!(door.refuses(host, at(12)), None);
-        assert_eq!(door.refuses(address("192.0.2.8"), at(11)), None);
+        assert_eq!(
+            (throttle.guessed(guess, at(10)), throttle.guessed(guess, at(10))),
+            (secs(1), secs(2))
+        );
+        assert_eq!(throttle.wait(login(HOST, "alice", "another name"), at(11)), secs(1));
+        assert_eq!(throttle.wait(guess, at(12)), secs(0));
+        assert_eq!(throttle.wait(login(HOST, "bob", "guesser"), at(11)), secs(0));
+        assert_eq!(throttle.wait(login("192.0.2.8", "alice", "guesser"), at(11)), secs(0));
     }
 
-    /// Ten minutes without a failure reset the count of a source, and not a second less.
+    /// A host that has logged in is not locked out by guesses at its account, from its own address or from 2,000
+    /// others; its own guesses count against it, until it logs in.
     #[test]
-    fn failures_are_forgiven() {
-        let mut door = LoginThrottle::<u64>::new(1);
-        for _ in 0..10 {
-            door.failed(address(HOST), at(0));
+    fn the_right_host_is_not_locked_out() {
+        let mut throttle = LoginThrottle::new();
+        let host = login(HOST, "alice", "host");
+        throttle.proved(host, at(0));
+        for n in 0..2_000_u32 {
+            throttle.guessed(login(HOST, "alice", &format!("guesser {n}")), at(1));
+            throttle.guessed(Login::new(source(n), "alice", "host"), at(1));
         }
-        assert_eq!(door.failed(address(HOST), at(599)), secs(32));
-        assert_eq!(door.failed(address(HOST), at(599 + 600)), secs(0));
+        assert_eq!(throttle.wait(host, at(1)), secs(0));
+        assert!(throttle.wait(login(HOST, "alice", "new host"), at(1)) > secs(0));
+        let own: Vec<_> = (0..7).map(|_| throttle.guessed(host, at(2))).collect();
+        assert_eq!(own[4..], [secs(0), secs(1), secs(2)]);
+        throttle.proved(host, at(4));
+        assert_eq!(throttle.guessed(host, at(4)), secs(0));
     }
 
-    /// An IPv6 network counts as one source, and an IPv4 host as itself in either spelling.
+    /// However many addresses guess, an account is guessed at 64 times and then once a second.
     #[test]
-    fn sources_are_networks() {
-        let mut door = LoginThrottle::<u64>::new(1);
-        for n in 0..6 {
-            door.failed(address(&format!("2001:db8:1:2::{n}")), at(0));
-            door.failed(address(&format!("::ffff:192.0.2.{n}")), at(0));
-        }
-        assert_eq!(door.refuses(address("2001:db8:1:2:ffff:ffff::1"), at(0)), Some(secs(1)));
-        assert_eq!(door.refuses(address("2001:db8:1:3::1"), at(0)), None);
-        assert_eq!(door.refuses(address("::ffff:192.0.2.3"), at(0)), None);
-        for _ in 0..5 {
-            door.failed(address("192.0.2.3"), at(0));
-        }
-        assert_eq!(door.refuses(address("::ffff:192.0.2.3"), at(0)), Some(secs(1)));
-    }
-
-    /// The table does not grow; the source whose last failure is the oldest is forgotten first.
-    #[test]
-    fn the_table_is_bounded() {
-        let mut door = LoginThrottle::<u64>::new(1);
-        let host = |n: usize| IpAddr::from((n as u32).to_be_bytes());
-        for n in 0..SOURCES_MAX {
-            for _ in 0..12 {
-                door.failed(host(n), at(1));
+    fn many_addresses_get_one_guess_a_second() {
+        let mut throttle = LoginThrottle::new();
+        let mut checked = 0;
+        for millis in 0..100_000_u32 {
+            let login = Login::new(source(millis), "alice", "guesser");
+            let now = Instant::ZERO + Duration::from_millis(millis.into());
+            if throttle.wait(login, now) == Duration::ZERO {
+                checked += 1;
+                throttle.guessed(login, now);
             }
         }
-        // The first one is not the oldest any more.
-        door.failed(host(0), at(2));
-        door.failed(address("2001:db8::1"), at(3));
-        assert_eq!((door.sources.len(), door.by_age.len()), (SOURCES_MAX, SOURCES_MAX));
-        assert!(door.refuses(host(0), at(3)).is_some());
-        assert!(door.refuses(host(1), at(3)).is_none());
-        assert!(door.refuses(host(2), at(3)).is_some());
-        // A known source replaces no other.
-        door.failed(host(0), at(4));
-        assert_eq!((door.sources.len(), door.by_age.len()), (SOURCES_MAX, SOURCES_MAX));
-        assert!(door.refuses(host(2), at(4)).is_some());
+        assert!((64..=165).contains(&checked), "{checked} guesses in 100 s");
+        assert_eq!(throttle.wait(login("192.0.2.9", "bob", "host"), at(100)), secs(0));
     }
 
-    /// One connection too many closes the one that has waited longest of those that still wait.
+    /// Ten minutes without a guess reset a count, and not a second less.
     #[test]
-    fn the_longest_wait_makes_room() {
-        let mut door = LoginThrottle::new(3);
-        // Names are not in the order of coming.
-        assert!([30, 10, 20].iter().all(|&id| door.enter(id).is_none()));
-        assert_eq!(door.enter(5), Some(30));
-        door.leave(20);
-        assert_eq!((door.enter(40), door.waiting.len()), (None, 3));
-        assert_eq!(door.enter(50), Some(10));
-        assert_eq!((door.enter(60), door.waiting.len()), (Some(5), 3));
+    fn guesses_are_forgiven() {
+        let mut throttle = LoginThrottle::new();
+        let guess = login(HOST, "alice", "host");
+        for _ in 0..10 {
+            throttle.guessed(guess, at(0));
+        }
+        assert_eq!(throttle.guessed(guess, at(599)), secs(32));
+        assert_eq!(throttle.guessed(guess, at(599 + 600)), secs(0));
     }
 
-    /// Removing a closed or unknown connection and adding one twice change nothing.
+    /// The tables do not grow, whatever names and addresses guesses have.
     #[test]
-    fn leaving_is_safe() {
-        let mut door = LoginThrottle::new(1);
-        assert_eq!(door.enter(1), None);
-        assert_eq!(door.enter(1), None);
-        assert_eq!(door.enter(2), Some(1));
-        door.leave(1);
-        door.leave(9);
-        assert_eq!(door.waiting.len(), 1);
-        door.leave(2);
-        assert_eq!((door.waiting.len(), door.enter(1)), (0, None));
+    fn the_tables_are_bounded() {
+        let mut throttle = LoginThrottle::new();
+        for n in 0..10_000_u32 {
+            let login = Login::new(source(n), &format!("account {n}"), "host");
+            throttle.guessed(login, at(1));
+            throttle.proved(login, at(1));
+        }
+        assert_eq!(
+            (throttle.pairs.iter().count(), throttle.proven.iter().count()),
+            (PAIRS_MAX, PROVEN_MAX)
+        );
     }
 }

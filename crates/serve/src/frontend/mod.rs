@@ -9,11 +9,14 @@ pub(crate) mod channel;
 pub(crate) mod connection;
 pub(crate) mod iscsi;
 pub(crate) mod listener;
+pub(crate) mod login_queue;
 pub(crate) mod login_throttle;
+pub(crate) mod logins;
 pub(crate) mod nbd;
 pub(crate) mod session_view;
 pub(crate) mod socket;
 pub(crate) mod tls;
+pub(crate) mod turned_away;
 pub(crate) mod unix_socket;
 
 use crate::tasks::reply::{Reply, Worded};
@@ -21,12 +24,17 @@ use crate::tasks::set::Origin;
 use crate::tasks::table::{Answer, Task, TaskKind};
 use crate::tasks::{CommandEngine, Held};
 use connection::{Connection, Speech};
+use logins::Logins;
 use weir_wire::scsi::nexus::Refusal;
 
 /// Handles everything that a connection has received.
-pub(crate) fn receive(engine: &mut CommandEngine, connection: &mut Connection) -> Verdict {
+pub(crate) fn receive(
+    engine: &mut CommandEngine,
+    logins: &mut Logins,
+    connection: &mut Connection,
+) -> Verdict {
     match &connection.speech {
-        Speech::Iscsi(_) => iscsi::IscsiFrontend { engine }.receive(connection),
+        Speech::Iscsi(_) => iscsi::IscsiFrontend { engine, logins }.receive(connection),
         Speech::Nbd(_) => nbd::NbdFrontend { engine }.receive(connection),
     }
 }

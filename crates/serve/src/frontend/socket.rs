@@ -13,7 +13,8 @@
 //! * Until the handshake is over, data is taken up to the same bound and nothing of it leaves. A write
 //!   that is refused for that reason is tried again after the next read.
 
-use mio::event::Source;
+use crate::source::Source;
+use mio::event::Source as EventSource;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustls::{ServerConfig, ServerConnection};
@@ -37,6 +38,16 @@ pub(crate) enum Peer {
         /// The socket that it came to.
         path: PathBuf,
     },
+}
+
+impl Peer {
+    /// The origin by which it is counted.
+    pub(crate) fn source(&self) -> Source {
+        match self {
+            Self::Tcp(address) => Source::of(address.ip()),
+            Self::Unix { .. } => Source::Local,
+        }
+    }
 }
 
 /// As logs name it: `192.0.2.7:51234`, `unix:/run/weir/nbd.sock`.
@@ -371,7 +382,7 @@ impl Write for HostStream {
 }
 
 impl HostStream {
-    fn source(&mut self) -> &mut dyn Source {
+    fn source(&mut self) -> &mut dyn EventSource {
         match self {
             Self::Tcp(stream) => stream,
             Self::Unix(stream) => stream,
@@ -379,7 +390,7 @@ impl HostStream {
     }
 }
 
-impl Source for Socket {
+impl EventSource for Socket {
     fn register(&mut self, registry: &Registry, token: Token, to: Interest) -> io::Result<()> {
         self.stream.source().register(registry, token, to)
     }

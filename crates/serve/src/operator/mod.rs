@@ -19,7 +19,7 @@ pub use protocol::{
     Answer, BackendStatus, CauseStatus, DeviceStatus, EjectionStatus, FenceStatus, FlashStatus,
     GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus, OverdueRequest, PathStatus,
     Problem, Request, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status,
-    TargetStatus, TenantStatus, VERSION, VolumeStatus,
+    TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, VolumeStatus,
 };
 
 use socket::{Asked, ClientId};

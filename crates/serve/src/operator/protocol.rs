@@ -6,9 +6,11 @@
 
 mod devices;
 mod shares;
+mod turned_away;
 
 pub use devices::{DeviceStatus, FlashStatus, Spread};
 pub use shares::{BackendStatus, ShareStatus};
+pub use turned_away::TurnedAwayStatus;
 
 mod paths;
 
@@ -181,6 +183,12 @@ pub struct Status {
     pub sessions: Vec<SessionStatus>,
     /// How many there are that `sessions` does not have.
     pub sessions_left_out: u64,
+    /// Hosts that were turned away in the last hour, the latest first; the first 100.
+    #[serde(default)]
+    pub turned_away: Vec<TurnedAwayStatus>,
+    /// How many there are that `turned_away` does not have.
+    #[serde(default)]
+    pub turned_away_left_out: u64,
     /// The volumes, in the order of the configuration.
     pub volumes: Vec<VolumeStatus>,
     /// The modelled devices, in the order of the configuration.

@@ -5,7 +5,7 @@ use super::paths;
 use super::protocol::{
     BackendStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus, LogStatus,
     OverdueRequest, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status,
-    VolumeStatus,
+    TurnedAwayStatus, VolumeStatus,
 };
 use super::view::View;
 use crate::frontend::connection::{Connection, Speech};
@@ -39,6 +39,7 @@ pub(crate) fn status(
     let bottleneck = bottleneck(pipeline, view, &held);
     let (overdue, overdue_left_out) = overdue(pipeline, view);
     let (sessions, sessions_left_out) = sessions(view);
+    let (turned_away, turned_away_left_out) = turned_away(view);
     let stages = pipeline.census(now).into_iter().map(|census| StageStatus {
         stage: census.stage.as_str().to_owned(),
         count: census.count.into(),
@@ -65,6 +66,8 @@ pub(crate) fn status(
         overdue_left_out,
         sessions,
         sessions_left_out,
+        turned_away,
+        turned_away_left_out,
         volumes,
         devices: devices(view, backends),
         tenants,
@@ -299,6 +302,19 @@ fn sessions(view: &View<'_>) -> (Vec<SessionStatus>, u64) {
         }
     });
     (told.collect(), left_out)
+}
+
+fn turned_away(view: &View<'_>) -> (Vec<TurnedAwayStatus>, u64) {
+    let (hosts, left_out) = first(view.turned_away.hosts(view.now));
+    let hosts = hosts.into_iter().map(|host| TurnedAwayStatus {
+        source: host.source.to_string(),
+        initiator: host.initiator.map(str::to_owned),
+        why: host.why.to_owned(),
+        count: host.count,
+        age_ns: host.age.as_nanos(),
+        retry_after_ns: host.retry_after.as_nanos(),
+    });
+    (hosts.collect(), left_out)
 }
 
 /// The shares of the backends' time.

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::frontend::connection::Connection;
+use crate::frontend::turned_away::TurnedAway;
 use crate::storage::upstream::{Ownership, volume_on};
 use crate::tasks::CommandEngine;
 use weir_flow::clock::Instant;
@@ -14,6 +15,8 @@ pub(crate) struct View<'a> {
     pub(crate) engine: &'a CommandEngine,
     /// All connections, also those that have not logged in.
     pub(crate) connections: Vec<&'a Connection>,
+    /// Hosts that were turned away.
+    pub(crate) turned_away: &'a TurnedAway,
     /// By upstream: the reservation of its unit; `None` for a unit without one.
     pub(crate) ownership: Vec<Option<Ownership>>,
     /// By upstream and path: when a connection is tried next; the past while one is tried, `None` while there is one.

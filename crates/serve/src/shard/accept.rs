@@ -7,6 +7,7 @@ use crate::frontend;
 use crate::frontend::connection::{NbdWire, Protocol, Speech};
 use crate::frontend::iscsi::session::new_wire;
 use crate::frontend::listener::{Accept, Listener};
+use crate::frontend::logins::FULL;
 use crate::frontend::socket::{Peer, Socket};
 use crate::limits::Tally;
 use crate::storage::random::Random;
@@ -15,7 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use tracing::{debug, warn};
 use weir_flow::clock::{Duration, Instant};
-use weir_wire::iscsi::target_role::Limits;
+use weir_wire::iscsi::target_role::{Limits, LoginStatus};
 use weir_wire::nbd::{self, Tls};
 
 /// Accepts connections.
@@ -56,6 +57,7 @@ impl<A: Accept> Acceptor<A> {
                 command_window: config.iscsi.max_commands,
                 header_digest: config.iscsi.header_digest,
                 data_digest: config.iscsi.data_digest,
+                chap_algorithm_min: config.iscsi.chap_algorithm_min,
                 ..Limits::default()
             },
             nbd: frontend::nbd::limits(config),
@@ -144,17 +146,18 @@ impl<A: Accept> Acceptor<A> {
         let Around { kernel, connections, engine, config, now } = around;
         let peer = socket.peer().clone();
         let Listener { protocol, port, .. } = self.listeners[listener];
-        if let Some(wait) = connections.refuses(&peer, *now) {
-            self.refuse(&peer, &format!("too many failed logins; again in {wait}"));
-            return;
-        }
         let limit = match protocol {
             Protocol::Iscsi => config.iscsi.max_connections,
             Protocol::Nbd => config.nbd.max_connections,
         };
-        if !connections.make_room(engine, protocol, limit) {
+        let turned_away = !connections.make_room(engine, protocol, limit);
+        if turned_away {
             self.refuse(&peer, &format!("the limit of {limit} connections is reached"));
-            return;
+            connections.logins.turned_away.note(*now, peer.source(), FULL, Duration::ZERO);
+            if protocol == Protocol::Nbd {
+                // The protocol has no answer to a client that has only connected.
+                return;
+            }
         }
         let speech = match protocol {
             Protocol::Iscsi => {
@@ -166,7 +169,11 @@ impl<A: Accept> Acceptor<A> {
                 let listening = self.portals().unwrap_or_default();
                 let reached = socket.local().map(|local| portals_at(local, &listening));
                 let reached = reached.iter().flatten().map(SocketAddr::to_string).collect();
-                Speech::Iscsi(Box::new(new_wire(&engine.catalog, &self.iscsi, reached, challenge)))
+                let mut wire = new_wire(&engine.catalog, &self.iscsi, reached, challenge);
+                if turned_away {
+                    wire.refuse_logins(LoginStatus::OutOfResources);
+                }
+                Speech::Iscsi(Box::new(wire))
             }
             Protocol::Nbd => {
                 let mut limits = self.nbd;
@@ -178,7 +185,7 @@ impl<A: Accept> Acceptor<A> {
             }
         };
         debug!(%peer, ?protocol, "connected");
-        let incoming = Incoming { socket, port, speech };
+        let incoming = Incoming { socket, port, speech, turned_away };
         if let Err(error) = connections.enter(*kernel, engine, *now, incoming) {
             warn!(%peer, %error, "cannot watch a connection: refused");
         }

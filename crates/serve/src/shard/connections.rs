@@ -5,8 +5,9 @@ use super::read_queue::ReadQueue;
 use crate::frontend::channel::{Channel, Presence, Progress, Reading};
 use crate::frontend::connection::{Allowance, Connection, Encryption, Protocol, Speech};
 use crate::frontend::iscsi::session::{take_leave, tenants_of, window_of};
-use crate::frontend::login_throttle::LoginThrottle;
-use crate::frontend::socket::{Peer, Socket, Stream};
+use crate::frontend::login_queue::LoginQueue;
+use crate::frontend::logins::Logins;
+use crate::frontend::socket::{Socket, Stream};
 use crate::frontend::{self, Verdict};
 use crate::ids::ConnectionId;
 use crate::tasks::reply::Reply;
@@ -14,12 +15,11 @@ use crate::tasks::{CommandEngine, ConnectionAction};
 use rustls::ServerConfig;
 use std::io;
 use std::sync::Arc;
-use tracing::warn;
 use weir_flow::accept::intake::QUANTUM;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::dispatch::Shares;
 use weir_flow::transfer::Port;
-use weir_wire::iscsi::target_role::TmfResponse;
+use weir_wire::iscsi::target_role::{LoginStatus, TmfResponse};
 
 /// A connection with its socket.
 struct Connected<S: Stream> {
@@ -33,6 +33,8 @@ pub(crate) struct Incoming<S: Stream> {
     /// Where its replies leave, if others leave there as well.
     pub(crate) port: Option<Port>,
     pub(crate) speech: Speech,
+    /// It gets a status for its first request, and counts towards no limit of connections.
+    pub(crate) turned_away: bool,
 }
 
 /// The connections by index. An index is used again; the serial number of a [`ConnectionId`] is not.
@@ -51,7 +53,11 @@ pub(crate) struct Connections<S: Stream> {
     spare_dirty: Vec<usize>,
     /// Names of replies that have left; its memory is used again.
     sent: Vec<u32>,
-    throttle: LoginThrottle<ConnectionId>,
+    /// Connections that have not logged in.
+    logging_in: LoginQueue<ConnectionId>,
+    /// Connections that were turned away and have not got their status.
+    leaving: LoginQueue<ConnectionId>,
+    pub(crate) logins: Logins,
     tls: Option<Arc<ServerConfig>>,
     /// Nothing is read any more: a stop was requested.
     draining: bool,
@@ -69,7 +75,9 @@ impl<S: Stream> Connections<S> {
             dirty: Vec::new(),
             spare_dirty: Vec::new(),
             sent: Vec::new(),
-            throttle: LoginThrottle::new(max_logins),
+            logging_in: LoginQueue::new(max_logins),
+            leaving: LoginQueue::new(TURNED_AWAY_MAX),
+            logins: Logins::new(),
             tls,
             draining: false,
         }
@@ -99,14 +107,6 @@ impl<S: Stream> Connections<S> {
         self.reads.set_weights(shares);
     }
 
-    /// For how much longer connections of this peer are refused, after failed logins.
-    pub(crate) fn refuses(&self, peer: &Peer, now: Instant) -> Option<Duration> {
-        match peer {
-            Peer::Tcp(address) => self.throttle.refuses(address.ip(), now),
-            Peer::Unix { .. } => None,
-        }
-    }
-
     /// Whether one more connection of this protocol may be there, of at most `limit`. The one that has been
     /// logging in for longest is closed for it.
     pub(crate) fn make_room(
@@ -119,7 +119,7 @@ impl<S: Stream> Connections<S> {
             return true;
         }
         let places = &self.places;
-        let longest = self.throttle.longest(|id| {
+        let longest = self.logging_in.longest(|id| {
             let place = places[id.index].as_deref();
             place.is_some_and(|one| one.connection.protocol() == protocol)
         });
@@ -135,7 +135,7 @@ impl<S: Stream> Connections<S> {
         kernel: &mut K,
         engine: &mut CommandEngine,
         now: Instant,
-        Incoming { mut socket, port, speech }: Incoming<S>,
+        Incoming { mut socket, port, speech, turned_away }: Incoming<S>,
     ) -> io::Result<()> {
         let index = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
@@ -147,11 +147,13 @@ impl<S: Stream> Connections<S> {
         }
         self.serial += 1;
         let id = ConnectionId { index, serial: self.serial };
-        let connection = Connection::new(id, socket.peer().clone(), port, speech);
-        self.counts[connection.protocol() as usize] += 1;
+        let mut connection = Connection::new(id, socket.peer().clone(), port, speech);
+        connection.turned_away = turned_away;
+        self.counts[connection.protocol() as usize] += u32::from(!turned_away);
         let connected = Connected { connection, channel: Channel::new(socket, now) };
         self.places[index] = Some(Box::new(connected));
-        if let Some(longest) = self.throttle.enter(id) {
+        let queue = if turned_away { &mut self.leaving } else { &mut self.logging_in };
+        if let Some(longest) = queue.enter(id) {
             self.close_id(engine, longest, "others wait to log in");
         }
         // NBD speaks first.
@@ -208,7 +210,8 @@ impl<S: Stream> Connections<S> {
         };
         let Connected { connection, channel } = &mut *connected;
         channel.reading = Reading::OnEvent;
-        if self.draining || connection.is_behind() || connection.is_stuck() {
+        let is_over = self.draining && connection.speech.is_established();
+        if is_over || connection.is_behind() || connection.is_stuck() {
             channel.reading = Reading::Paused;
             self.places[index] = Some(connected);
             return allowance;
@@ -252,23 +255,15 @@ impl<S: Stream> Connections<S> {
         let index = connection.id.index;
         engine.set.now = now;
         let established = connection.speech.is_established();
-        let verdict = frontend::receive(engine, connection);
+        let verdict = frontend::receive(engine, &mut self.logins, connection);
         if connection.is_stuck() {
             // The bytes that are left are handled when there is room for them.
             channel.reading = Reading::Paused;
         }
         if !established && connection.speech.is_established() {
-            self.throttle.leave(connection.id);
+            self.logging_in.leave(connection.id);
             channel.presence = Presence::Heard { at: now };
             channel.keep_alive(connection);
-        }
-        if std::mem::take(&mut connection.login_failed)
-            && let Peer::Tcp(address) = &connection.peer
-        {
-            let wait = self.throttle.failed(address.ip(), now);
-            if wait > Duration::ZERO {
-                warn!(source = %address.ip(), %wait, "too many failed logins: connections from there are refused for a while");
-            }
         }
         if !channel.dirty && (!connection.speech.outbox().is_empty() || channel.wants_write()) {
             channel.dirty = true;
@@ -483,8 +478,9 @@ impl<S: Stream> Connections<S> {
     fn close(&mut self, engine: &mut CommandEngine, connected: Box<Connected<S>>, reason: &str) {
         let Connected { connection, channel } = *connected;
         self.free.push(connection.id.index);
-        self.counts[connection.protocol() as usize] -= 1;
-        self.throttle.leave(connection.id);
+        self.counts[connection.protocol() as usize] -= u32::from(!connection.turned_away);
+        self.logging_in.leave(connection.id);
+        self.leaving.leave(connection.id);
         frontend::disconnected(engine, connection, reason);
         drop(channel);
     }
@@ -522,9 +518,14 @@ impl<S: Stream> Connections<S> {
         self.run_actions(engine, now);
     }
 
-    /// Reads nothing any more.
-    pub(crate) const fn drain(&mut self) {
+    /// Takes no commands any more, and turns away hosts that log in.
+    pub(crate) fn drain(&mut self) {
         self.draining = true;
+        for connection in self.all_mut().filter(|one| !one.speech.is_established()) {
+            if let Some(wire) = connection.iscsi() {
+                wire.refuse_logins(LoginStatus::ServiceUnavailable);
+            }
+        }
     }
 
     /// Asks all sessions to log out, and writes that at once.
@@ -574,6 +575,10 @@ impl<S: Stream> Connected<S> {
         (discovers && since(heard) >= PING_AFTER).then_some("an idle discovery session")
     }
 }
+
+/// Connections that were turned away and may be open until they have got their status; one more closes the one that
+/// has waited longest.
+pub(crate) const TURNED_AWAY_MAX: u32 = 64;
 
 /// Write data of a command must have come by then.
 const DATA_WITHIN: Duration = Duration::from_secs(60);

@@ -163,6 +163,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             config: &self.config,
             engine: &self.engine,
             connections: self.connections.all().collect(),
+            turned_away: &self.connections.logins.turned_away,
             ownership: upstreams
                 .clone()
                 .map(|index| self.storage.upstreams.ownership(index))

@@ -10,7 +10,7 @@ use weir_flow::clock::Duration;
 use weir_flow::units::ByteCount;
 use weir_serve::operator::{
     self, Answer, BackendStatus, DeviceStatus, FenceStatus, OverdueRequest, Request, SessionStatus,
-    ShareStatus, Spread, StageStatus, TargetStatus, TenantStatus, VolumeStatus,
+    ShareStatus, Spread, StageStatus, TargetStatus, TenantStatus, TurnedAwayStatus, VolumeStatus,
 };
 
 /// Show the state of a running gateway
@@ -64,6 +64,13 @@ fn text(status: &operator::Status) -> String {
         &Table::of(SESSIONS, &status.sessions),
         status.sessions_left_out,
     );
+    let heading = "Turned away in the last hour";
+    section(
+        &mut text,
+        heading,
+        &Table::of(TURNED_AWAY, &status.turned_away),
+        status.turned_away_left_out,
+    );
     section(&mut text, "Volumes", &Table::of(VOLUMES, &status.volumes), 0);
     section(
         &mut text,
@@ -116,6 +123,18 @@ const SESSIONS: &[Column<SessionStatus>] = &[
     words("from", |one| one.peer.clone()),
     words("target or export", |one| one.target.clone().unwrap_or_else(|| "(discovery)".to_owned())),
     numbers("outstanding", |one| one.outstanding.to_string()),
+];
+
+const TURNED_AWAY: &[Column<TurnedAwayStatus>] = &[
+    words("from", |one| one.source.clone()),
+    words("host", |one| one.initiator.clone().unwrap_or_else(|| "-".to_owned())),
+    words("why", |one| one.why.clone()),
+    numbers("times", |one| one.count.to_string()),
+    numbers("last", |one| format!("{} ago", age(one.age_ns))),
+    numbers("may try again", |one| match one.retry_after_ns {
+        0 => "now".to_owned(),
+        wait => format!("in {}", age(wait)),
+    }),
 ];
 
 const VOLUMES: &[Column<VolumeStatus>] = &[

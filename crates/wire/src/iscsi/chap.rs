@@ -12,26 +12,27 @@ pub(crate) const CHALLENGE_LENGTH: usize = 32;
 /// Longest challenge that a peer may make, in bytes.
 // RFC 7143 section 12.1.3: CHAP_C and CHAP_R hold at most 1024 bytes.
 pub(crate) const CHALLENGE_MAX: usize = 1024;
-/// A hash function, by its number in `CHAP_A`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Algorithm {
-    // RFC 7143 section 12.1.3.
+/// A hash function of CHAP, by its number in `CHAP_A`; the order is that of strength.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChapAlgorithm {
+    /// MD5 (RFC 7143 section 12.1.3).
+    #[default]
     Md5 = 5,
-    // IANA's registry of PPP authentication algorithms.
+    /// SHA-256 (IANA, PPP authentication algorithms).
     Sha256 = 7,
 }
 
-impl Algorithm {
-    /// The strongest of a list that is known here, whatever the order.
+impl ChapAlgorithm {
+    /// The strongest of a list that is known here and not weaker than `min`, whatever the order.
     // RFC 7143 section 12.1.3 lets the target choose. The list is not authenticated, so an order protects no secret, and
     // initiators list MD5 first for targets that take the first that they know.
-    pub(crate) fn choose(list: &str) -> Option<Self> {
+    pub(crate) fn choose(list: &str, min: Self) -> Option<Self> {
         let known = list.split(',').filter_map(|one| match text::number(one) {
             Some(5) => Some(Self::Md5),
             Some(7) => Some(Self::Sha256),
             _ => None,
         });
-        known.max_by_key(|&one| one as u8)
+        known.filter(|&one| one >= min).max()
     }
 
     // RFC 1994 section 4.1: identifier, secret and challenge, in this order.

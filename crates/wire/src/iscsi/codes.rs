@@ -168,6 +168,11 @@ pub enum LoginStatus {
 }
 
 impl LoginStatus {
+    /// The name of the status in RFC 7143.
+    pub const fn name(self) -> &'static str {
+        Self::words(self as u16)
+    }
+
     /// The name of a status code in RFC 7143.
     pub(crate) const fn words(code: u16) -> &'static str {
         match code {

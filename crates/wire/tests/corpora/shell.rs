@@ -220,7 +220,14 @@ impl Shell {
                     self.connection.session_admitted(TSIH);
                 } else {
                     self.failure = Some(LoginStatus::SessionDoesNotExist);
-                    self.connection.session_refused(LoginStatus::SessionDoesNotExist);
+                    self.connection.login_refused(LoginStatus::SessionDoesNotExist);
+                }
+            }
+            Event::CredentialsOffered { initiator, account } => {
+                assert!(!initiator.is_empty() && (1..=255).contains(&account.len()));
+                self.drain();
+                if let Some(event) = self.connection.check_credentials() {
+                    self.act(&event);
                 }
             }
             Event::LoginFailed { status, reason } => {

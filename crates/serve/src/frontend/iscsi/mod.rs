@@ -5,6 +5,8 @@ pub(crate) mod reply;
 pub(crate) mod session;
 
 use crate::frontend::connection::{Connection, Speech, Wire};
+use crate::frontend::login_throttle::Login;
+use crate::frontend::logins::Logins;
 use crate::frontend::session_view::SessionView;
 use crate::frontend::{Verdict, delays};
 use crate::ids::TaskKey;
@@ -14,8 +16,11 @@ use crate::tasks::{CommandEngine, ConnectionAction, Held};
 use reply::put_data;
 use session::{is_proof, may_stay, warn_of_depth, window_of};
 use tracing::{info, warn};
+use weir_flow::clock::Duration;
 use weir_flow::pipeline::Input;
-use weir_wire::iscsi::target_role::{Attribute, Command, Event, Itt, LoginStatus};
+use weir_wire::iscsi::target_role::{
+    Attribute, ChapFault, Command, Event, Itt, LoginFault, LoginStatus,
+};
 use weir_wire::scsi::cdb::Media;
 use weir_wire::scsi::disk::execute_absent;
 use weir_wire::scsi::lba_status::DESCRIPTORS_MAX;
@@ -26,6 +31,7 @@ use weir_wire::scsi::{ScsiStatus, Sense};
 /// The iSCSI front end at work on one connection.
 pub(crate) struct IscsiFrontend<'a> {
     pub(crate) engine: &'a mut CommandEngine,
+    pub(crate) logins: &'a mut Logins,
 }
 
 impl IscsiFrontend<'_> {
@@ -69,11 +75,10 @@ impl IscsiFrontend<'_> {
                 let initiator = InitiatorPort { name: initiator, isid: isid.0 };
                 self.session(connection, initiator, tsih, target, account.as_deref());
             }
-            Event::LoginFailed { status, reason } => {
-                let (peer, initiator) = (&connection.peer, wire.initiator());
-                warn!(%peer, initiator, ?status, %reason, "login refused");
-                connection.login_failed = is_guess(status);
+            Event::CredentialsOffered { initiator, account } => {
+                self.credentials(connection, &initiator, &account);
             }
+            Event::LoginFailed { status, reason } => self.login_failed(connection, status, &reason),
             Event::Command(command) => self.command(connection, &command),
             Event::Data { itt, offset, bytes, complete } => {
                 let Some(key) = self.live(connection, itt) else { return };
@@ -131,6 +136,49 @@ impl IscsiFrontend<'_> {
         }
     }
 
+    /// Checks the credentials of a login, if that is allowed now.
+    fn credentials(&mut self, connection: &mut Connection, initiator: &str, account: &str) {
+        let Speech::Iscsi(wire) = &mut connection.speech else { return };
+        let (peer, now) = (&connection.peer, self.engine.set.now);
+        let source = peer.source();
+        let login = Login::new(source, account, initiator);
+        connection.login = Some(login);
+        let wait = self.logins.wait(login, source, initiator, now);
+        if wait > Duration::ZERO {
+            let status = LoginStatus::ServiceUnavailable;
+            let reason = format!("too many failed logins; again in {wait}");
+            warn!(%peer, initiator, ?status, reason, "login refused");
+            wire.login_refused(status);
+        } else if let Some(event) = wire.check_credentials() {
+            self.event(connection, event);
+        }
+    }
+
+    /// A login was refused by its protocol.
+    fn login_failed(
+        &mut self,
+        connection: &mut Connection,
+        status: LoginStatus,
+        reason: &LoginFault,
+    ) {
+        let Speech::Iscsi(wire) = &mut connection.speech else { return };
+        let (peer, initiator, now) = (&connection.peer, wire.initiator(), self.engine.set.now);
+        let source = peer.source();
+        self.logins.refused(now, source, initiator, status);
+        warn!(%peer, initiator, ?status, %reason, "login refused");
+        if let LoginFault::Chap(
+            ChapFault::WrongResponse { account: name } | ChapFault::UnknownAccount { name },
+        ) = reason
+            && let Some(login) = connection.login
+        {
+            let wait = self.logins.guessed(login, now);
+            if wait > Duration::ZERO {
+                let account = name.escape_debug();
+                warn!(%source, %account, %wait, "too many failed logins: more from there are refused for a while");
+            }
+        }
+    }
+
     /// Admits or refuses a session, and ends the one that it replaces.
     fn session(
         &mut self,
@@ -169,9 +217,13 @@ impl IscsiFrontend<'_> {
         };
         if let Some(status) = refusal {
             warn!(%peer, initiator = initiator.name, ?status, "login refused");
-            wire.session_refused(status);
-            connection.login_failed = is_guess(status);
+            let (source, now) = (peer.source(), self.engine.set.now);
+            self.logins.refused(now, source, wire.initiator(), status);
+            wire.login_refused(status);
             return;
+        }
+        if let (Some(login), Some(_)) = (connection.login, account) {
+            self.logins.proved(login, self.engine.set.now);
         }
         let name = (initiator, target);
         let proven = account.map(str::to_owned);
@@ -370,14 +422,3 @@ impl IscsiFrontend<'_> {
 
 const RESERVE_6: u8 = 0x16;
 const RELEASE_6: u8 = 0x17;
-
-/// Whether a login with this status may have been a guess of a secret or a name. A host that is redirected, or
-/// that returns to a session which has ended, has guessed nothing.
-const fn is_guess(status: LoginStatus) -> bool {
-    matches!(
-        status,
-        LoginStatus::AuthenticationFailure
-            | LoginStatus::AuthorizationFailure
-            | LoginStatus::NotFound
-    )
-}

@@ -7,7 +7,7 @@ use crate::config::tree::{Context, Document, Read};
 use crate::config::units::shorten;
 use std::net::SocketAddr;
 use weir_flow::settings::Settings as _;
-use weir_serve::config::{DigestPolicy, Iscsi};
+use weir_serve::config::{ChapAlgorithm, DigestPolicy, Iscsi};
 
 /// The table.
 pub(super) static ISCSI: Section = Section {
@@ -29,6 +29,12 @@ pub(super) static ISCSI: Section = Section {
         },
         digest("header_digest", "CRC32C over headers"),
         digest("data_digest", "CRC32C over data"),
+        Key {
+            name: "chap_algorithm_min",
+            kind: Kind::Word(&["md5", "sha-256"]),
+            default: Default::Is("md5"),
+            effect: "the weakest CHAP algorithm that hosts may use; the strongest that both sides know is chosen",
+        },
     ],
     settings: &[Part::always(Iscsi::TABLE)],
 };
@@ -63,10 +69,15 @@ pub(super) fn read(
     };
     let header_digest = table.text(context, "header_digest");
     let data_digest = table.text(context, "data_digest");
+    let chap_algorithm_min = table.text(context, "chap_algorithm_min");
     let settings: Option<Iscsi> = table.settings(context);
     let limits = Iscsi {
         header_digest: policy(&header_digest?),
         data_digest: policy(&data_digest?),
+        chap_algorithm_min: match chap_algorithm_min?.value.as_str() {
+            "sha-256" => ChapAlgorithm::Sha256,
+            _ => ChapAlgorithm::Md5,
+        },
         ..settings?
     };
     Some(Checked { listen: listen?, advertise: advertise?, limits })

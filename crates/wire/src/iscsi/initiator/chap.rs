@@ -4,7 +4,7 @@ use subtle::ConstantTimeEq;
 
 use super::fault::ChapFault;
 use super::settings::Chap;
-use crate::iscsi::chap::{Algorithm, CHALLENGE_LENGTH, CHALLENGE_MAX, Keys};
+use crate::iscsi::chap::{CHALLENGE_LENGTH, CHALLENGE_MAX, ChapAlgorithm, Keys};
 use crate::iscsi::{binary, text};
 
 /// The algorithms that are offered. MD5 comes first, because targets take the first that they know, and
@@ -20,7 +20,7 @@ enum State {
     /// The algorithms were offered.
     Asked,
     /// The proof was sent, and the target's is due.
-    Proven(Algorithm),
+    Proven(ChapAlgorithm),
     /// The authentication is complete.
     Done,
 }
@@ -109,7 +109,8 @@ impl Handshake {
             }
         }
         let name = keys.algorithms.ok_or(ChapFault::Missing { key: "CHAP_A" })?;
-        let algorithm = if name.contains(',') { None } else { Algorithm::choose(name) };
+        let algorithm =
+            if name.contains(',') { None } else { ChapAlgorithm::choose(name, ChapAlgorithm::Md5) };
         let algorithm = algorithm.ok_or_else(|| ChapFault::Algorithm { name: name.to_owned() })?;
         let identifier = keys.identifier.ok_or(ChapFault::Missing { key: "CHAP_I" })?;
         let identifier = text::number(identifier)
@@ -139,7 +140,7 @@ impl Handshake {
     /// Checks the target's response.
     fn check(
         &mut self,
-        algorithm: Algorithm,
+        algorithm: ChapAlgorithm,
         keys: Keys<'_>,
         chap: Option<&Chap>,
     ) -> Result<(), ChapFault> {

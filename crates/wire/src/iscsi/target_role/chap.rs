@@ -3,11 +3,11 @@
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use crate::iscsi::account::Account;
-use crate::iscsi::chap::{Algorithm, CHALLENGE_LENGTH, CHALLENGE_MAX, Keys};
+use crate::iscsi::chap::{CHALLENGE_LENGTH, CHALLENGE_MAX, ChapAlgorithm, Keys};
 use crate::iscsi::{binary, text};
 
 /// Longest name, in bytes (RFC 7143 section 6.1).
-const NAME_MAX: usize = 255;
+pub(super) const NAME_MAX: usize = 255;
 
 /// Why a handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,9 +31,12 @@ pub enum ChapFault {
         /// The key.
         key: &'static str,
     },
-    /// No algorithm in common.
-    #[error("the initiator knows neither SHA-256 (7) nor MD5 (5)")]
-    NoAlgorithm,
+    /// No algorithm in common that is strong enough.
+    #[error("the initiator offers no algorithm that is accepted here: {}", accepted(*.min))]
+    NoAlgorithm {
+        /// The weakest that is accepted.
+        min: ChapAlgorithm,
+    },
     /// The name has no account that may log in here.
     #[error("account `{}` may not log in here", .name.escape_debug())]
     UnknownAccount {
@@ -60,6 +63,14 @@ pub enum ChapFault {
     },
 }
 
+/// The algorithms that are not weaker than this one, for people.
+const fn accepted(min: ChapAlgorithm) -> &'static str {
+    match min {
+        ChapAlgorithm::Md5 => "SHA-256 (7) or MD5 (5)",
+        ChapAlgorithm::Sha256 => "SHA-256 (7)",
+    }
+}
+
 /// The accounts of a handshake.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accounts<'a> {
@@ -69,6 +80,8 @@ pub(super) struct Accounts<'a> {
     pub(super) allowed: &'a [usize],
     /// The target's own account.
     pub(super) mutual: Option<usize>,
+    /// The weakest algorithm that is accepted.
+    pub(super) algorithm_min: ChapAlgorithm,
 }
 
 /// The target's answer to one text.
@@ -88,7 +101,7 @@ pub(super) type Pairs = Vec<(&'static str, String)>;
 pub(super) struct Chap {
     challenge: [u8; CHALLENGE_LENGTH],
     /// Chosen when the challenge was made.
-    algorithm: Option<Algorithm>,
+    algorithm: Option<ChapAlgorithm>,
 }
 
 impl Chap {
@@ -102,6 +115,11 @@ impl Chap {
         self.challenge[0]
     }
 
+    /// Whether the initiator's next text has its name and its response.
+    pub(super) const fn awaits_response(&self) -> bool {
+        self.algorithm.is_some()
+    }
+
     /// Takes the keys of the initiator's next text.
     pub(super) fn step(
         &mut self,
@@ -109,17 +127,21 @@ impl Chap {
         accounts: Accounts<'_>,
     ) -> Result<Reply, ChapFault> {
         match self.algorithm {
-            None => self.make_challenge(keys),
+            None => self.make_challenge(keys, accounts.algorithm_min),
             Some(algorithm) => self.check_response(algorithm, keys, accounts),
         }
     }
 
-    fn make_challenge(&mut self, mut keys: Keys<'_>) -> Result<Reply, ChapFault> {
+    fn make_challenge(
+        &mut self,
+        mut keys: Keys<'_>,
+        min: ChapAlgorithm,
+    ) -> Result<Reply, ChapFault> {
         let list = keys.algorithms.take().ok_or(ChapFault::Missing { key: "CHAP_A" })?;
         if let Some(key) = keys.first() {
             return Err(ChapFault::NotDue { key });
         }
-        let algorithm = Algorithm::choose(list).ok_or(ChapFault::NoAlgorithm)?;
+        let algorithm = ChapAlgorithm::choose(list, min).ok_or(ChapFault::NoAlgorithm { min })?;
         self.algorithm = Some(algorithm);
         Ok(Reply::Challenge(vec![
             ("CHAP_A", (algorithm as u8).to_string()),
@@ -130,7 +152,7 @@ impl Chap {
 
     fn check_response(
         &self,
-        algorithm: Algorithm,
+        algorithm: ChapAlgorithm,
         keys: Keys<'_>,
         accounts: Accounts<'_>,
     ) -> Result<Reply, ChapFault> {
@@ -170,7 +192,7 @@ impl Chap {
     /// time does not reveal which names exist.
     fn find(
         &self,
-        algorithm: Algorithm,
+        algorithm: ChapAlgorithm,
         name: &str,
         response: &[u8],
         accounts: Accounts<'_>,

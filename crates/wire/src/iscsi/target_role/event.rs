@@ -10,7 +10,7 @@ pub struct Received<'a> {
     /// Bytes consumed from the front of the input.
     pub consumed: usize,
     /// The event for the shell, if there is one. With zero bytes consumed and no event, more bytes are needed, or an
-    /// answer to [`Event::SessionRequested`].
+    /// answer to [`Event::SessionRequested`] or [`Event::CredentialsOffered`].
     pub event: Option<Event<'a>>,
 }
 
@@ -20,7 +20,7 @@ pub enum Event<'a> {
     /// A login is about to succeed. The shell closes an older session of the same initiator name,
     /// ISID and target (RFC 7143 section 6.3.5), then calls
     /// [`session_admitted`](super::Connection::session_admitted) or
-    /// [`session_refused`](super::Connection::session_refused). Nothing is received before that.
+    /// [`login_refused`](super::Connection::login_refused). Nothing is received before that.
     SessionRequested {
         /// iSCSI name of the initiator.
         initiator: String,
@@ -34,6 +34,15 @@ pub enum Event<'a> {
         cid: u16,
         /// The authenticated CHAP name; `None` without authentication.
         account: Option<String>,
+    },
+    /// The initiator has sent a CHAP name and response. The shell calls
+    /// [`check_credentials`](super::Connection::check_credentials), or
+    /// [`login_refused`](super::Connection::login_refused) if it allows no attempt now. Nothing is received before that.
+    CredentialsOffered {
+        /// iSCSI name of the initiator.
+        initiator: String,
+        /// The CHAP name, of 1 to 255 bytes.
+        account: String,
     },
     /// The login was refused; the connection closes once the outbox is drained.
     LoginFailed {

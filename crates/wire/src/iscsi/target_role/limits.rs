@@ -3,6 +3,7 @@
 use super::access::{Authentication, Initiators, Redirect};
 use super::task::OUTSTANDING_R2T_MAX;
 use crate::iscsi::account::Account;
+use crate::iscsi::chap::ChapAlgorithm;
 use crate::iscsi::digest::DIGEST_LENGTH;
 use crate::iscsi::keys::{DigestPolicy, LENGTH_MAX, LENGTH_MIN, SEGMENT_LENGTH_DEFAULT};
 use crate::iscsi::pdu::{AHS_LENGTH_MAX, HEADER_LENGTH};
@@ -88,6 +89,8 @@ pub struct Limits {
     pub header_digest: DigestPolicy,
     /// CRC32C over data; default allowed.
     pub data_digest: DigestPolicy,
+    /// The weakest CHAP algorithm that is accepted; default MD5.
+    pub chap_algorithm_min: ChapAlgorithm,
 }
 
 impl Default for Limits {
@@ -102,6 +105,7 @@ impl Default for Limits {
             command_window: 128,
             header_digest: DigestPolicy::Allowed,
             data_digest: DigestPolicy::Allowed,
+            chap_algorithm_min: ChapAlgorithm::Md5,
         }
     }
 }

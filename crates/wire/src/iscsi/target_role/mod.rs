@@ -26,6 +26,7 @@ mod window;
 mod tests;
 
 pub use super::account::{Account, Secret};
+pub use super::chap::ChapAlgorithm;
 pub use super::codes::{
     Attribute, Isid, LoginStatus, LogoutReason, RejectReason, TaskFunction, TmfResponse,
 };

@@ -160,6 +160,17 @@ impl Pair {
             match received.event {
                 None if received.consumed == 0 => break,
                 None | Some(target_role::Event::Pong) => {}
+                Some(target_role::Event::CredentialsOffered { .. }) => {
+                    match self.target.check_credentials() {
+                        None => {}
+                        Some(target_role::Event::SessionRequested { .. }) => {
+                            self.target.session_admitted(77);
+                        }
+                        Some(event) => {
+                            assert!(matches!(event, target_role::Event::LoginFailed { .. }));
+                        }
+                    }
+                }
                 Some(target_role::Event::SessionRequested { .. }) => {
                     self.target.session_admitted(77);
                 }

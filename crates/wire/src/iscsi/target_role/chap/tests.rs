@@ -35,7 +35,10 @@ fn step(chap: &mut Chap, keys: &[(&str, &str)], mutual: Option<usize>) -> Result
     for (key, value) in keys {
         assert!(kept.keep(key, value), "{key}");
     }
-    chap.step(kept, Accounts { all: &all(), allowed: &[1, 3], mutual })
+    chap.step(
+        kept,
+        Accounts { all: &all(), allowed: &[1, 3], mutual, algorithm_min: ChapAlgorithm::Md5 },
+    )
 }
 
 /// A handshake that has made its challenge.
@@ -69,7 +72,10 @@ fn the_right_response_is_proof() {
     }
     for none in ["", "6", "8,9", "None", "55"] {
         let mut chap = Chap::new(challenge());
-        assert_eq!(step(&mut chap, &[("CHAP_A", none)], None), Err(ChapFault::NoAlgorithm));
+        assert_eq!(
+            step(&mut chap, &[("CHAP_A", none)], None),
+            Err(ChapFault::NoAlgorithm { min: ChapAlgorithm::Md5 })
+        );
     }
 }
 
@@ -117,7 +123,7 @@ fn nothing_is_reflected() {
     let keys = [("CHAP_N", "alice"), ("CHAP_R", ALICE_MD5), ("CHAP_I", "200"), ("CHAP_C", &own)];
     assert_eq!(step(&mut challenged("5"), &keys, Some(0)), Err(ChapFault::Reflected));
 
-    let algorithm = Algorithm::Md5;
+    let algorithm = ChapAlgorithm::Md5;
     let response = binary::encode(&algorithm.response(0x40, &all()[3], &challenge()));
     let keys = [("CHAP_N", "carol"), ("CHAP_R", &response), ("CHAP_I", "1"), ("CHAP_C", "0x01")];
     let fault = ChapFault::SameSecret { account: "carol".to_owned() };

@@ -104,6 +104,12 @@ pub enum LoginFault {
         /// Whether the move is permanent.
         permanent: bool,
     },
+    /// The shell refuses logins on this connection.
+    #[error("the host was turned away: {}", LoginStatus::words(*.status as u16))]
+    TurnedAway {
+        /// The status that it gets.
+        status: LoginStatus,
+    },
     /// No authentication method in common.
     #[error("the initiator does not offer AuthMethod={needed}")]
     NoMethod {
@@ -128,6 +134,7 @@ impl LoginFault {
     /// The status for the initiator.
     pub const fn status(&self) -> LoginStatus {
         match self {
+            Self::TurnedAway { status } => *status,
             Self::NotALogin { .. } => LoginStatus::InvalidDuringLogin,
             Self::Version { .. } => LoginStatus::UnsupportedVersion,
             Self::KeyMissing { .. } | Self::Chap(ChapFault::Missing { .. }) => {

@@ -28,6 +28,15 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         if is_same { Ok(true) } else { Err(LoginFault::NameChanged { key: key.to_owned() }) }
     }
 
+    /// Remembers the initiator's name of a login that is refused, for the shell.
+    pub(super) fn note_initiator(&mut self, incoming: &[u8]) {
+        let Ok(mut pairs) = text::pairs(incoming) else { return };
+        let name = pairs.find_map(|(key, value)| (key == "InitiatorName").then_some(value));
+        if let Some(name) = name.filter(|name| name.len() <= NAME_LENGTH_MAX) {
+            self.login.initiator = name.to_ascii_lowercase();
+        }
+    }
+
     /// Ends the first text: the names must be there now, and the target must be one that this
     /// initiator may use.
     pub(super) fn identify(&mut self) -> Result<(), LoginFault> {

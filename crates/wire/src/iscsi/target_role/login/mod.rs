@@ -53,8 +53,12 @@ pub(super) struct Login {
     incoming: Vec<u8>,
     /// Text of responses that continue.
     outgoing: Vec<u8>,
-    /// The request whose answer waits for the shell.
+    /// The request whose answer waits for the shell's decision on the session.
     last: Option<LoginRequest>,
+    /// The request whose credentials wait for the shell's decision; its text is in `incoming`.
+    offered: Option<LoginRequest>,
+    /// All logins are refused with this status.
+    refusal: Option<LoginStatus>,
 }
 
 /// Current stage of a request.
@@ -107,8 +111,38 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         }
 
         let incoming = std::mem::take(&mut self.login.incoming);
+        if let Some(status) = self.login.refusal {
+            self.note_initiator(&incoming);
+            return Err(LoginFault::TurnedAway { status });
+        }
+        if let Some(account) = self.offered_account(&incoming) {
+            let event = Event::CredentialsOffered {
+                initiator: self.login.initiator.clone(),
+                account: account.to_owned(),
+            };
+            self.login.incoming = incoming;
+            self.login.offered = Some(*request);
+            self.phase = Phase::Deciding;
+            return Ok(Some(event));
+        }
         self.take_login_text(&incoming)?;
         self.answer_login(request)
+    }
+
+    /// Answers [`Event::CredentialsOffered`]: the login continues with the credentials. Returns the next event.
+    pub fn check_credentials(&mut self) -> Option<Event<'static>> {
+        let request = self.login.offered.take()?;
+        self.phase = Phase::Login;
+        let incoming = std::mem::take(&mut self.login.incoming);
+        match self.take_login_text(&incoming).and_then(|()| self.answer_login(&request)) {
+            Ok(event) => event,
+            Err(reason) => Some(self.fail_login(&request, reason)),
+        }
+    }
+
+    /// Refuses the login with this status, at the next request of the initiator. Only before the full feature phase.
+    pub fn refuse_logins(&mut self, status: LoginStatus) {
+        self.login.refusal = Some(status);
     }
 
     /// Handles one complete text. Its keys have no order, but identity keys are handled first, since the others
@@ -293,9 +327,9 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
         self.login.seen = Vec::new();
     }
 
-    /// Answers [`Event::SessionRequested`]: no session. The connection closes.
-    pub fn session_refused(&mut self, status: LoginStatus) {
-        if let Some(request) = self.login.last.take() {
+    /// Answers [`Event::SessionRequested`] or [`Event::CredentialsOffered`]: no session. The connection closes.
+    pub fn login_refused(&mut self, status: LoginStatus) {
+        if let Some(request) = self.login.last.take().or(self.login.offered.take()) {
             self.push_refusal(&request, status, &[]);
         }
     }

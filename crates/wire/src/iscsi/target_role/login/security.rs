@@ -2,7 +2,7 @@
 
 use super::{LoginFault, SECURITY};
 use crate::iscsi::chap::Keys;
-use crate::iscsi::target_role::chap::{Accounts, Chap, ChapFault, Reply};
+use crate::iscsi::target_role::chap::{Accounts, Chap, ChapFault, NAME_MAX, Reply};
 use crate::iscsi::target_role::{Authentication, Connection, Node};
 use crate::iscsi::text;
 
@@ -63,6 +63,7 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             all: &self.node.accounts,
             allowed: &demanded.accounts,
             mutual: demanded.mutual,
+            algorithm_min: self.limits.chap_algorithm_min,
         };
         let pairs = match chap.step(keys, accounts)? {
             Reply::Challenge(pairs) => {
@@ -79,6 +80,15 @@ impl<P: AsRef<[u8]> + Clone> Connection<P> {
             text::push(&mut self.login.outgoing, key, &value);
         }
         Ok(())
+    }
+
+    /// The account of which a text has the name and the response, while it is due. A name that no account can have
+    /// is none.
+    pub(super) fn offered_account<'a>(&self, incoming: &'a [u8]) -> Option<&'a str> {
+        let Security::Shaking(chap) = self.login.security else { return None };
+        let mut pairs = text::pairs(incoming).ok()?;
+        let name = pairs.find_map(|(key, value)| (key == "CHAP_N").then_some(value))?;
+        (chap.awaits_response() && (1..=NAME_MAX).contains(&name.len())).then_some(name)
     }
 
     /// A login that starts behind the security stage, or leaves it early, is not authenticated.

@@ -3,8 +3,8 @@
 use super::harness::{CHALLENGE, INITIATOR, Peer, TARGET};
 use crate::iscsi::binary;
 use crate::iscsi::target_role::{
-    Account, Authentication, ChapFault, Event, Initiators, Limits, LoginFault, LoginStatus, Node,
-    Redirect, Secret, TargetEntry,
+    Account, Authentication, ChapAlgorithm, ChapFault, Event, Initiators, Limits, LoginFault,
+    LoginStatus, Node, Redirect, Secret, TargetEntry,
 };
 
 /// MD5 and SHA-256 of 0x40, `alice's secret` and the bytes 0x40 to 0x5f.
@@ -95,6 +95,67 @@ fn proof_opens_the_target() {
     let bob = "CHAP_R=0xfe68972d2285fe121ec0d5a312fe4a65";
     let event = discovery.login(0x83, &["CHAP_N=bob", bob]);
     assert!(matches!(event, Some(Event::SessionRequested { account: Some(_), target: None, .. })));
+}
+
+/// Credentials wait for the shell, which may refuse them unchecked: a right response opens nothing then, and nothing
+/// more is received.
+#[test]
+fn credentials_wait_for_the_shell() {
+    let mut peer = challenged("5");
+    let event = peer.offer(0x83, &["CHAP_N=alice", ALICE_MD5]);
+    let Some(Event::CredentialsOffered { initiator, account }) = event else { panic!("{event:?}") };
+    assert_eq!((&*initiator, &*account), (INITIATOR, "alice"));
+    assert!(peer.connection.receive(&[0; 48]).is_ok_and(|step| step.consumed == 0));
+    // An admission without a session request is none.
+    peer.connection.session_admitted(9);
+    assert!(!peer.connection.is_full_feature());
+    peer.connection.login_refused(LoginStatus::ServiceUnavailable);
+    assert_eq!(peer.answer().status_class_detail(), 0x0301);
+    assert!(peer.connection.is_finished() && peer.connection.check_credentials().is_none());
+}
+
+/// A target that demands SHA-256 refuses initiators that offer only MD5, and takes SHA-256 from the others.
+#[test]
+fn a_strong_algorithm_can_be_demanded() {
+    for (offered, accepted) in [("5", false), ("5,6,8", false), ("5,7", true), ("7", true)] {
+        let limits = Limits { chap_algorithm_min: ChapAlgorithm::Sha256, ..Limits::default() };
+        let mut peer = Peer::of_node(limits, guarded());
+        let [initiator, target] = names();
+        peer.login(0x00, &[&initiator, &target, "AuthMethod=CHAP"]);
+        peer.answer();
+        let event = peer.login(0x00, &[&format!("CHAP_A={offered}")]);
+        if accepted {
+            assert!(event.is_none());
+            assert_eq!(peer.answer().text()[0], "CHAP_A=7");
+        } else {
+            let Some(Event::LoginFailed { status, reason }) = event else { panic!("{event:?}") };
+            assert_eq!(status, LoginStatus::AuthenticationFailure);
+            assert!(reason.to_string().ends_with("accepted here: SHA-256 (7)"), "{reason}");
+        }
+    }
+}
+
+/// A host that is turned away gets the status of the shell at its next request, whatever that is, and the shell
+/// learns its name.
+#[test]
+fn a_host_can_be_turned_away() {
+    let mut peer = Peer::of_node(Limits::default(), guarded());
+    peer.connection.refuse_logins(LoginStatus::OutOfResources);
+    let [initiator, target] = names();
+    let event = peer.login(0x00, &[&initiator, &target, "AuthMethod=CHAP"]);
+    assert!(
+        matches!(event, Some(Event::LoginFailed { status: LoginStatus::OutOfResources, .. })),
+        "{event:?}"
+    );
+    assert_eq!(peer.answer().status_class_detail(), 0x0302);
+    assert_eq!(peer.connection.initiator(), INITIATOR);
+    assert!(peer.connection.is_finished());
+
+    let mut peer = challenged("5");
+    peer.connection.refuse_logins(LoginStatus::ServiceUnavailable);
+    let event = peer.offer(0x83, &["CHAP_N=alice", ALICE_MD5]);
+    assert!(matches!(event, Some(Event::LoginFailed { .. })), "{event:?}");
+    assert_eq!(peer.answer().status_class_detail(), 0x0301);
 }
 
 /// Wrong and unknown are the same to the initiator, and tell the operator which.

@@ -57,7 +57,12 @@ fn act(peer: &mut Peer, event: &Event<'_>) {
     match *event {
         Event::SessionRequested { tsih: 0, .. } => connection.session_admitted(1),
         Event::SessionRequested { .. } => {
-            connection.session_refused(LoginStatus::TooManyConnections);
+            connection.login_refused(LoginStatus::TooManyConnections);
+        }
+        Event::CredentialsOffered { .. } => {
+            if let Some(event) = connection.check_credentials() {
+                act(peer, &event);
+            }
         }
         Event::Command(command) if command.writes => {
             connection.solicit(command.itt, command.cdb[0].into());

@@ -94,8 +94,16 @@ impl Peer {
         self.answers()
     }
 
-    /// Sends a login request; `flags` are T, C and the stages.
+    /// Sends a login request; `flags` are T, C and the stages. Credentials are checked.
     pub(super) fn login(&mut self, flags: u8, keys: &[&str]) -> Option<Event<'static>> {
+        match self.offer(flags, keys) {
+            Some(Event::CredentialsOffered { .. }) => self.connection.check_credentials(),
+            event => event,
+        }
+    }
+
+    /// Sends a login request; credentials are not checked.
+    pub(super) fn offer(&mut self, flags: u8, keys: &[&str]) -> Option<Event<'static>> {
         let request = LoginRequest {
             opcode: opcode::LOGIN_REQUEST | IMMEDIATE,
             flags,

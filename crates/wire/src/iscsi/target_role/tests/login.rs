@@ -243,7 +243,7 @@ fn discovery_and_refusal() {
     let [initiator, _] = names();
     let event = peer.login(0x87, &[&initiator, "SessionType=Discovery", "MaxConnections=8"]);
     assert!(matches!(event, Some(Event::SessionRequested { target: None, .. })));
-    peer.connection.session_refused(LoginStatus::OutOfResources);
+    peer.connection.login_refused(LoginStatus::OutOfResources);
     assert_eq!(peer.answer().status_class_detail(), 0x0302);
     assert!(peer.connection.is_finished());
 }
