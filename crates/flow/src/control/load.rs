@@ -28,6 +28,18 @@ impl Rows {
         Self { contracts: promises.contracts.iter().map(|one| one.as_ref().map(kept)).collect() }
     }
 
+    /// Other contracts hold from now on; a contract that stays keeps its load.
+    pub(crate) fn set_promises(&mut self, promises: &Promises) {
+        let mut old = core::mem::replace(self, Self::new(promises)).contracts;
+        for (new, old) in self.contracts.iter_mut().zip(&mut old) {
+            if let (Some((contract, meter)), Some((was, kept))) = (new, old)
+                && contract == was
+            {
+                *meter = kept.take();
+            }
+        }
+    }
+
     /// A request arrives: the row that it falls under, if any.
     pub(crate) fn arrive(&mut self, now: Instant, request: &Request) -> Option<u8> {
         let (contract, meter) = self.contracts.get_mut(request.tenant.index())?.as_mut()?;

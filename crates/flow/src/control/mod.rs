@@ -20,7 +20,7 @@ pub use contract::{
 pub(crate) use load::Rows;
 
 use crate::clock::{Duration, Instant};
-use crate::policy::{Policy, Rule, Values};
+use crate::policy::{Choice, Policy, Rule, Values};
 use crate::request::{Request, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -61,6 +61,14 @@ pub trait ControlPolicy {
 
     /// Takes the state that the policy before this one has left. Contracts may differ.
     fn take_over(&mut self, _now: Instant, _handover: &PolicyHandover) {}
+
+    /// Keeps other contracts from now on, with all that it knows of tenants and objectives that stay; false if it
+    /// cannot, or if `control` is not this policy with these parameters. Then nothing has changed, and a new policy
+    /// takes over. Requests that are queued are forgotten and arrive again, in their order; those that are released
+    /// stay.
+    fn set_promises(&mut self, _now: Instant, _control: &Choice<Build>, _list: &Promises) -> bool {
+        false
+    }
 
     /// The next change since the last call, until there is none.
     fn notice(&mut self) -> Option<Notice> {

@@ -21,6 +21,7 @@
 //!  complete├─> slack.rs ─┤ queue, bucket, credits, │    groups.rs: budgets and limits of groups
 //!  deadline┘             │ limit of each tenant    │    fair_tree.rs: start tags of tenants and groups
 //!                        └─────────────────────────┘    window.rs: W of each class, the effective W
+//!                                                       successor.rs: what outlives a change of contracts
 //!
 //!  One decision, in this order:
 //!   1  end_periods          every 100 ms: SLO waivers (window.rs), scales of the tiers   brown_out.rs
@@ -40,6 +41,7 @@ mod fair_tree;
 mod groups;
 mod schedule;
 mod settings;
+mod successor;
 mod tenant;
 mod window;
 
@@ -54,7 +56,7 @@ use self::window::Window;
 use super::contract::{Contract, Tier};
 use super::{Build, ControlPolicy, Notice, PolicyHandover, Promises, contract};
 use crate::clock::{Duration, Instant};
-use crate::policy::{Policy, Property, Rule};
+use crate::policy::{Choice, Policy, Property, Rule};
 use crate::request::{Request, RequestKey};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -173,7 +175,9 @@ impl ControlPolicy for Slack {
         }
         self.end_periods(now);
         let tenant = &self.tenants[contract::line(request, self.tenants.len())];
-        let classes = row.map_or(&[][..], |row| &tenant.classes[usize::from(row)]);
+        // The contract may have had more rows when the request was released.
+        let classes = row.and_then(|row| tenant.classes.get(usize::from(row)));
+        let classes = classes.map_or(&[][..], |classes| classes);
         for &class in classes {
             self.window.count_ending(now, class, device, inflight);
         }
@@ -210,6 +214,15 @@ impl ControlPolicy for Slack {
         if let Some(window) = handover.window {
             self.window.restore(window);
         }
+    }
+
+    fn set_promises(&mut self, now: Instant, control: &Choice<Build>, list: &Promises) -> bool {
+        let same = control.policy().name == POLICY.name
+            && self.window.settings() == Settings::from(control.values());
+        if same {
+            self.succeed(now, list);
+        }
+        same
     }
 
     fn next_deadline(&self) -> Option<Instant> {

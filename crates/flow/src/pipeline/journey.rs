@@ -219,14 +219,18 @@ impl<O: Observer> Pipeline<O> {
         self.control.arrive(now, key, &entry.request, entry.row);
     }
 
-    /// Puts another control policy in place of the one in force. O(outstanding).
+    /// Puts other contracts, and another control policy if that has changed, in place of those in force.
+    /// O(outstanding).
     fn set_control(&mut self, now: Instant, set_control: &SetControl) {
         let SetControl { control, promises } = set_control;
         assert_eq!(promises.validate(), Ok(()), "promises are checked before they are used");
-        let handover = self.control.handover(now);
-        self.control = (control.policy().build)(control.values(), promises);
-        self.control.take_over(now, &handover);
-        self.rows = Rows::new(promises);
+        let stays = self.control.set_promises(now, control, promises);
+        if !stays {
+            let handover = self.control.handover(now);
+            self.control = (control.policy().build)(control.values(), promises);
+            self.control.take_over(now, &handover);
+        }
+        self.rows.set_promises(promises);
         for entry in self.requests.values_mut() {
             entry.row = self.rows.again(&entry.request);
         }
@@ -239,7 +243,7 @@ impl<O: Observer> Pipeline<O> {
         let waits = |entry: &InFlight| entry.stage == StageName::Control;
         for &(_, key) in &concerned {
             let entry = &self.requests[key];
-            if !waits(entry) {
+            if !stays && !waits(entry) {
                 self.control.adopt(key, &entry.request, entry.released);
             }
         }

@@ -59,6 +59,17 @@ impl TierClocks {
         }
     }
 
+    /// Continues the clocks and the scales of `old`. A tier without a tenant has nothing to scale.
+    pub(super) fn succeed(&mut self, old: &Self) {
+        let present = self.present;
+        *self = Self { present, ..old.clone() };
+        for (scale, present) in self.scales.iter_mut().zip(present) {
+            if !present {
+                *scale = SCALE_ONE;
+            }
+        }
+    }
+
     pub(super) fn advance(&mut self, now: Instant) {
         for clock in &mut self.clocks {
             clock.advance(now);

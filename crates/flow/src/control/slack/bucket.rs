@@ -107,6 +107,13 @@ impl Bucket {
         (full - self.tokens).saturating_sub(more.saturating_sub(earned))
     }
 
+    /// Continues `old` at its own rate and depth, with the readings of this clock. Fill the old one before.
+    pub(super) fn succeed(&mut self, old: &Self, clock: &ScaledClock) {
+        self.tokens = old.tokens.min(self.depth);
+        self.debt = old.debt.min(self.depth);
+        (self.filled, self.filled_earned) = (clock.time, clock.earned);
+    }
+
     /// Takes the cost if the bucket holds it. Fill the bucket before.
     pub(super) fn pay(&mut self, cost: u64) -> bool {
         let left = self.tokens.checked_sub(u128::from(cost) * MILLI_TOKEN);
@@ -157,6 +164,16 @@ impl BurstCredits {
     /// Sets the credit to what a policy before this one has left.
     pub(super) fn restore(&mut self, credit: Duration) {
         self.tokens = (self.per_nano * u128::from(credit.as_nanos())).min(self.max);
+    }
+
+    /// Continues `old`, at its own rate and up to its own maximum.
+    pub(super) fn succeed(&mut self, old: &Self, clock: &ScaledClock) {
+        if self.per_nano == old.per_nano {
+            self.tokens = old.tokens.min(self.max);
+        } else {
+            self.restore(old.time());
+        }
+        self.peak.succeed(&old.peak, clock);
     }
 
     /// Adds the earned tokens that did not fit into the bucket.

@@ -81,6 +81,20 @@ impl FairTree {
         (self.nodes.len() - 1) as u32
     }
 
+    /// Continues the virtual times of `old`; `old_node` says which of its nodes a node was. A node that is new, or
+    /// below another parent now, starts at its parent's virtual time.
+    pub(super) fn succeed(&mut self, old: &Self, old_node: impl Fn(u32) -> Option<u32>) {
+        for number in 0..self.nodes.len() as u32 {
+            let Some(was) = old_node(number).map(|was| &old.nodes[was as usize]) else { continue };
+            let same_parent = old_node(self.parent(number)) == Some(was.parent);
+            let node = &mut self.nodes[number as usize];
+            node.virtual_time = was.virtual_time;
+            if same_parent {
+                node.finish = was.finish;
+            }
+        }
+    }
+
     pub(super) fn parent(&self, node: u32) -> u32 {
         self.nodes[node as usize].parent
     }

@@ -2,7 +2,7 @@
 
 use super::super::contract::{Group, TOKEN, Tier, by_size};
 use super::Slack;
-use super::bucket::{Bucket, ClockTime, LIMIT_BURST};
+use super::bucket::{Bucket, ClockTime, LIMIT_BURST, ScaledClock};
 use super::fair_tree::ROOT;
 use super::schedule::Class;
 
@@ -25,6 +25,22 @@ impl GroupBudget {
             limit: group.limit.map(|limit| Bucket::new(limit.into(), LIMIT_BURST)),
             lends_at: None,
             limited_until: None,
+        }
+    }
+
+    /// Fills its budget and its limit.
+    pub(super) fn fill(&mut self, guarantees: &ScaledClock, clock: &ScaledClock) {
+        self.bucket.fill(guarantees, 0);
+        if let Some(limit) = &mut self.limit {
+            limit.fill(clock, 0);
+        }
+    }
+
+    /// Continues the budget and the limit of `old`, which are filled.
+    pub(super) fn succeed(&mut self, old: &Self, guarantees: &ScaledClock, clock: &ScaledClock) {
+        self.bucket.succeed(&old.bucket, guarantees);
+        if let (Some(limit), Some(old)) = (&mut self.limit, &old.limit) {
+            limit.succeed(old, clock);
         }
     }
 

@@ -59,7 +59,7 @@ const MAX: Parameter = Parameter {
 };
 
 /// The parameters, with the bounds of the window in order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) theta_percent: u64,
     pub(super) kappa_percent: u64,

@@ -111,6 +111,27 @@ impl TenantQueue {
         }
     }
 
+    /// Fills what limits it, apart from its bucket.
+    pub(super) fn fill_limits(&mut self, clock: &ScaledClock) {
+        if let Some(limit) = &mut self.limit {
+            limit.fill(clock, 0);
+        }
+        if let Some(credits) = &mut self.credits {
+            credits.peak.fill(clock, 0);
+        }
+    }
+
+    /// Continues the buckets and the credit of `old`, which are filled. `guarantees` is the clock of its tier.
+    pub(super) fn succeed(&mut self, old: &Self, guarantees: &ScaledClock, clock: &ScaledClock) {
+        self.bucket.succeed(&old.bucket, guarantees);
+        if let (Some(limit), Some(old)) = (&mut self.limit, &old.limit) {
+            limit.succeed(old, clock);
+        }
+        if let (Some(credits), Some(old)) = (&mut self.credits, &old.credits) {
+            credits.succeed(old, clock);
+        }
+    }
+
     /// The priority with which a head competes for the window now.
     pub(super) fn priority_of(&mut self, clock: &ScaledClock, head: Queued) -> Priority {
         match &mut self.credits {

@@ -4,12 +4,14 @@ use crate::control::{Contract, Group, Ops, Row, Target};
 use crate::request::TenantId;
 use crate::rng::Rng;
 use crate::testing;
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use core::cmp::Reverse;
 use slotmap::SlotMap;
 use std::collections::BinaryHeap;
 
 const PROMISE: Duration = Duration::from_millis(41);
+const HALF_SECOND: Duration = Duration::from_millis(500);
 
 fn settings() -> Settings {
     Settings::from(testing::choice(&POLICY, &[]).values())
@@ -163,10 +165,23 @@ impl Served {
 
 /// Runs loads against a device that serves one request at a time in `service`.
 fn run(loads: &[Load], groups: &[Group], service: Duration, seconds: u64) -> Vec<Served> {
+    run_changing(loads, groups, service, seconds, &mut |_| None)
+}
+
+/// The same with changes: every half second, `change` may return other contracts.
+fn run_changing(
+    loads: &[Load],
+    groups: &[Group],
+    service: Duration,
+    seconds: u64,
+    change: &mut dyn FnMut(Instant) -> Option<Vec<Option<Contract>>>,
+) -> Vec<Served> {
     let contracts = loads.iter().map(|load| load.contract.clone()).collect();
-    let promises = Promises { contracts, groups: groups.to_vec() };
+    let mut promises = Promises { contracts, groups: groups.to_vec() };
     assert_eq!(promises.validate(), Ok(()));
     let mut slack = Slack::new(settings(), &promises);
+    let mut next_change = Instant::ZERO + HALF_SECOND;
+    let mut queued = BTreeSet::new();
     let mut keys = SlotMap::<RequestKey, (Instant, usize, Instant)>::with_key();
     let mut arrivals = BinaryHeap::new();
     for (tenant, load) in loads.iter().enumerate() {
@@ -180,6 +195,18 @@ fn run(loads: &[Load], groups: &[Group], service: Duration, seconds: u64) -> Vec
     loop {
         let arrival = arrivals.peek().map(|&Reverse((at, _))| at);
         let end = ends.peek().map(|&Reverse((at, _))| at);
+        if arrival.is_some_and(|at| at >= next_change) {
+            let now = next_change;
+            next_change += HALF_SECOND;
+            if let Some(contracts) = change(now) {
+                promises.contracts = contracts;
+                assert!(slack.set_promises(now, &testing::choice(&POLICY, &[]), &promises));
+                for &(_, key) in &queued {
+                    let request = request(keys[key].1);
+                    slack.arrive(now, key, &request, testing::row(&promises, &request));
+                }
+            }
+        }
         let times = [slack.next_deadline(), end, arrival];
         let now = times.into_iter().flatten().min().expect("something happens");
         if now > last {
@@ -196,11 +223,13 @@ fn run(loads: &[Load], groups: &[Group], service: Duration, seconds: u64) -> Vec
             let Reverse((_, tenant)) = arrivals.pop().expect("it was peeked at");
             let key = keys.insert((now, tenant, now));
             let request = request(tenant);
+            queued.insert((now, key));
             slack.arrive(now, key, &request, testing::row(&promises, &request));
             let gap = Duration::from_nanos(1_000_000_000 / loads[tenant].rate);
             arrivals.push(Reverse((now + gap, tenant)));
         }
         while let Some((key, _)) = slack.poll(now) {
+            queued.remove(&(keys[key].0, key));
             keys[key].2 = now;
             free = now.max(free) + service;
             ends.push(Reverse((free, key)));
@@ -228,6 +257,84 @@ fn a_late_victim_is_served_at_once() {
         assert!(times.len() > 1_900, "{}", times.len());
         assert!(kept * 100 >= times.len() * 98, "{kept} of {}", times.len());
     }
+}
+
+/// The share of misses, in 1000ths, that a tenant within its contract sees between two seconds, beside one that floods
+/// the device, while `change` changes contracts; the third tenant is a neighbour within its contract.
+fn misses(change: &mut dyn FnMut(Instant, &mut [Option<Contract>])) -> u64 {
+    let loads = [
+        late(contract(2_500), 2_000, 0),
+        late(contract(1_000), 9_000, 0),
+        late(contract(500), 400, 0),
+    ];
+    let mut contracts: Vec<_> = loads.iter().map(|load| load.contract.clone()).collect();
+    let served = run_changing(&loads, &[], Duration::from_micros(180), 30, &mut |now| {
+        let before = contracts.clone();
+        change(now, &mut contracts);
+        (contracts != before).then(|| contracts.clone())
+    });
+    let times = served[0].came((5, 29));
+    times.iter().filter(|&&time| time > PROMISE).count() as u64 * 1_000 / times.len() as u64
+}
+
+/// A contract that is changed every half second costs no other tenant a thing: neither a change of the neighbour's
+/// objective, nor of its rate, nor of the contract of the tenant that floods the device.
+#[test]
+fn a_change_costs_no_other_tenant() {
+    assert!(misses(&mut |_, _| {}) <= 10);
+    let millis = |millis| Duration::from_millis(millis);
+    let toggled = |now: Instant| now.as_nanos() / HALF_SECOND.as_nanos() % 2 == 0;
+    for changed in [1, 2] {
+        let objective = misses(&mut |now, contracts| {
+            let time = if toggled(now) { millis(41) } else { millis(60) };
+            contracts[changed] = Some(Contract::new(500 * (3 - changed as u32), 4_096, time));
+        });
+        let rate = misses(&mut |now, contracts| {
+            contracts[changed] = Some(contract(if toggled(now) { 500 } else { 450 }));
+        });
+        let ended = misses(&mut |now, contracts| {
+            contracts[changed] = toggled(now).then(|| contract(500));
+        });
+        assert!(
+            [objective, rate, ended].iter().all(|&one| one <= 10),
+            "{objective} {rate} {ended} of 1000"
+        );
+    }
+}
+
+/// The second after a tenant's own change is no worse than twice what it is promised then. (To a quarter it can be: what
+/// is at the devices when the change comes cannot be taken back.)
+#[test]
+fn ones_own_change_acts_at_once() {
+    let flood = late(contract(1_000), 9_000, 0);
+    for (before, after) in [(40, 20), (41, 30), (20, 40)] {
+        let own = |millis| Contract::new(2_500, 4_096, Duration::from_millis(millis));
+        let loads = [
+            late(own(before), 2_000, 0),
+            Load { contract: flood.contract.clone(), ..late(contract(1), 9_000, 0) },
+        ];
+        let served = run_changing(&loads, &[], Duration::from_micros(180), 12, &mut |now| {
+            let at = Instant::ZERO + Duration::from_secs(10);
+            (now == at).then(|| vec![Some(own(after)), flood.contract.clone()])
+        });
+        let mut times = served[0].came((10, 11));
+        times.sort_unstable();
+        let p99 = times[times.len() * 99 / 100];
+        assert!(p99 <= Duration::from_millis(2 * after), "{before} to {after} ms: p99 {p99}");
+    }
+}
+
+/// A change gives no tokens away: a bucket that was empty is not full afterwards, and a limit holds on.
+#[test]
+fn a_change_gives_no_burst() {
+    let limited = |weight| Contract { limit: Some(200), weight, ..contract(100) };
+    let loads = [late(limited(1), 1_000, 0)];
+    let mut weight = 1;
+    let served = run_changing(&loads, &[], Duration::from_micros(10), 10, &mut |_| {
+        weight += 1;
+        Some(vec![Some(limited(weight))])
+    });
+    assert!((1_990..=2_021).contains(&served[0].0.len()), "{}", served[0].0.len());
 }
 
 /// Excess is divided in proportion to the contracts: of three tenants that ask for too much the one

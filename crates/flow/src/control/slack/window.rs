@@ -147,6 +147,43 @@ impl Window {
         }
     }
 
+    pub(super) const fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// Continues `old`, whose settings are the same, with the objectives of this one. A new objective begins at the
+    /// window of the active one with the nearest time, less if its own time is shorter, and is active at once.
+    pub(super) fn succeed(&mut self, old: &Self, now: Instant) {
+        (self.period_end, self.full_at) = (old.period_end, old.full_at);
+        for (id, class) in (0..).zip(&mut self.classes) {
+            if let Ok(place) = old.classes.binary_search_by_key(&class.key, |class| class.key) {
+                class.clone_from(&old.classes[place]);
+                if old.active.contains(&(class.ln, place as u32)) {
+                    self.active.insert((class.ln, id));
+                }
+            } else if let Some((near, ratio)) = old.nearest(class.key, now) {
+                class.ln = (near.ln + ratio.min(0)).clamp(self.ln_min, self.ln_max);
+                class.ended_at = Some(now);
+                self.active.insert((class.ln, id));
+            }
+        }
+        self.update(now);
+    }
+
+    /// The active class whose time is nearest to that of `key`, and the logarithm of their ratio.
+    fn nearest(&self, key: ClassKey, now: Instant) -> Option<(&ObjectiveClass, i64)> {
+        let ln_micros = |time: Duration| {
+            let micros = (time.as_nanos() / 1_000).clamp(1, u32::MAX.into());
+            ln::ln(micros as u32)
+        };
+        let active = self
+            .classes
+            .iter()
+            .filter(|class| class.ended_at.is_some_and(|at| now.saturating_since(at) <= ACTIVE));
+        let all = active.map(|class| (class, ln_micros(key.0) - ln_micros(class.key.0)));
+        all.min_by_key(|(_, ratio)| ratio.abs())
+    }
+
     /// The class of an objective that the window was made with.
     pub(super) fn class(&self, key: ClassKey) -> u32 {
         let found = self.classes.binary_search_by_key(&key, |class| class.key);
