@@ -338,7 +338,7 @@ settings! {
     /// The limits towards iSCSI hosts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Iscsi {
-        /// Connections at once; one more is closed at once.
+        /// Connections at once; one more gets the status "out of resources" and is closed.
         pub max_connections: u32 = Count(1, 65_536), 1_024;
         /// Connections at once that have not logged in; one more closes the one that has waited longest.
         pub max_logins: u32 = Count(1, 65_536), 256;

@@ -14,6 +14,7 @@ mod identity;
 mod ids;
 mod limits;
 pub mod operator;
+mod peer_log;
 mod preflight;
 mod shard;
 mod source;
@@ -375,9 +376,10 @@ impl Opened<'_> {
         let Self { gateway, plan, recorder, .. } = self;
         let backends = Rc::new(Backends::new(config, plan));
         let names = config.volumes.iter().map(|volume| volume.name.clone()).collect();
+        let log = gateway.engine().set.log.clone();
         let mut pipeline = Pipeline::new(
             plan,
-            Watch::new(names, backends.clone(), gateway.tenant_names(), &plan.promises),
+            Watch::new(names, backends.clone(), gateway.tenant_names(), log, &plan.promises),
         );
         let mut key = [0; 8];
         // Without random bytes the key is known, and a host could choose addresses that the cache is slow to find.
@@ -418,6 +420,7 @@ impl Opened<'_> {
         };
         let clean: Vec<bool> = (0..config.volumes.len()).map(clean).collect();
         gateway.leave_upstreams(&clean);
+        gateway.engine().set.log.finish(now);
         let (failure, lost) = (gateway.take_failure(), gateway.lost_volumes());
         // The driver closes first; it waits for the operations that the kernel still has.
         drop(gateway);

@@ -1,7 +1,8 @@
 //! The socket of one connection, and when the event loop reads, writes and pings it.
 
 use crate::frontend::connection::{Connection, Encryption, Speech};
-use crate::frontend::socket::{Socket, Stream, Unsent};
+use crate::frontend::socket::{Peer, Socket, Stream, Unsent};
+use crate::peer_log::PeerLog;
 use rustls::ServerConfig;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -157,15 +158,19 @@ impl<S: Stream> Channel<S> {
     }
 
     /// Has the kernel find hosts that are gone.
-    pub(crate) fn keep_alive(&self, connection: &Connection) {
+    pub(crate) fn keep_alive(&self, log: &PeerLog, now: Instant, peer: &Peer) {
         if let Err(error) = self.socket.keep_alive() {
-            warn!(peer = %connection.peer, %error, "cannot enable TCP keep-alive");
+            log.line(now, peer.source(), "cannot enable TCP keep-alive", |text| {
+                warn!(%peer, %error, "{text}");
+            });
         }
     }
 
     /// Begins TLS; false if the connection must be closed.
     pub(crate) fn start_tls(
         &mut self,
+        log: &PeerLog,
+        now: Instant,
         connection: &mut Connection,
         config: Option<&Arc<ServerConfig>>,
     ) -> bool {
@@ -175,7 +180,10 @@ impl<S: Stream> Channel<S> {
         };
         if !connection.received.bytes().is_empty() {
             // Bytes in the clear behind the request for TLS may be from anybody.
-            warn!(peer = %connection.peer, "unencrypted data where TLS must begin");
+            let peer = &connection.peer;
+            log.line(now, peer.source(), "unencrypted data where TLS must begin", |text| {
+                warn!(%peer, "{text}");
+            });
             return false;
         }
         let started = self.socket.start_tls(Arc::clone(config));

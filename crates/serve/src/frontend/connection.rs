@@ -6,6 +6,7 @@ use crate::frontend::login_throttle::Login;
 use crate::frontend::session_view::SessionView;
 use crate::frontend::socket::Peer;
 use crate::ids::{ConnectionId, TaskKey};
+use crate::peer_log::PeerLog;
 use std::collections::BTreeMap;
 use tracing::{debug, info};
 use weir_flow::accept::intake::command_cost;
@@ -73,15 +74,18 @@ impl Speech {
     }
 
     /// Says in the log that a connection has ended.
-    pub(crate) fn said_goodbye(&self, peer: &Peer, reason: &str) {
+    pub(crate) fn said_goodbye(&self, log: &PeerLog, now: Instant, peer: &Peer, reason: &str) {
         match self {
             Self::Iscsi(wire) if wire.tsih() != 0 => {
                 let (initiator, tsih) = (wire.initiator(), wire.tsih());
                 let ignored_total = wire.ignored();
-                info!(%peer, initiator, tsih, reason, ignored_total, "session ended");
+                log.line(now, peer.source(), "session ended", |text| {
+                    info!(%peer, initiator, tsih, reason, ignored_total, "{text}");
+                });
             }
             Self::Nbd(wire) if wire.is_transmission() => {
-                info!(%peer, reason, "NBD client has left");
+                let origin = peer.source();
+                log.line(now, origin, "NBD client has left", |text| info!(%peer, reason, "{text}"));
             }
             _ => debug!(%peer, reason, "connection closed before login"),
         }

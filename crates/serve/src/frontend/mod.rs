@@ -77,7 +77,7 @@ pub(crate) fn refresh(engine: &mut CommandEngine, connection: &mut Connection) {
 /// Ends a connection and its session. Its requests in the pipeline end without a reply.
 pub(crate) fn disconnected(engine: &mut CommandEngine, connection: Connection, reason: &str) {
     let Connection { id, peer, speech, tasks, view, serves, .. } = connection;
-    speech.said_goodbye(&peer, reason);
+    speech.said_goodbye(&engine.set.log, engine.set.now, &peer, reason);
     engine.set.sessions.leave(id);
     if serves && matches!(speech, Speech::Nbd(_)) {
         engine.set.sessions.clients -= 1;

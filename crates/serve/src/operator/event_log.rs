@@ -2,6 +2,7 @@
 
 use crate::operator::backends::Backends;
 use crate::operator::{TenantStatus, summary};
+use crate::peer_log::PeerLog;
 use crate::volume::tenants::TenantNames;
 use std::rc::Rc;
 use tracing::{debug, error, info, warn};
@@ -12,6 +13,7 @@ use weir_flow::control::{Notice, Promises};
 use weir_flow::event::{Event, Observer};
 use weir_flow::path::{Change, Grounds};
 use weir_flow::request::TenantId;
+use weir_flow::units::Extent;
 
 /// Counts ordinary events and logs the others.
 #[derive(Debug)]
@@ -19,6 +21,7 @@ pub(crate) struct Watch {
     volumes: Vec<String>,
     backends: Rc<Backends>,
     tenants: TenantNames,
+    log: PeerLog,
     accounts: Accounts,
     /// Requests that have ended.
     pub(crate) completed: u64,
@@ -26,8 +29,6 @@ pub(crate) struct Watch {
     pub(crate) failed: u64,
     /// Requests that were refused because a limit was reached.
     pub(crate) refused: u64,
-    /// The same by tenant.
-    refused_of: Vec<u64>,
 }
 
 impl Watch {
@@ -36,11 +37,12 @@ impl Watch {
         volumes: Vec<String>,
         backends: Rc<Backends>,
         tenants: TenantNames,
+        log: PeerLog,
         promises: &Promises,
     ) -> Self {
         let accounts = Accounts::new(promises);
-        let (completed, failed, refused, refused_of) = (0, 0, 0, Vec::new());
-        Self { volumes, backends, tenants, accounts, completed, failed, refused, refused_of }
+        let (completed, failed, refused) = (0, 0, 0);
+        Self { volumes, backends, tenants, log, accounts, completed, failed, refused }
     }
 
     /// The state of the tenants with a contract: see [`summary::tenants`].
@@ -65,31 +67,21 @@ impl Observer for Watch {
                 if let Err(error) = completed.outcome {
                     self.failed += 1;
                     let request = completed.request;
-                    warn!(
-                        volume = %self.volumes[request.volume.index()],
-                        op = ?request.op,
-                        offset = request.extent.offset,
-                        length = request.extent.length,
-                        %error,
-                        "request failed"
-                    );
+                    let volume = &self.volumes[request.volume.index()];
+                    let Extent { offset, length } = request.extent;
+                    let origin = format_args!("volume {volume}");
+                    self.log.line(now, origin, "request failed", |text| {
+                        warn!(%volume, op = ?request.op, offset, length, %error, "{text}");
+                    });
                 }
             }
             Event::Refused(request, _) => {
                 self.refused += 1;
-                let tenant = request.tenant.index();
-                self.refused_of.resize(self.refused_of.len().max(tenant + 1), 0);
-                self.refused_of[tenant] += 1;
-                let refused_total = self.refused_of[tenant];
-                // A flood logs it once per power of two.
-                if refused_total.is_power_of_two() {
-                    warn!(
-                        volume = %self.volumes[request.volume.index()],
-                        tenant = self.tenant(request.tenant),
-                        refused_total,
-                        "task set full: a limit of outstanding requests or bytes is reached"
-                    );
-                }
+                let volume = &self.volumes[request.volume.index()];
+                let tenant = self.tenant(request.tenant);
+                self.log.line(now, format_args!("tenant {tenant}"), TASK_SET_FULL, |text| {
+                    warn!(%volume, tenant, "{text}");
+                });
             }
             Event::Path(change) => {
                 let Change { backend, path, from, lasted, state, why, grounds } = change;
@@ -107,14 +99,13 @@ impl Observer for Watch {
                     warn!(backend, path, portal, %state, %why, %from, %lasted, "path");
                 }
             }
-            Event::Overdue { request, stage, age } => warn!(
-                volume = %self.volumes[request.volume.index()],
-                op = ?request.op,
-                offset = request.extent.offset,
-                %stage,
-                %age,
-                "request is overdue"
-            ),
+            Event::Overdue { request, stage, age } => {
+                let volume = &self.volumes[request.volume.index()];
+                let offset = request.extent.offset;
+                self.log.line(now, format_args!("volume {volume}"), "request is overdue", |text| {
+                    warn!(%volume, op = ?request.op, offset, %stage, %age, "{text}");
+                });
+            }
             Event::Control(Notice::Gate(tenant, on)) => {
                 debug!(tenant = self.tenant(tenant), on, "token bucket switched");
             }
@@ -177,3 +168,5 @@ fn log_notice(volume: &str, notice: LogNotice) {
         LogNotice::Resumed => info!(volume, "writes go to the log"),
     }
 }
+
+const TASK_SET_FULL: &str = "task set full: a limit of outstanding requests or bytes is reached";

@@ -9,7 +9,6 @@ use crate::frontend::iscsi::session::new_wire;
 use crate::frontend::listener::{Accept, Listener};
 use crate::frontend::logins::FULL;
 use crate::frontend::socket::{Peer, Socket};
-use crate::limits::Tally;
 use crate::storage::random::Random;
 use crate::tasks::CommandEngine;
 use std::io;
@@ -24,8 +23,6 @@ pub(crate) struct Acceptor<A> {
     listeners: Vec<Listener<A>>,
     /// No connection is accepted before this time.
     next: Instant,
-    /// Connections that were refused.
-    refused: Tally,
     /// How iSCSI connections begin.
     iscsi: Limits,
     /// How NBD connections begin.
@@ -52,7 +49,6 @@ impl<A: Accept> Acceptor<A> {
         Self {
             listeners,
             next: Instant::ZERO,
-            refused: Tally::default(),
             iscsi: Limits {
                 command_window: config.iscsi.max_commands,
                 header_digest: config.iscsi.header_digest,
@@ -152,7 +148,9 @@ impl<A: Accept> Acceptor<A> {
         };
         let turned_away = !connections.make_room(engine, protocol, limit);
         if turned_away {
-            self.refuse(&peer, &format!("the limit of {limit} connections is reached"));
+            engine.set.log.line(*now, peer.source(), "connection refused", |text| {
+                warn!(%peer, "{text}: the limit of {limit} connections is reached");
+            });
             connections.logins.turned_away.note(*now, peer.source(), FULL, Duration::ZERO);
             if protocol == Protocol::Nbd {
                 // The protocol has no answer to a client that has only connected.
@@ -163,7 +161,9 @@ impl<A: Accept> Acceptor<A> {
             Protocol::Iscsi => {
                 let mut challenge = [0; 32];
                 if let Err(error) = self.random.fill(&mut challenge) {
-                    warn!(%peer, %error, "no random numbers for a login: connection refused");
+                    let text = "no random numbers for a login: connection refused";
+                    let log = &engine.set.log;
+                    log.line(*now, peer.source(), text, |text| warn!(%peer, %error, "{text}"));
                     return;
                 }
                 let listening = self.portals().unwrap_or_default();
@@ -187,15 +187,14 @@ impl<A: Accept> Acceptor<A> {
         debug!(%peer, ?protocol, "connected");
         let incoming = Incoming { socket, port, speech, turned_away };
         if let Err(error) = connections.enter(*kernel, engine, *now, incoming) {
-            warn!(%peer, %error, "cannot watch a connection: refused");
-        }
-    }
-
-    /// Logs that a connection was refused; a flood logs it once per power of two.
-    fn refuse(&mut self, peer: &Peer, reason: &str) {
-        if self.refused.speaks() {
-            let refused_total = self.refused.total();
-            warn!(%peer, reason, refused_total, "connection refused");
+            engine.set.log.line(
+                *now,
+                peer.source(),
+                "cannot watch a connection: refused",
+                |text| {
+                    warn!(%peer, %error, "{text}");
+                },
+            );
         }
     }
 }

@@ -263,7 +263,7 @@ impl<S: Stream> Connections<S> {
         if !established && connection.speech.is_established() {
             self.logging_in.leave(connection.id);
             channel.presence = Presence::Heard { at: now };
-            channel.keep_alive(connection);
+            channel.keep_alive(&engine.set.log, now, &connection.peer);
         }
         if !channel.dirty && (!connection.speech.outbox().is_empty() || channel.wants_write()) {
             channel.dirty = true;
@@ -445,7 +445,7 @@ impl<S: Stream> Connections<S> {
         }
         if connection.encryption == Encryption::Requested
             && channel.has_sent_all(connection)
-            && !channel.start_tls(connection, self.tls.as_ref())
+            && !channel.start_tls(&engine.set.log, now, connection, self.tls.as_ref())
         {
             self.close(engine, connected, "TLS could not begin");
             return;

@@ -339,6 +339,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
     fn tick(&mut self) {
         self.next_tick = self.now + TICK;
         self.load.tick(self.now);
+        self.engine.set.log.tick(self.now);
         self.engine.set.ended = true;
         if self.config.savings.is_some() && self.next_save <= self.now {
             self.next_save = self.now + SAVE_INTERVAL;

@@ -6,6 +6,7 @@ use crate::ids::TaskKey;
 use crate::storage::state_file::StateError;
 use crate::storage::store::Store;
 use crate::tasks::jobs::Jobs;
+use crate::tasks::set::TaskSet;
 use crate::tasks::table::{Answer, Phase, TaskKind};
 use crate::tasks::waiters::Waiter;
 use tracing::{error, info, warn};
@@ -158,7 +159,11 @@ impl CommandEngine {
                 self.settle(key, index, &nexus, change.effects);
             }
             Err(problem) => {
-                error!(volume = volume.name, %problem, "reservations cannot be saved: refused");
+                let (name, TaskSet { log, now, .. }) = (&volume.name, &self.set);
+                let text = "reservations cannot be saved: refused";
+                log.line(*now, format_args!("volume {name}"), text, |text| {
+                    error!(volume = name, %problem, "{text}");
+                });
                 let refusal = Refusal::Check(Sense::INSUFFICIENT_REGISTRATION_RESOURCES);
                 self.set.decide(key, Answer::Refused(refusal));
             }
@@ -178,11 +183,10 @@ impl CommandEngine {
         let victims: Vec<_> =
             aborts.iter().filter_map(|nexus| self.set.sessions.find(nexus)).collect();
         if !victims.is_empty() {
-            info!(
-                volume = self.catalog.volumes[volume].name,
-                sessions = victims.len(),
-                "commands aborted"
-            );
+            let (name, TaskSet { log, now, .. }) = (&self.catalog.volumes[volume].name, &self.set);
+            log.line(*now, format_args!("volume {name}"), "commands aborted", |text| {
+                info!(volume = name, sessions = victims.len(), "{text}");
+            });
         }
         let concerned: Vec<TaskKey> = self
             .set
@@ -211,18 +215,20 @@ impl CommandEngine {
             let unallocated = match self.catalog.unallocated(index) {
                 Ok(bytes) => bytes,
                 Err(problem) => {
-                    warn!(volume = volume.name, %problem, "sanitize refused: cannot measure the file");
+                    let (name, TaskSet { log, now, .. }) = (&volume.name, &self.set);
+                    let text = "sanitize refused: cannot measure the file";
+                    log.line(*now, format_args!("volume {name}"), text, |text| {
+                        warn!(volume = name, %problem, "{text}");
+                    });
                     self.set.decide(key, Answer::Refused(Sense::SANITIZE_COMMAND_FAILED.into()));
                     return;
                 }
             };
             if unallocated > 0 {
-                warn!(
-                    volume = volume.name,
-                    unallocated = %ByteCount(unallocated),
-                    "sanitize refused: overwriting a sparse volume on several stores would allocate all of it; BLOCK \
-                     ERASE erases it"
-                );
+                let (name, TaskSet { log, now, .. }) = (&volume.name, &self.set);
+                log.line(*now, format_args!("volume {name}"), SPARSE, |text| {
+                    warn!(volume = name, unallocated = %ByteCount(unallocated), "{text}");
+                });
                 self.set.decide(key, Answer::Refused(Sense::SPACE_ALLOCATION_FAILED.into()));
                 return;
             }
@@ -242,3 +248,6 @@ impl CommandEngine {
         }
     }
 }
+
+const SPARSE: &str = "sanitize refused: overwriting a sparse volume on several stores would allocate all of it; BLOCK ERASE \
+                      erases it";

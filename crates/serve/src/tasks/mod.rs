@@ -30,7 +30,6 @@ pub(crate) use memory::Held;
 
 use crate::config::Config;
 use crate::ids::{ConnectionId, TaskKey};
-use crate::limits::Tally;
 use crate::storage::blocking::Blocking;
 use crate::storage::emulated::Modelled;
 use crate::storage::io::{Ended, Submit, Whose};
@@ -61,10 +60,6 @@ pub(crate) struct CommandEngine {
     pub(crate) cache: CacheMemory,
     pub(crate) blocking: BlockingCalls,
     jobs: Jobs,
-    /// What hosts did wrong without losing their connection.
-    pub(crate) faults: Tally,
-    /// Commands that there was no payload memory for.
-    pub(crate) refused: Tally,
 }
 
 /// A message to the front ends: something to be done with a connection other than the one that is
@@ -113,8 +108,6 @@ impl CommandEngine {
             cache,
             blocking: BlockingCalls::new(helpers),
             jobs: Jobs::default(),
-            faults: Tally::default(),
-            refused: Tally::default(),
         }
     }
 

@@ -4,6 +4,7 @@
 //! it: its buffers, its payload memory and its place in its tenant's quota.
 
 use crate::ids::{ConnectionId, JobKey, ManagementKey, TaskKey};
+use crate::peer_log::PeerLog;
 use crate::tasks::ConnectionAction;
 use crate::tasks::memory::{Held, PayloadMemory};
 use crate::tasks::quota::TenantQuotas;
@@ -39,6 +40,8 @@ pub(crate) struct TaskSet {
     pub(crate) submitted: bool,
     /// The time of the event that is handled.
     pub(crate) now: Instant,
+    /// Log lines that hosts can cause.
+    pub(crate) log: PeerLog,
     /// Requests that the pipeline takes at a time.
     pub(crate) max_requests: usize,
     /// The largest command window of a session.
@@ -89,6 +92,7 @@ impl TaskSet {
             ended: false,
             submitted: false,
             now: Instant::ZERO,
+            log: PeerLog::default(),
             max_requests,
             window_max,
         }

@@ -11,7 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Rooms of `serve`, as folders or files, the rooms that they must not know, and why. `""` is the crate's root.
 const FLOORS: &[(&[&str], &[&str], &str)] = &[
     (
-        &["aged", "buffer", "clock", "config", "folder", "identity", "ids", "limits", "source"],
+        &[
+            "aged", "buffer", "clock", "config", "folder", "identity", "ids", "limits", "peer_log",
+            "source",
+        ],
         &["storage", "volume", "tasks", "frontend", "operator", "shard"],
         "the ground floor is for all rooms, so it depends on none",
     ),

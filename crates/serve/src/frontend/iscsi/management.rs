@@ -2,6 +2,7 @@
 
 use super::IscsiFrontend;
 use crate::frontend::connection::{Connection, Speech};
+use crate::tasks::set::TaskSet;
 use crate::tasks::task_management::ManagementRequest;
 use tracing::info;
 use weir_wire::iscsi::target_role::{Itt, TaskFunction, TmfResponse};
@@ -25,7 +26,10 @@ impl IscsiFrontend<'_> {
             wire.task_management_response(itt, TmfResponse::Rejected);
             return;
         };
-        info!(%peer, initiator = wire.initiator(), ?function, lun, "task management");
+        let TaskSet { log, now, .. } = &self.engine.set;
+        log.line(*now, peer.source(), "task management", |text| {
+            info!(%peer, initiator = wire.initiator(), ?function, lun, "{text}");
+        });
         let unit = view.unit(lun);
         let resets_target =
             matches!(function, TaskFunction::TargetWarmReset | TaskFunction::TargetColdReset);

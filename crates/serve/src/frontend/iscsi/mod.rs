@@ -10,7 +10,7 @@ use crate::frontend::logins::Logins;
 use crate::frontend::session_view::SessionView;
 use crate::frontend::{Verdict, delays};
 use crate::ids::TaskKey;
-use crate::tasks::set::Origin;
+use crate::tasks::set::{Origin, TaskSet};
 use crate::tasks::table::{Phase, Task, TaskKind};
 use crate::tasks::{CommandEngine, ConnectionAction, Held};
 use reply::put_data;
@@ -59,7 +59,10 @@ impl IscsiFrontend<'_> {
                 }
                 Err(problem) => {
                     let (peer, initiator) = (&connection.peer, wire.initiator());
-                    warn!(%peer, initiator, %problem, "protocol error; connection dropped");
+                    let TaskSet { log, now, .. } = &self.engine.set;
+                    log.line(*now, peer.source(), "protocol error; connection dropped", |text| {
+                        warn!(%peer, initiator, %problem, "{text}");
+                    });
                     break Verdict::Close;
                 }
             }
@@ -88,11 +91,10 @@ impl IscsiFrontend<'_> {
                 }
             }
             Event::TransferFailed { itt, sense } => {
-                if self.engine.faults.speaks() {
-                    let faults_total = self.engine.faults.total();
-                    let peer = &connection.peer;
-                    warn!(%peer, itt = itt.0, ?sense, faults_total, "write data broke a rule");
-                }
+                let (peer, TaskSet { log, now, .. }) = (&connection.peer, &self.engine.set);
+                log.line(*now, peer.source(), "write data broke a rule", |text| {
+                    warn!(%peer, itt = itt.0, ?sense, "{text}");
+                });
                 let key = self.live(connection, itt);
                 if key.is_none_or(|key| self.engine.set.tasks[key].phase == Phase::Gathering) {
                     self.check(connection, itt, sense, key);
@@ -106,17 +108,17 @@ impl IscsiFrontend<'_> {
                 self.manage(connection, itt, function, lun, referenced_itt);
             }
             Event::Logout { itt, reason } => {
-                info!(peer = %connection.peer, ?reason, "logout");
+                let (peer, TaskSet { log, now, .. }) = (&connection.peer, &self.engine.set);
+                log.line(*now, peer.source(), "logout", |text| info!(%peer, ?reason, "{text}"));
                 wire.logout_response(itt);
             }
             // The event loop notes when bytes were read; the answer itself says nothing more.
             Event::Pong => {}
             Event::Rejected { opcode, reason } => {
-                if self.engine.faults.speaks() {
-                    let faults_total = self.engine.faults.total();
-                    let peer = &connection.peer;
-                    warn!(%peer, opcode, ?reason, faults_total, "a PDU was rejected");
-                }
+                let (peer, TaskSet { log, now, .. }) = (&connection.peer, &self.engine.set);
+                log.line(*now, peer.source(), "a PDU was rejected", |text| {
+                    warn!(%peer, opcode, ?reason, "{text}");
+                });
             }
         }
     }
@@ -147,7 +149,9 @@ impl IscsiFrontend<'_> {
         if wait > Duration::ZERO {
             let status = LoginStatus::ServiceUnavailable;
             let reason = format!("too many failed logins; again in {wait}");
-            warn!(%peer, initiator, ?status, reason, "login refused");
+            self.engine.set.log.line(now, source, LOGIN_REFUSED, |text| {
+                warn!(%peer, initiator, ?status, reason, "{text}");
+            });
             wire.login_refused(status);
         } else if let Some(event) = wire.check_credentials() {
             self.event(connection, event);
@@ -165,7 +169,10 @@ impl IscsiFrontend<'_> {
         let (peer, initiator, now) = (&connection.peer, wire.initiator(), self.engine.set.now);
         let source = peer.source();
         self.logins.refused(now, source, initiator, status);
-        warn!(%peer, initiator, ?status, %reason, "login refused");
+        let log = &self.engine.set.log;
+        log.line(now, source, LOGIN_REFUSED, |text| {
+            warn!(%peer, initiator, ?status, %reason, "{text}");
+        });
         if let LoginFault::Chap(
             ChapFault::WrongResponse { account: name } | ChapFault::UnknownAccount { name },
         ) = reason
@@ -174,7 +181,7 @@ impl IscsiFrontend<'_> {
             let wait = self.logins.guessed(login, now);
             if wait > Duration::ZERO {
                 let account = name.escape_debug();
-                warn!(%source, %account, %wait, "too many failed logins: more from there are refused for a while");
+                log.line(now, source, TOO_MANY, |text| warn!(%source, %account, %wait, "{text}"));
             }
         }
     }
@@ -216,7 +223,10 @@ impl IscsiFrontend<'_> {
             _ => None,
         };
         if let Some(status) = refusal {
-            warn!(%peer, initiator = initiator.name, ?status, "login refused");
+            let initiator = initiator.name;
+            self.engine.set.log.line(self.engine.set.now, peer.source(), LOGIN_REFUSED, |text| {
+                warn!(%peer, initiator, ?status, "{text}");
+            });
             let (source, now) = (peer.source(), self.engine.set.now);
             self.logins.refused(now, source, wire.initiator(), status);
             wire.login_refused(status);
@@ -240,7 +250,10 @@ impl IscsiFrontend<'_> {
         let target =
             target.map_or("(discovery)", |target| &self.engine.catalog.targets[target].name);
         let initiator = wire.initiator();
-        info!(%peer, initiator, account, target, tsih, reinstated, "session");
+        let TaskSet { log, now, .. } = &self.engine.set;
+        log.line(*now, peer.source(), "session", |text| {
+            info!(%peer, initiator, account, target, tsih, reinstated, "{text}");
+        });
         if let Some(view) = &view {
             warn_of_depth(self.engine, view);
         }
@@ -348,10 +361,10 @@ impl IscsiFrontend<'_> {
 
     /// There is no payload memory for a command.
     fn full(&mut self, connection: &mut Connection, itt: Itt) {
-        if self.engine.refused.speaks() {
-            let (peer, refused_total) = (&connection.peer, self.engine.refused.total());
-            warn!(%peer, refused_total, "task set full: no payload memory for a command");
-        }
+        let (peer, TaskSet { log, now, .. }) = (&connection.peer, &self.engine.set);
+        log.line(*now, peer.source(), "task set full: no payload memory for a command", |text| {
+            warn!(%peer, "{text}");
+        });
         if let Some(wire) = connection.iscsi() {
             wire.respond(itt, ScsiStatus::TaskSetFull, None, 0);
         }
@@ -422,3 +435,6 @@ impl IscsiFrontend<'_> {
 
 const RESERVE_6: u8 = 0x16;
 const RELEASE_6: u8 = 0x17;
+
+const LOGIN_REFUSED: &str = "login refused";
+const TOO_MANY: &str = "too many failed logins: more from there are refused for a while";

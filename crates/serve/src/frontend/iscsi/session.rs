@@ -3,6 +3,7 @@
 use crate::buffer::Payload;
 use crate::frontend::connection::{Connection, Speech, Wire};
 use crate::frontend::session_view::SessionView;
+use crate::tasks::set::TaskSet;
 use crate::tasks::{CommandEngine, ConnectionAction};
 use crate::volume::catalog::Catalog;
 use std::collections::BTreeSet;
@@ -51,14 +52,10 @@ pub(crate) fn warn_of_depth(engine: &CommandEngine, view: &SessionView) {
         if needed > window.into() {
             let tenant = &catalog.tenant_names.borrow()[tenant.index()];
             let initiator = &view.nexus.initiator.name;
-            warn!(
-                initiator,
-                tenant,
-                window,
-                needed,
-                "the command window is smaller than rate \
-                times response time of the contract: this session alone does not reach it"
-            );
+            let TaskSet { log, now, .. } = &engine.set;
+            log.line(*now, format_args!("tenant {tenant}"), SMALL_WINDOW, |text| {
+                warn!(initiator, tenant, window, needed, "{text}");
+            });
         }
     }
 }
@@ -126,6 +123,9 @@ pub(crate) fn take_leave(engine: &mut CommandEngine, connection: &mut Connection
         engine.set.actions.push_back(ConnectionAction::Write(id));
     }
 }
+
+const SMALL_WINDOW: &str = "the command window is smaller than rate times response time of the contract: this session \
+                            alone does not reach it";
 
 /// How long a session that may not stay has for logging out.
 const LEAVE_WITHIN_SECONDS: u16 = 10;

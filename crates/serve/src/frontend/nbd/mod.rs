@@ -9,7 +9,7 @@ use crate::config;
 use crate::frontend::connection::{Connection, Encryption, NbdWire, Speech};
 use crate::frontend::{Verdict, delays};
 use crate::tasks::reply::{Reply, Worded};
-use crate::tasks::set::Origin;
+use crate::tasks::set::{Origin, TaskSet};
 use crate::tasks::table::{Answer, End, Phase, Task, TaskKind};
 use crate::tasks::{CommandEngine, ConnectionAction, Held};
 use tracing::{info, warn};
@@ -65,7 +65,9 @@ impl NbdFrontend<'_> {
                     }
                 }
                 Err(problem) => {
-                    warn!(peer = %connection.peer, %problem, "NBD protocol error; connection dropped");
+                    let (peer, TaskSet { log, now, .. }) = (&connection.peer, &self.engine.set);
+                    let text = "NBD protocol error; connection dropped";
+                    log.line(*now, peer.source(), text, |text| warn!(%peer, %problem, "{text}"));
                     break Verdict::Close;
                 }
             }
@@ -92,7 +94,10 @@ impl NbdFrontend<'_> {
                 self.engine.set.actions.push_back(ConnectionAction::Share);
                 let export = &self.engine.catalog.exports.as_slice()[index].name;
                 let tls = connection.encryption == Encryption::Tls;
-                info!(peer = %connection.peer, export, tls, "NBD client");
+                let (peer, TaskSet { log, now, .. }) = (&connection.peer, &self.engine.set);
+                log.line(*now, peer.source(), "NBD client", |text| {
+                    info!(%peer, export, tls, "{text}");
+                });
             }
             Event::Request(request) => connection.waiting = Some(request),
             Event::Data { slot, offset, bytes, complete } => {
@@ -102,7 +107,12 @@ impl NbdFrontend<'_> {
                     self.engine.begin(key, connection.link());
                 }
             }
-            Event::Disconnect => info!(peer = %connection.peer, "NBD client disconnects"),
+            Event::Disconnect => {
+                let (peer, TaskSet { log, now, .. }) = (&connection.peer, &self.engine.set);
+                log.line(*now, peer.source(), "NBD client disconnects", |text| {
+                    info!(%peer, "{text}");
+                });
+            }
         }
     }
 

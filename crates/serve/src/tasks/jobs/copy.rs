@@ -140,7 +140,11 @@ impl Jobs {
             };
             if let Some(error) = copy.failed {
                 let side = if copy.full { Side::Destination } else { Side::Source };
-                info!(%error, segment = copy.number, "a copy has failed");
+                let volume = &cx.catalog.volumes[copy.volumes[copy.own]].name;
+                let origin = format_args!("volume {volume}");
+                cx.set.log.line(cx.set.now, origin, "a copy has failed", |text| {
+                    info!(%volume, %error, segment = copy.number, "{text}");
+                });
                 let block = cx.catalog.volumes[copy.volumes[segment.destination]].block_size();
                 let written = (copy.done / u64::from(block)) as u32;
                 return Err(copy.plan.failed(&segment, side, written).into());
@@ -198,7 +202,10 @@ impl Jobs {
         let progress = Progress { state, segments, bytes: copy.bytes };
         let unit = &mut cx.catalog.volumes[copy.volumes[copy.own]].unit;
         unit.copy_progressed(&copy.nexus, &copy.plan, progress);
-        info!(bytes = copy.bytes, ok = result.is_ok(), "copy");
+        let volume = &cx.catalog.volumes[copy.volumes[copy.own]].name;
+        cx.set.log.line(cx.set.now, format_args!("volume {volume}"), "copy", |text| {
+            info!(%volume, bytes = copy.bytes, ok = result.is_ok(), "{text}");
+        });
         cx.set.decide(copy.key, result.map_or_else(Answer::Refused, |()| Answer::Good));
     }
 }
