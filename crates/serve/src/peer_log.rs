@@ -134,8 +134,8 @@ impl Kind {
     }
 }
 
-/// Lines of an origin that are written.
-const LINES_OF_ORIGIN: u32 = 20;
+/// Lines of an origin that are written: a line for each session of a host with many volumes and paths.
+const LINES_OF_ORIGIN: u32 = 64;
 
 /// Lines of a kind that are written in a window: a line for each host when all return at once.
 const LINES_OF_KIND: u32 = 1_024;
@@ -158,7 +158,7 @@ mod tests {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    /// One origin that repeats a line 1,000 times a second for ten minutes writes 20 lines, and its sums come after 10,
+    /// One origin that repeats a line 1,000 times a second for ten minutes writes 64 lines, and its sums come after 10,
     /// 20, 40 and so on to 320 seconds; nothing is lost or counted twice.
     #[test]
     fn repeated_lines_are_summed() {
@@ -176,7 +176,7 @@ mod tests {
             }
         }
         assert_eq!(ends, [10, 30, 70, 150, 310, 630]);
-        assert_eq!((written, written + summed), (20, 630_000));
+        assert_eq!((written, written + summed), (u64::from(LINES_OF_ORIGIN), 630_000));
     }
 
     /// Origins are counted each for itself, a window without repeated lines forgets them, and many origins write no
@@ -184,7 +184,9 @@ mod tests {
     #[test]
     fn origins_are_counted_apart() {
         let mut kind = Kind::new(at(0));
-        assert!((0..20).all(|_| kind.admits("a")) && !kind.admits("a") && kind.admits("b"));
+        assert!(
+            (0..LINES_OF_ORIGIN).all(|_| kind.admits("a")) && !kind.admits("a") && kind.admits("b")
+        );
         assert_eq!(kind.end_window(at(10)), [Sum { repeated: 1, origin: "a".to_owned() }]);
         assert!(!kind.admits("a") && kind.admits("b"), "an origin that repeats writes nothing");
         kind.end_window(at(30));
@@ -207,7 +209,7 @@ mod tests {
     fn clones_share_counts() {
         let log = PeerLog::default();
         let count = RefCell::new(0);
-        for n in 0..50 {
+        for n in 0..100 {
             let one = if n % 2 == 0 { log.clone() } else { log.clone().clone() };
             one.line(at(1), "a", "refused", |text| {
                 assert_eq!(text, "refused");
@@ -216,7 +218,7 @@ mod tests {
         }
         assert_eq!(count.into_inner(), LINES_OF_ORIGIN);
         log.tick(at(2));
-        assert_eq!(log.0.borrow()["refused"].origins["a"].repeated, 30);
+        assert_eq!(log.0.borrow()["refused"].origins["a"].repeated, 36);
         log.tick(at(11));
         assert_eq!(log.0.borrow()["refused"].origins["a"].repeated, 0);
         log.finish(at(12));
