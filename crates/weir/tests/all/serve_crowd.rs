@@ -86,11 +86,11 @@ fn guessing_is_slowed_down() {
     let known = Login::of("known");
     ALICE.connect(&known, gateway.portal).unwrap().logout();
     let guesser = Login::of("guesser");
-    let guesses: Vec<u16> =
+    let statuses: Vec<u16> =
         (0..14).map(|_| WRONG.connect(&guesser, gateway.portal).unwrap_err()).collect();
-    assert_eq!(guesses[..6], [0x0201; 6]);
+    assert_eq!(statuses[..6], [0x0201; 6]);
     // The time of a guess doubles, so some of the others come too early on any machine.
-    assert!(guesses[6..].contains(&0x0301), "{guesses:x?}");
+    assert!(statuses[6..].contains(&0x0301), "{statuses:x?}");
     gateway.logged(&["too many failed logins: more from there are refused", "alice", "127.0.0.1"]);
     gateway.logged(&["login refused", "ServiceUnavailable", "too many failed logins; again in"]);
     let (all, _) = turned_away(&gateway);

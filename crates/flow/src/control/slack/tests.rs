@@ -283,7 +283,7 @@ fn misses(change: &mut dyn FnMut(Instant, &mut [Option<Contract>])) -> u64 {
 fn a_change_costs_no_other_tenant() {
     assert!(misses(&mut |_, _| {}) <= 10);
     let millis = |millis| Duration::from_millis(millis);
-    let toggled = |now: Instant| now.as_nanos() / HALF_SECOND.as_nanos() % 2 == 0;
+    let toggled = |now: Instant| (now.as_nanos() / HALF_SECOND.as_nanos()).is_multiple_of(2);
     for changed in [1, 2] {
         let objective = misses(&mut |now, contracts| {
             let time = if toggled(now) { millis(41) } else { millis(60) };
