@@ -67,11 +67,69 @@ pub enum Bug {
     SuperBlockAhead,
     /// Recovery begins with an empty log.
     LogForgotten,
+    /// A write of a lost session is sent again before the target has ended that session.
+    HeldWritesNotHeld,
+    /// A new session has another name, so that the target does not end the one before.
+    SessionsOfOtherNames,
+    /// The session that is to end a lost one over another portal has another name.
+    HelperOfAnotherName,
+    /// After a reset of the unit writes on other paths are taken for done.
+    ResetTakenForOwnPath,
+    /// A flush of a lost session is taken for done.
+    LostFlushTakenForDone,
+    /// A start has the reservation key of the one before, so that nothing is preempted.
+    KeyNotAdvanced,
+    /// A claim does not abort the commands of the key that it preempts.
+    PreemptWithoutAbort,
+    /// A path is used before the unit is claimed on it.
+    UsedBeforeClaimed,
+    /// After RESERVATION CONFLICT the gateway registers again and continues.
+    RegisteredAgain,
+    /// A gateway whose log has data takes the unit from its new owner.
+    StaleLogTakesOver,
+    /// A gateway whose log has data takes a unit back that its new owner has given up.
+    ReleasedUnitTakenBack,
+    /// A write that is refused with RESERVATION CONFLICT is taken for done.
+    ConflictTakenForDone,
+    /// The writes of a lost session are never sent again.
+    HeldWritesForgotten,
+    /// The writes of a lost session are taken for done when it has ended.
+    HeldWritesTakenForDone,
+    /// The answer to an abandoned read is taken for that of the read that replaced it.
+    AbandonedReadAnswers,
+    /// Upstream zeroes are taken for done and not sent.
+    ZeroesDropped,
+    /// An upstream write that was done in part is taken for whole.
+    ShortUpstreamWrite,
+    /// A write to the log that was done in part is taken for whole.
+    ShortLogWrite,
+    /// An upstream write for which there is no space is taken for done.
+    NoSpaceTakenForDone,
+    /// The log does not know that a flush waits for the upstream.
+    SyncNotPassed,
+    /// The log acknowledges from memory although its mode is another.
+    ModeNotPassed,
+    /// The log is not told that each acknowledgement ends an epoch.
+    OrderNotPassed,
+    /// The upstream's write cache is taken for off.
+    CacheTakenForOff,
+    /// A start keeps the acknowledgement mode of the one before.
+    OldModeKept,
+    /// A start keeps the order of write-back of the one before.
+    OldOrderKept,
+    /// A log that does not fit the configuration is made anew.
+    MisfitMadeNew,
+    /// A damaged log is made anew.
+    DamageMadeNew,
+    /// A damaged log is cut off where it is damaged.
+    DamageCutOff,
+    /// Payload of the log is read without its checksums.
+    RottenPayloadServed,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 60] = [
         Self::AckBeforeCommit,
         Self::LogSyncDropped,
         Self::LogSyncAnsweredEarly,
@@ -103,6 +161,35 @@ impl Bug {
         Self::OldSegmentReplayed,
         Self::SuperBlockAhead,
         Self::LogForgotten,
+        Self::HeldWritesNotHeld,
+        Self::SessionsOfOtherNames,
+        Self::HelperOfAnotherName,
+        Self::ResetTakenForOwnPath,
+        Self::LostFlushTakenForDone,
+        Self::KeyNotAdvanced,
+        Self::PreemptWithoutAbort,
+        Self::UsedBeforeClaimed,
+        Self::RegisteredAgain,
+        Self::StaleLogTakesOver,
+        Self::ReleasedUnitTakenBack,
+        Self::ConflictTakenForDone,
+        Self::HeldWritesForgotten,
+        Self::HeldWritesTakenForDone,
+        Self::AbandonedReadAnswers,
+        Self::ZeroesDropped,
+        Self::ShortUpstreamWrite,
+        Self::ShortLogWrite,
+        Self::NoSpaceTakenForDone,
+        Self::SyncNotPassed,
+        Self::ModeNotPassed,
+        Self::OrderNotPassed,
+        Self::CacheTakenForOff,
+        Self::OldModeKept,
+        Self::OldOrderKept,
+        Self::MisfitMadeNew,
+        Self::DamageMadeNew,
+        Self::DamageCutOff,
+        Self::RottenPayloadServed,
     ];
 
     /// What it is called.
@@ -200,6 +287,104 @@ impl Bug {
                 ("super-ahead", "a super block says that all of the log is upstream")
             }
             Self::LogForgotten => ("log-forgotten", "recovery makes a new log"),
+            Self::HeldWritesNotHeld => (
+                "held-writes-not-held",
+                "a write of a lost session is sent again before the target has ended that session",
+            ),
+            Self::SessionsOfOtherNames => (
+                "session-renamed",
+                "a new session has another name, so that the target does not end the one before",
+            ),
+            Self::HelperOfAnotherName => (
+                "helper-renamed",
+                "the session that is to end a lost one over another portal has another name",
+            ),
+            Self::ResetTakenForOwnPath => (
+                "reset-own-path",
+                "after a reset of the unit writes on other paths are taken for done",
+            ),
+            Self::LostFlushTakenForDone => {
+                ("lost-flush-done", "a flush of a lost session is taken for done")
+            }
+            Self::KeyNotAdvanced => (
+                "key-not-advanced",
+                "a start has the reservation key of the one before, so that nothing is preempted",
+            ),
+            Self::PreemptWithoutAbort => (
+                "preempt-without-abort",
+                "a claim does not abort the commands of the key that it preempts",
+            ),
+            Self::UsedBeforeClaimed => {
+                ("used-before-claimed", "a path is used before the unit is claimed on it")
+            }
+            Self::RegisteredAgain => (
+                "registered-again",
+                "after RESERVATION CONFLICT the gateway registers again and continues",
+            ),
+            Self::StaleLogTakesOver => (
+                "stale-log-takes-over",
+                "a gateway whose log has data takes the unit from its new owner",
+            ),
+            Self::ReleasedUnitTakenBack => (
+                "released-unit-taken-back",
+                "a gateway whose log has data takes a unit back that its new owner has given up",
+            ),
+            Self::ConflictTakenForDone => (
+                "conflict-done",
+                "a write that is refused with RESERVATION CONFLICT is taken for done",
+            ),
+            Self::HeldWritesForgotten => {
+                ("held-writes-forgotten", "the writes of a lost session are never sent again")
+            }
+            Self::HeldWritesTakenForDone => (
+                "held-writes-done",
+                "the writes of a lost session are taken for done when it has ended",
+            ),
+            Self::AbandonedReadAnswers => (
+                "abandoned-read-answers",
+                "the answer to an abandoned read is taken for that of the read that replaced it",
+            ),
+            Self::ZeroesDropped => {
+                ("zeroes-dropped", "upstream zeroes are taken for done and not sent")
+            }
+            Self::ShortUpstreamWrite => (
+                "short-upstream-write",
+                "an upstream write that was done in part is taken for whole",
+            ),
+            Self::ShortLogWrite => {
+                ("short-log-write", "a write to the log that was done in part is taken for whole")
+            }
+            Self::NoSpaceTakenForDone => {
+                ("no-space-done", "an upstream write for which there is no space is taken for done")
+            }
+            Self::SyncNotPassed => {
+                ("sync-not-passed", "the log does not know that a flush waits for the upstream")
+            }
+            Self::ModeNotPassed => {
+                ("mode-not-passed", "the log acknowledges from memory although its mode is another")
+            }
+            Self::OrderNotPassed => {
+                ("order-not-passed", "the log is not told that each acknowledgement ends an epoch")
+            }
+            Self::CacheTakenForOff => {
+                ("cache-taken-for-off", "the upstream's write cache is taken for off")
+            }
+            Self::OldModeKept => {
+                ("old-mode-kept", "a start keeps the acknowledgement mode of the one before")
+            }
+            Self::OldOrderKept => {
+                ("old-order-kept", "a start keeps the order of write-back of the one before")
+            }
+            Self::MisfitMadeNew => {
+                ("misfit-made-new", "a log that does not fit the configuration is made anew")
+            }
+            Self::DamageMadeNew => ("damage-made-new", "a damaged log is made anew"),
+            Self::DamageCutOff => {
+                ("damage-cut-off", "a damaged log is cut off where it is damaged")
+            }
+            Self::RottenPayloadServed => {
+                ("rotten-payload-served", "payload of the log is read without its checksums")
+            }
         }
     }
 

@@ -13,6 +13,8 @@ pub(super) struct Device {
     durable: Image,
     /// What a read finds.
     visible: Image,
+    /// What was durable before that, of each sector.
+    older: Image,
     /// Writes, in the order in which they began, that are not durable.
     pending: Vec<Write>,
     next: u64,
@@ -43,7 +45,14 @@ pub(super) struct AtRisk {
 
 impl Device {
     pub(super) fn new(image: Image, cached: bool) -> Self {
-        Self { durable: image.clone(), visible: image, pending: Vec::new(), next: 0, cached }
+        Self {
+            durable: image.clone(),
+            older: image.clone(),
+            visible: image,
+            pending: Vec::new(),
+            next: 0,
+            cached,
+        }
     }
 
     pub(super) fn visible(&self) -> &Image {
@@ -95,15 +104,20 @@ impl Device {
         self.end(id);
     }
 
-    /// The one who writes has gone: of what was on its way some was written. Who comes next reads the device
-    /// and not what a flush that failed has left in memory.
-    pub(super) fn abandon(&mut self, rng: &mut Rng) {
-        let open = self.pending.iter().filter(|write| !write.ended).map(|write| write.id);
+    /// The one who writes has gone: of what was on its way some was written, but for `late` writes, which continue.
+    /// Who comes next reads the device and not what a flush that failed has left in memory.
+    pub(super) fn abandon(&mut self, late: &[Id], rng: &mut Rng) {
+        let open = |write: &&Write| !write.ended && !late.contains(&write.id);
+        let open = self.pending.iter().filter(open).map(|write| write.id);
         for id in open.collect::<Vec<_>>() {
             self.fail(id, rng);
         }
-        let at_risk = self.at_risk();
-        self.visible = self.left(&at_risk, &vec![true; at_risk.sectors.len()]);
+        self.visible = self.durable.clone();
+        for write in self.pending.iter().filter(|write| write.ended) {
+            for &(sector, content) in &write.sectors {
+                self.visible[sector as usize] = content;
+            }
+        }
     }
 
     /// Loses its cache: `survives` says which of the sectors at risk are kept. I/Os in flight continue.
@@ -115,6 +129,11 @@ impl Device {
         (self.durable, self.visible, self.pending) = (left.clone(), left, open);
     }
 
+    /// A write was refused: nothing of it was or will be done.
+    pub(super) fn refuse(&mut self, id: Id) {
+        self.pending.retain(|write| write.id != id);
+    }
+
     /// A flush begins.
     pub(super) fn flush(&self) -> Flush {
         Flush(self.pending.iter().filter(|write| write.ended).map(|write| write.id).collect())
@@ -122,12 +141,13 @@ impl Device {
 
     /// A flush has ended.
     pub(super) fn settle(&mut self, flush: &Flush) {
-        let (durable, pending) = (&mut self.durable, &mut self.pending);
+        let Self { durable, older, pending, .. } = self;
         pending.retain(|write| {
             let covered = flush.0.contains(&write.id);
             if covered {
                 for &(sector, content) in &write.sectors {
-                    durable[sector as usize] = content;
+                    let before = std::mem::replace(&mut durable[sector as usize], content);
+                    older[sector as usize] = before;
                 }
             }
             !covered
@@ -143,6 +163,11 @@ impl Device {
             }
         }
         self.settle(flush);
+    }
+
+    /// What a device that loses an acknowledged write has of a sector.
+    pub(super) fn stale(&self, sector: usize) -> Content {
+        self.older[sector]
     }
 
     /// What a crash now may lose or keep.

@@ -1,4 +1,4 @@
-//! Forges the checksums of damaged log bytes, for the planted bugs of recovery.
+//! Reads log bytes on its own, and forges them for the planted bugs of recovery.
 
 use super::plan::Plan;
 use weir_flow::cache::writeback::format::{
@@ -10,6 +10,37 @@ pub(super) fn forget_debt(bytes: &mut [u8]) {
     for at in [0, PAGE as usize] {
         if let Ok(block) = Super::decode(&bytes[at..]) {
             let page = Super { bypassed: false, ..block }.encode();
+            bytes[at..at + page.len()].copy_from_slice(&page);
+        }
+    }
+}
+
+/// The last record that something on the device says was durable.
+pub(super) fn witnessed(plan: &Plan, bytes: &[u8]) -> u64 {
+    let supers = [0, PAGE as usize].map(|at| Super::decode(&bytes[at..]).map_or(0, |b| b.durable));
+    let pages = (SUPERS as usize..bytes.len()).step_by(PAGE as usize);
+    let batches = pages.filter_map(|at| batch(plan, bytes, at, bytes.len()));
+    let batches = batches.map(|(found, ..)| found.durable);
+    batches.chain(supers).max().unwrap_or(0)
+}
+
+/// A damaged log ends where it is damaged, and nothing says that there was more.
+pub(super) fn cut_off(plan: &Plan, bytes: &mut [u8], at: usize, seq: u64) {
+    let segment = plan.settings.segment as usize;
+    let start = SUPERS as usize + (at.max(SUPERS as usize) - SUPERS as usize) / segment * segment;
+    let number =
+        SegmentHead::decode(plan.name(), &bytes[start..]).map_or(0, |(head, _)| head.number);
+    for other in (SUPERS as usize..bytes.len() + 1 - segment).step_by(segment) {
+        let head = SegmentHead::decode(plan.name(), &bytes[other..]);
+        if head.is_ok_and(|(head, _)| head.number > number) {
+            bytes[other..other + segment].fill(0);
+        }
+    }
+    bytes[at..start + segment].fill(0);
+    for at in [0, PAGE as usize] {
+        if let Ok(block) = Super::decode(&bytes[at..]) {
+            let durable = block.durable.min(seq - 1);
+            let page = Super { durable, ..block }.encode();
             bytes[at..at + page.len()].copy_from_slice(&page);
         }
     }

@@ -88,6 +88,10 @@ pub enum Broken {
     Damaged(String),
     /// Hosts wait, and nothing is in progress.
     Stuck(String),
+    /// The gateway has written to a unit that another one owns.
+    Owner(String),
+    /// A rotten sector of the log device has become a loss, or wrong data.
+    Rot(String),
 }
 
 impl Broken {
@@ -101,6 +105,8 @@ impl Broken {
             Self::Read(_) => "read",
             Self::Damaged(_) => "log",
             Self::Stuck(_) => "progress",
+            Self::Owner(_) => "owner",
+            Self::Rot(_) => "rot",
         }
     }
 }
@@ -113,7 +119,9 @@ impl fmt::Display for Broken {
         | Self::Upstream(text)
         | Self::Read(text)
         | Self::Damaged(text)
-        | Self::Stuck(text)) = self;
+        | Self::Stuck(text)
+        | Self::Owner(text)
+        | Self::Rot(text)) = self;
         f.write_str(text)
     }
 }
@@ -393,6 +401,22 @@ impl History {
             })?;
         }
         Ok(())
+    }
+
+    /// Whether each sector has something that was written there once.
+    pub(super) fn knows(&self, volume: &[Option<u64>]) -> Result<(), Broken> {
+        let known = |(versions, has): (&Vec<(usize, u64)>, &Option<u64>)| {
+            versions.iter().any(|version| *has == Some(version.1))
+        };
+        let mut pairs = self.versions.iter().zip(volume);
+        let Some(sector) = pairs.position(|pair| !known(pair)) else { return Ok(()) };
+        if let Some(before) = &self.unsettled {
+            return before.knows(volume);
+        }
+        Err(Broken::Rot(format!(
+            "after recovery of a log with a rotten sector, sector {sector} has {}",
+            self.name(volume[sector])
+        )))
     }
 
     /// Whether everything is there.

@@ -7,10 +7,14 @@ use super::history::Broken;
 use super::lasting::Lasting;
 use super::loss::{Left, Loss, crash};
 use super::plan::Plan;
+use super::rot;
+use super::target::Target;
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use weir_flow::cache::writeback::format::crc32c;
-use weir_flow::cache::writeback::{self, Dirty, Effect, Found, Log, Recovered, assemble, recover};
+use weir_flow::cache::writeback::{
+    self, Damage, Dirty, Effect, Found, Log, Recovered, Refusal, Settings, assemble, recover,
+};
 use weir_flow::clock::Instant;
 use weir_flow::rng::Rng;
 use weir_flow::units::Extent;
@@ -28,6 +32,8 @@ pub(super) struct Judge {
     pub(super) checked: u64,
     /// Those of them in which the log had something that was not upstream.
     pub(super) dirty: u64,
+    /// Log devices with a rotten sector that were opened.
+    pub(super) rotten: u64,
     known: BTreeSet<(u64, u64, u64)>,
 }
 
@@ -59,10 +65,16 @@ impl Judge {
         for (log, upstream) in losses(rng) {
             let state = State {
                 log: crash(world.log, log, rng),
-                upstream: crash(world.upstream, upstream, rng),
+                upstream: crash(&world.target.device, upstream, rng),
             };
             if let Err(broken) = self.check(world, &state) {
                 return Err((Box::new(state), broken));
+            }
+            if world.plan.rot && rng.below(40) == 0 {
+                self.rotten += 1;
+                if let Err(broken) = rot::check(world, &state, rng) {
+                    return Err((Box::new(state), broken));
+                }
             }
         }
         Ok(())
@@ -81,8 +93,18 @@ impl Judge {
         let kind = self.kinds.entry((state.log.loss, state.upstream.loss)).or_default();
         *kind = (kind.0 + u64::from(new), kind.1 + 1);
         self.checked += 1;
-        let upstream = tokens(store, &state.upstream.image);
-        history.legal(&upstream)?;
+        let upstream = match &world.target.rival {
+            // The log is held against what the unit had before.
+            Some(rival) => {
+                rival.is_intact(&state.upstream.image)?;
+                rival.before.clone()
+            }
+            None => {
+                let upstream = tokens(store, &state.upstream.image);
+                history.legal(&upstream)?;
+                upstream
+            }
+        };
         if *void {
             return history.survives(&upstream);
         }
@@ -98,7 +120,7 @@ pub(super) struct World<'a> {
     pub(super) bug: Option<Bug>,
     pub(super) lasting: &'a Lasting,
     pub(super) log: &'a Device,
-    pub(super) upstream: &'a Device,
+    pub(super) target: &'a Target,
 }
 
 /// The losses of both devices that are tried at a moment.
@@ -125,6 +147,8 @@ pub(super) struct Opened {
     log: Log,
     /// The log device, with what opening has written to it.
     bytes: Vec<u8>,
+    /// Payload is read without its checksums.
+    unchecked: bool,
 }
 
 fn read(plan: &Plan, bug: Option<Bug>, bytes: &mut [u8]) -> Result<Recovered, Broken> {
@@ -142,14 +166,58 @@ fn read(plan: &Plan, bug: Option<Bug>, bytes: &mut [u8]) -> Result<Recovered, Br
         out.copy_from_slice(&bytes[at as usize..at as usize + out.len()]);
         Ok(())
     };
-    recover(&mut device, size, &plan.settings)
-        .map_err(|refusal| Broken::Refused(refusal.to_string()))
+    let refusal = match recover(&mut device, size, &plan.settings) {
+        Ok(recovered) => return Ok(recovered),
+        Err(refusal) => refusal,
+    };
+    match (bug, &refusal) {
+        (Some(Bug::DamageMadeNew), Refusal::Damaged { .. }) => {
+            Ok(Recovered::empty(&plan.settings, plan.name(), 1, 1))
+        }
+        (Some(Bug::DamageCutOff), Refusal::Damaged { at, seq, why: Damage::Batch(_) })
+            if *seq > 0 =>
+        {
+            super::forge::cut_off(plan, bytes, *at as usize, *seq);
+            read(plan, None, bytes)
+        }
+        _ => Err(Broken::Refused(refusal.to_string())),
+    }
+}
+
+/// A log must not be opened with other sizes than it was made with.
+pub(super) fn refuses_other_sizes(world: &World<'_>, image: &Image) -> Result<(), Broken> {
+    let mut bytes = vec![0; image.len() * SECTOR];
+    world.lasting.store.read(image, 0, &mut bytes);
+    let settings = world.plan.settings;
+    let larger = settings.segment * 2;
+    let other_block = if settings.block == 512 { 4096 } else { 512 };
+    for other in [
+        Settings { segment: larger, capacity: settings.capacity * 2, ..settings },
+        Settings { capacity: settings.capacity + settings.segment, ..settings },
+        Settings { block: other_block, ..settings },
+        Settings { volume: [7; 16], ..settings },
+    ] {
+        let mut device = |at: u64, out: &mut [u8]| -> Result<(), Infallible> {
+            out.copy_from_slice(&bytes[at as usize..at as usize + out.len()]);
+            Ok(())
+        };
+        let found = recover(&mut device, bytes.len() as u64, &other);
+        if !matches!(found, Err(Refusal::Sizes { .. } | Refusal::WrongVolume { .. })) {
+            return Err(Broken::Refused(format!("a log is opened as {other:?}")));
+        }
+    }
+    Ok(())
 }
 
 /// Recovers a log and runs it until everything that it has can be read.
 pub(super) fn open(world: &World<'_>, image: &Image) -> Result<Opened, Broken> {
     let mut bytes = vec![0; image.len() * SECTOR];
     world.lasting.store.read(image, 0, &mut bytes);
+    open_bytes(world, bytes)
+}
+
+/// The same of the bytes of a device.
+pub(super) fn open_bytes(world: &World<'_>, mut bytes: Vec<u8>) -> Result<Opened, Broken> {
     let recovered = read(world.plan, world.bug, &mut bytes)?;
     let mut log = Log::new(world.plan.settings, &recovered);
     let now = Instant::ZERO;
@@ -171,7 +239,8 @@ pub(super) fn open(world: &World<'_>, image: &Image) -> Result<Opened, Broken> {
             }
         }
     }
-    Ok(Opened { recovered, log, bytes })
+    let unchecked = world.bug == Some(Bug::RottenPayloadServed);
+    Ok(Opened { recovered, log, bytes, unchecked })
 }
 
 impl Opened {
@@ -192,9 +261,10 @@ impl Opened {
                     return Err(Broken::Stuck(format!("record {seq} cannot be read")));
                 }
                 Found::Log(span) => {
-                    let data = spanned(span, |at, out: &mut [u8]| {
+                    let copy = |at: u64, out: &mut [u8]| {
                         out.copy_from_slice(&self.bytes[at as usize..at as usize + out.len()]);
-                    })?;
+                    };
+                    let data = if self.unchecked { raw(span, copy) } else { spanned(span, copy)? };
                     for (sector, bytes) in sectors.iter_mut().zip(data.as_chunks::<SECTOR>().0) {
                         *sector = store.known(bytes);
                     }
@@ -203,6 +273,19 @@ impl Opened {
         }
         Ok(volume)
     }
+}
+
+/// Reads payload in the log as it is.
+fn raw(span: writeback::format::Span, read: impl Fn(u64, &mut [u8])) -> Vec<u8> {
+    let (sums, payload) = span.reads();
+    let mut bytes = vec![0; payload.length as usize];
+    read(payload.offset, &mut bytes);
+    let right: Vec<u8> = bytes
+        .chunks(writeback::format::SUMMED as usize)
+        .flat_map(|piece| crc32c(piece).to_le_bytes())
+        .take(sums.length as usize)
+        .collect();
+    span.check(&right, &bytes, crc32c).map(<[u8]>::to_vec).unwrap_or_default()
 }
 
 /// Reads and checks payload in the log.

@@ -8,6 +8,9 @@
 //! then a crash, or a stop, is the end of one life of the gateway and the beginning of the next, in which there
 //! are crashes again.
 //!
+//! Paths, sessions and other gateways belong to it: writes of a lost session or of an earlier life are executed late,
+//! paths fail over, another gateway takes the unit over, settings change, and sectors of the log device rot.
+//!
 //! A [`Bug`] is a mistake made on purpose: that it is found shows what the laws are worth.
 
 mod bug;
@@ -19,7 +22,9 @@ mod judge;
 mod lasting;
 mod loss;
 mod plan;
+mod rot;
 mod shell;
+mod target;
 
 pub use bug::Bug;
 pub use history::Broken;
@@ -27,7 +32,7 @@ pub use loss::Loss;
 
 use crate::cores;
 use content::{Content, SECTOR, Store};
-use device::Device;
+use device::{Device, Id};
 use history::History;
 use judge::{Judge, World};
 use lasting::Lasting;
@@ -35,6 +40,7 @@ use plan::{Ask, Plan};
 use serde::Serialize;
 use shell::{Fault, Shell};
 use std::collections::{BTreeMap, BTreeSet};
+use target::Target;
 use weir_flow::cache::writeback::format_new;
 use weir_flow::rng::Rng;
 
@@ -69,6 +75,8 @@ pub struct Report {
     pub checked: u64,
     /// Those of them in which the log had something that was not upstream.
     pub dirty: u64,
+    /// Of them, how many were opened once more with a rotten sector of the log device.
+    pub rotten: u64,
     /// How they came about.
     pub kinds: Vec<Kind>,
     /// The first that broke a law.
@@ -116,6 +124,7 @@ pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Report {
         states: 0,
         checked: 0,
         dirty: 0,
+        rotten: 0,
         kinds: Vec::new(),
         violation: None,
     };
@@ -123,7 +132,8 @@ pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Report {
     let mut kinds: BTreeMap<(Loss, Loss), u64> = BTreeMap::new();
     let mut next = settings.seed;
     while report.states < settings.states && report.violation.is_none() {
-        let plans: Vec<Plan> = (next..next + AT_ONCE).map(Plan::new).collect();
+        let plans: Vec<Plan> =
+            (next..next + AT_ONCE).map(|seed| Plan::new(seed).provoking(settings.bug)).collect();
         next += AT_ONCE;
         let ends = cores::run(&plans, &|_| (), |plan| play(plan, settings.bug, false));
         for (plan, end) in plans.iter().zip(ends) {
@@ -132,6 +142,7 @@ pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Report {
             report.points += end.judge.points;
             report.checked += end.judge.checked;
             report.dirty += end.judge.dirty;
+            report.rotten += end.judge.rotten;
             images.extend(end.judge.images);
             for (kind, (new, _)) in end.judge.kinds {
                 *kinds.entry(kind).or_default() += new;
@@ -186,28 +197,37 @@ fn play(plan: &Plan, bug: Option<Bug>, story: bool) -> End {
 }
 
 fn live(
-    plan: &Plan,
+    whole: &Plan,
     bug: Option<Bug>,
     lasting: &mut Lasting,
     judge: &mut Judge,
     lives: &mut u64,
 ) -> Result<(), Fault> {
-    let mut rng = Rng::stream(plan.seed, "crash/ends");
-    let upstream = vec![Content::default(); plan.sectors as usize];
-    let mut upstream_device = Device::new(upstream, plan.settings.upstream_flush);
-    let mut log_device = new_log(plan, lasting);
-    for (life, asks) in plan.lives.iter().enumerate() {
+    let mut rng = Rng::stream(whole.seed, "crash/ends");
+    let upstream = vec![Content::default(); whole.sectors as usize];
+    let mut target = Target::new(Device::new(upstream, whole.settings.upstream_flush));
+    let mut log_device = new_log(whole, lasting);
+    for (life, asks) in whole.lives.iter().enumerate() {
+        let plan = &whole.of_life(life);
         *lives += 1;
+        if plan.changes {
+            let world = world(plan, bug, lasting, &log_device, &target);
+            judge::refuses_other_sizes(&world, log_device.visible())?;
+            if life > 0 && bug == Some(Bug::MisfitMadeNew) && rng.below(4) == 0 {
+                log_device = new_log(plan, lasting);
+            }
+        }
         if lasting.void {
             // As the message to an operator says.
             log_device = new_log(plan, lasting);
         }
-        let opened = judge::open(
-            &world(plan, bug, lasting, &log_device, &upstream_device),
-            log_device.visible(),
-        )?;
-        let volume = judge::tokens(&lasting.store, upstream_device.visible());
-        let volume = opened.volume(&lasting.store, volume)?;
+        let opened =
+            judge::open(&world(plan, bug, lasting, &log_device, &target), log_device.visible())?;
+        let upstream = match &target.rival {
+            Some(rival) => rival.before.clone(),
+            None => judge::tokens(&lasting.store, target.device.visible()),
+        };
+        let volume = opened.volume(&lasting.store, upstream)?;
         let found = lasting.history.restart(&volume)?;
         if log_device.is_settled() {
             lasting.history.settle();
@@ -215,9 +235,10 @@ fn live(
         if let Some(story) = &mut lasting.story {
             story.push(format!("life {}: recovery finds {found}", life + 1));
         }
-        let devices = [log_device, upstream_device];
-        let mut shell = Shell::new(plan, bug, lasting, judge, life, opened.recovered, devices);
-        if life + 1 == plan.lives.len() {
+        let recovered = opened.recovered;
+        let mut shell =
+            Shell::new((plan, bug), (lasting, judge), (life, recovered), (log_device, target));
+        if life + 1 == whole.lives.len() {
             return shell.live(asks, None);
         }
         let steps = rng.below(asks.len() as u64 * STEPS_PER_REQUEST + 10);
@@ -225,16 +246,20 @@ fn live(
         if rng.below(4) == 0 {
             shell.stop()?;
         }
-        [log_device, upstream_device] = shell.into_devices();
+        (log_device, target) = shell.into_devices();
         if lasting.history.is_loose() && !lasting.void {
             // The upstream may have parts of writes that were not acknowledged, and lose them later. What hosts
             // were told has been held against every crash until here.
             return Ok(());
         }
         let (log_cut, upstream_cut) = (rng.below(3) > 0, rng.below(3) == 0);
+        if upstream_cut {
+            target.abort_all(&mut rng);
+        }
+        let (late, cached) = (target.late(), plan.settings.upstream_flush);
         let ended = [
-            cut(&mut log_device, log_cut, true, &mut rng),
-            cut(&mut upstream_device, upstream_cut, plan.settings.upstream_flush, &mut rng),
+            cut(&mut log_device, log_cut, (true, &[]), &mut rng),
+            cut(&mut target.device, upstream_cut, (cached, &late), &mut rng),
         ];
         if let Some(story) = &mut lasting.story {
             let [log_device, upstream_device] = ended;
@@ -244,10 +269,15 @@ fn live(
     Ok(())
 }
 
-/// Ends the I/Os of a device: by a power cut, or because the gateway is gone.
-fn cut(device: &mut Device, power: bool, cached: bool, rng: &mut Rng) -> &'static str {
+/// Ends the I/Os of a device but for late ones: by a power cut, or because the gateway is gone.
+fn cut(
+    device: &mut Device,
+    power: bool,
+    (cached, late): (bool, &[Id]),
+    rng: &mut Rng,
+) -> &'static str {
     if !power {
-        device.abandon(rng);
+        device.abandon(late, rng);
         return "continues, with its cache";
     }
     let loss = Loss::ALL[rng.below(Loss::ALL.len() as u64) as usize];
@@ -264,9 +294,9 @@ fn world<'a>(
     bug: Option<Bug>,
     lasting: &'a Lasting,
     log: &'a Device,
-    upstream: &'a Device,
+    target: &'a Target,
 ) -> World<'a> {
-    World { plan, bug, lasting, log, upstream }
+    World { plan, bug, lasting, log, target }
 }
 
 /// The device of a new log.

@@ -1,10 +1,12 @@
 //! The generated workload of a seed: settings, hosts and their requests.
 
+use super::bug::Bug;
 use std::fmt;
 use std::ops::Range;
 use weir_flow::cache::writeback::{Mode, Order, Settings, Sync};
 use weir_flow::clock::Duration;
 use weir_flow::rng::Rng;
+use weir_flow::settings::Settings as _;
 
 /// A workload, from its seed.
 #[derive(Clone, Debug)]
@@ -32,6 +34,28 @@ pub(super) struct Plan {
     /// Policies of the cache.
     pub(super) evict: &'static str,
     pub(super) prefetch: &'static str,
+    /// Paths to the upstream, and what chooses among them.
+    pub(super) paths: u32,
+    pub(super) selector: &'static str,
+    /// A write whose session is lost may be executed at any moment until the target has ended the session; otherwise
+    /// it ends with the session.
+    pub(super) late: bool,
+    /// Steps that a path is away in the mean.
+    pub(super) outage: u64,
+    /// The unit is claimed in each life before a path is used, and writes of earlier lives may be executed until then.
+    pub(super) fence: bool,
+    /// Each life has other settings.
+    pub(super) changes: bool,
+    /// The settings of the life before.
+    pub(super) before: Option<Settings>,
+    /// Sectors of the log device rot.
+    pub(super) rot: bool,
+    /// Percentage of writes of write-back for which the upstream has no space for now.
+    pub(super) full: u64,
+    /// Each life has another machine, so that its sessions do not end those of earlier ones.
+    pub(super) moves: bool,
+    /// Steps of a thousand in which another gateway takes over.
+    pub(super) rivals: u64,
 }
 
 /// What a host asks for.
@@ -74,8 +98,96 @@ impl fmt::Display for Ask {
 }
 
 impl Plan {
-    /// The plan of a seed: small numbers, so that everything meets everything.
+    /// The plan of a seed: a plain one, and what may befall it beyond one path and one gateway.
     pub(super) fn new(seed: u64) -> Self {
+        let mut plan = Self::plain(seed);
+        let mut rng = Rng::stream(seed, "crash/classes");
+        let mut one = |of: &[u64]| of[rng.below(of.len() as u64) as usize];
+        plan.paths = one(&[1, 1, 2, 2, 3]) as u32;
+        plan.selector = ["jsw", "round-robin", "roung"][one(&[0, 1, 2]) as usize];
+        plan.late = one(&[0, 1]) == 1;
+        if plan.late {
+            plan.upstream_faults = one(&[0, 5, 10]);
+            plan.outage = one(&[4, 20, 60]);
+            plan.fence = one(&[0, 1, 1]) == 1;
+        }
+        if plan.fence {
+            plan.moves = one(&[0, 1]) == 1;
+            plan.rivals = one(&[0, 0, 5, 10]);
+        }
+        plan.changes = one(&[0, 1]) == 1;
+        plan.rot = one(&[0, 1]) == 1;
+        plan.full = one(&[0, 0, 10]);
+        plan
+    }
+
+    /// The same with what a planted bug needs to show: without a late write none lands too late.
+    pub(super) fn provoking(mut self, bug: Option<Bug>) -> Self {
+        use Bug as B;
+        let Some(bug) = bug else { return self };
+        let late = |plan: &mut Self, paths: u32, outage: u64| {
+            (plan.late, plan.paths, plan.outage) = (true, plan.paths.max(paths), outage);
+            plan.upstream_faults = 10;
+        };
+        match bug {
+            B::HeldWritesNotHeld | B::HelperOfAnotherName | B::ResetTakenForOwnPath => {
+                late(&mut self, 2, 60);
+            }
+            B::SessionsOfOtherNames
+            | B::HeldWritesForgotten
+            | B::HeldWritesTakenForDone
+            | B::LostFlushTakenForDone => late(&mut self, 1, 20),
+            B::AbandonedReadAnswers => self.paths = self.paths.max(2),
+            B::KeyNotAdvanced | B::UsedBeforeClaimed => {
+                late(&mut self, 2, 20);
+                (self.fence, self.moves, self.rivals) = (true, true, 0);
+            }
+            B::PreemptWithoutAbort
+            | B::RegisteredAgain
+            | B::StaleLogTakesOver
+            | B::ReleasedUnitTakenBack
+            | B::ConflictTakenForDone => {
+                late(&mut self, 1, 4);
+                (self.fence, self.rivals) = (true, 20);
+            }
+            B::OldModeKept | B::OldOrderKept | B::MisfitMadeNew => self.changes = true,
+            B::DamageMadeNew | B::DamageCutOff | B::RottenPayloadServed => self.rot = true,
+            B::NoSpaceTakenForDone => self.full = 10,
+            _ => {}
+        }
+        self
+    }
+
+    /// The plan of a life: the sizes of the log stay, other settings may not.
+    pub(super) fn of_life(&self, life: usize) -> Self {
+        let mut plan = self.clone();
+        if !self.changes || life == 0 {
+            return plan;
+        }
+        plan.before = Some(self.of_life(life - 1).settings);
+        let mut rng = Rng::stream(self.seed, &format!("crash/settings/{life}"));
+        let mut one = |of: &[u64]| of[rng.below(of.len() as u64) as usize];
+        let block = u64::from(self.settings.block);
+        let settings = Settings {
+            mode: [Mode::Log, Mode::Ram][one(&[0, 0, 1]) as usize],
+            sync: [Sync::Local, Sync::Upstream][one(&[0, 0, 1]) as usize],
+            order: [Order::Auto, Order::Strict, Order::Flush][one(&[0, 1, 2]) as usize],
+            batch_bytes: (block * one(&[1, 2, 4, 8])) as u32,
+            batch_records: one(&[2, 3, 8]) as u32,
+            epoch_bytes: block * one(&[2, 8, 32, 1000]),
+            depth: one(&[1, 2, 4]) as u32,
+            merge: block * one(&[1, 4, 64]),
+            ..self.settings
+        };
+        if settings.validate().is_ok() {
+            plan.settings = settings;
+        }
+        plan.line = one(&[1, 8]) as u32;
+        plan
+    }
+
+    /// The plan of a seed with one path: small numbers, so that everything meets everything.
+    pub(super) fn plain(seed: u64) -> Self {
         let mut rng = Rng::stream(seed, "crash/plan");
         let mut one = |of: &[u64]| of[rng.below(of.len() as u64) as usize];
         let block = one(&[512, 512, 512, 4096]);
@@ -118,6 +230,17 @@ impl Plan {
             line: one(&[1, 8]) as u32,
             evict: ["fifo", "s3-fifo"][one(&[0, 1]) as usize],
             prefetch: ["off", "next-block", "adaptive"][one(&[0, 1, 2]) as usize],
+            paths: 1,
+            selector: "jsw",
+            late: false,
+            outage: 4,
+            changes: false,
+            before: None,
+            rot: false,
+            full: 0,
+            fence: false,
+            moves: false,
+            rivals: 0,
         };
         let (lives, hosts) = (1 + one(&[1, 2, 3]), 1 + one(&[0, 1, 2]));
         for _ in 0..lives {
@@ -142,7 +265,7 @@ impl Plan {
         let settings = &self.settings;
         format!(
             "{} sectors in blocks of {}; mode {:?}, sync {:?}, order {:?}; {} segments of {} bytes, batches of {} bytes or {} \
-             records; epochs of {} bytes, {} write-backs of {} bytes at once; the upstream {}",
+             records; epochs of {} bytes, {} write-backs of {} bytes at once; {} paths to the upstream, which {}",
             self.sectors,
             settings.block,
             settings.mode,
@@ -155,6 +278,7 @@ impl Plan {
             settings.epoch_bytes,
             settings.depth,
             settings.merge,
+            self.paths,
             if settings.upstream_flush { "has a cache" } else { "has none" }
         )
     }
@@ -188,7 +312,6 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_flow::settings::Settings as _;
 
     /// Every plan can be run as it is, and together they have every mode, every kind of request and every
     /// kind of trouble.

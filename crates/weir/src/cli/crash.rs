@@ -13,12 +13,15 @@ use weir_sim::crash::{Bug, Report, Settings, Violation, run};
 /// Crash the write-back log at every I/O boundary, and check the data after recovery
 ///
 /// Seeds generate small workloads, which run through the pipeline of `weir serve` with a write-back log and a read
-/// cache; write-back is switched off and on, the upstream link breaks, and the gateway is stopped at times. Each time
+/// cache; write-back is switched off and on, paths to the upstream break, writes of lost sessions and dead gateways are
+/// executed late, another gateway takes over, settings change, and the gateway is stopped at times. Each time
 /// an I/O of the log device or the upstream begins or ends, and each time a host gets a reply, both devices are
 /// crashed in many ways: every 512-byte sector that was not flushed is kept or lost. Each crash is followed by a
 /// recovery, which must satisfy these laws: all data that was acknowledged as durable, or that a host has read, is
 /// present; the volume equals a prefix of all writes; the upstream alone, and the volume while writes bypass the log,
-/// equal what a disk with a volatile cache may hold after a power cut. Restarted gateways crash again.
+/// equal what a disk with a volatile cache may hold after a power cut; a unit that another gateway has taken over is
+/// not written to; a rotten sector of the log is never taken for data, nor for the end of the log. Restarted gateways
+/// crash again.
 ///
 /// A violation is printed with its seed and the shortest workload that shows it, and the exit code is 4. `--bug`
 /// plants one bug, `--bugs` each bug in turn: then the exit code is 4 if one is not found.
@@ -28,14 +31,14 @@ pub(super) struct Crash {
     /// The first seed; further workloads use the seeds that follow
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 53))]
     seed: u64,
-    /// Stop after this many different states of both devices; with a planted bug, when it is found
+    /// Stop after this many different states of both devices, by default 100000; with a planted bug, when it is found,
+    /// or after 1000000
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 100_000,
         value_parser = clap::value_parser!(u64).range(1..=100_000_000)
     )]
-    states: u64,
+    states: Option<u64>,
     /// Plant this bug; `--bugs` lists them
     #[arg(long, value_name = "NAME", hide_possible_values = true, value_parser = PossibleValuesParser::new(Bug::ALL.map(Bug::name)))]
     bug: Option<String>,
@@ -46,6 +49,10 @@ pub(super) struct Crash {
     #[arg(long)]
     json: bool,
 }
+
+/// States without, and with a planted bug.
+const STATES: u64 = 100_000;
+const WITH_BUG: u64 = 1_000_000;
 
 const KINDS: &[(&str, Align)] =
     &[("lost", Align::Left), ("log device", Align::Right), ("upstream", Align::Right)];
@@ -65,7 +72,8 @@ impl Crash {
         }
         let bar = Progress::new();
         let bug = self.bug.as_deref().and_then(Bug::named);
-        let settings = Settings { seed: self.seed, states: self.states, bug, told: true };
+        let states = self.states.unwrap_or(if bug.is_some() { WITH_BUG } else { STATES });
+        let settings = Settings { seed: self.seed, states, bug, told: true };
         let report = run(settings, &|share| bar.show(Some(share), "crashes".to_owned()));
         drop(bar);
         if self.json {
@@ -82,8 +90,8 @@ impl Crash {
         for (index, bug) in Bug::ALL.into_iter().enumerate() {
             let share = index as f64 / Bug::ALL.len() as f64;
             bar.show(Some(share), bug.name().to_owned());
-            let settings =
-                Settings { seed: self.seed, states: self.states, bug: Some(bug), told: false };
+            let states = self.states.unwrap_or(WITH_BUG);
+            let settings = Settings { seed: self.seed, states, bug: Some(bug), told: false };
             reports.push((bug, run(settings, &|_| ())));
         }
         drop(bar);
@@ -119,7 +127,7 @@ fn bugs_object(seed: u64, reports: &[(Bug, Report)]) -> Value {
 }
 
 fn text(report: &Report) -> String {
-    let &Report { seed, workloads, lives, points, states, checked, dirty, .. } = report;
+    let &Report { seed, workloads, lives, points, states, checked, dirty, rotten, .. } = report;
     let mut table = Table::new(KINDS);
     for kind in &report.kinds {
         table.row(vec![kind.loss.to_owned(), kind.log.to_string(), kind.upstream.to_string()]);
@@ -127,7 +135,8 @@ fn text(report: &Report) -> String {
     let mut text = format!(
         "Different states of both devices after a crash, by the loss, from seed {seed}\n{}\n\
          {workloads} workloads, {lives} gateway starts, {points} crash points: {states} different states; \
-         {checked} recoveries\nchecked against the replies until then, {dirty} of them with data only in the log; ",
+         {checked} recoveries\nchecked against the replies until then, {dirty} of them with data only in the log; {rotten} logs opened with a \
+         rotten sector; ",
         table.render("  ")
     );
     match &report.violation {

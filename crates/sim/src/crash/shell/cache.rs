@@ -85,9 +85,12 @@ impl Shell<'_> {
         {
             bytes = Super { applied: block.durable, ..block }.encode();
         }
-        let store = &mut self.lasting.store;
-        let contents: Vec<_> =
+        let (bug, store) = (self.bug, &mut self.lasting.store);
+        let mut contents: Vec<_> =
             bytes.as_chunks::<SECTOR>().0.iter().map(|bytes| store.name(bytes)).collect();
+        if bug == Some(Bug::ShortLogWrite) {
+            contents.truncate(contents.len() - contents.len() / 4);
+        }
         let id = self.log_device.device.begin(sector(write.at), contents);
         let (io, at, length) = (write.io, write.at, write.bytes);
         self.tell(|| format!("log write {} of {length} bytes at {at} begins", io.0));

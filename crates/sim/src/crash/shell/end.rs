@@ -69,11 +69,12 @@ impl Shell<'_> {
                 self.told.push_back(Input::Cache(Done::Abandoned(VOLUME, Ok(()))));
             }
             Io::Unseen { on_log, effect } => {
-                let device = if on_log { &mut self.log_device.device } else { &mut self.upstream };
+                let device =
+                    if on_log { &mut self.log_device.device } else { &mut self.target.device };
                 match effect {
                     Effect::Write(id) => device.end(id),
                     Effect::Flush(flush) => device.settle(&flush),
-                    Effect::Read(_) | Effect::Nothing => {}
+                    Effect::Read(_) | Effect::Conflict | Effect::Nothing => {}
                 }
             }
         }

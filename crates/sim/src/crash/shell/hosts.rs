@@ -115,8 +115,8 @@ impl Shell<'_> {
             return self.told(tag, Ok(()));
         }
         if op == Op::Discard && self.is(Bug::UnmapPastTheLog) {
-            let id = self.upstream.begin(sectors.start, sectors.map(|_| Content::default()));
-            self.upstream.end(id);
+            let id = self.target.device.begin(sectors.start, sectors.map(|_| Content::default()));
+            self.target.device.end(id);
             return self.told(tag, Ok(()));
         }
         let link = if self.is(Bug::HostsTakenForOne) { 0 } else { ask.host as u32 };
@@ -149,6 +149,8 @@ impl Shell<'_> {
         match (asked, outcome) {
             (Asked::Told, _) | (Asked::Flush { .. }, Err(IoError::Busy)) => {}
             (Asked::Change { place, .. }, Err(IoError::Busy)) => history.refused(place),
+            // Who reads while another gateway takes over may see what that one writes.
+            (_, Err(_)) | (Asked::Read { .. }, Ok(())) if self.target.rival.is_some() => {}
             (_, Err(error)) => {
                 let text = format!("request {} was answered with an error: {error}", tag.0);
                 return Err(Broken::Stuck(text).into());

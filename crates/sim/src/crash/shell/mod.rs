@@ -6,9 +6,11 @@
 
 mod cache;
 mod end;
+mod fence;
 mod hosts;
 mod log_device;
 mod memory;
+mod paths;
 mod upstream;
 
 use super::bug::Bug;
@@ -18,16 +20,19 @@ use super::history::Broken;
 use super::judge::{Judge, State, World, tokens};
 use super::lasting::Lasting;
 use super::plan::{Ask, Plan};
+use super::target::Target;
+use fence::Tenure;
 use hosts::Asked;
 use log_device::LogDevice;
 use memory::Memory;
+use paths::Paths;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use weir_flow::accept::{Cap, Layout, Volume};
 use weir_flow::cache::stage::FetchKey;
 use weir_flow::cache::writeback::format::Span;
-use weir_flow::cache::writeback::{LocalId, Notice, Recovered};
+use weir_flow::cache::writeback::{self, LocalId, Mode, Notice, Order, Recovered, Sync};
 use weir_flow::cache::{Done, evict, prefetch};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control;
@@ -68,7 +73,8 @@ pub(super) struct Shell<'a> {
     now: Instant,
     pipeline: Pipeline<Notices>,
     log_device: LogDevice,
-    upstream: Device,
+    target: Target,
+    paths: Paths,
     /// What is to be told at once.
     told: VecDeque<Input>,
     ios: Vec<Io>,
@@ -76,9 +82,8 @@ pub(super) struct Shell<'a> {
     memory: Memory,
     /// Hosts that have written since the start, and whether they have flushed.
     hosts: BTreeMap<u64, bool>,
-    /// There is no way to the upstream.
-    down: bool,
     closed: bool,
+    tenure: Tenure,
 }
 
 /// What the pipeline has to tell of its log.
@@ -137,6 +142,8 @@ enum Io {
 enum Effect {
     Write(Id),
     Flush(Flush),
+    /// Refused, because another gateway owns the unit.
+    Conflict,
     /// With what was there when it began.
     Read(Vec<u8>),
     Nothing,
@@ -144,7 +151,6 @@ enum Effect {
 
 const VOLUME: VolumeId = VolumeId::new(0);
 const BACKEND: BackendId = BackendId::new(0);
-const PATH: PathId = PathId::new(0);
 
 /// Lines of the read buffer.
 const FRAMES: u32 = 4;
@@ -158,7 +164,7 @@ fn sector(at: u64) -> u32 {
     (at / SECTOR as u64) as u32
 }
 
-fn config(plan: &Plan) -> Config {
+fn config(plan: &Plan, bug: Option<Bug>) -> Config {
     let line = plan.line * SECTOR as u32;
     Config {
         volumes: vec![Volume {
@@ -167,7 +173,7 @@ fn config(plan: &Plan) -> Config {
             max_transfer: u64::MAX,
             cap: Cap::default(),
         }],
-        backends: vec![Backend::alike(1)],
+        backends: vec![Backend::alike(plan.paths)],
         promises: control::Promises::default(),
         shares: weir_flow::dispatch::Shares::default(),
         // However long the link is gone: the answers to hosts then are not tested here.
@@ -177,14 +183,32 @@ fn config(plan: &Plan) -> Config {
             size: u64::from(FRAMES * line),
             line,
             owners: Vec::new(),
-            logs: vec![Some(plan.settings)],
+            logs: vec![Some(log_settings(plan, bug))],
         },
         policies: Policies {
             cache: named(evict::POLICIES, plan.evict),
             prefetch: named(prefetch::POLICIES, plan.prefetch),
             control: named(control::POLICIES, "open"),
+            path: named(path::POLICIES, plan.selector),
             ..Policies::default()
         },
+    }
+}
+
+/// The settings that reach the log.
+fn log_settings(plan: &Plan, bug: Option<Bug>) -> writeback::Settings {
+    let settings = plan.settings;
+    let before = plan.before.unwrap_or(settings);
+    match bug {
+        Some(Bug::SyncNotPassed) => writeback::Settings { sync: Sync::Local, ..settings },
+        Some(Bug::ModeNotPassed) => writeback::Settings { mode: Mode::Ram, ..settings },
+        Some(Bug::OrderNotPassed) => writeback::Settings { order: Order::Flush, ..settings },
+        Some(Bug::CacheTakenForOff) => writeback::Settings { upstream_flush: false, ..settings },
+        Some(Bug::OldModeKept) => {
+            writeback::Settings { mode: before.mode, sync: before.sync, ..settings }
+        }
+        Some(Bug::OldOrderKept) => writeback::Settings { order: before.order, ..settings },
+        _ => settings,
     }
 }
 
@@ -194,15 +218,20 @@ fn named<B>(policies: &'static [weir_flow::policy::Policy<B>], name: &str) -> Ch
 
 impl<'a> Shell<'a> {
     pub(super) fn new(
-        plan: &'a Plan,
-        bug: Option<Bug>,
-        lasting: &'a mut Lasting,
-        judge: &'a mut Judge,
-        life: usize,
-        recovered: Recovered,
-        [log_device, upstream]: [Device; 2],
+        (plan, bug): (&'a Plan, Option<Bug>),
+        (lasting, judge): (&'a mut Lasting, &'a mut Judge),
+        (life, recovered): (usize, Recovered),
+        (log_device, target): (Device, Target),
     ) -> Self {
-        let pipeline = Pipeline::new(&config(plan), Notices::default());
+        let pipeline = Pipeline::new(&config(plan, bug), Notices::default());
+        let mut paths = Paths::new(plan.paths);
+        let mut told = VecDeque::from([Input::Cache(Done::Recovered(VOLUME, Arc::new(recovered)))]);
+        if plan.fence {
+            for path in paths.ids() {
+                paths.set_down(path, true);
+                told.push_back(Input::PathDown(BACKEND, path));
+            }
+        }
         Self {
             plan,
             bug,
@@ -213,20 +242,35 @@ impl<'a> Shell<'a> {
             now: Instant::ZERO,
             pipeline,
             log_device: LogDevice::new(log_device),
-            upstream,
-            told: [Input::Cache(Done::Recovered(VOLUME, Arc::new(recovered)))].into(),
+            target,
+            paths,
+            told,
             ios: Vec::new(),
             asked: BTreeMap::new(),
             memory: Memory::new(plan),
             hosts: BTreeMap::new(),
-            down: false,
             closed: false,
+            tenure: Tenure { life, ..Tenure::default() },
         }
     }
 
-    /// The devices as a crash finds them: of the log and of the upstream.
-    pub(super) fn into_devices(self) -> [Device; 2] {
-        [self.log_device.device, self.upstream]
+    /// The log device and the upstream as a crash finds them.
+    pub(super) fn into_devices(mut self) -> (Device, Target) {
+        // What a dead gateway has sent past its log may be done or not: that is decided now, since hosts see it.
+        let Lasting { history, void, .. } = &*self.lasting;
+        let leaves = self.plan.fence && !history.is_in_debt() && !history.is_loose() && !void;
+        for io in std::mem::take(&mut self.ios) {
+            match io {
+                Io::Store(io, Effect::Write(id)) if leaves && !self.asked.contains_key(&io.tag) => {
+                    self.target.leave((self.nexus(io.path), self.tenure.life), id, io.fua);
+                }
+                _ => {}
+            }
+        }
+        if !leaves {
+            self.target.abort_all(&mut self.rng);
+        }
+        (self.log_device.device, self.target)
     }
 
     /// Lives for this number of steps, or until it was stopped; without a limit until everything is answered
@@ -241,12 +285,24 @@ impl<'a> Shell<'a> {
                 return Err(Broken::Stuck("it goes round and round".to_owned()).into());
             }
             if self.rng.below(1_000) < self.plan.resets {
-                self.break_link(true)?;
+                self.break_link(PathId::new(0), true)?;
             }
-            if self.down && self.rng.below(4) == 0 {
-                self.mend_link();
+            for path in self.paths.down() {
+                if self.rng.below(self.plan.outage) == 0 {
+                    self.mend_link(path);
+                }
+            }
+            self.late_writes()?;
+            if self.target.rival.is_some() {
+                self.tenure.after += 1;
+                if self.tenure.after > STEPS_AFTER {
+                    return Ok(());
+                }
+            } else if self.tenure.claimed && self.rng.below(1_000) < self.plan.rivals {
+                self.take_over()?;
             }
             let ready = self.asked.len() < self.plan.depth
+                && !self.tenure.fenced
                 && asks.peek().is_some_and(|ask| !self.collides(ask));
             if ready && (self.ios.is_empty() || self.rng.below(3) == 0) {
                 let ask = asks.next().expect("it was just seen");
@@ -290,8 +346,8 @@ impl<'a> Shell<'a> {
         if *taken > MOST_STEPS {
             return Err(Broken::Stuck("the gateway does not stop".to_owned()).into());
         }
-        if self.down {
-            self.mend_link();
+        for path in self.paths.down() {
+            self.mend_link(path);
         }
         if self.ios.is_empty() {
             self.pass_time()?;
@@ -300,6 +356,17 @@ impl<'a> Shell<'a> {
             self.end(io)?;
         }
         self.pump()
+    }
+
+    /// What the target may do at any moment with writes whose session is lost.
+    fn late_writes(&mut self) -> Result<(), Fault> {
+        if self.target.has_late() && self.rng.below(20) == 0 {
+            self.execute_late()?;
+        }
+        match self.paths.holding() {
+            Some(path) if self.rng.below(6) == 0 => self.confirm(path),
+            _ => Ok(()),
+        }
     }
 
     /// Something that has begun, which is to end now.
@@ -318,14 +385,15 @@ impl<'a> Shell<'a> {
     fn is_idle(&self) -> bool {
         let log = self.pipeline.cache().log(VOLUME).expect("it was opened first");
         self.ios.is_empty()
+            && self.told.is_empty()
             && self.asked.is_empty()
             && log.status(self.now).dirty_records == 0
-            && !self.down
+            && self.paths.down().is_empty()
     }
 
     /// Everything must have been answered and be upstream.
     fn finished(&mut self) -> Result<(), Fault> {
-        let upstream = tokens(&self.lasting.store, self.upstream.visible());
+        let upstream = tokens(&self.lasting.store, self.target.device.visible());
         let history = &mut self.lasting.history;
         history.whole(&upstream).map_err(|broken| {
             Broken::Stuck(format!("nothing is dirty, and not everything is upstream: {broken}"))
@@ -336,7 +404,11 @@ impl<'a> Shell<'a> {
     /// Lets time pass until the pipeline wants something.
     fn pass_time(&mut self) -> Result<(), Fault> {
         let Some(at) = self.pipeline.next_deadline() else {
-            if self.ios.is_empty() && !self.down {
+            let waits = !self.ios.is_empty() || !self.told.is_empty();
+            if self.target.rival.is_some() {
+                return Ok(());
+            }
+            if !waits && self.paths.down().is_empty() {
                 let waiting = self.asked.values().next().map(Asked::told);
                 let what = waiting.unwrap_or_else(|| "write-back".to_owned());
                 let text = format!("nothing happens, and {what} has not ended");
@@ -367,7 +439,7 @@ impl<'a> Shell<'a> {
             bug: self.bug,
             lasting: self.lasting,
             log: &self.log_device.device,
-            upstream: &self.upstream,
+            target: &self.target,
         };
         let found = self.judge.point(&world, &mut self.losses);
         found.map_err(|(state, broken)| Fault { state: Some(state), broken })
@@ -382,7 +454,9 @@ impl<'a> Shell<'a> {
             let notices = std::mem::take(&mut self.pipeline.observer_mut().0);
             for notice in notices {
                 self.tell(|| format!("{notice:?}"));
-                if let Notice::Blocked(blocked) = notice {
+                if let Notice::Blocked(blocked) = notice
+                    && self.target.rival.is_none()
+                {
                     let text = format!("write-back stops: {}", blocked.cause);
                     return Err(Broken::Damaged(text).into());
                 }
@@ -406,14 +480,12 @@ impl<'a> Shell<'a> {
             }
             Action::Cache(work) => return self.work(work),
             // Who is not there does not answer.
-            Action::Check { .. } if self.down => {}
+            Action::Check { path, .. } if self.paths.is_down(path) => {}
             Action::Check { backend, path } => {
                 self.ios.push(Io::Answer(Input::Checked(backend, path)));
             }
-            Action::Reset { .. } => self.lose_link(),
-            Action::Abandon { key, .. } => {
-                self.ios.retain(|io| !matches!(io, Io::Store(io, _) if io.key == key));
-            }
+            Action::Reset { path, .. } => self.lose_link(path),
+            Action::Abandon { key, .. } => self.abandon(key),
             // The target may have begun everything that it was sent.
             Action::Recall { .. } => {}
             Action::Refuse { tag } => {
@@ -425,6 +497,9 @@ impl<'a> Shell<'a> {
         Ok(())
     }
 }
+
+/// Steps of a life in which another gateway owns the unit.
+const STEPS_AFTER: u32 = 80;
 
 /// A workload of this size has ended long before.
 const MOST_STEPS: u64 = 100_000;

@@ -1,13 +1,13 @@
-//! Performs upstream I/O over a path that may break.
+//! Performs upstream I/O over paths that may break.
 
 use super::super::bug::Bug;
 use super::super::content::{Content, SECTOR};
 use super::super::judge::tokens;
 use super::super::loss::Loss;
-use super::{Asked, BACKEND, Effect, Fault, Io, PATH, Shell, sector};
+use super::{Asked, BACKEND, Effect, Fault, Io, Shell, sector};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::{Input, StoreIo};
-use weir_flow::request::{Op, Outcome, RequestKey};
+use weir_flow::request::{Op, Outcome, PathId, RequestKey};
 
 impl Shell<'_> {
     /// An I/O of the upstream begins.
@@ -18,6 +18,15 @@ impl Shell<'_> {
             Op::Flush => "upstream flush begins".to_owned(),
             _ => format!("upstream {op:?} of {first}..{} begins", first + count),
         });
+        if self.tenure.fenced {
+            self.stored(key, Err(IoError::Fenced));
+            return Ok(());
+        }
+        if (self.plan.late || self.plan.paths > 1) && self.paths.is_down(io.path) {
+            // The pipeline does not know it yet.
+            self.stored(key, Err(IoError::PathFailed));
+            return Ok(());
+        }
         if let Some(Asked::Change { place, direct, .. }) = self.asked.get_mut(&tag) {
             *direct = true;
             self.lasting.history.passed(*place);
@@ -27,11 +36,13 @@ impl Shell<'_> {
         if !of_host && !matches!(op, Op::Flush | Op::Read) {
             self.lasting.history.written_back();
         }
+        let refused = self.target.rival.is_some() && !self.tenure.admitted;
         let effect = match op {
+            _ if refused && op != Op::Read => Effect::Conflict,
             Op::Flush if self.is(Bug::PassedFlushDropped) && of_host => Effect::Nothing,
             Op::Flush if self.is(Bug::DebtFlushDropped) && pays => Effect::Nothing,
             Op::Flush => {
-                let flush = self.upstream.flush();
+                let flush = self.target.device.flush();
                 if self.is(Bug::UpstreamFlushDropped) {
                     Effect::Nothing
                 } else if self.is(Bug::UpstreamFlushAnsweredEarly)
@@ -51,15 +62,17 @@ impl Shell<'_> {
                 let wrong =
                     self.is(Bug::StaleBuffer) && !of_host && self.memory.stale.len() >= bytes.len();
                 let bytes = if wrong { &self.memory.stale } else { bytes };
-                let store = &mut self.lasting.store;
-                let sectors = bytes.as_chunks::<SECTOR>().0.iter().take(count as usize);
+                let (bug, store) = (self.bug, &mut self.lasting.store);
+                let short = if bug == Some(Bug::ShortUpstreamWrite) { count / 2 } else { 0 };
+                let sectors = bytes.as_chunks::<SECTOR>().0.iter().take((count - short) as usize);
                 let contents: Vec<_> = sectors.map(|bytes| store.name(bytes)).collect();
-                Effect::Write(self.upstream.begin(first, contents))
+                Effect::Write(self.target.device.begin(first, contents))
             }
             Op::Discard if self.is(Bug::DiscardDropped) => Effect::Nothing,
-            Op::Discard | Op::WriteZeroes => {
-                Effect::Write(self.upstream.begin(first, (0..count).map(|_| Content::default())))
-            }
+            Op::WriteZeroes if self.is(Bug::ZeroesDropped) => Effect::Nothing,
+            Op::Discard | Op::WriteZeroes => Effect::Write(
+                self.target.device.begin(first, (0..count).map(|_| Content::default())),
+            ),
             Op::Verify | Op::Update => unreachable!("no host asks for it"),
         };
         if self.is(Bug::UpstreamAnsweredEarly) && matches!(effect, Effect::Write(_)) {
@@ -74,13 +87,16 @@ impl Shell<'_> {
     /// What the upstream has where an I/O is.
     pub(super) fn upstream_bytes(&self, io: &StoreIo) -> Vec<u8> {
         let mut bytes = vec![0; io.extent.length as usize];
-        self.lasting.store.read(self.upstream.visible(), io.extent.offset, &mut bytes);
+        self.lasting.store.read(self.target.device.visible(), io.extent.offset, &mut bytes);
         bytes
     }
 
     /// An I/O of the upstream ends, well unless the link breaks now.
     pub(super) fn end_store(&mut self, io: StoreIo, effect: Effect) -> Result<(), Fault> {
         let StoreIo { key, tag, op, fua, .. } = io;
+        if matches!(effect, Effect::Conflict) {
+            return self.conflict(io);
+        }
         if !matches!(effect, Effect::Flush(_) | Effect::Nothing)
             && self.rng.below(100) < self.plan.upstream_faults
         {
@@ -88,21 +104,32 @@ impl Shell<'_> {
                 && let Effect::Write(id) = effect
             {
                 self.tell(|| format!("upstream {op:?} has failed"));
-                self.upstream.fail(id, &mut self.rng);
+                self.target.device.fail(id, &mut self.rng);
                 self.stored(key, Ok(()));
                 return self.point();
             }
             self.ios.push(Io::Store(io, effect));
-            return self.break_link(false);
+            return self.break_link(io.path, false);
         }
         let of_host = self.asked.contains_key(&tag);
+        if let Effect::Write(id) = effect
+            && !of_host
+            && self.plan.full > 0
+            && self.rng.below(100) < self.plan.full
+        {
+            self.tell(|| format!("upstream {op:?} has no space"));
+            self.target.device.refuse(id);
+            let hidden = self.is(Bug::NoSpaceTakenForDone);
+            self.stored(key, if hidden { Ok(()) } else { Err(IoError::NoSpace) });
+            return self.point();
+        }
         self.tell(|| format!("upstream {op:?} ends"));
         match effect {
             Effect::Write(id) if fua && (of_host || !self.is(Bug::UpstreamFuaDropped)) => {
-                self.upstream.end_durable(id);
+                self.target.device.end_durable(id);
             }
-            Effect::Write(id) => self.upstream.end(id),
-            Effect::Flush(flush) => self.upstream.settle(&flush),
+            Effect::Write(id) => self.target.device.end(id),
+            Effect::Flush(flush) => self.target.device.settle(&flush),
             Effect::Read(early) => {
                 // The upstream has read when the I/O began, or now.
                 let late = self.rng.below(2) == 0;
@@ -110,7 +137,7 @@ impl Shell<'_> {
                 let at = io.offset_in_request;
                 self.memory.payload(tag, at, data.len() as u64).copy_from_slice(&data);
             }
-            Effect::Nothing => {}
+            Effect::Conflict | Effect::Nothing => {}
         }
         self.stored(key, Ok(()));
         self.point()
@@ -120,44 +147,157 @@ impl Shell<'_> {
         self.told.push_back(Input::Stored { key, outcome });
     }
 
-    /// The link breaks; with `power` because the upstream has lost its own, and with that its cache.
-    pub(super) fn break_link(&mut self, power: bool) -> Result<(), Fault> {
+    /// A path breaks; with `power` all do, because the upstream has lost its power, and with that its cache.
+    pub(super) fn break_link(&mut self, path: PathId, power: bool) -> Result<(), Fault> {
         if power && self.plan.settings.upstream_flush {
             let loss = Loss::ALL[self.rng.below(7) as usize];
-            self.upstream.lose_cache(|at_risk| loss.keep(at_risk, &mut self.rng));
+            self.target.abort_all(&mut self.rng);
+            self.target.device.lose_cache(|at_risk| loss.keep(at_risk, &mut self.rng));
             self.tell(|| format!("the upstream loses its cache: {}", loss.name()));
-            let Self { lasting, upstream, .. } = self;
-            lasting.history.lost(&tokens(&lasting.store, upstream.visible()));
+            let Self { lasting, target, .. } = self;
+            lasting.history.lost(&tokens(&lasting.store, target.device.visible()));
             if self.is(Bug::UpstreamResetUntold) {
                 return self.point();
             }
         }
-        if !self.down {
-            self.told.push_back(Input::PathDown(BACKEND, PATH));
-            self.lose_link();
+        let broken = if power { self.paths.up() } else { vec![path] };
+        for path in broken {
+            if !self.paths.is_down(path) {
+                self.told.push_back(Input::PathDown(BACKEND, path));
+                self.lose_link(path);
+            }
+        }
+        if power {
+            self.target.abort_all(&mut self.rng);
         }
         self.point()
     }
 
-    /// Nothing is on its way to the upstream any more.
-    pub(super) fn lose_link(&mut self) {
-        self.tell(|| "the link to the upstream is gone".to_owned());
-        self.down = true;
+    /// The session of a path is lost. Writes on their way may still be executed, so they are held until the target has
+    /// ended the session; other operations end at once.
+    pub(super) fn lose_link(&mut self, path: PathId) {
+        self.tell(|| format!("path {} to the upstream is gone", path.index()));
+        if !self.paths.set_down(path, true) {
+            return;
+        }
         for io in std::mem::take(&mut self.ios) {
             let Io::Store(io, effect) = io else {
                 self.ios.push(io);
                 continue;
             };
-            if let Effect::Write(id) = effect {
-                self.upstream.fail(id, &mut self.rng);
+            if io.path != path {
+                self.ios.push(Io::Store(io, effect));
+                continue;
             }
-            self.stored(io.key, Err(IoError::PathFailed));
+            let outcome = Err(IoError::PathFailed);
+            match effect {
+                Effect::Write(id) if self.plan.late => {
+                    self.target.leave((self.nexus(path), self.tenure.life), id, io.fua);
+                    if self.is(Bug::HeldWritesNotHeld) {
+                        self.stored(io.key, outcome);
+                    } else {
+                        self.paths.hold(path, io.key);
+                    }
+                }
+                Effect::Write(id) => {
+                    self.target.device.fail(id, &mut self.rng);
+                    self.stored(io.key, outcome);
+                }
+                Effect::Flush(_) if self.is(Bug::LostFlushTakenForDone) => {
+                    self.stored(io.key, Ok(()));
+                }
+                Effect::Flush(_) | Effect::Read(_) | Effect::Conflict | Effect::Nothing => {
+                    self.stored(io.key, outcome);
+                }
+            }
         }
     }
 
-    pub(super) fn mend_link(&mut self) {
-        self.tell(|| "the link to the upstream is back".to_owned());
-        self.down = false;
-        self.told.push_back(Input::PathUp(BACKEND, PATH));
+    /// A path has a session again, of the same name as the one before: that one is dead to the target.
+    pub(super) fn mend_link(&mut self, path: PathId) {
+        self.tell(|| format!("path {} to the upstream is back", path.index()));
+        if !self.is(Bug::SessionsOfOtherNames) {
+            self.target.log_in(self.nexus(path), &mut self.rng);
+        }
+        self.release(path);
+        if self.plan.fence && !self.claim(path) {
+            return;
+        }
+        self.paths.set_down(path, false);
+        self.told.push_back(Input::PathUp(BACKEND, path));
+    }
+
+    /// The target has ended the lost session of a path: its writes may be sent elsewhere.
+    pub(super) fn release(&mut self, path: PathId) {
+        for key in self.paths.release(path) {
+            if self.is(Bug::HeldWritesForgotten) {
+                continue;
+            }
+            let done = self.is(Bug::HeldWritesTakenForDone);
+            self.stored(key, if done { Ok(()) } else { Err(IoError::PathFailed) });
+        }
+    }
+
+    /// Nothing of a read is wanted any more, which is sent again on another path.
+    pub(super) fn abandon(&mut self, key: RequestKey) {
+        self.tell(|| "a read is abandoned".to_owned());
+        for io in std::mem::take(&mut self.ios) {
+            match io {
+                Io::Store(io, _) if io.key == key && self.is(Bug::AbandonedReadAnswers) => {
+                    self.ios.push(Io::Answer(Input::Stored { key, outcome: Ok(()) }));
+                }
+                Io::Store(io, _) if io.key == key => {}
+                io => self.ios.push(io),
+            }
+        }
+    }
+
+    /// The target ends a lost session although its path is still gone: by a session of the same name on another portal,
+    /// or because the unit is reset over another path.
+    pub(super) fn confirm(&mut self, path: PathId) -> Result<(), Fault> {
+        let up = self.paths.up();
+        let Some(&over) = up.first() else { return Ok(()) };
+        if self.rng.below(3) > 0 {
+            self.tell(|| format!("another portal ends the lost session of path {}", path.index()));
+            if !self.is(Bug::HelperOfAnotherName) {
+                self.target.log_in(self.nexus(path), &mut self.rng);
+            }
+            self.release(path);
+            return self.point();
+        }
+        self.tell(|| format!("the unit is reset over path {}", over.index()));
+        if self.is(Bug::ResetTakenForOwnPath) {
+            self.abort_unseen();
+        } else {
+            for path in up {
+                self.told.push_back(Input::PathDown(BACKEND, path));
+                self.lose_link(path);
+            }
+        }
+        self.target.abort_all(&mut self.rng);
+        for path in self.paths.ids() {
+            self.release(path);
+        }
+        self.point()
+    }
+
+    /// The target ends the writes of sessions that work, and the gateway takes them for done.
+    fn abort_unseen(&mut self) {
+        for io in std::mem::take(&mut self.ios) {
+            match io {
+                Io::Store(io, Effect::Write(id)) => {
+                    self.target.device.fail(id, &mut self.rng);
+                    self.stored(io.key, Ok(()));
+                }
+                io => self.ios.push(io),
+            }
+        }
+    }
+
+    /// The target executes a write whose session is lost.
+    pub(super) fn execute_late(&mut self) -> Result<(), Fault> {
+        self.tell(|| "the upstream executes a write of a lost session".to_owned());
+        self.target.execute_late(&mut self.rng);
+        self.point()
     }
 }
