@@ -20,6 +20,9 @@ pub(crate) struct Marks {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marker {
     on_device: Marks,
+    /// What the super block before the newest one says: all records up to this one were upstream, and more may be. The
+    /// log continues from this one if the newest one rots.
+    older_super: (u64, bool),
     /// The last record that is durable and not a note: a header should say so.
     last_durable_data: u64,
     /// Since when the device says less than is true.
@@ -28,7 +31,8 @@ pub(crate) struct Marker {
 
 impl Marker {
     pub(crate) const fn new(on_device: Marks) -> Self {
-        Self { on_device, last_durable_data: on_device.durable, behind_since: None }
+        let last_durable_data = on_device.durable;
+        Self { on_device, older_super: (0, false), last_durable_data, behind_since: None }
     }
 
     pub(crate) const fn on_device(&self) -> Marks {
@@ -40,6 +44,7 @@ impl Marker {
         self.on_device.durable = self.on_device.durable.max(says.durable);
         self.on_device.applied = self.on_device.applied.max(says.applied);
         if with_super {
+            self.older_super = (self.on_device.applied_super, self.on_device.bypassed);
             self.on_device.applied_super = says.applied_super;
             self.on_device.bypassed = says.bypassed;
         }
@@ -89,11 +94,42 @@ impl Marker {
         self.behind_since.map(|since| since + MARK_WITHIN)
     }
 
-    /// Whether a durable super block says that everything up to `applied` is upstream, and more may be.
+    /// Whether both super blocks say, durably, that everything up to `applied` is upstream, and more may be.
     pub(crate) const fn is_void(&self, applied: u64) -> bool {
-        self.on_device.applied_super >= applied && self.on_device.bypassed
+        let (older_applied, older_bypassed) = self.older_super;
+        self.on_device.applied_super >= applied
+            && self.on_device.bypassed
+            && older_applied >= applied
+            && older_bypassed
     }
 }
 
 /// Within this time after the last commit, the device says that it was durable.
 const MARK_WITHIN: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log is void when both super blocks say so: with one of them, a rotten sector would bring old records back over
+    /// writes that have bypassed the log.
+    #[test]
+    fn one_super_block_does_not_make_a_log_void() {
+        let says = |applied, bypassed| Marks {
+            applied,
+            applied_super: applied,
+            bypassed,
+            ..Marks::default()
+        };
+        let mut marker = Marker::new(says(0, true));
+        assert!(!marker.is_void(0), "what the other super block says is not known");
+        marker.synced(says(7, true), true);
+        assert_eq!((marker.is_void(0), marker.is_void(7)), (true, false));
+        marker.synced(says(7, true), false);
+        assert!(!marker.is_void(7), "a batch is no super block");
+        marker.synced(says(7, true), true);
+        assert!(marker.is_void(7));
+        marker.synced(says(9, false), true);
+        assert!(!marker.is_void(7));
+    }
+}
