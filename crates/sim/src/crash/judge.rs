@@ -93,17 +93,14 @@ impl Judge {
         let kind = self.kinds.entry((state.log.loss, state.upstream.loss)).or_default();
         *kind = (kind.0 + u64::from(new), kind.1 + 1);
         self.checked += 1;
-        let upstream = match &world.target.rival {
+        let upstream = if let Some(rival) = &world.target.rival {
             // The log is held against what the unit had before.
-            Some(rival) => {
-                rival.is_intact(&state.upstream.image)?;
-                rival.before.clone()
-            }
-            None => {
-                let upstream = tokens(store, &state.upstream.image);
-                history.legal(&upstream)?;
-                upstream
-            }
+            rival.is_intact(&state.upstream.image)?;
+            rival.before.clone()
+        } else {
+            let upstream = tokens(store, &state.upstream.image);
+            history.legal(&upstream)?;
+            upstream
         };
         if *void {
             return history.survives(&upstream);

@@ -4,7 +4,7 @@
 //! payload is found to be damaged when it is read, or it does no harm. What no intact header or super block says was
 //! durable may be taken for the torn end of the log, since that is how it looks.
 
-use super::content::{Image, SECTOR};
+use super::content::{Content, Image, SECTOR};
 use super::forge::witnessed;
 use super::history::Broken;
 use super::judge::{State, World, open_bytes, tokens};
@@ -55,7 +55,7 @@ pub(super) fn check(world: &World<'_>, state: &State, rng: &mut Rng) -> Result<(
 fn spoil(world: &World<'_>, state: &State, bytes: &mut [u8], rng: &mut Rng) -> String {
     let image = &state.log.image;
     let written: Vec<usize> =
-        (0..image.len()).filter(|&sector| image[sector] != Default::default()).collect();
+        (0..image.len()).filter(|&sector| image[sector] != Content::default()).collect();
     let mut one = || written[rng.below(written.len() as u64) as usize];
     let (sector, other) = (one(), one());
     let place = sector * SECTOR..(sector + 1) * SECTOR;

@@ -82,9 +82,9 @@ impl Target {
         self.device.settle(&flush);
         let before = tokens(store, self.device.visible());
         let sectors = before.len() as u64;
-        for _ in 0..1 + rng.below(3) {
+        for _ in 0..=rng.below(3) {
             let first = rng.below(sectors);
-            let contents: Vec<Content> = (0..1 + rng.below((sectors - first).min(8)))
+            let contents: Vec<Content> = (0..=rng.below((sectors - first).min(8)))
                 .map(|sector| {
                     let mut bytes = [0; SECTOR];
                     fill(OF_RIVAL + first + sector, &mut bytes);
