@@ -113,6 +113,7 @@ impl BackendPaths {
                 if let Some(until) = path_state.changes.barrier(now, max).filter(|_| others) {
                     path_state.changes.barred = Some(until);
                 } else {
+                    path_state.changes.called_in = false;
                     path_state.enter(now, settings.return_step);
                     self.judge.entered(now, path);
                 }

@@ -4,7 +4,7 @@
 //! one I/O after the other is never silent, however long each of them takes: queues are not silence.
 
 use super::judge::{Retry, STUCK, Verdict};
-use super::path_state::Check;
+use super::path_state::{Check, PathState};
 use super::{BackendPaths, Core, NEVER, Step};
 use crate::clock::{Duration, Instant};
 use crate::path::{Grounds, Why};
@@ -129,10 +129,12 @@ impl BackendPaths {
         };
         if !self.others(path, |other| self.paths[other].usable) {
             let fit = |&other: &usize| {
-                let reachable = self.paths[other].link.is_reachable();
-                other != path && reachable && fares_better(self, other)
+                let PathState { link, changes, .. } = &self.paths[other];
+                let callable = self.judge.is_ejected(other) || !changes.called_in;
+                other != path && link.is_reachable() && callable && fares_better(self, other)
             };
             if let Some(other) = (0..self.paths.len()).find(fit) {
+                self.paths[other].changes.called_in |= !self.judge.is_ejected(other);
                 self.use_last_resort(now, other);
             }
         }

@@ -74,6 +74,8 @@ pub(super) struct ChangeLimit {
     recent: VecDeque<Instant>,
     /// It stays out until then.
     pub(super) barred: Option<Instant>,
+    /// It was called in once although it was to stay out. It is not called in again before it has returned in time.
+    pub(super) called_in: bool,
 }
 
 /// What observers were last told.
@@ -101,7 +103,7 @@ impl PathState {
             usable_why: Why::Start,
             ramp: None,
             admitted: true,
-            changes: ChangeLimit { recent: VecDeque::new(), barred: None },
+            changes: ChangeLimit { recent: VecDeque::new(), barred: None, called_in: false },
             reported: Reported { state, since: Instant::ZERO, why: Why::Start, changes: 0 },
         }
     }
