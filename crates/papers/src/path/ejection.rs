@@ -74,9 +74,9 @@ pub(super) fn run(
     let found = cores::run(&jobs, progress, |&(selector, factor, seed)| {
         let mut world = World::new(selector, seed, factor == 1);
         if factor == 1 {
-            world.rest()
+            world.rest();
         } else {
-            world.slow_down(factor)
+            world.slow_down(factor);
         }
         world.found()
     });

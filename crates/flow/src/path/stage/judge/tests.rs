@@ -66,7 +66,7 @@ fn a_path_that_pauses_often_stays() {
     for n in 0..4_000 {
         for (path, millis) in [(0, 1), (1, if n % 4 == 0 { 1 } else { 40 })] {
             let started = now;
-            now = now + Duration::from_millis(millis);
+            now += Duration::from_millis(millis);
             let (probe, usable, returning, alone) = (false, true, false, true);
             let answered =
                 Answered { path, bytes: 4_096, started, alone, probe, usable, returning };
@@ -74,7 +74,7 @@ fn a_path_that_pauses_often_stays() {
             assert!(!matches!(change, Some(Change::Ejected)), "after {n} events");
         }
         // Four events of the path are a stretch, and three of them are slow.
-        now = now + Duration::from_millis(25);
+        now += Duration::from_millis(25);
     }
 }
 
