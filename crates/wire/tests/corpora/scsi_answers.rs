@@ -17,7 +17,7 @@ pub(crate) fn check_answer(cdb: &[u8; 16], data: &[u8]) {
     let room = match cdb[0] {
         0x03 | 0x1a => cdb[4].into(),
         0x12 => word(1) & 0xffff,
-        0x37 | 0x5a | 0x5e => word(5) & 0xffff,
+        0x37 | 0x4d | 0x5a | 0x5e => word(5) & 0xffff,
         0x84 | 0x9e => word(10),
         0xa0 | 0xa3 | 0xb7 => word(6),
         0x25 => 8,
