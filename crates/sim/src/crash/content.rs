@@ -72,6 +72,11 @@ impl Store {
         self.tokens[content.0 as usize]
     }
 
+    /// What hosts have written to each sector of an image.
+    pub(super) fn all_tokens(&self, image: &[Content]) -> Vec<Option<u64>> {
+        image.iter().map(|&content| self.token(content)).collect()
+    }
+
     /// Reads bytes of an image. What is behind its end is zeroes.
     pub(super) fn read(&self, image: &[Content], at: u64, out: &mut [u8]) {
         let mut at = at as usize;

@@ -107,6 +107,23 @@ pub(super) fn crash(device: &Device, loss: Loss, rng: &mut Rng) -> Left {
     Left { loss, image: device.left(&at_risk, &keep), of: (keep.len(), kept) }
 }
 
+/// A crash, of both devices.
+pub(super) struct State {
+    pub(super) log: Left,
+    pub(super) upstream: Left,
+}
+
+impl State {
+    /// In words.
+    pub(super) fn told(&self) -> String {
+        let told = |left: &Left| match left.of {
+            (0, _) => "nothing at risk".to_owned(),
+            (of, kept) => format!("{kept} of {of} sectors at risk kept, {}", left.loss.name()),
+        };
+        format!("log device: {}; upstream: {}", told(&self.log), told(&self.upstream))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

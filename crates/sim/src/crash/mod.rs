@@ -22,6 +22,7 @@ mod judge;
 mod lasting;
 mod loss;
 mod plan;
+mod recovery;
 mod rot;
 mod shell;
 mod target;
@@ -34,9 +35,10 @@ use crate::cores;
 use content::{Content, SECTOR, Store};
 use device::{Device, Id};
 use history::History;
-use judge::{Judge, World};
+use judge::Judge;
 use lasting::Lasting;
 use plan::{Ask, Plan};
+use recovery::World;
 use serde::Serialize;
 use shell::{Fault, Shell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -212,7 +214,7 @@ fn live(
         *lives += 1;
         if plan.changes {
             let world = world(plan, bug, lasting, &log_device, &target);
-            judge::refuses_other_sizes(&world, log_device.visible())?;
+            recovery::refuses_other_sizes(&world, log_device.visible())?;
             if life > 0 && bug == Some(Bug::MisfitMadeNew) && rng.below(4) == 0 {
                 log_device = new_log(plan, lasting);
             }
@@ -222,10 +224,10 @@ fn live(
             log_device = new_log(plan, lasting);
         }
         let opened =
-            judge::open(&world(plan, bug, lasting, &log_device, &target), log_device.visible())?;
+            recovery::open(&world(plan, bug, lasting, &log_device, &target), log_device.visible())?;
         let upstream = match &target.rival {
             Some(rival) => rival.before.clone(),
-            None => judge::tokens(&lasting.store, target.device.visible()),
+            None => lasting.store.all_tokens(target.device.visible()),
         };
         let volume = opened.volume(&lasting.store, upstream)?;
         let found = lasting.history.restart(&volume)?;

@@ -7,7 +7,8 @@
 use super::content::{Content, Image, SECTOR};
 use super::forge::witnessed;
 use super::history::Broken;
-use super::judge::{State, World, open_bytes, tokens};
+use super::loss::State;
+use super::recovery::{World, open_bytes};
 use weir_flow::cache::writeback::format::SUPERS;
 use weir_flow::rng::Rng;
 
@@ -40,7 +41,7 @@ pub(super) fn check(world: &World<'_>, state: &State, rng: &mut Rng) -> Result<(
             "a log with a rotten sector ({spoiled}) ends at record {last} after recovery, although record {witness} was durable"
         )));
     }
-    let upstream = tokens(&world.lasting.store, &state.upstream.image);
+    let upstream = world.lasting.store.all_tokens(&state.upstream.image);
     match opened.volume(&world.lasting.store, upstream) {
         Ok(volume) if last >= intact.recovered.last() => {
             history.knows(&volume).and_then(|()| history.survives(&volume))

@@ -3,7 +3,6 @@
 use super::content::{Content, Image, SECTOR, Store, fill};
 use super::device::{Device, Id};
 use super::history::Broken;
-use super::judge::tokens;
 use weir_flow::rng::Rng;
 
 /// The unit that a volume's upstream is, which outlives gateways.
@@ -26,7 +25,7 @@ pub(super) struct Nexus {
 #[derive(Clone, Copy, Debug)]
 struct Late {
     nexus: Nexus,
-    /// The life that has sent it, each of which has a reservation key of its own.
+    /// The life that has sent it. Each life has another reservation key.
     life: usize,
     id: Id,
     fua: bool,
@@ -80,7 +79,7 @@ impl Target {
     pub(super) fn taken_over(&mut self, store: &mut Store, life: usize, rng: &mut Rng) {
         let flush = self.device.flush();
         self.device.settle(&flush);
-        let before = tokens(store, self.device.visible());
+        let before = store.all_tokens(self.device.visible());
         let sectors = before.len() as u64;
         for _ in 0..=rng.below(3) {
             let first = rng.below(sectors);

@@ -1,7 +1,7 @@
 //! Completes I/Os of the log device and the upstream.
 
 use super::super::bug::Bug;
-use super::super::judge::spanned;
+use super::super::recovery::spanned;
 use super::{Effect, Fault, Io, Shell, VOLUME};
 use weir_flow::cache::Done;
 use weir_flow::cache::writeback::format::Span;

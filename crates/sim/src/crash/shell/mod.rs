@@ -17,9 +17,11 @@ use super::bug::Bug;
 use super::content::SECTOR;
 use super::device::{Device, Flush, Id};
 use super::history::Broken;
-use super::judge::{Judge, State, World, tokens};
+use super::judge::Judge;
 use super::lasting::Lasting;
+use super::loss::State;
 use super::plan::{Ask, Plan};
+use super::recovery::World;
 use super::target::Target;
 use fence::Tenure;
 use hosts::Asked;
@@ -393,7 +395,7 @@ impl<'a> Shell<'a> {
 
     /// Everything must have been answered and be upstream.
     fn finished(&mut self) -> Result<(), Fault> {
-        let upstream = tokens(&self.lasting.store, self.target.device.visible());
+        let upstream = self.lasting.store.all_tokens(self.target.device.visible());
         let history = &mut self.lasting.history;
         history.whole(&upstream).map_err(|broken| {
             Broken::Stuck(format!("nothing is dirty, and not everything is upstream: {broken}"))

@@ -2,7 +2,6 @@
 
 use super::super::bug::Bug;
 use super::super::content::{Content, SECTOR};
-use super::super::judge::tokens;
 use super::super::loss::Loss;
 use super::{Asked, BACKEND, Effect, Fault, Io, Shell, sector};
 use weir_flow::error::IoError;
@@ -155,7 +154,7 @@ impl Shell<'_> {
             self.target.device.lose_cache(|at_risk| loss.keep(at_risk, &mut self.rng));
             self.tell(|| format!("the upstream loses its cache: {}", loss.name()));
             let Self { lasting, target, .. } = self;
-            lasting.history.lost(&tokens(&lasting.store, target.device.visible()));
+            lasting.history.lost(&lasting.store.all_tokens(target.device.visible()));
             if self.is(Bug::UpstreamResetUntold) {
                 return self.point();
             }
