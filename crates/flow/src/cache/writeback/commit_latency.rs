@@ -45,13 +45,13 @@ impl CommitLatencyCheck {
 
 /// The last samples, in order of arrival and in order of size.
 #[derive(Clone, Debug, Default)]
-struct Median {
+pub(super) struct Median {
     last: VecDeque<Duration>,
     sorted: VecDeque<Duration>,
 }
 
 impl Median {
-    fn add(&mut self, sample: Duration) {
+    pub(super) fn add(&mut self, sample: Duration) {
         if self.last.len() == SAMPLES
             && let Some(old) = self.last.pop_front()
         {
@@ -69,7 +69,7 @@ impl Median {
         );
     }
 
-    fn get(&self) -> Option<Duration> {
+    pub(super) fn get(&self) -> Option<Duration> {
         (self.last.len() == SAMPLES).then(|| self.sorted[SAMPLES / 2])
     }
 }

@@ -210,6 +210,13 @@ pub enum Why {
         /// Of a small write upstream.
         upstream: Duration,
     },
+    /// The log is full, and writes wait longer for room than they would take upstream: the mean times.
+    Behind {
+        /// For which a write waits for room.
+        log: Duration,
+        /// Of a write upstream under this load.
+        upstream: Duration,
+    },
     /// The log device has failed.
     Failed,
 }
@@ -221,6 +228,11 @@ impl fmt::Display for Why {
             Self::Slower { local, upstream } => write!(
                 f,
                 "the log takes {local} to make a write durable, the volume's own storage {upstream}"
+            ),
+            Self::Behind { log, upstream } => write!(
+                f,
+                "the log is full and a write waits {log} for room in it; the volume's own storage would take {upstream}. \
+                 The log is used again after a minute of less load"
             ),
             Self::Failed => f.write_str("the log has failed"),
         }

@@ -102,7 +102,7 @@ impl Log {
             }
             return;
         }
-        if self.forward(key) {
+        if self.forward(key, extent.length) {
             return;
         }
         self.admission.push(Waiting {
@@ -127,9 +127,10 @@ impl Log {
     }
 
     fn flush_now(&mut self, now: Instant, key: RequestKey) {
-        if self.forward(key) {
+        if self.forward(key, 0) {
             return;
         }
+        self.switch.load_mut().flushed();
         let last = self.wal.acknowledged();
         let pending = Pending { last, key, flush: true, held: None, arrived: now, admitted: now };
         if self.in_debt() {
@@ -259,7 +260,10 @@ impl Log {
                 self.ack_applied(now);
             }
             JobEnd::EpochFlushed => self.end_epoch(now),
-            JobEnd::Written(bytes, took) => self.switch.latency_mut().wrote(bytes, took),
+            JobEnd::Written(bytes, took, outstanding) => {
+                self.switch.latency_mut().wrote(bytes, took);
+                self.switch.load_mut().wrote(bytes, took, outstanding);
+            }
         }
     }
 
@@ -502,10 +506,11 @@ impl Log {
 
     // Mode.
 
-    /// Gives a request back if it is to go upstream past the log.
-    fn forward(&mut self, key: RequestKey) -> bool {
+    /// Gives a request of `bytes` back if it is to go upstream past the log.
+    fn forward(&mut self, key: RequestKey, bytes: u64) -> bool {
         let forwards = self.switch.is_through();
         if forwards {
+            self.switch.load_mut().forwarded(bytes);
             self.destage.debt_mut().forward();
             self.effects.push_back(Effect::Through(key));
         }
@@ -524,6 +529,9 @@ impl Log {
             committing: self.wal.is_committing(),
             partial: self.admission.is_partial(),
             void: self.wal.is_void(),
+            end: self.wal.end(),
+            behind: self.wal.behind(),
+            low: self.wal.failed() || self.admission.catches_up(self.wal.behind()),
             in_debt: self.in_debt(),
         }
     }
@@ -551,7 +559,7 @@ impl Log {
                 self.notice(Notice::Through(why));
                 self.ack_applied(now);
                 for one in self.admission.take_all() {
-                    self.forward(one.key);
+                    self.forward(one.key, one.extent.length);
                 }
             }
             Transition::Abandon => self.effects.push_back(Effect::Abandon),

@@ -15,7 +15,7 @@
 //! | `wal/` | the log on its device: watermarks, records, group commit, segments |
 //! | `destage/` | epochs and their way upstream, its share beside reads, outages; reads `wal` |
 //! | `debt` | what bypassed the log and is not durable upstream |
-//! | `mode`, `commit_latency` | `log`, drain, `through`, and back; whether commits are slower than the upstream |
+//! | `mode`, `commit_latency`, `load` | `log`, drain, `through`, and back; whether commits, or a full log, are slower than the upstream |
 //! | `effect`, `assemble`, `settings`, `status` | the interface to the shell |
 //! | `recover`, `recovered`, `reader` | opening a log, and reading one |
 //! | `inspect` | inspecting a log that may be damaged |
@@ -29,6 +29,7 @@ mod destage;
 mod effect;
 pub mod format;
 pub mod inspect;
+mod load;
 mod log;
 mod mode;
 mod ranges;

@@ -3,11 +3,12 @@
 //! | state | a new write | ends when |
 //! |---|---|---|
 //! | `Log` | is logged, and acknowledged when durable | |
+//! | `Lowering` | is logged, at half of the rate of write-back, and acknowledged when durable | what is not upstream takes half a second, or hosts have written twice as much as was not upstream when it began |
 //! | `Draining` | is logged, and acknowledged when it is upstream | everything older is upstream |
 //! | `Emptying` | waits | everything is upstream |
 //! | `Marking` | waits | a durable super block says so: nothing of this log is ever replayed over what follows |
 //! | `Abandoning` | waits | the log device has failed; the same is remembered elsewhere |
-//! | `Through` | goes upstream | an operator says so |
+//! | `Through` | goes upstream | an operator says so; or load falls, if the log could not keep up |
 //!
 //! A log that is used again does not wait for the writes that bypassed it: they are a debt of write-back
 //! ([`Debt`](super::debt::Debt)). Nothing overtakes the log: no write goes `through` before everything in it is upstream. When its device has
@@ -16,6 +17,7 @@
 
 use super::commit_latency::CommitLatencyCheck;
 use super::effect::Why;
+use super::load::LoadCheck;
 use super::status::Phase;
 use crate::clock::{Duration, Instant};
 use crate::request::Outcome;
@@ -24,6 +26,11 @@ use crate::request::Outcome;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Log,
+    Lowering {
+        why: Why,
+        /// It ends at this end of the log at the latest: the pace of admission is only an estimate.
+        until: u64,
+    },
     Draining {
         /// The last record that was acknowledged before.
         upto: u64,
@@ -48,8 +55,9 @@ enum State {
 pub(super) struct ModeSwitch {
     state: State,
     latency: CommitLatencyCheck,
-    /// Switch to `through` when commits are slower than writes upstream.
-    checks_latency: bool,
+    load: LoadCheck,
+    /// Switch to `through` when the log is slower than the upstream.
+    checks: bool,
 }
 
 /// What the other parts of a log say, for a transition.
@@ -73,6 +81,12 @@ pub(super) struct View {
     pub(super) partial: bool,
     /// A durable super block says that everything is upstream, and more may be.
     pub(super) void: bool,
+    /// Bytes of log since it was opened.
+    pub(super) end: u64,
+    /// Those of them that are not upstream.
+    pub(super) behind: u64,
+    /// They take write-back half a second at most, or an unknown time.
+    pub(super) low: bool,
     /// Writes have bypassed the log and are not known to be durable upstream.
     pub(super) in_debt: bool,
 }
@@ -94,9 +108,26 @@ pub(super) enum Transition {
     Abandon,
 }
 
+impl View {
+    /// With half of what write-back takes, hosts write as much as is not upstream now until it is.
+    const fn lowering(&self, why: Why) -> State {
+        State::Lowering { why, until: self.end.saturating_add(self.behind.saturating_mul(2)) }
+    }
+}
+
 impl ModeSwitch {
-    pub(super) fn new(checks_latency: bool) -> Self {
-        Self { state: State::Log, latency: CommitLatencyCheck::default(), checks_latency }
+    pub(super) fn new(checks: bool) -> Self {
+        let (latency, load) = (CommitLatencyCheck::default(), LoadCheck::default());
+        Self { state: State::Log, latency, load, checks }
+    }
+
+    pub(super) const fn load_mut(&mut self) -> &mut LoadCheck {
+        &mut self.load
+    }
+
+    /// Whether fewer writes are admitted than write-back takes.
+    pub(super) const fn lowers(&self) -> bool {
+        matches!(self.state, State::Lowering { .. })
     }
 
     pub(super) const fn latency(&self) -> &CommitLatencyCheck {
@@ -111,7 +142,7 @@ impl ModeSwitch {
     pub(super) const fn phase(&self) -> Phase {
         match self.state {
             State::Log => Phase::Log,
-            State::Draining { why, .. } => Phase::Draining(why),
+            State::Lowering { why, .. } | State::Draining { why, .. } => Phase::Draining(why),
             State::Emptying { why } | State::Marking { why } => Phase::Emptying(why),
             State::Abandoning { .. } => Phase::Emptying(Why::Failed),
             State::Through { why } => Phase::Through(why),
@@ -120,18 +151,21 @@ impl ModeSwitch {
 
     /// Whether a write may go to the log; `begun` if a part of it is there.
     pub(super) const fn admits(&self, begun: bool) -> bool {
-        matches!(self.state, State::Log | State::Draining { .. })
+        matches!(self.state, State::Log | State::Lowering { .. } | State::Draining { .. })
             || (begun && matches!(self.state, State::Emptying { .. }))
     }
 
     /// Whether writes are acknowledged when they are upstream.
     pub(super) const fn defers(&self) -> bool {
-        !matches!(self.state, State::Log)
+        !matches!(self.state, State::Log | State::Lowering { .. })
     }
 
     /// Whether a switch waits for everything to be upstream.
     pub(super) const fn drains(&self) -> bool {
-        matches!(self.state, State::Draining { .. } | State::Emptying { .. })
+        matches!(
+            self.state,
+            State::Lowering { .. } | State::Draining { .. } | State::Emptying { .. }
+        )
     }
 
     /// Whether a super block is wanted that says that everything is upstream.
@@ -151,20 +185,38 @@ impl ModeSwitch {
     /// An operator turns write-back off with `drain`, or on.
     pub(super) fn request(&mut self, drain: bool, view: View) -> Transition {
         let failed = view.failed;
+        if let State::Lowering { why, .. }
+        | State::Draining { why, .. }
+        | State::Emptying { why }
+        | State::Marking { why }
+        | State::Through { why } = &mut self.state
+            && drain
+            && matches!(why, Why::Behind { .. })
+        {
+            // Less load does not end what an operator has asked for.
+            *why = Why::Asked;
+            return Transition::Changed;
+        }
         match (self.state, drain) {
             (State::Log, true) => {
-                self.state = State::Draining { upto: view.last, why: Why::Asked };
+                self.state = view.lowering(Why::Asked);
             }
-            (State::Draining { .. } | State::Emptying { .. } | State::Marking { .. }, false)
-                if !failed =>
-            {
+            (
+                State::Lowering { .. }
+                | State::Draining { .. }
+                | State::Emptying { .. }
+                | State::Marking { .. },
+                false,
+            ) if !failed => {
                 self.state = State::Log;
                 self.latency.reset();
+                self.load.reset();
                 return Transition::Undo;
             }
             (State::Through { .. }, false) if !failed => {
                 self.state = State::Log;
                 self.latency.reset();
+                self.load.reset();
                 return Transition::Resumed;
             }
             _ => return Transition::None,
@@ -212,12 +264,25 @@ impl ModeSwitch {
         );
         match self.state {
             State::Log => {
-                let Some((local, upstream)) = self.latency.slower().filter(|_| self.checks_latency)
-                else {
+                let commits =
+                    self.latency.slower().map(|(local, upstream)| Why::Slower { local, upstream });
+                let load = || {
+                    self.load
+                        .slower(view.behind)
+                        .map(|(log, upstream)| Why::Behind { log, upstream })
+                };
+                let Some(why) = commits.or_else(load).filter(|_| self.checks) else {
                     return Transition::None;
                 };
-                let why = Why::Slower { local, upstream };
+                self.state = view.lowering(why);
+            }
+            State::Lowering { why, until } if view.low || view.end >= until => {
                 self.state = State::Draining { upto: view.last, why };
+            }
+            State::Through { why: Why::Behind { .. } } if self.load.is_calm(now) => {
+                self.state = State::Log;
+                self.latency.reset();
+                return Transition::Resumed;
             }
             State::Draining { upto, why } if view.applied >= upto => {
                 self.state = State::Emptying { why };
@@ -245,10 +310,11 @@ impl ModeSwitch {
         Transition::Changed
     }
 
-    /// When trying again is due.
-    pub(super) const fn deadline(&self) -> Option<Instant> {
+    /// When the next step is due although nothing happens.
+    pub(super) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Abandoning { again } => again,
+            State::Through { why: Why::Behind { .. } } => self.load.deadline(),
             _ => None,
         }
     }
@@ -272,20 +338,59 @@ mod tests {
         committing: false,
         partial: false,
         void: true,
+        end: 0,
+        behind: 0,
+        low: true,
         in_debt: false,
     };
 
-    /// An empty log is drained in three steps, and writes go past it then.
+    /// An empty log is drained in four steps, and writes go past it then.
     #[test]
     fn an_empty_log_is_drained_at_once() {
         let mut switch = ModeSwitch::new(false);
         assert_eq!(switch.request(true, EMPTY), Transition::Changed);
-        let steps = [(); 3].map(|()| switch.step(Instant::ZERO, EMPTY));
+        let steps = [(); 4].map(|()| switch.step(Instant::ZERO, EMPTY));
         assert_eq!(
             steps,
-            [Transition::Changed, Transition::Changed, Transition::Through(Why::Asked)]
+            [
+                Transition::Changed,
+                Transition::Changed,
+                Transition::Changed,
+                Transition::Through(Why::Asked)
+            ]
         );
         assert!(switch.is_through());
+    }
+
+    /// Hosts that write more than the pace allows do not keep a log from being emptied.
+    #[test]
+    fn lowering_ends() {
+        let view = |end, behind| View { end, behind, low: false, ..EMPTY };
+        let mut switch = ModeSwitch::new(false);
+        switch.request(true, view(100, 50));
+        assert_eq!(switch.step(Instant::ZERO, view(199, 60)), Transition::None);
+        assert!(switch.lowers() && !switch.defers());
+        assert_eq!(switch.step(Instant::ZERO, view(200, 60)), Transition::Changed);
+        assert!(!switch.lowers() && switch.defers());
+    }
+
+    /// A volume that was slower with its log uses it again when load falls, but not if an operator has asked for a drain
+    /// meanwhile.
+    #[test]
+    fn an_operator_outlasts_the_load() {
+        let why =
+            Why::Behind { log: Duration::from_millis(75), upstream: Duration::from_millis(25) };
+        for asked in [false, true] {
+            let mut switch = ModeSwitch { state: State::Through { why }, ..ModeSwitch::new(true) };
+            if asked {
+                assert_eq!(switch.request(true, EMPTY), Transition::Changed);
+            }
+            let resumed = (0..100).any(|i| {
+                let now = Instant::ZERO + Duration::from_secs(10 * i);
+                switch.step(now, EMPTY) == Transition::Resumed
+            });
+            assert_eq!(resumed, !asked);
+        }
     }
 
     /// Data that comes between the last step and the one before would be overtaken: that is noticed.
@@ -294,8 +399,9 @@ mod tests {
     fn nothing_overtakes_the_log() {
         let mut switch = ModeSwitch::new(false);
         switch.request(true, EMPTY);
-        switch.step(Instant::ZERO, EMPTY);
-        switch.step(Instant::ZERO, EMPTY);
+        for _ in 0..3 {
+            switch.step(Instant::ZERO, EMPTY);
+        }
         switch.step(Instant::ZERO, View { no_epochs: false, ..EMPTY });
     }
 }

@@ -53,7 +53,8 @@ settings! {
         pub order: Order = Word(&["auto", "flush", "strict"]), 0;
         /// The upstream has a volatile cache, which is flushed after each epoch.
         pub upstream_flush: bool = Flag, 1;
-        /// Turn to `through` after a drain if committing here takes longer than a write upstream.
+        /// Turn to `through` after a drain if committing here takes longer than a write upstream, or while hosts write more
+        /// than write-back takes and would have more without the log.
         pub earn: bool = Flag, 1;
         /// Which time this gateway has taken the volume over: written into the log, higher means later.
         pub owner: u64 = Count(0, u64::MAX), 1;

@@ -18,6 +18,8 @@ pub(crate) struct ActiveEpoch {
     pub(crate) fua: bool,
     /// How many writes it may have, if both ways to make them durable are possible.
     pub(crate) writes: Option<usize>,
+    /// It yielded to reads when it was begun.
+    pub(crate) shared: bool,
     /// When its first I/O was sent.
     pub(crate) sent: Option<Instant>,
 }
@@ -25,7 +27,7 @@ pub(crate) struct ActiveEpoch {
 impl ActiveEpoch {
     /// An epoch of which nothing has been begun.
     pub(crate) const fn start() -> Self {
-        Self { cursor: Some(0), redo: false, fua: false, writes: None, sent: None }
+        Self { cursor: Some(0), redo: false, fua: false, writes: None, shared: false, sent: None }
     }
 }
 

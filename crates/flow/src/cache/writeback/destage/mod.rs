@@ -96,8 +96,8 @@ pub(super) enum JobEnd {
     SideFlushed,
     /// The active epoch is upstream and flushed.
     EpochFlushed,
-    /// A write of this many bytes took this long.
-    Written(u64, Duration),
+    /// A write of this many bytes took this long, while this many bytes were on their way.
+    Written(u64, Duration, u64),
 }
 
 /// What a pass over the active epoch has come to.
@@ -322,10 +322,10 @@ impl Destage {
             self.active.is_some() && self.jobs.values().all(|job| job.side),
             "only an epoch that was begun, and of which no I/O is outstanding, ends"
         );
-        if let Some(ActiveEpoch { fua, writes: Some(writes), sent: Some(sent), .. }) =
+        if let Some(ActiveEpoch { fua, writes: Some(writes), shared, sent: Some(sent), .. }) =
             self.active.take()
         {
-            self.fua_choice.ended(writes, fua, now.saturating_since(sent));
+            self.fua_choice.ended(writes, shared, fua, now.saturating_since(sent));
         }
         let epoch = self.epochs.pop();
         for held in epoch.pieces.iter() {
@@ -425,7 +425,10 @@ impl Destage {
             return if whole { JobEnd::EpochFlushed } else { JobEnd::None };
         }
         self.counters.written += bytes;
-        if op == Op::Write { JobEnd::Written(bytes, took) } else { JobEnd::None }
+        if op != Op::Write {
+            return JobEnd::None;
+        }
+        JobEnd::Written(bytes, took, bytes + self.job_bytes)
     }
 
     fn job_failed(

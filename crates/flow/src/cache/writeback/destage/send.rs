@@ -64,7 +64,7 @@ impl Destage {
         }
         let block = u64::from(self.settings.block);
         let most = (share.min(self.settings.merge) / block * block).max(block);
-        let Some((op, pieces)) = self.next_group(most, wal) else {
+        let Some((op, pieces)) = self.next_group(most, yields, wal) else {
             return false;
         };
         let (first, last) = (pieces[0], pieces[pieces.len() - 1]);
@@ -83,8 +83,8 @@ impl Destage {
         true
     }
 
-    /// The next neighbours of the active epoch that can be one I/O.
-    fn next_group(&mut self, most: u64, wal: &Wal) -> Option<(Op, Vec<Held>)> {
+    /// The next neighbours of the active epoch that can be one I/O; `yields` if they are sent beside reads.
+    fn next_group(&mut self, most: u64, yields: bool, wal: &Wal) -> Option<(Op, Vec<Held>)> {
         let cursor = self.active.as_ref()?.cursor?;
         let epoch = self.epochs.closed().expect("what is active is closed");
         let mut group: Vec<Held> = Vec::new();
@@ -123,7 +123,8 @@ impl Destage {
                 active.fua = true;
             } else if epoch.pieces.iter().take(WRITES_MAX + 1).all(is_write) {
                 let writes = epoch.pieces.iter().take(WRITES_MAX + 1).count();
-                active.fua = self.fua_choice.takes_fua(writes);
+                active.fua = self.fua_choice.takes_fua(writes, yields);
+                active.shared = yields;
                 active.writes = (writes <= WRITES_MAX).then_some(writes);
             }
         }

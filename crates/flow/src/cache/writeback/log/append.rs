@@ -1,6 +1,7 @@
 //! From admission into the log: which writes the next batch takes, and what they become.
 
 use super::super::acks::Pending;
+use super::super::admission::FILL_PACED;
 use super::super::effect::{DRAIN, FULL, Kind, Memory, PACE, Write};
 use super::super::format::{Descriptor, PAGE, RecordKind, SECTOR, Size};
 use super::super::settings::{Mode, Sync};
@@ -28,10 +29,11 @@ impl Log {
     /// Appends as many writes as fit into one batch.
     fn admit(&mut self, now: Instant, acks: &mut Vec<Pending>) -> Option<BatchPlace> {
         let fill = self.wal.fill();
+        self.admission.set_lowers(self.switch.lowers());
         let (quantum, mut taken) = (self.admission.quantum(now, fill), 0);
         let (mut size, mut place) = (Size::default(), None::<BatchPlace>);
         while let Some(first) = self.admission.front() {
-            let (event, kind) = (first.event, first.kind);
+            let (event, kind, arrived) = (first.event, first.kind, first.arrived);
             let left = first.extent.length - first.done;
             let begun = first.done > 0;
             let held = match quantum {
@@ -46,6 +48,11 @@ impl Log {
             }
             self.destage.epochs_mut().close_before(Some(event));
             let cut = self.destage.epochs().cut();
+            if cut.is_some() && size.records > 0 && fill >= FILL_PACED {
+                // What goes upstream together begins with all that waits: an epoch takes a round trip, however small.
+                self.admission.hold(PACE);
+                break;
+            }
             let owner = self.wal.lacks_owner();
             let mut before = size;
             for _ in 0..u8::from(cut.is_some()) + u8::from(owner) {
@@ -98,8 +105,10 @@ impl Log {
             }
             acks.extend(self.admit_first(now, take));
             size = before.with(payload(take));
-            taken += payload(take) + SECTOR;
-            self.admission.took(now, fill, payload(take) + SECTOR);
+            let bytes = payload(take) + SECTOR;
+            taken += bytes;
+            self.admission.took(now, fill, bytes);
+            self.switch.load_mut().admitted(now, arrived, bytes, fill >= FILL_PACED);
         }
         place.filter(|_| size.records > 0)
     }

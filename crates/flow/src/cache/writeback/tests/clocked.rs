@@ -40,21 +40,26 @@ impl Clocked {
 
     /// Gives times to what has begun.
     fn plan(&mut self) {
-        for running in &self.rig.running[self.due.len()..] {
+        for i in self.due.len()..self.rig.running.len() {
             let now = self.rig.now;
-            self.due.push(match *running {
+            let due = match self.rig.running[i] {
                 Running::Write(..) | Running::Sync(_) => now + self.costs.local,
                 Running::Gather(..) | Running::Abandon => now,
                 Running::Upstream(_, op, extent, _) => {
-                    let sectors = if op == Op::Write { extent.length / 512 } else { 0 };
-                    let takes = self.costs.sector * sectors;
-                    self.link = self.link.max(now) + takes;
-                    self.busy += takes;
-                    self.link + self.costs.upstream
+                    self.carry(if op == Op::Write { extent.length / 512 } else { 0 })
                 }
-                Running::Through(_) => now + self.costs.upstream,
-            });
+                Running::Through(key) => self.carry(self.rig.sectors(key)),
+            };
+            self.due.push(due);
         }
+    }
+
+    /// When the upstream has answered an I/O of this many sectors.
+    fn carry(&mut self, sectors: u64) -> Instant {
+        let takes = self.costs.sector * sectors;
+        self.link = self.link.max(self.rig.now) + takes;
+        self.busy += takes;
+        self.link + self.costs.upstream
     }
 
     pub(super) fn write(&mut self, from: usize, count: usize) -> u64 {

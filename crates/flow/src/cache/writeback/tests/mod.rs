@@ -8,6 +8,7 @@ mod life;
 mod oracle;
 mod orders;
 mod rig;
+mod steady;
 mod storm;
 
 use super::{Mode, Settings};

@@ -417,6 +417,12 @@ impl Rig {
         Err(IoError::PathFailed)
     }
 
+    /// How many sectors a host writes with this request.
+    pub(super) fn sectors(&self, key: RequestKey) -> u64 {
+        let number = *self.keys.get(key).expect("it waits");
+        self.asked[number as usize - 1].count as u64
+    }
+
     fn through(&mut self, key: RequestKey) {
         let number = *self.keys.get(key).expect("it waits");
         let one = self.asked[number as usize - 1].clone();

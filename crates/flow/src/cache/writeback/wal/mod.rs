@@ -260,9 +260,14 @@ impl Wal {
         }
     }
 
+    /// Bytes of log since it was opened, and of what was found then.
+    pub(super) fn end(&self) -> u64 {
+        self.space.end()
+    }
+
     /// Bytes of log that are not upstream.
     pub(super) fn behind(&self) -> u64 {
-        self.space.end().saturating_sub(self.freed())
+        self.end().saturating_sub(self.freed())
     }
 
     // Append.
