@@ -31,8 +31,7 @@ pub(super) struct Crash {
     /// The first seed; further workloads use the seeds that follow
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 53))]
     seed: u64,
-    /// Stop after this many different states of both devices, by default 100000; with a planted bug, when it is found,
-    /// or after 1000000
+    /// Stop after this many different states of both devices: by default 100000, with a planted bug 1000000
     #[arg(
         long,
         value_name = "N",
