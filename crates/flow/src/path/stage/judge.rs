@@ -395,12 +395,12 @@ impl Slow {
     /// Weighs an event: a slow one counts 1 for an ejection, 2 if it took a quarter of a stretch, 3 if it took half of
     /// one; any other counts 3 against it.
     fn weigh(&mut self, slow: bool, response: Duration, stretch: Duration) {
+        if !slow {
+            self.score = self.score.saturating_sub(3);
+            return;
+        }
         let quarters = response.as_nanos() / (stretch.as_nanos() / 4).max(1);
-        self.score = if slow {
-            self.score.saturating_add(1 + quarters.min(2) as u32)
-        } else {
-            self.score.saturating_sub(3)
-        };
+        self.score = self.score.saturating_add(1 + quarters.min(2) as u32);
     }
 }
 
