@@ -32,6 +32,13 @@ fn what_was_found_stays_mended() {
     }
 }
 
+/// A segment header that is in the place of another one, too, hides no batches behind the right one.
+#[test]
+fn a_misplaced_header_hides_nothing() {
+    let end = play(&Plan::new(192), None, false);
+    assert!(end.fault.is_none(), "{}", end.fault.unwrap().broken);
+}
+
 /// Among what is tried are all that a log goes through, and all that may befall it.
 #[test]
 fn everything_happens() {

@@ -228,7 +228,10 @@ impl Inspector {
                     return Ok(());
                 }
                 let found = self.walk(device, block, slot.at, (head, sum))?;
-                self.found.insert(head.number, found);
+                // A copy of a header, where it does not belong, has no batches.
+                if !found.batches.is_empty() || !self.found.contains_key(&head.number) {
+                    self.found.insert(head.number, found);
+                }
                 return Ok(());
             }
             Err(bad) if !slot.blank => self.flaw(slot.at, FlawKind::Place(bad)),

@@ -288,10 +288,16 @@ impl Walk {
     /// The segments that count, oldest first: from the newest back, each named by the one after it.
     /// Others were given up when writing to them failed.
     fn path<E>(&self, block: &Super, slots: &[Slot]) -> Result<Vec<Step>, Refusal<E>> {
-        let heads = || {
-            slots.iter().filter_map(|slot| slot.head.ok().map(|(head, sum)| (slot.at, head, sum)))
+        // Of two headers with one number, one is a copy that is where it does not belong: the batches are behind the other.
+        let numbered = |wanted: Option<u64>| {
+            let heads = slots.iter().filter_map(|slot| {
+                let (head, sum) = slot.head.ok()?;
+                Some((slot.first_batch == Some(head.number), (slot.at, head, sum)))
+            });
+            let fit = heads.filter(|(_, (_, head, _))| wanted.is_none_or(|it| it == head.number));
+            fit.max_by_key(|&(begun, (_, head, _))| (head.number, begun)).map(|(_, step)| step)
         };
-        let Some(mut last) = heads().max_by_key(|(_, head, _)| head.number) else {
+        let Some(mut last) = numbered(None) else {
             return if self.claims.oldest > 1 || self.claims.durable > self.claims.applied {
                 Err(missing(self.claims.oldest, block.applied + 1))
             } else {
@@ -304,7 +310,7 @@ impl Walk {
         let mut path = alloc::vec![last];
         while last.1.previous >= self.claims.oldest.max(1) {
             let wanted = last.1.previous;
-            match heads().find(|(_, head, _)| head.number == wanted) {
+            match numbered(Some(wanted)) {
                 Some(found) => last = found,
                 None => return Err(missing(wanted, self.claims.applied + 1)),
             }
