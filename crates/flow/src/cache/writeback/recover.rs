@@ -193,7 +193,8 @@ fn open<E>(
     if let Some(end) = broken {
         scan(device, &block, end.at, end.limit, |located| walk.claims.add_batch(&located.batch))?;
     }
-    for slot in survey.slots.iter().filter(|slot| suspicious(slot)) {
+    let next = walk.next_place(&block);
+    for slot in survey.slots.iter().filter(|slot| suspicious(slot) || slot.at == next) {
         let (from, to) = (slot.at + PAGE, slot.at + block.segment);
         scan(device, &block, from, to, |located| walk.claims.add_batch(&located.batch))?;
     }
@@ -363,6 +364,15 @@ impl Walk {
             frozen: true,
         });
         Ok(End { at, limit: start + block.segment, bad })
+    }
+
+    /// Where the segment after the last one is begun. A crash may have lost its first batches and kept later ones, which
+    /// say what was durable.
+    fn next_place(&self, block: &Super) -> u64 {
+        let first = self.live.last().map_or(0, |last| last.slot + 1);
+        let mut slots = (0..block.segments).map(|i| (first + i) % block.segments);
+        let free = slots.find(|&slot| self.live.iter().all(|live| live.slot != slot));
+        SUPERS + free.unwrap_or(first % block.segments) * block.segment
     }
 
     /// Payload of what no header says was durable: a crash may have kept the header without it.

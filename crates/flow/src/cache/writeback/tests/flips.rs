@@ -2,7 +2,9 @@
 
 use super::rig::Rig;
 use super::small;
-use crate::cache::writeback::format::{Super, batch_most, crc32c, decode_batch, encode_batch};
+use crate::cache::writeback::format::{
+    SegmentHead, Super, batch_most, crc32c, decode_batch, encode_batch,
+};
 use crate::cache::writeback::inspect::inspect;
 use crate::cache::writeback::reader::{Located, payload};
 use crate::cache::writeback::{Kind, Log, Refusal, Settings};
@@ -24,6 +26,11 @@ enum Fate {
 
 /// A log with a few segments in use, some of them upstream, and whether its end is marked.
 fn log(marked: bool) -> Rig {
+    log_of(12, 6, marked)
+}
+
+/// A log after this number of operations, of which those up to number `upstream`, from 0, are upstream.
+fn log_of(operations: u64, upstream: u64, marked: bool) -> Rig {
     let settings = Settings {
         batch_bytes: 4096,
         batch_records: 4,
@@ -35,12 +42,12 @@ fn log(marked: bool) -> Rig {
     };
     let mut rig = Rig::new(3, settings, 16);
     let kinds = [Kind::Write, Kind::Write, Kind::Zero, Kind::Write, Kind::Unmap];
-    for i in 0..12_u64 {
+    for i in 0..operations {
         let count = 1 + (i % 3) as usize;
         let kind = kinds[i as usize % kinds.len()];
         rig.ask(Some(kind), (i as usize * 5) % 13, count, false);
         assert!(rig.until(50, |rig| rig.outstanding() == 0), "a write is acknowledged");
-        if i == 6 {
+        if i == upstream {
             assert!(rig.drain());
             // The rest stays in the log.
             rig.refusal = Some((None, IoError::NoPath));
@@ -113,6 +120,103 @@ fn every_byte_is_guarded() {
     }
 }
 
+/// Whether a log opens: an inspection finds as much that is dirty then, and something that is lost otherwise.
+fn agrees(rig: &Rig, what: &str) -> bool {
+    let bytes = &rig.disk.durable;
+    let mut device = |at: u64, into: &mut [u8]| {
+        into.copy_from_slice(&bytes[at as usize..][..into.len()]);
+        Ok::<_, ()>(())
+    };
+    match (rig.recover(), inspect(&mut device, bytes.len() as u64)) {
+        (Ok(recovered), Ok(seen)) => {
+            assert_eq!(seen.gaps, [], "{what}");
+            let damage = seen.flaws.iter().any(|flaw| flaw.kind.is_damage());
+            assert!(!damage, "{what}: {:?}", seen.flaws);
+            let records = seen.batches.iter().flat_map(Located::numbered);
+            let dirty =
+                records.filter(|(seq, record)| *seq > seen.applied && record.kind.is_data());
+            let dirty: Vec<u64> = dirty.map(|(_, record)| record.payload.into()).collect();
+            assert_eq!(recovered.dirty(), (dirty.iter().sum(), dirty.len() as u64), "{what}");
+            true
+        }
+        (Err(Refusal::Damaged { .. }), Ok(seen)) => {
+            let damage = seen.flaws.iter().any(|flaw| flaw.kind.is_damage());
+            assert!(damage || !seen.gaps.is_empty(), "{what}: {:?}", seen.flaws);
+            false
+        }
+        (found, seen) => panic!("{what}: {found:?}, {seen:?}"),
+    }
+}
+
+/// A header that is also where another one belongs, as a misdirected write leaves it, hides nothing: the log is refused, or
+/// everything that was acknowledged is there; and an inspection finds the same.
+#[test]
+fn a_header_elsewhere_hides_nothing() {
+    let mut opened = 0;
+    for operations in 4..20 {
+        let good = log_of(operations, operations - 3, true);
+        let image = good.disk.durable.clone();
+        let segment = good.settings.segment as usize;
+        let places: Vec<usize> = (8192..image.len() + 1 - segment).step_by(segment).collect();
+        for (&from, &to) in places.iter().flat_map(|from| places.iter().map(move |to| (from, to))) {
+            let mut rig = good.with_disk(image.clone());
+            rig.disk.durable.copy_within(from..from + 512, to);
+            let what = alloc::format!("{operations}: the header at {from} is at {to}, too");
+            if agrees(&rig, &what) {
+                assert_eq!(fate(&mut rig), Fate::Prefix(operations), "{what}");
+                opened += u32::from(from != to);
+            } else {
+                assert_ne!(from, to, "{what}");
+            }
+        }
+    }
+    assert!(opened > 50, "{opened}");
+}
+
+/// A crash that keeps only later batches of the last segment leaves what they say of the one before: a flipped byte
+/// there is not taken for the end of the log.
+#[test]
+fn batches_of_a_lost_segment_are_witnesses() {
+    let mut met = [0_u32; 2];
+    for operations in 4..20 {
+        let mut good = log_of(operations, 0, false);
+        let name = Super::decode(&good.disk.durable).unwrap().log;
+        let segment = good.settings.segment as usize;
+        let image = &good.disk.durable;
+        let places = (8192..image.len() + 1 - segment).step_by(segment);
+        let head = |at: usize| SegmentHead::decode(name, &image[at..]).ok();
+        let mut heads: Vec<(u64, usize)> =
+            places.filter_map(|at| Some((head(at)?.0.number, at))).collect();
+        heads.sort_unstable();
+        let [.., (_, before), (_, last)] = heads[..] else { continue };
+        let batch = |at: usize| decode_batch(name, 512, 20480, image.get(at..)?).ok();
+        let Some((first, ..)) = batch(last + 4096) else { continue };
+        let at = last + 4096 + first.bytes as usize;
+        let Some((mut second, _, mut records)) = batch(at) else { continue };
+        if second.segment != first.segment {
+            continue;
+        }
+        // As written before the first one was durable.
+        second.durable = first.first - 1;
+        let (bytes, _, table) = encode_batch(name, &mut second, &mut records);
+        let image = &mut good.disk.durable;
+        image[at..at + table as usize].copy_from_slice(&bytes[..table as usize]);
+        image[last..at].fill(0);
+        image[at + second.bytes as usize..last + segment].fill(0);
+        let image = good.disk.durable.clone();
+        // Something else may say that the first one was durable.
+        let Fate::Prefix(there) = fate(&mut good.with_disk(image.clone())) else { continue };
+        for at in before..before + segment {
+            let mut rig = good.with_disk(image.clone());
+            rig.disk.durable[at] ^= 1 << (at % 8);
+            let fate = fate(&mut rig);
+            assert!(!matches!(fate, Fate::Prefix(count) if count != there), "byte {at}: {fate:?}");
+            met[usize::from(fate == Fate::Found)] += 1;
+        }
+    }
+    assert!(met[0] > 10_000 && met[1] > 500, "{met:?}");
+}
+
 /// An inspection of a log with one flipped byte finds what recovery finds: as much that is dirty if it opens, and
 /// something that is lost if it is refused for damage.
 #[test]
@@ -123,38 +227,7 @@ fn looking_agrees_with_recovery() {
         for at in 0..good.disk.durable.len() {
             let mut rig = good.with_disk(good.disk.durable.clone());
             rig.disk.durable[at] ^= if at % 2 == 0 { 0xff } else { 1 << (at % 8) };
-            let bytes = &rig.disk.durable;
-            let mut device = |at: u64, into: &mut [u8]| {
-                into.copy_from_slice(&bytes[at as usize..][..into.len()]);
-                Ok::<_, ()>(())
-            };
-            let seen = inspect(&mut device, bytes.len() as u64);
-            match (rig.recover(), seen) {
-                (Ok(recovered), Ok(seen)) => {
-                    assert_eq!(seen.gaps, [], "byte {at}");
-                    assert!(
-                        seen.flaws.iter().all(|flaw| !flaw.kind.is_damage()),
-                        "byte {at}: {:?}",
-                        seen.flaws
-                    );
-                    let records = seen.batches.iter().flat_map(Located::numbered);
-                    let dirty = records
-                        .filter(|(seq, record)| *seq > seen.applied && record.kind.is_data());
-                    let dirty: Vec<u64> = dirty.map(|(_, record)| record.payload.into()).collect();
-                    assert_eq!(
-                        recovered.dirty(),
-                        (dirty.iter().sum(), dirty.len() as u64),
-                        "byte {at}"
-                    );
-                    met[0] += 1;
-                }
-                (Err(Refusal::Damaged { .. }), Ok(seen)) => {
-                    let damage = seen.flaws.iter().any(|flaw| flaw.kind.is_damage());
-                    assert!(damage || !seen.gaps.is_empty(), "byte {at}: {:?}", seen.flaws);
-                    met[1] += 1;
-                }
-                (found, seen) => panic!("byte {at}: {found:?}, {seen:?}"),
-            }
+            met[usize::from(!agrees(&rig, &alloc::format!("byte {at}")))] += 1;
         }
         let mut gone = good.with_disk(good.disk.durable.clone());
         gone.disk.durable[..8192].fill(0);
