@@ -263,6 +263,10 @@ fn live(
             cut(&mut log_device, log_cut, (true, &[]), &mut rng),
             cut(&mut target.device, upstream_cut, (cached, &late), &mut rng),
         ];
+        if upstream_cut && target.rival.is_none() {
+            // What the log has behind a change in the debt would hide its loss.
+            lasting.history.lost(&lasting.store.all_tokens(target.device.visible()));
+        }
         if let Some(story) = &mut lasting.story {
             let [log_device, upstream_device] = ended;
             story.push(format!("crash: log device {log_device}, upstream {upstream_device}"));

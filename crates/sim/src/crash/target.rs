@@ -137,8 +137,8 @@ const OF_RIVAL: u64 = 1 << 60;
 mod tests {
     use super::*;
 
-    /// A late write is executed until its session is ended, or its gateway preempted, and not later; what of it the target had executed by
-    /// then stays.
+    /// A late write is executed until its session is ended, or its gateway preempted, and not later; what of it the
+    /// target had executed by then stays.
     #[test]
     fn a_session_ends_its_late_writes() {
         let data = Store::new().name(&[1; 512]);

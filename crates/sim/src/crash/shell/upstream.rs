@@ -154,7 +154,9 @@ impl Shell<'_> {
             self.target.device.lose_cache(|at_risk| loss.keep(at_risk, &mut self.rng));
             self.tell(|| format!("the upstream loses its cache: {}", loss.name()));
             let Self { lasting, target, .. } = self;
-            lasting.history.lost(&lasting.store.all_tokens(target.device.visible()));
+            if target.rival.is_none() {
+                lasting.history.lost(&lasting.store.all_tokens(target.device.visible()));
+            }
             if self.is(Bug::UpstreamResetUntold) {
                 return self.point();
             }
