@@ -500,8 +500,9 @@ fn flush(config: &Config, stores: &[Store], lost: &[String]) -> Result<(), Serve
     result
 }
 
-/// Open files besides connections and volumes: the ring, pollers, listeners, the log, a recording.
-const OTHER_DESCRIPTORS: u64 = 1_164;
+/// Open files besides connections and volumes: the ring, pollers, listeners, the log, a recording, and connections that
+/// were turned away.
+const OTHER_DESCRIPTORS: u64 = 1_100 + shard::TURNED_AWAY_MAX as u64;
 
 fn ready_volume(volume: &config::Volume, stores: &[Store]) -> ReadyVolume {
     let (name, capacity) = (volume.name.clone(), layout::capacity(volume, stores));

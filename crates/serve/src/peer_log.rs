@@ -12,7 +12,7 @@
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{Display, Write};
 use std::rc::Rc;
 use tracing::warn;
 use weir_flow::clock::{Duration, Instant};
@@ -31,6 +31,8 @@ struct Kind {
     origins: BTreeMap<String, Origin>,
     /// Origins past [`ORIGINS_MAX`].
     others: Origin,
+    /// The name of the origin of the last line: its memory is used again.
+    name: String,
 }
 
 /// The lines of an origin.
@@ -91,16 +93,18 @@ impl PeerLog {
 
 impl Kind {
     fn new(now: Instant) -> Self {
-        let (origins, others) = (BTreeMap::new(), Origin::default());
-        Self { began: now, window: WINDOW_MIN, written: 0, origins, others }
+        let (origins, others, name) = (BTreeMap::new(), Origin::default(), String::new());
+        Self { began: now, window: WINDOW_MIN, written: 0, origins, others, name }
     }
 
-    /// Whether a line of this origin is written. Counts it.
+    /// Whether a line of this origin is written. Counts it. Repeated lines allocate nothing.
     fn admits(&mut self, origin: impl Display) -> bool {
-        let name = origin.to_string();
-        let is_known = self.origins.len() < ORIGINS_MAX || self.origins.contains_key(&name);
-        let origin =
-            if is_known { self.origins.entry(name).or_default() } else { &mut self.others };
+        self.name.clear();
+        let _ = write!(self.name, "{origin}");
+        if self.origins.len() < ORIGINS_MAX && !self.origins.contains_key(&self.name) {
+            self.origins.insert(self.name.clone(), Origin::default());
+        }
+        let origin = self.origins.get_mut(&self.name).unwrap_or(&mut self.others);
         let writes = origin.written < LINES_OF_ORIGIN && self.written < LINES_OF_KIND;
         origin.written += u32::from(writes);
         origin.repeated += u64::from(!writes);

@@ -2,7 +2,8 @@
 //! machines, drives and switches pause now and then.
 //!
 //! Unlike the other experiments on paths this one drives `weir_flow::Pipeline`, since ejection is the stage's work,
-//! not that of a selector.
+//! not that of a selector. Its event loop is not that of `weir sim`, which has slow and silent paths, but no pauses by
+//! the thousand, and none of the gateway's own thread.
 
 use super::noise::{Pauses, Source};
 use crate::Settings;

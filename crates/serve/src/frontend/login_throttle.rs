@@ -8,10 +8,10 @@
 //! | account and source, of all other hosts | 5 | 1 s, doubled to 60 s | other hosts at that source |
 //! | account, of all other hosts from all sources | 64 | 1 s for each guess | other hosts |
 //!
-//! A [`Source`] is an IPv4 address or an IPv6 network. A host that has logged in once is therefore not locked out by guesses of others, neither from the same address
-//! (address translation, a hypervisor) nor from many, unless they know its initiator name; and many addresses together
-//! get one guess a second at an account. Attempts that are turned away are not checked and do not count.
-//! [`FORGIVEN_AFTER`] without a guess resets a count.
+//! A [`Source`] is an IPv4 address or an IPv6 network. A host that has logged in once is therefore not locked out by
+//! guesses of others, neither from the same address (address translation, a hypervisor) nor from many, unless they know
+//! its initiator name; and many addresses together get one guess a second at an account. Attempts that are turned away
+//! are not checked and do not count. [`FORGIVEN_AFTER`] without a guess resets a count.
 //!
 //! Names of accounts are counted by a hash with [`BUCKETS`] values, whether or not the account exists: that bounds the
 //! tables, and what is turned away does not reveal which accounts exist. Names of targets and initiators are no secrets

@@ -29,8 +29,7 @@ impl Logins {
     ) -> Duration {
         let wait = self.throttle.wait(login, now);
         if wait > Duration::ZERO {
-            self.turned_away.note(now, source, THROTTLED, wait);
-            self.turned_away.name(source, THROTTLED, initiator);
+            self.turned_away.note(now, (source, THROTTLED), wait, Some(initiator));
         }
         wait
     }
@@ -61,8 +60,7 @@ impl Logins {
             LoginStatus::ServiceUnavailable => STOPPING,
             other => other.name(),
         };
-        self.turned_away.note(now, source, why, Duration::ZERO);
-        self.turned_away.name(source, why, initiator);
+        self.turned_away.note(now, (source, why), Duration::ZERO, Some(initiator));
     }
 }
 

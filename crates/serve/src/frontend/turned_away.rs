@@ -38,18 +38,25 @@ impl TurnedAway {
         Self { entries: Aged::new(ENTRIES_MAX) }
     }
 
-    /// A host was turned away; it may try again after `wait`.
-    pub(crate) fn note(&mut self, now: Instant, source: Source, why: &'static str, wait: Duration) {
+    /// A host was turned away; it may try again after `wait`. Its name is `initiator`, if it has said one.
+    pub(crate) fn note(
+        &mut self,
+        now: Instant,
+        (source, why): (Source, &'static str),
+        wait: Duration,
+        initiator: Option<&str>,
+    ) {
         self.entries.update((source, why), now, |old| {
             let old = old.map_or_else(Entry::default, |(_, entry)| entry);
-            Entry { count: old.count + 1, retry_at: Some(now + wait), ..old }
+            let initiator = named(initiator).or(old.initiator);
+            Entry { count: old.count + 1, initiator, retry_at: Some(now + wait) }
         });
     }
 
-    /// The host that was turned away last from there, for this reason, has this name.
+    /// The host that was turned away last from there, for this reason, has said its name since.
     pub(crate) fn name(&mut self, source: Source, why: &'static str, initiator: &str) {
         let Some((at, entry)) = self.entries.remove(&(source, why)) else { return };
-        let initiator = Some(initiator.to_owned()).filter(|name| !name.is_empty());
+        let initiator = named(Some(initiator)).or(entry.initiator);
         self.entries.update((source, why), at, |_| Entry { initiator, ..entry });
     }
 
@@ -67,6 +74,10 @@ impl TurnedAway {
         hosts.sort_by_key(|host| host.age);
         hosts
     }
+}
+
+fn named(initiator: Option<&str>) -> Option<String> {
+    initiator.filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
 /// Entries that are kept; one more forgets the one of the oldest use.
@@ -92,9 +103,9 @@ mod tests {
     #[test]
     fn entries_have_an_age() {
         let mut table = TurnedAway::new();
-        table.note(at(10), source(1), "full", Duration::ZERO);
-        table.note(at(20), source(1), "throttled", Duration::from_secs(60));
-        table.note(at(30), source(1), "full", Duration::ZERO);
+        table.note(at(10), (source(1), "full"), Duration::ZERO, None);
+        table.note(at(20), (source(1), "throttled"), Duration::from_secs(60), Some("iqn.guesser"));
+        table.note(at(30), (source(1), "full"), Duration::ZERO, None);
         table.name(source(1), "full", "iqn.host");
         let hosts = table.hosts(at(40));
         assert_eq!(
@@ -102,7 +113,10 @@ mod tests {
             ("full", 2, Some("iqn.host"))
         );
         assert_eq!((hosts[0].age, hosts[0].retry_after), (Duration::from_secs(10), Duration::ZERO));
-        assert_eq!((hosts[1].why, hosts[1].count, hosts[1].initiator), ("throttled", 1, None));
+        assert_eq!(
+            (hosts[1].why, hosts[1].count, hosts[1].initiator),
+            ("throttled", 1, Some("iqn.guesser"))
+        );
         assert_eq!(hosts[1].retry_after, Duration::from_secs(40));
         assert_eq!(table.hosts(at(20 + 3_600)).len(), 1);
         assert!(table.hosts(at(30 + 3_600)).is_empty());
@@ -113,7 +127,7 @@ mod tests {
     fn the_table_is_bounded() {
         let mut table = TurnedAway::new();
         for n in 0..10_000 {
-            table.note(at(u64::from(n)), source(n), "full", Duration::ZERO);
+            table.note(at(u64::from(n)), (source(n), "full"), Duration::ZERO, None);
         }
         let hosts = table.hosts(at(10_000));
         assert_eq!((hosts.len(), hosts[0].source), (ENTRIES_MAX, source(9_999)));

@@ -151,7 +151,7 @@ impl<A: Accept> Acceptor<A> {
             engine.set.log.line(*now, peer.source(), "connection refused", |text| {
                 warn!(%peer, "{text}: the limit of {limit} connections is reached");
             });
-            connections.logins.turned_away.note(*now, peer.source(), FULL, Duration::ZERO);
+            connections.logins.turned_away.note(*now, (peer.source(), FULL), Duration::ZERO, None);
             if protocol == Protocol::Nbd {
                 // The protocol has no answer to a client that has only connected.
                 return;

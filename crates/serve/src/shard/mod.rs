@@ -39,6 +39,7 @@ use crate::volume::tenants::TenantNames;
 use crate::{NbdListener, ServeError};
 use accept::{Acceptor, Around};
 use connections::Connections;
+pub(crate) use connections::TURNED_AWAY_MAX;
 use kernel::{Event, Kernel, Sleep};
 use linux::Linux;
 use load::Load;

@@ -61,8 +61,6 @@ pub(super) struct Admission {
     measured: Option<(Instant, u64)>,
     /// Whether observers were last told that the log is full.
     full_reported: bool,
-    /// The log is to be emptied.
-    lowers: bool,
     /// Writes that were answered with `Busy`.
     busy: u64,
 }
@@ -75,7 +73,6 @@ impl Admission {
             rate: 0,
             measured: None,
             full_reported: false,
-            lowers: false,
             busy: 0,
         }
     }
@@ -167,48 +164,39 @@ impl Admission {
         late.into_iter().chain(pace).min()
     }
 
-    /// With `lowers` the log is to be emptied: half of what write-back frees is admitted, whatever the fill is.
-    pub(super) const fn set_lowers(&mut self, lowers: bool) {
-        self.lowers = lowers;
-    }
-
     /// Whether write-back frees this much within half a second, or it is not known.
     pub(super) const fn catches_up(&self, behind: u64) -> bool {
         self.rate == 0 || behind <= self.rate / 2
     }
 
-    /// Whether writes are paced at this fill.
-    const fn is_paced(&self, fill: u32) -> bool {
-        self.lowers || fill >= FILL_PACED
-    }
-
     /// The bytes in a second that the pace is made of. A log that is to be emptied takes a low rate as it is.
-    fn pace(&self) -> u64 {
-        if self.lowers && self.rate > 0 { self.rate } else { self.rate.max(RATE_MIN) }
+    fn pace(&self, lowers: bool) -> u64 {
+        if lowers && self.rate > 0 { self.rate } else { self.rate.max(RATE_MIN) }
     }
 
-    /// How many bytes the next batch may take from the queue at this fill, or what holds back the first write.
-    pub(super) fn quantum(&self, now: Instant, fill: u32) -> Result<u64, Rule> {
+    /// How many bytes the next batch may take from the queue at this fill, or what holds back the first write. With
+    /// `lowers` the log is to be emptied: half of what write-back frees is admitted, whatever the fill is.
+    pub(super) fn quantum(&self, now: Instant, fill: u32, lowers: bool) -> Result<u64, Rule> {
         match fill {
             FILL_HELD.. => Err(FULL),
-            _ if !self.is_paced(fill) => Ok(u64::MAX),
+            _ if !is_paced(fill, lowers) => Ok(u64::MAX),
             _ if now < self.next => Err(PACE),
-            _ => Ok((self.pace() / QUANTA).max(1)),
+            _ => Ok((self.pace(lowers) / QUANTA).max(1)),
         }
     }
 
     /// `bytes` have gone to the log at this fill.
-    pub(super) fn took(&mut self, now: Instant, fill: u32, bytes: u64) {
-        if !self.is_paced(fill) {
+    pub(super) fn took(&mut self, now: Instant, (fill, lowers): (u32, bool), bytes: u64) {
+        if !is_paced(fill, lowers) {
             self.next = now;
             return;
         }
-        let (over, left) = if self.lowers {
+        let (over, left) = if lowers {
             (2, 1)
         } else {
             (u128::from(fill - FILL_PACED), u128::from(FILL_HELD.saturating_sub(fill).max(1)))
         };
-        let rate = u128::from(self.pace());
+        let rate = u128::from(self.pace(lowers));
         let nanos = u128::from(bytes) * 1_000_000_000 * over / left / rate;
         let wait = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(PACE_MAX);
         self.next = self.next.max(now) + wait;
@@ -245,6 +233,11 @@ pub(super) const FILL_PACED: u32 = 750;
 
 /// From here on nothing new is admitted.
 pub(super) const FILL_HELD: u32 = 950;
+
+/// Whether writes are paced at this fill.
+const fn is_paced(fill: u32, lowers: bool) -> bool {
+    lowers || fill >= FILL_PACED
+}
 
 /// Quanta in what write-back frees in a second: with four times the wait of an even pace a quantum still comes within
 /// [`PACE_MAX`].

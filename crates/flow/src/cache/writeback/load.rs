@@ -19,7 +19,7 @@
 use super::commit_latency::Median;
 use crate::clock::{Duration, Instant};
 
-/// Both times.
+/// What hosts take with the log and would take without it, and what they have lost by it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LoadCheck {
     /// The shortest small write upstream, of this round and of the one before, and the samples in this round.
@@ -152,7 +152,7 @@ impl LoadCheck {
         }
     }
 
-    /// Whether hosts write so little past the log that it keeps up with them again. True once.
+    /// Whether hosts write so little past the log that it keeps up with them again.
     pub(super) fn is_calm(&mut self, now: Instant) -> bool {
         let rate = u128::from(self.calm_rate);
         let calm = self.calm.get_or_insert(Calm { since: now, bytes: 0, windows: 0 });
@@ -163,11 +163,7 @@ impl LoadCheck {
         let written = u128::from(calm.bytes) * 1_000_000_000 / u128::from(elapsed.as_nanos());
         let windows = if written <= rate { calm.windows + 1 } else { 0 };
         *calm = Calm { since: now, bytes: 0, windows };
-        let ends = windows >= CALM_WINDOWS;
-        if ends {
-            self.reset();
-        }
-        ends
+        windows >= CALM_WINDOWS
     }
 
     /// When [`is_calm`](Self::is_calm) is to be asked next.

@@ -208,20 +208,23 @@ impl ModeSwitch {
                 | State::Marking { .. },
                 false,
             ) if !failed => {
-                self.state = State::Log;
-                self.latency.reset();
-                self.load.reset();
+                self.use_log();
                 return Transition::Undo;
             }
             (State::Through { .. }, false) if !failed => {
-                self.state = State::Log;
-                self.latency.reset();
-                self.load.reset();
+                self.use_log();
                 return Transition::Resumed;
             }
             _ => return Transition::None,
         }
         Transition::Changed
+    }
+
+    /// The log is used from now on, and both checks begin anew.
+    fn use_log(&mut self) {
+        self.state = State::Log;
+        self.latency.reset();
+        self.load.reset();
     }
 
     /// The log device has failed: all goes upstream from memory, then new writes do.
@@ -280,8 +283,7 @@ impl ModeSwitch {
                 self.state = State::Draining { upto: view.last, why };
             }
             State::Through { why: Why::Behind { .. } } if self.load.is_calm(now) => {
-                self.state = State::Log;
-                self.latency.reset();
+                self.use_log();
                 return Transition::Resumed;
             }
             State::Draining { upto, why } if view.applied >= upto => {

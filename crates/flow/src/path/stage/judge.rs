@@ -264,8 +264,7 @@ impl Judge {
         let exceeds = |factor: u64| response > (expected * factor).max(expected + slow_min);
         let (slow, long) = (exceeds(2), exceeds(slow_factor.into()));
         record.evidence.count(response, slow, long);
-        record.slow.add(response, expected);
-        record.slow.weigh(slow, response, stretch);
+        record.slow.add(slow, response, expected, stretch);
         record.good = record.slow.stretches == 0 && !record.recent.is_slower(&best, 2);
         let shown = record.evidence.shown(now, stretch, &best, slow_factor);
         let stretches = record.slow.stretches + u32::from(shown == Some(Shown::Slow));
@@ -386,15 +385,12 @@ impl Record {
 }
 
 impl Slow {
-    fn add(&mut self, response: Duration, expected: Duration) {
+    /// Adds an event. For an ejection a slow one counts 1, 2 if it took a quarter of a stretch, 3 if it took half of
+    /// one; any other counts 3 against it.
+    fn add(&mut self, slow: bool, response: Duration, expected: Duration, stretch: Duration) {
         self.events = self.events.saturating_add(1);
         self.response += response;
         self.expected += expected;
-    }
-
-    /// Weighs an event: a slow one counts 1 for an ejection, 2 if it took a quarter of a stretch, 3 if it took half of
-    /// one; any other counts 3 against it.
-    fn weigh(&mut self, slow: bool, response: Duration, stretch: Duration) {
         if !slow {
             self.score = self.score.saturating_sub(3);
             return;

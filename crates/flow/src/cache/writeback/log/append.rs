@@ -29,8 +29,8 @@ impl Log {
     /// Appends as many writes as fit into one batch.
     fn admit(&mut self, now: Instant, acks: &mut Vec<Pending>) -> Option<BatchPlace> {
         let fill = self.wal.fill();
-        self.admission.set_lowers(self.switch.lowers());
-        let (quantum, mut taken) = (self.admission.quantum(now, fill), 0);
+        let lowers = self.switch.lowers();
+        let (quantum, mut taken) = (self.admission.quantum(now, fill, lowers), 0);
         let (mut size, mut place) = (Size::default(), None::<BatchPlace>);
         while let Some(first) = self.admission.front() {
             let (event, kind, arrived) = (first.event, first.kind, first.arrived);
@@ -107,7 +107,7 @@ impl Log {
             size = before.with(payload(take));
             let bytes = payload(take) + SECTOR;
             taken += bytes;
-            self.admission.took(now, fill, bytes);
+            self.admission.took(now, (fill, lowers), bytes);
             self.switch.load_mut().admitted(now, arrived, bytes, fill >= FILL_PACED);
         }
         place.filter(|_| size.records > 0)
