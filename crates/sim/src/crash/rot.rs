@@ -2,13 +2,14 @@
 //!
 //! A sector has a flipped bit, what it had before its last write, or what belongs elsewhere. Such a log is refused, or its
 //! payload is found to be damaged when it is read, or it does no harm. What no intact header or super block says was
-//! durable may be taken for the torn end of the log, since that is how it looks.
+//! durable may be taken for the torn end of the log, since that is how it looks. And a write that was never acknowledged,
+//! and that the last recovery did not find, may come back when the header that ends its segment rots.
 
 use super::content::{Content, Image, SECTOR};
 use super::forge::witnessed;
 use super::history::Broken;
 use super::loss::State;
-use super::recovery::{World, open_bytes};
+use super::recovery::{Opened, World, open_bytes};
 use weir_flow::cache::writeback::format::SUPERS;
 use weir_flow::rng::Rng;
 
@@ -41,12 +42,18 @@ pub(super) fn check(world: &World<'_>, state: &State, rng: &mut Rng) -> Result<(
             "a log with a rotten sector ({spoiled}) ends at record {last} after recovery, although record {witness} was durable"
         )));
     }
-    let upstream = world.lasting.store.all_tokens(&state.upstream.image);
-    match opened.volume(&world.lasting.store, upstream) {
-        Ok(volume) if last >= intact.recovered.last() => {
-            history.knows(&volume).and_then(|()| history.survives(&volume))
+    let volume = |opened: &Opened| {
+        opened.volume(&world.lasting.store, world.lasting.store.all_tokens(&state.upstream.image))
+    };
+    match volume(&opened) {
+        Ok(found) if last < intact.recovered.last() => history.knows(&found),
+        Ok(found) => {
+            let held = history.knows(&found).and_then(|()| history.survives(&found));
+            held.or_else(|broken| {
+                let taken_back = history.took_back(&found, &volume(&intact)?);
+                if taken_back { Ok(()) } else { Err(broken) }
+            })
         }
-        Ok(volume) => history.knows(&volume),
         Err(Broken::Damaged(_)) => Ok(()),
         Err(broken) => Err(broken),
     }
