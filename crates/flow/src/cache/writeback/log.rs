@@ -155,7 +155,8 @@ impl Log {
     }
 
     /// [`Effect::Drained`] follows when everything that was acknowledged before is upstream and flushed, and the
-    /// log says so durably: opened again, it would write nothing of it.
+    /// log says so durably: opened again, it would write nothing of it. [`Effect::Ack`] with an error follows if another
+    /// gateway owns the upstream.
     pub fn await_drained(&mut self, now: Instant, key: RequestKey) {
         self.acks.await_drained(self.wal.marks().last(), key);
         self.ack_applied(now);
@@ -345,6 +346,7 @@ impl Log {
             self.effects.push_back(Effect::Ack(flush.key, Err(IoError::Busy), DEBT));
             expired = true;
         }
+        expired |= self.destage.is_fenced() && self.refuse_waiting();
         if let Some(full) = self.admission.full_changed() {
             self.notice(Notice::Full(full));
         }
@@ -352,6 +354,23 @@ impl Log {
             self.notice(Notice::Relaxed(!strict));
         }
         expired
+    }
+
+    /// Answers what waits for an upstream that another gateway owns for good, or for room in a log that will never have
+    /// any; whether anything did.
+    fn refuse_waiting(&mut self) -> bool {
+        if self.wal.records().unsynced() > 0 {
+            // The payload is needed until it is durable.
+            return false;
+        }
+        let waiting = self.admission.take_all();
+        let waiting = waiting.iter().map(|one| (one.key, self.waits_for(one)));
+        let mut keys: Vec<_> = waiting.collect();
+        self.acks.take_awaiting_upstream(|key| keys.push((key, DRAIN)));
+        for &(key, rule) in &keys {
+            self.effects.push_back(Effect::Ack(key, Err(IoError::Fenced), rule));
+        }
+        !keys.is_empty()
     }
 
     /// What a write before the log waits for.

@@ -198,6 +198,11 @@ impl Destage {
         self.debt.forward_ended(self.settings.upstream_flush);
     }
 
+    /// Whether it is blocked because another gateway owns the upstream.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.blocked.is_some_and(|(blocked, _)| blocked.cause == Cause::Upstream(IoError::Fenced))
+    }
+
     /// Continues where it was blocked.
     pub(super) fn unblock(&mut self, effects: &mut VecDeque<Effect>) {
         if self.blocked.take().is_some() {
@@ -455,10 +460,10 @@ impl Destage {
             | IoError::OutOfRange
             | IoError::Unsupported
             | IoError::Fenced
-                if !side =>
+                if !side || error == IoError::Fenced =>
             {
                 self.send_again(id);
-                if op == Op::Flush {
+                if op == Op::Flush && !side {
                     // What it should have made durable may be gone.
                     self.redo();
                 }

@@ -5,7 +5,8 @@ use super::rig::Rig;
 use super::small;
 use crate::cache::writeback::format::{PAGE, Super, crc32c};
 use crate::cache::writeback::{
-    Cause, Damage, FULL, Kind, Log, Mode, Notice, PACE, Phase, Refusal, Settings, Upstream, Why,
+    Cause, Damage, FULL, Kind, Log, Mode, Notice, PACE, Phase, Refusal, Settings, Sync, Upstream,
+    Why,
 };
 use crate::clock::{Duration, Instant};
 use crate::error::IoError;
@@ -220,6 +221,36 @@ fn a_refused_block_stops_write_back_and_nothing_else() {
         rig.log.retry();
         rig.settle();
     }
+}
+
+/// Another gateway owns the upstream for good: what waits for it, or for room in the log, is answered at once with that
+/// error, before and after it is known, and the log keeps everything.
+#[test]
+fn nothing_waits_for_an_upstream_that_is_fenced() {
+    let mut rig = Rig::new(1, Settings { sync: Sync::Upstream, ..small() }, 1024);
+    assert!(rig.pays_debt());
+    rig.refusal = Some((None, IoError::NoPath));
+    rig.ask(Some(Kind::Write), 18, 4, true);
+    rig.ask(None, 0, 0, false);
+    let drain = rig.key();
+    rig.log.await_drained(rig.now, drain);
+    rig.pump();
+    // Four writes of a quarter of the log: one finds room in part.
+    for from in [0, 128, 256, 384] {
+        rig.ask(Some(Kind::Write), 64 + from, 128, false);
+    }
+    assert!(!rig.until(15, |rig| rig.outstanding() == 0), "they wait");
+    rig.refusal = Some((None, IoError::Fenced));
+    assert!(rig.until(500, |rig| rig.outstanding() == 0 && rig.blocked()));
+    assert!(
+        rig.fenced > 3,
+        "the write, the flush, the drain, and what waits for room: {}",
+        rig.fenced
+    );
+    let (before, records) = (rig.fenced, rig.log.status(rig.now).dirty_records);
+    rig.ask(Some(Kind::Write), 30, 2, true);
+    assert!(rig.until(50, |rig| rig.outstanding() == 0));
+    assert_eq!((rig.fenced, rig.log.status(rig.now).dirty_records), (before + 1, records));
 }
 
 /// What the upstream cannot do is done in another way.

@@ -72,6 +72,8 @@ pub(super) struct Rig {
     pub(super) asked: Vec<Asked>,
     pub(super) notices: Vec<Notice>,
     pub(super) drained: Vec<RequestKey>,
+    /// Requests that were answered because another gateway owns the upstream.
+    pub(super) fenced: u64,
     pub(super) closed: bool,
     pub(super) abandoned: bool,
     /// Whether hosts flush: else every acknowledgement orders.
@@ -119,6 +121,7 @@ impl Rig {
             asked: Vec::new(),
             notices: Vec::new(),
             drained: Vec::new(),
+            fenced: 0,
             closed: false,
             abandoned: false,
             strict: false,
@@ -299,6 +302,12 @@ impl Rig {
 
     fn acked(&mut self, key: RequestKey, outcome: Outcome, rule: Rule) {
         let number = self.keys.remove(key).expect("answered once");
+        if outcome == Err(IoError::Fenced) {
+            self.fenced += 1;
+            if number == 0 {
+                return;
+            }
+        }
         let event = self.tick();
         let now = self.now;
         let one = &mut self.asked[number as usize - 1];
@@ -308,6 +317,7 @@ impl Rig {
         match outcome {
             Ok(()) => one.acked = Some(event),
             Err(IoError::Busy) => one.busy = true,
+            Err(IoError::Fenced) => {}
             Err(error) => panic!("a host was told {error}"),
         }
     }
