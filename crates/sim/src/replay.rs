@@ -304,11 +304,15 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
     /// Whether its cache may be told so.
     fn check_done(&self, done: &Done) -> Result<(), String> {
         let volume = match *done {
+            Done::Lost(volume, _) if volume.index() < self.config.volumes.len() => return Ok(()),
+            Done::Lost(volume, _) => return Err(format!("there is no volume {}", volume.index())),
             Done::Fetched { .. } | Done::Reserved { .. } | Done::Gone(_) => return Ok(()),
             Done::Logged { volume, .. }
             | Done::Recovered(volume, _)
             | Done::Drain(volume, _)
             | Done::Retry(volume)
+            | Done::Quarantine(volume, _)
+            | Done::LostKept(volume, _)
             | Done::Abandoned(volume, _)
             | Done::Close(volume) => volume,
         };

@@ -40,6 +40,7 @@ impl CacheWork {
                 Some(Done::Logged { volume, io: write.write.io, outcome })
             }
             Work::Sync { volume, io } => Some(Done::Logged { volume, io, outcome }),
+            Work::KeepLost(volume, _) => Some(Done::LostKept(volume, outcome)),
             Work::Abandon(volume) => Some(Done::Abandoned(volume, outcome)),
         });
     }

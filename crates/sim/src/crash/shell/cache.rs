@@ -49,6 +49,7 @@ impl Shell<'_> {
                 self.tell(|| "that the log is void is being remembered".to_owned());
                 self.ios.push(Io::Abandon);
             }
+            Work::KeepLost(..) => unreachable!("no operator gives data up"),
             Work::Closed(_) => self.closed = true,
         }
         Ok(())

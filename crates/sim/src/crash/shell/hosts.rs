@@ -7,7 +7,7 @@ use super::super::plan::{Ask, What};
 use super::{Fault, Shell, VOLUME, bytes};
 use std::ops::Range;
 use weir_flow::cache::Done;
-use weir_flow::cache::writeback::{Mode, Order, Sync};
+use weir_flow::cache::writeback::{Log, Mode, Order, Phase, Sync};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, Op, Outcome, Request, Tag, TenantId};
@@ -66,6 +66,12 @@ impl Shell<'_> {
         })
     }
 
+    /// Whether writes go past the log.
+    fn is_through(&self) -> bool {
+        let through = |log: &Log| matches!(log.status(self.now).phase, Phase::Through(_));
+        self.pipeline.cache().log(VOLUME).is_some_and(through)
+    }
+
     /// A host asks for something, or the operator.
     pub(super) fn ask(&mut self, ask: &Ask) -> Result<(), Fault> {
         if let What::Drain(on) = ask.what {
@@ -110,6 +116,13 @@ impl Shell<'_> {
             }
             What::Drain(_) => unreachable!("done above"),
         };
+        if let Asked::Change { place, .. } = asked
+            && self.told.is_empty()
+            && self.is_through()
+        {
+            // It goes past the log, also if it reaches the upstream only after the log is used again.
+            self.lasting.history.passed(place);
+        }
         self.asked.insert(tag, asked);
         if op == Op::Flush && self.is(Bug::FlushAnsweredAtOnce) {
             return self.told(tag, Ok(()));
