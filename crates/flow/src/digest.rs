@@ -1,6 +1,7 @@
 //! One number for a whole run: equal digests mean equal streams of actions.
 
 use crate::cache::Work;
+use crate::cache::quarantine::LostRange;
 use crate::cache::stage::{Buffer, Copied, LogWrite};
 use crate::clock::Instant;
 use crate::pipeline::Action;
@@ -108,6 +109,12 @@ impl Digest {
             Work::ReleaseBatch { volume, io } => self.words(&[15, volume.index() as u64, io.0]),
             Work::Abandon(volume) => self.words(&[16, volume.index() as u64]),
             Work::Closed(volume) => self.words(&[17, volume.index() as u64]),
+            Work::KeepLost(volume, ranges) => {
+                self.words(&[18, volume.index() as u64, ranges.len() as u64]);
+                for LostRange { extent, seq, since } in ranges {
+                    self.words(&[extent.offset, extent.length, *seq, *since]);
+                }
+            }
         }
     }
 

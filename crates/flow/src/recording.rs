@@ -373,7 +373,7 @@ const CHECKSUM_LENGTH: usize = 8;
 const ARRIVE: u8 = 1;
 const STORED: u8 = 2;
 const SENT: u8 = 3;
-// 4, 5 and 11 to 15 are in `paths`, 17 to 25 in `cache`.
+// 4, 5 and 11 to 15 are in `paths`, 17 to 25 and 28 to 30 in `cache`.
 const DEADLINE: u8 = 6;
 const END: u8 = 7;
 const RESIZED: u8 = 8;

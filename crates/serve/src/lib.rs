@@ -348,7 +348,7 @@ fn open<'a>(config: &Config, reload: Reload<'a>) -> Result<Opened<'a>, ServeErro
         stores: stores.clone(),
         persisted,
         saved,
-        cache: CacheMemory::new(&plan.cache, logs.logs),
+        cache: CacheMemory::new(&plan.cache, logs.logs, logs.lost),
         recovered: logs.found,
     };
     let gateway = Gateway::open(config, start, reload)?;

@@ -9,11 +9,13 @@
 //! | [`evict`] | which line leaves for another |
 //! | [`prefetch`] | what to fetch before it is asked for |
 //! | [`writeback`] | when a write is safe, and in which order it goes to shared storage |
+//! | [`quarantine`] | which ranges are lost, and when they are not any more |
 //! | [`stage`] | the stage: read cache, logs and prefetcher joined, and what they mean for a request |
 
 pub mod evict;
 pub mod lines;
 pub mod prefetch;
+pub mod quarantine;
 pub mod stage;
 pub mod writeback;
 

@@ -1,10 +1,12 @@
 //! The cache's settings and answers in a recording: header and entries.
 
 use super::{FormatError, Reader, encode_outcome, encode_settings, number};
+use crate::cache::quarantine::LostRange;
 use crate::cache::writeback::{self, LocalId, Recovered};
 use crate::cache::{Done, Settings};
 use crate::request::{LinkId, Tag, TenantId, VolumeId};
 use crate::settings::{Kind, Setting, Settings as _};
+use crate::units::Extent;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use slotmap::{Key, KeyData};
@@ -110,6 +112,26 @@ pub(super) fn encode_done(out: &mut Vec<u8>, done: &Done, head: impl Fn(&mut Vec
             head(out, RETRY);
             number(out, volume.index() as u64);
         }
+        Done::Lost(volume, ranges) => {
+            head(out, LOST);
+            number(out, volume.index() as u64);
+            number(out, ranges.len() as u64);
+            for LostRange { extent, seq, since } in ranges {
+                for value in [extent.offset, extent.length, *seq, *since] {
+                    number(out, value);
+                }
+            }
+        }
+        Done::Quarantine(volume, since) => {
+            head(out, QUARANTINE);
+            number(out, volume.index() as u64);
+            number(out, *since);
+        }
+        Done::LostKept(volume, outcome) => {
+            head(out, LOST_KEPT);
+            number(out, volume.index() as u64);
+            encode_outcome(out, *outcome);
+        }
         Done::Abandoned(volume, outcome) => {
             head(out, ABANDONED);
             number(out, volume.index() as u64);
@@ -152,6 +174,20 @@ pub(super) fn decode_done(reader: &mut Reader<'_>, kind: u8) -> Result<Option<Do
         }
         DRAIN => Done::Drain(volume(reader)?, reader.byte()? != 0),
         RETRY => Done::Retry(volume(reader)?),
+        LOST => {
+            let (volume, mut ranges) = (volume(reader)?, Vec::new());
+            for _ in 0..reader.number()? {
+                let extent = Extent::new(reader.number()?, reader.number()?);
+                let (seq, since) = (reader.number()?, reader.number()?);
+                if extent.length == 0 || extent.end().is_none() {
+                    return Err(FormatError::Damaged);
+                }
+                ranges.push(LostRange { extent, seq, since });
+            }
+            Done::Lost(volume, ranges)
+        }
+        QUARANTINE => Done::Quarantine(volume(reader)?, reader.number()?),
+        LOST_KEPT => Done::LostKept(volume(reader)?, reader.outcome()?),
         ABANDONED => Done::Abandoned(volume(reader)?, reader.outcome()?),
         CLOSE => Done::Close(volume(reader)?),
         GONE => Done::Gone(LinkId::new(reader.small()?)),
@@ -168,3 +204,6 @@ const RETRY: u8 = 22;
 const ABANDONED: u8 = 23;
 const CLOSE: u8 = 24;
 const GONE: u8 = 25;
+const LOST: u8 = 28;
+const QUARANTINE: u8 = 29;
+const LOST_KEPT: u8 = 30;

@@ -5,6 +5,7 @@ use super::protocol::{Answer, Leaving, Refusal, Request};
 use super::socket::ClientId;
 use super::view::View;
 use super::{Question, paths, status};
+use crate::clock::unix_nanos;
 use crate::operator::event_log::Watch;
 use tracing::info;
 use weir_flow::cache::Done;
@@ -108,6 +109,13 @@ impl ControlHandler<'_> {
                 return self.order_log(volume, |volume| Done::Drain(volume, false));
             }
             Request::VolumeRetry { volume } => return self.order_log(volume, Done::Retry),
+            Request::VolumeQuarantine { volume } => {
+                let log = self.pipeline.cache().log(self.volume(volume.clone())?);
+                if log.is_some_and(|log| log.unreadable().is_none()) {
+                    return Err(Refusal::NothingLost { volume });
+                }
+                return self.order_log(volume, |volume| Done::Quarantine(volume, unix_nanos()));
+            }
             Request::Stop {} => {
                 let volumes = status::volumes(pipeline, view, backends);
                 let dirty =

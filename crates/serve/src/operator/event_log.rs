@@ -7,7 +7,7 @@ use crate::volume::tenants::TenantNames;
 use std::rc::Rc;
 use tracing::{debug, error, info, warn};
 use weir_flow::account::Accounts;
-use weir_flow::cache::writeback::{Blocked, Notice as LogNotice};
+use weir_flow::cache::writeback::{Blocked, Cause, Notice as LogNotice};
 use weir_flow::clock::Instant;
 use weir_flow::control::{Notice, Promises};
 use weir_flow::event::{Event, Observer};
@@ -142,6 +142,15 @@ fn log_notice(volume: &str, notice: LogNotice) {
             warn!(volume, %error, "write-back waits: the volume's own storage does not answer");
         }
         LogNotice::Back(away) => info!(volume, %away, "write-back continues"),
+        LogNotice::Blocked(Blocked { seq, extent, cause: cause @ Cause::Log(_) }) => error!(
+            volume,
+            record = seq,
+            offset = extent.offset,
+            length = extent.length,
+            %cause,
+            "write-back is blocked by data that the log cannot give: see `weir log verify`; `weir volume quarantine` \
+             gives this range up and continues"
+        ),
         LogNotice::Blocked(Blocked { seq, extent, cause }) => error!(
             volume,
             seq,

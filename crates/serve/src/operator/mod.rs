@@ -17,9 +17,9 @@ pub(crate) mod view;
 
 pub use protocol::{
     Answer, BackendStatus, CauseStatus, DeviceStatus, EjectionStatus, FenceStatus, FlashStatus,
-    GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus, OverdueRequest, PathStatus,
-    Problem, Request, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status,
-    TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, VolumeStatus,
+    GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus, LostStatus, OverdueRequest,
+    PathStatus, Problem, Request, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus,
+    Status, TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, VolumeStatus,
 };
 
 use socket::{Asked, ClientId};

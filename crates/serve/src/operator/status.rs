@@ -3,11 +3,12 @@
 use super::backends::Backends;
 use super::paths;
 use super::protocol::{
-    BackendStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus, LogStatus,
+    BackendStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus, LogStatus, LostStatus,
     OverdueRequest, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status,
     TurnedAwayStatus, VolumeStatus,
 };
 use super::view::View;
+use crate::clock::unix_nanos;
 use crate::frontend::connection::{Connection, Speech};
 use crate::ids::TaskKey;
 use crate::operator::event_log::Watch;
@@ -17,6 +18,7 @@ use crate::storage::upstream::{Key, Ownership, Standing};
 use std::cmp::Reverse;
 use tracing::info;
 use weir_flow::account::histogram::Histogram;
+use weir_flow::cache::quarantine::LostRange;
 use weir_flow::cache::writeback::{Blocked, Log, Mode, Phase, Upstream};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::dispatch::{Owner, StreamView};
@@ -90,7 +92,9 @@ pub(super) fn volumes(
     let volumes = view.engine.catalog.volumes.iter().enumerate();
     let volumes = volumes.map(|(index, volume)| {
         let disk = volume.unit.disk();
-        let log = pipeline.cache().log(VolumeId::new(index as u32));
+        let id = VolumeId::new(index as u32);
+        let log = pipeline.cache().log(id);
+        let (quarantine, quarantine_left_out) = quarantine(pipeline.cache().lost(id));
         VolumeStatus {
             name: volume.name.clone(),
             bytes: disk.blocks * u64::from(disk.block_size),
@@ -110,9 +114,26 @@ pub(super) fn volumes(
                 status
             }),
             fences: fences(view, index),
+            quarantine,
+            quarantine_left_out,
         }
     });
     volumes.collect()
+}
+
+/// The ranges of a volume whose data is lost, and how many are left out.
+fn quarantine(lost: &[LostRange]) -> (Vec<LostStatus>, u64) {
+    if lost.is_empty() {
+        return (Vec::new(), 0);
+    }
+    let now = unix_nanos();
+    let status = |lost: &LostRange| LostStatus {
+        offset: lost.extent.offset,
+        length: lost.extent.length,
+        record: lost.seq,
+        age_ns: now.saturating_sub(lost.since),
+    };
+    first(lost.iter().map(status).collect())
 }
 
 /// The modelled devices, in the order of the configuration.

@@ -323,7 +323,7 @@ fn run_gateway(
     };
     let connects = Connects(Cell::new(Some(Connection { host: host.clone(), time })));
     let helpers: [Box<dyn Blocking>; 2] = [Box::new(NoCalls), Box::new(NoCalls)];
-    let cache = CacheMemory::new(&plan.cache, logs.logs);
+    let cache = CacheMemory::new(&plan.cache, logs.logs, logs.lost);
     let persisted = vec![PersistedState::default()];
     let mut engine = CommandEngine::new(&config, stores, persisted, cache, helpers);
     engine.set.inputs.extend(logs.found.into_iter().map(Input::Cache));

@@ -6,6 +6,7 @@
 //! sessions, [`blocking::Blocking`] for helper threads and the files that they write, [`random::Random`].
 
 pub(crate) mod blocking;
+pub(crate) mod checked_json;
 pub(crate) mod emulated;
 pub(crate) mod file;
 pub(crate) mod io;

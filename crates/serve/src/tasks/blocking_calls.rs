@@ -23,6 +23,8 @@ pub(crate) enum SavedFor {
     Exit(TaskKey),
     /// A log that has failed, and is remembered as such.
     Void(VolumeId),
+    /// The lost ranges of a volume, and how many there are.
+    Lost(VolumeId, usize),
     /// No task: what a volume remembers of its units.
     Units,
     /// No task: the burst credits are saved once a minute.

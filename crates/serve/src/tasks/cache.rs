@@ -7,10 +7,12 @@ use crate::ids::TaskKey;
 use crate::limits::PIECE;
 use crate::storage::io::{Io, Location, StorageSubmit, Submit, Whose, Work as DiskWork};
 use crate::storage::log_device::log::LogFile;
+use crate::storage::log_device::lost;
 use crate::tasks::frames::Frames;
 use crate::tasks::table::{End, Phase, Task, TaskKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::rc::Rc;
 use tracing::error;
 use weir_flow::cache::stage::{Buffer, Copied, FetchKey, LogWrite};
@@ -43,6 +45,8 @@ pub(crate) struct CacheMemory {
     fetches: BTreeMap<FetchKey, Fetching>,
     /// The log of each volume that has one.
     logs: Vec<Option<LogFile>>,
+    /// Where the lost ranges of each volume are kept.
+    lost: Vec<Option<PathBuf>>,
     /// They were asked to close, since the gateway stops.
     closing: bool,
     /// Those that want nothing more before that.
@@ -50,7 +54,11 @@ pub(crate) struct CacheMemory {
 }
 
 impl CacheMemory {
-    pub(crate) fn new(settings: &Settings, logs: Vec<Option<LogFile>>) -> Self {
+    pub(crate) fn new(
+        settings: &Settings,
+        logs: Vec<Option<LogFile>>,
+        lost: Vec<Option<PathBuf>>,
+    ) -> Self {
         Self {
             frames: Frames::new(settings.lines(), settings.line),
             pool: Pool::new(OWN_MEMORY),
@@ -62,6 +70,7 @@ impl CacheMemory {
             closing: false,
             closed: logs.iter().map(Option::is_none).collect(),
             logs,
+            lost,
         }
     }
 
@@ -183,6 +192,11 @@ impl CacheMemory {
                 let log = self.logs[volume.index()].as_ref().expect("it has one");
                 let (path, bytes) = (log.void.clone(), log.id.to_vec());
                 blocking.save(SavedFor::Void(volume), path, bytes);
+            }
+            Work::KeepLost(volume, ranges) => {
+                let path = self.lost[volume.index()].clone();
+                let path = path.expect("what a log has lost is kept beside it at least");
+                blocking.save(SavedFor::Lost(volume, ranges.len()), path, lost::encode(&ranges));
             }
             Work::Closed(volume) => self.closed[volume.index()] = true,
         }

@@ -61,6 +61,20 @@ impl CommandEngine {
                 let outcome = saved.map_err(|_| IoError::Medium);
                 self.set.inputs.push_back(Input::Cache(Done::Abandoned(volume, outcome)));
             }
+            CallDone::Saved(SavedFor::Lost(volume, ranges), saved) => {
+                let name = &self.catalog.volumes[volume.index()].name;
+                if let Err(problem) = &saved {
+                    error!(
+                        volume = name,
+                        %problem,
+                        "cannot keep the lost ranges of the volume: the order, or the write, has failed"
+                    );
+                } else {
+                    info!(volume = name, ranges, "the lost ranges of the volume are kept");
+                }
+                let outcome = saved.map_err(|_| IoError::Medium);
+                self.set.inputs.push_back(Input::Cache(Done::LostKept(volume, outcome)));
+            }
             CallDone::Saved(SavedFor::Units, saved) => {
                 if let Err(problem) = saved {
                     warn!(%problem, "what is known of the upstreams is not saved");

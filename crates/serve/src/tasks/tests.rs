@@ -63,7 +63,7 @@ impl Scene {
         let pool =
             |()| -> Box<dyn Blocking> { Box::new(BlockingPool::new(|| {}).expect("a thread")) };
         let helpers = [(); 2].map(pool);
-        let cache = CacheMemory::new(&config.cache, vec![None]);
+        let cache = CacheMemory::new(&config.cache, vec![None], vec![None]);
         let mut engine =
             CommandEngine::new(&config, stores, vec![PersistedState::default()], cache, helpers);
         let op = MediaOp::Synchronize { immediate: false };

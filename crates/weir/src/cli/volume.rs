@@ -49,6 +49,16 @@ enum Command {
         #[command(flatten)]
         ask: Ask,
     },
+    /// Give up data that the log of a volume cannot read any more
+    ///
+    /// Write-back of the volume is blocked by it. The data is lost: reads of its range fail with a medium error until
+    /// hosts have overwritten it. Write-back of everything else continues.
+    Quarantine {
+        /// The volume
+        volume: String,
+        #[command(flatten)]
+        ask: Ask,
+    },
 }
 
 impl Volume {
@@ -57,6 +67,7 @@ impl Volume {
             Command::Status { volume, ask } => show(&ask, Request::VolumeList { volume }),
             Command::Resume { volume, ask } => show(&ask, Request::VolumeResume { volume }),
             Command::Retry { volume, ask } => show(&ask, Request::VolumeRetry { volume }),
+            Command::Quarantine { volume, ask } => show(&ask, Request::VolumeQuarantine { volume }),
             Command::Drain { volume, ask } => {
                 ask.question(Request::VolumeDrain { volume: volume.clone() })?;
                 drained(&ask, &volume)?;
@@ -91,7 +102,10 @@ pub(super) fn drained(ask: &Ask, volume: &str) -> Result<(), Failure> {
                     "volume `{volume}` is not drained: its storage refused {}; {left} are only in its log",
                     log.storage_why
                 );
-                let help = format!("repair the storage, then run `weir volume retry {volume}`");
+                let help = format!(
+                    "repair the storage, then run `weir volume retry {volume}`; data that the log cannot give is given up by \
+                     `weir volume quarantine {volume}`"
+                );
                 return Err(Failure::new(Exit::Unexpected, message, help));
             }
             _ => {}
@@ -144,11 +158,26 @@ fn text(volumes: &[VolumeStatus]) -> String {
     text.push_str(&table.render(""));
     for volume in volumes {
         let notes = volume.fences.iter().map(fence).chain(volume.log.iter().flat_map(notes));
+        let notes = notes.chain(quarantine(volume));
         for note in notes {
             let _ = writeln!(text, "{}: {note}", volume.name);
         }
     }
     text
+}
+
+/// Lines about lost ranges.
+fn quarantine(volume: &VolumeStatus) -> impl Iterator<Item = String> {
+    let lost = volume.quarantine.iter().map(|lost| {
+        let (offset, length, record) = (lost.offset, ByteCount(lost.length), lost.record);
+        let since = age(lost.age_ns);
+        format!(
+            "quarantine: {length} at byte {offset}, record {record} of the log, given up {since} ago: reads fail until hosts \
+             have overwritten them"
+        )
+    });
+    let more = Some(volume.quarantine_left_out).filter(|&more| more > 0);
+    lost.chain(more.map(|more| format!("quarantine: {more} more ranges are lost")))
 }
 
 /// Lines about failures and waiting writes.

@@ -14,6 +14,7 @@
 //! Cost: a request that passes costs two look-ups; a hit one copy per line.
 
 mod jobs;
+mod lost;
 mod reads;
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,10 @@ pub use work::{Buffer, Copied, Done, FetchKey, JobKey, LogWrite, Work};
 use super::evict;
 use super::lines::{Copy, FillId, LARGEST_LINE, Lines, SECTOR};
 use super::prefetch::{self, Prefetch, Room};
+use super::quarantine::{LostRange, Quarantine};
 use super::writeback::{self, Dirty, Log, Pin};
 use crate::clock::Instant;
+use crate::error::IoError;
 use crate::policy::{Choice, Rule};
 use crate::request::{LinkId, Op, Outcome, Request, RequestKey, Tag, TenantId, VolumeId};
 use crate::settings;
@@ -36,6 +39,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use jobs::{Fetching, Job};
+use lost::Waiter;
 use slotmap::{SecondaryMap, SlotMap};
 
 /// Waits for bytes that another request, or a prefetch, is fetching.
@@ -147,6 +151,7 @@ struct VolumeState {
     reads_at_storage: u32,
     /// Something was written to storage, past the log, that it may not have made durable.
     wrote_past_log: bool,
+    lost: Quarantine<Waiter>,
 }
 
 /// A request that the cache has a part in.
@@ -196,6 +201,7 @@ impl CacheStage {
             log: None,
             reads_at_storage: 0,
             wrote_past_log: false,
+            lost: Quarantine::default(),
         };
         Self {
             no_lines: room.lines == 0,
@@ -237,9 +243,15 @@ impl CacheStage {
         self.volumes[volume.index()].log.as_ref()
     }
 
+    /// The lost ranges of a volume.
+    pub fn lost(&self, volume: VolumeId) -> &[LostRange] {
+        self.volumes[volume.index()].lost.ranges()
+    }
+
     /// Whether the cache has no part in what happens to a volume.
     fn is_off(&self, volume: VolumeId) -> bool {
-        self.no_lines && self.volumes[volume.index()].settings.is_none()
+        let state = &self.volumes[volume.index()];
+        self.no_lines && state.settings.is_none() && state.lost.ranges().is_empty()
     }
 
     /// A request has come, of a volume that ends at byte `end`. True if it is passed to storage and the cache has no
@@ -258,6 +270,10 @@ impl CacheStage {
             self.held.values().all(|held| !conflict(&held.request, request)),
             "a conflicting request has not ended: {request:?}"
         );
+        if self.is_lost(request) {
+            self.end(key, Err(IoError::Medium), RULE_LOG);
+            return false;
+        }
         match request.op {
             Op::Read => self.read(now, key, request, Some(end)),
             Op::Write | Op::Discard | Op::WriteZeroes | Op::Flush => self.change(now, key, request),
@@ -278,11 +294,11 @@ impl CacheStage {
             State::AtStorage(read) => self.read_ended(now, key, request, read, outcome),
             State::Direct => {
                 self.written(&request, outcome);
-                self.end(key, outcome, RULE_HIT);
+                self.end_change(key, &request, outcome, RULE_HIT);
             }
             State::Through => {
                 self.written(&request, outcome);
-                self.end(key, outcome, RULE_HIT);
+                self.end_change(key, &request, outcome, RULE_HIT);
                 self.with(now, request.volume, Log::forward_ended);
             }
             State::Waits | State::Overlaid { .. } | State::Logged | State::Drains => {
@@ -302,11 +318,23 @@ impl CacheStage {
             Done::Recovered(volume, recovered) => {
                 let state = &mut self.volumes[volume.index()];
                 let settings = state.settings.expect("only a log that is configured is opened");
-                state.log = Some(Log::new(settings, &recovered));
+                let mut log = Log::new(settings, &recovered);
+                for lost in state.lost.ranges() {
+                    log.skip(now, lost.extent, lost.seq);
+                }
+                state.log = Some(log);
                 self.pump(now, volume);
             }
             Done::Drain(volume, on) => self.with(now, volume, |log| log.drain(now, on)),
             Done::Retry(volume) => self.with(now, volume, Log::retry),
+            Done::Lost(volume, ranges) => {
+                let lost = &mut self.volumes[volume.index()].lost;
+                for range in ranges {
+                    lost.add(range);
+                }
+            }
+            Done::Quarantine(volume, since) => self.give_up(volume, since),
+            Done::LostKept(volume, outcome) => self.lost_kept(now, volume, outcome),
             Done::Abandoned(volume, outcome) => {
                 self.with(now, volume, |log| log.abandoned(now, outcome));
             }

@@ -6,6 +6,7 @@ use crate::cache::lines::{Cover, FillId};
 use crate::cache::prefetch::{Found, Reader};
 use crate::cache::writeback::{Dirty, Found as Newer, Log, Pin};
 use crate::clock::Instant;
+use crate::error::IoError;
 use crate::policy::Rule;
 use crate::request::{Outcome, Request, RequestKey, VolumeId};
 use alloc::vec::Vec;
@@ -200,7 +201,11 @@ impl CacheStage {
     fn look_again(&mut self, now: Instant, keys: impl Iterator<Item = RequestKey>) {
         for key in keys {
             let Held { request, .. } = self.held.remove(key).expect("it waits");
-            self.read(now, key, &request, None);
+            if self.is_lost(&request) {
+                self.end(key, Err(IoError::Medium), RULE_LOG);
+            } else {
+                self.read(now, key, &request, None);
+            }
         }
     }
 }

@@ -6,7 +6,10 @@
 //! begins. Its reply may leave later than that of the write: replies wait for their link, and the transfer
 //! policy orders them. The host has had both requests outstanding, so either order of replies is right.
 
+mod lost;
+
 use crate::cache::lines::SECTOR;
+use crate::cache::quarantine::LostRange;
 use crate::cache::stage::{Buffer, Copied, Done, LogWrite, Settings, Work};
 use crate::cache::writeback::format::crc32c;
 use crate::cache::writeback::{
@@ -57,6 +60,10 @@ struct Rig {
     answers: Vec<Input>,
     next: u64,
     failing: bool,
+    /// Requests that ended with an error.
+    errors: Vec<(Tag, IoError)>,
+    /// The lost ranges that the world has kept.
+    kept: Vec<LostRange>,
     reads: u64,
     ended: u64,
 }
@@ -192,6 +199,8 @@ impl Rig {
             answers: Vec::new(),
             next: 0,
             failing: false,
+            errors: Vec::new(),
+            kept: Vec::new(),
             reads: 0,
             ended: 0,
         }
@@ -270,7 +279,7 @@ impl Rig {
             Work::ReleaseBatch { io, .. } => {
                 self.batches.remove(&io).expect("it was kept until now");
             }
-            Work::Fetch { .. } | Work::Sync { .. } => self.works.push(work),
+            Work::Fetch { .. } | Work::Sync { .. } | Work::KeepLost(..) => self.works.push(work),
             Work::Abandon(_) | Work::Closed(_) => panic!("nothing here asks for this: {work:?}"),
         }
     }
@@ -298,10 +307,16 @@ impl Rig {
                 let (sums, bytes) = span.reads();
                 let read =
                     |extent: Extent| &self.log[extent.offset as usize..][..extent.length as usize];
-                let bytes = span.check(read(sums), read(bytes), crc32c).expect("it is not damaged");
-                let payload = &mut self.payloads.get_mut(&tag).expect("each I/O has a payload").1;
-                payload[offset as usize..][..bytes.len()].copy_from_slice(bytes);
-                Done::Fetched { fetch, outcome }
+                let checked = span.check(read(sums), read(bytes), crc32c);
+                if let Ok(bytes) = checked {
+                    let (_, payload) = self.payloads.get_mut(&tag).expect("each I/O has a payload");
+                    payload[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+                }
+                Done::Fetched { fetch, outcome: checked.map(|_| ()).map_err(|_| IoError::Medium) }
+            }
+            Work::KeepLost(volume, ranges) => {
+                self.kept = ranges;
+                Done::LostKept(volume, outcome)
             }
             other => unreachable!("done at once: {other:?}"),
         };
@@ -313,6 +328,7 @@ impl Rig {
         let (op, payload) = self.payloads.remove(&tag).expect("each is answered once");
         let (request, expected) = self.outstanding.remove(&tag).unwrap();
         self.ended += 1;
+        self.errors.extend(outcome.err().map(|error| (tag, error)));
         if outcome.is_ok() && op == Op::Read {
             self.reads += 1;
             let wrong = (0..payload.len()).find(|&at| payload[at] != expected.bytes[at]);

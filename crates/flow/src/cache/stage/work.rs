@@ -1,6 +1,7 @@
 //! The requests of the cache to the world (`Work`), and the answers (`Done`).
 
 use crate::cache::evict::Frame;
+use crate::cache::quarantine::LostRange;
 use crate::cache::writeback::format::Span;
 use crate::cache::writeback::{LocalId, Recovered, Write};
 use crate::request::{LinkId, Outcome, Tag, VolumeId};
@@ -98,6 +99,9 @@ pub enum Work {
     /// The log has failed, and everything in it is on shared storage: remember durably, elsewhere, that it is
     /// never to be replayed; answer with [`Done::Abandoned`].
     Abandon(VolumeId),
+    /// Keep these as the lost ranges of a volume, durably and outside its log, in the place of those kept before; answer
+    /// with [`Done::LostKept`].
+    KeepLost(VolumeId, Vec<LostRange>),
     /// The log has closed after [`Done::Close`]: nothing more will be asked for it; no answer.
     Closed(VolumeId),
 }
@@ -169,6 +173,13 @@ pub enum Done {
     Drain(VolumeId, bool),
     /// An operator wants write-back to continue where it was blocked.
     Retry(VolumeId),
+    /// The lost ranges of a volume that were [kept](Work::KeepLost): to be told before [`Done::Recovered`].
+    Lost(VolumeId, Vec<LostRange>),
+    /// An operator gives up the data on which write-back of a volume is blocked, since the log cannot be read there. The
+    /// time is nanoseconds since 1970.
+    Quarantine(VolumeId, u64),
+    /// A [`Work::KeepLost`] has ended.
+    LostKept(VolumeId, Outcome),
     /// A [`Work::Abandon`] has ended.
     Abandoned(VolumeId, Outcome),
     /// The gateway stops: a log takes nothing more, and what it has is made durable; then [`Work::Closed`].

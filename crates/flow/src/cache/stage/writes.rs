@@ -91,7 +91,7 @@ impl CacheStage {
                     if outcome.is_ok() {
                         self.keep(&request);
                     }
-                    self.end(key, outcome, rule);
+                    self.end_change(key, &request, outcome, rule);
                 }
                 Effect::Drained(key) => {
                     let held = self.held.get_mut(key).expect("the log answers once");

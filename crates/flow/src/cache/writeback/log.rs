@@ -2,6 +2,7 @@
 
 mod append;
 mod commit;
+mod lost;
 mod status;
 
 use super::acks::{Acks, Pending};
@@ -354,23 +355,6 @@ impl Log {
             self.notice(Notice::Relaxed(!strict));
         }
         expired
-    }
-
-    /// Answers what waits for an upstream that another gateway owns for good, or for room in a log that will never have
-    /// any; whether anything did.
-    fn refuse_waiting(&mut self) -> bool {
-        if self.wal.records().unsynced() > 0 {
-            // The payload is needed until it is durable.
-            return false;
-        }
-        let waiting = self.admission.take_all();
-        let waiting = waiting.iter().map(|one| (one.key, self.waits_for(one)));
-        let mut keys: Vec<_> = waiting.collect();
-        self.acks.take_awaiting_upstream(|key| keys.push((key, DRAIN)));
-        for &(key, rule) in &keys {
-            self.effects.push_back(Effect::Ack(key, Err(IoError::Fenced), rule));
-        }
-        !keys.is_empty()
     }
 
     /// What a write before the log waits for.

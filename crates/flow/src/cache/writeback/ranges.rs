@@ -44,7 +44,7 @@ impl Ranges {
     }
 
     /// Takes out the parts between `start` and `end` of those ranges that `take` says yes to.
-    fn cut(&mut self, start: u64, end: u64, mut take: impl FnMut(Held) -> bool) {
+    pub(super) fn cut(&mut self, start: u64, end: u64, mut take: impl FnMut(Held) -> bool) {
         let mut from = start;
         while let Some(held) = self.from(from).filter(|held| held.start < end) {
             let part = Held { start: held.start.max(start), end: held.end.min(end), ..held };

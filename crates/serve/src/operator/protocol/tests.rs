@@ -30,6 +30,7 @@ fn the_page_is_exact() {
         "volume.drain",
         "volume.resume",
         "volume.retry",
+        "volume.quarantine",
         "stop",
     ];
     for verb in verbs {
@@ -57,6 +58,7 @@ fn refusals_are_documented() {
         Refusal::Unfinished,
         Refusal::UnknownPath { backend, path: 7, count: 2 },
         Refusal::UnknownVolume { name: String::new(), known: Vec::new() },
+        Refusal::NothingLost { volume: String::new() },
         Refusal::Stopping,
     ] {
         let Answer::Error(problem) = (&refusal).into() else { panic!("{refusal:?}") };

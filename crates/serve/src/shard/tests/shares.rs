@@ -295,7 +295,8 @@ fn serve_weights(test: &str, weights: &[u32], duration: Duration) -> Vec<u64> {
         watched: 0,
     };
     let helpers: [Box<dyn Blocking>; 2] = [Box::new(NoCalls), Box::new(NoCalls)];
-    let cache = CacheMemory::new(&plan.cache, weights.iter().map(|_| None).collect());
+    let none = weights.iter().map(|_| None).collect();
+    let cache = CacheMemory::new(&plan.cache, weights.iter().map(|_| None).collect(), none);
     let persisted = weights.iter().map(|_| PersistedState::default()).collect();
     let upstreams = Upstreams::new(&[], 0, NoNetwork, Box::new(Zeroes));
     let disk = Costly { disk: Disk::default(), time };

@@ -116,6 +116,16 @@ pub enum LogError {
         /// What remembers it.
         mark: PathBuf,
     },
+    /// What is kept of its lost ranges cannot be read.
+    #[error(
+        "volume `{volume}`: its lost ranges: {source}; without them older data would be read there"
+    )]
+    Lost {
+        /// The volume.
+        volume: String,
+        /// Why not.
+        source: StateError,
+    },
     /// What remembers the log cannot be read or replaced.
     #[error("volume `{volume}`: the mark of its log: {source}")]
     Mark {

@@ -2,14 +2,18 @@
 
 pub(crate) mod inspect;
 pub(crate) mod log;
+pub(crate) mod lost;
 mod pages;
 
 use crate::config::{Ack, Config};
 use crate::storage::random::Random;
 use log::{LogError, LogFile};
+use std::path::PathBuf;
 use std::sync::Arc;
+use tracing::warn;
 use weir_flow::cache::{Done, Settings};
 use weir_flow::request::VolumeId;
+use weir_flow::units::ByteCount;
 
 /// The logs, ready to be used.
 pub(crate) struct Opened {
@@ -19,6 +23,8 @@ pub(crate) struct Opened {
     pub(crate) found: Vec<Done>,
     /// What that is, in short, of each volume.
     pub(crate) logged: Vec<Option<Logged>>,
+    /// Where the lost ranges of each volume are kept.
+    pub(crate) lost: Vec<Option<PathBuf>>,
 }
 
 /// What is in a volume's log when it is opened.
@@ -39,6 +45,18 @@ pub(crate) fn open(
     let (mut logs, mut found) = (Vec::<Option<LogFile>>::new(), Vec::new());
     let mut logged = Vec::new();
     for (index, (volume, log)) in config.volumes.iter().zip(&settings.logs).enumerate() {
+        let id = VolumeId::new(index as u32);
+        let ranges = lost::load(volume)?;
+        if !ranges.is_empty() {
+            let bytes = ByteCount(ranges.iter().map(|range| range.extent.length).sum());
+            warn!(
+                volume = volume.name,
+                ranges = ranges.len(),
+                %bytes,
+                "data is lost, as an operator has ordered: reads of it fail until it is overwritten"
+            );
+            found.push(Done::Lost(id, ranges));
+        }
         let (Some(place), Some(settings)) = (&volume.log, log) else {
             log::none(volume)?;
             logs.push(None);
@@ -47,12 +65,12 @@ pub(crate) fn open(
         };
         let (file, recovered) = log::open(volume, place, settings, random)?;
         logged.push(Some(Logged { id: file.id, dirty: recovered.dirty() != (0, 0) }));
-        let id = VolumeId::new(index as u32);
         found.push(Done::Recovered(id, Arc::new(recovered)));
         if place.ack == Ack::Through {
             found.push(Done::Drain(id, true));
         }
         logs.push(Some(file));
     }
-    Ok(Opened { logs, found, logged })
+    let lost = config.volumes.iter().map(lost::place).collect();
+    Ok(Opened { logs, found, logged, lost })
 }

@@ -7,6 +7,7 @@
 use super::probe::{Facts, Identity};
 use crate::config::{Config, Fence, Upstream, Volume};
 use crate::folder::beside;
+use crate::storage::checked_json;
 use crate::storage::state_file;
 use crate::storage::state_file::StateError;
 use serde::{Deserialize, Serialize};
@@ -149,15 +150,11 @@ pub(crate) fn save(volume: &Volume, units: &[RememberedUnit]) -> Result<(), Stat
 }
 
 fn encode(units: &[RememberedUnit]) -> Vec<u8> {
-    let list = serde_json::to_string(units).expect("numbers and strings can be written as JSON");
-    format!("{MAGIC} {:08x}\n{list}", crc32c::crc32c(list.as_bytes())).into_bytes()
+    checked_json::encode(MAGIC, units)
 }
 
 fn decode(bytes: &[u8]) -> Option<Vec<RememberedUnit>> {
-    let (head, list) = std::str::from_utf8(bytes).ok()?.split_once('\n')?;
-    let sum = head.strip_prefix(MAGIC)?.strip_prefix(' ')?;
-    let intact = sum == format!("{:08x}", crc32c::crc32c(list.as_bytes()));
-    serde_json::from_str(list).ok().filter(|_| intact)
+    checked_json::decode(MAGIC, bytes)
 }
 
 /// The format and its version.

@@ -253,6 +253,27 @@ impl Epochs {
         self.list.pop_front().expect("there is one")
     }
 
+    /// What records up to `seq` have between two bytes is not to be written; `lost` learns of each part.
+    pub(crate) fn skip(&mut self, (start, end): (u64, u64), seq: u64, mut lost: impl FnMut(Held)) {
+        for epoch in &mut self.list {
+            epoch.pieces.cut(start, end, |held| {
+                let skipped = held.seq <= seq;
+                if skipped {
+                    lost(held);
+                }
+                skipped
+            });
+        }
+    }
+
+    /// Whether the oldest epoch writes this part of a record.
+    pub(crate) fn writes(&self, part: &Held) -> bool {
+        let pieces = self.list.front().map(|epoch| &epoch.pieces);
+        pieces.is_some_and(|pieces| {
+            pieces.within(part.start, part.end).any(|held| held.seq == part.seq)
+        })
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }

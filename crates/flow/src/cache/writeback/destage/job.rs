@@ -20,6 +20,8 @@ pub(crate) struct ActiveEpoch {
     pub(crate) writes: Option<usize>,
     /// It yielded to reads when it was begun.
     pub(crate) shared: bool,
+    /// Each record is a write on its own, since one of several could not be read.
+    pub(crate) apart: bool,
     /// When its first I/O was sent.
     pub(crate) sent: Option<Instant>,
 }
@@ -27,7 +29,20 @@ pub(crate) struct ActiveEpoch {
 impl ActiveEpoch {
     /// An epoch of which nothing has been begun.
     pub(crate) const fn start() -> Self {
-        Self { cursor: Some(0), redo: false, fua: false, writes: None, shared: false, sent: None }
+        Self {
+            cursor: Some(0),
+            redo: false,
+            fua: false,
+            writes: None,
+            shared: false,
+            apart: false,
+            sent: None,
+        }
+    }
+
+    /// The same epoch from its start.
+    pub(crate) const fn again(&self) -> Self {
+        Self { apart: self.apart, ..Self::start() }
     }
 }
 

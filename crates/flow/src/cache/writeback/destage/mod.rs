@@ -39,6 +39,7 @@ use crate::clock::{Duration, Instant};
 use crate::error::IoError;
 use crate::request::{Op, Outcome};
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use fua::FuaChoice;
 use job::{ActiveEpoch, Job, Step};
 use share::Share;
@@ -312,7 +313,7 @@ impl Destage {
             return PassEnd::None;
         }
         if active.redo {
-            *active = ActiveEpoch::start();
+            *active = active.again();
         } else if self.settings.upstream_flush && !active.fua {
             self.start(Job::flush(false));
         } else {
@@ -393,8 +394,44 @@ impl Destage {
             Ok(()) => job.step = Step::Ready,
             Err(error) => {
                 job.step = Step::New;
-                self.block(now, id, Cause::Log(error), applied, effects);
+                let active = self.active.as_mut().expect("only an epoch's write is gathered");
+                let job = &self.jobs[&id];
+                if job.pieces.len() > 1 || !self.epochs.writes(&job.pieces[0]) {
+                    // Which record is it? The others are written.
+                    (active.apart, active.redo) = (true, true);
+                    self.end_job(now, id, effects);
+                } else {
+                    self.block(now, id, Cause::Log(error), applied, effects);
+                }
             }
+        }
+    }
+
+    /// What records up to `seq` have between two bytes is lost, and is not written.
+    pub(super) fn skip(
+        &mut self,
+        now: Instant,
+        range: (u64, u64),
+        seq: u64,
+        wal: &Wal,
+        effects: &mut VecDeque<Effect>,
+    ) {
+        let dirty = &mut self.counters.dirty;
+        self.epochs.skip(range, seq, |held| {
+            if wal.records().get(held.seq).kind == RecordKind::Write {
+                *dirty -= held.end - held.start;
+            }
+        });
+        // Those that are being filled end when they are.
+        let stale = |job: &Job| {
+            let waits = matches!(job.step, Step::New | Step::Ready);
+            waits && job.pieces.iter().any(|piece| !self.epochs.writes(piece))
+        };
+        let stale: Vec<JobId> =
+            self.jobs.iter().filter(|(_, job)| stale(job)).map(|(&id, _)| id).collect();
+        for id in stale {
+            self.end_job(now, id, effects);
+            self.redo();
         }
     }
 

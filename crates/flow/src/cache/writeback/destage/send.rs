@@ -85,7 +85,8 @@ impl Destage {
 
     /// The next neighbours of the active epoch that can be one I/O; `yields` if they are sent beside reads.
     fn next_group(&mut self, most: u64, yields: bool, wal: &Wal) -> Option<(Op, Vec<Held>)> {
-        let cursor = self.active.as_ref()?.cursor?;
+        let active = self.active.as_ref()?;
+        let (cursor, pieces_max) = (active.cursor?, if active.apart { 1 } else { PIECES_MAX });
         let epoch = self.epochs.closed().expect("what is active is closed");
         let mut group: Vec<Held> = Vec::new();
         let (mut op, mut limit) = (Op::Write, most);
@@ -104,7 +105,7 @@ impl Destage {
                 group.push(held);
                 continue;
             };
-            if last.end != held.start || wanted != op || group.len() >= PIECES_MAX {
+            if last.end != held.start || wanted != op || group.len() >= pieces_max {
                 break;
             }
             let left = limit - (last.end - group[0].start);

@@ -223,8 +223,8 @@ fn a_refused_block_stops_write_back_and_nothing_else() {
     }
 }
 
-/// Another gateway owns the upstream for good: what waits for it, or for room in the log, is answered at once with that
-/// error, before and after it is known, and the log keeps everything.
+/// Another gateway owns the upstream for good: requests that wait for it, or for room in the log, are answered at once
+/// with that error, before and after it is known, and the log keeps everything.
 #[test]
 fn nothing_waits_for_an_upstream_that_is_fenced() {
     let mut rig = Rig::new(1, Settings { sync: Sync::Upstream, ..small() }, 1024);
@@ -244,7 +244,7 @@ fn nothing_waits_for_an_upstream_that_is_fenced() {
     assert!(rig.until(500, |rig| rig.outstanding() == 0 && rig.blocked()));
     assert!(
         rig.fenced > 3,
-        "the write, the flush, the drain, and what waits for room: {}",
+        "the write, the flush, the drain, and writes that wait for room: {}",
         rig.fenced
     );
     let (before, records) = (rig.fenced, rig.log.status(rig.now).dirty_records);

@@ -5,6 +5,7 @@ mod debt;
 mod disk;
 mod flips;
 mod life;
+mod lost;
 mod oracle;
 mod orders;
 mod rig;

@@ -448,6 +448,15 @@ impl Wal {
         self.records.forget(held);
     }
 
+    /// What records up to `seq` have between two bytes is lost.
+    pub(super) fn skip(&mut self, (start, end): (u64, u64), seq: u64) {
+        let lost: Vec<Held> =
+            self.records.newest(start, end).filter(|held| held.seq <= seq).collect();
+        for held in &lost {
+            self.records.forget(held);
+        }
+    }
+
     /// All records up to `last` are upstream, and with `no_data` behind them all that are durable, or all.
     pub(super) fn settle(&mut self, last: u64, no_data: bool, effects: &mut VecDeque<Effect>) {
         self.marks.apply(last);

@@ -1,0 +1,129 @@
+//! Lost ranges: reads fail there, and what overwrites them is answered when that is kept.
+
+use super::{LogSettings, Rig};
+use crate::cache::lines::SECTOR;
+use crate::cache::quarantine::LostRange;
+use crate::cache::stage::{Done, Work};
+use crate::cache::writeback::{Found, recover};
+use crate::error::IoError;
+use crate::pipeline::Input;
+use crate::request::{Op, Request, Tag, VolumeId};
+use crate::testing;
+use crate::units::Extent;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// A request of 512-byte sectors, with payload that depends on its tag.
+fn sectors(tag: u64, op: Op, first: u64, count: u64) -> (Request, Vec<u8>) {
+    let extent = Extent::new(first * SECTOR, count * SECTOR);
+    (
+        Request { op, extent, ..testing::request(tag) },
+        alloc::vec![tag as u8; extent.length as usize],
+    )
+}
+
+/// Data that the log cannot give any more blocks write-back; an operator's order gives it up, once that is kept: then
+/// write-back continues, reads of it fail, and everything else is served. What a host overwrites is not lost any more,
+/// and the host has its answer when that is kept, too.
+#[test]
+fn lost_data_fails_until_it_is_overwritten() {
+    let volume = VolumeId::new(0);
+    let mut rig = Rig::logged(3, 0, "off", |_| ());
+    let ask = |rig: &mut Rig, tag, op, first, count| {
+        let (request, payload) = sectors(tag, op, first, count);
+        rig.arrive(request, payload);
+    };
+    // The cache's own requests have other tags.
+    rig.next = 1_000;
+    ask(&mut rig, 101, Op::Write, 16, 8);
+    while rig.ended == 0 {
+        rig.answer();
+    }
+    let mut dirty = Vec::new();
+    rig.pipeline.cache().log(volume).unwrap().look_up(Extent::new(8192, 4096), &mut dirty);
+    let Found::Log(span) = dirty[0].found else { panic!("{dirty:?}") };
+    rig.log[span.at as usize + 700] ^= 1;
+    ask(&mut rig, 102, Op::Write, 40, 4);
+    rig.settle();
+    let lost = |rig: &Rig| rig.pipeline.cache().lost(volume).to_vec();
+    let unreadable = |rig: &Rig| rig.pipeline.cache().log(volume).unwrap().unreadable();
+    let Some((extent, seq)) = unreadable(&rig) else { panic!("it is blocked") };
+    assert_eq!(extent, Extent::new(8192, 4096));
+
+    rig.give(Input::Cache(Done::Quarantine(volume, 5)));
+    ask(&mut rig, 103, Op::Read, 0, 128);
+    assert_eq!(rig.errors, [(Tag(103), IoError::Medium)]);
+    assert!(unreadable(&rig).is_some(), "it is not kept yet");
+    rig.settle();
+    assert_eq!(rig.kept, [LostRange { extent, seq, since: 5 }]);
+    assert_eq!((unreadable(&rig), &rig.storage[8192..12288]), (None, &[0; 4096][..]));
+    assert_eq!(rig.storage[40 * 512..44 * 512], [102; 2048]);
+
+    for (tag, op, first, count, fails) in [
+        (104, Op::Read, 16, 8, true),
+        (105, Op::Read, 23, 2, true),
+        (106, Op::Verify, 10, 7, true),
+        (107, Op::Read, 24, 8, false),
+        (108, Op::Read, 8, 8, false),
+    ] {
+        ask(&mut rig, tag, op, first, count);
+        rig.settle();
+        assert_eq!(rig.errors.last() == Some(&(Tag(tag), IoError::Medium)), fails, "{tag}");
+    }
+
+    ask(&mut rig, 110, Op::Write, 18, 2);
+    while !rig.works.iter().any(|work| matches!(work, Work::KeepLost(..))) {
+        rig.answer();
+    }
+    assert!(rig.outstanding.contains_key(&Tag(110)), "the host has its answer when it is kept");
+    rig.settle();
+    assert!(rig.outstanding.is_empty() && rig.kept.len() == 2, "{:?}", rig.kept);
+    ask(&mut rig, 111, Op::Read, 18, 2);
+    ask(&mut rig, 112, Op::Read, 17, 2);
+    rig.settle();
+    assert_eq!(rig.errors.last(), Some(&(Tag(112), IoError::Medium)));
+    assert!(!rig.errors.iter().any(|error| error.0 == Tag(111)));
+
+    ask(&mut rig, 113, Op::WriteZeroes, 8, 32);
+    rig.settle();
+    ask(&mut rig, 114, Op::Read, 0, 128);
+    rig.settle();
+    assert_eq!((lost(&rig), &rig.kept), (Vec::new(), &Vec::new()));
+    assert_eq!(rig.errors.last(), Some(&(Tag(112), IoError::Medium)));
+    assert_eq!(rig.written.bytes, rig.storage);
+}
+
+/// What was kept as lost before a restart is lost after it, and write-back goes past the record that is still in the log.
+#[test]
+fn lost_data_stays_lost_over_a_restart() {
+    let volume = VolumeId::new(0);
+    let mut rig = Rig::logged(3, 0, "off", |_| ());
+    let (request, payload) = sectors(1, Op::Write, 16, 8);
+    rig.next = 1;
+    rig.arrive(request, payload);
+    while rig.ended == 0 {
+        rig.answer();
+    }
+    let mut dirty = Vec::new();
+    rig.pipeline.cache().log(volume).unwrap().look_up(Extent::new(8192, 4096), &mut dirty);
+    let Found::Log(span) = dirty[0].found else { panic!("{dirty:?}") };
+    rig.log[span.at as usize] ^= 1;
+    let mut settings = LogSettings::default();
+    let mut again = Rig::logged(4, 0, "off", |log| settings = *log);
+    let mut device = |at: u64, into: &mut [u8]| {
+        into.copy_from_slice(&rig.log[at as usize..][..into.len()]);
+        Ok::<_, ()>(())
+    };
+    let found = recover(&mut device, rig.log.len() as u64, &settings).expect("it opens");
+    let range = LostRange { extent: Extent::new(8192, 4096), seq: found.last(), since: 1 };
+    again.log.clone_from(&rig.log);
+    again.give(Input::Cache(Done::Lost(volume, alloc::vec![range])));
+    again.give(Input::Cache(Done::Recovered(volume, Arc::new(found))));
+    again.settle();
+    let log = again.pipeline.cache().log(volume).unwrap();
+    assert_eq!((log.unreadable(), log.status(again.now).dirty_records), (None, 0));
+    let (request, payload) = sectors(90, Op::Read, 20, 1);
+    again.arrive(request, payload);
+    again.settle();
+    assert_eq!(again.errors, [(Tag(90), IoError::Medium)]);
+}
