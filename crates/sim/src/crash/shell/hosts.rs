@@ -66,6 +66,16 @@ impl Shell<'_> {
         })
     }
 
+    /// The log is drained: what hosts have outstanding goes past it, also what reaches the upstream only after the log
+    /// is used again.
+    pub(super) fn pass_outstanding(&mut self) {
+        for asked in self.asked.values() {
+            if let Asked::Change { place, .. } = asked {
+                self.lasting.history.passed(*place);
+            }
+        }
+    }
+
     /// Whether writes go past the log.
     fn is_through(&self) -> bool {
         let through = |log: &Log| matches!(log.status(self.now).phase, Phase::Through(_));
@@ -120,7 +130,6 @@ impl Shell<'_> {
             && self.told.is_empty()
             && self.is_through()
         {
-            // It goes past the log, also if it reaches the upstream only after the log is used again.
             self.lasting.history.passed(place);
         }
         self.asked.insert(tag, asked);

@@ -458,6 +458,9 @@ impl<'a> Shell<'a> {
             let notices = std::mem::take(&mut self.pipeline.observer_mut().0);
             for notice in notices {
                 self.tell(|| format!("{notice:?}"));
+                if matches!(notice, Notice::Through(_)) {
+                    self.pass_outstanding();
+                }
                 if let Notice::Blocked(blocked) = notice
                     && self.target.rival.is_none()
                 {
