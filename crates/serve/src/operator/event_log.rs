@@ -148,8 +148,8 @@ fn log_notice(volume: &str, notice: LogNotice) {
             offset = extent.offset,
             length = extent.length,
             %cause,
-            "write-back is blocked by data that the log cannot give: see `weir log verify`; `weir volume quarantine` \
-             gives this range up and continues"
+            "write-back is blocked by data that the log cannot give: `weir volume retry` tries again; \
+             `weir volume quarantine` gives this range up and continues"
         ),
         LogNotice::Blocked(Blocked { seq, extent, cause }) => error!(
             volume,
