@@ -20,6 +20,8 @@ pub(super) struct Tenure {
     pub(super) claimed: bool,
     /// Another gateway owns the unit, which this one knows.
     pub(super) fenced: bool,
+    /// Nothing fails any more.
+    pub(super) calm: bool,
     /// Another gateway owns the unit, and the target admits this one all the same.
     pub(super) admitted: bool,
     /// Steps since another gateway has taken the unit over.

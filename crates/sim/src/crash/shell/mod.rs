@@ -286,8 +286,9 @@ impl<'a> Shell<'a> {
             if taken > MOST_STEPS {
                 return Err(Broken::Stuck("it goes round and round".to_owned()).into());
             }
-            // An epoch is written again after a loss of power: at some point there must be no more of them.
-            if taken < MOST_STEPS / 2 && self.rng.below(1_000) < self.plan.resets {
+            // An epoch is written again after a fault: at some point there must be no more of them.
+            self.tenure.calm = taken > MOST_STEPS / 2;
+            if !self.tenure.calm && self.rng.below(1_000) < self.plan.resets {
                 self.break_link(PathId::new(0), true)?;
             }
             for path in self.paths.down() {

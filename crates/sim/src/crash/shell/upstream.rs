@@ -96,7 +96,8 @@ impl Shell<'_> {
         if matches!(effect, Effect::Conflict) {
             return self.conflict(io);
         }
-        if !matches!(effect, Effect::Flush(_) | Effect::Nothing)
+        if !self.tenure.calm
+            && !matches!(effect, Effect::Flush(_) | Effect::Nothing)
             && self.rng.below(100) < self.plan.upstream_faults
         {
             if self.is(Bug::UpstreamErrorHidden)
