@@ -29,10 +29,10 @@ pub struct LostRange {
 pub(super) struct Quarantine<W> {
     /// Disjoint, in the order in which they came.
     ranges: Vec<LostRange>,
-    /// The waiters for the ranges that the world is keeping now, if it is.
-    saving: Option<Vec<W>>,
-    /// The waiters for the ranges as they are now.
-    next: Vec<W>,
+    /// The waiters for what the world is keeping now, if it is, with what they have overwritten.
+    saving: Option<Vec<(Extent, W)>>,
+    /// The waiters for what the world keeps next.
+    next: Vec<(Extent, W)>,
 }
 
 impl<W> Default for Quarantine<W> {
@@ -54,55 +54,61 @@ impl<W> Quarantine<W> {
     /// More is lost.
     pub(super) fn add(&mut self, range: LostRange) {
         assert!(range.extent.length > 0, "a lost range has a length: {range:?}");
-        self.overwrite(range.extent);
+        self.ranges = without(&self.ranges, range.extent);
         self.ranges.push(range);
     }
 
-    /// These bytes are not lost any more. Whether any was.
-    pub(super) fn overwrite(&mut self, extent: Extent) -> bool {
-        if !self.overlaps(extent) {
-            return false;
-        }
-        let end = |extent: Extent| extent.end().expect("a volume ends before the address space");
-        let mut left = Vec::with_capacity(self.ranges.len() + 1);
-        for range in &self.ranges {
-            let (start, stop) = (range.extent.offset, end(range.extent));
-            let parts = [(start, stop.min(extent.offset)), (start.max(end(extent)), stop)];
-            if !range.extent.overlaps(extent) {
-                left.push(*range);
-                continue;
-            }
-            let parts = parts.into_iter().filter(|(from, to)| from < to);
-            left.extend(
-                parts
-                    .map(|(from, to)| LostRange { extent: Extent::new(from, to - from), ..*range }),
-            );
-        }
-        self.ranges = left;
-        true
-    }
-
-    /// `waiter` waits until the ranges, as they are now, are kept. True if they are to be handed to the world now.
-    pub(super) fn await_kept(&mut self, waiter: W) -> bool {
-        self.next.push(waiter);
+    /// `waiter` has overwritten this extent, which may be empty, and waits until the world has kept the ranges without it:
+    /// only then it is not lost any more. Gives what the world is to keep now, if it keeps nothing yet.
+    pub(super) fn await_kept(&mut self, overwritten: Extent, waiter: W) -> Option<Vec<LostRange>> {
+        self.next.push((overwritten, waiter));
         self.hand_over()
     }
 
-    /// The world has kept what it was handed, or not. Gives the waiters for that, and whether the world is to be handed
-    /// the ranges again.
-    pub(super) fn kept(&mut self) -> (Vec<W>, bool) {
+    /// The world has kept what it was handed, or with `failed` not: then nothing is overwritten. Gives the waiters for
+    /// that, and what the world is to keep next.
+    pub(super) fn kept(&mut self, failed: bool) -> (Vec<W>, Option<Vec<LostRange>>) {
         let waited = self.saving.take().expect("the world answers once");
-        let again = !self.next.is_empty() && self.hand_over();
-        (waited, again)
+        if !failed {
+            self.ranges = self.after(&waited);
+        }
+        let next = if self.next.is_empty() { None } else { self.hand_over() };
+        (waited.into_iter().map(|(_, waiter)| waiter).collect(), next)
     }
 
-    fn hand_over(&mut self) -> bool {
-        let free = self.saving.is_none();
-        if free {
-            self.saving = Some(core::mem::take(&mut self.next));
+    fn hand_over(&mut self) -> Option<Vec<LostRange>> {
+        if self.saving.is_some() {
+            return None;
         }
-        free
+        let waiters = core::mem::take(&mut self.next);
+        let ranges = self.after(&waiters);
+        self.saving = Some(waiters);
+        Some(ranges)
     }
+
+    /// The ranges without what these waiters have overwritten.
+    fn after(&self, waiters: &[(Extent, W)]) -> Vec<LostRange> {
+        waiters.iter().fold(self.ranges.clone(), |left, (extent, _)| without(&left, *extent))
+    }
+}
+
+/// The parts of these ranges outside an extent.
+fn without(ranges: &[LostRange], extent: Extent) -> Vec<LostRange> {
+    let end = |extent: Extent| extent.end().expect("a volume ends before the address space");
+    let mut left = Vec::with_capacity(ranges.len() + 1);
+    for range in ranges {
+        if !range.extent.overlaps(extent) {
+            left.push(*range);
+            continue;
+        }
+        let (start, stop) = (range.extent.offset, end(range.extent));
+        for (from, to) in [(start, extent.offset), (end(extent), stop)] {
+            if from < to {
+                left.push(LostRange { extent: Extent::new(from, to - from), ..*range });
+            }
+        }
+    }
+    left
 }
 
 #[cfg(test)]
@@ -127,13 +133,23 @@ mod tests {
             let extent = Extent::new(start, length);
             let any = model[bytes.clone()].iter().any(|&lost| lost);
             assert_eq!(quarantine.overlaps(extent), any);
-            let adds = rng.below(4) == 0;
-            if adds {
-                quarantine.add(lost(start, length));
-            } else {
-                assert_eq!(quarantine.overwrite(extent), any);
+            match rng.below(4) {
+                0 => {
+                    quarantine.add(lost(start, length));
+                    model[bytes].fill(true);
+                }
+                what => {
+                    let before = quarantine.ranges().to_vec();
+                    let kept = quarantine.await_kept(extent, ());
+                    assert_eq!(quarantine.ranges(), before, "it is lost until that is kept");
+                    let failed = what == 1;
+                    assert_eq!(quarantine.kept(failed), (alloc::vec![()], None));
+                    if !failed {
+                        assert_eq!(kept.as_deref(), Some(quarantine.ranges()));
+                        model[bytes].fill(false);
+                    }
+                }
             }
-            model[bytes].fill(adds);
             let mut seen = [0; 64];
             for LostRange { extent, seq, since } in quarantine.ranges() {
                 assert_eq!((*seq, *since), (7, 1));
@@ -152,13 +168,21 @@ mod tests {
     fn each_waits_for_a_later_state() {
         let mut quarantine = Quarantine::default();
         quarantine.add(lost(0, 8));
-        assert!(quarantine.await_kept(1));
-        assert!(!quarantine.await_kept(2));
-        assert!(!quarantine.await_kept(3));
-        assert_eq!(quarantine.kept(), (alloc::vec![1], true));
-        assert!(!quarantine.await_kept(4));
-        assert_eq!(quarantine.kept(), (alloc::vec![2, 3], true));
-        assert_eq!(quarantine.kept(), (alloc::vec![4], false));
-        assert!(quarantine.await_kept(5));
+        let at = |offset| Extent::new(offset, 1);
+        assert_eq!(quarantine.await_kept(at(0), 1), Some(alloc::vec![lost(1, 7)]));
+        assert_eq!(quarantine.await_kept(at(1), 2), None);
+        assert_eq!(quarantine.await_kept(at(7), 3), None);
+        assert_eq!(quarantine.kept(false), (alloc::vec![1], Some(alloc::vec![lost(2, 5)])));
+        assert_eq!(quarantine.await_kept(at(2), 4), None);
+        assert_eq!(
+            quarantine.kept(true),
+            (alloc::vec![2, 3], Some(alloc::vec![lost(1, 1), lost(3, 5)]))
+        );
+        assert_eq!(quarantine.kept(false), (alloc::vec![4], None));
+        assert_eq!(quarantine.ranges(), [lost(1, 1), lost(3, 5)]);
+        assert_eq!(
+            quarantine.await_kept(Extent::default(), 5).as_deref(),
+            Some(quarantine.ranges())
+        );
     }
 }

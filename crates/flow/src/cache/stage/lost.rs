@@ -1,6 +1,6 @@
 //! Lost ranges of a volume: reads fail there, and what overwrites them is answered when that is kept.
 
-use super::{CacheStage, Step, VolumeState, Work};
+use super::{CacheStage, VolumeState, Work};
 use crate::cache::quarantine::LostRange;
 use crate::clock::Instant;
 use crate::policy::Rule;
@@ -19,10 +19,8 @@ pub(super) enum Waiter {
 impl CacheStage {
     /// Whether a request reads what is lost.
     pub(super) fn is_lost(&self, request: &Request) -> bool {
-        let lost = &self.volumes[request.volume.index()].lost;
-        !lost.ranges().is_empty()
-            && matches!(request.op, Op::Read | Op::Verify | Op::Update)
-            && lost.overlaps(request.extent)
+        matches!(request.op, Op::Read | Op::Verify | Op::Update)
+            && self.volumes[request.volume.index()].lost.overlaps(request.extent)
     }
 
     /// Something that changes a volume is done; if it has overwritten what was lost, it is over when that is kept.
@@ -33,45 +31,45 @@ impl CacheStage {
         outcome: Outcome,
         rule: Rule,
     ) {
-        let lost = &mut self.volumes[request.volume.index()].lost;
-        let heals = outcome.is_ok()
-            && request.op.writes()
-            && !lost.ranges().is_empty()
-            && lost.overwrite(request.extent);
-        if heals {
-            self.await_kept(request.volume, Waiter::Request(key, rule));
+        let Request { volume, extent, .. } = *request;
+        let heals = self.volumes[volume.index()].lost.overlaps(extent);
+        if heals && outcome.is_ok() && request.op.writes() {
+            self.await_kept(volume, extent, Waiter::Request(key, rule));
         } else {
             self.end(key, outcome, rule);
         }
     }
 
-    /// What write-back of a volume is blocked on, because the log cannot be read there, is lost. What the log has newer is
-    /// not.
-    pub(super) fn give_up(&mut self, volume: VolumeId, since: u64) {
-        let VolumeState { log: Some(log), lost, .. } = &mut self.volumes[volume.index()] else {
+    /// Does what an operator has ordered, if one has: what write-back of a volume is blocked on, because the log cannot be
+    /// read there, is lost. What the log has newer is not; if that is not durable yet, this waits until it is.
+    pub(super) fn give_up(&mut self, volume: VolumeId) {
+        let VolumeState { log: Some(log), lost, ordered, .. } = &mut self.volumes[volume.index()]
+        else {
             return;
         };
-        let Some((extent, seq)) = log.unreadable() else { return };
-        log.newest_up_to(extent, seq, |extent| lost.add(LostRange { extent, seq, since }));
-        self.await_kept(volume, Waiter::WriteBack(extent, seq));
-    }
-
-    fn await_kept(&mut self, volume: VolumeId, waiter: Waiter) {
-        if self.volumes[volume.index()].lost.await_kept(waiter) {
-            self.keep_lost(volume);
+        let (Some(since), Some((extent, seq))) = (*ordered, log.unreadable()) else {
+            *ordered = None;
+            return;
+        };
+        let Some(parts) = log.newest_up_to(extent, seq) else { return };
+        *ordered = None;
+        for extent in parts {
+            lost.add(LostRange { extent, seq, since });
         }
+        self.await_kept(volume, Extent::default(), Waiter::WriteBack(extent, seq));
     }
 
-    fn keep_lost(&mut self, volume: VolumeId) {
-        let ranges = self.volumes[volume.index()].lost.ranges().to_vec();
-        self.steps.push_back(Step::Work(Work::KeepLost(volume, ranges)));
+    fn await_kept(&mut self, volume: VolumeId, overwritten: Extent, waiter: Waiter) {
+        if let Some(ranges) = self.volumes[volume.index()].lost.await_kept(overwritten, waiter) {
+            self.work(Work::KeepLost(volume, ranges));
+        }
     }
 
     /// The world has kept the lost ranges of a volume, or not.
     pub(super) fn lost_kept(&mut self, now: Instant, volume: VolumeId, outcome: Outcome) {
-        let (waited, again) = self.volumes[volume.index()].lost.kept();
-        if again {
-            self.keep_lost(volume);
+        let (waited, next) = self.volumes[volume.index()].lost.kept(outcome.is_err());
+        if let Some(ranges) = next {
+            self.work(Work::KeepLost(volume, ranges));
         }
         for waiter in waited {
             match waiter {

@@ -152,6 +152,8 @@ struct VolumeState {
     /// Something was written to storage, past the log, that it may not have made durable.
     wrote_past_log: bool,
     lost: Quarantine<Waiter>,
+    /// An operator has ordered, at this time, to give up what write-back is blocked on.
+    ordered: Option<u64>,
 }
 
 /// A request that the cache has a part in.
@@ -202,6 +204,7 @@ impl CacheStage {
             reads_at_storage: 0,
             wrote_past_log: false,
             lost: Quarantine::default(),
+            ordered: None,
         };
         Self {
             no_lines: room.lines == 0,
@@ -314,6 +317,9 @@ impl CacheStage {
             Done::Reserved { job, tag } => self.reserved(now, job, tag),
             Done::Logged { volume, io, outcome } => {
                 self.with(now, volume, |log| log.log_io_ended(now, io, outcome));
+                if self.volumes[volume.index()].ordered.is_some() {
+                    self.give_up(volume);
+                }
             }
             Done::Recovered(volume, recovered) => {
                 let state = &mut self.volumes[volume.index()];
@@ -333,7 +339,10 @@ impl CacheStage {
                     lost.add(range);
                 }
             }
-            Done::Quarantine(volume, since) => self.give_up(volume, since),
+            Done::Quarantine(volume, since) => {
+                self.volumes[volume.index()].ordered = Some(since);
+                self.give_up(volume);
+            }
             Done::LostKept(volume, outcome) => self.lost_kept(now, volume, outcome),
             Done::Abandoned(volume, outcome) => {
                 self.with(now, volume, |log| log.abandoned(now, outcome));

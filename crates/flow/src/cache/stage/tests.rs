@@ -64,6 +64,8 @@ struct Rig {
     errors: Vec<(Tag, IoError)>,
     /// The lost ranges that the world has kept.
     kept: Vec<LostRange>,
+    /// The world can keep none.
+    full: bool,
     reads: u64,
     ended: u64,
 }
@@ -201,6 +203,7 @@ impl Rig {
             failing: false,
             errors: Vec::new(),
             kept: Vec::new(),
+            full: false,
             reads: 0,
             ended: 0,
         }
@@ -314,6 +317,7 @@ impl Rig {
                 }
                 Done::Fetched { fetch, outcome: checked.map(|_| ()).map_err(|_| IoError::Medium) }
             }
+            Work::KeepLost(volume, _) if self.full => Done::LostKept(volume, Err(IoError::Medium)),
             Work::KeepLost(volume, ranges) => {
                 self.kept = ranges;
                 Done::LostKept(volume, outcome)

@@ -135,8 +135,9 @@ impl Acks {
     /// Takes out all requests that wait for the upstream.
     pub(super) fn take_awaiting_upstream(&mut self, mut taken: impl FnMut(RequestKey)) {
         let drains = core::mem::take(&mut self.drains).into_iter().map(|drain| drain.key);
-        let pending = core::mem::take(&mut self.awaiting_upstream).into_iter().map(|one| one.key);
-        pending.chain(drains).for_each(&mut taken);
+        let pending = core::mem::take(&mut self.awaiting_upstream).into_iter();
+        let flushes = self.take_awaiting_debt().into_iter();
+        pending.chain(flushes).map(|one| one.key).chain(drains).for_each(&mut taken);
     }
 
     /// A flush of what went past the log begins.

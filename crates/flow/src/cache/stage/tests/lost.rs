@@ -50,6 +50,11 @@ fn lost_data_fails_until_it_is_overwritten() {
     let Some((extent, seq)) = unreadable(&rig) else { panic!("it is blocked") };
     assert_eq!(extent, Extent::new(8192, 4096));
 
+    rig.full = true;
+    rig.give(Input::Cache(Done::Quarantine(volume, 5)));
+    rig.settle();
+    assert_eq!((unreadable(&rig), &rig.kept), (Some((extent, seq)), &Vec::new()));
+    rig.full = false;
     rig.give(Input::Cache(Done::Quarantine(volume, 5)));
     ask(&mut rig, 103, Op::Read, 0, 128);
     assert_eq!(rig.errors, [(Tag(103), IoError::Medium)]);
@@ -71,6 +76,12 @@ fn lost_data_fails_until_it_is_overwritten() {
         assert_eq!(rig.errors.last() == Some(&(Tag(tag), IoError::Medium)), fails, "{tag}");
     }
 
+    // What cannot be kept is an error, and stays lost: the same request again must be kept, too.
+    rig.full = true;
+    ask(&mut rig, 109, Op::Write, 18, 2);
+    rig.settle();
+    assert_eq!(rig.errors.last(), Some(&(Tag(109), IoError::Medium)));
+    rig.full = false;
     ask(&mut rig, 110, Op::Write, 18, 2);
     for _ in 0..1_000 {
         if rig.works.iter().any(|work| matches!(work, Work::KeepLost(..))) {

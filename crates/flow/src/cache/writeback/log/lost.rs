@@ -14,17 +14,24 @@ impl Log {
         matches!(blocked.cause, Cause::Log(_)).then_some((blocked.extent, blocked.seq))
     }
 
-    /// The parts of an extent of which the log has nothing newer than record `seq`.
-    pub fn newest_up_to(&self, extent: Extent, seq: u64, mut found: impl FnMut(Extent)) {
+    /// The parts of an extent of which the log has nothing newer than record `seq`; `None` while something newer is not
+    /// durable: a crash may take it.
+    pub fn newest_up_to(&self, extent: Extent, seq: u64) -> Option<Vec<Extent>> {
         let end = extent.end().expect("a volume ends before the address space does");
-        let mut at = extent.offset;
-        let newer = self.wal.records().newest(at, end).filter(|held| held.seq > seq);
-        for (from, to) in newer.map(|held| (held.start, held.end)).chain([(end, end)]) {
-            if at < from {
-                found(Extent::new(at, from - at));
+        let (mut at, mut parts) = (extent.offset, Vec::new());
+        for held in self.wal.records().newest(at, end).filter(|held| held.seq > seq) {
+            if held.seq > self.wal.marks().durable() {
+                return None;
             }
-            at = to;
+            if at < held.start {
+                parts.push(Extent::new(at, held.start - at));
+            }
+            at = held.end;
         }
+        if at < end {
+            parts.push(Extent::new(at, end - at));
+        }
+        Some(parts)
     }
 
     /// What records up to `seq` have of an extent is lost: it is not written back, and [`look_up`](Self::look_up) finds
