@@ -72,6 +72,11 @@ def record(run):
     refuse("is not blocked by data that its log cannot give", gateway.weir, "volume", "quarantine", "disk", "--socket",
            gateway.control, status=1)
     rig.proxy("kill", 0)
+
+    def crash():
+        gateway.kill()
+        gateway.start()
+
     host = Host(gateway)
     data = {lba: pattern(number) for number, lba in enumerate((BEFORE, ROTTEN, BEHIND), 1)}
     host.ask(host.session.flush)
@@ -94,33 +99,30 @@ def record(run):
             raise Failed(f"the upstream lacks the write at block {lba}")
     ok("one record is in quarantine, and the upstream has everything else")
 
-    for name in ("before", "after a restart", "after a kill"):
+    for name, again in (("before", None), ("after a restart", gateway.restart), ("after a kill", crash)):
+        if again:
+            host.session.leave()
+            again()
+            host = Host(gateway)
         host.fails(ROTTEN, BLOCKS)
         host.fails(ROTTEN + BLOCKS - 1, 1)
         host.fails(BEFORE, 3 * BLOCKS)
         host.reads(BEFORE, data[BEFORE])
         host.reads(BEHIND, data[BEHIND])
         ok(f"reads of it fail, and no others: {name}")
-        if name == "after a kill":
-            break
-        host.session.leave()
-        gateway.restart() if name == "before" else (gateway.kill(), gateway.start())
-        host = Host(gateway)
     print(gateway.cli("volume", "status"))
 
     new = pattern(9)
     host.write(ROTTEN, new[:1024])
     host.reads(ROTTEN, new[:1024])
     host.fails(ROTTEN, 3)
-    gateway.kill()
-    gateway.start()
+    crash()
     host = Host(gateway)
     host.reads(ROTTEN, new[:1024])
     host.fails(ROTTEN + 1, 2)
     ok("what was overwritten and answered is there after a kill, and the rest is lost still")
     host.write(ROTTEN, new)
-    gateway.kill()
-    gateway.start()
+    crash()
     host = Host(gateway)
     host.reads(ROTTEN, new)
     if status(gateway)[1]:

@@ -1,6 +1,7 @@
 use super::*;
 use crate::accept::Layout;
-use crate::cache::writeback;
+use crate::cache::quarantine::LostRange;
+use crate::cache::{Done, writeback};
 use crate::control::PolicyHandover;
 use crate::control::{Contract, Promises};
 use crate::dispatch::{Background, Shares, Weight};
@@ -229,7 +230,7 @@ proptest! {
     #[test]
     fn entries_round_trip(
         previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..7,
-        code in 0_u8..8, flags: (bool, bool, bool), kind in 0..15,
+        code in 0_u8..8, flags: (bool, bool, bool), kind in 0..18,
     ) {
         let (before, at) =
             (Instant::from_nanos(previous), Instant::from_nanos(previous + passed));
@@ -271,6 +272,16 @@ proptest! {
                     port: Bandwidth::per_second(word).map(|rate| transfer::Port { id: small, rate }),
                 },
             )),
+            14 => {
+                let extent = |i| Extent::new(word >> 2 | i, u64::from(small) + 1);
+                let lost = |i| LostRange { extent: extent(i), seq: word, since: word };
+                let ranges = (0..u64::from(code % 3)).map(lost).collect();
+                Entry::Input(at, Input::Cache(Done::Lost(VolumeId::new(small), ranges)))
+            }
+            15 => Entry::Input(at, Input::Cache(Done::Quarantine(VolumeId::new(small), word))),
+            16 => Entry::Input(at, Input::Cache(Done::LostKept(
+                VolumeId::new(small), IoError::from_code(code).map_or(Ok(()), Err),
+            ))),
             _ => Entry::End(Digest::resume(word, u64::from(small))),
         };
         let mut bytes = Vec::new();

@@ -8,7 +8,7 @@ use super::format::{Bad, PAGE, RecordKind, SUPERS, SegmentHead, Super, crc32c};
 use super::reader::{Claims, Device, Located, Slot, chain, newest, scan, supers, survey, verify};
 use super::recovered::{FoundRecord, Recovered};
 use super::settings::Settings;
-use super::wal::Segment;
+use super::wal::{Segment, Space};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -194,7 +194,7 @@ fn open<E>(
         scan(device, &block, end.at, end.limit, |located| walk.claims.add_batch(&located.batch))?;
     }
     let next = walk.next_place(&block);
-    for slot in survey.slots.iter().filter(|slot| suspicious(slot) || slot.at == next) {
+    for slot in survey.slots.iter().filter(|slot| suspicious(slot) || Some(slot.at) == next) {
         let (from, to) = (slot.at + PAGE, slot.at + block.segment);
         scan(device, &block, from, to, |located| walk.claims.add_batch(&located.batch))?;
     }
@@ -367,12 +367,12 @@ impl Walk {
     }
 
     /// Where the segment after the last one is begun. A crash may have lost its first batches and kept later ones, which
-    /// say what was durable.
-    fn next_place(&self, block: &Super) -> u64 {
-        let first = self.live.last().map_or(0, |last| last.slot + 1);
-        let mut slots = (0..block.segments).map(|i| (first + i) % block.segments);
-        let free = slots.find(|&slot| self.live.iter().all(|live| live.slot != slot));
-        SUPERS + free.unwrap_or(first % block.segments) * block.segment
+    /// say what was durable. That some places were bad before the crash is not known here: if the segment was begun
+    /// behind such a place, and its header is lost, too, those batches are not read.
+    fn next_place(&self, block: &Super) -> Option<u64> {
+        let mut ring = Space::ring(self.live.last(), block.segments);
+        let free = ring.find(|&slot| self.live.iter().all(|live| live.slot != slot))?;
+        Some(Space::at(free, block.segment))
     }
 
     /// Payload of what no header says was durable: a crash may have kept the header without it.

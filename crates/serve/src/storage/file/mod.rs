@@ -8,7 +8,7 @@ pub(crate) mod atomic_journal;
 pub(crate) mod backing;
 pub(crate) mod lock;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod threads;
 pub(crate) mod uring;
 

@@ -39,7 +39,7 @@ impl Drop for Folder {
     }
 }
 
-fn volume(path: &Path, size: Option<u64>) -> Volume {
+pub(crate) fn volume(path: &Path, size: Option<u64>) -> Volume {
     Volume {
         name: String::from("v"),
         identity: None,

@@ -116,15 +116,25 @@ pub enum LogError {
         /// What remembers it.
         mark: PathBuf,
     },
-    /// What is kept of its lost ranges cannot be read.
-    #[error(
-        "volume `{volume}`: its lost ranges: {source}; without them older data would be read there"
-    )]
+    /// The list of its lost ranges cannot be read.
+    #[error("volume `{volume}`: its lost ranges: {source}")]
     Lost {
         /// The volume.
         volume: String,
         /// Why not.
         source: StateError,
+    },
+    /// The list of its lost ranges is not what was written.
+    #[error(
+        "volume `{volume}`: its lost ranges: {} is damaged; put it back from a backup, or move it away: reads of these \
+         ranges return older data then",
+        .path.display()
+    )]
+    LostDamaged {
+        /// The volume.
+        volume: String,
+        /// The list.
+        path: PathBuf,
     },
     /// What remembers the log cannot be read or replaced.
     #[error("volume `{volume}`: the mark of its log: {source}")]

@@ -7,7 +7,7 @@ use super::log::LogError;
 use crate::config::Volume;
 use crate::folder::beside;
 use crate::storage::checked_json;
-use crate::storage::state_file::{self, StateDamage, StateError};
+use crate::storage::state_file::{self, StateError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use weir_flow::cache::quarantine::LostRange;
@@ -34,12 +34,16 @@ pub(super) fn place(volume: &Volume) -> Option<PathBuf> {
 /// The lost ranges of a volume. Blocks.
 pub(super) fn load(volume: &Volume) -> Result<Vec<LostRange>, LogError> {
     let Some(path) = place(volume) else { return Ok(Vec::new()) };
-    let failed = |source| LogError::Lost { volume: volume.name.clone(), source };
-    let Some(bytes) = state_file::read(&path, LENGTH_MAX).map_err(failed)? else {
-        return Ok(Vec::new());
+    let volume = || volume.name.clone();
+    let bytes = match state_file::read(&path, LENGTH_MAX) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(Vec::new()),
+        Err(source @ StateError::Os { .. }) => {
+            return Err(LogError::Lost { volume: volume(), source });
+        }
+        Err(_) => return Err(LogError::LostDamaged { volume: volume(), path }),
     };
-    let damage = StateDamage::Contents;
-    decode(&bytes).ok_or_else(|| failed(StateError::Damaged { path, damage }))
+    decode(&bytes).ok_or_else(|| LogError::LostDamaged { volume: volume(), path })
 }
 
 /// The contents of the file.
@@ -66,7 +70,8 @@ fn decode(bytes: &[u8]) -> Option<Vec<LostRange>> {
 /// The format and its version.
 const MAGIC: &str = "weir-lost 1";
 
-/// More bytes than ranges of an operator's orders have, in whatever parts hosts have overwritten them.
+/// A longer file is not read: this is enough for half a million ranges, and one order is one range until hosts have
+/// overwritten parts of it.
 const LENGTH_MAX: usize = 64 << 20;
 
 #[cfg(test)]
@@ -87,5 +92,27 @@ mod tests {
         assert_eq!(decode(&encode(&[])), Some(Vec::new()));
         let endless = LostRange { extent: Extent::new(u64::MAX, 512), ..range(0) };
         assert_eq!(decode(&encode(&[endless])), None);
+    }
+
+    /// A volume whose list is damaged is not served: its reads would be answered with older data.
+    #[test]
+    fn a_damaged_file_is_refused() {
+        let folder = std::env::temp_dir().join(format!("weir-lost-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
+        let volume = &crate::storage::file::tests::volume(&folder.join("v.img"), None);
+        let volume = &Volume { state: Some(folder.join("v.state")), ..volume.clone() };
+        let path = place(volume).expect("it has a state file");
+        assert_eq!(path, folder.join("v.state.lost"));
+        assert_eq!(load(volume).expect("no file, nothing lost"), []);
+        let range = LostRange { extent: Extent::new(512, 1024), seq: 3, since: 9 };
+        let mut bytes = encode(&[range]);
+        std::fs::write(&path, &bytes).expect("the folder is writable");
+        assert_eq!(load(volume).expect("it is as it was written"), [range]);
+        let last = bytes.len() - 2;
+        bytes[last] ^= 1;
+        std::fs::write(&path, &bytes).expect("the folder is writable");
+        let refused = load(volume).expect_err("it is damaged").to_string();
+        assert!(refused.contains("v.state.lost is damaged"), "{refused}");
+        std::fs::remove_dir_all(&folder).expect("it was made here");
     }
 }

@@ -97,6 +97,25 @@ fn a_restart_forgets() {
     assert_eq!(history.prefix(&some([a, c, 0, 0])), Ok((3, 0)));
 }
 
+/// Where a volume differs from what an intact log would have left, it has what the last crash took back, sector by sector,
+/// and nothing older or newer.
+#[test]
+fn a_restart_says_what_it_took_back() {
+    let (mut history, [a, b], [c, d]) = history();
+    history.restart(&some([a, c, 0, 0])).unwrap();
+    let intact = some([a, c, 0, 0]);
+    for volume in [[a, c, 0, 0], [0, c, 0, 0], [a, c, d, 0], [0, c, d, 0]] {
+        assert!(history.took_back(&some(volume), &intact), "{volume:?}");
+    }
+    for volume in [[a, b, 0, 0], [a, 0, 0, 0], [a, c, 0, d], [a, c, 7, 0]] {
+        assert!(!history.took_back(&some(volume), &intact), "{volume:?}");
+    }
+    // The next crash takes back less, and what the one before took is forgotten.
+    history.restart(&intact).unwrap();
+    assert!(history.took_back(&intact, &intact));
+    assert!(!history.took_back(&some([a, c, d, 0]), &intact));
+}
+
 /// Changes that bypass the log may be lost one by one, and none of what is upstream before; so they may when the log is
 /// used again, which keeps the order of what it has. What a flush covers is not lost, nor is anything of it when
 /// something of the log is sent upstream.

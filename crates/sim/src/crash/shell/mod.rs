@@ -330,11 +330,17 @@ impl<'a> Shell<'a> {
         self.tell(|| "the gateway is asked to stop".to_owned());
         let mut taken = 0;
         while !self.asked.is_empty() {
+            if self.has_nowhere() {
+                return Ok(());
+            }
             self.go_on(&mut taken)?;
         }
         self.told.push_back(Input::Cache(Done::Close(VOLUME)));
         self.pump()?;
         while !self.closed && !self.is(Bug::CloseNotWaitedFor) {
+            if self.has_nowhere() {
+                return Ok(());
+            }
             self.go_on(&mut taken)?;
         }
         let history = &mut self.lasting.history;
@@ -343,6 +349,13 @@ impl<'a> Shell<'a> {
         }
         self.tell(|| "the gateway has stopped".to_owned());
         self.point()
+    }
+
+    /// Neither the log nor the upstream takes what is dirty: the log device has failed, and another gateway owns the unit.
+    /// A stop ends by its time-out then, and promises nothing.
+    fn has_nowhere(&self) -> bool {
+        let log = self.pipeline.cache().log(VOLUME).expect("it was opened first");
+        self.target.rival.is_some() && log.status(self.now).failed
     }
 
     /// Does something, if only to wait.

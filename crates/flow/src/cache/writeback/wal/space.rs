@@ -107,6 +107,12 @@ impl Space {
         SUPERS + slot * segment
     }
 
+    /// All places, in the order in which they are tried for the segment after `last`.
+    pub(crate) fn ring(last: Option<&Segment>, count: u64) -> impl Iterator<Item = u64> {
+        let first = last.map_or(0, |last| last.slot + 1);
+        (0..count).map(move |i| (first + i) % count)
+    }
+
     /// The segment that is written to.
     pub(crate) fn head(&self) -> Option<&Segment> {
         self.live.back().filter(|head| !head.frozen)
@@ -131,10 +137,8 @@ impl Space {
 
     /// Begins a segment whose first record is `first`; what its header is to say but for progress.
     pub(crate) fn open(&mut self, log: [u8; 16], owner: u64, first: u64) -> (u64, SegmentHead) {
-        let count = self.slots.len();
-        let start = self.live.back().map_or(0, |last| last.slot as usize + 1);
-        let find =
-            |wanted| (0..count).map(|i| (start + i) % count).find(|&i| self.slots[i] == wanted);
+        let ring = || Self::ring(self.live.back(), self.slots.len() as u64);
+        let find = |wanted| ring().find(|&slot| self.slots[slot as usize] == wanted);
         let slot = find(Slot::Free).or_else(|| find(Slot::Bad));
         let slot = slot.expect("the caller has asked whether one is free");
         let (previous, sealed) = match self.live.back_mut() {
@@ -146,10 +150,10 @@ impl Space {
         };
         let number = self.next_number;
         self.next_number += 1;
-        self.slots[slot] = Slot::Live;
+        self.slots[slot as usize] = Slot::Live;
         self.live.push_back(Segment {
             number,
-            slot: slot as u64,
+            slot,
             first,
             last: first - 1,
             length: PAGE,
@@ -170,7 +174,7 @@ impl Space {
             durable: 0,
             applied: 0,
         };
-        (Self::at(slot as u64, self.segment), head)
+        (Self::at(slot, self.segment), head)
     }
 
     /// What has been written is durable.
