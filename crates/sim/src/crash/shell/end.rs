@@ -13,7 +13,7 @@ impl Shell<'_> {
     pub(super) fn end(&mut self, io: Io) -> Result<(), Fault> {
         match io {
             Io::Local { io, id } => {
-                let fails = self.log_fails();
+                let fails = self.log_device.fails(self.plan, &mut self.rng);
                 self.tell(|| format!("log write {} {}", io.0, how(fails)));
                 if fails {
                     self.log_device.device.fail(id, &mut self.rng);
@@ -29,7 +29,7 @@ impl Shell<'_> {
                 self.logged(io, if fails && !hidden { Err(IoError::Medium) } else { Ok(()) });
             }
             Io::LocalFlush { io, flush } => {
-                let fails = self.log_fails();
+                let fails = self.log_device.fails(self.plan, &mut self.rng);
                 self.tell(|| format!("log flush {} {}", io.0, how(fails)));
                 if fails {
                     self.log_device.device.fail_flush(&flush, &mut self.rng);
@@ -79,15 +79,6 @@ impl Shell<'_> {
             }
         }
         self.point()
-    }
-
-    /// Whether the log device fails now.
-    fn log_fails(&mut self) -> bool {
-        let fails = self.log_device.fails(self.plan, &mut self.rng);
-        if fails && self.plan.dies {
-            self.lasting.history.loosen();
-        }
-        fails
     }
 
     fn fetch(&mut self, span: Span, tag: Tag, offset: u64) -> Result<(), Fault> {

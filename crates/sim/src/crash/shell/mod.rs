@@ -472,8 +472,10 @@ impl<'a> Shell<'a> {
             let notices = std::mem::take(&mut self.pipeline.observer_mut().0);
             for notice in notices {
                 self.tell(|| format!("{notice:?}"));
-                if matches!(notice, Notice::Through(_)) {
-                    self.pass_outstanding();
+                match notice {
+                    Notice::Through(_) => self.pass_outstanding(),
+                    Notice::LogFailed(_) => self.lasting.history.loosen(),
+                    _ => {}
                 }
                 if let Notice::Blocked(blocked) = notice
                     && self.target.rival.is_none()

@@ -14,6 +14,9 @@ impl Log {
         if self.wal.is_committing() {
             return false;
         }
+        if let Some(error) = self.stranded() {
+            self.fail(now, error);
+        }
         let bypassed = self.bypasses();
         // What recovery has found must be durable before anything is built on it.
         let working = self.wal.is_working();
@@ -37,6 +40,15 @@ impl Log {
             self.ack(now, pending, COMMIT);
         }
         true
+    }
+
+    /// The fault that leaves no place for records that are to be written again, if write-back cannot free one: the
+    /// oldest epoch has such records, and nothing of it goes upstream before they are durable.
+    fn stranded(&self) -> Option<IoError> {
+        let working = self.wal.is_working();
+        let fault = if working { self.wal.stranded() } else { None };
+        let durable = self.wal.marks().durable();
+        fault.filter(|_| self.destage.epochs().oldest().is_some_and(|epoch| epoch.last > durable))
     }
 
     /// Whether a request or an epoch waits for what was written to be durable.

@@ -203,6 +203,45 @@ fn a_flush_waits_for_what_is_written_again() {
     rig.settle();
 }
 
+/// A write is larger than the log. One batch of it fails and takes the reserve; then another one fails, so that there is no
+/// place for it, and write-back cannot free one: the log has failed. Nothing is lost, and the host has an answer.
+#[test]
+fn what_has_no_place_any_more_goes_upstream() {
+    let segment = 4096 + 2 * batch_most(4096, 4);
+    let settings = Settings {
+        order: Order::Flush,
+        batch_bytes: 4096,
+        batch_records: 4,
+        segment,
+        capacity: 8192 + 3 * segment,
+        epoch_bytes: 1 << 20,
+        ..small()
+    };
+    let mut failed = alloc::vec![];
+    for first in 1..8 {
+        let mut rig = Rig::new(1, settings, 64);
+        assert!(rig.pays_debt());
+        rig.ask(Some(Kind::Write), 0, 64, false);
+        for batch in 1..=first + 2 {
+            let writes = |rig: &Rig| matches!(rig.running[..], [Running::Write(..)]);
+            assert!(rig.until(100, writes), "{first} {batch}");
+            if batch == first || batch == first + 2 {
+                rig.failing = 0..u64::MAX;
+            }
+            rig.end(0);
+            rig.failing = 0..0;
+        }
+        assert!(rig.until(1_000, |rig| rig.outstanding() == 0), "{first}");
+        rig.check_reads();
+        assert_eq!(rig.log.status(rig.now).faults, 2);
+        if rig.log.status(rig.now).failed {
+            failed.push(first);
+        }
+        rig.settle();
+    }
+    assert_eq!(failed, [4]);
+}
+
 /// Both a batch and its second try fail: nothing is lost, everything goes upstream from memory, and only
 /// when the world has remembered that the log is void do writes go past it.
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! A failed write or sync is final for its segment: the kernel may have dropped the pages, and the next sync may
 //! succeed without them. What is not known to be durable is written again, from memory, to a fresh segment. If that
-//! fails too, the log device has failed.
+//! fails too, or there is none and write-back cannot free one, the log device has failed.
 
 use super::super::effect::{Effect, LocalId, Memory, Notice, Write};
 use super::super::format::Super;
@@ -237,6 +237,7 @@ impl Wal {
         effects: &mut VecDeque<Effect>,
     ) -> Failure {
         self.failures += 1;
+        self.fault = Some(error);
         self.counters.faults += 1;
         effects.push_back(Effect::Notice(Notice::LogFault(error)));
         if self.failed() {

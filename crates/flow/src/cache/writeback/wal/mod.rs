@@ -20,6 +20,7 @@ use super::format::{Batch, Descriptor, PAGE, RecordKind, SegmentHead, Size, enco
 use super::ranges::Held;
 use super::settings::{Mode, Settings};
 use crate::clock::Instant;
+use crate::error::IoError;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use buffers::Buffers;
@@ -47,6 +48,8 @@ pub(super) struct Wal {
     unsynced_since: Option<Instant>,
     /// Failures of the log device in a row.
     failures: u32,
+    /// The last failure.
+    fault: Option<IoError>,
     /// Not even a super block can be written: write-back continues without marks.
     unmarkable: bool,
     /// Name of the last I/O.
@@ -145,6 +148,7 @@ impl Wal {
             opened: false,
             unsynced_since: None,
             failures: 0,
+            fault: None,
             unmarkable: false,
             last_io: 0,
             counters: Counters::default(),
@@ -344,11 +348,26 @@ impl Wal {
 
     /// Writes again what was in a batch that failed.
     pub(super) fn write_again(&mut self) -> Option<Write> {
+        let (first, size) = self.unwritten();
+        let place = self.place(size, true).ok()?;
+        Some(self.write_batch(first, place))
+    }
+
+    /// The first record that is to be written again, and the size of a batch with it alone.
+    fn unwritten(&self) -> (u64, Size) {
         let first = self.marks.written() + 1;
         let next = self.records.unsynced_from(first, self.marks.next()).next();
         let payload = next.expect("there is one").descriptor.payload;
-        let place = self.place(Size::default().with(payload.into()), true).ok()?;
-        Some(self.write_batch(first, place))
+        (first, Size::default().with(payload.into()))
+    }
+
+    /// The fault because of which records are to be written again, if there is no place for them until write-back
+    /// frees one.
+    pub(super) fn stranded(&self) -> Option<IoError> {
+        let stranded = self.has_unwritten()
+            && !self.space.frees()
+            && matches!(self.place(self.unwritten().1, true), Err(NoPlace::Full));
+        self.fault.filter(|_| stranded)
     }
 
     /// Encodes the records from `first` on as one batch, as many as it may hold, and gives them their

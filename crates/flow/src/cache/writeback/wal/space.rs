@@ -284,6 +284,11 @@ impl Space {
         }
     }
 
+    /// Whether a place becomes free without further write-back.
+    pub(crate) fn frees(&self) -> bool {
+        self.slots.iter().any(|slot| matches!(slot, Slot::Retired { .. }))
+    }
+
     /// How full the log is, in thousandths, if the oldest dirty byte is at `tail` on the device: 1000
     /// when what is left is only the reserve, and the holes of the oldest segment.
     pub(crate) fn fill(&self, tail: Option<u64>) -> u32 {
