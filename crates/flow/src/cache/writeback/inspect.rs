@@ -9,6 +9,7 @@ use super::reader::{
 };
 use super::recover::{Refusal, newest_known};
 use super::settings::Settings;
+use super::wal::Space;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
@@ -187,6 +188,7 @@ pub fn inspect<E>(device: Device<'_, E>, size: u64) -> Result<Inspection, Refusa
     for slot in &seen.slots {
         inspector.slot(device, &block, slot)?;
     }
+    inspector.next_place(device, &block, fits)?;
     inspector.end(device, &block, copies)
 }
 
@@ -282,6 +284,23 @@ impl Inspector {
             }
         })?;
         Ok(found)
+    }
+
+    /// Looks where the segment after the newest is begun, of `places`, for what its batches say, as recovery does.
+    fn next_place<E>(
+        &mut self,
+        device: Device<'_, E>,
+        block: &Super,
+        places: u64,
+    ) -> Result<(), E> {
+        let newest = self.found.values().rev().find(|one| one.head.is_some());
+        let last = newest.map(|one| (one.at - SUPERS) / block.segment);
+        let mut ring = Space::ring(last, places).map(|slot| Space::at(slot, block.segment));
+        let free = |&at: &u64| self.found.values().all(|one| one.at != at);
+        let Some(at) = ring.find(free) else { return Ok(()) };
+        scan(device, block, at + PAGE, at + block.segment, |located| {
+            self.claims.add_batch(&located.batch);
+        })
     }
 
     /// Which batches count, and which records are gone.

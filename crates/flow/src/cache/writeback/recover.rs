@@ -370,7 +370,7 @@ impl Walk {
     /// say what was durable. That some places were bad before the crash is not known here: if the segment was begun
     /// behind such a place, and its header is lost, too, those batches are not read.
     fn next_place(&self, block: &Super) -> Option<u64> {
-        let mut ring = Space::ring(self.live.last(), block.segments);
+        let mut ring = Space::ring(self.live.last().map(|last| last.slot), block.segments);
         let free = ring.find(|&slot| self.live.iter().all(|live| live.slot != slot))?;
         Some(Space::at(free, block.segment))
     }

@@ -107,9 +107,9 @@ impl Space {
         SUPERS + slot * segment
     }
 
-    /// All places, in the order in which they are tried for the segment after `last`.
-    pub(crate) fn ring(last: Option<&Segment>, count: u64) -> impl Iterator<Item = u64> {
-        let first = last.map_or(0, |last| last.slot + 1);
+    /// All places, in the order in which they are tried for the segment after the one in `last`.
+    pub(crate) fn ring(last: Option<u64>, count: u64) -> impl Iterator<Item = u64> {
+        let first = last.map_or(0, |last| last + 1);
         (0..count).map(move |i| (first + i) % count)
     }
 
@@ -137,7 +137,7 @@ impl Space {
 
     /// Begins a segment whose first record is `first`; what its header is to say but for progress.
     pub(crate) fn open(&mut self, log: [u8; 16], owner: u64, first: u64) -> (u64, SegmentHead) {
-        let ring = || Self::ring(self.live.back(), self.slots.len() as u64);
+        let ring = || Self::ring(self.live.back().map(|last| last.slot), self.slots.len() as u64);
         let find = |wanted| ring().find(|&slot| self.slots[slot as usize] == wanted);
         let slot = find(Slot::Free).or_else(|| find(Slot::Bad));
         let slot = slot.expect("the caller has asked whether one is free");
