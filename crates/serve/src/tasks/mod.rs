@@ -13,6 +13,7 @@ mod frames;
 mod io;
 pub(crate) mod jobs;
 mod memory;
+mod order;
 pub(crate) mod quota;
 pub(crate) mod reply;
 pub(crate) mod sessions;
@@ -39,6 +40,7 @@ use crate::volume::catalog::Catalog;
 use io::{IoContext, StorageRequests};
 use jobs::{JobContext, Jobs};
 use memory::PayloadMemory;
+use order::LineId;
 use quota::TenantQuotas;
 use set::TaskSet;
 use std::rc::Rc;
@@ -151,6 +153,9 @@ impl CommandEngine {
         for key in std::mem::take(&mut self.set.again) {
             self.set.try_again(&self.catalog, key);
         }
+        for line in self.set.order.take_due() {
+            self.release(line);
+        }
         let (jobs, mut cx) = self.jobs();
         jobs.retry(&mut cx);
         self.has_messages()
@@ -161,8 +166,53 @@ impl CommandEngine {
         !self.set.inputs.is_empty() || !self.set.actions.is_empty()
     }
 
-    /// All data of a command of the connection with this link is here.
+    /// The data of a command is yet to arrive.
+    pub(crate) fn await_data(&mut self, key: TaskKey) {
+        if let Some(line) = self.line_of(key) {
+            self.stand(key, line, false);
+        }
+    }
+
+    /// All data of a command of the connection with this link is here: begins it, or as soon as the order of commands
+    /// allows.
     pub(crate) fn begin(&mut self, key: TaskKey, link: LinkId) {
+        let order = self.set.tasks[key].order;
+        if let Some(place) = order.place {
+            self.set.order.complete(place);
+            self.release(place.line);
+        } else if let Some(line) = self.line_of(key)
+            && !self.set.order.passes(line, order.ordered)
+        {
+            self.stand(key, line, true);
+        } else {
+            self.enter(key, link);
+        }
+    }
+
+    /// The line for commands like this one, if it is for the medium.
+    fn line_of(&self, key: TaskKey) -> Option<LineId> {
+        let task = &self.set.tasks[key];
+        let TaskKind::Media(_) = task.kind else { return None };
+        Some(LineId { connection: task.connection?, volume: task.volume })
+    }
+
+    /// Puts a command into its line.
+    fn stand(&mut self, key: TaskKey, line: LineId, complete: bool) {
+        let TaskSet { tasks, order, .. } = &mut self.set;
+        let place = &mut tasks[key].order;
+        place.place = Some(order.enter(line, key, place.ordered, complete));
+    }
+
+    /// Begins what may begin of a line.
+    fn release(&mut self, line: LineId) {
+        while let Some(key) = self.set.order.next_of(line) {
+            self.set.tasks[key].order.place = None;
+            self.enter(key, self.set.link(key));
+        }
+    }
+
+    /// Begins a command.
+    fn enter(&mut self, key: TaskKey, link: LinkId) {
         match self.set.tasks[key].kind {
             TaskKind::Parameters(..) => self.parameters(key),
             TaskKind::Map { .. } => self.map(key),

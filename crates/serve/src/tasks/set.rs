@@ -7,6 +7,7 @@ use crate::ids::{ConnectionId, JobKey, ManagementKey, TaskKey};
 use crate::peer_log::PeerLog;
 use crate::tasks::ConnectionAction;
 use crate::tasks::memory::{Held, PayloadMemory};
+use crate::tasks::order::TaskOrder;
 use crate::tasks::quota::TenantQuotas;
 use crate::tasks::sessions::Sessions;
 use crate::tasks::table::{Answer, Charge, End, Phase, Task, TaskKind, Tasks};
@@ -20,6 +21,8 @@ use weir_flow::request::{LinkId, TenantId};
 /// The commands that have not ended, and what they share.
 pub(crate) struct TaskSet {
     pub(crate) tasks: Tasks,
+    /// Those that must not pass each other, until they enter the pipeline.
+    pub(crate) order: TaskOrder,
     /// What is answered when several tasks have ended.
     pub(crate) waiters: Waiters,
     pub(crate) memory: PayloadMemory,
@@ -81,6 +84,7 @@ impl TaskSet {
     ) -> Self {
         Self {
             tasks: Tasks::with_key(),
+            order: TaskOrder::default(),
             waiters: Waiters::default(),
             memory,
             quotas,
@@ -200,6 +204,9 @@ impl TaskSet {
         for buffer in [task.data, task.medium].into_iter().flatten() {
             self.memory.give(buffer);
         }
+        if let Some(place) = task.order.place {
+            self.order.leave(place);
+        }
         for waiting in task.awaited_by {
             self.one_less(waiting);
         }
@@ -242,7 +249,7 @@ impl TaskSet {
         }
     }
 
-    /// Forgets the commands whose data has not come: nothing of them was promised or done.
+    /// Forgets the commands that have not begun for want of data: nothing of them was promised or done.
     pub(crate) fn drop_gathering(&mut self) {
         let gathering: Vec<TaskKey> = self
             .tasks

@@ -37,7 +37,7 @@ impl TaskSet {
             op: Op::Read,
             extent: Extent::new(media.lba * block, media.blocks * block),
             fua: media.fua,
-            ordered: task.ordered,
+            ordered: task.order.ordered,
             job: false,
         };
         let op = match media.op {
@@ -176,7 +176,7 @@ impl TaskSet {
             op: if unmap { Op::Discard } else { Op::WriteZeroes },
             extent: self.tasks[key].steps.current,
             fua: self.tasks[key].media().fua,
-            ordered: self.tasks[key].ordered,
+            ordered: self.tasks[key].order.ordered,
             job: false,
         }));
     }

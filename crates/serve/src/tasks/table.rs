@@ -2,6 +2,7 @@
 
 use crate::buffer::Shared;
 use crate::ids::{ConnectionId, JobKey, ManagementKey, TaskKey};
+use crate::tasks::order::Order;
 use slotmap::SlotMap;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -32,8 +33,8 @@ pub(crate) struct Task {
     pub(crate) volume: usize,
     /// What is to be done, checked against the volume.
     pub(crate) kind: TaskKind,
-    /// It has the ORDERED task attribute.
-    pub(crate) ordered: bool,
+    /// What it is ordered by among the commands of its session.
+    pub(crate) order: Order,
     /// Data from the host, or the pattern made of it.
     pub(crate) data: Option<Shared>,
     /// How many bytes of data the host sends.
@@ -109,7 +110,7 @@ impl Task {
             name: 0,
             volume,
             kind,
-            ordered: false,
+            order: Order::default(),
             data: None,
             data_length: 0,
             medium: None,
@@ -162,7 +163,7 @@ pub(crate) enum TaskKind {
 /// How far a command has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Its data is still arriving.
+    /// Its data is still arriving, or that of older commands which it must not pass.
     Gathering,
     /// It is in the pipeline.
     InPipeline {

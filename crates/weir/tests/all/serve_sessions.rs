@@ -173,6 +173,70 @@ fn a_write_is_aborted() {
     gateway.stop_after(witness);
 }
 
+/// Sends a write of 128 KiB at byte 0 with this attribute and half of its data; returns its tag and the PDU that asks for
+/// the other half.
+fn half_a_write(session: &mut Session, attribute: u8, data: &[u8]) -> (u32, Pdu) {
+    let itt = session.new_itt();
+    let out = Transfer::Out(data.to_vec());
+    let mut write = session.command(0, itt, write16(0, data.len(), false), &out);
+    write.header[1] |= attribute;
+    session.send(&write);
+    let r2t = Pdu::receive(&session.socket, false).unwrap();
+    assert_eq!((r2t.opcode(), r2t.field(40), r2t.field(44)), (opcode::R2T, 65_536, 65_536));
+    session.expect(itt, out);
+    (itt, r2t)
+}
+
+/// Sends the other half.
+fn other_half(session: &Session, itt: u32, r2t: &Pdu, data: &[u8]) {
+    let out = Pdu::new(opcode::DATA_OUT, 0x80, itt).with(20, r2t.field(20)).with(40, 65_536);
+    session.send(&out.carrying(&data[65_536..]));
+}
+
+/// SAM-5 section 8.6: an ORDERED command does not pass an older one whose data is still arriving, and no newer one
+/// passes an ORDERED one. A host that withholds its data delays only itself; an abort lets those behind it begin.
+#[test]
+fn ordered_commands_wait_for_older_data() {
+    const SIMPLE: u8 = 0;
+    const ORDERED: u8 = 2;
+    const LENGTH: usize = 128 << 10;
+    let gateway = Gateway::with_one_disk("ordered");
+    let witness = gateway.witness();
+    let mut session = gateway.session("ordered");
+    let mut other = gateway.session("other");
+    let mut stored = vec![0; LENGTH];
+    for (round, [first, second]) in
+        [[SIMPLE, ORDERED], [ORDERED, SIMPLE], [ORDERED, ORDERED]].into_iter().enumerate()
+    {
+        for aborted in [true, false] {
+            let data = vec![round as u8 + 1; LENGTH];
+            let (write, r2t) = half_a_write(&mut session, first, &data);
+            let read = session.new_itt();
+            let transfer = Transfer::In(LENGTH);
+            let mut pdu = session.command(0, read, read16(0, LENGTH), &transfer);
+            pdu.header[1] |= second;
+            session.send(&pdu);
+            session.expect(read, transfer);
+            let last = session.issue(read16(0, LENGTH), Transfer::In(LENGTH));
+            assert!(other.read(0, LENGTH) == stored, "another session waits for nothing");
+            session.ping();
+            assert_eq!(session.outstanding(), [write, read, last], "round {round}");
+            if aborted {
+                assert_eq!(session.manage(1, 0, write), 0, "function complete");
+                session.forget(write);
+            } else {
+                other_half(&session, write, &r2t, &data);
+                session.wait(write).good();
+                stored = data;
+            }
+            for tag in [read, last] {
+                assert!(session.wait(tag).good() == stored, "round {round}, aborted: {aborted}");
+            }
+        }
+    }
+    gateway.stop_after(witness);
+}
+
 /// ABORT TASK of writes at any point of their way: after the response each write is wholly done or
 /// not at all, nothing of it comes later, and no status comes for what was aborted.
 #[test]

@@ -420,14 +420,16 @@ impl IscsiFrontend<'_> {
             _ => Held { data: wanted, medium: 0 },
         };
         let mut task = Task::new(self.engine.set.now, volume, kind);
-        task.ordered = command.attribute == Attribute::Ordered;
+        task.order.ordered = command.attribute == Attribute::Ordered;
         let Some(key) = self.take_in(connection, itt, held, task) else {
             self.full(connection, itt);
             return;
         };
         self.engine.set.keep(key, 0, command.immediate);
         let waits = connection.iscsi().is_some_and(|wire: &mut Wire| wire.solicit(itt, wanted));
-        if !waits {
+        if waits {
+            self.engine.await_data(key);
+        } else {
             self.engine.begin(key, connection.link());
         }
     }
