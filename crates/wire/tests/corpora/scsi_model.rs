@@ -208,7 +208,9 @@ impl Sanitizing {
     pub(crate) const fn lets(self, opcode: u8, action: u8) -> bool {
         let asks_only = matches!(
             (opcode, action),
-            (0x03 | 0x12 | 0x1a | 0x25 | 0x5a | 0xa0, _) | (0x9e, 0x10) | (0xa3, 0x0c | 0x0d)
+            (0x03 | 0x12 | 0x1a | 0x25 | 0x4d | 0x5a | 0xa0, _)
+                | (0x9e, 0x10)
+                | (0xa3, 0x0c | 0x0d)
         );
         match self {
             Self::Idle => true,
