@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | Model    | `rate(d)` = service time ended over time passed, with d operations outstanding. The search begins at the greatest depth, so that an unknown backend is as busy as under `fifo`. If nothing waits there, the depth that is used is tried next. Then about a third of it, as long as 97 % of the highest rate are kept, and the depths between the last two by bisection. Every [`REST`] measures it looks again, twice as deep and one rung lower, and then moves only for 5 % more, or down if 98.5 % are kept. It begins anew when demand is twice that for which it was made |
+//! | Model    | `rate(d)` = service time ended over time passed, with d operations outstanding. The search begins at the greatest depth, so that an unknown backend is as busy as under `fifo`. If nothing waits there, the depth that is used is tried next. Then about a third of it, as long as 97 % of the highest rate are kept, and the depths between the last two by bisection. After every [`REST`] measures, whose mean is the rate at rest, it tries one rung lower, and each [`CLIMB`]th time two rungs higher first; it moves up only for 3.5 % more, and down only if 98.5 % are kept. It begins anew when demand is twice that for which it was made |
 //! | Units    | rates in millionths: a backend that does four operations at once has 4 000 000 |
 //! | Cost     | O(1) per operation |
 //! | Source   | `docs/reference/dispatch.md` sections 6.1 and 8.1: near the knee every estimator is in its good range, and a newcomer waits behind little |
@@ -20,6 +20,32 @@ pub(super) struct Knee {
     /// which the depth was found, or that number if it was no more than the depth: then no knee was found.
     demand_max: u32,
     measure: Measure,
+    rest: Rest,
+}
+
+/// What is known of the depth at which it rests.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    /// All measures of this rest at which operations waited.
+    work: Work,
+    /// The highest rate that a greater depth had when it was tried last.
+    most: u64,
+    /// How often it has tried another depth.
+    tries: u32,
+}
+
+/// Service time that ended, and the time that passed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    service: u128,
+    nanos: u128,
+}
+
+impl Work {
+    /// In millionths.
+    fn rate(self) -> u64 {
+        u64::try_from(self.service * 1_000_000 / self.nanos.max(1)).unwrap_or(u64::MAX)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +73,8 @@ struct Measure {
     ends: u32,
     /// Ends while an operation waited.
     contended: u32,
+    /// A long measure was judged early, and is to be continued.
+    judged: bool,
     /// The most operations, outstanding and waiting.
     peak: u32,
 }
@@ -62,7 +90,7 @@ struct Level {
 impl Measure {
     const fn new(skip: u32) -> Self {
         let levels = [Level { ends: 0, nanos: 0, service: 0 }; LADDER.len() + 1];
-        Self { skip, last: None, levels, ends: 0, contended: 0, peak: 0 }
+        Self { skip, last: None, levels, ends: 0, contended: 0, judged: false, peak: 0 }
     }
 
     /// Time has passed with this number outstanding.
@@ -72,10 +100,13 @@ impl Measure {
         }
     }
 
-    /// Whether this is enough at a depth. Operations may end in batches as large as that, so it takes many of them.
-    fn is_over(&self, depth: u32) -> bool {
+    /// Whether this is enough for `times` measures at a depth. Operations may end in batches as large as that, so it takes
+    /// many of them.
+    fn is_enough(&self, depth: u32, times: u32) -> bool {
         let nanos = || self.levels.iter().map(|level| level.nanos).sum::<u64>();
-        self.ends >= ENOUGH.max(32 * depth) || self.ends >= FEW.max(4 * depth) && nanos() >= LONG
+        let (enough, few) = (ENOUGH.max(32 * depth), FEW.max(4 * depth));
+        self.ends >= times * enough
+            || self.ends >= times * few && nanos() >= u64::from(times) * LONG
     }
 
     /// Whether the depth held operations back: some waited at more than an eighth of the ends.
@@ -94,13 +125,13 @@ impl Measure {
         rungs.into_iter().find(enough).unwrap_or(0)
     }
 
-    /// Service time over time passed, while half of a rung was outstanding at least. An estimator holds a backend
-    /// at two operations from time to time; that does not count.
-    fn rate(&self, rung: usize) -> u64 {
+    /// The work while half of a rung was outstanding at least. An estimator holds a backend at two operations from
+    /// time to time; that does not count.
+    fn work(&self, rung: usize) -> Work {
         let levels = &self.levels[level(LADDER[rung].div_ceil(2))..];
-        let service: u128 = levels.iter().map(|level| u128::from(level.service)).sum();
-        let nanos: u128 = levels.iter().map(|level| u128::from(level.nanos)).sum();
-        u64::try_from(service * 1_000_000 / nanos.max(1)).unwrap_or(u64::MAX)
+        let service = levels.iter().map(|level| u128::from(level.service)).sum();
+        let nanos = levels.iter().map(|level| u128::from(level.nanos)).sum();
+        Work { service, nanos }
     }
 
     /// Whether nothing was outstanding for more than a twentieth of the time.
@@ -113,7 +144,9 @@ impl Measure {
 impl Knee {
     pub(super) const fn new() -> Self {
         let phase = Phase::Begin { bad: None };
-        Self { rung: TOP, phase, demand_max: 0, measure: Measure::new(0) }
+        let (measure, rest) =
+            (Measure::new(0), Rest { work: Work { service: 0, nanos: 0 }, most: 0, tries: 0 });
+        Self { rung: TOP, phase, demand_max: 0, measure, rest }
     }
 
     /// How many operations may be outstanding.
@@ -139,7 +172,6 @@ impl Knee {
         waiting: u32,
         service: Duration,
     ) {
-        let depth = self.depth();
         let measure = &mut self.measure;
         if let Some(skip) = measure.skip.checked_sub(1) {
             measure.skip = skip;
@@ -152,9 +184,21 @@ impl Knee {
         level.service = level.service.saturating_add(service.as_nanos());
         measure.ends += 1;
         measure.contended += u32::from(waiting > 0);
-        if measure.is_over(depth) {
+        if self.is_over() {
             self.measured();
         }
+    }
+
+    /// Whether the measure of the rung in force is over. What a wrong step down loses is lost until the next climb, so a
+    /// try of a smaller depth is long, unless it is clearly not enough.
+    fn is_over(&mut self) -> bool {
+        let (depth, rung, measure) = (LADDER[self.rung], self.rung, &mut self.measure);
+        if !measure.is_enough(depth, 1) {
+            return false;
+        }
+        let Phase::Search { most, permille: LEAVE, .. } = self.phase else { return true };
+        let first = !core::mem::replace(&mut measure.judged, true);
+        first && measure.work(rung).rate() < most / 1_000 * KEEP || measure.is_enough(depth, TRY)
     }
 
     /// The rung in force has been measured.
@@ -162,7 +206,8 @@ impl Knee {
         let (rung, measure) = (self.rung, self.measure);
         let full = measure.is_full();
         let used = if full { rung } else { measure.used().min(rung) };
-        let rate = measure.rate(used);
+        let work = measure.work(used);
+        let rate = work.rate();
         if !full && measure.is_idle() {
             // A light load says nothing about the depth that a burst needs.
             return self.go(rung, self.phase);
@@ -182,15 +227,27 @@ impl Knee {
                 let (good, bad) = if enough { (rung, bad) } else { (good, Some(rung)) };
                 self.lower(most, good, bad, used, permille);
             }
-            Phase::Rest { left: 0 } if full && rung < TOP => {
-                self.go((rung + 2).min(TOP), Phase::Climb { from: rung, had: rate });
+            Phase::Rest { left } => {
+                if full {
+                    self.rest.work.service += work.service;
+                    self.rest.work.nanos += work.nanos;
+                }
+                if left > 0 {
+                    return self.go(rung, Phase::Rest { left: left - 1 });
+                }
+                self.rest.tries = self.rest.tries.wrapping_add(1);
+                if !full || rung == TOP {
+                    self.demand_max = demand;
+                    return self.look_below(rate, rung, used);
+                }
+                let had = self.rest.work.rate();
+                if self.rest.tries.is_multiple_of(CLIMB) {
+                    self.go((rung + 2).min(TOP), Phase::Climb { from: rung, had });
+                } else {
+                    self.look_below(had.max(self.rest.most), rung, None);
+                }
             }
-            Phase::Rest { left: 0 } => {
-                self.demand_max = demand;
-                self.look_below(rate, rung, used);
-            }
-            Phase::Rest { left } => self.go(rung, Phase::Rest { left: left - 1 }),
-            Phase::Climb { from, had } if full && had < rate / 1_000 * KEEP => {
+            Phase::Climb { from, had } if had < rate / 1_000 * KEEP => {
                 self.go(TOP, Phase::Begin { bad: Some(from) });
             }
             Phase::Climb { from, had } => self.look_below(had.max(rate), from, None),
@@ -200,7 +257,7 @@ impl Knee {
     /// Tries the rung below the one where it rests, or the one that is used, and if that is enough, lower ones.
     fn look_below(&mut self, most: u64, good: usize, used: Option<usize>) {
         let Some(below) = good.checked_sub(1) else {
-            return self.go(good, Phase::Rest { left: REST });
+            return self.settle(most, good);
         };
         let next = used.map_or(below, |used| used.min(below));
         self.go(next, Phase::Search { most, good, bad: None, permille: LEAVE });
@@ -218,7 +275,7 @@ impl Knee {
         let lowest = bad.map_or(0, |bad| bad + 1);
         assert!(lowest <= good, "the search for a depth has crossed its bounds");
         if lowest == good {
-            return self.go(good, Phase::Rest { left: REST });
+            return self.settle(most, good);
         }
         let next = match (used, bad) {
             (Some(used), _) if (lowest..good).contains(&used) => used,
@@ -226,6 +283,12 @@ impl Knee {
             (_, None) => good.saturating_sub(STEP),
         };
         self.go(next, Phase::Search { most, good, bad, permille });
+    }
+
+    /// Rests at a rung.
+    fn settle(&mut self, most: u64, rung: usize) {
+        (self.rest.work, self.rest.most) = (Work::default(), most);
+        self.go(rung, Phase::Rest { left: REST });
     }
 
     fn go(&mut self, rung: usize, phase: Phase) {
@@ -269,7 +332,7 @@ const DEMAND_MAX: u32 = 2 * LADDER[TOP];
 
 /// Permille of the highest rate that are enough; that keep the rung where it rests; that let it go below.
 const SHARE: u64 = 970;
-const KEEP: u64 = 950;
+const KEEP: u64 = 965;
 const LEAVE: u64 = 985;
 
 /// A measure is this number of operations at least, or if they take long, as many as end in this time, but not less
@@ -278,8 +341,12 @@ const ENOUGH: u32 = 1_024;
 const FEW: u32 = 256;
 const LONG: u64 = 2_000_000_000;
 
-/// Measures of rest before it looks again.
+/// Measures of rest before it tries other depths, and the number of such tries of which one is at a greater depth.
 const REST: u32 = 32;
+const CLIMB: u32 = 4;
+
+/// A try of a smaller depth takes as long as this number of measures.
+const TRY: u32 = 4;
 
 #[cfg(test)]
 mod tests;
