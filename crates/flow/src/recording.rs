@@ -141,8 +141,7 @@ impl Decoder {
         Ok((Self { previous: Instant::ZERO, checksum }, config, length))
     }
 
-    /// Reads the entry at the front of `bytes`; the second value is its length. After an error the
-    /// same entry can be tried again with more bytes.
+    /// Reads the entry at the front of `bytes`, and its length. After an error it can be tried again with more bytes.
     pub fn entry(&mut self, bytes: &[u8]) -> Result<(Entry, usize), FormatError> {
         let (entry, length) = decode_entry(bytes, self.previous)?;
         let checksum = fnv1a(self.checksum, &bytes[..length]);
@@ -296,6 +295,7 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             at,
             ref input @ (Input::PathDown(..)
             | Input::PathUp(..)
+            | Input::UnitReset(..)
             | Input::PathAccess(..)
             | Input::Checked(..)
             | Input::PathOrder(..)),

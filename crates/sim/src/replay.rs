@@ -348,7 +348,9 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
             | Input::PathOrder(backend, PathOrder::Disable(path) | PathOrder::Enable(path)) => {
                 self.check_path(backend, Some(path))
             }
-            Input::PathOrder(backend, PathOrder::Failback) => self.check_path(backend, None),
+            Input::UnitReset(backend) | Input::PathOrder(backend, PathOrder::Failback) => {
+                self.check_path(backend, None)
+            }
             Input::Resized(volume, _) | Input::Capped(volume, _)
                 if volume.index() >= self.config.volumes.len() =>
             {

@@ -41,8 +41,8 @@ impl<O: Observer> Pipeline<O> {
         }
     }
 
-    /// A path works again: what is behind it may have lost what it had not made durable.
-    pub(super) fn came_up(&mut self, now: Instant, backend: BackendId) {
+    /// What is behind a backend may have lost what it had not made durable: it says so, or a path to it works again.
+    pub(super) fn unit_reset(&mut self, now: Instant, backend: BackendId) {
         for (index, volume) in self.volumes.iter().enumerate() {
             if volume.layout.is_on(backend) {
                 self.cache.reset(now, VolumeId::new(index as u32));

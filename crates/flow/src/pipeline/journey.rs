@@ -484,9 +484,10 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::Link(id, link) => self.links.set(id, link),
             Input::PathDown(backend, path) => self.paths.down(now, backend, path),
             Input::PathUp(backend, path) => {
-                self.came_up(now, backend);
+                self.unit_reset(now, backend);
                 self.paths.up(now, backend, path);
             }
+            Input::UnitReset(backend) => self.unit_reset(now, backend),
             Input::PathAccess(backend, path, access) => {
                 self.paths.access(now, backend, path, access);
             }

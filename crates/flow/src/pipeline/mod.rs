@@ -135,6 +135,8 @@ pub enum Input {
     PathDown(BackendId, PathId),
     /// A path works again.
     PathUp(BackendId, PathId),
+    /// The unit behind a backend may have lost what it had acknowledged and not made durable, though its paths work.
+    UnitReset(BackendId),
     /// What the target says of a path.
     PathAccess(BackendId, PathId, path::Access),
     /// An [`Action::Check`] was answered.

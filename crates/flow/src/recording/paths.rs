@@ -37,6 +37,7 @@ pub(super) fn encode_input(out: &mut Vec<u8>, input: &Input, head: impl FnOnce(&
     let (kind, backend, path) = match *input {
         Input::PathDown(backend, path) => (PATH_DOWN, backend, path),
         Input::PathUp(backend, path) => (PATH_UP, backend, path),
+        Input::UnitReset(backend) => (UNIT_RESET, backend, PathId::new(0)),
         Input::PathAccess(backend, path, _) => (PATH_ACCESS, backend, path),
         Input::Checked(backend, path) => (CHECKED, backend, path),
         Input::PathOrder(backend, PathOrder::Disable(path)) => (DISABLE, backend, path),
@@ -57,13 +58,15 @@ pub(super) fn decode_input(
     reader: &mut Reader<'_>,
     kind: u8,
 ) -> Result<Option<Input>, FormatError> {
-    if !matches!(kind, PATH_DOWN | PATH_UP | PATH_ACCESS | CHECKED | DISABLE | ENABLE | FAILBACK) {
+    let changes = matches!(kind, PATH_DOWN | PATH_UP | UNIT_RESET | PATH_ACCESS | CHECKED);
+    if !changes && !matches!(kind, DISABLE | ENABLE | FAILBACK) {
         return Ok(None);
     }
     let (backend, path) = (BackendId::new(reader.small()?), PathId::new(reader.small()?));
     Ok(Some(match kind {
         PATH_DOWN => Input::PathDown(backend, path),
         PATH_UP => Input::PathUp(backend, path),
+        UNIT_RESET => Input::UnitReset(backend),
         PATH_ACCESS => {
             let access = Access::from_code(reader.byte()?).ok_or(FormatError::Damaged)?;
             Input::PathAccess(backend, path, access)
@@ -82,3 +85,4 @@ const CHECKED: u8 = 12;
 const DISABLE: u8 = 13;
 const ENABLE: u8 = 14;
 const FAILBACK: u8 = 15;
+const UNIT_RESET: u8 = 31;

@@ -124,12 +124,18 @@ impl StorageRequests {
         if zeroes && io.fua {
             self.updates.insert(io.key, Update { io: *io, step: Step::Zero, failed: None });
         }
-        let promise = (promises && !zeroes).then_some(store);
+        let promise = self.promise(store).filter(|_| promises && !zeroes);
         let place = self.place(store, io);
         cx.drivers.submit(StorageSubmit::Io(
             place,
             Io { whose: Whose::Request(io.key), work, offset, length, promise },
         ));
+    }
+
+    /// What a durable write to a store says of earlier writes when it fails: the kernel may report with it that one of
+    /// them is lost. A unit says that with a deferred error, and a write that it refuses has lost nothing but itself.
+    fn promise(&self, store: usize) -> Option<usize> {
+        matches!(self.stores[store], Store::File(_)).then_some(store)
     }
 
     /// Where the bytes of an I/O are, by the path that the pipeline has chosen.
@@ -245,7 +251,7 @@ impl StorageRequests {
         // The journal is another file: what it loses, the volume has not promised.
         let durable = matches!(work, Work::Write { durable: true, .. });
         let promised = durable && !matches!(step, Step::Journal | Step::Clear);
-        let promise = promised.then_some(store);
+        let promise = self.promise(store).filter(|_| promised);
         cx.set.submitted = true;
         self.updates.insert(io.key, Update { io: *io, step, failed });
         cx.drivers.submit(StorageSubmit::Io(
@@ -283,7 +289,7 @@ impl StorageRequests {
                 Some(Step::Clear)
             }
             (Step::Clear, _, Err(_)) => {
-                Self::lose(cx, io.volume.index());
+                lose(&mut cx.volumes[io.volume.index()]);
                 None
             }
             (Step::Clear, ..) | (_, _, Err(_)) => None,
@@ -350,20 +356,7 @@ impl StorageRequests {
         let Some(store) = promise else { return };
         // A write that found no space, or may not write, has lost nothing but itself.
         if outcome == Err(IoError::Medium) || flushed && outcome.is_err() {
-            Self::lose(cx, self.flushes[store].volume);
-        }
-    }
-
-    /// From here on no flush of the volume succeeds.
-    fn lose(cx: &mut IoContext<'_>, index: usize) {
-        let volume = &mut cx.volumes[index];
-        if !std::mem::replace(&mut volume.lost, true) {
-            // The kernel reports such an error once and then takes the lost data for written.
-            error!(
-                volume = volume.name,
-                "acknowledged data may be lost: no flush of this volume succeeds from here on; \
-                 check the storage behind it, then restart"
-            );
+            lose(&mut cx.volumes[self.flushes[store].volume]);
         }
     }
 
@@ -399,6 +392,18 @@ impl StorageRequests {
         let Some(key) = flushes.waits.pop() else { return };
         std::mem::swap(&mut flushes.waits, &mut flushes.shared);
         self.flush_file(cx, key, store);
+    }
+}
+
+/// From here on no flush of the volume succeeds.
+pub(crate) fn lose(volume: &mut Volume) {
+    if !std::mem::replace(&mut volume.lost, true) {
+        // The kernel reports such an error once and then takes the lost data for written; so does a unit.
+        error!(
+            volume = volume.name,
+            "acknowledged data may be lost: no flush of this volume succeeds from here on; \
+             check the storage behind it, then restart"
+        );
     }
 }
 

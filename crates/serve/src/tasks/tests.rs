@@ -5,6 +5,7 @@ use crate::config::{FileStore, IoMode, Where};
 use crate::storage::blocking::{Blocking, BlockingPool};
 use crate::storage::file::backing::Backing;
 use crate::storage::io::{Ended, Io, StorageSubmit, Submit, Whose, Work, tenant_error};
+use crate::storage::store::Unit;
 use crate::tasks::table::{End, Phase, Task, TaskKind};
 use crate::testing::config;
 use slotmap::SlotMap;
@@ -41,6 +42,28 @@ impl Scene {
 
     /// With a volume on this number of stores.
     fn on(stores: usize, name: &str) -> Self {
+        Self::with(stores, name, Store::File)
+    }
+
+    /// With a volume on an upstream.
+    fn on_an_upstream(name: &str) -> Self {
+        Self::with(1, name, |file| {
+            Store::Upstream(Unit {
+                capacity: file.capacity.into(),
+                block_size: 512,
+                write_cache: true,
+                thin: false,
+                max_transfer: 1 << 20,
+                name: String::from("array"),
+                target: String::from("iqn.2026-11.org.example:array"),
+                lun: 0,
+                paths: 1,
+                ready: 1,
+            })
+        })
+    }
+
+    fn with(stores: usize, name: &str, store: impl Fn(Backing) -> Store) -> Self {
         let path = std::env::temp_dir().join(format!("weir-engine-{name}-{}", std::process::id()));
         let place = |part: usize| {
             Where::File(FileStore {
@@ -57,7 +80,7 @@ impl Scene {
             let backing = Backing::open(volume, file).expect("a new file");
             // The open file lives on without its name.
             std::fs::remove_file(&file.path).expect("it was just made");
-            Store::File(backing)
+            store(backing)
         };
         let stores: Rc<[Store]> = volume.files().map(open).collect();
         let pool =
@@ -135,7 +158,9 @@ impl Scene {
     fn end(&mut self, result: io::Result<()>) {
         let Io { whose, work, promise, .. } = self.driver.0.remove(0);
         let outcome = result.map_err(|problem| tenant_error(&problem));
-        let ended = Ended { whose, outcome, flushed: matches!(work, Work::Sync), promise };
+        let of_file = matches!(self.engine.catalog.stores[0], Store::File(_));
+        let flushed = of_file && matches!(work, Work::Sync);
+        let ended = Ended { whose, outcome, flushed, promise };
         // Drivers let go of buffers before they say so.
         drop(work);
         self.engine.ended(ended, &mut self.driver);
@@ -222,6 +247,27 @@ fn a_full_disk_is_not_a_lost_one() {
     scene.end(Ok(()));
     assert_eq!(scene.told(), [(flush, Ok(()))]);
     scene.ask(Op::Write);
+    scene.end(failure(libc::EIO));
+    assert!(scene.engine.catalog.volumes[0].lost);
+}
+
+/// A durable write that an upstream refuses has lost nothing but itself: what it has lost of others it says with a
+/// deferred error. After that no flush succeeds.
+#[test]
+fn an_upstream_says_what_it_has_lost() {
+    let mut scene = Scene::on_an_upstream("deferred");
+    let write = scene.ask(Op::Write);
+    scene.end(failure(libc::EIO));
+    assert_eq!(scene.told(), [(write, Err(IoError::Medium))]);
+    assert!(!scene.engine.catalog.volumes[0].lost);
+    let flush = scene.ask(Op::Flush);
+    scene.end(Ok(()));
+    assert_eq!(scene.told(), [(flush, Ok(()))]);
+    scene.engine.write_lost(0);
+    let flush = scene.ask(Op::Flush);
+    assert_eq!(scene.told(), [(flush, Err(IoError::Medium))]);
+    let mut scene = Scene::on_an_upstream("flush");
+    scene.ask(Op::Flush);
     scene.end(failure(libc::EIO));
     assert!(scene.engine.catalog.volumes[0].lost);
 }

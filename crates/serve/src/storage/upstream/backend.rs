@@ -16,7 +16,7 @@ use super::start::{Unreachable, UnreachablePath};
 use super::unit::LogicalUnit;
 use crate::storage::io::{Ended, Io, StorageDone, Work};
 use crate::storage::store::Unit;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use weir_flow::clock::Instant;
 use weir_flow::error::IoError;
 use weir_flow::pipeline::Input;
@@ -268,6 +268,13 @@ impl<N: Network> Upstream<N> {
                 context.input(Input::Checked(self.paths.backend, self.paths[index].id));
             }
             SessionEvent::Reset => self.unit_was_reset(context),
+            SessionEvent::WasReset => context.input(Input::UnitReset(self.paths.backend)),
+            SessionEvent::WriteLost(sense) => {
+                let upstream = &self.paths[index].who;
+                error!(upstream, %sense, "the unit has lost a write that it had acknowledged");
+                context.input(Input::UnitReset(self.paths.backend));
+                context.done.push(StorageDone::WriteLost(self.index));
+            }
             SessionEvent::NotReset(response) => {
                 self.unit.not_reset(&self.paths[index].who, &format!("{response:?}"));
             }

@@ -8,6 +8,8 @@ use weir_wire::scsi::ScsiStatus;
 /// The sense data of a response, as far as it is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sense {
+    /// An earlier command, which had ended well, has failed. The one that reports it was not executed (SPC-4, 4.5).
+    pub(super) deferred: bool,
     pub(super) key: u8,
     pub(super) asc: u8,
     pub(super) ascq: u8,
@@ -17,10 +19,16 @@ impl Sense {
     /// Reads fixed or descriptor format (SPC-4, 4.5). What is too short has zeroes.
     pub(super) fn parse(sense: &[u8]) -> Self {
         let at = |index: usize| sense.get(index).copied().unwrap_or(0);
+        let deferred = matches!(at(0) & 0x7f, 0x71 | 0x73);
         match at(0) & 0x7f {
-            0x72 | 0x73 => Self { key: at(1) & 0xf, asc: at(2), ascq: at(3) },
-            _ => Self { key: at(2) & 0xf, asc: at(12), ascq: at(13) },
+            0x72 | 0x73 => Self { deferred, key: at(1) & 0xf, asc: at(2), ascq: at(3) },
+            _ => Self { deferred, key: at(2) & 0xf, asc: at(12), ascq: at(13) },
         }
+    }
+
+    /// The unit was reset or powered on: its volatile cache may be lost.
+    pub(super) const fn is_reset(self) -> bool {
+        !self.deferred && matches!(self, Self { key: 0x6, asc: 0x29, ascq: 0..=4, .. })
     }
 }
 
@@ -40,7 +48,8 @@ impl fmt::Display for Sense {
             0xd => "VOLUME OVERFLOW",
             _ => "another sense key",
         };
-        write!(f, "{key} ({:x}/{:02X}/{:02X})", self.key, self.asc, self.ascq)
+        let deferred = if self.deferred { "deferred " } else { "" };
+        write!(f, "{deferred}{key} ({:x}/{:02X}/{:02X})", self.key, self.asc, self.ascq)
     }
 }
 
@@ -94,8 +103,9 @@ const TASK_SET_FULL: u8 = ScsiStatus::TaskSetFull as u8;
 const ACA_ACTIVE: u8 = 0x30;
 const TASK_ABORTED: u8 = ScsiStatus::TaskAborted as u8;
 
-const fn judge_sense(Sense { key, asc, ascq }: Sense) -> Verdict {
+const fn judge_sense(Sense { deferred, key, asc, ascq }: Sense) -> Verdict {
     match (key, asc, ascq) {
+        _ if deferred => Verdict::Again(News::Nothing),
         (0x0 | 0x1, ..) => Verdict::Good,
         // SPC-4, 5.15.2.4: target port groups that are not accessible.
         (0x2, 0x04, 0x0a) => Verdict::NotHere(Access::Transitioning),
@@ -121,7 +131,7 @@ mod tests {
     use super::*;
 
     fn check(key: u8, asc: u8, ascq: u8) -> Verdict {
-        judge(CHECK_CONDITION, Sense { key, asc, ascq }, true)
+        judge(CHECK_CONDITION, Sense { deferred: false, key, asc, ascq }, true)
     }
 
     /// Both formats of sense data say the same, and what was cut off is nothing.
@@ -129,11 +139,34 @@ mod tests {
     fn sense_is_read_in_both_formats() {
         let mut fixed = [0; 18];
         (fixed[0], fixed[2], fixed[12], fixed[13]) = (0xf0, 0x26, 0x2a, 0x09);
-        let sense = Sense { key: 6, asc: 0x2a, ascq: 9 };
+        let sense = Sense { deferred: false, key: 6, asc: 0x2a, ascq: 9 };
         assert_eq!(Sense::parse(&fixed), sense);
         assert_eq!(Sense::parse(&[0x72, 0x06, 0x2a, 0x09, 0, 0, 0, 0]), sense);
-        assert_eq!(Sense::parse(&fixed[..4]), Sense { key: 6, asc: 0, ascq: 0 });
+        assert_eq!(Sense::parse(&fixed[..4]), Sense { key: 6, ..Sense::default() });
         assert_eq!(Sense::parse(&[]), Sense::default());
+        fixed[0] = 0xf1;
+        let deferred = Sense { deferred: true, ..sense };
+        assert_eq!(Sense::parse(&fixed), deferred);
+        assert_eq!(Sense::parse(&[0x73, 0x06, 0x2a, 0x09, 0, 0, 0, 0]), deferred);
+        assert_eq!(deferred.to_string(), "deferred UNIT ATTENTION (6/2A/09)");
+    }
+
+    /// A deferred error says nothing of the command that reports it, which is sent again.
+    #[test]
+    fn a_deferred_error_is_of_another_command() {
+        for key in 0..16 {
+            let sense = Sense { deferred: true, key, asc: 0x0c, ascq: 0 };
+            assert_eq!(judge(CHECK_CONDITION, sense, true), Verdict::Again(News::Nothing));
+        }
+    }
+
+    /// A lost nexus or a changed mode of the transport loses no cache.
+    #[test]
+    fn a_reset_is_told_from_other_attentions() {
+        let is_reset = |key, asc, ascq| Sense { deferred: false, key, asc, ascq }.is_reset();
+        assert!((0..=4).all(|ascq| is_reset(6, 0x29, ascq)));
+        assert!(!(5..=7).any(|ascq| is_reset(6, 0x29, ascq)));
+        assert!(!is_reset(6, 0x2a, 0) && !is_reset(2, 0x29, 0));
     }
 
     /// An error of the medium is the same on every path; what only this path cannot do is not reported

@@ -84,6 +84,10 @@ pub(super) enum SessionEvent {
     Sign,
     /// The unit was reset: no command is in progress there.
     Reset,
+    /// The unit says that it was reset or powered on: what it had not made durable may be lost.
+    WasReset,
+    /// The unit says that a write which it had acknowledged has failed.
+    WriteLost(Sense),
     /// The target has refused to reset the unit.
     NotReset(TmfResponse),
     /// The last flush has ended.
@@ -335,6 +339,12 @@ impl<S: Stream> Session<S> {
         sense: Sense,
         unit: &mut UnitState<'_>,
     ) -> Result<(), Loss> {
+        if status == CHECK_CONDITION && sense.deferred {
+            unit.events.push(SessionEvent::WriteLost(sense));
+        } else if status == CHECK_CONDITION && sense.is_reset() && self.is_ready() {
+            // Before that it is news of a unit that nothing was written to yet, and the path comes up after it.
+            unit.events.push(SessionEvent::WasReset);
+        }
         match self.channel.take(tag) {
             Some(Asked::Io { operation, .. }) => {
                 if unit.owner.is_some() && is_doubt(status, sense) {

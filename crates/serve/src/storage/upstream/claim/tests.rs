@@ -3,11 +3,11 @@
 use super::*;
 use std::collections::BTreeMap;
 
-const GOOD: (u8, Sense) = (0, Sense { key: 0, asc: 0, ascq: 0 });
-const CONFLICT: (u8, Sense) = (0x18, Sense { key: 0, asc: 0, ascq: 0 });
-const REFUSED: (u8, Sense) = (2, Sense { key: 5, asc: 0x24, ascq: 0 });
-const UNKNOWN: (u8, Sense) = (2, Sense { key: 5, asc: 0x20, ascq: 0 });
-const ATTENTION: (u8, Sense) = (2, Sense { key: 6, asc: 0x2a, ascq: 5 });
+const GOOD: (u8, Sense) = (0, Sense { deferred: false, key: 0, asc: 0, ascq: 0 });
+const CONFLICT: (u8, Sense) = (0x18, Sense { deferred: false, key: 0, asc: 0, ascq: 0 });
+const REFUSED: (u8, Sense) = (2, Sense { deferred: false, key: 5, asc: 0x24, ascq: 0 });
+const UNKNOWN: (u8, Sense) = (2, Sense { deferred: false, key: 5, asc: 0x20, ascq: 0 });
+const ATTENTION: (u8, Sense) = (2, Sense { deferred: false, key: 6, asc: 0x2a, ascq: 5 });
 
 /// Paths of two gateways to one unit.
 const A: [u8; 2] = [0, 1];

@@ -21,7 +21,7 @@ fn ask(lun: u64, answer: impl Fn(u8, u8) -> Result<Vec<u8>, Sense>) -> Result<Fa
     panic!("it never ends");
 }
 
-const ILLEGAL: Sense = Sense { key: 5, asc: 0x24, ascq: 0 };
+const ILLEGAL: Sense = Sense { deferred: false, key: 5, asc: 0x24, ascq: 0 };
 
 /// The answers of a thin disk of 2048 blocks with a cache and two port groups.
 fn disk(code: u8, page: u8) -> Result<Vec<u8>, Sense> {
@@ -156,7 +156,7 @@ fn nonsense_is_not_believed() {
 #[test]
 fn unit_attentions_are_swallowed() {
     let mut probe = Probe::new(0);
-    let attention = Sense { key: 6, asc: 0x29, ascq: 0 };
+    let attention = Sense { deferred: false, key: 6, asc: 0x29, ascq: 0 };
     for _ in 0..AGAIN_MAX {
         let before = probe.question();
         assert_eq!(probe.answered(CHECK, attention, &[]), Ok(()));

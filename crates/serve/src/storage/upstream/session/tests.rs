@@ -2,7 +2,9 @@
 
 use super::super::Upstreams;
 use super::super::network::Tcp;
+use super::super::operation::Terms;
 use super::super::path::Link;
+use super::super::probe::Facts;
 use super::super::testing::{session, upstreams};
 use super::*;
 use crate::storage::io::StorageDone;
@@ -35,6 +37,42 @@ fn the_answer_to_a_reset_is_told() {
         answers[..],
         [SessionEvent::NotReset(TmfResponse::Rejected), SessionEvent::Reset]
     ));
+}
+
+/// A deferred error says that an acknowledged write is lost, and that the unit was reset says that some may be; the
+/// command that reports it was not executed and is sent again.
+#[test]
+fn lost_writes_are_reported() {
+    let sense = |deferred, key, asc, ascq| Sense { deferred, key, asc, ascq };
+    let mut keys = SlotMap::with_key();
+    for (sense, lost, reset) in [
+        (sense(true, 3, 0x0c, 0), true, false),
+        (sense(true, 6, 0x29, 0), true, false),
+        (sense(false, 6, 0x29, 0), false, true),
+        (sense(false, 6, 0x29, 7), false, false),
+    ] {
+        let mut session = session();
+        session.stage = Stage::Ready;
+        let operation = flush(keys.insert(()));
+        let asked = Asked::Io { operation, itt: Itt(0) };
+        let tag = session.channel.in_flight().insert(asked).data().as_ffi();
+        let mut events = Vec::new();
+        let mut unit = UnitState {
+            terms: &mut Some(Terms::new(Facts::simple(512, 2048))),
+            owner: &mut None,
+            events: &mut events,
+            errors: &mut Tally::default(),
+            who: "array path 0",
+            now: Instant::ZERO,
+        };
+        let done = Incoming::Done { tag, status: Some(CHECK_CONDITION), sense };
+        session.handle(done, &mut unit).expect("the session stays");
+        let has = |wanted: fn(&SessionEvent) -> bool| events.iter().any(wanted);
+        assert_eq!(has(|event| matches!(event, SessionEvent::WriteLost(_))), lost, "{sense}");
+        assert_eq!(has(|event| matches!(event, SessionEvent::WasReset)), reset, "{sense}");
+        assert!(!has(|event| matches!(event, SessionEvent::Ended(_))), "{sense}");
+        assert!(!session.is_idle(), "{sense}: the operation is to be done");
+    }
 }
 
 /// Two flushes and their keys: the first is deferred, the second waits for room.
