@@ -43,6 +43,25 @@ class Peer:
         gateway.stop()
         ok(what)
 
+    def written_back(self, what, **upstream):
+        """A log is destaged to the target, and the gateway reports how epochs became durable there."""
+        folder = self.run.fresh("back")
+        config = Config().account("alice", secret=SECRET).account("tgtside", secret=MUTUAL)
+        config.add("upstream", name="peer", target=self.target, lun=self.lun, portals=[self.portal], **upstream)
+        config.volume(upstream="peer", state=folder / "state", log=folder / "log", log_size="16MiB").target()
+        gateway, copy = Gateway(self.run, config, "gateway-back"), folder / "copy.img"
+        gateway.start()
+        expect("wrote 1048576/1048576", *qemu_io(gateway.url(), "write -P 9 1M 64k", "flush", "write -P 10 2M 1M", "flush"))
+        gateway.drain()
+        log, said = gateway.volume_log(), gateway.cli("volume", "status")
+        output("qemu-img", "convert", "-f", "raw", "-O", "raw", gateway.url(), copy)
+        gateway.stop()
+        if log["epochs"] < 2 or log["fua_epochs"] > log["epochs"] or "epochs written back, one at a time" not in said:
+            raise Failed(f"{what}: two flushes ended no two epochs, or the status has no mode: {log}, {said}")
+        if not same_files(copy, self.image):
+            raise Failed(f"{what}: the target's file differs from the volume after a drain")
+        ok(f"{what}: " + next(line for line in said.splitlines() if "epochs written back" in line))
+
     def refused(self, pattern, **changes):
         """The gateway must not start, and must print the reason."""
         gateway = self.gateway(**changes)
@@ -61,6 +80,7 @@ def tgtd(run):
     target = Tgtd(run, run.image("disk.img", 64))
     peer = Peer(run, target.name, target.lun, target.portals[0], target.image)
     peer.verified("tgtd, as it is")
+    peer.written_back("tgtd")
     target.authenticate()
     peer.verified("tgtd, mutual CHAP, CRC32C over headers and data", **BOTH)
     peer.wrong_secrets()
@@ -72,6 +92,7 @@ def istgt(run):
     target = Istgt(run)
     peer = Peer(run, target.name, target.lun, target.portals[0], target.image)
     peer.verified("istgt, mutual CHAP, CRC32C over headers and data", **BOTH)
+    peer.written_back("istgt", **BOTH)
     peer.wrong_secrets()
 
 
@@ -85,6 +106,7 @@ def weir(run):
     behind.start()
     peer = Peer(run, name, 0, behind.portals[0], image)
     peer.verified("Weir, mutual CHAP, CRC32C over headers and data", **BOTH)
+    peer.written_back("Weir", **BOTH)
     peer.wrong_secrets()
     behind.stop()
 

@@ -14,11 +14,14 @@ tar -xf conformance.tar
 for module in configfs target_core_mod target_core_file iscsi_target_mod; do modprobe "$module"; done
 mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
 kernel=/sys/kernel/config/target
-truncate -s 64M disk.img
+mkdir -p "$kernel/core/fileio_0"
+for name in disk logged; do
+  truncate -s 64M $name.img
+  mkdir "$kernel/core/fileio_0/$name"
+  echo "fd_dev_name=/tmp/lio/$name.img,fd_dev_size=$((64 << 20)),fd_buffered_io=1" >"$kernel/core/fileio_0/$name/control"
+  echo 1 >"$kernel/core/fileio_0/$name/enable"
+done
 disk=$kernel/core/fileio_0/disk
-mkdir -p "$disk"
-echo "fd_dev_name=/tmp/lio/disk.img,fd_dev_size=$((64 << 20)),fd_buffered_io=1" >"$disk/control"
-echo 1 >"$disk/enable"
 target=iqn.2026-11.org.example:lio
 for group in 1 2; do
   mkdir -p "$kernel/iscsi/$target/tpgt_$group/np/127.0.0.1:326$group" "$kernel/iscsi/$target/tpgt_$group/lun/lun_0"
@@ -34,6 +37,8 @@ for group in 1 2; do
   echo "group$group" >"$portal_group/lun/lun_0/alua_tg_pt_gp"
   echo 1 >"$portal_group/enable"
 done
+mkdir "$kernel/iscsi/$target/tpgt_1/lun/lun_1"
+ln -s "$kernel/core/fileio_0/logged" "$kernel/iscsi/$target/tpgt_1/lun/lun_1/logged"
 
 python3 -m conformance.harness.proxy /tmp/lio/proxy.socket 127.0.0.1:3261 127.0.0.1:3263 127.0.0.1:3262 >ports &
 proxy=$!
@@ -44,7 +49,7 @@ cat >weir.toml <<TOML
 listen = ["127.0.0.1:0"]
 [nbd]
 listen = ["127.0.0.1:0"]
-exports = { disk = "disk", asymmetric = "asymmetric" }
+exports = { disk = "disk", asymmetric = "asymmetric", logged = "logged" }
 [control]
 socket = "/tmp/lio/control.socket"
 [[upstream]]
@@ -64,6 +69,18 @@ portals = ["127.0.0.1:$first", "127.0.0.1:$other"]
 [[volume]]
 name = "asymmetric"
 upstream = "alua"
+[[upstream]]
+name = "logged"
+target = "$target"
+lun = 1
+initiator_name = "iqn.2026-11.org.example:logged"
+portals = ["127.0.0.1:$first"]
+[[volume]]
+name = "logged"
+upstream = "logged"
+state = "/tmp/lio/logged.state"
+log = "/tmp/lio/logged.log"
+log_size = "32MiB"
 [[target]]
 name = "$PREFIX.lio"
 luns = { 0 = "disk" }
@@ -75,6 +92,17 @@ until_works test -s ready || { cat log; exit 1; }
 address=$(python3 -c 'import json; print(json.load(open("ready"))["nbd"][0].split("/")[2])')
 python3 -m conformance.harness.load proxy.socket "$address" disk.img ||
   { tail -20 log; exit 1; }
+
+fio --name=v --ioengine=nbd "--uri=nbd://$address/logged" --rw=randwrite --bs=4k --size=8m --iodepth=8 --fsync=32 \
+  --verify=crc32c --verify_fatal=1 | grep -E 'IOPS|err='
+./weir volume drain logged --socket control.socket >status
+grep -E 'logged: .* epochs written back, one at a time' status || { cat status; exit 1; }
+python3 - <<'END'
+import json, subprocess
+log = json.loads(subprocess.check_output(["./weir", "volume", "status", "logged", "--socket", "control.socket", "--json"]))
+assert log["volumes"][0]["log"]["dirty_bytes"] == 0, log
+END
+echo "ok   a log is destaged to LIO, and the status says how epochs become durable there"
 
 # alua GROUP STATE: 0 active/optimized, 2 standby
 alua() { echo "$2" >"$disk/alua/group$1/alua_access_state"; }

@@ -183,6 +183,19 @@ fn quarantine(volume: &VolumeStatus) -> impl Iterator<Item = String> {
 /// Lines about failures and waiting writes.
 fn notes(log: &LogStatus) -> Vec<String> {
     let mut notes = Vec::new();
+    if log.epochs > 0 {
+        notes.push(match (log.volatile_storage, log.fua_epochs) {
+            (false, _) => format!(
+                "{} epochs written back, one at a time; storage has no volatile cache to flush",
+                log.epochs
+            ),
+            (true, fua) => format!(
+                "{} epochs written back, one at a time: {fua} by FUA, {} by a flush",
+                log.epochs,
+                log.epochs - fua
+            ),
+        });
+    }
     if !log.why.is_empty() {
         notes.push(format!("{}: {}", log.phase, log.why));
     }

@@ -32,6 +32,12 @@ pub struct Status {
     pub applied: u64,
     /// Epochs that are not upstream.
     pub epochs: u64,
+    /// Epochs that are upstream, since the log was opened.
+    pub destaged_epochs: u64,
+    /// Of these, epochs whose writes went with FUA. Each other one was flushed if the upstream has a volatile cache.
+    pub fua_epochs: u64,
+    /// The upstream has a volatile cache.
+    pub volatile_upstream: bool,
     /// Bytes of log that write-back frees in a second; 0 if that is not known.
     pub drain_rate: u64,
     /// When everything would be upstream at this rate; `None` if that is not known, or nothing is written upstream

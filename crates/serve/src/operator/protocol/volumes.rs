@@ -87,6 +87,15 @@ pub struct LogStatus {
     pub durable: u64,
     /// See `last`.
     pub applied: u64,
+    /// Epochs that were destaged since the gateway started: one at a time, each durable on storage before the next.
+    #[serde(default)]
+    pub epochs: u64,
+    /// Of these, epochs that were made durable by FUA on each write. The others were flushed.
+    #[serde(default)]
+    pub fua_epochs: u64,
+    /// Storage has a volatile write cache; without one no epoch needs FUA or a flush.
+    #[serde(default)]
+    pub volatile_storage: bool,
     /// Bytes of log that write-back frees in a second; 0 if that is not known.
     pub drain_rate: u64,
     /// When everything would be on storage at this rate, if that is known.

@@ -86,6 +86,8 @@ pub(super) struct Counters {
     pub(super) written: u64,
     /// Epochs.
     pub(super) epochs: u64,
+    /// Of these, epochs whose writes went with FUA, so that no flush followed.
+    pub(super) fua_epochs: u64,
 }
 
 /// What the end of an I/O upstream means for the log.
@@ -154,6 +156,11 @@ impl Destage {
 
     pub(super) const fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Whether the upstream has a volatile cache, so that an epoch ends with FUA or a flush.
+    pub(super) const fn upstream_flush(&self) -> bool {
+        self.settings.upstream_flush
     }
 
     /// How many I/Os are outstanding.
@@ -328,9 +335,9 @@ impl Destage {
             self.active.is_some() && self.jobs.values().all(|job| job.side),
             "only an epoch that was begun, and of which no I/O is outstanding, ends"
         );
-        if let Some(ActiveEpoch { fua, writes: Some(writes), shared, sent: Some(sent), .. }) =
-            self.active.take()
-        {
+        let active = self.active.take().expect("as before");
+        self.counters.fua_epochs += u64::from(active.fua);
+        if let ActiveEpoch { fua, writes: Some(writes), shared, sent: Some(sent), .. } = active {
             self.fua_choice.ended(writes, shared, fua, now.saturating_since(sent));
         }
         let epoch = self.epochs.pop();
