@@ -16,6 +16,7 @@ mod limits;
 pub mod operator;
 mod peer_log;
 mod preflight;
+mod service;
 mod shard;
 mod source;
 mod storage;
@@ -39,6 +40,7 @@ use operator::answer::answer;
 use operator::backends::Backends;
 use operator::event_log::Watch;
 use operator::summary;
+use service::{Inherited, Service};
 use shard::open::Start;
 use shard::recorder::{Recorded, Recorder};
 use shard::{Gateway, Reload, descriptors, plan};
@@ -282,8 +284,9 @@ pub fn serve(
     reload: &mut dyn FnMut() -> Option<Config>,
 ) -> Result<(), ServeError> {
     raise_descriptors(config);
-    let mut opened = open(config, reload)?;
+    let mut opened = open(config, reload, Service::of_environment())?;
     ready(&opened.ready(config)?);
+    opened.gateway.is_ready();
     let pipeline = opened.run(config);
     opened.close(config, pipeline)
 }
@@ -313,12 +316,18 @@ fn raise_descriptors(config: &Config) {
 }
 
 /// Opens stores, state and logs, claims upstreams, and binds the listeners.
-fn open<'a>(config: &Config, reload: Reload<'a>) -> Result<Opened<'a>, ServeError> {
+fn open<'a>(
+    config: &Config,
+    reload: Reload<'a>,
+    service: Service,
+) -> Result<Opened<'a>, ServeError> {
+    let inherited = Inherited::of_environment();
     let clock = Clock::start();
     let mut poll = Poll::new().map_err(setup("make an event queue"))?;
     let registry = poll.registry().try_clone();
     let network = Tcp::new(registry.map_err(setup("watch connections to upstreams"))?);
     let first = config.backends.len();
+    service.starting("connecting to upstreams");
     let mut upstreams = Upstreams::new(&config.upstreams, first, network, Box::new(KernelRandom));
     let remembered = remembered::load(config);
     let may_be_away = remembered::may_be_away(config, &remembered);
@@ -331,8 +340,10 @@ fn open<'a>(config: &Config, reload: Reload<'a>) -> Result<Opened<'a>, ServeErro
     let names: Vec<_> = config.tenants.iter().map(|tenant| tenant.name.clone()).collect();
     let saved = config.savings.as_ref().map(|path| credits::load(path, &names)).transpose();
     let saved = saved.map_err(ServeError::Savings)?;
+    service.starting("recovering write-back logs");
     let logs = log_device::open(config, &plan.cache, &mut KernelRandom)?;
     let dirty = |volume: usize| logs.logged[volume].is_some_and(|log| log.dirty);
+    service.starting("claiming upstreams");
     upstreams.check_identity(config, &remembered, dirty)?;
     let owners = upstream::owners(config, &logs.logged);
     upstreams.claim(&mut KernelEvents::new(&mut poll, clock), config, owners)?;
@@ -350,6 +361,8 @@ fn open<'a>(config: &Config, reload: Reload<'a>) -> Result<Opened<'a>, ServeErro
         saved,
         cache: CacheMemory::new(&plan.cache, logs.logs, logs.lost),
         recovered: logs.found,
+        service,
+        inherited,
     };
     let gateway = Gateway::open(config, start, reload)?;
     let recorder = config.record.as_ref().map(|path| {

@@ -4,10 +4,12 @@ use crate::config::Config;
 use crate::frontend::connection::Protocol;
 use crate::frontend::socket::{HostStream, Socket, Stream};
 use crate::frontend::unix_socket::{Access, UnixPlace};
+use crate::service::{self, Inherited};
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use weir_flow::transfer::Port;
@@ -54,6 +56,12 @@ pub(crate) enum ListenError {
     Unix { path: PathBuf, source: io::Error },
 }
 
+/// A listener that another process has made.
+fn adopt(listener: std::net::TcpListener) -> io::Result<TcpListener> {
+    listener.set_nonblocking(true)?;
+    Ok(TcpListener::from_std(listener))
+}
+
 /// The link by which what is sent from this address leaves.
 fn port(config: &Config, address: SocketAddr) -> Option<Port> {
     let id = config.links.iter().position(|link| link.listen.contains(&address))?;
@@ -61,23 +69,35 @@ fn port(config: &Config, address: SocketAddr) -> Option<Port> {
 }
 
 impl Listener {
-    /// Binds everything that the configuration names.
-    pub(crate) fn all(config: &Config) -> Result<Vec<Self>, ListenError> {
-        let tcp = |protocol| {
-            move |&address: &SocketAddr| {
-                let bound = TcpListener::bind(address);
-                let socket = bound.map_err(|source| ListenError::Tcp { address, source })?;
-                Ok(Self::new(protocol, port(config, address), Bound::Tcp(socket)))
-            }
+    /// Binds everything that the configuration names and that was not inherited.
+    pub(crate) fn all(
+        config: &Config,
+        inherited: &mut Inherited,
+    ) -> Result<Vec<Self>, ListenError> {
+        let mut tcp = |protocol, &address: &SocketAddr| {
+            let bound = match inherited.take(address) {
+                Some(listener) => adopt(listener),
+                None => TcpListener::bind(address),
+            };
+            let socket = bound.map_err(|source| ListenError::Tcp { address, source })?;
+            Ok(Self::new(protocol, port(config, address), Bound::Tcp(socket)))
         };
         let unix = |path: &PathBuf| {
             let taken = UnixPlace::take(path, Access::ByUmask);
             let place = taken.map_err(|source| ListenError::Unix { path: path.clone(), source })?;
             Ok(Self::new(Protocol::Nbd, None, Bound::Unix(place)))
         };
-        let iscsi = config.listen.iter().map(tcp(Protocol::Iscsi));
-        let nbd = config.nbd.listen.iter().map(tcp(Protocol::Nbd));
-        iscsi.chain(nbd).chain(config.nbd.unix.iter().map(unix)).collect()
+        let iscsi = config.listen.iter().map(|address| (Protocol::Iscsi, address));
+        let nbd = config.nbd.listen.iter().map(|address| (Protocol::Nbd, address));
+        let tcp = iscsi.chain(nbd).map(|(protocol, address)| tcp(protocol, address));
+        tcp.chain(config.nbd.unix.iter().map(unix)).collect()
+    }
+
+    /// What a service manager keeps of it over a restart, and under which name: a TCP listener. The file of a Unix
+    /// socket goes with the gateway.
+    pub(crate) fn to_keep(&self) -> Option<(String, BorrowedFd<'_>)> {
+        let Bound::Tcp(socket) = &self.socket else { return None };
+        Some((service::name(socket.local_addr().ok()?), socket.as_fd()))
     }
 
     /// Has the event loop woken for connections.

@@ -528,10 +528,16 @@ impl<S: Stream> Connections<S> {
         }
     }
 
-    /// Asks all sessions to log out, and writes that at once.
-    pub(crate) fn take_leave(&mut self, engine: &mut CommandEngine, now: Instant) {
+    /// A sentence for the service manager.
+    pub(crate) fn summary(&self) -> String {
+        format!("serving {} connections", self.all().count())
+    }
+
+    /// Announces to all sessions that their connections are dropped, and writes that at once. `kept`: hosts can
+    /// connect again at once.
+    pub(crate) fn take_leave(&mut self, engine: &mut CommandEngine, now: Instant, kept: bool) {
         for connection in self.all_mut() {
-            take_leave(engine, connection);
+            take_leave(engine, connection, kept);
         }
         self.run_actions(engine, now);
         self.write_dirty(engine, now);

@@ -30,6 +30,7 @@ use crate::operator::answer::Reaction;
 use crate::operator::socket::Socket as ControlSocket;
 use crate::operator::view::View;
 use crate::operator::{Answer, Question};
+use crate::service::Service;
 use crate::storage::Storage;
 use crate::storage::io::{StorageDone, StorageSubmit, Submit};
 use crate::storage::random::Random;
@@ -80,6 +81,7 @@ pub(crate) struct Gateway<'a, K: Kernel = Linux> {
     done: Vec<StorageDone>,
     finished: Vec<CallDone>,
     stop: Stop,
+    service: Service,
     load: Load,
     next_tick: Instant,
     /// When to save what control needs after a restart.
@@ -95,11 +97,12 @@ pub(crate) struct Parts<K: Kernel> {
     pub(crate) engine: CommandEngine,
     pub(crate) storage: Storage<K::Network>,
     pub(crate) random: Box<dyn Random>,
+    pub(crate) service: Service,
 }
 
 impl<'a, K: Kernel> Gateway<'a, K> {
     pub(crate) fn new(config: &Config, parts: Parts<K>, reload: Reload<'a>) -> Self {
-        let Parts { kernel, listeners, tls, control, engine, storage, random } = parts;
+        let Parts { kernel, listeners, tls, control, engine, storage, random, service } = parts;
         Self {
             now: kernel.now(),
             kernel,
@@ -115,6 +118,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             done: Vec::new(),
             finished: Vec::new(),
             stop: Stop::default(),
+            service,
             load: Load::default(),
             next_tick: Instant::ZERO,
             next_save: Instant::ZERO + SAVE_INTERVAL,
@@ -134,6 +138,11 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             (None, path) => Ok(NbdListener::Unix(path.unwrap_or("".as_ref()).to_path_buf())),
         };
         listeners.map(place).collect()
+    }
+
+    /// Tells the service manager that hosts can connect.
+    pub(crate) fn is_ready(&mut self) {
+        self.service.ready(&self.connections.summary());
     }
 
     /// The names of the tenants, as they are now.
@@ -347,6 +356,8 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             self.operators.ask(Question::Keep);
         }
         self.acceptor.retry();
+        let connections = &self.connections;
+        self.service.turned(self.now, || connections.summary());
         self.connections.tick(&mut self.engine, self.now);
     }
 
@@ -371,6 +382,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             outstanding = self.engine.outstanding(),
             "stopping: no new requests; requests in flight end first"
         );
+        self.service.stopping(self.config.stop.timeout);
         self.stop.drain(self.now + self.config.stop.timeout);
         self.acceptor.close();
         self.connections.drain();
@@ -384,7 +396,8 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             return false;
         }
         if self.stop.announce() {
-            self.connections.take_leave(&mut self.engine, self.now);
+            let kept = self.service.keeps_listeners();
+            self.connections.take_leave(&mut self.engine, self.now, kept);
         }
         self.connections.have_sent_all()
     }
@@ -395,6 +408,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             return;
         }
         info!("reading the configuration again");
+        self.service.reloading();
         self.engine.set.now = self.now;
         if let Some(new) = (self.reload)()
             && let Some(merged) = self.engine.reload(&self.config, new)
@@ -404,6 +418,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             self.connections.refresh(&mut self.engine);
         }
         self.connections.run_actions(&mut self.engine, self.now);
+        self.service.reloaded();
     }
 }
 

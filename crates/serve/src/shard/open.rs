@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::frontend::listener::{ListenError, Listener};
 use crate::frontend::tls;
 use crate::operator::socket::Socket as ControlSocket;
+use crate::service::{Inherited, Service};
 use crate::storage::Storage;
 use crate::storage::blocking::{Blocking, BlockingPool};
 use crate::storage::file::Driver;
@@ -43,6 +44,8 @@ pub(crate) struct Start {
     pub(crate) cache: CacheMemory,
     /// What the logs of volumes hold.
     pub(crate) recovered: Vec<cache::Done>,
+    pub(crate) service: Service,
+    pub(crate) inherited: Inherited,
 }
 
 impl<'a> Gateway<'a> {
@@ -52,12 +55,17 @@ impl<'a> Gateway<'a> {
         start: Start,
         reload: Reload<'a>,
     ) -> Result<Self, ServeError> {
-        let Start { poll, clock, upstreams, stores, persisted, saved, cache, recovered } = start;
+        let Start { poll, clock, upstreams, stores, persisted, saved, cache, .. } = start;
+        let Start { recovered, service, mut inherited, .. } = start;
         let tls = config.nbd.tls.as_ref().map(tls::server_config).transpose()?;
-        let mut listeners = Listener::all(config).map_err(|error| match error {
+        let mut listeners = Listener::all(config, &mut inherited).map_err(|error| match error {
             ListenError::Tcp { address, source } => ServeError::Listen { address, source },
             ListenError::Unix { path, source } => ServeError::ListenUnix { path, source },
         })?;
+        inherited.close(&service);
+        for (name, descriptor) in listeners.iter().filter_map(Listener::to_keep) {
+            service.keep(&name, descriptor);
+        }
         let kernel = Linux::new(poll, clock)
             .map_err(|(action, source)| ServeError::Setup { action, source })?;
         kernel.watch_listeners(&mut listeners).map_err(failed("watch a listener"))?;
@@ -80,7 +88,7 @@ impl<'a> Gateway<'a> {
         engine.resume();
         let storage = Storage::new(driver, upstreams);
         let random = Box::new(KernelRandom);
-        let parts = Parts { kernel, listeners, tls, control, engine, storage, random };
+        let parts = Parts { kernel, listeners, tls, control, engine, storage, random, service };
         Ok(Self::new(config, parts, reload))
     }
 }

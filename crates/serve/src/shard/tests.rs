@@ -5,6 +5,7 @@ mod shares;
 use super::*;
 use crate::config::{self, Export, FileStore, IoMode, Where};
 use crate::frontend::socket::{Peer, Socket, Stream};
+use crate::service::Service;
 use crate::storage::blocking::{Blocking, BlockingCall, BlockingResult};
 use crate::storage::file::Driver;
 use crate::storage::file::backing::Backing;
@@ -336,6 +337,7 @@ fn run_gateway(
         engine,
         storage: Storage::new(Box::new(Disk::default()), upstreams),
         random: Box::new(Zeroes),
+        service: Service::none(),
     };
     let mut reload = || None;
     let mut gateway = Gateway::new(&config, parts, &mut reload);

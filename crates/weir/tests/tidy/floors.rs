@@ -13,7 +13,7 @@ const FLOORS: &[(&[&str], &[&str], &str)] = &[
     (
         &[
             "aged", "buffer", "clock", "config", "folder", "identity", "ids", "limits", "peer_log",
-            "source",
+            "service", "source",
         ],
         &["storage", "volume", "tasks", "frontend", "operator", "shard"],
         "the ground floor is for all rooms, so it depends on none",
@@ -94,6 +94,7 @@ const DRIVERS: &[(&str, &str)] = &[
     ("identity", "reads the machine's identity"),
     ("operator/socket", "talks to clients of the control socket"),
     ("preflight", "tries out what `config check` is asked about"),
+    ("service", "talks to the service manager"),
     ("shard/descriptors", "raises the limit of open files"),
     ("shard/linux", "waits for events"),
     ("shard/open", "makes the event loop's kernel"),

@@ -113,13 +113,13 @@ pub(crate) fn refresh(engine: &mut CommandEngine, connection: &mut Connection) {
     engine.set.actions.push_back(ConnectionAction::Write(*id));
 }
 
-/// Tells a session that the gateway leaves.
-pub(crate) fn take_leave(engine: &mut CommandEngine, connection: &mut Connection) {
+/// Tells a session that the gateway leaves. `kept`: its listeners stay, and connections wait there for its successor.
+pub(crate) fn take_leave(engine: &mut CommandEngine, connection: &mut Connection, kept: bool) {
     let id = connection.id;
     if connection.view.is_some()
         && let Some(wire) = connection.iscsi()
     {
-        wire.announce_drop(COME_BACK_AFTER_SECONDS, 0);
+        wire.announce_drop(if kept { 0 } else { COME_BACK_AFTER_SECONDS }, 0);
         engine.set.actions.push_back(ConnectionAction::Write(id));
     }
 }
@@ -130,5 +130,5 @@ const SMALL_WINDOW: &str = "the command window is smaller than rate times respon
 /// How long a session that may not stay has for logging out.
 const LEAVE_WITHIN_SECONDS: u16 = 10;
 
-/// When hosts try again after the gateway has left.
+/// When hosts try again after the gateway has left, and its listeners with it.
 const COME_BACK_AFTER_SECONDS: u16 = 2;

@@ -308,6 +308,7 @@ fn serve_weights(test: &str, weights: &[u32], duration: Duration) -> Vec<u64> {
         engine: CommandEngine::new(&config, stores, persisted, cache, helpers),
         storage: Storage::new(Box::new(disk), upstreams),
         random: Box::new(Zeroes),
+        service: Service::none(),
     };
     let mut reload = || None;
     let mut gateway = Gateway::new(&config, parts, &mut reload);
