@@ -5,7 +5,8 @@
 # Linux 6.1 may hang if this coincides with the end of the lost connection.
 fetch() { python3 -c 'import shutil, sys, urllib.request as u
 shutil.copyfileobj(u.urlopen(sys.argv[1]), open(sys.argv[2], "wb"))' "http://$HOST:$FILES/$1" "/tmp/lio/$1"; }
-mkdir -p /tmp/lio /etc/target
+# LIO keeps reservations in files there, named by the serial number of the unit.
+mkdir -p /tmp/lio /etc/target/pr
 for file in weir conformance.tar; do fetch "$file"; done
 chmod +x /tmp/lio/weir
 cd /tmp/lio
@@ -19,6 +20,7 @@ for name in disk logged; do
   truncate -s 64M $name.img
   mkdir "$kernel/core/fileio_0/$name"
   echo "fd_dev_name=/tmp/lio/$name.img,fd_dev_size=$((64 << 20)),fd_buffered_io=1" >"$kernel/core/fileio_0/$name/control"
+  echo "weir-$name" >"$kernel/core/fileio_0/$name/wwn/vpd_unit_serial"
   echo 1 >"$kernel/core/fileio_0/$name/enable"
 done
 disk=$kernel/core/fileio_0/disk
