@@ -125,11 +125,15 @@ pub enum Bug {
     DamageCutOff,
     /// Payload of the log is read without its checksums.
     RottenPayloadServed,
+    /// The log does not hear that the unit was reset, since all sessions have stayed.
+    UnitResetUntold,
+    /// A flush that a reset of the unit has interrupted is taken for done.
+    ResetFlushTakenForDone,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 62] = [
         Self::AckBeforeCommit,
         Self::LogSyncDropped,
         Self::LogSyncAnsweredEarly,
@@ -190,6 +194,8 @@ impl Bug {
         Self::DamageMadeNew,
         Self::DamageCutOff,
         Self::RottenPayloadServed,
+        Self::UnitResetUntold,
+        Self::ResetFlushTakenForDone,
     ];
 
     /// What it is called.
@@ -385,6 +391,14 @@ impl Bug {
             Self::RottenPayloadServed => {
                 ("rotten-payload-served", "payload of the log is read without its checksums")
             }
+            Self::UnitResetUntold => (
+                "unit-reset-untold",
+                "the log does not hear that the unit was reset, since all sessions have stayed",
+            ),
+            Self::ResetFlushTakenForDone => (
+                "reset-flush-done",
+                "a flush that a reset of the unit has interrupted is taken for done",
+            ),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The state that survives a crash of the gateway: what hosts have been told, and names that are never reused.
 
 use super::content::Store;
+use super::events::Events;
 use super::history::History;
 
 /// State that survives crashes.
@@ -16,4 +17,6 @@ pub(super) struct Lasting {
     pub(super) void: bool,
     /// Logs that were made.
     pub(super) logs: u64,
+    /// How often what befalls gateways has happened.
+    pub(super) events: Events,
 }

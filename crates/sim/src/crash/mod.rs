@@ -16,6 +16,7 @@
 mod bug;
 mod content;
 mod device;
+mod events;
 mod forge;
 mod history;
 mod judge;
@@ -28,12 +29,14 @@ mod shell;
 mod target;
 
 pub use bug::Bug;
+pub use events::EventCount;
 pub use history::Broken;
 pub use loss::Loss;
 
 use crate::cores;
 use content::{Content, SECTOR, Store};
 use device::{Device, Id};
+use events::{Event, Events};
 use history::History;
 use judge::Judge;
 use lasting::Lasting;
@@ -81,6 +84,8 @@ pub struct Report {
     pub rotten: u64,
     /// How they came about.
     pub kinds: Vec<Kind>,
+    /// How often what befalls gateways has happened.
+    pub events: Vec<EventCount>,
     /// The first that broke a law.
     pub violation: Option<Violation>,
 }
@@ -128,8 +133,10 @@ pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Report {
         dirty: 0,
         rotten: 0,
         kinds: Vec::new(),
+        events: Vec::new(),
         violation: None,
     };
+    let mut events = Events::default();
     let mut images = BTreeSet::new();
     let mut kinds: BTreeMap<(Loss, Loss), u64> = BTreeMap::new();
     let mut next = settings.seed;
@@ -145,6 +152,7 @@ pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Report {
             report.checked += end.judge.checked;
             report.dirty += end.judge.dirty;
             report.rotten += end.judge.rotten;
+            events += end.events;
             images.extend(end.judge.images);
             for (kind, (new, _)) in end.judge.kinds {
                 *kinds.entry(kind).or_default() += new;
@@ -159,6 +167,7 @@ pub fn run(settings: Settings, progress: &(dyn Fn(f64) + Sync)) -> Report {
         report.states = images.len() as u64;
         progress((report.states as f64 / settings.states as f64).min(1.0));
     }
+    report.events = events.told();
     report.kinds = Loss::ALL
         .map(|loss| {
             let sum = |is: &dyn Fn(&(Loss, Loss)) -> bool| {
@@ -177,6 +186,7 @@ const AT_ONCE: u64 = 8;
 /// How a workload ended.
 struct End {
     judge: Judge,
+    events: Events,
     lives: u64,
     fault: Option<Fault>,
     story: Vec<String>,
@@ -192,10 +202,13 @@ fn play(plan: &Plan, bug: Option<Bug>, story: bool) -> End {
         own: 0,
         void: false,
         logs: 0,
+        events: Events::default(),
     };
     let (mut judge, mut lives) = (Judge::default(), 0);
     let fault = live(plan, bug, &mut lasting, &mut judge, &mut lives).err();
-    End { judge, lives, fault, story: lasting.story.unwrap_or_default() }
+    lasting.events[Event::Rot] = judge.rotten;
+    let events = lasting.events;
+    End { judge, events, lives, fault, story: lasting.story.unwrap_or_default() }
 }
 
 fn live(
@@ -213,6 +226,7 @@ fn live(
         let plan = &whole.of_life(life);
         *lives += 1;
         if plan.changes {
+            lasting.events[Event::Settings] += u64::from(life > 0);
             let world = world(plan, bug, lasting, &log_device, &target);
             recovery::refuses_other_sizes(&world, log_device.visible())?;
             if life > 0 && bug == Some(Bug::MisfitMadeNew) && rng.below(4) == 0 {
@@ -220,6 +234,7 @@ fn live(
             }
         }
         if lasting.void {
+            lasting.events.count(Event::VoidLog);
             // As the message to an operator says.
             log_device = new_log(plan, lasting);
         }
@@ -249,6 +264,7 @@ fn live(
             shell.stop()?;
         }
         (log_device, target) = shell.into_devices();
+        lasting.events.count(Event::Crash);
         if lasting.history.is_loose() && !lasting.void {
             // The upstream may have parts of writes that were not acknowledged, and lose them later. What hosts
             // were told has been held against every crash until here.

@@ -56,6 +56,8 @@ pub(super) struct Plan {
     pub(super) moves: bool,
     /// Steps of a thousand in which another gateway takes over.
     pub(super) rivals: u64,
+    /// Steps of a thousand in which the unit is reset, and loses its cache, while all sessions stay.
+    pub(super) unit_resets: u64,
 }
 
 /// What a host asks for.
@@ -118,6 +120,7 @@ impl Plan {
         plan.changes = one(&[0, 1]) == 1;
         plan.rot = one(&[0, 1]) == 1;
         plan.full = one(&[0, 0, 10]);
+        plan.unit_resets = one(&[0, 0, 10]);
         plan
     }
 
@@ -153,6 +156,10 @@ impl Plan {
             B::OldModeKept | B::OldOrderKept | B::MisfitMadeNew => self.changes = true,
             B::DamageMadeNew | B::DamageCutOff | B::RottenPayloadServed => self.rot = true,
             B::NoSpaceTakenForDone => self.full = 10,
+            B::UnitResetUntold | B::ResetFlushTakenForDone => {
+                self.unit_resets = 10;
+                self.settings.upstream_flush = true;
+            }
             _ => {}
         }
         self
@@ -241,6 +248,7 @@ impl Plan {
             fence: false,
             moves: false,
             rivals: 0,
+            unit_resets: 0,
         };
         let (lives, hosts) = (1 + one(&[1, 2, 3]), 1 + one(&[0, 1, 2]));
         for _ in 0..lives {

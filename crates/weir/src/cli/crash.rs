@@ -56,6 +56,8 @@ const WITH_BUG: u64 = 1_000_000;
 const KINDS: &[(&str, Align)] =
     &[("lost", Align::Left), ("log device", Align::Right), ("upstream", Align::Right)];
 
+const EVENTS: &[(&str, Align)] = &[("event", Align::Left), ("count", Align::Right)];
+
 const BUGS: &[(&str, Align)] = &[
     ("bug", Align::Left),
     ("planted", Align::Left),
@@ -131,12 +133,18 @@ fn text(report: &Report) -> String {
     for kind in &report.kinds {
         table.row(vec![kind.loss.to_owned(), kind.log.to_string(), kind.upstream.to_string()]);
     }
+    let mut events = Table::new(EVENTS);
+    for event in &report.events {
+        events.row(vec![event.event.to_owned(), event.count.to_string()]);
+    }
     let mut text = format!(
         "Different states of both devices after a crash, by the loss, from seed {seed}\n{}\n\
+         Events in all workloads together\n{}\n\
          {workloads} workloads, {lives} gateway starts, {points} crash points: {states} different states; \
          {checked} recoveries\nchecked against the replies until then, {dirty} of them with data only in the log; {rotten} logs opened with a \
          rotten sector; ",
-        table.render("  ")
+        table.render("  "),
+        events.render("  ")
     );
     match &report.violation {
         None => text.push_str("no law is broken\n"),

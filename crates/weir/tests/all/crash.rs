@@ -16,6 +16,8 @@ fn nothing_is_wrong() {
     assert_eq!((&found["version"], &found["seed"]), (&1.into(), &1.into()));
     assert!(found["states"].as_u64() >= Some(1000) && found["violation"].is_null(), "{found}");
     assert_eq!(found["kinds"].as_array().unwrap().len(), 7);
+    let events = found["events"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["count"].as_u64() > Some(0)), "{found}");
 }
 
 /// A planted bug is reported: which law, which seed, what happened and what was lost.

@@ -1,6 +1,7 @@
 //! Completes I/Os of the log device and the upstream.
 
 use super::super::bug::Bug;
+use super::super::events::Event as Happening;
 use super::super::recovery::spanned;
 use super::{Effect, Fault, Io, Shell, VOLUME};
 use weir_flow::cache::Done;
@@ -14,6 +15,7 @@ impl Shell<'_> {
         match io {
             Io::Local { io, id } => {
                 let fails = self.log_device.fails(self.plan, &mut self.rng);
+                self.lasting.events[Happening::LogFault] += u64::from(fails);
                 self.tell(|| format!("log write {} {}", io.0, how(fails)));
                 if fails {
                     self.log_device.device.fail(id, &mut self.rng);
@@ -30,6 +32,7 @@ impl Shell<'_> {
             }
             Io::LocalFlush { io, flush } => {
                 let fails = self.log_device.fails(self.plan, &mut self.rng);
+                self.lasting.events[Happening::LogFault] += u64::from(fails);
                 self.tell(|| format!("log flush {} {}", io.0, how(fails)));
                 if fails {
                     self.log_device.device.fail_flush(&flush, &mut self.rng);

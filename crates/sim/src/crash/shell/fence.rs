@@ -5,6 +5,7 @@
 //! by which `weir-serve` keeps it have an enumeration of their own beside them.
 
 use super::super::bug::Bug;
+use super::super::events::Event as Happening;
 use super::super::target::Nexus;
 use super::{BACKEND, Effect, Fault, Io, Shell};
 use weir_flow::error::IoError;
@@ -76,6 +77,7 @@ impl Shell<'_> {
 
     /// An operator lets another gateway take the unit over, which writes there at once.
     pub(super) fn take_over(&mut self) -> Result<(), Fault> {
+        self.lasting.events.count(Happening::TakeOver);
         self.tell(|| "another gateway takes the unit over and writes".to_owned());
         let aborts = !self.is(Bug::PreemptWithoutAbort);
         if aborts {

@@ -2,6 +2,7 @@
 
 use super::super::bug::Bug;
 use super::super::content::{Content, SECTOR, fill};
+use super::super::events::Event as Happening;
 use super::super::history::Broken;
 use super::super::plan::{Ask, What};
 use super::{Fault, Shell, VOLUME, bytes};
@@ -85,6 +86,7 @@ impl Shell<'_> {
     /// A host asks for something, or the operator.
     pub(super) fn ask(&mut self, ask: &Ask) -> Result<(), Fault> {
         if let What::Drain(on) = ask.what {
+            self.lasting.events.count(Happening::Drain);
             self.tell(|| ask.to_string());
             self.told.push_back(Input::Cache(Done::Drain(VOLUME, on)));
             return Ok(());

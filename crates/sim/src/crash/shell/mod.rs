@@ -16,6 +16,7 @@ mod upstream;
 use super::bug::Bug;
 use super::content::SECTOR;
 use super::device::{Device, Flush, Id};
+use super::events::Event as Happening;
 use super::history::Broken;
 use super::judge::Judge;
 use super::lasting::Lasting;
@@ -291,6 +292,12 @@ impl<'a> Shell<'a> {
             if !self.tenure.calm && self.rng.below(1_000) < self.plan.resets {
                 self.break_link(PathId::new(0), true)?;
             }
+            if self.plan.unit_resets > 0
+                && !self.tenure.calm
+                && self.rng.below(1_000) < self.plan.unit_resets
+            {
+                self.reset_unit()?;
+            }
             for path in self.paths.down() {
                 if self.rng.below(self.plan.outage) == 0 {
                     self.mend_link(path);
@@ -347,6 +354,7 @@ impl<'a> Shell<'a> {
         if !history.is_in_debt() {
             history.promise(history.last_acked());
         }
+        self.lasting.events.count(Happening::Stop);
         self.tell(|| "the gateway has stopped".to_owned());
         self.point()
     }
@@ -485,7 +493,7 @@ impl<'a> Shell<'a> {
                 }
             }
             let Some(input) = self.told.pop_front() else { return Ok(()) };
-            if matches!(input, Input::PathUp(..)) {
+            if matches!(input, Input::PathUp(..) | Input::UnitReset(_)) {
                 self.lasting.history.found_out();
             }
             self.pipeline.handle(self.now, input);

@@ -2,6 +2,7 @@
 
 use super::super::bug::Bug;
 use super::super::content::{Content, SECTOR};
+use super::super::events::Event as Happening;
 use super::super::loss::Loss;
 use super::{Asked, BACKEND, Effect, Fault, Io, Shell, sector};
 use weir_flow::error::IoError;
@@ -117,6 +118,7 @@ impl Shell<'_> {
             && self.plan.full > 0
             && self.rng.below(100) < self.plan.full
         {
+            self.lasting.events.count(Happening::NoSpace);
             self.tell(|| format!("upstream {op:?} has no space"));
             self.target.device.refuse(id);
             let hidden = self.is(Bug::NoSpaceTakenForDone);
@@ -149,15 +151,9 @@ impl Shell<'_> {
 
     /// A path breaks; with `power` all do, because the upstream has lost its power, and with that its cache.
     pub(super) fn break_link(&mut self, path: PathId, power: bool) -> Result<(), Fault> {
+        self.lasting.events[Happening::PowerLoss] += u64::from(power);
         if power && self.plan.settings.upstream_flush {
-            let loss = Loss::ALL[self.rng.below(7) as usize];
-            self.target.abort_all(&mut self.rng);
-            self.target.device.lose_cache(|at_risk| loss.keep(at_risk, &mut self.rng));
-            self.tell(|| format!("the upstream loses its cache: {}", loss.name()));
-            let Self { lasting, target, .. } = self;
-            if target.rival.is_none() {
-                lasting.history.lost(&lasting.store.all_tokens(target.device.visible()));
-            }
+            self.lose_cache();
             if self.is(Bug::UpstreamResetUntold) {
                 return self.point();
             }
@@ -175,6 +171,45 @@ impl Shell<'_> {
         self.point()
     }
 
+    /// The upstream loses its cache, and ends the writes of lost sessions.
+    fn lose_cache(&mut self) {
+        let loss = Loss::ALL[self.rng.below(7) as usize];
+        self.target.abort_all(&mut self.rng);
+        self.target.device.lose_cache(|at_risk| loss.keep(at_risk, &mut self.rng));
+        self.tell(|| format!("the upstream loses its cache: {}", loss.name()));
+        let Self { lasting, target, .. } = self;
+        if target.rival.is_none() {
+            lasting.history.lost(&lasting.store.all_tokens(target.device.visible()));
+        }
+    }
+
+    /// The unit is reset and loses its cache, and all sessions stay. It says so before it executes the next command
+    /// (SPC-4, unit attention 29h), so a flush that it had not answered finds nothing to make durable.
+    pub(super) fn reset_unit(&mut self) -> Result<(), Fault> {
+        if !self.plan.settings.upstream_flush || self.paths.up().is_empty() {
+            return Ok(());
+        }
+        self.lasting.events.count(Happening::UnitReset);
+        self.tell(|| "the unit is reset, and all sessions stay".to_owned());
+        self.lose_cache();
+        for io in std::mem::take(&mut self.ios) {
+            match io {
+                Io::Store(io, Effect::Flush(_)) if self.is(Bug::ResetFlushTakenForDone) => {
+                    self.stored(io.key, Ok(()));
+                }
+                Io::Store(io, Effect::Flush(_)) => {
+                    let flush = self.target.device.flush();
+                    self.ios.push(Io::Store(io, Effect::Flush(flush)));
+                }
+                io => self.ios.push(io),
+            }
+        }
+        if !self.is(Bug::UnitResetUntold) {
+            self.told.push_back(Input::UnitReset(BACKEND));
+        }
+        self.point()
+    }
+
     /// The session of a path is lost. Writes on their way may still be executed, so they are held until the target has
     /// ended the session; other operations end at once.
     pub(super) fn lose_link(&mut self, path: PathId) {
@@ -182,6 +217,7 @@ impl Shell<'_> {
         if !self.paths.set_down(path, true) {
             return;
         }
+        self.lasting.events.count(Happening::LostPath);
         for io in std::mem::take(&mut self.ios) {
             let Io::Store(io, effect) = io else {
                 self.ios.push(io);
@@ -259,6 +295,7 @@ impl Shell<'_> {
     pub(super) fn confirm(&mut self, path: PathId) -> Result<(), Fault> {
         let up = self.paths.up();
         let Some(&over) = up.first() else { return Ok(()) };
+        self.lasting.events.count(Happening::Confirmed);
         if self.rng.below(3) > 0 {
             self.tell(|| format!("another portal ends the lost session of path {}", path.index()));
             if !self.is(Bug::HelperOfAnotherName) {
@@ -298,6 +335,7 @@ impl Shell<'_> {
 
     /// The target executes a write whose session is lost.
     pub(super) fn execute_late(&mut self) -> Result<(), Fault> {
+        self.lasting.events.count(Happening::LateWrite);
         self.tell(|| "the upstream executes a write of a lost session".to_owned());
         self.target.execute_late(&mut self.rng);
         self.point()

@@ -1,0 +1,124 @@
+//! Counts the events of each class, so that a class that is not generated any more is noticed.
+
+use serde::Serialize;
+use std::ops::{AddAssign, Index, IndexMut};
+
+/// What befalls a gateway, its devices or its upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A life has ended in a crash.
+    Crash,
+    /// A gateway was stopped.
+    Stop,
+    /// A write or a flush of the log device has failed.
+    LogFault,
+    /// A log was given up, because its device has failed.
+    VoidLog,
+    /// An operator has switched write-back off or on.
+    Drain,
+    /// The session of a path was lost.
+    LostPath,
+    /// The upstream has lost its power, and all sessions.
+    PowerLoss,
+    /// The unit was reset, and has lost its cache; all sessions have stayed.
+    UnitReset,
+    /// The upstream had no space for a write.
+    NoSpace,
+    /// A write of a lost session or a dead gateway was executed.
+    LateWrite,
+    /// A lost session was ended over another portal, or by a reset of the unit.
+    Confirmed,
+    /// Another gateway has taken the unit over.
+    TakeOver,
+    /// A life began with other settings.
+    Settings,
+    /// A log with a rotten sector was opened.
+    Rot,
+}
+
+impl Event {
+    /// All of them.
+    pub(super) const ALL: [Self; 14] = [
+        Self::Crash,
+        Self::Stop,
+        Self::LogFault,
+        Self::VoidLog,
+        Self::Drain,
+        Self::LostPath,
+        Self::PowerLoss,
+        Self::UnitReset,
+        Self::NoSpace,
+        Self::LateWrite,
+        Self::Confirmed,
+        Self::TakeOver,
+        Self::Settings,
+        Self::Rot,
+    ];
+
+    /// What it is called.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Crash => "gateway crashes",
+            Self::Stop => "gateway stops",
+            Self::LogFault => "log device errors",
+            Self::VoidLog => "logs given up",
+            Self::Drain => "drain or resume orders",
+            Self::LostPath => "lost paths",
+            Self::PowerLoss => "upstream power losses",
+            Self::UnitReset => "unit resets that no session notices",
+            Self::NoSpace => "writes without space upstream",
+            Self::LateWrite => "late writes executed",
+            Self::Confirmed => "lost sessions ended from elsewhere",
+            Self::TakeOver => "take-overs",
+            Self::Settings => "starts with other settings",
+            Self::Rot => "logs opened with a rotten sector",
+        }
+    }
+}
+
+/// How often each of them has happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Events([u64; Event::ALL.len()]);
+
+impl Events {
+    /// It has happened once more.
+    pub(super) fn count(&mut self, event: Event) {
+        self[event] += 1;
+    }
+
+    /// All counts, by name.
+    pub(super) fn told(&self) -> Vec<EventCount> {
+        Event::ALL.map(|event| EventCount { event: event.name(), count: self[event] }).to_vec()
+    }
+}
+
+impl Index<Event> for Events {
+    type Output = u64;
+
+    fn index(&self, event: Event) -> &u64 {
+        &self.0[event as usize]
+    }
+}
+
+impl IndexMut<Event> for Events {
+    fn index_mut(&mut self, event: Event) -> &mut u64 {
+        &mut self.0[event as usize]
+    }
+}
+
+impl AddAssign for Events {
+    fn add_assign(&mut self, other: Self) {
+        for event in Event::ALL {
+            self[event] += other[event];
+        }
+    }
+}
+
+/// How often something has happened.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct EventCount {
+    /// What.
+    pub event: &'static str,
+    /// In all workloads together.
+    pub count: u64,
+}
