@@ -72,12 +72,50 @@ impl Claim {
     }
 }
 
-/// The smallest of some figures.
+/// The smallest of some figures. `NaN` if there are none or one is `NaN`: no claim holds for a figure that is missing.
 pub(super) fn least(values: impl IntoIterator<Item = f64>) -> f64 {
-    values.into_iter().fold(f64::INFINITY, f64::min)
+    extreme(values, f64::min)
 }
 
-/// The largest of some figures.
+/// The largest of some figures. `NaN` as for [`least`].
 pub(super) fn most(values: impl IntoIterator<Item = f64>) -> f64 {
-    values.into_iter().fold(f64::NEG_INFINITY, f64::max)
+    extreme(values, f64::max)
+}
+
+fn extreme(values: impl IntoIterator<Item = f64>, choose: fn(f64, f64) -> f64) -> f64 {
+    let both = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { choose(a, b) };
+    values.into_iter().reduce(both).unwrap_or(f64::NAN)
+}
+
+/// The middle of some figures, or the mean of the two in the middle. `NaN` as for [`least`].
+pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    if values.is_empty() || values.iter().any(|value| value.is_nan()) {
+        return f64::NAN;
+    }
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    if values.len().is_multiple_of(2) {
+        f64::midpoint(values[half - 1], values[half])
+    } else {
+        values[half]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A missing figure is never the smallest, the largest or the middle one in silence.
+    #[test]
+    fn what_is_missing_is_no_figure() {
+        for of in [least, most, median] as [fn(Vec<f64>) -> f64; 3] {
+            assert!(of(vec![]).is_nan() && of(vec![1.0, f64::NAN, 2.0]).is_nan());
+            assert!(of(vec![f64::NAN, 1.0]).is_nan() && of(vec![1.0, f64::NAN]).is_nan());
+        }
+        let values = || vec![3.0, 1.0, 2.0, 9.0];
+        let found =
+            [least(values()), most(values()), median(values()), median(vec![5.0, 1.0, 2.0])];
+        assert_eq!(found.map(f64::to_bits), [1.0, 9.0, 2.5, 2.0].map(f64::to_bits));
+    }
 }

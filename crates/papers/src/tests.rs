@@ -107,6 +107,7 @@ fn paths() -> Chapter {
             p99_ms: 1.3,
             p999_ms: 2.7,
             long: 1.25,
+            long_median: 1.0,
             long_most: 2,
             after_ms: 0.19,
             after_share: 0.37,

@@ -188,7 +188,7 @@ fn low_thresholds_are_the_bucket(view: &View<'_>) -> Claim {
     let note = if view.constant() { "" } else { "TA1 itself does not satisfy W1 here, see C2" };
     view.claim("C7", "in 6 W1 fares under 75/70 as under TA1")
         .measured(apart, "points apart")
-        .judged("<= 1", apart <= 1.0)
+        .judged("<= 1.4: 1, and twice what ten runs differ by", apart <= 1.4)
         .required(view.constant())
         .note(note)
 }
@@ -202,8 +202,8 @@ fn falls(
 ) -> Claim {
     let series =
         [TA2, TA3].map(|policies| policies.map(|policy| view.satisfied(policy, interval, tenant)));
-    // Under TA2 it does not fall in 100 runs of this cell: docs/research/control.md, section 1.
-    let flat = view.table.set == "B" && interval == 8 && !view.constant();
+    // Under TA2 ten runs of this cell do not tell: docs/research/control.md, section 1.
+    let flat = interval == 8 && !view.constant();
     let judged = if flat { &series[1..] } else { &series[..] };
     let fall = least(judged.iter().map(|shares| shares[0] - shares[2]));
     let rise = most(judged.iter().flat_map(|shares| shares.windows(2).map(|s| s[1] - s[0])));
@@ -381,6 +381,10 @@ fn scenario_claims(rows: &[ScenarioRow]) -> [Claim; 3] {
     let late = figures(8, "TA4");
     let (stalls, bucket) = (figures(10, "TA4"), figures(10, "TA1"));
     let gain = stalls.1 / bucket.1;
+    let rivals = rows.iter().filter(|row| row.scenario == 10 && row.policy != "TA4");
+    let rivals = rivals.filter(|row| row.completed_per_second >= 1.1 * bucket.1);
+    let rivals: Vec<_> = rivals.map(|row| (row.worst * 100.0, row.policy)).collect();
+    let best = most(rivals.iter().map(|rival| rival.0));
     [
         claim("T7-S1", "in a loss of capacity TA4 satisfies no worse than TA3")
             .measured(drop.0 - third.0, "points over TA3-85")
@@ -396,13 +400,13 @@ fn scenario_claims(rows: &[ScenarioRow]) -> [Claim; 3] {
         claim("T7-S10", "under TA4 an infeasible promise no longer floors the others")
             .measured(gain, "times the throughput of TA1")
             .judged(
-                ">= 1.1, the victim's misses at most 1.5 times TA1's",
-                gain >= 1.1 && 100.0 - stalls.0 <= 1.5 * (100.0 - bucket.0),
+                ">= 1.1, the victim 5 points over every rival with as much",
+                gain >= 1.1 && stalls.0 >= best + 5.0,
             )
             .note(format!(
                 "TA4 {:.1} % at {:.0}, TA1 {:.1} % at {:.0} requests per second: nothing can keep 99 % \
                  where 1 % of the accesses stall for the whole response time. What is spare goes to \
-                 others until that costs the victim half as many misses again",
+                 others. Rivals with 1.1 times TA1's throughput satisfy {best:.1} % at best",
                 stalls.0, stalls.1, bucket.0, bucket.1
             )),
     ]

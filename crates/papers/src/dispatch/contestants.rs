@@ -36,6 +36,12 @@ pub(super) const FAIR_TIME: Rival = Rival { debts: true, ..rival("fair-time", "f
 pub(super) const FAIR_TIME_4: Rival =
     Rival { debts: true, ..rival("fair-time, depth 4", "fair-time", &[("depth", 4)]) };
 
+/// The same with the clock of all chips alone.
+const ONE_CLOCK: Rival = Rival {
+    debts: true,
+    ..rival("fair-time, one clock", "fair-time", &[("depth", 4), ("lead", 3_600_000_000_000)])
+};
+
 pub(super) const FIFO: Rival = rival("fifo", "fifo", &[("depth", 4)]);
 
 /// Of the figures.
@@ -49,6 +55,7 @@ pub(super) const ALL: &[Rival] = &[
     },
     FAIR_TIME,
     FAIR_TIME_4,
+    ONE_CLOCK,
     rival("wfq", "wfq", &[("depth", 4)]),
     Rival { flat: FLAT, ..rival("wfq, flat", "wfq", &[("depth", 4)]) },
     rival("sfq", "sfq", &[("depth", 4)]),

@@ -133,3 +133,27 @@ fn claims_can_fail() {
         assert!(!claim.holds, "{claim:?}");
     }
 }
+
+/// Without a row every claim is still there, and the ones that need it fail: the command exits with 4.
+#[test]
+fn a_missing_row_fails() {
+    let all: Vec<_> = claims::judge(study()).iter().map(|claim| claim.id).collect();
+    let judged = |change: &dyn Fn(&mut Study)| {
+        let mut other = study().clone();
+        change(&mut other);
+        let claims = claims::judge(&other);
+        assert_eq!(claims.iter().map(|claim| claim.id).collect::<Vec<_>>(), all);
+        let failed = claims.into_iter().filter(|claim| claim.required && !claim.holds);
+        failed.map(|claim| claim.id).collect::<Vec<_>>()
+    };
+    assert_eq!(judged(&|_| ()), [""; 0]);
+    assert_eq!(judged(&|study| study.turns.retain(|row| row.policy != "drr")), ["F3-others"]);
+    let fog = judged(&|study| study.shares.retain(|row| (row.figure, row.policy) != (4, "fog")));
+    assert_eq!(fog, ["F4-shares", "F4-derived"]);
+    let blind = judged(&|study| study.shares.retain(|row| row.policy != "rr"));
+    assert_eq!(blind, ["F5-others"]);
+    let ours = judged(&|study| study.shares.retain(|row| row.policy != "fair-time, depth 4"));
+    assert_eq!(ours, ["F5-fair-time"]);
+    assert_eq!(judged(&|study| study.hot.clear()), ["W-hot", "W-even"]);
+    assert_eq!(judged(&|study| study.probes.clear()), ["W-probe"]);
+}

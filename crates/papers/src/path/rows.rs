@@ -114,6 +114,8 @@ pub struct FaultRow {
     pub p999_ms: f64,
     /// I/Os that took more than 100 ms.
     pub long: f64,
+    /// Their median over the runs.
+    pub long_median: f64,
     /// The most in a run.
     pub long_most: u64,
     /// Mean response of those that came a second after the middle third, or later.

@@ -13,7 +13,7 @@ use super::rows::{
 use super::score::Outcome;
 use super::work::{Arrivals, MEAN_FILE, Sizes};
 use super::{Asked, Case, Contestant, Fault, Trace, contestants};
-use crate::claim::{least, most};
+use crate::claim::{least, median, most};
 use std::sync::Arc;
 
 fn case(selector: Contestant, links: &[Link], asked: Asked, fault: Fault) -> Case {
@@ -363,6 +363,7 @@ impl FaultCell {
             p99_ms: mean(|run| run.p99_ns as f64) / 1e6,
             p999_ms: mean(|run| run.p999_ns as f64) / 1e6,
             long: mean(|run| run.long as f64),
+            long_median: median(runs.iter().map(|run| run.long as f64)),
             long_most: runs.iter().map(|run| run.long).max().unwrap_or_default(),
             after_ms: mean(|run| run.after.1) / 1e6,
             after_share: mean(|run| run.after.2[1] as f64 / run.after.0.max(1) as f64),

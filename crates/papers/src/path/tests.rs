@@ -197,7 +197,7 @@ fn claims_can_fail() {
         row.p99_ms = 5.0;
     }
     for row in &mut other.faults {
-        row.long = 6.0;
+        row.long_median = 6.0;
     }
     for row in &mut other.calm {
         row.ejections = 3;

