@@ -211,3 +211,61 @@ fn a_loss_that_nobody_knows_of_is_none() {
     assert_eq!(history.read(1, Some(c), 2).unwrap_err().law(), "read");
     assert_eq!(history.read(1, Some(b), 2), Ok(1));
 }
+
+/// Whether single sectors can be written one after the other, each with a version that the log still has, so that a
+/// volume of two sectors ends with the newest ones and is legal at every step.
+fn reaches(history: &History, kept: &[Vec<u64>; 2]) -> bool {
+    let newest = [0, 1].map(|sector| history.newest(sector).unwrap());
+    let (mut seen, mut next) = (std::collections::BTreeSet::new(), vec![[0, 0]]);
+    while let Some(image) = next.pop() {
+        if history.legal(&some(image)).is_err() || !seen.insert(image) {
+            continue;
+        }
+        for sector in 0..2 {
+            let written = kept[sector].iter().map(|&token| {
+                let mut image = image;
+                image[sector] = token;
+                image
+            });
+            next.extend(written);
+        }
+    }
+    seen.contains(&newest)
+}
+
+/// The least number of writes that the log must keep for that: `sectors` were written in turn, and a flush was answered
+/// after each write that `flushed` says.
+fn least_kept(sectors: &[u32], flushed: impl Fn(usize) -> bool) -> u32 {
+    let mut history = History::new(2);
+    let mut written = Vec::new();
+    for (i, &sector) in sectors.iter().enumerate() {
+        let place = history.arrive(sector..sector + 1, false);
+        written.push((sector, history.written(place, sector)));
+        if flushed(i) {
+            history.barrier(i + 1);
+        }
+    }
+    let suffices = |&set: &u32| {
+        let kept = [0, 1].map(|sector| {
+            let of =
+                |&(i, &(other, _)): &(usize, &(u32, u64))| other == sector && set >> i & 1 == 1;
+            written.iter().enumerate().filter(of).map(|(_, &(_, token))| token).collect()
+        });
+        reaches(&history, &kept)
+    };
+    let sets = (0..1_u32 << sectors.len()).filter(suffices);
+    sets.map(u32::count_ones).min().expect("write-back in order is legal")
+}
+
+/// While the upstream is a legal image at every instant, the log keeps the newest data of every epoch but for one sector of
+/// each, however often that was overwritten since. Only within an epoch, and between epochs that write one sector alone, can
+/// superseded data go before its epoch (`docs/decisions/0035-log-limit.md`).
+#[test]
+fn flushes_keep_superseded_data_in_the_log() {
+    let turns = [0, 1, 0, 1, 0, 1, 0, 1];
+    assert_eq!(least_kept(&turns, |_| false), 2, "one epoch");
+    assert_eq!(least_kept(&turns, |_| true), 8, "an epoch for each write");
+    assert_eq!(least_kept(&turns, |i| i % 2 == 1), 4 * 2 - 3, "four epochs of two sectors");
+    assert_eq!(least_kept(&turns, |i| i == 3), 2 * 2 - 1, "two of them");
+    assert_eq!(least_kept(&[0, 0, 0, 1, 1, 0], |_| true), 3, "three runs on one sector");
+}
