@@ -43,7 +43,7 @@ use operator::summary;
 use service::{Inherited, Service};
 use shard::open::Start;
 use shard::recorder::{Recorded, Recorder};
-use shard::{Gateway, Reload, descriptors, plan};
+use shard::{Gateway, Reload, core_dumps, descriptors, plan};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -283,8 +283,10 @@ pub fn serve(
     ready: impl FnOnce(&Ready),
     reload: &mut dyn FnMut() -> Option<Config>,
 ) -> Result<(), ServeError> {
+    core_dumps::keep_secrets_out(config);
+    let mut reload = || reload().inspect(core_dumps::keep_secrets_out);
     raise_descriptors(config);
-    let mut opened = open(config, reload, Service::of_environment())?;
+    let mut opened = open(config, &mut reload, Service::of_environment())?;
     ready(&opened.ready(config)?);
     opened.gateway.is_ready();
     let pipeline = opened.run(config);

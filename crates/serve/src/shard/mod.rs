@@ -7,6 +7,7 @@
 
 mod accept;
 mod connections;
+pub(crate) mod core_dumps;
 pub(crate) mod descriptors;
 mod kernel;
 mod linux;

@@ -25,6 +25,7 @@ mod serve_recording;
 mod serve_reload;
 mod serve_reservations;
 mod serve_savings;
+mod serve_secrets;
 mod serve_sessions;
 mod serve_summary;
 mod serve_transfer;

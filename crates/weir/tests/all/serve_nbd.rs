@@ -296,7 +296,7 @@ fn a_socket_in_use_is_told() {
 }
 
 /// A certificate without a host, and its key: for these tests alone.
-const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----
+pub(crate) const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----
 MIIBfzCCASWgAwIBAgIUcvtPDgcSxbGtjioNw5UO4CS06YIwCgYIKoZIzj0EAwIw
 FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMDE4MTk1MVoYDzIxMjYxMDI3
 MTgxOTUxWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
@@ -308,7 +308,7 @@ VR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiEA7HKOrqpmzOxstSp6EprM
 Uhnv
 -----END CERTIFICATE-----
 ";
-const KEY: &str = "-----BEGIN PRIVATE KEY-----
+pub(crate) const KEY: &str = "-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgNZnpkMoTHjdh49OL
 VNxglTqqn7RvPF/V6ZqqXnjB0XqhRANCAARMYqi53VJCjHK0eXGmF0qxf3LSa9uu
 OCuHNRp923LyeF5R/JHqn6+8gZYC9dbESPeH4Ci6YsPW8TQhKraUG8tR

@@ -95,6 +95,7 @@ const DRIVERS: &[(&str, &str)] = &[
     ("operator/socket", "talks to clients of the control socket"),
     ("preflight", "tries out what `config check` is asked about"),
     ("service", "talks to the service manager"),
+    ("shard/core_dumps", "forbids core dumps"),
     ("shard/descriptors", "raises the limit of open files"),
     ("shard/linux", "waits for events"),
     ("shard/open", "makes the event loop's kernel"),

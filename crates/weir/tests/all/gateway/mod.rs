@@ -17,6 +17,7 @@ use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -208,6 +209,12 @@ impl Gateway {
     /// The exit code, if it has left.
     pub(crate) fn try_exit_code(&mut self) -> Option<i32> {
         self.child.try_wait().unwrap().and_then(|status| status.code())
+    }
+
+    /// Aborts it, as a watchdog does; whether it leaves a core dump.
+    pub(crate) fn abort(&mut self) -> bool {
+        self.signal("ABRT");
+        eventually("end of the process", || self.child.try_wait().unwrap()).core_dumped()
     }
 
     /// Kills it without a warning.
