@@ -79,6 +79,19 @@ pub struct Config {
     pub stop: Stop,
 }
 
+/// Why a configuration was not put into force. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// It is invalid: one line per diagnostic, with its place.
+    Invalid(Vec<String>),
+    /// It changes what only a restart changes: these.
+    NeedsRestart(Vec<String>),
+    /// A volume would shrink while it is served.
+    Shrinks(String),
+    /// A file or a device does not give what it asks for.
+    Unavailable(String),
+}
+
 /// A link: replies leave there one after another, at this rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {

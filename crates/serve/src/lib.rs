@@ -281,7 +281,7 @@ impl ServeError {
 pub fn serve(
     config: &Config,
     ready: impl FnOnce(&Ready),
-    reload: &mut dyn FnMut() -> Option<Config>,
+    reload: &mut dyn FnMut() -> Result<Config, config::Rejected>,
 ) -> Result<(), ServeError> {
     core_dumps::keep_secrets_out(config);
     let mut reload = || reload().inspect(core_dumps::keep_secrets_out);

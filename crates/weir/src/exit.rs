@@ -30,6 +30,8 @@ pub(crate) enum Exit {
     Damaged = 6,
     /// An address, a device or a gateway cannot be had; trying again later may help (since 0.1.0).
     Unavailable = 7,
+    /// A valid configuration changes what only a restart changes; nothing was changed (since 0.1.0).
+    NeedsRestart = 8,
 }
 
 impl From<Exit> for ExitCode {

@@ -22,6 +22,8 @@ pub(crate) enum Reaction {
     Answer(ClientId, Answer),
     /// Gives the pipeline this order, and asks the question when that has been done.
     Order(Input, Question),
+    /// Reads the configuration again, in a dry run without a change, and sends the client the result.
+    Reload(ClientId, bool),
     /// Stops gracefully, and sends the client this answer.
     Stop(ClientId, Leaving),
     /// Saves the state of control.
@@ -115,6 +117,13 @@ impl ControlHandler<'_> {
                     return Err(Refusal::NothingLost { volume });
                 }
                 return self.order_log(volume, |volume| Done::Quarantine(volume, unix_nanos()));
+            }
+            Request::Reload { dry_run } => {
+                if view.stopping {
+                    return Err(Refusal::Stopping);
+                }
+                info!(dry_run, "order from the control socket: reload");
+                return Ok(Reaction::Reload(client, dry_run));
             }
             Request::Stop {} => {
                 let volumes = status::volumes(pipeline, view, backends);

@@ -19,8 +19,10 @@ pub use protocol::{
     Answer, BackendStatus, CauseStatus, DeviceStatus, EjectionStatus, FenceStatus, FlashStatus,
     GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus, LostStatus, OverdueRequest,
     PathStatus, Problem, Request, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus,
-    Status, TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, VolumeStatus,
+    Status, TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, Verdict, VolumeStatus,
 };
+
+pub(crate) use protocol::Refusal;
 
 use socket::{Asked, ClientId};
 use weir_flow::request::{BackendId, VolumeId};

@@ -5,6 +5,7 @@
 //! version: readers ignore unknown fields. A field that is removed, or changes its meaning, is one.
 
 mod devices;
+mod reload;
 mod shares;
 mod turned_away;
 mod volumes;
@@ -14,10 +15,13 @@ pub use shares::{BackendStatus, ShareStatus};
 pub use turned_away::TurnedAwayStatus;
 pub use volumes::{FenceStatus, LogStatus, LostStatus, VolumeStatus};
 
+pub use reload::Verdict;
+
 mod paths;
 
 pub use paths::{EjectionStatus, LearnedSpeed, PathStatus};
 
+use crate::config::Rejected;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -122,6 +126,13 @@ pub enum Request {
         /// The volume.
         volume: String,
     },
+    /// Read the configuration again, as at SIGHUP. Answered with [`Answer::Reloaded`].
+    #[serde(rename = "reload")]
+    Reload {
+        /// Check only whether it can be put into force.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        dry_run: bool,
+    },
     /// Stop the gateway as at SIGTERM. Answered with [`Answer::Stopping`].
     #[serde(rename = "stop")]
     Stop {},
@@ -151,6 +162,8 @@ pub enum Answer {
     Paths(Vec<PathStatus>),
     /// Volumes, in the order of the configuration.
     Volumes(Vec<VolumeStatus>),
+    /// The configuration is in force, or could be.
+    Reloaded(Verdict),
     /// The gateway takes no new work, and stops when requests in flight have ended.
     Stopping(Leaving),
     /// The request was refused.
@@ -424,6 +437,9 @@ pub(crate) enum Refusal {
         /// The volume.
         volume: String,
     },
+    /// The configuration was not put into force.
+    #[error("{}", reload::message(.0))]
+    Rejected(Rejected),
     /// The gateway is stopping.
     #[error("the gateway is stopping")]
     Stopping,
@@ -444,6 +460,7 @@ impl Refusal {
             Self::UnknownVolume { .. } => "unknown_volume",
             Self::NoLog { .. } => "no_log",
             Self::NothingLost { .. } => "nothing_lost",
+            Self::Rejected(rejected) => reload::code(rejected),
             Self::Stopping => "stopping",
         }
     }
@@ -476,6 +493,7 @@ impl Refusal {
             Self::UnknownPath { count: 1, .. } => "it has one, number 0".to_owned(),
             Self::UnknownPath { count, .. } => format!("it has {count}, from 0 to {}", count - 1),
             Self::LastPath { .. } => "requests would wait; --force disables it anyway".to_owned(),
+            Self::Rejected(rejected) => reload::help(rejected).to_owned(),
             Self::Stopping => "nothing can be changed any more".to_owned(),
         }
     }

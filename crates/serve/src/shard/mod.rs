@@ -24,13 +24,13 @@ mod tests;
 mod timer;
 mod upstreams;
 
-use crate::config::Config;
+use crate::config::{Config, Rejected};
 use crate::frontend::connection::Protocol;
 use crate::frontend::listener::Listener;
 use crate::operator::answer::Reaction;
 use crate::operator::socket::Socket as ControlSocket;
 use crate::operator::view::View;
-use crate::operator::{Answer, Question};
+use crate::operator::{Answer, Question, Refusal, Verdict};
 use crate::service::Service;
 use crate::storage::Storage;
 use crate::storage::io::{StorageDone, StorageSubmit, Submit};
@@ -59,8 +59,8 @@ use weir_flow::event::Observer;
 use weir_flow::pipeline::{Action, Input, Pipeline};
 use weir_flow::stage::{Wake, World};
 
-/// Reads the configuration again; `None` if it is wrong, which has been logged then.
-pub(crate) type Reload<'a> = &'a mut dyn FnMut() -> Option<Config>;
+/// Reads the configuration again; an error has been logged.
+pub(crate) type Reload<'a> = &'a mut dyn FnMut() -> Result<Config, Rejected>;
 
 /// Everything that serves, on one thread.
 pub(crate) struct Gateway<'a, K: Kernel = Linux> {
@@ -203,6 +203,13 @@ impl<'a, K: Kernel> Gateway<'a, K> {
                 self.leave();
                 self.operators.answer(self.now, client, Answer::Stopping(leaving));
             }
+            Reaction::Reload(client, dry_run) => {
+                let answer = match self.reload(dry_run) {
+                    Ok(()) => Answer::Reloaded(Verdict { dry_run }),
+                    Err(rejected) => (&Refusal::Rejected(rejected)).into(),
+                };
+                self.operators.answer(self.now, client, answer);
+            }
             Reaction::Save(handover) => {
                 if let Some((path, bytes)) = self.kept(&handover) {
                     self.engine.blocking.save(SavedFor::Credits, path, bytes);
@@ -322,7 +329,8 @@ impl<'a, K: Kernel> Gateway<'a, K> {
     fn event(&mut self, event: Event) {
         match event {
             Event::Stop(signals) => self.signalled(signals),
-            Event::Reload => self.reload(),
+            // The log has the result.
+            Event::Reload => drop(self.reload(false)),
             Event::Summary => self.operators.ask(Question::Summary),
             Event::Upstream(number, readiness) => {
                 self.storage.upstreams.event(number, readiness);
@@ -403,23 +411,31 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         self.connections.have_sent_all()
     }
 
-    /// Reads the configuration again and applies what can change live.
-    fn reload(&mut self) {
+    /// Reads the configuration again and puts it into force, or, in a dry run, only checks whether it can be.
+    fn reload(&mut self, dry_run: bool) -> Result<(), Rejected> {
         if self.stop.is_requested() {
-            return;
+            return Ok(());
         }
-        info!("reading the configuration again");
+        info!(dry_run, "reading the configuration again");
+        if dry_run {
+            let new = (self.reload)()?;
+            return self.engine.plan_reload(&self.config, new).map(drop);
+        }
         self.service.reloading();
-        self.engine.set.now = self.now;
-        if let Some(new) = (self.reload)()
-            && let Some(merged) = self.engine.reload(&self.config, new)
-        {
-            self.config = merged;
-            self.connections.set_weights(&self.config.shares);
-            self.connections.refresh(&mut self.engine);
-        }
-        self.connections.run_actions(&mut self.engine, self.now);
+        let result = self.put_into_force();
         self.service.reloaded();
+        result
+    }
+
+    /// Reads the configuration again and applies what can change live.
+    fn put_into_force(&mut self) -> Result<(), Rejected> {
+        let planned = self.engine.plan_reload(&self.config, (self.reload)()?)?;
+        self.engine.set.now = self.now;
+        self.config = self.engine.reload(&self.config, planned)?;
+        self.connections.set_weights(&self.config.shares);
+        self.connections.refresh(&mut self.engine);
+        self.connections.run_actions(&mut self.engine, self.now);
+        Ok(())
     }
 }
 

@@ -339,7 +339,7 @@ fn run_gateway(
         random: Box::new(Zeroes),
         service: Service::none(),
     };
-    let mut reload = || None;
+    let mut reload = || Err(crate::config::Rejected::Invalid(Vec::new()));
     let mut gateway = Gateway::new(&config, parts, &mut reload);
     run(&mut Pipeline::new(&plan, ()), &mut gateway);
     drop(gateway);

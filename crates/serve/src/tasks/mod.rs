@@ -29,7 +29,7 @@ pub(crate) use blocking_calls::{BlockingCalls, CallDone, SavedFor};
 pub(crate) use cache::CacheMemory;
 pub(crate) use memory::Held;
 
-use crate::config::Config;
+use crate::config::{Config, Rejected};
 use crate::ids::{ConnectionId, TaskKey};
 use crate::storage::blocking::Blocking;
 use crate::storage::emulated::Modelled;
@@ -37,6 +37,7 @@ use crate::storage::io::{Ended, Submit, Whose};
 use crate::storage::store::Store;
 use crate::volume::PersistedState;
 use crate::volume::catalog::Catalog;
+use crate::volume::reload::Planned;
 use io::{IoContext, StorageRequests};
 use jobs::{JobContext, Jobs};
 use memory::PayloadMemory;
@@ -273,18 +274,22 @@ impl CommandEngine {
         self.cache.close_logs(&mut self.set)
     }
 
-    /// Applies what can change live; the configuration that is in force now, or `None` if nothing was
-    /// changed.
-    pub(crate) fn reload(&mut self, old: &Config, new: Config) -> Option<Config> {
+    /// Checks whether a new configuration can be put into force; changes nothing.
+    pub(crate) fn plan_reload(&self, old: &Config, new: Config) -> Result<Planned, Rejected> {
         let emulated = &self.storage.emulated;
-        let reloaded = self.catalog.reload(old, new, |store| emulated.room(store))?;
+        self.catalog.plan_reload(old, new, |store| emulated.room(store))
+    }
+
+    /// Puts a planned configuration into force, and returns it.
+    pub(crate) fn reload(&mut self, old: &Config, planned: Planned) -> Result<Config, Rejected> {
+        let reloaded = self.catalog.reload(old, planned)?;
         self.set.inputs.extend(reloaded.inputs);
         for volume in reloaded.resized {
             self.capacity_changed(volume);
         }
         let names = self.catalog.targets.iter().map(|target| target.name.clone());
         self.set.sessions.name_targets(names);
-        Some(reloaded.config)
+        Ok(reloaded.config)
     }
 
     /// An upstream of a volume has grown, and the volume with it if it is on nothing else.

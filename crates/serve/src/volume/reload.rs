@@ -15,7 +15,7 @@
 //!
 //! Tenants keep their ids, in whatever order they are: see [`keep_ids`].
 
-use crate::config::{Config, Volume as VolumeConfig, Where};
+use crate::config::{Config, Rejected, Volume as VolumeConfig, Where};
 use crate::volume::catalog::Catalog;
 use crate::volume::tenants::{Claims, keep_ids};
 use std::sync::Arc;
@@ -24,6 +24,14 @@ use weir_flow::control::CONTRACTS_MAX;
 use weir_flow::pipeline::{Input, Policies, SetControl};
 use weir_flow::request::{TenantId, VolumeId};
 use weir_flow::units::ByteCount;
+
+/// A new configuration that can be put into force.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    config: Config,
+    /// The size of each volume in bytes.
+    sizes: Vec<u64>,
+}
 
 /// What a reload has changed, for others.
 #[derive(Debug)]
@@ -37,14 +45,14 @@ pub(crate) struct Reloaded {
 }
 
 impl Catalog {
-    /// Applies what can change live; `None` if nothing was changed. `room` is the size that the volume on
-    /// a store may have.
-    pub(crate) fn reload(
-        &mut self,
+    /// Checks whether a new configuration can be put into force; changes nothing. `room` is the size that the
+    /// volume on a store may have.
+    pub(crate) fn plan_reload(
+        &self,
         old: &Config,
         new: Config,
         room: impl Fn(usize) -> u64,
-    ) -> Option<Reloaded> {
+    ) -> Result<Planned, Rejected> {
         let mut new = new;
         let tenants = std::mem::take(&mut new.tenants);
         let volumes = new.volumes.iter_mut().map(|volume| &mut volume.tenant);
@@ -52,24 +60,31 @@ impl Catalog {
         new.tenants = keep_ids(&old.tenants, tenants, contracts, weights, volumes);
         let reasons = restarts(old, &new);
         if !reasons.is_empty() {
-            for reason in reasons {
+            for reason in &reasons {
                 error!(reason, "this needs a restart; the configuration stays as it was");
             }
-            return None;
+            return Err(Rejected::NeedsRestart(reasons));
         }
-        let sizes: Vec<Option<u64>> = new
+        let sizes = new
             .volumes
             .iter()
             .enumerate()
             .map(|(index, volume)| self.size(index, volume, &room))
-            .collect();
-        let sizes: Vec<u64> = sizes.into_iter().collect::<Option<_>>()?;
+            .collect::<Result<_, _>>()?;
+        Ok(Planned { config: new, sizes })
+    }
+
+    /// Puts a planned configuration into force. An error: a file could not be extended.
+    pub(crate) fn reload(&mut self, old: &Config, planned: Planned) -> Result<Reloaded, Rejected> {
+        let Planned { config: mut new, sizes } = planned;
         for (index, &size) in sizes.iter().enumerate() {
             let only = self.only_store(index);
             if let Some(Err(problem)) = only.map(|store| store.grow(size)) {
                 let (volume, wanted) = (&new.volumes[index].name, ByteCount(size));
                 error!(volume, %wanted, %problem, "cannot extend the volume's file; nothing was changed");
-                return None;
+                return Err(Rejected::Unavailable(format!(
+                    "cannot extend the file of volume `{volume}` to {wanted}: {problem}"
+                )));
             }
         }
         let (mut inputs, mut resized) = (Vec::new(), Vec::new());
@@ -90,7 +105,7 @@ impl Catalog {
         self.export(&new.nbd);
         self.retarget(&mut new);
         info!("the new configuration is in force");
-        Some(Reloaded { config: new, inputs, resized })
+        Ok(Reloaded { config: new, inputs, resized })
     }
 
     /// Puts new promises, a new policy that keeps them, and new shares into force.
@@ -112,23 +127,26 @@ impl Catalog {
         }
     }
 
-    /// The size that a volume shall have; `None` if it cannot.
+    /// The size that a volume shall have.
     fn size(
         &self,
         index: usize,
         volume: &VolumeConfig,
         room: impl Fn(usize) -> u64,
-    ) -> Option<u64> {
+    ) -> Result<u64, Rejected> {
         let now = self.capacity(index);
         // Where the bytes of several stores are depends on their sizes, which are computed at the start.
-        let Some(store) = self.only_store(index) else { return Some(now) };
+        let Some(store) = self.only_store(index) else { return Ok(now) };
         let size = match volume.file().and_then(|file| file.size) {
             Some(size) => size,
             None => match store.measure() {
                 Ok(size) => size - size % u64::from(volume.block_size),
                 Err(problem) => {
                     error!(volume = volume.name, %problem, "cannot read the size of the volume's file");
-                    return None;
+                    return Err(Rejected::Unavailable(format!(
+                        "cannot read the size of the file of volume `{}`: {problem}",
+                        volume.name
+                    )));
                 }
             },
         };
@@ -140,7 +158,12 @@ impl Catalog {
                 "a volume does not shrink while it is served, hosts would lose its end; the \
                  configuration stays as it was"
             );
-            return None;
+            return Err(Rejected::Shrinks(format!(
+                "volume `{}` would shrink from {} to {}",
+                volume.name,
+                ByteCount(now),
+                ByteCount(size)
+            )));
         }
         let room = room(self.volumes[index].stores.start);
         if size > now && size > room {
@@ -152,14 +175,20 @@ impl Catalog {
                 "the volume cannot grow: the space behind it on its modelled device is taken or \
                  missing; the configuration stays as it was"
             );
-            return None;
+            return Err(Rejected::Unavailable(format!(
+                "volume `{}` cannot grow to {wanted}: its modelled device has room for {room}",
+                volume.name
+            )));
         }
         if let Err(problem) = store.can_grow(size) {
             let wanted = ByteCount(size);
             error!(volume = volume.name, %wanted, %problem, "the volume cannot grow");
-            return None;
+            return Err(Rejected::Unavailable(format!(
+                "volume `{}` cannot grow to {wanted}: {problem}",
+                volume.name
+            )));
         }
-        Some(size)
+        Ok(size)
     }
 }
 

@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_serve::operator::{Answer, Line, Request, VERSION};
+use weir_serve::operator::{Answer, Line, Problem, Request, VERSION};
 
 /// The gateway that gets the request, and the format of the answer.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ impl Ask {
             print(&line)?;
         }
         if let Answer::Error(problem) = answer {
-            return Err(Failure::new(Exit::Unexpected, problem.message, problem.help));
+            return Err(refused(problem));
         }
         if !self.json {
             let Some(text) = text(&answer) else {
@@ -51,9 +51,7 @@ impl Ask {
     /// Sends a request and prints nothing.
     pub(super) fn question(&self, request: Request) -> Result<Answer, Failure> {
         match self.exchange(request)?.1 {
-            Answer::Error(problem) => {
-                Err(Failure::new(Exit::Unexpected, problem.message, problem.help))
-            }
+            Answer::Error(problem) => Err(refused(problem)),
             answer => Ok(answer),
         }
     }
@@ -121,6 +119,17 @@ fn exchange(mut stream: UnixStream, request: Request) -> io::Result<String> {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     if line.ends_with('\n') { Ok(line) } else { Err(ErrorKind::UnexpectedEof.into()) }
+}
+
+/// A request that the gateway has refused.
+fn refused(problem: Problem) -> Failure {
+    let exit = match problem.code.as_str() {
+        "invalid" => Exit::Invalid,
+        "needs_restart" => Exit::NeedsRestart,
+        "unavailable" => Exit::Unavailable,
+        _ => Exit::Unexpected,
+    };
+    Failure::new(exit, problem.message, problem.help)
 }
 
 /// Decodes the answer; its version must be ours.

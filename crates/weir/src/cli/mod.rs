@@ -9,6 +9,7 @@ mod generate;
 mod log;
 mod path;
 mod progress;
+mod reload;
 mod replay;
 mod report;
 mod reproduce;
@@ -56,6 +57,7 @@ enum Command {
     Status(status::Status),
     Path(path::Path),
     Volume(volume::Volume),
+    Reload(reload::Reload),
     Stop(stop::Stop),
     Log(log::Log),
     Sim(sim::Sim),
@@ -89,6 +91,7 @@ Exit codes:
   5  a replayed recording gave actions that differ from the recorded ones
   6  a recording or log is damaged
   7  an address, a device or a gateway is not available
+  8  the configuration is valid, but needs a restart; nothing was changed
 
 Every command that prints a report takes `--json` and prints one object with a `version`; the text
 format may change.";
@@ -101,6 +104,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Status(command) => command.run(),
         Command::Path(command) => command.run(),
         Command::Volume(command) => command.run(),
+        Command::Reload(command) => command.run(),
         Command::Stop(command) => command.run(),
         Command::Log(command) => command.run(),
         Command::Sim(command) => command.run(color),

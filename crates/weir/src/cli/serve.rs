@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use tracing_subscriber::EnvFilter;
-use weir_serve::config::{Config, Fence, Link};
+use weir_serve::config::{Config, Fence, Link, Rejected};
 use weir_serve::{Denied, Ready, ServeError, Unowned, serve};
 
 /// Serve volumes to hosts over iSCSI and NBD
@@ -132,9 +132,9 @@ impl Serve {
     }
 
     /// Reads the configuration again; the built-in one never changes.
-    fn reload(&self, source: &Source, config: &Config) -> Option<Config> {
+    fn reload(&self, source: &Source, config: &Config) -> Result<Config, Rejected> {
         if source.is_built_in() {
-            return Some(config.clone());
+            return Ok(config.clone());
         }
         reload::again(source).map(|config| self.adjust(config))
     }

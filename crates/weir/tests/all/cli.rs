@@ -40,6 +40,7 @@ fn help_and_usage() {
         "config",
         "trace",
         "volume",
+        "reload",
         "stop",
         "log",
         "completions",
@@ -56,7 +57,7 @@ fn help_and_usage() {
     let color: Vec<_> = out(&long).lines().skip_while(|line| !line.contains("--color")).collect();
     assert!(color[1].contains("`NO_COLOR`") && color[2].is_empty(), "{color:?}");
     let help = run(&folder, &["--help"]);
-    for exit in 0..8 {
+    for exit in 0..9 {
         assert!(out(&help).contains(&format!("\n  {exit}  ")), "exit code {exit} is documented");
     }
     for wrong in

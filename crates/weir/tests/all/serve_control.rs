@@ -512,3 +512,43 @@ fn no_table_no_socket() {
     assert!(!gateway.control().exists());
     gateway.stop();
 }
+
+/// `weir reload` puts a configuration into force and returns 0; each kind of rejected one has its exit code and its
+/// reason on standard error, and changes nothing. A dry run gives the same answers and changes neither the size that a
+/// host sees nor the volume's file.
+#[test]
+fn a_reload_returns_its_result() {
+    let mut gateway = start("control-reload");
+    let mut one = gateway.session("one");
+    let write = |text: &str| std::fs::write(gateway.folder.join("weir.toml"), text).unwrap();
+    let length = || std::fs::metadata(gateway.folder.join("disk.img")).unwrap().len();
+    let (grown, shrunk) =
+        (controlled("").replace("64MiB", "80MiB"), controlled("").replace("64MiB", "32MiB"));
+    let rejected = [
+        (grown.replace("size =", "sise ="), 3, "no key `sise`"),
+        (format!("[cache]\nsize = \"1MiB\"\n{grown}"), 8, "[cache] differs"),
+        (shrunk, 1, "would shrink from 64 MiB to 32 MiB"),
+    ];
+    for (text, code, reason) in &rejected {
+        write(text);
+        for arguments in [&["reload"][..], &["reload", "--dry-run"]] {
+            let output = gateway.command(arguments);
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!((output.status.code(), output.stdout.len()), (Some(*code), 0), "{told}");
+            assert!(told.contains(reason), "{told}");
+        }
+    }
+    // Only the file system knows that it cannot: a dry run does not try.
+    write(&grown.replace("80MiB", "1EiB"));
+    let output = gateway.command(&["reload"]);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), told.contains("cannot extend")), (Some(7), true), "{told}");
+    write(&grown);
+    assert_eq!(gateway.asked(&["reload", "--dry-run"])["reloaded"]["dry_run"], true);
+    one.ping();
+    assert_eq!((one.capacity(), length()), (64 << 20, 64 << 20));
+    assert_eq!(gateway.asked(&["reload"])["reloaded"]["dry_run"], false);
+    assert_eq!(one.sense_of(READY, Transfer::None), (0x6, 0x2a, 0x09));
+    assert_eq!((one.capacity(), length()), (80 << 20, 80 << 20));
+    gateway.stop();
+}

@@ -31,6 +31,7 @@ fn the_page_is_exact() {
         "volume.resume",
         "volume.retry",
         "volume.quarantine",
+        "reload",
         "stop",
     ];
     for verb in verbs {
@@ -55,6 +56,10 @@ fn refusals_are_documented() {
         refused(b"{\"version\":9}"),
         refused(b"{\"version\":1}"),
         Refusal::TooLong,
+        Refusal::Rejected(Rejected::Invalid(vec!["weir.toml:1:1: no key".to_owned()])),
+        Refusal::Rejected(Rejected::NeedsRestart(vec!["[cache] differs".to_owned()])),
+        Refusal::Rejected(Rejected::Shrinks("volume `d` would shrink".to_owned())),
+        Refusal::Rejected(Rejected::Unavailable("no space".to_owned())),
         Refusal::Unfinished,
         Refusal::UnknownPath { backend, path: 7, count: 2 },
         Refusal::UnknownVolume { name: String::new(), known: Vec::new() },

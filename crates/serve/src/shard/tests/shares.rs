@@ -310,7 +310,7 @@ fn serve_weights(test: &str, weights: &[u32], duration: Duration) -> Vec<u64> {
         random: Box::new(Zeroes),
         service: Service::none(),
     };
-    let mut reload = || None;
+    let mut reload = || Err(crate::config::Rejected::Invalid(Vec::new()));
     let mut gateway = Gateway::new(&config, parts, &mut reload);
     run(&mut Pipeline::new(&plan, ()), &mut gateway);
     drop(gateway);

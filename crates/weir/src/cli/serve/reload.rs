@@ -1,18 +1,17 @@
-//! Reads the configuration again on SIGHUP and logs its errors.
+//! Reads the configuration again for a reload and logs its errors.
 
 use crate::config;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::source::Source;
 use tracing::{error, warn};
-use weir_serve::config::Config;
+use weir_serve::config::{Config, Rejected};
 
-/// Reads the file of `source` again; `None`, and an event in the log, if it is invalid.
-pub(super) fn again(source: &Source) -> Option<Config> {
+/// Reads the file of `source` again. The diagnostics of an invalid one are logged as well.
+pub(super) fn again(source: &Source) -> Result<Config, Rejected> {
     let source = match Source::read(&source.path) {
         Ok(source) => source,
         Err(diagnostic) => {
-            log(&diagnostic, source);
-            return None;
+            return Err(Rejected::Invalid(vec![log(&diagnostic, source)]));
         }
     };
     match config::gateway(&source) {
@@ -20,19 +19,17 @@ pub(super) fn again(source: &Source) -> Option<Config> {
             for diagnostic in &loaded.warnings {
                 log(diagnostic, &source);
             }
-            Some(loaded.checked)
+            Ok(loaded.checked)
         }
         Err(diagnostics) => {
-            for diagnostic in &diagnostics {
-                log(diagnostic, &source);
-            }
-            None
+            let lines = diagnostics.iter().map(|diagnostic| log(diagnostic, &source));
+            Err(Rejected::Invalid(lines.collect()))
         }
     }
 }
 
-/// Logs one event per diagnostic, with its location.
-fn log(diagnostic: &Diagnostic, source: &Source) {
+/// Logs a diagnostic as one event with its location, and returns both as a line.
+fn log(diagnostic: &Diagnostic, source: &Source) -> String {
     let place = match &diagnostic.at {
         Some((span, _)) => source.place(span.start),
         None => source.path.display().to_string(),
@@ -44,6 +41,7 @@ fn log(diagnostic: &Diagnostic, source: &Source) {
     } else {
         error!(at = place, %code, help, "configuration: {message}");
     }
+    format!("{place}: {message}")
 }
 
 #[cfg(test)]
@@ -83,7 +81,7 @@ mod tests {
             .with_target(false)
             .finish();
         let source = Source::new(&path, String::new());
-        let config = with_default(subscriber, || again(&source));
+        let config = with_default(subscriber, || again(&source).ok());
         let _ = std::fs::remove_file(&path);
         let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
         (path, config, text)

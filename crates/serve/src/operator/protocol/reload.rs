@@ -1,0 +1,56 @@
+//! The result of a reload as the control socket sends it.
+
+use crate::config::Rejected;
+use serde::{Deserialize, Serialize};
+
+/// A configuration that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Nothing was changed, because only a check was requested.
+    pub dry_run: bool,
+}
+
+/// The code of a rejected configuration.
+pub(super) const fn code(rejected: &Rejected) -> &'static str {
+    match rejected {
+        Rejected::Invalid(_) => "invalid",
+        Rejected::NeedsRestart(_) => "needs_restart",
+        Rejected::Shrinks(_) => "shrinks",
+        Rejected::Unavailable(_) => "unavailable",
+    }
+}
+
+/// What is wrong with it.
+pub(super) fn message(rejected: &Rejected) -> String {
+    match rejected {
+        Rejected::Invalid(lines) => format!("the configuration is invalid: {}", list(lines)),
+        Rejected::NeedsRestart(changes) => format!("a restart is needed: {}", list(changes)),
+        Rejected::Shrinks(problem) | Rejected::Unavailable(problem) => problem.clone(),
+    }
+}
+
+/// What to do.
+pub(super) const fn help(rejected: &Rejected) -> &'static str {
+    match rejected {
+        Rejected::Invalid(_) => {
+            "nothing was changed: correct the file; the log has all diagnostics"
+        }
+        Rejected::NeedsRestart(_) => {
+            "nothing was changed: undo these changes, or restart the gateway"
+        }
+        Rejected::Shrinks(_) => "nothing was changed: hosts would lose the end of the volume",
+        Rejected::Unavailable(_) => "no volume was changed: make space, or change the size",
+    }
+}
+
+/// The first of these on one line, and the number of the others.
+fn list(lines: &[String]) -> String {
+    let shown = lines[..lines.len().min(SHOWN)].join("; ");
+    match lines.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown}; and {more} more"),
+    }
+}
+
+/// Lines in a message; the log has the others.
+const SHOWN: usize = 20;
