@@ -14,8 +14,9 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads a trace that has two requests at least, at two times, and 2 million at most.
-    pub fn read(name: &str, path: &Path) -> Result<Self, Error> {
+    /// Reads a trace of 2 million requests at most. `None` if it has no two requests at different times: it has no
+    /// rate then.
+    pub fn read(name: &str, path: &Path) -> Result<Option<Self>, Error> {
         let mut reader = Reader::open(path, None)?;
         let mut ios = Vec::new();
         while let Some(record) = reader.read()? {
@@ -30,10 +31,8 @@ impl Trace {
             }
             ios.push(Io { at: record.time.as_nanos(), bytes: record.extent.length });
         }
-        if ios.first().map(|io| io.at) == ios.last().map(|io| io.at) {
-            return Err(reader.error("its requests need two different times at least"));
-        }
-        Ok(Self { name: name.to_owned(), ios: ios.into() })
+        let usable = ios.first().map(|io| io.at) != ios.last().map(|io| io.at);
+        Ok(usable.then(|| Self { name: name.to_owned(), ios: ios.into() }))
     }
 
     /// Bytes per second of the tenth of its requests that came fastest, looked for in steps of a quarter

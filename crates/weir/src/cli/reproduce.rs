@@ -3,7 +3,7 @@
 use super::progress::Progress;
 use super::sim::trace_failure;
 use crate::exit::{Exit, Failure};
-use crate::output::{print, print_json};
+use crate::output::{complain, print, print_json};
 use crate::table::{Column, Table, words};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -47,7 +47,7 @@ pub(super) struct Reproduce {
     /// The first seed; further runs use the seeds that follow
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=1 << 53))]
     seed: u64,
-    /// `path`, `transfer`: also use the traces (`*.csv`, `*.csv.zst`) in this folder
+    /// `path`, `transfer`: also use the traces (`*.csv`, `*.csv.zst`) in this folder; unsuitable ones are skipped
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
     /// Also write the results as one self-contained HTML page
@@ -81,10 +81,10 @@ impl Reproduce {
         // A trace that cannot be read ends the command before anything runs.
         let mut traces = Traces::default();
         if wanted("path") {
-            traces.path = read(&files, path::Trace::read)?;
+            traces.path = read(&files, "requests", path::Trace::read)?;
         }
         if wanted("transfer") {
-            traces.transfer = read(&files, transfer::Trace::read)?;
+            traces.transfer = read(&files, "reads", transfer::Trace::read)?;
         }
         let settings = Settings { seed: self.seed, seeds: self.seeds };
         let chapters: Vec<_> = EXPERIMENTS
@@ -145,11 +145,25 @@ fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
     Ok(files)
 }
 
-/// Reads all of them.
+/// Reads all of them. Those that lack what is needed are skipped, with a notice; one of them must remain.
 fn read<T>(
     files: &[(String, PathBuf)],
-    read: fn(&str, &Path) -> Result<T, trace::Error>,
+    needed: &str,
+    read: fn(&str, &Path) -> Result<Option<T>, trace::Error>,
 ) -> Result<Vec<T>, Failure> {
-    let traces: Result<_, _> = files.iter().map(|(name, path)| read(name, path)).collect();
-    traces.map_err(|error| trace_failure(&error))
+    let mut traces = Vec::new();
+    for (name, path) in files {
+        match read(name, path).map_err(|error| trace_failure(&error))? {
+            Some(trace) => traces.push(trace),
+            None => complain(&format!(
+                "note: `{}` is skipped: it has no two {needed} at different times\n",
+                path.display()
+            )),
+        }
+    }
+    if traces.is_empty() && !files.is_empty() {
+        let message = format!("no trace of the folder has two {needed} at different times");
+        return Err(Failure::new(Exit::Invalid, message, "name a folder with such a trace"));
+    }
+    Ok(traces)
 }

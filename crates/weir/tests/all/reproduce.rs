@@ -39,7 +39,12 @@ fn traces_that_cannot_be_used_are_refused() {
     std::fs::create_dir(folder.join("bad")).unwrap();
     std::fs::write(folder.join("bad/one.csv"), "time_ns,op,dev,offset,size\n0,X,0,0,512\n")
         .unwrap();
+    let writes = "time_ns,op,dev,offset,size\n0,W,0,0,512\n9,W,0,0,512\n";
+    std::fs::create_dir(folder.join("writes")).unwrap();
+    std::fs::write(folder.join("writes/one.csv"), writes).unwrap();
     for (name, traces, exit, told) in [
+        ("transfer", "writes", 3, "`writes/one.csv` is skipped: it has no two reads"),
+        ("transfer", "writes", 3, "no trace of the folder has two reads"),
         ("control", "bad", 2, "is for the experiments `path` and `transfer`"),
         ("transfer", "bad", 3, "bad/one.csv:2:3: "),
         ("path", "missing", 3, "cannot read the folder `missing`"),
