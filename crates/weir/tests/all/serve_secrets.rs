@@ -176,8 +176,8 @@ fn use_secrets(gateway: &Gateway) {
 /// finest level, a recording, answers of the control socket, effective values, and messages about configurations.
 #[test]
 fn no_output_has_a_secret() {
-    let mut behind = behind("secrets-behind");
-    let folder = folder("secrets");
+    let mut behind = behind("planted-behind");
+    let folder = folder("planted");
     let config = in_front(&folder, &behind);
     let mut gateway = start(&folder, &config);
     use_secrets(&gateway);
