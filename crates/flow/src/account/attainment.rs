@@ -117,6 +117,11 @@ impl Attainment {
         &self.targets
     }
 
+    /// The last target of the row: the one with the largest share of requests.
+    pub fn last_target(&self) -> Target {
+        *self.targets.last().expect("a row has a target")
+    }
+
     /// Counts a request that has ended at `now`, or was refused. `None` is one that got nothing. Returns
     /// whether it missed the last target.
     pub fn record(&mut self, now: Instant, response: Option<Duration>) -> bool {

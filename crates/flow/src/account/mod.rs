@@ -43,6 +43,15 @@ pub struct Accounts {
     tenants: Vec<Option<Box<Account>>>,
 }
 
+/// How a request under an objective was scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scored {
+    /// It missed the last target of its row.
+    pub missed: bool,
+    /// The share of such requests that may miss it, in millionths.
+    pub allowed_ppm: u32,
+}
+
 /// The account of one tenant.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
@@ -113,28 +122,26 @@ impl Accounts {
         (ledger, Some(rows[place].get_or_insert_with(begin)))
     }
 
-    fn completed(&mut self, now: Instant, completed: &Completed<'_>) {
+    fn completed(&mut self, now: Instant, completed: &Completed<'_>) -> Option<Scored> {
         let (ledger, score) = self.find(now, completed.request, completed.row);
         let failed = completed.outcome.is_err_and(is_ours);
         let response = (!failed).then(|| completed.times.total());
-        let late = score.and_then(|score| {
-            let missed = score.record(now, response);
-            score.targets().last().filter(|_| missed).map(|target| target.response)
-        });
+        let scored = score.map(|score| (score.record(now, response), score.last_target()));
+        let late = scored.filter(|(missed, _)| *missed).map(|(_, target)| target.response);
         ledger.record(completed.times, late);
+        scored.map(|(missed, target)| Scored { missed, allowed_ppm: target.allowed_ppm() })
     }
-}
 
-impl Observer for Accounts {
-    fn event(&mut self, now: Instant, event: Event<'_>) {
+    /// Takes an event. Says how its request was scored, if it falls under an objective.
+    pub fn take(&mut self, now: Instant, event: Event<'_>) -> Option<Scored> {
         match event {
-            Event::Completed(completed) => self.completed(now, &completed),
+            Event::Completed(completed) => return self.completed(now, &completed),
             Event::Refused(request, row) => {
                 let (ledger, score) = self.find(now, request, row);
                 ledger.refused += 1;
-                if let Some(score) = score {
-                    score.record(now, None);
-                }
+                let score = score?;
+                let missed = score.record(now, None);
+                return Some(Scored { missed, allowed_ppm: score.last_target().allowed_ppm() });
             }
             Event::ControlSet(promises) => self.set_control(promises),
             Event::Arrived(_)
@@ -144,6 +151,13 @@ impl Observer for Accounts {
             | Event::Cache(..)
             | Event::Stray => {}
         }
+        None
+    }
+}
+
+impl Observer for Accounts {
+    fn event(&mut self, now: Instant, event: Event<'_>) {
+        self.take(now, event);
     }
 }
 

@@ -89,6 +89,13 @@ pub struct Target {
     pub response: Duration,
 }
 
+impl Target {
+    /// The share of requests that may miss it, in millionths.
+    pub const fn allowed_ppm(&self) -> u32 {
+        1_000_000 - self.quantile_ppm
+    }
+}
+
 /// Who gives way first when capacity is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
