@@ -394,7 +394,13 @@ impl Opened<'_> {
         let log = gateway.engine().set.log.clone();
         let mut pipeline = Pipeline::new(
             plan,
-            Watch::new(names, backends.clone(), gateway.tenant_names(), log, &plan.promises),
+            Watch::new(
+                names,
+                backends.clone(),
+                gateway.tenant_names(),
+                log,
+                (&plan.promises, gateway.metrics()),
+            ),
         );
         let mut key = [0; 8];
         // Without random bytes the key is known, and a host could choose addresses that the cache is slow to find.

@@ -1,10 +1,12 @@
 //! Answers questions: of the control socket, of signals and of the event loop.
 
 use super::backends::Backends;
+use super::metrics::page::Format;
+use super::metrics::snapshot::Snapshot;
 use super::protocol::{Answer, Leaving, Refusal, Request};
 use super::socket::ClientId;
 use super::view::View;
-use super::{Question, paths, status};
+use super::{Question, paths, snapshot, status};
 use crate::clock::unix_nanos;
 use crate::operator::event_log::Watch;
 use tracing::info;
@@ -20,6 +22,8 @@ pub(crate) enum Reaction {
     Nothing,
     /// Sends a client of the control socket this answer.
     Answer(ClientId, Answer),
+    /// Encodes metrics on the helper thread, and sends them to the client.
+    Scrape(ClientId, Box<Snapshot>, Format),
     /// Gives the pipeline this order, and asks the question when that has been done.
     Order(Input, Question),
     /// Reads the configuration again, in a dry run without a change, and sends the client the result.
@@ -124,6 +128,11 @@ impl ControlHandler<'_> {
                 }
                 info!(dry_run, "order from the control socket: reload");
                 return Ok(Reaction::Reload(client, dry_run));
+            }
+            Request::Metrics { openmetrics } => {
+                let snapshot = Box::new(snapshot::take(pipeline, view, backends));
+                let format = if openmetrics { Format::OpenMetrics } else { Format::Text };
+                return Ok(Reaction::Scrape(client, snapshot, format));
             }
             Request::Stop {} => {
                 let volumes = status::volumes(pipeline, view, backends);

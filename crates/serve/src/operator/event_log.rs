@@ -1,10 +1,12 @@
 //! Turns events of the pipeline into log lines and counters for operators.
 
 use crate::operator::backends::Backends;
+use crate::operator::metrics::Metrics;
 use crate::operator::{TenantStatus, summary};
 use crate::peer_log::PeerLog;
 use crate::volume::tenants::TenantNames;
 use std::rc::Rc;
+use std::sync::Arc;
 use tracing::{debug, error, info, warn};
 use weir_flow::account::Accounts;
 use weir_flow::cache::writeback::{Blocked, Cause, Notice as LogNotice};
@@ -12,7 +14,7 @@ use weir_flow::clock::Instant;
 use weir_flow::control::{Notice, Promises};
 use weir_flow::event::{Event, Observer};
 use weir_flow::path::{Change, Grounds};
-use weir_flow::request::TenantId;
+use weir_flow::request::{Request, TenantId, VolumeId};
 use weir_flow::units::Extent;
 
 /// Counts ordinary events and logs the others.
@@ -23,6 +25,7 @@ pub(crate) struct Watch {
     tenants: TenantNames,
     log: PeerLog,
     accounts: Accounts,
+    metrics: Arc<Metrics>,
     /// Requests that have ended.
     pub(crate) completed: u64,
     /// Requests that ended with an error.
@@ -32,17 +35,20 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Observes volumes with these names, their backends, and tenants with these contracts.
+    /// Observes volumes with these names, their backends, and tenants with these contracts; counts in `metrics`.
     pub(crate) fn new(
         volumes: Vec<String>,
         backends: Rc<Backends>,
         tenants: TenantNames,
         log: PeerLog,
-        promises: &Promises,
+        (promises, metrics): (&Promises, Arc<Metrics>),
     ) -> Self {
         let accounts = Accounts::new(promises);
         let (completed, failed, refused) = (0, 0, 0);
-        Self { volumes, backends, tenants, log, accounts, completed, failed, refused }
+        for (id, name) in (0..).map(VolumeId::new).zip(&volumes) {
+            metrics.volume(id, || name.clone());
+        }
+        Self { volumes, backends, tenants, log, accounts, metrics, completed, failed, refused }
     }
 
     /// The state of the tenants with a contract: see [`summary::tenants`].
@@ -54,16 +60,23 @@ impl Watch {
     fn tenant(&self, id: TenantId) -> String {
         self.tenants.borrow().get(id.index()).cloned().unwrap_or_default()
     }
+
+    /// The names of the volume and of the tenant of a request.
+    fn names(&self, request: &Request) -> (impl FnOnce() -> String, impl FnOnce() -> String) {
+        let (volume, tenant) = (request.volume, request.tenant);
+        (move || self.volumes[volume.index()].clone(), move || self.tenant(tenant))
+    }
 }
 
 impl Observer for Watch {
     fn event(&mut self, now: Instant, event: Event<'_>) {
-        self.accounts.event(now, event);
+        let scored = self.accounts.take(now, event);
         match event {
             Event::Arrived(_) | Event::ControlSet(_) => {}
             Event::Cache(volume, notice) => log_notice(&self.volumes[volume.index()], notice),
             Event::Completed(completed) => {
                 self.completed += 1;
+                self.metrics.completed(&completed, scored, self.names(completed.request));
                 if let Err(error) = completed.outcome {
                     self.failed += 1;
                     let request = completed.request;
@@ -77,6 +90,7 @@ impl Observer for Watch {
             }
             Event::Refused(request, _) => {
                 self.refused += 1;
+                self.metrics.refused(request, scored, self.names(request));
                 let volume = &self.volumes[request.volume.index()];
                 let tenant = self.tenant(request.tenant);
                 self.log.line(now, format_args!("tenant {tenant}"), TASK_SET_FULL, |text| {
@@ -106,23 +120,35 @@ impl Observer for Watch {
                     warn!(%volume, op = ?request.op, offset, %stage, %age, "{text}");
                 });
             }
-            Event::Control(Notice::Gate(tenant, on)) => {
+            Event::Control(notice) => {
+                self.metrics.control(notice, |tenant| self.tenant(tenant));
+                self.log_control(notice);
+            }
+            Event::Stray => warn!("a completion came for nothing that is outstanding"),
+        }
+    }
+}
+
+impl Watch {
+    /// Logs what the control policy tells.
+    fn log_control(&self, notice: Notice) {
+        match notice {
+            Notice::Gate(tenant, on) => {
                 debug!(tenant = self.tenant(tenant), on, "token bucket switched");
             }
-            Event::Control(Notice::Infeasible(tenant, true)) => warn!(
+            Notice::Infeasible(tenant, true) => warn!(
                 tenant = self.tenant(tenant),
                 alarm = "slo_infeasible",
                 "no window meets the objective: others are held back less for a while"
             ),
-            Event::Control(Notice::Scaled(tier, ppm)) => warn!(
+            Notice::Scaled(tier, ppm) => warn!(
                 ?tier,
                 per_cent = ppm / 10_000,
                 "the guarantees of a tier are scaled down: the devices carry less than the contracts"
             ),
-            Event::Control(Notice::Infeasible(tenant, false)) => {
+            Notice::Infeasible(tenant, false) => {
                 info!(tenant = self.tenant(tenant), "the objective is enforced again");
             }
-            Event::Stray => warn!("a completion came for nothing that is outstanding"),
         }
     }
 }

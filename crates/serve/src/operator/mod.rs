@@ -8,13 +8,16 @@
 pub(crate) mod answer;
 pub(crate) mod backends;
 pub(crate) mod event_log;
+pub(crate) mod metrics;
 mod paths;
 mod protocol;
+mod snapshot;
 pub(crate) mod socket;
 mod status;
 pub(crate) mod summary;
 pub(crate) mod view;
 
+pub use metrics::families_page;
 pub use protocol::{
     Answer, BackendStatus, CauseStatus, DeviceStatus, EjectionStatus, FenceStatus, FlashStatus,
     GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus, LostStatus, OverdueRequest,

@@ -133,6 +133,13 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         dry_run: bool,
     },
+    /// The metrics. Answered with [`Answer::Metrics`], after which the gateway closes the connection.
+    #[serde(rename = "metrics")]
+    Metrics {
+        /// As `OpenMetrics` 1.0, instead of the text format 0.0.4 of Prometheus.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        openmetrics: bool,
+    },
     /// Stop the gateway as at SIGTERM. Answered with [`Answer::Stopping`].
     #[serde(rename = "stop")]
     Stop {},
@@ -164,6 +171,8 @@ pub enum Answer {
     Volumes(Vec<VolumeStatus>),
     /// The configuration is in force, or could be.
     Reloaded(Verdict),
+    /// A page of metrics.
+    Metrics(String),
     /// The gateway takes no new work, and stops when requests in flight have ended.
     Stopping(Leaving),
     /// The request was refused.
@@ -440,6 +449,9 @@ pub(crate) enum Refusal {
     /// The configuration was not put into force.
     #[error("{}", reload::message(.0))]
     Rejected(Rejected),
+    /// Pages of metrics are asked for faster than they are read.
+    #[error("other clients wait for metrics")]
+    Busy,
     /// The gateway is stopping.
     #[error("the gateway is stopping")]
     Stopping,
@@ -461,6 +473,7 @@ impl Refusal {
             Self::NoLog { .. } => "no_log",
             Self::NothingLost { .. } => "nothing_lost",
             Self::Rejected(rejected) => reload::code(rejected),
+            Self::Busy => "busy",
             Self::Stopping => "stopping",
         }
     }
@@ -494,8 +507,16 @@ impl Refusal {
             Self::UnknownPath { count, .. } => format!("it has {count}, from 0 to {}", count - 1),
             Self::LastPath { .. } => "requests would wait; --force disables it anyway".to_owned(),
             Self::Rejected(rejected) => reload::help(rejected).to_owned(),
+            Self::Busy => "ask again in some seconds, and read each answer".to_owned(),
             Self::Stopping => "nothing can be changed any more".to_owned(),
         }
+    }
+}
+
+impl Answer {
+    /// Metrics cannot be encoded now.
+    pub(crate) fn busy() -> Self {
+        (&Refusal::Busy).into()
     }
 }
 

@@ -212,6 +212,14 @@ impl Socket {
         }
     }
 
+    /// Gives up a client that waits for an answer, which its caller writes; `None` if it has left.
+    pub(crate) fn take(&mut self, now: Instant, id: ClientId) -> Option<UnixStream> {
+        let mut client = self.clients[id.index].take_if(|client| client.id == id)?;
+        self.next_accept = now;
+        self.registry.deregister(&mut client.stream).ok()?;
+        Some(client.stream)
+    }
+
     /// Writes and reads as far as the socket allows.
     fn serve(&mut self, now: Instant, index: usize) {
         let Some(client) = &mut self.clients[index] else { return };

@@ -385,15 +385,20 @@ fn bottleneck(pipeline: &Pipeline<Watch>, view: &View<'_>, held: &[BackendStatus
 const THREAD_FULL: u32 = 970;
 
 /// How full the backends are.
-fn fullest(pipeline: &Pipeline<Watch>, backends: &Backends) -> (Vec<BackendStatus>, u64) {
+fn fullest(pipeline: &Pipeline<Watch>, all: &Backends) -> (Vec<BackendStatus>, u64) {
+    let mut told = backends(pipeline, all);
+    told.sort_by_key(|backend| Reverse(backend.outstanding));
+    first(told)
+}
+
+/// The depth of all backends.
+pub(super) fn backends(pipeline: &Pipeline<Watch>, backends: &Backends) -> Vec<BackendStatus> {
     let told = pipeline.backends().map(|view| BackendStatus {
         name: backends.get(view.backend).name.clone(),
         outstanding: view.outstanding.into(),
         depth: view.depth.into(),
     });
-    let mut told: Vec<_> = told.collect();
-    told.sort_by_key(|backend| Reverse(backend.outstanding));
-    first(told)
+    told.collect()
 }
 
 /// Entries of each list; the rest is counted.

@@ -5,7 +5,7 @@ use crate::frontend::connection::Connection;
 use crate::frontend::turned_away::TurnedAway;
 use crate::storage::upstream::{Ownership, volume_on};
 use crate::tasks::CommandEngine;
-use weir_flow::clock::Instant;
+use weir_flow::clock::{Duration, Instant};
 use weir_flow::request::{BackendId, PathId};
 
 /// A gateway at one moment. The event loop makes it for each question.
@@ -25,6 +25,8 @@ pub(crate) struct View<'a> {
     pub(crate) driver: &'static str,
     /// The part of the last second or so in which its thread has worked, in 1000ths.
     pub(crate) busy: u32,
+    /// For how long its thread has slept since the start.
+    pub(crate) asleep: Duration,
     /// Takes no new work: a stop was requested.
     pub(crate) stopping: bool,
 }

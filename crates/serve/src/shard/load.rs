@@ -11,12 +11,15 @@ pub(super) struct Load {
     asleep: Duration,
     /// Work in the last complete window, in 1000ths of it.
     busy: u32,
+    /// Sleep since the start.
+    slept: Duration,
 }
 
 impl Load {
     /// The loop has slept.
     pub(super) fn slept(&mut self, time: Duration) {
         self.asleep += time;
+        self.slept += time;
     }
 
     /// Ends a window, unless it is short: a sleep must not be larger than it.
@@ -28,6 +31,11 @@ impl Load {
         let worked = window.as_nanos().saturating_sub(self.asleep.as_nanos());
         self.busy = (worked.saturating_mul(1_000) / window.as_nanos()) as u32;
         (self.since, self.asleep) = (now, Duration::ZERO);
+    }
+
+    /// Sleep since the start.
+    pub(super) const fn all_sleep(&self) -> Duration {
+        self.slept
     }
 
     /// Work in the last complete window, in 1000ths of it.
@@ -58,5 +66,6 @@ mod tests {
         load.slept(Duration::from_secs(1));
         load.tick(at(3_000));
         assert_eq!(load.busy(), 0);
+        assert_eq!(load.all_sleep(), Duration::from_millis(1_300));
     }
 }

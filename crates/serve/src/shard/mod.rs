@@ -24,10 +24,13 @@ mod tests;
 mod timer;
 mod upstreams;
 
+use crate::clock::unix_nanos;
 use crate::config::{Config, Rejected};
 use crate::frontend::connection::Protocol;
 use crate::frontend::listener::Listener;
 use crate::operator::answer::Reaction;
+use crate::operator::metrics::Metrics;
+use crate::operator::metrics::scraper::Scrape;
 use crate::operator::socket::Socket as ControlSocket;
 use crate::operator::view::View;
 use crate::operator::{Answer, Question, Refusal, Verdict};
@@ -76,6 +79,7 @@ pub(crate) struct Gateway<'a, K: Kernel = Linux> {
     acceptor: Acceptor<K::Listener>,
     connections: Connections<K::Stream>,
     operators: Operators,
+    metrics: Arc<Metrics>,
     engine: CommandEngine,
     storage: Storage<K::Network>,
     /// Ends of operations and calls; their memory is used again.
@@ -114,6 +118,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             acceptor: Acceptor::new(config, listeners, random),
             connections: Connections::new(config.iscsi.max_logins, &config.shares, tls),
             operators: Operators::new(control),
+            metrics: Arc::new(Metrics::new(unix_nanos())),
             engine,
             storage,
             done: Vec::new(),
@@ -151,6 +156,11 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         self.engine.catalog.tenant_names.clone()
     }
 
+    /// Its counters.
+    pub(crate) fn metrics(&self) -> Arc<Metrics> {
+        self.metrics.clone()
+    }
+
     /// The name of the disk driver.
     pub(crate) fn driver_name(&self) -> &'static str {
         self.storage.driver_name()
@@ -184,6 +194,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
                 .collect(),
             driver: self.driver_name(),
             busy: self.load.busy(),
+            asleep: self.load.all_sleep(),
             stopping: self.stop.is_requested(),
         }
     }
@@ -198,6 +209,10 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         match reaction {
             Reaction::Nothing => {}
             Reaction::Answer(client, answer) => self.operators.answer(self.now, client, answer),
+            Reaction::Scrape(client, snapshot, format) => {
+                let scrape = Scrape { metrics: self.metrics(), snapshot, format };
+                self.operators.scrape(self.now, client, scrape);
+            }
             Reaction::Order(order, after) => self.operators.order(order, after),
             Reaction::Stop(client, leaving) => {
                 self.leave();
@@ -423,6 +438,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         }
         self.service.reloading();
         let result = self.put_into_force();
+        self.metrics.reloaded(result.is_ok(), unix_nanos());
         self.service.reloaded();
         result
     }

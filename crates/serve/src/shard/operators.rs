@@ -1,14 +1,18 @@
 //! Questions and orders of operators that the event loop has yet to handle.
 
+use crate::operator::metrics::scraper::{Scrape, Scraper};
 use crate::operator::socket::{ClientId, Socket as ControlSocket};
 use crate::operator::{Answer, Line, Question};
 use std::collections::VecDeque;
+use tracing::warn;
 use weir_flow::clock::Instant;
 use weir_flow::pipeline::Input;
 
 /// The control socket, if there is one, and what is queued.
 pub(crate) struct Operators {
     control: Option<ControlSocket>,
+    /// Encodes metrics; started when they are first asked for.
+    scraper: Option<Scraper>,
     /// To be answered at once.
     questions: VecDeque<Question>,
     /// To be given to the pipeline.
@@ -16,8 +20,9 @@ pub(crate) struct Operators {
 }
 
 impl Operators {
-    pub(crate) const fn new(control: Option<ControlSocket>) -> Self {
-        Self { control, questions: VecDeque::new(), orders: VecDeque::new() }
+    pub(crate) fn new(control: Option<ControlSocket>) -> Self {
+        let (questions, orders) = (VecDeque::new(), VecDeque::new());
+        Self { control, scraper: None, questions, orders }
     }
 
     /// Queues a question of the gateway's own.
@@ -55,6 +60,25 @@ impl Operators {
     pub(crate) fn answer(&mut self, now: Instant, client: ClientId, answer: Answer) {
         if let Some(control) = &mut self.control {
             control.answer(now, client, Line::of(answer));
+        }
+    }
+
+    /// Has metrics encoded and sent to a client of the control socket.
+    pub(crate) fn scrape(&mut self, now: Instant, client: ClientId, scrape: Scrape) {
+        if self.scraper.is_none() {
+            match Scraper::start() {
+                Ok(scraper) => self.scraper = Some(scraper),
+                Err(error) => warn!(%error, "cannot start the thread that encodes metrics"),
+            }
+        }
+        match self.scraper.as_ref().filter(|scraper| scraper.has_room()) {
+            None => self.answer(now, client, Answer::busy()),
+            Some(scraper) => {
+                let taken = self.control.as_mut().and_then(|control| control.take(now, client));
+                if let Some(stream) = taken {
+                    scraper.send(stream, scrape);
+                }
+            }
         }
     }
 

@@ -7,6 +7,7 @@ mod crash;
 mod explain;
 mod generate;
 mod log;
+mod metrics;
 mod path;
 mod progress;
 mod reload;
@@ -58,6 +59,7 @@ enum Command {
     Path(path::Path),
     Volume(volume::Volume),
     Reload(reload::Reload),
+    Metrics(metrics::Metrics),
     Stop(stop::Stop),
     Log(log::Log),
     Sim(sim::Sim),
@@ -105,6 +107,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Path(command) => command.run(),
         Command::Volume(command) => command.run(),
         Command::Reload(command) => command.run(),
+        Command::Metrics(command) => command.run(),
         Command::Stop(command) => command.run(),
         Command::Log(command) => command.run(),
         Command::Sim(command) => command.run(color),

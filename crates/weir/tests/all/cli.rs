@@ -41,6 +41,7 @@ fn help_and_usage() {
         "trace",
         "volume",
         "reload",
+        "metrics",
         "stop",
         "log",
         "completions",

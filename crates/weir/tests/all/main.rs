@@ -20,6 +20,7 @@ mod serve_layout;
 mod serve_limits;
 mod serve_log;
 mod serve_media;
+mod serve_metrics;
 mod serve_nbd;
 mod serve_recording;
 mod serve_reload;

@@ -64,6 +64,18 @@ fn named_paths_exist() {
     assert!(named > 100, "the documents name paths, found {named}");
 }
 
+/// The reference of metrics is made from the table of families. `WEIR_RENEW=1` renews it.
+#[test]
+fn the_reference_of_metrics_is_current() {
+    let path = root().join("docs/reference/metrics.md");
+    let wanted = weir_serve::operator::families_page();
+    if std::env::var_os("WEIR_RENEW").is_some() {
+        fs::write(&path, &wanted).expect("the page can be written");
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == wanted, "docs/reference/metrics.md differs from the table in families.rs");
+}
+
 /// Whether a word is meant as a path of this repository. A rule such as `path/no_path` is none, nor is a file of
 /// an operator.
 fn is_path(word: &str) -> bool {

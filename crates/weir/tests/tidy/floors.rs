@@ -92,6 +92,8 @@ const DRIVERS: &[(&str, &str)] = &[
     ("frontend/socket", "reads and writes connections of hosts"),
     ("frontend/unix_socket", "listens on a file"),
     ("identity", "reads the machine's identity"),
+    ("operator/metrics/process", "reads the limits and the memory of the process"),
+    ("operator/metrics/scraper", "writes metrics to clients of the control socket"),
     ("operator/socket", "talks to clients of the control socket"),
     ("preflight", "tries out what `config check` is asked about"),
     ("service", "talks to the service manager"),

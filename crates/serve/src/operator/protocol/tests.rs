@@ -32,6 +32,7 @@ fn the_page_is_exact() {
         "volume.retry",
         "volume.quarantine",
         "reload",
+        "metrics",
         "stop",
     ];
     for verb in verbs {
@@ -64,6 +65,7 @@ fn refusals_are_documented() {
         Refusal::UnknownPath { backend, path: 7, count: 2 },
         Refusal::UnknownVolume { name: String::new(), known: Vec::new() },
         Refusal::NothingLost { volume: String::new() },
+        Refusal::Busy,
         Refusal::Stopping,
     ] {
         let Answer::Error(problem) = (&refusal).into() else { panic!("{refusal:?}") };
