@@ -41,7 +41,7 @@ declare -A own
 for policy in driver $policies; do
     printf '%-24s' "$policy"
     for n in $PATHS; do
-        cost=$(instructions_each "$warm_up" "$ios" "$program" "$policy" "$n")
+        cost=$(instructions_each "$warm_up" "$ios" "$program" path "$policy" "$n")
         printf ' %6s' $((cost - ${own[$n]:-0}))
         [ "$policy" != driver ] || own[$n]=$cost
     done
