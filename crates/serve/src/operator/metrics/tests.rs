@@ -46,7 +46,9 @@ fn requests_are_counted_once() {
     let scored = |missed| Some(Scored { missed, allowed_ppm: 10_000 });
     complete(&metrics, &request(0, Op::Read, 4_096), Ok(()), scored(false));
     complete(&metrics, &request(0, Op::Read, 512), Err(IoError::Medium), scored(true));
+    complete(&metrics, &request(0, Op::Read, 1_024), Ok(()), None);
     complete(&metrics, &request(0, Op::Update, 8_192), Ok(()), None);
+    complete(&metrics, &request(0, Op::Write, 512), Ok(()), None);
     complete(&metrics, &request(0, Op::Discard, 65_536), Ok(()), None);
     let names = (String::new, String::new);
     metrics.refused(&request(0, Op::Write, 1_024), scored(true), names);
@@ -54,15 +56,15 @@ fn requests_are_counted_once() {
     metrics.control(Notice::Scaled(Tier::Silver, 750_000), |_| String::new());
     let text = page(&metrics, Format::Text);
     for line in [
-        "weir_requests_total{op=\"read\",result=\"ok\"} 1",
+        "weir_requests_total{op=\"read\",result=\"ok\"} 2",
         "weir_requests_total{op=\"read\",result=\"error\"} 1",
-        "weir_requests_total{op=\"write\",result=\"ok\"} 1",
+        "weir_requests_total{op=\"write\",result=\"ok\"} 2",
         "weir_requests_total{op=\"write\",result=\"refused\"} 1",
         "weir_requests_total{op=\"other\",result=\"ok\"} 1",
-        "weir_request_duration_seconds_count{op=\"read\"} 1",
-        "weir_volume_io_bytes_total{volume=\"disk \\\"a\\\\b\\\"\\n\",direction=\"read\"} 4096",
-        "weir_tenant_io_bytes_total{tenant=\"tenant 0\",direction=\"write\"} 8192",
-        "weir_tenant_requests_total{tenant=\"tenant 0\",op=\"read\"} 2",
+        "weir_request_duration_seconds_count{op=\"read\"} 2",
+        "weir_volume_io_bytes_total{volume=\"disk \\\"a\\\\b\\\"\\n\",direction=\"read\"} 5120",
+        "weir_tenant_io_bytes_total{tenant=\"tenant 0\",direction=\"write\"} 8704",
+        "weir_tenant_requests_total{tenant=\"tenant 0\",op=\"read\"} 3",
         "weir_tenant_refused_total{tenant=\"tenant 0\"} 1",
         "weir_tenant_slo_requests_total{tenant=\"tenant 0\"} 3",
         "weir_tenant_slo_missed_total{tenant=\"tenant 0\"} 2",
