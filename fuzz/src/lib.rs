@@ -14,6 +14,14 @@ mod nbd_client;
 mod nbd_replies;
 #[path = "../../crates/wire/tests/corpora/nbd.rs"]
 mod nbd_target;
+#[path = "../../crates/wire/tests/corpora/nvme_connection.rs"]
+mod nvme_connection_target;
+#[path = "../../crates/wire/tests/corpora/nvme_gateway.rs"]
+mod nvme_gateway;
+#[path = "../../crates/wire/tests/corpora/nvme_host.rs"]
+mod nvme_host;
+#[path = "../../crates/wire/tests/corpora/nvme_pdu.rs"]
+mod nvme_pdu_target;
 #[path = "../../crates/wire/tests/corpora/scsi_answers.rs"]
 mod scsi_answers;
 #[path = "../../crates/wire/tests/corpora/scsi_cdb.rs"]
@@ -58,4 +66,14 @@ pub fn scsi_state(input: &[u8]) {
 /// NBD, from the first byte on.
 pub fn nbd(input: &[u8]) {
     nbd_target::run(input);
+}
+
+/// NVMe/TCP: a queue and its controller.
+pub fn nvme_connection(input: &[u8]) {
+    nvme_connection_target::run(input);
+}
+
+/// NVMe/TCP: damaged PDUs.
+pub fn nvme_pdu(input: &[u8]) {
+    nvme_pdu_target::run(input);
 }

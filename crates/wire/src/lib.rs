@@ -1,13 +1,13 @@
-//! iSCSI, SCSI and NBD without I/O: bytes in, events and bytes out.
+//! iSCSI, SCSI, NBD and NVMe/TCP without I/O: bytes in, events and bytes out.
 //!
 //! This crate opens no socket, reads no clock, starts no thread and draws no random number. The shell that owns the
 //! sockets passes received bytes to a connection (iSCSI [as target](iscsi::target_role::Connection) or [as
-//! initiator](iscsi::initiator::Initiator), or [NBD](nbd::Connection)), handles the events that it returns, and
-//! writes the connection's [outbox](outbox::Outbox).
+//! initiator](iscsi::initiator::Initiator), [NBD](nbd::Connection), or [NVMe/TCP](nvme::Connection)), handles the events
+//! that it returns, and writes the connection's [outbox](outbox::Outbox).
 //!
 //! The layers are nearly independent: [`iscsi`] moves commands, data and status over a byte stream (RFC 7143);
-//! [`scsi`] interprets commands to a disk (SPC-4, SBC-3); [`nbd`] does both in one protocol (the NBD protocol
-//! document).
+//! [`scsi`] interprets commands to a disk (SPC-4, SBC-3); [`nbd`] and [`nvme`] do both in one protocol (the NBD protocol
+//! document; NVMe Base and NVMe/TCP).
 //!
 //! # Example
 //!
@@ -26,7 +26,10 @@
 //! assert!(keys.starts_with("InitiatorName=iqn.2026-01.org.example:gateway\0"));
 //! ```
 
+pub(crate) mod crc32c;
 pub mod iscsi;
 pub mod nbd;
+pub mod nvme;
 pub mod outbox;
 pub mod scsi;
+pub(crate) mod slots;

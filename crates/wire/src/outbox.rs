@@ -12,6 +12,7 @@ pub(crate) const INLINE_LENGTH: usize = 56;
 enum Body<P> {
     Inline { bytes: [u8; INLINE_LENGTH], length: u8 },
     Owned(Box<[u8]>),
+    Static(&'static [u8]),
     Payload { payload: P, range: Range<usize> },
 }
 
@@ -27,6 +28,7 @@ impl<P: AsRef<[u8]>> Piece<P> {
         match &self.body {
             Body::Inline { bytes, length } => &bytes[..usize::from(*length)],
             Body::Owned(bytes) => bytes,
+            Body::Static(bytes) => bytes,
             Body::Payload { payload, range } => &payload.as_ref()[range.clone()],
         }
     }
@@ -35,8 +37,14 @@ impl<P: AsRef<[u8]>> Piece<P> {
         match &self.body {
             Body::Inline { length, .. } => usize::from(*length),
             Body::Owned(bytes) => bytes.len(),
+            Body::Static(bytes) => bytes.len(),
             Body::Payload { range, .. } => range.len(),
         }
+    }
+
+    /// Whether the bytes are memory of the outbox.
+    const fn is_owned(&self) -> bool {
+        matches!(self.body, Body::Inline { .. } | Body::Owned(_))
     }
 }
 
@@ -56,7 +64,7 @@ pub struct Outbox<P> {
     written: usize,
     /// Bytes not yet written, over all pieces.
     length: usize,
-    /// Bytes of the pieces that are not payload, written or not.
+    /// Bytes of the pieces that are neither payload nor static, written or not.
     owned: usize,
 }
 
@@ -73,6 +81,11 @@ impl<P: AsRef<[u8]>> Outbox<P> {
     /// Whether the response of this task has not been written completely.
     pub(crate) fn holds(&self, mark: u32) -> bool {
         self.marks.contains(&mark)
+    }
+
+    /// Responses that have not been written completely.
+    pub(crate) fn responses(&self) -> usize {
+        self.marks.len()
     }
 
     /// Waiting bytes without payload: the memory that a peer that does not read can occupy. Each response counts with
@@ -109,7 +122,7 @@ impl<P: AsRef<[u8]>> Outbox<P> {
             }
             self.written -= length;
             let ends_response = front.ends_response;
-            if !matches!(front.body, Body::Payload { .. }) {
+            if front.is_owned() {
                 self.owned -= length;
             }
             self.pieces.pop_front();
@@ -139,6 +152,15 @@ impl<P: AsRef<[u8]>> Outbox<P> {
         self.push(Body::Payload { payload, range });
     }
 
+    /// Appends zero bytes, which take no memory.
+    pub(crate) fn push_zeroes(&mut self, mut length: usize) {
+        while length > 0 {
+            let part = length.min(ZEROES.len());
+            self.push(Body::Static(&ZEROES[..part]));
+            length -= part;
+        }
+    }
+
     /// Makes the last piece the end of the response with this mark. To be called once, and before
     /// that piece is written.
     pub(crate) fn mark_last(&mut self, mark: u32) {
@@ -155,12 +177,15 @@ impl<P: AsRef<[u8]>> Outbox<P> {
             return;
         }
         self.length += piece.len();
-        if !matches!(piece.body, Body::Payload { .. }) {
+        if piece.is_owned() {
             self.owned += piece.len();
         }
         self.pieces.push_back(piece);
     }
 }
+
+/// What [`push_zeroes`](Outbox::push_zeroes) refers to.
+pub(crate) static ZEROES: [u8; 64 << 10] = [0; 64 << 10];
 
 #[cfg(test)]
 mod tests {
@@ -213,6 +238,18 @@ mod tests {
         let mut done = None;
         outbox.advance(1, |mark| done = Some(mark));
         assert_eq!((done, outbox.holds(5)), (Some(5), false));
+    }
+
+    /// Zero bytes take no memory, however many there are, and end a response like others.
+    #[test]
+    fn zeroes_take_no_memory() {
+        let mut outbox = Outbox::new();
+        outbox.push_zeroes(2 * ZEROES.len() + 5);
+        outbox.mark_last(3);
+        assert_eq!((outbox.owned(), outbox.responses(), outbox.slices().count()), (0, 1, 3));
+        let (bytes, done) = drained(&mut outbox, 1000);
+        assert_eq!((bytes, done), (vec![0; 2 * ZEROES.len() + 5], vec![3]));
+        assert_eq!(outbox.responses(), 0);
     }
 
     /// Empty pieces leave no slice behind.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use zerocopy::FromBytes;
 
-use crate::iscsi::digest::{self, DIGEST_LENGTH};
+use crate::crc32c::{self as digest, DIGEST_LENGTH};
 use crate::iscsi::pdu::{HEADER_LENGTH, Header, Itt};
 use crate::outbox::{INLINE_LENGTH, Outbox};
 

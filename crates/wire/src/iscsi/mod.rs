@@ -5,7 +5,6 @@ pub(crate) mod ahs;
 pub(crate) mod binary;
 pub(crate) mod chap;
 pub(crate) mod codes;
-pub(crate) mod digest;
 pub(crate) mod framing;
 pub mod initiator;
 pub(crate) mod keys;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::handshake::{Choice, Haggling, Skip};
 use super::limits::REPLIES_MAX;
 use super::protocol::{self, IHAVEOPT, NBDMAGIC, OptionHeader, RequestHeader};
-use super::slots::Slots;
-use super::transmission::Payload;
+use super::transmission::{Outstanding, Payload};
 use super::{Exports, Limits, PeerError, Received};
 use crate::outbox::Outbox;
+use crate::slots::Slots;
 
 /// The phase of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub struct Connection<P> {
     pub(super) export: Option<usize>,
     /// Its size in bytes, which may change.
     pub(super) size: u64,
-    pub(super) slots: Slots,
+    pub(super) slots: Slots<Outstanding>,
     /// The payload of a write that is being received.
     pub(super) payload: Option<Payload>,
     pub(super) outbox: Outbox<P>,
@@ -71,7 +71,7 @@ impl<P: AsRef<[u8]>> Connection<P> {
             haggling: Haggling::default(),
             export: None,
             size: 0,
-            slots: Slots::new(limits.requests),
+            slots: Slots::default(),
             payload: None,
             outbox,
             needed: size_of::<u32>(),
@@ -117,7 +117,8 @@ impl<P: AsRef<[u8]>> Connection<P> {
             Phase::ClientFlags | Phase::Haggling | Phase::Skipping(_) => !self.outbox.is_empty(),
             Phase::StartingTls | Phase::Deciding(_) => true,
             Phase::Transmission => {
-                let full = !self.slots.has_room(&self.outbox) || self.outbox.owned() > REPLIES_MAX;
+                let full = !self.slots.has_room(self.limits.requests, &self.outbox)
+                    || self.outbox.owned() > REPLIES_MAX;
                 self.payload.is_none() && full
             }
             Phase::Disconnecting | Phase::Closing => false,

@@ -20,7 +20,6 @@ mod limits;
 mod options;
 mod protocol;
 mod reply;
-mod slots;
 mod transmission;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::limits::EXTENTS_MAX;
 use super::protocol::{
     Chunk, DataChunk, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, SimpleReply, chunk, context,
 };
-use super::slots::Outstanding;
+use super::transmission::Outstanding;
 use super::transmission::{Fate, Fault};
 use super::{Command, Connection, Error, Extent};
 

@@ -5,8 +5,17 @@ use zerocopy::FromBytes;
 use super::connection::Phase;
 use super::limits::PAYLOAD_SKIP_MAX;
 use super::protocol::{REQUEST_MAGIC, RequestHeader, command, flag};
-use super::slots::Outstanding;
 use super::{Command, Connection, Error, Event, Export, PeerError, Received, Request};
+
+/// A request that has no reply yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outstanding {
+    /// The client's name for it, which the reply repeats. It need not be unique.
+    pub(super) cookie: u64,
+    pub(super) command: Command,
+    pub(super) offset: u64,
+    pub(super) length: u32,
+}
 
 /// The payload of a write that is being received.
 #[derive(Clone, Copy, Debug)]

@@ -249,9 +249,35 @@ pub(crate) fn of(features: Features) -> impl Iterator<Item = &'static Supported>
     COMMANDS.iter().filter(move |one| one.is_on(features))
 }
 
+/// Where the entries of each opcode begin in the table, and where those of the last end.
+static BEGINS: [u8; 257] = {
+    let mut begins = [0; 257];
+    let mut at = 0;
+    let mut opcode = 0;
+    while opcode < 256 {
+        begins[opcode] = at as u8;
+        while at < COMMANDS.len() && COMMANDS[at].opcode() as usize == opcode {
+            at += 1;
+        }
+        opcode += 1;
+    }
+    assert!(
+        at == COMMANDS.len() && at < 256,
+        "the table is in the order of opcodes, and an index has 8 bits"
+    );
+    begins[256] = at as u8;
+    begins
+};
+
+/// All entries of an opcode, also those that a disk's features exclude.
+fn of_opcode(opcode: u8) -> &'static [Supported] {
+    let opcode = usize::from(opcode);
+    &COMMANDS[usize::from(BEGINS[opcode])..usize::from(BEGINS[opcode + 1])]
+}
+
 /// The table's entry for a CDB, after a check for bits that mean nothing to it.
 pub(crate) fn find(cdb: &[u8; 16], features: Features) -> Result<&'static Supported, Sense> {
-    let mut of_opcode = of(features).filter(|one| one.opcode() == cdb[0]).peekable();
+    let mut of_opcode = of_opcode(cdb[0]).iter().filter(|one| one.is_on(features)).peekable();
     if of_opcode.peek().is_none() {
         return Err(Sense::INVALID_OPCODE);
     }
@@ -303,6 +329,17 @@ mod tests {
             assert!(one.action.is_none() || one.usage[1] & 0x1f == 0x1f, "{:#04x}", one.opcode());
         }
         assert!(COMMANDS.is_sorted_by(|a, b| (a.opcode(), a.action) < (b.opcode(), b.action)));
+    }
+
+    /// The index finds the entries that a search of the whole table finds.
+    #[test]
+    fn the_index_of_opcodes_is_complete() {
+        for opcode in 0..=255 {
+            let found = of_opcode(opcode).iter().map(Supported::usage);
+            let searched =
+                COMMANDS.iter().filter(|one| one.opcode() == opcode).map(Supported::usage);
+            assert!(found.eq(searched), "{opcode:#04x}");
+        }
     }
 
     /// Bits without a meaning are refused and pointed at.

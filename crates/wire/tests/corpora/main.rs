@@ -7,6 +7,10 @@ mod iscsi_pdu;
 mod nbd;
 mod nbd_client;
 mod nbd_replies;
+mod nvme_connection;
+mod nvme_gateway;
+mod nvme_host;
+mod nvme_pdu;
 mod scsi_answers;
 mod scsi_cdb;
 mod scsi_model;
@@ -15,6 +19,8 @@ mod shell;
 
 use std::fs;
 use std::path::Path;
+
+use proptest::prelude::*;
 
 /// Runs `run` on every file of a corpus, which must be there and have at least `least` of them.
 fn replay(corpus: &str, least: usize, run: fn(&[u8])) {
@@ -68,4 +74,33 @@ fn stored_reservations_are_whole() {
 #[test]
 fn nbd_conversations_keep_their_promises() {
     replay("nbd", 20, nbd::run);
+}
+
+/// Whatever an NVMe host sends to a queue and however it is cut, each command has one answer and what is kept for it is
+/// bounded.
+#[test]
+fn nvme_queues_keep_their_promises() {
+    replay("nvme_connection", 20, nvme_connection::run);
+}
+
+/// However PDUs of NVMe/TCP are damaged, they are taken, or end the connection with one termination request.
+#[test]
+fn nvme_pdus_keep_their_promises() {
+    replay("nvme_pdu", 20, nvme_pdu::run);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Random conversations, legal and not, keep the promises of the corpora.
+    #[test]
+    fn random_nvme_queues_keep_their_promises(input in prop::collection::vec(any::<u8>(), 0..600)) {
+        nvme_connection::run(&input);
+    }
+
+    /// So do random PDUs.
+    #[test]
+    fn random_nvme_pdus_keep_their_promises(input in prop::collection::vec(any::<u8>(), 0..300)) {
+        nvme_pdu::run(&input);
+    }
 }

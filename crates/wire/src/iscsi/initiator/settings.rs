@@ -1,8 +1,8 @@
 //! Settings of a session, made before it begins.
 
+use crate::crc32c::DIGEST_LENGTH;
 use crate::iscsi::account::Account;
 use crate::iscsi::codes::Isid;
-use crate::iscsi::digest::DIGEST_LENGTH;
 use crate::iscsi::keys::{DigestPolicy, LENGTH_MAX, LENGTH_MIN, SEGMENT_LENGTH_DEFAULT};
 use crate::iscsi::pdu::{AHS_LENGTH_MAX, HEADER_LENGTH};
 

@@ -2,9 +2,9 @@
 
 use super::access::{Authentication, Initiators, Redirect};
 use super::task::OUTSTANDING_R2T_MAX;
+use crate::crc32c::DIGEST_LENGTH;
 use crate::iscsi::account::Account;
 use crate::iscsi::chap::ChapAlgorithm;
-use crate::iscsi::digest::DIGEST_LENGTH;
 use crate::iscsi::keys::{DigestPolicy, LENGTH_MAX, LENGTH_MIN, SEGMENT_LENGTH_DEFAULT};
 use crate::iscsi::pdu::{AHS_LENGTH_MAX, HEADER_LENGTH};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, transmute_ref};
 
-use crate::iscsi::digest;
+use crate::crc32c as digest;
 use crate::iscsi::initiator::AsyncEvent;
 use crate::iscsi::initiator::{
     Attribute, Command, Direction, Event, Fault, Initiator, Isid, Itt, Residual, Settings, Target,

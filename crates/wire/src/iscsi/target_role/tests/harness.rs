@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, transmute_ref};
 
-use crate::iscsi::digest;
+use crate::crc32c as digest;
 use crate::iscsi::pdu::{
     DataOut, FINAL, Header, IMMEDIATE, LoginRequest, LoginResponse, RESERVED_TAG, ScsiCommand,
     opcode,
