@@ -1,11 +1,11 @@
 //! Statistics of a trace from one pass over it.
 
-use super::{Error, Format, Reader};
+use super::{Error, Reader};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
 use weir_flow::request::Op;
+use weir_flow::rng::mix;
 
 /// A description of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -41,15 +41,25 @@ pub struct Info {
     pub sequential_percent: f64,
     /// Requests with a measured response time.
     pub with_response: u64,
+    /// How the times were read, where other units would be usual too.
+    pub remark: Option<String>,
+    /// What is neither read nor write, and how often: it is skipped.
+    pub skipped: BTreeMap<&'static str, u64>,
+    /// A digest of the time, operation, device, offset and size of each request, as 16 hexadecimal
+    /// digits. Two files of the same requests have the same, whatever their formats.
+    pub digest: String,
     /// Its devices, by number.
     pub devices: Vec<DeviceInfo>,
 }
 
 /// One device of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceInfo {
     /// Its number.
     pub device: u32,
+    /// Its name, where the file has names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Requests to it.
     pub requests: u64,
     /// The largest end of a request: the capacity that a volume needs.
@@ -62,6 +72,9 @@ const MAX_DEVICES: usize = 65_536;
 /// The largest size that percentiles tell apart from larger ones: 1 TiB.
 const LARGEST: u64 = 1 << 40;
 
+/// Keeps a digest of zeros from staying zero: 2^64 over the golden ratio.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// How often `progress` is called, in requests.
 const PROGRESS: u64 = 1 << 16;
 
@@ -73,19 +86,25 @@ struct Seen {
 }
 
 /// Reads a trace to its end. `progress` gets the number of requests from time to time.
-pub fn info(path: &Path, format: Option<Format>, progress: impl FnMut(u64)) -> Result<Info, Error> {
-    describe(Reader::open(path, format)?, progress)
-}
-
-fn describe(mut reader: Reader, mut progress: impl FnMut(u64)) -> Result<Info, Error> {
+pub fn info(mut reader: Reader, mut progress: impl FnMut(u64)) -> Result<Info, Error> {
     let mut info = Info { format: reader.format().as_str(), ..Info::default() };
     let mut sizes =
         Histogram::<u64>::new_with_bounds(1, LARGEST, 4).expect("the bounds are in order");
     let mut devices = BTreeMap::<u32, Seen>::new();
     let (mut reads, mut sequential, mut second, mut in_second) = (0, 0, 0, 0);
+    let mut digest = 0;
     while let Some(record) = reader.read()? {
         info.requests += 1;
         let extent = record.extent;
+        for word in [
+            record.time.as_nanos(),
+            record.op.code().into(),
+            record.device.into(),
+            extent.offset,
+            extent.length,
+        ] {
+            digest = mix(digest ^ word).wrapping_add(GOLDEN);
+        }
         let end = extent.end().unwrap_or(u64::MAX);
         if record.op == Op::Read {
             reads += 1;
@@ -125,8 +144,12 @@ fn describe(mut reader: Reader, mut progress: impl FnMut(u64)) -> Result<Info, E
         info.mean_iops = info.requests as f64 * 1e9 / info.duration_ns as f64;
     }
     info.notices = reader.notices().to_vec();
+    info.remark = reader.remark().map(str::to_owned);
+    info.skipped = reader.skipped().clone();
+    info.digest = format!("{digest:016x}");
     let device = |(device, seen): (u32, Seen)| DeviceInfo {
         device,
+        name: reader.device_name(device).map(str::to_owned),
         requests: seen.requests,
         capacity_bytes: seen.capacity,
     };
@@ -137,6 +160,7 @@ fn describe(mut reader: Reader, mut progress: impl FnMut(u64)) -> Result<Info, E
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     /// A small trace by hand: sizes by nearest rank, the busiest second, sequential per device.
     #[test]
@@ -150,7 +174,7 @@ mod tests {
             2000000000,W,1,12288,126976,1\n";
         let source = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
         let reader = Reader::new(Path::new("t.csv"), source, None).unwrap();
-        let info = describe(reader, |_| ()).unwrap();
+        let info = info(reader, |_| ()).unwrap();
         let expected = Info {
             format: "weir",
             notices: vec!["# a notice".to_owned()],
@@ -167,9 +191,12 @@ mod tests {
             peak_iops: 3,
             sequential_percent: 40.0,
             with_response: 2,
+            remark: None,
+            skipped: BTreeMap::new(),
+            digest: info.digest.clone(),
             devices: vec![
-                DeviceInfo { device: 0, requests: 2, capacity_bytes: 8_192 },
-                DeviceInfo { device: 1, requests: 3, capacity_bytes: 139_264 },
+                DeviceInfo { device: 0, name: None, requests: 2, capacity_bytes: 8_192 },
+                DeviceInfo { device: 1, name: None, requests: 3, capacity_bytes: 139_264 },
             ],
         };
         assert_eq!(info, expected);

@@ -1,18 +1,32 @@
 //! Block traces: readers of recorded requests with their times.
 //!
-//! A [`Reader`] gives one [`Record`] after the other and never holds more than a line, so a trace
-//! may be larger than memory. Files may be compressed with zstd. Whatever is wrong with a file is
-//! an [`Error`] that says where and what was expected.
+//! A [`Reader`] gives one [`Record`] after the other and holds at most the first 100,000 of them, by which
+//! units are checked, and those of a second, which are sorted: a trace may be larger than memory.
+//! Files may be compressed with zstd or gzip. Whatever is wrong with a file is an [`Error`] that says where
+//! and what was expected.
 
+mod convert;
+mod define;
 mod fields;
+mod format;
+mod formats;
+mod guard;
 mod info;
-mod lines;
-mod msr;
-mod weir;
+mod input;
+mod names;
+mod order;
+mod units;
 
+pub use convert::{Conversion, convert};
+pub use format::{Format, Options};
 pub use info::{DeviceInfo, Info, info};
+pub use units::{AddressUnit, Event, TimeUnit, Wait};
 
-use lines::Lines;
+use define::{Definition, Head, Item, Parser, Settings};
+use input::Input;
+use names::Names;
+use order::{Order, Placed};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -27,55 +41,12 @@ pub struct Record {
     pub time: Duration,
     /// [`Op::Read`] or [`Op::Write`].
     pub op: Op,
-    /// The device's number in the file.
+    /// The device's number in the file, or in order of appearance where the file has names.
     pub device: u32,
     /// Bytes of the device; never empty, its end fits 64 bits.
     pub extent: Extent,
     /// How long it took when it was recorded, where the file says so.
     pub response: Option<Duration>,
-}
-
-/// The format of a trace file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Weir's own: a header line `time_ns,op,dev,offset,size`, optionally `,resp_ns`.
-    Weir,
-    /// MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, no header.
-    Msr,
-}
-
-impl Format {
-    /// All formats.
-    pub const ALL: [Self; 2] = [Self::Weir, Self::Msr];
-
-    /// Its name in configurations and messages.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Weir => "weir",
-            Self::Msr => "msr",
-        }
-    }
-
-    /// The format of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.as_str() == name)
-    }
-
-    /// The format of a file whose first line that is no notice is `line`.
-    fn of(line: &str) -> Option<Self> {
-        if line.starts_with("time_ns,") {
-            return Some(Self::Weir);
-        }
-        let timestamp = line.split(',').next().unwrap_or_default();
-        let digits = !timestamp.is_empty() && timestamp.bytes().all(|byte| byte.is_ascii_digit());
-        (digits && line.split(',').count() == 7).then_some(Self::Msr)
-    }
-}
-
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
 }
 
 /// What is wrong with a trace, and where. Shown as `FILE:LINE:COLUMN: message`.
@@ -118,152 +89,266 @@ impl Problem {
     fn new(column: u64, message: impl Into<String>) -> Self {
         Self { column, message: message.into() }
     }
+
+    fn at(self, path: &Path, line: u64) -> Error {
+        Error { path: path.to_owned(), line, column: self.column, message: self.message }
+    }
 }
 
 /// Reads a trace, request by request.
 pub struct Reader {
     path: PathBuf,
-    lines: Lines,
+    format: Format,
+    input: Input,
     parser: Parser,
-    last: Duration,
+    names: Names,
+    order: Order,
+    /// Requests that were read ahead to check units.
+    ahead: VecDeque<Placed>,
+    /// The time of the file that is time zero.
+    zero: Option<Duration>,
+    /// The file has been read to its end.
+    ended: bool,
+    /// The line of the request that was given last.
+    line: u64,
     notices: Vec<String>,
-    /// A line that was read to find the format and that is a request.
-    first: bool,
-}
-
-/// What a format has to remember between lines.
-enum Parser {
-    Weir(weir::Parser),
-    Msr(msr::Parser),
+    /// What the check of units found worth knowing.
+    remark: Option<String>,
+    skipped: BTreeMap<&'static str, u64>,
 }
 
 /// Most notices that are kept; later ones are skipped.
 const MAX_NOTICES: usize = 64;
 
 impl Reader {
-    /// Opens a file and reads as far as its header. Without a format, its first line that is no
-    /// notice tells it.
-    pub fn open(path: &Path, format: Option<Format>) -> Result<Self, Error> {
-        let file = std::fs::File::open(path).map_err(|error| Error {
-            path: path.to_owned(),
-            line: 0,
-            column: 0,
-            message: format!("cannot be opened: {error}"),
-        })?;
-        Self::new(path, Box::new(file), format)
+    /// Opens a file and reads as many requests as it takes to find its format and check its units.
+    /// `options` may be a [`Format`], or `None` to find it.
+    pub fn open(path: &Path, options: impl Into<Options>) -> Result<Self, Error> {
+        let file = std::fs::File::open(path)
+            .map_err(|error| Problem::new(0, format!("cannot be opened: {error}")).at(path, 0))?;
+        Self::new(path, Box::new(file), options)
     }
 
     /// Reads from `source`; `path` is its name in errors.
-    pub fn new(path: &Path, source: Box<dyn Read>, format: Option<Format>) -> Result<Self, Error> {
-        let mut lines = Lines::new(source).map_err(|problem| problem.at(path, 0))?;
-        let mut notices = Vec::new();
-        let found = Self::begin(&mut lines, &mut notices, format);
-        let (parser, first) = found.map_err(|problem| problem.at(path, lines.number()))?;
-        let path = path.to_owned();
-        Ok(Self { path, lines, parser, last: Duration::ZERO, notices, first })
+    pub fn new(
+        path: &Path,
+        source: Box<dyn Read>,
+        options: impl Into<Options>,
+    ) -> Result<Self, Error> {
+        let options = options.into();
+        let input = Input::new(source).map_err(|problem| problem.at(path, 0))?;
+        let format = match options.format {
+            Some(format) => format,
+            None => Self::find(&input).map_err(|(problem, line)| problem.at(path, line))?,
+        };
+        let definition = format.definition();
+        let settings = Settings {
+            time: options.time_unit.unwrap_or(definition.time),
+            address: options.address.unwrap_or(definition.address),
+            wait: options.wait,
+            event: options.event.unwrap_or_default(),
+        };
+        let mut reader = Self {
+            path: path.to_owned(),
+            format,
+            input,
+            parser: (definition.parser)(settings),
+            names: Names::default(),
+            order: Order::new(definition.completions),
+            ahead: VecDeque::new(),
+            zero: definition.canonical.then_some(Duration::ZERO),
+            ended: false,
+            line: 0,
+            notices: Vec::new(),
+            remark: None,
+            skipped: BTreeMap::new(),
+        };
+        reader.check(definition, &options)?;
+        Ok(reader)
     }
 
     /// The format of the file.
     pub const fn format(&self) -> Format {
-        match self.parser {
-            Parser::Weir(_) => Format::Weir,
-            Parser::Msr(_) => Format::Msr,
-        }
+        self.format
     }
 
-    /// The notices, lines that begin with `#`, that have been met so far, at most 64.
+    /// The notices, lines that begin with `#` and texts before the data, that have been met so far, at
+    /// most 64.
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
 
-    /// The number of the line that was read last.
-    pub const fn line(&self) -> u64 {
-        self.lines.number()
+    /// What was met so far that is neither read nor write, and how often.
+    pub const fn skipped(&self) -> &BTreeMap<&'static str, u64> {
+        &self.skipped
     }
 
-    /// An error about the line that was read last.
+    /// How the times were read, where other units would be usual too.
+    pub fn remark(&self) -> Option<&str> {
+        self.remark.as_deref()
+    }
+
+    /// The name of a device, where the file has names.
+    pub fn device_name(&self, device: u32) -> Option<&str> {
+        self.names.name(device)
+    }
+
+    /// The number of the line of the request that was given last; 0 in a binary file.
+    pub const fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// An error about the request that was given last.
     pub fn error(&self, message: impl Into<String>) -> Error {
-        Problem::new(0, message).at(&self.path, self.lines.number())
+        Problem::new(0, message).at(&self.path, self.line)
     }
 
     /// The next request, or `None` at the end of the file.
     pub fn read(&mut self) -> Result<Option<Record>, Error> {
-        self.advance().map_err(|problem| problem.at(&self.path, self.lines.number()))
+        let placed = match self.ahead.pop_front() {
+            Some(placed) => Some(placed),
+            None => self.advance().map_err(|problem| self.at(problem))?,
+        };
+        let Some(Placed { record, line }) = placed else { return Ok(None) };
+        self.line = line;
+        Ok(Some(record))
     }
 
-    fn begin(
-        lines: &mut Lines,
-        notices: &mut Vec<String>,
-        format: Option<Format>,
-    ) -> Result<(Parser, bool), Problem> {
-        while lines.advance()? {
-            let line = lines.text()?;
-            if keep_notice(line, notices) {
-                continue;
+    fn at(&self, problem: Problem) -> Error {
+        problem.at(&self.path, self.input.number())
+    }
+
+    fn find(input: &Input) -> Result<Format, (Problem, u64)> {
+        let head = Head::of(input.head());
+        Format::of(&head).map_err(|problem| {
+            if head.lines.is_empty() && std::str::from_utf8(head.bytes).is_ok() {
+                let lines = lines_of(head.bytes);
+                return (Problem::new(0, "the file has no requests and no header"), lines);
             }
-            let unknown = || {
-                Problem::new(
-                    1,
-                    "this is no known trace; expected the header \
-                     `time_ns,op,dev,offset,size[,resp_ns]` or an MSR Cambridge line \
-                     `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`",
-                )
-            };
-            return match format.or_else(|| Format::of(line)).ok_or_else(unknown)? {
-                Format::Weir => Ok((Parser::Weir(weir::Parser::new(line)?), false)),
-                Format::Msr => Ok((Parser::Msr(msr::Parser::new(line)?), true)),
-            };
-        }
-        Err(Problem::new(0, "the file has no requests and no header"))
+            let start = head.first().as_ptr().addr().saturating_sub(head.bytes.as_ptr().addr());
+            let before = head.bytes.get(..start).unwrap_or_default();
+            (problem, lines_of(before) + 1)
+        })
     }
 
-    fn advance(&mut self) -> Result<Option<Record>, Problem> {
+    /// Reads ahead and checks the units.
+    fn check(&mut self, definition: &Definition, options: &Options) -> Result<(), Error> {
+        if definition.canonical {
+            // The header is read, so that its faults are found here.
+            let first = self.advance().map_err(|problem| self.at(problem))?;
+            self.ahead.extend(first);
+            return Ok(());
+        }
+        while self.ahead.len() < guard::MOST {
+            let Some(placed) = self.advance().map_err(|problem| self.at(problem))? else { break };
+            self.ahead.push_back(placed);
+        }
+        if self.ahead.is_empty() && !self.skipped.is_empty() {
+            let skipped: Vec<_> =
+                self.skipped.iter().map(|(what, count)| format!("{count} {what}")).collect();
+            let message = format!(
+                "the file has no read and no write of its format {}; skipped: {}{}",
+                self.format,
+                skipped.join(", "),
+                if definition.completions {
+                    "; --event Q or D says what an arrival is"
+                } else {
+                    ""
+                }
+            );
+            return Err(Problem::new(0, message).at(&self.path, 0));
+        }
+        let records: Vec<Record> = self.ahead.iter().map(|placed| placed.record).collect();
+        let line = self.ahead.front().map_or(0, |placed| placed.line);
+        let found = guard::judge(definition, options, &records);
+        if let Some(notice) = found.map_err(|problem| problem.at(&self.path, line))? {
+            self.remark = Some(notice);
+        }
+        Ok(())
+    }
+
+    /// The next request in order of time.
+    fn advance(&mut self) -> Result<Option<Placed>, Problem> {
         loop {
-            if !std::mem::take(&mut self.first) && !self.lines.advance()? {
+            let at_once = self.ended || self.format.definition().canonical;
+            if let Some(mut placed) = self.order.pop(at_once) {
+                let zero = *self.zero.get_or_insert(placed.record.time);
+                placed.record.time -= zero;
+                return Ok(Some(placed));
+            }
+            if self.ended {
                 return Ok(None);
             }
-            let line = self.lines.text()?;
-            if keep_notice(line, &mut self.notices) {
-                continue;
+            match self.item()? {
+                None => self.ended = true,
+                Some(Item::Request(record)) => self.take(record)?,
+                Some(Item::Done { device, offset, time }) => {
+                    self.order.complete((device, offset), time);
+                }
+                Some(Item::Skipped(what)) => *self.skipped.entry(what).or_default() += 1,
+                Some(Item::Notice) => {
+                    let text = format!("# {}", self.input.text()?.trim_end());
+                    self.keep(text);
+                }
+                Some(Item::Nothing) => {}
             }
-            let record = match &self.parser {
-                Parser::Weir(parser) => parser.parse(line)?,
-                Parser::Msr(parser) => parser.parse(line)?,
-            };
-            if record.time < self.last {
-                let back = self.last - record.time;
-                return Err(Problem::new(
-                    1,
-                    format!(
-                        "the time is {back} before that of the request above; requests must be \
-                         sorted by time"
-                    ),
-                ));
+        }
+    }
+
+    fn take(&mut self, record: Record) -> Result<(), Problem> {
+        let line = self.input.number();
+        let pushed = self.order.push(Placed { record, line });
+        pushed.map_err(|back| {
+            let message = format!(
+                "the time is {back} before that of the request above; requests must be sorted by \
+                 time"
+            );
+            let far = format!("{message}, or out of order by at most {}", order::SLACK);
+            let canonical = self.format.definition().canonical;
+            Problem::new(
+                self.format.definition().time_column,
+                if canonical { message } else { far },
+            )
+        })
+    }
+
+    /// The next line or binary record.
+    fn item(&mut self) -> Result<Option<Item>, Problem> {
+        match &mut self.parser {
+            Parser::Binary(parser) => parser.next(&mut self.input),
+            Parser::Lines(parser) => {
+                if !self.input.advance()? {
+                    return Ok(None);
+                }
+                let line = self.input.text()?;
+                if line.trim().is_empty() {
+                    return Ok(Some(Item::Nothing));
+                }
+                if line.starts_with('#') {
+                    let notice = line.to_owned();
+                    self.keep(notice);
+                    return Ok(Some(Item::Nothing));
+                }
+                parser.line(line, &mut self.names).map(Some)
             }
-            self.last = record.time;
-            return Ok(Some(record));
+        }
+    }
+
+    fn keep(&mut self, notice: String) {
+        if self.notices.len() < MAX_NOTICES {
+            self.notices.push(notice);
         }
     }
 }
 
-/// Keeps a notice and says whether the line is one.
-fn keep_notice(line: &str, notices: &mut Vec<String>) -> bool {
-    let notice = line.starts_with('#');
-    if notice && notices.len() < MAX_NOTICES {
-        notices.push(line.to_owned());
-    }
-    notice
-}
-
-impl Problem {
-    fn at(self, path: &Path, line: u64) -> Error {
-        Error { path: path.to_owned(), line, column: self.column, message: self.message }
-    }
+/// How many lines end in these bytes.
+fn lines_of(bytes: &[u8]) -> u64 {
+    bytes.split(|&byte| byte == b'\n').count() as u64 - 1
 }
 
 impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Reader({}:{}, {})", self.path.display(), self.lines.number(), self.format())
+        write!(f, "Reader({}:{}, {})", self.path.display(), self.line, self.format())
     }
 }
 

@@ -1,5 +1,6 @@
-//! `weir trace`: describes traces of block I/O.
+//! `weir trace`: describes and converts traces of block I/O.
 
+mod convert;
 mod misses;
 
 use super::progress::Progress;
@@ -10,11 +11,12 @@ use crate::output::{print, print_json};
 use crate::table::{Align, Table};
 use clap::{Args, Subcommand};
 use std::fmt::Write as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use weir_flow::units::ByteCount;
-use weir_sim::trace::{self, Format, Info};
+use weir_sim::trace::{self, AddressUnit, Event, Format, Info, Options, Reader, TimeUnit, Wait};
 
-/// Describe traces of block I/O, and predict their cache misses
+/// Describe and convert traces of block I/O, and predict their cache misses
 #[derive(Debug, Args)]
 pub(super) struct Trace {
     #[command(subcommand)]
@@ -23,31 +25,79 @@ pub(super) struct Trace {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Read a whole trace and print its statistics
+    /// Read a whole trace and print its format and statistics
     ///
-    /// Reads Weir's own CSV (`time_ns,op,dev,offset,size[,resp_ns]`) and MSR Cambridge, plain or
-    /// compressed with zstd. Every line is checked; a bad one is named with line and column.
+    /// The format is found from the content; docs/reference/traces.md describes each one. Files are plain or
+    /// compressed with zstd or gzip. Every line is checked; a bad one is named with line and column. A unit that makes no
+    /// usual rate or address is refused with those that do.
     #[command(verbatim_doc_comment)]
     Info {
-        /// The trace
+        /// The trace; `-` is standard input
         file: PathBuf,
-        /// Format of the trace, `weir` or `msr`; the default is to detect it
-        #[arg(long, value_parser = format)]
-        format: Option<Format>,
+        #[command(flatten)]
+        reading: Reading,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
+    Convert(convert::Convert),
     Misses(misses::Misses),
+}
+
+/// What is known about a file before it is read.
+#[derive(Debug, Args)]
+pub(super) struct Reading {
+    /// Format of the trace; the default is to find it from the content
+    #[arg(long, value_parser = format)]
+    format: Option<Format>,
+    /// Unit of its times: ns, us, ms or s; the default is that of the format, and is checked
+    #[arg(long, value_name = "UNIT", value_parser = time_unit)]
+    time_unit: Option<TimeUnit>,
+    /// Unit of its offsets and sizes, `bytes` or `sectors` (of 512 bytes), or two such as `bytes,sectors`; the
+    /// default is that of the format, and is checked
+    #[arg(long, value_name = "UNIT", value_parser = address)]
+    address: Option<(AddressUnit, AddressUnit)>,
+    /// What `wait` is in a fio iolog of version 2: `us-relative` (fio's manual) or `ms-absolute` (fio's code)
+    #[arg(long, value_name = "MEANING", value_parser = wait)]
+    wait: Option<Wait>,
+    /// The event that is an arrival in blkparse and blktrace: `D` (issued, the default) or `Q` (queued)
+    #[arg(long, value_parser = event)]
+    event: Option<Event>,
+}
+
+impl Reading {
+    fn options(&self) -> Options {
+        let Self { format, time_unit, address, wait, event } = *self;
+        Options { format, time_unit, address, wait, event }
+    }
+}
+
+fn time_unit(name: &str) -> Result<TimeUnit, String> {
+    TimeUnit::named(name).ok_or_else(|| "the units are ns, us, ms and s".to_owned())
+}
+
+fn address(names: &str) -> Result<(AddressUnit, AddressUnit), String> {
+    let (offset, size) = names.split_once(',').unwrap_or((names, names));
+    let units = AddressUnit::named(offset).zip(AddressUnit::named(size));
+    units.ok_or_else(|| "write `bytes`, `sectors`, or two of them: offset,size".to_owned())
+}
+
+fn wait(name: &str) -> Result<Wait, String> {
+    Wait::named(name).ok_or_else(|| "write `us-relative` or `ms-absolute`".to_owned())
+}
+
+fn event(name: &str) -> Result<Event, String> {
+    Event::named(name).ok_or_else(|| "write `D` or `Q`".to_owned())
 }
 
 impl Trace {
     pub(super) fn run(self) -> Result<Exit, Failure> {
-        let (file, format, json) = match self.command {
-            Command::Info { file, format, json } => (file, format, json),
+        let (file, reading, json) = match self.command {
+            Command::Info { file, reading, json } => (file, reading, json),
+            Command::Convert(command) => return command.run(),
             Command::Misses(command) => return command.run(),
         };
-        let info = info(&file, format)?;
+        let info = info(&file, reading.options())?;
         if json {
             let mut value = serde_json::to_value(&info)
                 .map_err(|error| Failure::unexpected(error.to_string()))?;
@@ -63,17 +113,28 @@ impl Trace {
 
 /// A format by its name.
 pub(super) fn format(name: &str) -> Result<Format, String> {
-    Format::named(name).ok_or_else(|| {
-        let known: Vec<_> = Format::ALL.iter().map(|format| format.as_str()).collect();
-        format!("the formats are {}", known.join(", "))
-    })
+    Format::named(name).ok_or_else(|| format!("the formats are {}", Format::NAMES.join(", ")))
 }
 
+/// Opens a trace; `-` is standard input.
+fn open(file: &Path, options: impl Into<Options>) -> Result<Reader, Failure> {
+    let reader = if file == Path::new(STDIN) {
+        Reader::new(Path::new("standard input"), Box::new(io::stdin()), options)
+    } else {
+        refuse_recording(file)?;
+        Reader::open(file, options)
+    };
+    reader.map_err(|error| trace_failure(&error))
+}
+
+/// The name of standard input and output.
+pub(super) const STDIN: &str = "-";
+
 /// Reads a whole trace with a progress line.
-pub(super) fn info(file: &Path, format: Option<Format>) -> Result<Info, Failure> {
-    refuse_recording(file)?;
+pub(super) fn info(file: &Path, options: impl Into<Options>) -> Result<Info, Failure> {
+    let reader = open(file, options)?;
     let bar = Progress::new();
-    let info = trace::info(file, format, |requests| bar.show(None, format!("{requests} requests")));
+    let info = trace::info(reader, |requests| bar.show(None, format!("{requests} requests")));
     drop(bar);
     info.map_err(|error| trace_failure(&error))
 }
@@ -115,6 +176,13 @@ fn text(file: &Path, info: &Info) -> String {
         size(info.size_max)
     );
     let _ = writeln!(text, "  {} requests with a recorded response time", info.with_response);
+    if let Some(remark) = &info.remark {
+        let _ = writeln!(text, "  {remark}");
+    }
+    for (what, count) in &info.skipped {
+        let _ = writeln!(text, "  skipped: {count} {what}");
+    }
+    let _ = writeln!(text, "  digest {}", info.digest);
     for notice in &info.notices {
         let _ = writeln!(text, "  {}", notice.replace(char::is_control, " "));
     }
@@ -123,7 +191,8 @@ fn text(file: &Path, info: &Info) -> String {
     let mut table = Table::new(&columns);
     for device in &info.devices {
         let end = device.capacity_bytes.to_string();
-        table.row(vec![device.device.to_string(), device.requests.to_string(), end]);
+        let name = device.name.clone().unwrap_or_else(|| device.device.to_string());
+        table.row(vec![name, device.requests.to_string(), end]);
     }
     text.push_str(&table.render("  "));
     text

@@ -41,7 +41,7 @@ pub(super) struct Misses {
         value_parser = PossibleValuesParser::new(POLICIES.iter().map(|policy| policy.name))
     )]
     policies: Vec<String>,
-    /// Format of the trace, `weir` or `msr`; the default is to detect it
+    /// Format of the trace; the default is to find it from the content
     #[arg(long, value_parser = format)]
     format: Option<Format>,
     /// Print one JSON object

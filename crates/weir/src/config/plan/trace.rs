@@ -29,8 +29,8 @@ pub(super) static TRACE: Section = Section {
         },
         Key {
             name: "format",
-            kind: Kind::Word(&["weir", "msr"]),
-            default: Default::Else("found out from the first lines"),
+            kind: Kind::Word(&Format::NAMES),
+            default: Default::Else("found from the content"),
             effect: "its format",
         },
         Key {

@@ -1,0 +1,101 @@
+//! Writes a trace in another format.
+
+use super::define::Loss;
+use super::{Error, Format, Problem, Reader};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// What a conversion did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conversion {
+    /// Requests that were written.
+    pub requests: u64,
+    /// Requests whose response time has no column in the new format.
+    pub responses_lost: u64,
+    /// Requests whose time was rounded down to the new format's unit.
+    pub times_rounded: u64,
+    /// Whether the new format holds no notices and the trace had some.
+    pub notices_lost: bool,
+}
+
+impl Conversion {
+    /// Whether the new trace has less than the old one.
+    pub const fn loses(&self) -> bool {
+        self.responses_lost > 0 || self.times_rounded > 0 || self.notices_lost
+    }
+}
+
+/// Bytes that are gathered before they are written.
+const BUFFER: usize = 1 << 16;
+
+/// Reads `reader` to its end and writes every request to `out` in the format `to`.
+///
+/// # Errors
+///
+/// Whatever is wrong with the trace; a format that is not written; a request that `to` cannot hold
+/// (an offset that is no multiple of its unit, a device without a number), and, unless `lossy`, one that
+/// it holds in part.
+pub fn convert(
+    mut reader: Reader,
+    to: Format,
+    lossy: bool,
+    out: &mut dyn Write,
+    mut progress: impl FnMut(u64),
+) -> Result<Conversion, Error> {
+    let Some(writer) = to.definition().write else {
+        return Err(reader.error(format!("traces are not written in the format {to}")));
+    };
+    let mut done = Conversion::default();
+    let mut text = String::with_capacity(BUFFER + 256);
+    if writer.notices {
+        for notice in reader.notices() {
+            let _ = writeln!(text, "{notice}");
+        }
+    }
+    text.push_str(writer.header);
+    while let Some(record) = reader.read()? {
+        let number = record.device.to_string();
+        let name = reader.device_name(record.device).unwrap_or(&number);
+        match (writer.line)(&record, name, &mut text) {
+            Ok(()) => {}
+            Err(Loss::Time) if lossy => {
+                done.times_rounded += 1;
+                done.responses_lost += u64::from(record.response.is_some());
+            }
+            Err(Loss::Response) if lossy => done.responses_lost += 1,
+            Err(loss) => return Err(reader.error(refusal(loss, to, name))),
+        }
+        text.push('\n');
+        done.requests += 1;
+        if text.len() >= BUFFER {
+            flush(&mut text, out, &reader)?;
+            progress(done.requests);
+        }
+    }
+    flush(&mut text, out, &reader)?;
+    done.notices_lost = !writer.notices && !reader.notices().is_empty();
+    Ok(done)
+}
+
+fn flush(text: &mut String, out: &mut dyn Write, reader: &Reader) -> Result<(), Error> {
+    let written = out.write_all(text.as_bytes());
+    text.clear();
+    written.map_err(|error: io::Error| {
+        Problem::new(0, format!("the new trace cannot be written: {error}")).at(&reader.path, 0)
+    })
+}
+
+fn refusal(loss: Loss, to: Format, device: &str) -> String {
+    match loss {
+        Loss::Time => {
+            format!("the time is finer than the unit of {to}; --lossy rounds it down")
+        }
+        Loss::Response => {
+            format!("the request has a response time and {to} has none; --lossy drops it")
+        }
+        Loss::Address => {
+            format!("the offset or size is no multiple of 512 bytes, which {to} needs")
+        }
+        Loss::Device => format!("{to} cannot hold the device `{device}`: --to weir can"),
+    }
+}

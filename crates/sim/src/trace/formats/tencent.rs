@@ -1,0 +1,64 @@
+//! # Trace format: Tencent block storage
+//!
+//! | | |
+//! |---|---|
+//! | Line     | `Timestamp,Offset,Size,IOType,VolumeID`; that may be a header |
+//! | `Timestamp` | seconds since 1970; requests of a second stay at its beginning |
+//! | `Offset`, `Size` | sectors of 512 bytes |
+//! | `IOType` | 0 read, 1 write |
+//! | Source   | Zhang et al., "OSCA: An Online-Model Based Cache Allocation Scheme", USENIX ATC 2020; SNIA IOTTA 27917 |
+
+use super::super::Problem;
+use super::super::define::{Definition, Item, LineParser, Parser, Settings};
+use super::super::fields::{Fields, extent, whole};
+use super::super::names::Names;
+use super::super::units::{AddressUnit, TimeUnit};
+use weir_flow::request::Op;
+
+pub(in super::super) static DEFINITION: Definition = Definition {
+    name: "tencent",
+    origin: "Tencent block storage",
+    record: "Timestamp,Offset,Size,IOType,VolumeID",
+    time: TimeUnit::Seconds,
+    certain: true,
+    time_column: 1,
+    address: (AddressUnit::Sectors, AddressUnit::Sectors),
+    canonical: false,
+    timeless: false,
+    completions: false,
+    recognise: |head| {
+        let fields = Fields::new(head.first()).all();
+        head.first() == DEFINITION.record
+            || fields.len() == 5
+                && fields.iter().all(|field| whole(field))
+                && fields[0].len() == 10
+                && matches!(fields[3], "0" | "1")
+    },
+    parser: |settings| Parser::Lines(Box::new(Csv { settings, begun: false })),
+    write: None,
+};
+
+struct Csv {
+    settings: Settings,
+    begun: bool,
+}
+
+impl LineParser for Csv {
+    fn line(&mut self, line: &str, names: &mut Names) -> Result<Item, Problem> {
+        if !std::mem::replace(&mut self.begun, true) && line.trim_end() == DEFINITION.record {
+            return Ok(Item::Nothing);
+        }
+        let mut fields = Fields::new(line);
+        let time = fields.next("Timestamp")?.time(self.settings.time)?;
+        let extent = extent(fields.next("Offset")?, fields.next("Size")?, self.settings.address)?;
+        let op = fields.next("IOType")?;
+        let op = match op.text {
+            "0" => Op::Read,
+            "1" => Op::Write,
+            _ => return Err(op.expected("0 for a read or 1 for a write")),
+        };
+        let device = fields.next("VolumeID")?.device(names)?;
+        fields.end()?;
+        Ok(Item::request(time, op, device, extent))
+    }
+}
