@@ -126,6 +126,8 @@ pub enum Event<'a> {
     Cache(VolumeId, CacheNotice),
     /// Other promises hold from now on, or another policy keeps them.
     ControlSet(&'a Promises),
+    /// A volume may have lost what was acknowledged: no flush of a host ends well from now on.
+    Lost(VolumeId),
     /// A completion came for something that is not outstanding.
     Stray,
 }

@@ -11,8 +11,7 @@
 //!
 //! The checksum is FNV-1a over 64 bits: no change of one byte escapes it.
 //!
-//! A recording without its end is one whose writer was killed: it can be replayed up to there, but
-//! not compared.
+//! A recording without its end is one whose writer was killed: it can be replayed up to there, but not compared.
 
 mod cache;
 mod paths;
@@ -296,6 +295,7 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             ref input @ (Input::PathDown(..)
             | Input::PathUp(..)
             | Input::UnitReset(..)
+            | Input::WriteLost(..)
             | Input::PathAccess(..)
             | Input::Checked(..)
             | Input::PathOrder(..)),

@@ -4,6 +4,7 @@ mod upstream;
 
 pub use upstream::{Fence, Portal, Upstream};
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use weir_flow::accept::Cap;
@@ -15,7 +16,8 @@ use weir_flow::dispatch::Shares;
 use weir_flow::path;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::settings;
-use weir_flow::settings::{HOUR, MIB, PIB, SECOND};
+use weir_flow::settings::Invalid;
+use weir_flow::settings::{HOUR, KIB, MIB, PIB, SECOND};
 use weir_flow::units::Bandwidth;
 use weir_model::Model;
 pub use weir_wire::iscsi::target_role::{
@@ -37,6 +39,8 @@ pub struct Config {
     pub discovery: Authentication,
     /// The NBD front end.
     pub nbd: Nbd,
+    /// The NVMe/TCP front end.
+    pub nvme: Nvme,
     /// The tenants' names, by tenant id.
     pub tenants: Vec<Tenant>,
     /// Their SLOs; the contracts are by tenant id.
@@ -67,6 +71,8 @@ pub struct Config {
     /// The Unix socket on which operators ask the gateway and order it; only its own user may connect.
     /// `None`: they cannot.
     pub control: Option<PathBuf>,
+    /// Where operators ask over HTTP; it changes nothing. `None`: they cannot.
+    pub http: Option<HttpListen>,
     /// The file that keeps over a restart the tenants' burst credits, and how much the devices were found
     /// to take. `None`: both begin anew.
     pub savings: Option<PathBuf>,
@@ -90,6 +96,24 @@ pub enum Rejected {
     Shrinks(String),
     /// A file or a device does not give what it asks for.
     Unavailable(String),
+}
+
+/// Where the HTTP interface listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HttpListen {
+    /// A loopback address; port 0 takes a free one, reported when ready.
+    Tcp(SocketAddr),
+    /// A Unix socket, to which only the gateway's own user may connect.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for HttpListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "http://{address}/"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 /// A link: replies leave there one after another, at this rate.
@@ -297,6 +321,17 @@ pub struct Export {
     pub volume: usize,
 }
 
+/// A name that NVMe hosts connect to, and what they find there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subsystem {
+    /// Its NQN, such as `nqn.2026-11.org.example:disks`.
+    pub name: String,
+    /// Pairs of namespace identifier (1 to 256) and volume index, ascending, each once.
+    pub namespaces: Vec<(u32, usize)>,
+    /// Who may see it and connect, by NQN.
+    pub hosts: Initiators,
+}
+
 /// TLS for NBD over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
@@ -345,6 +380,50 @@ settings! {
         /// How long a graceful stop waits for outstanding commands. Volumes are flushed in any case.
         pub timeout: Duration = Time(0, HOUR), 30 * SECOND;
     }
+}
+
+settings! {
+    /// The NVMe/TCP front end.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Nvme {
+        /// Connections at once, each a queue; one more is closed at once.
+        pub max_connections: u32 = Count(1, 65_536), 1_024;
+        /// I/O queues of one controller. A host that asks for more gets this many.
+        pub queues: u32 = Count(1, 64), 8;
+        /// Commands that one I/O queue may have outstanding.
+        pub queue_depth: u32 = Count(16, 1_024), 128;
+        /// Data that a command may bring in its capsule. Memory for a whole queue of it is set aside from `buffer` of
+        /// `[iscsi]`, at most half of that for all queues. A multiple of 16B.
+        pub in_capsule: u64 = Size(4 * KIB, 16 * KIB), 8 * KIB;
+        /// Data of one command: a power of two.
+        pub max_transfer: u64 = Size(64 * KIB, 4 * MIB), MIB;
+        /// How long after the loss of a controller hosts are to expect that its commands take effect.
+        pub quiesce: Duration = Time(0, 60 * SECOND), SECOND;
+    }
+    also {
+        /// Where connections are accepted. Port 0 takes a free one, reported when ready.
+        pub listen: Vec<SocketAddr> = Vec::new();
+        /// The addresses that discovery names. Empty: those that the host can use.
+        pub advertise: Vec<SocketAddr> = Vec::new();
+        /// CRC32C over headers.
+        pub header_digest: DigestPolicy = DigestPolicy::Allowed;
+        /// CRC32C over data.
+        pub data_digest: DigestPolicy = DigestPolicy::Allowed;
+        /// What hosts find.
+        pub subsystems: Vec<Subsystem> = Vec::new();
+    }
+    check whole;
+}
+
+/// What cannot be said by ranges.
+fn whole(nvme: &Nvme) -> Result<(), Invalid> {
+    if !nvme.max_transfer.is_power_of_two() {
+        return Err(Invalid::Rule("max_transfer", "must be a power of two from 64KiB to 4MiB"));
+    }
+    if !nvme.in_capsule.is_multiple_of(16) {
+        return Err(Invalid::Rule("in_capsule", "must be a multiple of 16B"));
+    }
+    Ok(())
 }
 
 settings! {

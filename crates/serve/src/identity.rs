@@ -21,7 +21,11 @@ pub(crate) fn id_of(volume: &config::Volume, node: &str) -> u64 {
 
 /// The name of a volume for its log, which no other volume has.
 pub(crate) fn volume_id(volume: &config::Volume, node: &str) -> [u8; 16] {
-    let id = id_of(volume, node);
+    bytes_of(id_of(volume, node))
+}
+
+/// A worldwide number in 16 bytes.
+pub(crate) fn bytes_of(id: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&id.to_be_bytes());
     bytes[8..].copy_from_slice(&mix(id).to_be_bytes());
@@ -29,7 +33,7 @@ pub(crate) fn volume_id(volume: &config::Volume, node: &str) -> [u8; 16] {
 }
 
 /// A worldwide number made of texts.
-fn identity_of(parts: &[&str]) -> u64 {
+pub(crate) fn identity_of(parts: &[&str]) -> u64 {
     let fold = |id, byte: u8| mix(id ^ mix(u64::from(byte) + 1));
     parts.iter().fold(0, |id, part| part.bytes().chain([0]).fold(id, fold))
 }

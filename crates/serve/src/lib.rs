@@ -34,7 +34,7 @@ pub use storage::state_file::{StateDamage, StateError};
 pub use storage::upstream::{Denied, Unowned, Unreachable, UnreachablePath};
 
 use clock::Clock;
-use config::{Config, Where};
+use config::{Config, HttpListen, Where};
 use mio::Poll;
 use operator::answer::answer;
 use operator::backends::Backends;
@@ -70,8 +70,12 @@ pub struct Ready {
     pub portals: Vec<SocketAddr>,
     /// Where NBD clients can connect.
     pub nbd: Vec<NbdListener>,
+    /// Where NVMe hosts can connect, with the ports that were taken.
+    pub nvme: Vec<SocketAddr>,
     /// Where operators can ask it: the control socket, if it has one.
     pub control: Option<PathBuf>,
+    /// Where operators can ask it over HTTP, with the port that was taken.
+    pub http: Option<HttpListen>,
     /// The disk driver in use: `io_uring` or `threads`.
     pub driver: &'static str,
     /// The volumes, in the order of the configuration.
@@ -158,6 +162,14 @@ pub enum ServeError {
     Control {
         /// The socket.
         path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The HTTP interface cannot be had.
+    #[error("cannot listen for HTTP on {listen}: {source}")]
+    Http {
+        /// Where.
+        listen: HttpListen,
         /// Why not.
         source: io::Error,
     },
@@ -266,6 +278,7 @@ impl ServeError {
                     | Self::Listen { .. }
                     | Self::ListenUnix { .. }
                     | Self::Control { .. }
+                    | Self::Http { .. }
             )
     }
 }
@@ -304,7 +317,8 @@ struct Opened<'a> {
 /// Allows as many open files as the configuration can need.
 fn raise_descriptors(config: &Config) {
     let connections =
-        u64::from(config.iscsi.max_connections) + u64::from(config.nbd.max_connections);
+        [config.iscsi.max_connections, config.nbd.max_connections, config.nvme.max_connections];
+    let connections: u64 = connections.map(u64::from).iter().sum();
     let paths = config.upstreams.iter().map(|upstream| upstream.portals.len() as u64);
     let stores = config.volumes.iter().map(|volume| 2 + volume.stores.len() as u64);
     let wanted = connections + OTHER_DESCRIPTORS + stores.sum::<u64>() + 2 * paths.sum::<u64>();
@@ -380,10 +394,12 @@ impl Opened<'_> {
         let address = || setup("read back the address of a listener");
         let portals = self.gateway.portals().map_err(address())?;
         let nbd = self.gateway.nbd().map_err(address())?;
+        let nvme = self.gateway.nvme().map_err(address())?;
         let volumes = layout::ranges(&config.volumes);
         let volumes = volumes.map(|(volume, range)| ready_volume(volume, &self.stores[range]));
         let (control, driver) = (config.control.clone(), self.gateway.driver_name());
-        Ok(Ready { portals, nbd, control, driver, volumes: volumes.collect() })
+        let http = self.gateway.http();
+        Ok(Ready { portals, nbd, nvme, control, http, driver, volumes: volumes.collect() })
     }
 
     /// Runs the pipeline until the gateway is asked to stop.
@@ -442,7 +458,8 @@ impl Opened<'_> {
         let clean: Vec<bool> = (0..config.volumes.len()).map(clean).collect();
         gateway.leave_upstreams(&clean);
         gateway.engine().set.log.finish(now);
-        let (failure, lost) = (gateway.take_failure(), gateway.lost_volumes());
+        let failure = gateway.take_failure();
+        let lost = gateway.lost_volumes(|volume| pipeline.is_lost(volume));
         // The driver closes first; it waits for the operations that the kernel still has.
         drop(gateway);
         let flushed = flush(config, &stores, &lost);
@@ -521,9 +538,9 @@ fn flush(config: &Config, stores: &[Store], lost: &[String]) -> Result<(), Serve
     result
 }
 
-/// Open files besides connections and volumes: the ring, pollers, listeners, the log, a recording, and connections that
+/// Open files besides connections and volumes: the ring, pollers, listeners, operators, the log, a recording, and hosts that
 /// were turned away.
-const OTHER_DESCRIPTORS: u64 = 1_100 + shard::TURNED_AWAY_MAX as u64;
+const OTHER_DESCRIPTORS: u64 = 1_200 + shard::TURNED_AWAY_MAX as u64;
 
 fn ready_volume(volume: &config::Volume, stores: &[Store]) -> ReadyVolume {
     let (name, capacity) = (volume.name.clone(), layout::capacity(volume, stores));

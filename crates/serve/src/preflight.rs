@@ -1,7 +1,7 @@
 //! Checks, without serving, whether this machine has what a configuration needs.
 
 use crate::ServeError;
-use crate::config::{Config, Volume};
+use crate::config::{Config, HttpListen, Volume};
 use crate::folder::{can_make, folder};
 use crate::frontend::{tls, unix_socket};
 use crate::storage::file::backing::Backing;
@@ -17,7 +17,7 @@ use std::net::TcpListener;
 pub fn preflight(config: &Config) -> Vec<ServeError> {
     let mut problems = Vec::new();
     let mut note = |result: Result<(), ServeError>| problems.extend(result.err());
-    for &address in config.listen.iter().chain(&config.nbd.listen) {
+    for &address in config.listen.iter().chain(&config.nbd.listen).chain(&config.nvme.listen) {
         let bound = TcpListener::bind(address).map(drop);
         note(bound.map_err(|source| ServeError::Listen { address, source }));
     }
@@ -30,6 +30,13 @@ pub fn preflight(config: &Config) -> Vec<ServeError> {
         // A gateway makes the folder if only its last part is missing.
         let taken = if folder.exists() { unix_socket::check(path) } else { can_make(folder) };
         note(taken.map_err(|source| ServeError::Control { path: path.clone(), source }));
+    }
+    if let Some(listen) = &config.http {
+        let taken = match listen {
+            HttpListen::Tcp(address) => TcpListener::bind(address).map(drop),
+            HttpListen::Unix(path) => unix_socket::check(path),
+        };
+        note(taken.map_err(|source| ServeError::Http { listen: listen.clone(), source }));
     }
     if let Some(tls) = &config.nbd.tls {
         note(tls::server_config(tls).map(drop).map_err(ServeError::from));

@@ -1,7 +1,7 @@
 //! A configuration for tests.
 
 use crate::config::{
-    Authentication, Config, Initiators, Iscsi, Layout, Nbd, Target as TargetConfig, Tenant,
+    Authentication, Config, Initiators, Iscsi, Layout, Nbd, Nvme, Target as TargetConfig, Tenant,
     Volume as VolumeConfig, Where,
 };
 use weir_flow::accept::Cap;
@@ -19,6 +19,7 @@ pub(crate) fn config(stores: Vec<Where>) -> Config {
         accounts: Vec::new(),
         discovery: Authentication::default(),
         nbd: Nbd::default(),
+        nvme: Nvme::default(),
         tenants: vec![Tenant { name: String::from("t"), initiators: None }],
         promises: Promises::default(),
         shares: Shares::default(),
@@ -57,6 +58,7 @@ pub(crate) fn config(stores: Vec<Where>) -> Config {
         iscsi: Iscsi::default(),
         links: Vec::new(),
         control: None,
+        http: None,
         savings: None,
         take_over: Vec::new(),
         record: None,

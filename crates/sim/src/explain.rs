@@ -15,7 +15,7 @@ use weir_flow::account::Accounts;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::Promises;
 use weir_flow::event::{Completed, Event, Observer, StageName};
-use weir_flow::pipeline::Census;
+use weir_flow::pipeline::{Census, Config};
 use weir_flow::request::{Op, Tag, TenantId};
 
 /// What is to be explained.
@@ -114,8 +114,8 @@ pub fn recording(
     question: Question,
     progress: impl FnMut(u64),
 ) -> Result<(Replay, Explanation), ReplayError> {
-    let begin = |promises: &Promises| Explainer::new(question, promises, Instant::ZERO);
-    let (replay, explainer, census) = replay_before(source, begin, progress)?;
+    let begin = |config: &Config| (Explainer::new(question, &config.promises, Instant::ZERO), ());
+    let (replay, explainer, (), census) = replay_before(source, begin, progress)?;
     let mut explanation = explainer.finish(Instant::from_nanos(replay.virtual_ns));
     let waiting = census.iter().filter(|census| census.count > 0);
     explanation.outstanding = waiting.map(outstanding).collect();

@@ -8,6 +8,7 @@
 //! * [`plan`]: what an experiment is made from; [`results`]: what it measured;
 //! * [`mod@run`]: a plan through the pipeline;
 //! * [`replay`]: a recording of `weir serve` through the pipeline, compared by digest;
+//! * [`whatif`]: what a recorded run would have done under another policy, contract, cache or device;
 //! * [`explain`]: what held requests, in a recording or a plan;
 //! * [`crash`]: crashes at every turn of generated workloads, and what must hold after them;
 //! * [`trace`]: block traces, as sources of requests and to be described;
@@ -32,6 +33,7 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+pub mod whatif;
 mod workload;
 mod world;
 

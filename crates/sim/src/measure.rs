@@ -40,7 +40,7 @@ struct Tenant {
 /// Times of one kind. Zeroes are not in the histogram: most stages hold most requests not at all,
 /// and a stage that never holds any costs no memory.
 #[derive(Clone, Debug, Default)]
-struct Sample {
+pub(crate) struct Sample {
     count: u64,
     sum: u128,
     max: u64,
@@ -133,7 +133,11 @@ impl Observer for Measure {
             Event::Path(Change { state: State::Failed, .. }) => self.paths_failed += 1,
             Event::Path(Change { from: State::Failed, .. }) => self.paths_reinstated += 1,
             Event::Overdue { .. } => self.overdue += 1,
-            Event::Path(_) | Event::Control(_) | Event::Cache(..) | Event::ControlSet(_) => {}
+            Event::Path(_)
+            | Event::Control(_)
+            | Event::Cache(..)
+            | Event::ControlSet(_)
+            | Event::Lost(_) => {}
             // The world answers each action once, so this would be the pipeline's mistake.
             Event::Stray => panic!("a simulated completion found nothing"),
         }
@@ -189,7 +193,7 @@ impl Tenant {
 }
 
 impl Sample {
-    fn record(&mut self, time: Duration) {
+    pub(crate) fn record(&mut self, time: Duration) {
         self.count += 1;
         let nanos = time.as_nanos();
         if nanos > 0 {
@@ -209,7 +213,7 @@ impl Sample {
         }
     }
 
-    fn times(&self) -> Times {
+    pub(crate) fn times(&self) -> Times {
         Times {
             count: self.count,
             mean_ns: if self.count > 0 { self.sum as f64 / self.count as f64 } else { 0.0 },

@@ -17,7 +17,6 @@ use std::rc::Rc;
 use weir_flow::accept::Volume;
 use weir_flow::cache::Done;
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::control::Promises;
 use weir_flow::digest::Digest;
 use weir_flow::event::{Event, Observer};
 use weir_flow::path::PathOrder;
@@ -118,15 +117,30 @@ pub fn replay(path: &Path, progress: impl FnMut(u64)) -> Result<Replay, ReplayEr
 
 /// Replays a recording from any source.
 pub fn replay_from(source: impl Read, progress: impl FnMut(u64)) -> Result<Replay, ReplayError> {
-    replay_before(source, |_| (), progress).map(|(replay, ..)| replay)
+    replay_before(source, |_| ((), ()), progress).map(|(replay, ..)| replay)
 }
 
-/// Replays a recording before the eyes of an observer. Returns that, and what was outstanding at the end.
-pub(crate) fn replay_before<O: Observer>(
+/// Sees what goes into a replayed pipeline and what comes out.
+pub(crate) trait Tap {
+    /// The pipeline gets this input.
+    fn input(&mut self, now: Instant, input: &Input);
+
+    /// The pipeline asks for this.
+    fn action(&mut self, now: Instant, action: &Action);
+}
+
+impl Tap for () {
+    fn input(&mut self, _: Instant, _: &Input) {}
+
+    fn action(&mut self, _: Instant, _: &Action) {}
+}
+
+/// Replays a recording before the eyes of an observer and a tap. Returns both, and what was outstanding at the end.
+pub(crate) fn replay_before<O: Observer, T: Tap>(
     source: impl Read,
-    observer: impl FnOnce(&Promises) -> O,
+    begin: impl FnOnce(&Config) -> (O, T),
     progress: impl FnMut(u64),
-) -> Result<(Replay, O, [Census; 7]), ReplayError> {
+) -> Result<(Replay, O, T, [Census; 7]), ReplayError> {
     let mut window = Window { source, bytes: Vec::new(), start: 0, offset: 0, ended: false };
     let (decoder, config) = window.header()?;
     let pieces = Rc::new(Cell::new(0));
@@ -137,8 +151,10 @@ pub(crate) fn replay_before<O: Observer>(
         completed: 0,
         refused: 0,
     };
-    let mut pipeline = Pipeline::new(&config, (counts, observer(&config.promises)));
+    let (observer, tap) = begin(&config);
+    let mut pipeline = Pipeline::new(&config, (counts, observer));
     let mut player = Player {
+        tap,
         window,
         decoder,
         config: &config,
@@ -154,7 +170,7 @@ pub(crate) fn replay_before<O: Observer>(
     if let Some(error) = player.error {
         return Err(error);
     }
-    let Player { now, entries, digest, recorded, mut progress, .. } = player;
+    let Player { tap, now, entries, digest, recorded, mut progress, .. } = player;
     progress(entries);
     let outstanding = pipeline.census(now);
     let (Counts { arrived, completed, refused, .. }, observer) = pipeline.into_observer();
@@ -169,7 +185,7 @@ pub(crate) fn replay_before<O: Observer>(
         recorded: recorded
             .map(|recorded| Recorded { actions: recorded.actions(), digest: recorded.to_string() }),
     };
-    Ok((replay, observer, outstanding))
+    Ok((replay, observer, tap, outstanding))
 }
 
 /// The part of a file that is being decoded.
@@ -229,7 +245,8 @@ impl<R: Read> Window<R> {
 }
 
 /// The world of a replay: what was recorded happens again, and nothing else.
-struct Player<'a, R, F> {
+struct Player<'a, R, F, T> {
+    tap: T,
     window: Window<R>,
     decoder: Decoder,
     config: &'a Config,
@@ -242,7 +259,7 @@ struct Player<'a, R, F> {
     progress: F,
 }
 
-impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
+impl<R: Read, F: FnMut(u64), T: Tap> Player<'_, R, F, T> {
     /// The next entry; `None` at the end.
     fn read(&mut self) -> Result<Option<Wake<Input>>, ReplayError> {
         self.window.fill(MAX_ENTRY)?;
@@ -348,9 +365,9 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
             | Input::PathOrder(backend, PathOrder::Disable(path) | PathOrder::Enable(path)) => {
                 self.check_path(backend, Some(path))
             }
-            Input::UnitReset(backend) | Input::PathOrder(backend, PathOrder::Failback) => {
-                self.check_path(backend, None)
-            }
+            Input::UnitReset(backend)
+            | Input::WriteLost(backend)
+            | Input::PathOrder(backend, PathOrder::Failback) => self.check_path(backend, None),
             Input::Resized(volume, _) | Input::Capped(volume, _)
                 if volume.index() >= self.config.volumes.len() =>
             {
@@ -375,8 +392,8 @@ impl<R: Read, F: FnMut(u64)> Player<'_, R, F> {
     }
 }
 
-impl<R: Read, F: FnMut(u64), S: Stage<Input = Input, Output = Action>> World<S>
-    for Player<'_, R, F>
+impl<R: Read, F: FnMut(u64), T: Tap, S: Stage<Input = Input, Output = Action>> World<S>
+    for Player<'_, R, F, T>
 {
     fn wait(&mut self, _: Option<Instant>) -> Wake<Input> {
         match self.read() {
@@ -384,6 +401,9 @@ impl<R: Read, F: FnMut(u64), S: Stage<Input = Input, Output = Action>> World<S>
                 self.entries += 1;
                 if self.entries.is_multiple_of(PROGRESS) {
                     (self.progress)(self.entries);
+                }
+                if let Wake::Input(now, input) = &wake {
+                    self.tap.input(*now, input);
                 }
                 wake
             }
@@ -397,6 +417,7 @@ impl<R: Read, F: FnMut(u64), S: Stage<Input = Input, Output = Action>> World<S>
 
     fn perform(&mut self, now: Instant, action: Action) {
         self.digest.action(now, &action);
+        self.tap.action(now, &action);
     }
 }
 
@@ -436,6 +457,7 @@ impl Observer for Counts {
             | Event::Control(_)
             | Event::Cache(..)
             | Event::ControlSet(_)
+            | Event::Lost(_)
             | Event::Stray => {}
         }
     }

@@ -32,6 +32,8 @@ pub(crate) enum Exit {
     Unavailable = 7,
     /// A valid configuration changes what only a restart changes; nothing was changed (since 0.1.0).
     NeedsRestart = 8,
+    /// A recording cannot answer the question (since 0.1.0).
+    Unanswered = 9,
 }
 
 impl From<Exit> for ExitCode {

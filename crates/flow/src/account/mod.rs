@@ -149,6 +149,7 @@ impl Accounts {
             | Event::Overdue { .. }
             | Event::Control(_)
             | Event::Cache(..)
+            | Event::Lost(_)
             | Event::Stray => {}
         }
         None

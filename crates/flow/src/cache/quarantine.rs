@@ -3,7 +3,7 @@
 //! | | |
 //! |---|---|
 //! | Enters | what a record of the write-back log had and cannot be read any more, by an operator's order |
-//! | Leaves | the bytes that a host has written, zeroed or unmapped since, when that is done and before it is answered |
+//! | Leaves | the bytes that a host has written, zeroed or unmapped since, when that is durable and before it is answered |
 //! | Kept   | by the world, durably: before write-back goes past the record, and before an overwriting request is answered |
 //! | Cost   | O(ranges) per request of a volume that has any, nothing otherwise |
 //!

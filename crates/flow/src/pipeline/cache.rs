@@ -41,8 +41,27 @@ impl<O: Observer> Pipeline<O> {
         }
     }
 
-    /// What is behind a backend may have lost what it had not made durable: it says so, or a path to it works again.
-    pub(super) fn unit_reset(&mut self, now: Instant, backend: BackendId) {
+    /// Whether a volume has lost what hosts had been told is done: no flush of a host ends well until a restart.
+    pub fn is_lost(&self, volume: VolumeId) -> bool {
+        self.losses.is_lost(volume)
+    }
+
+    /// The unit behind a backend says that it may have lost what it had not made durable, or with `certain` that it has.
+    pub(super) fn lose(&mut self, now: Instant, backend: BackendId, certain: bool) {
+        for (index, volume) in self.volumes.iter().enumerate() {
+            let id = VolumeId::new(index as u32);
+            // What a log has is written again, and that may be all that is lost.
+            let certain = certain && volume.layout.is_on(backend) && !self.cache.has_log(id);
+            if self.losses.lose((id, volume), backend, certain) {
+                self.observer.event(now, Event::Lost(id));
+            }
+        }
+        self.forget_cached(now, backend);
+    }
+
+    /// What is behind a backend may have lost what it had not made durable: it says so, or a path to it works again. A lost
+    /// path alone is no sign of that, and hosts are not told that anything is lost.
+    pub(super) fn forget_cached(&mut self, now: Instant, backend: BackendId) {
         for (index, volume) in self.volumes.iter().enumerate() {
             if volume.layout.is_on(backend) {
                 self.cache.reset(now, VolumeId::new(index as u32));

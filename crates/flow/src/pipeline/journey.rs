@@ -1,15 +1,17 @@
 //! How a request travels: one function per step, in the order of the steps.
 
 use super::in_flight::InFlight;
+use super::losses::Losses;
 use super::outstanding::Outstanding;
 use super::{Action, Census, Config, Input, Limits, Overdue, RULE_DEVICE, SetControl, StoreIo};
 use crate::accept::cap::Caps;
 use crate::accept::hazard::Hazards;
 use crate::accept::{self, Piece, RULE_CAP, RULE_OVERLAP, Volume};
+use crate::cache::Done;
 use crate::cache::stage::{CacheStage, RULE_HIT};
 use crate::clock::{Duration, Instant};
 use crate::control::{ControlPolicy, PolicyHandover, Rows};
-use crate::dispatch::{BackendView, Dispatch, StreamView};
+use crate::dispatch::{BackendView, Dispatch, Owner, StreamView};
 use crate::error::IoError;
 use crate::event::{Completed, Event, Observer, StageName};
 use crate::path::{self, PathIo, Paths, RULE_LOST, RULE_NO_PATH, RULE_OVERDUE, Step};
@@ -29,6 +31,7 @@ pub struct Pipeline<O = ()> {
     pub(super) volumes: Vec<Volume>,
     pub(super) requests: SlotMap<RequestKey, InFlight>,
     outstanding: Outstanding,
+    pub(super) losses: Losses,
     caps: Caps,
     hazards: Hazards,
     /// Requests whose last blocker has ended and that have not begun yet.
@@ -60,6 +63,7 @@ impl<O: Observer> Pipeline<O> {
             volumes: volumes.clone(),
             requests: SlotMap::with_capacity_and_key(limits.max_requests as usize),
             outstanding: Outstanding::default(),
+            losses: Losses::new(volumes),
             caps: Caps::new(volumes),
             hazards: Hazards::new(volumes.len()),
             unblocked: VecDeque::new(),
@@ -325,6 +329,9 @@ impl<O: Observer> Pipeline<O> {
         let InFlight { request, parent, backend, place: (part, at), .. } = *entry;
         let whole = parent.map_or(request.extent, |parent| self.requests[parent].request.extent);
         assert!(whole.offset <= request.extent.offset, "a piece is inside its request");
+        if request.op == Op::Flush {
+            self.requests[key].covers = self.losses.ended(request.volume, part);
+        }
         self.actions.push_back(Action::Store(StoreIo {
             key,
             tag: request.tag,
@@ -359,7 +366,11 @@ impl<O: Observer> Pipeline<O> {
     fn deliver(&mut self, now: Instant, key: RequestKey, outcome: Outcome, rule: Rule) {
         let entry = &mut self.requests[key];
         entry.move_to(now, StageName::Transfer, rule);
-        let InFlight { request, owner, released, dispatched, .. } = *entry;
+        let InFlight { request, owner, released, dispatched, covers, place: (part, _), .. } =
+            *entry;
+        if request.op != Op::Read && (owner != Owner::WriteBack || request.op == Op::Flush) {
+            self.losses.stored(&request, part, covers, outcome);
+        }
         self.paths.leave(key);
         self.dispatch.complete(now, (key, owner), now.since(dispatched));
         self.control.complete(now, key, &request, now.since(released));
@@ -388,6 +399,7 @@ impl<O: Observer> Pipeline<O> {
     /// Stage 7: the bytes are free for others; the reply waits for its link.
     pub(super) fn reply(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
         let entry = &mut self.requests[key];
+        let outcome = self.losses.told(&entry.request, outcome);
         entry.outcome = outcome;
         entry.move_to(now, StageName::Transfer, RULE_OVERLAP);
         if let Some(claim) = entry.claim.take() {
@@ -484,10 +496,11 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::Link(id, link) => self.links.set(id, link),
             Input::PathDown(backend, path) => self.paths.down(now, backend, path),
             Input::PathUp(backend, path) => {
-                self.unit_reset(now, backend);
+                self.forget_cached(now, backend);
                 self.paths.up(now, backend, path);
             }
-            Input::UnitReset(backend) => self.unit_reset(now, backend),
+            Input::UnitReset(backend) => self.lose(now, backend, false),
+            Input::WriteLost(backend) => self.lose(now, backend, true),
             Input::PathAccess(backend, path, access) => {
                 self.paths.access(now, backend, path, access);
             }
@@ -504,7 +517,14 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::SetControl(set_control) => self.set_control(now, &set_control),
             Input::SetWeights(shares) => self.dispatch.set_weights(&shares),
             Input::TakeOver(handover) => self.control.take_over(now, &handover),
-            Input::Cache(done) => self.cache.done(now, done),
+            Input::Cache(done) => {
+                if let Done::Recovered(volume, recovered) = &done
+                    && recovered.bypassed()
+                {
+                    self.losses.bypassed(*volume);
+                }
+                self.cache.done(now, done);
+            }
         }
         self.drain(now);
     }

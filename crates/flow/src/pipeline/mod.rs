@@ -7,6 +7,7 @@ mod cache;
 mod in_flight;
 mod journey;
 mod limits;
+mod losses;
 mod outstanding;
 #[cfg(test)]
 mod tests;
@@ -137,6 +138,8 @@ pub enum Input {
     PathUp(BackendId, PathId),
     /// The unit behind a backend may have lost what it had acknowledged and not made durable, though its paths work.
     UnitReset(BackendId),
+    /// The unit behind a backend has lost something that it had acknowledged and not made durable.
+    WriteLost(BackendId),
     /// What the target says of a path.
     PathAccess(BackendId, PathId, path::Access),
     /// An [`Action::Check`] was answered.

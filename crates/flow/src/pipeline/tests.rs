@@ -20,6 +20,7 @@ use std::thread_local;
 
 mod in_parts;
 mod layout;
+mod losses;
 mod paths;
 mod ports;
 mod shares;
@@ -35,6 +36,7 @@ struct Seen {
     control_set: u32,
     paths: Vec<(bool, PathId)>,
     overdue: Vec<(Tag, StageName, Duration)>,
+    lost: Vec<VolumeId>,
 }
 
 impl Observer for Seen {
@@ -49,6 +51,7 @@ impl Observer for Seen {
             }
             Event::Control(notice) => self.notices.push(notice),
             Event::ControlSet(_) => self.control_set += 1,
+            Event::Lost(volume) => self.lost.push(volume),
             Event::Cache(..) => {}
             Event::Stray => self.strays += 1,
         }

@@ -38,6 +38,7 @@ pub(super) fn encode_input(out: &mut Vec<u8>, input: &Input, head: impl FnOnce(&
         Input::PathDown(backend, path) => (PATH_DOWN, backend, path),
         Input::PathUp(backend, path) => (PATH_UP, backend, path),
         Input::UnitReset(backend) => (UNIT_RESET, backend, PathId::new(0)),
+        Input::WriteLost(backend) => (WRITE_LOST, backend, PathId::new(0)),
         Input::PathAccess(backend, path, _) => (PATH_ACCESS, backend, path),
         Input::Checked(backend, path) => (CHECKED, backend, path),
         Input::PathOrder(backend, PathOrder::Disable(path)) => (DISABLE, backend, path),
@@ -58,8 +59,8 @@ pub(super) fn decode_input(
     reader: &mut Reader<'_>,
     kind: u8,
 ) -> Result<Option<Input>, FormatError> {
-    let changes = matches!(kind, PATH_DOWN | PATH_UP | UNIT_RESET | PATH_ACCESS | CHECKED);
-    if !changes && !matches!(kind, DISABLE | ENABLE | FAILBACK) {
+    let changes = matches!(kind, PATH_DOWN | PATH_UP | PATH_ACCESS | CHECKED);
+    if !changes && !matches!(kind, UNIT_RESET | WRITE_LOST | DISABLE | ENABLE | FAILBACK) {
         return Ok(None);
     }
     let (backend, path) = (BackendId::new(reader.small()?), PathId::new(reader.small()?));
@@ -67,6 +68,7 @@ pub(super) fn decode_input(
         PATH_DOWN => Input::PathDown(backend, path),
         PATH_UP => Input::PathUp(backend, path),
         UNIT_RESET => Input::UnitReset(backend),
+        WRITE_LOST => Input::WriteLost(backend),
         PATH_ACCESS => {
             let access = Access::from_code(reader.byte()?).ok_or(FormatError::Damaged)?;
             Input::PathAccess(backend, path, access)
@@ -86,3 +88,4 @@ const DISABLE: u8 = 13;
 const ENABLE: u8 = 14;
 const FAILBACK: u8 = 15;
 const UNIT_RESET: u8 = 31;
+const WRITE_LOST: u8 = 32;

@@ -201,6 +201,7 @@ fn every_flipped_bit_is_noticed() {
         Entry::Input(at(900), Input::SetWeights(Arc::new(shares()))),
         Entry::Input(at(901), Input::PathUp(BackendId::new(1), PathId::new(0))),
         Entry::Input(at(902), Input::UnitReset(BackendId::new(1))),
+        Entry::Input(at(903), Input::WriteLost(BackendId::new(1))),
         Entry::End(Digest::resume(99, 3)),
     ];
     let mut bytes = Vec::new();

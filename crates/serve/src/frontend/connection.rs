@@ -3,6 +3,7 @@
 use crate::buffer::{Payload, Received};
 use crate::frontend::brake::Brake;
 use crate::frontend::login_throttle::Login;
+use crate::frontend::nvme_queue::Queue;
 use crate::frontend::session_view::SessionView;
 use crate::frontend::socket::Peer;
 use crate::ids::{ConnectionId, TaskKey};
@@ -30,6 +31,13 @@ pub(crate) enum Protocol {
     Iscsi,
     /// NBD.
     Nbd,
+    /// NVMe over TCP.
+    Nvme,
+}
+
+impl Protocol {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 3;
 }
 
 /// The state machine of a connection, by its protocol.
@@ -38,6 +46,8 @@ pub(crate) enum Speech {
     Iscsi(Box<Wire>),
     /// NBD.
     Nbd(Box<NbdWire>),
+    /// NVMe over TCP.
+    Nvme(Box<Queue>),
 }
 
 impl Speech {
@@ -46,6 +56,7 @@ impl Speech {
         match self {
             Self::Iscsi(wire) => wire.needed(),
             Self::Nbd(wire) => wire.needed(),
+            Self::Nvme(queue) => queue.wire.needed(),
         }
     }
 
@@ -54,6 +65,7 @@ impl Speech {
         match self {
             Self::Iscsi(wire) => wire.outbox(),
             Self::Nbd(wire) => wire.outbox(),
+            Self::Nvme(queue) => queue.wire.outbox(),
         }
     }
 
@@ -62,6 +74,7 @@ impl Speech {
         match self {
             Self::Iscsi(wire) => wire.is_full_feature(),
             Self::Nbd(wire) => wire.is_transmission(),
+            Self::Nvme(queue) => queue.wire.is_live(),
         }
     }
 
@@ -70,6 +83,7 @@ impl Speech {
         match self {
             Self::Iscsi(wire) => wire.is_finished(),
             Self::Nbd(wire) => wire.is_finished(),
+            Self::Nvme(queue) => queue.wire.is_finished(),
         }
     }
 
@@ -86,6 +100,13 @@ impl Speech {
             Self::Nbd(wire) if wire.is_transmission() => {
                 let origin = peer.source();
                 log.line(now, origin, "NBD client has left", |text| info!(%peer, reason, "{text}"));
+            }
+            Self::Nvme(queue) if queue.controller.is_some() => {
+                let (host, controller) = (queue.host.escape_debug(), queue.controller);
+                let queue = queue.wire.queue();
+                log.line(now, peer.source(), "NVMe queue ended", |text| {
+                    info!(%peer, %host, controller, queue, reason, "{text}");
+                });
             }
             _ => debug!(%peer, reason, "connection closed before login"),
         }
@@ -199,6 +220,7 @@ impl Connection {
         match self.speech {
             Speech::Iscsi(_) => Protocol::Iscsi,
             Speech::Nbd(_) => Protocol::Nbd,
+            Speech::Nvme(_) => Protocol::Nvme,
         }
     }
 
@@ -206,7 +228,7 @@ impl Connection {
     pub(crate) fn iscsi(&mut self) -> Option<&mut Wire> {
         match &mut self.speech {
             Speech::Iscsi(wire) => Some(wire),
-            Speech::Nbd(_) => None,
+            Speech::Nbd(_) | Speech::Nvme(_) => None,
         }
     }
 
@@ -227,17 +249,32 @@ impl Connection {
             Speech::Iscsi(wire) if wire.tsih() == 0 => "login refused",
             Speech::Iscsi(_) => "logged out",
             Speech::Nbd(_) => "disconnected by the client",
+            Speech::Nvme(_) => "ended by the host",
         }
     }
 
     /// Whether received bytes cannot be handled before something else has happened.
     pub(crate) fn is_stuck(&self) -> bool {
-        let wire_waits = matches!(&self.speech, Speech::Nbd(wire) if wire.is_waiting());
+        let wire_waits = match &self.speech {
+            Speech::Iscsi(_) => false,
+            Speech::Nbd(wire) => wire.is_waiting(),
+            Speech::Nvme(queue) => queue.wire.is_deciding(),
+        };
         wire_waits || self.waiting.is_some()
+    }
+
+    /// Whether a command waits for memory.
+    pub(crate) fn is_hungry(&self) -> bool {
+        let holds_back = matches!(&self.speech, Speech::Nvme(queue) if queue.is_waiting());
+        holds_back || self.waiting.is_some()
     }
 
     /// Whether the outbox is too full to read more.
     pub(crate) fn is_behind(&mut self) -> bool {
+        if let Speech::Nvme(_) = self.speech {
+            // Its slots bound the outbox. A queue that is not read would keep commands that its host has given up.
+            return false;
+        }
         let outbox = self.speech.outbox();
         outbox.len() > OUTBOX_MAX || outbox.owned() > OUTBOX_OWNED_MAX
     }

@@ -89,7 +89,8 @@ impl Listener {
         };
         let iscsi = config.listen.iter().map(|address| (Protocol::Iscsi, address));
         let nbd = config.nbd.listen.iter().map(|address| (Protocol::Nbd, address));
-        let tcp = iscsi.chain(nbd).map(|(protocol, address)| tcp(protocol, address));
+        let nvme = config.nvme.listen.iter().map(|address| (Protocol::Nvme, address));
+        let tcp = iscsi.chain(nbd).chain(nvme).map(|(protocol, address)| tcp(protocol, address));
         tcp.chain(config.nbd.unix.iter().map(unix)).collect()
     }
 

@@ -13,6 +13,9 @@ pub(crate) mod login_queue;
 pub(crate) mod login_throttle;
 pub(crate) mod logins;
 pub(crate) mod nbd;
+pub(crate) mod nvme;
+pub(crate) mod nvme_namespaces;
+pub(crate) mod nvme_queue;
 pub(crate) mod session_view;
 pub(crate) mod socket;
 pub(crate) mod tls;
@@ -25,22 +28,30 @@ use crate::tasks::table::{Answer, Task, TaskKind};
 use crate::tasks::{CommandEngine, Held};
 use connection::{Connection, Speech};
 use logins::Logins;
+use nvme::controllers::Controllers;
 use weir_wire::scsi::nexus::Refusal;
 
 /// Handles everything that a connection has received.
 pub(crate) fn receive(
     engine: &mut CommandEngine,
     logins: &mut Logins,
+    controllers: &mut Controllers,
     connection: &mut Connection,
 ) -> Verdict {
     match &connection.speech {
         Speech::Iscsi(_) => iscsi::IscsiFrontend { engine, logins }.receive(connection),
         Speech::Nbd(_) => nbd::NbdFrontend { engine }.receive(connection),
+        Speech::Nvme(_) => nvme::NvmeFrontend { engine, controllers }.receive(connection),
     }
 }
 
 /// Puts a reply into the outbox of its connection.
-pub(crate) fn reply(engine: &mut CommandEngine, connection: &mut Connection, reply: Reply) {
+pub(crate) fn reply(
+    engine: &mut CommandEngine,
+    controllers: &mut Controllers,
+    connection: &mut Connection,
+    reply: Reply,
+) {
     let task = &engine.set.tasks[reply.task];
     let name = task.name;
     let worded: Worded = match &mut connection.speech {
@@ -48,6 +59,7 @@ pub(crate) fn reply(engine: &mut CommandEngine, connection: &mut Connection, rep
             iscsi::reply::word(wire, task, &engine.catalog.volumes[task.volume], &reply)
         }
         Speech::Nbd(wire) => nbd::word(wire, task, &reply),
+        Speech::Nvme(_) => return nvme::reply::reply(engine, controllers, connection, reply),
     };
     if engine.worded(reply, worded) {
         connection.tasks.remove(&name);
@@ -65,21 +77,29 @@ pub(crate) fn sent(engine: &mut CommandEngine, connection: &mut Connection, name
 
 /// Shows a connection what a reload has changed for it.
 pub(crate) fn refresh(engine: &mut CommandEngine, connection: &mut Connection) {
-    if let Speech::Nbd(wire) = &mut connection.speech {
-        if let Some(export) = wire.export() {
-            wire.resize(engine.catalog.capacity(engine.catalog.export_volumes[export]));
+    match &mut connection.speech {
+        Speech::Iscsi(_) => iscsi::session::refresh(engine, connection),
+        Speech::Nbd(wire) => {
+            if let Some(export) = wire.export() {
+                wire.resize(engine.catalog.capacity(engine.catalog.export_volumes[export]));
+            }
         }
-        return;
+        // Namespaces belong to controllers.
+        Speech::Nvme(_) => {}
     }
-    iscsi::session::refresh(engine, connection);
 }
 
 /// Ends a connection and its session. Its requests in the pipeline end without a reply.
-pub(crate) fn disconnected(engine: &mut CommandEngine, connection: Connection, reason: &str) {
+pub(crate) fn disconnected(
+    engine: &mut CommandEngine,
+    controllers: &mut Controllers,
+    connection: Connection,
+    reason: &str,
+) {
     let Connection { id, peer, speech, tasks, view, serves, .. } = connection;
     speech.said_goodbye(&engine.set.log, engine.set.now, &peer, reason);
     engine.set.sessions.leave(id);
-    if serves && matches!(speech, Speech::Nbd(_)) {
+    if serves && matches!(speech, Speech::Nbd(_) | Speech::Nvme(_)) {
         engine.set.sessions.clients -= 1;
     }
     if let Some(view) = view {
@@ -87,9 +107,22 @@ pub(crate) fn disconnected(engine: &mut CommandEngine, connection: Connection, r
             engine.catalog.volumes[seen.volume].unit.nexus_lost(&view.nexus);
         }
     }
-    // The outbox holds references to reply buffers.
-    drop(speech);
+    // The outbox holds references to reply buffers: it must be gone before the tasks are.
+    let ended = match speech {
+        Speech::Nvme(queue) => Some(queue.ended()),
+        Speech::Iscsi(wire) => {
+            drop(wire);
+            None
+        }
+        Speech::Nbd(wire) => {
+            drop(wire);
+            None
+        }
+    };
     engine.disconnected(id, serves, tasks.into_values());
+    if let Some(ended) = ended {
+        controllers.left(engine, id, ended);
+    }
 }
 
 /// Takes a refused command in if its error is to be delayed; false if it is to be sent at once. `name`: the

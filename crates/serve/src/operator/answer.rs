@@ -1,12 +1,11 @@
-//! Answers questions: of the control socket, of signals and of the event loop.
+//! Answers questions: of the control socket, of the HTTP interface, of signals and of the event loop.
 
 use super::backends::Backends;
 use super::metrics::page::Format;
 use super::metrics::snapshot::Snapshot;
 use super::protocol::{Answer, Leaving, Refusal, Request};
-use super::socket::ClientId;
 use super::view::View;
-use super::{Question, paths, snapshot, status};
+use super::{Asker, Question, paths, snapshot, status};
 use crate::clock::unix_nanos;
 use crate::operator::event_log::Watch;
 use tracing::info;
@@ -20,16 +19,16 @@ use weir_flow::request::{BackendId, PathId, VolumeId};
 pub(crate) enum Reaction {
     /// Nothing: the log has the answer.
     Nothing,
-    /// Sends a client of the control socket this answer.
-    Answer(ClientId, Answer),
-    /// Encodes metrics on the helper thread, and sends them to the client.
-    Scrape(ClientId, Box<Snapshot>, Format),
+    /// Sends a client this answer.
+    Answer(Asker, Answer),
+    /// Has metrics encoded on another thread and sent to the client.
+    Scrape(Asker, Box<Snapshot>, Format),
     /// Gives the pipeline this order, and asks the question when that has been done.
     Order(Input, Question),
     /// Reads the configuration again, in a dry run without a change, and sends the client the result.
-    Reload(ClientId, bool),
+    Reload(Asker, bool),
     /// Stops gracefully, and sends the client this answer.
-    Stop(ClientId, Leaving),
+    Stop(Asker, Leaving),
     /// Saves the state of control.
     Save(Box<PolicyHandover>),
 }
@@ -65,12 +64,12 @@ pub(crate) fn answer(
     }
 }
 
-/// Handles the requests of one client of the control socket.
+/// Handles the requests of one client.
 struct ControlHandler<'a> {
     pipeline: &'a mut Pipeline<Watch>,
     view: &'a View<'a>,
     backends: &'a Backends,
-    client: ClientId,
+    client: Asker,
 }
 
 impl ControlHandler<'_> {

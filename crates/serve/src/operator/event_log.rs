@@ -124,6 +124,14 @@ impl Observer for Watch {
                 self.metrics.control(notice, |tenant| self.tenant(tenant));
                 self.log_control(notice);
             }
+            Event::Lost(volume) => {
+                let volume = &self.volumes[volume.index()];
+                error!(
+                    %volume,
+                    "acknowledged data may be lost: no flush of this volume succeeds from here on; \
+                     check the storage behind it, then restart"
+                );
+            }
             Event::Stray => warn!("a completion came for nothing that is outstanding"),
         }
     }

@@ -1,6 +1,6 @@
 //! Answers questions of operators, and turns their orders into inputs of the pipeline.
 //!
-//! A question comes by a signal or over the control socket. The event loop stops the run of the pipeline for
+//! A question comes by a signal, over the control socket or over HTTP. The event loop stops the run of the pipeline for
 //! it and hands over a `View` of the gateway; `answer` reads that and the pipeline, and returns a
 //! `Reaction` for the event loop. An order is an input of the pipeline like any other, so that a recording
 //! has it.
@@ -8,6 +8,7 @@
 pub(crate) mod answer;
 pub(crate) mod backends;
 pub(crate) mod event_log;
+pub(crate) mod http;
 pub(crate) mod metrics;
 mod paths;
 mod protocol;
@@ -17,6 +18,7 @@ mod status;
 pub(crate) mod summary;
 pub(crate) mod view;
 
+pub use http::openapi::document as openapi_document;
 pub use metrics::families_page;
 pub use protocol::{
     Answer, BackendStatus, CauseStatus, DeviceStatus, EjectionStatus, FenceStatus, FlashStatus,
@@ -27,8 +29,18 @@ pub use protocol::{
 
 pub(crate) use protocol::Refusal;
 
+use http::Subject;
 use socket::{Asked, ClientId};
 use weir_flow::request::{BackendId, VolumeId};
+
+/// Who gets an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// A client of the control socket.
+    Socket(ClientId),
+    /// The thread of the HTTP interface, for all of its clients that ask for this.
+    Http(Subject),
+}
 
 /// A question, for which the run of the pipeline ends.
 #[derive(Debug)]
@@ -37,10 +49,10 @@ pub(crate) enum Question {
     Summary,
     /// Save what control needs after a restart.
     Keep,
-    /// Answer a request of a client of the control socket.
-    Asked(ClientId, Asked),
+    /// Answer a request.
+    Asked(Asker, Asked),
     /// Send the client the state of a backend after its order.
-    Ordered(ClientId, BackendId),
+    Ordered(Asker, BackendId),
     /// Send the client the state of a volume after its order.
-    Told(ClientId, VolumeId),
+    Told(Asker, VolumeId),
 }

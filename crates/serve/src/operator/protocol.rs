@@ -22,6 +22,7 @@ mod paths;
 pub use paths::{EjectionStatus, LearnedSpeed, PathStatus};
 
 use crate::config::Rejected;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -198,7 +199,7 @@ pub struct Problem {
 }
 
 /// The status of a gateway.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// The process.
     pub gateway: GatewayStatus,
@@ -248,7 +249,7 @@ pub struct Status {
 }
 
 /// The process that serves.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatewayStatus {
     /// Its release.
     pub release: String,
@@ -267,7 +268,7 @@ pub struct GatewayStatus {
 }
 
 /// Requests since the gateway started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestCounts {
     /// Those that have ended.
     pub completed: u64,
@@ -280,7 +281,7 @@ pub struct RequestCounts {
 }
 
 /// The requests in one stage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StageStatus {
     /// Its name.
     pub stage: String,
@@ -291,7 +292,7 @@ pub struct StageStatus {
 }
 
 /// A request, or a piece of one, that has been in one stage for too long.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OverdueRequest {
     /// The stage.
     pub stage: String,
@@ -309,23 +310,27 @@ pub struct OverdueRequest {
     pub length: u64,
 }
 
-/// An iSCSI session or an NBD client.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// An iSCSI session, an NBD client, or a queue of an NVMe host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionStatus {
-    /// `iscsi` or `nbd`.
+    /// `iscsi`, `nbd` or `nvme`.
     pub protocol: String,
     /// The address of the host.
     pub peer: String,
-    /// The host's iSCSI name; NBD has none.
+    /// The host's iSCSI name or NQN; NBD has none.
     pub initiator: Option<String>,
-    /// The target, or the export; a discovery session has none.
+    /// The target, the export or the subsystem; a discovery session of iSCSI has none.
     pub target: Option<String>,
+    /// The controller of an NVMe host.
+    pub controller: Option<u16>,
+    /// The queue of this controller; 0 is the admin queue.
+    pub queue: Option<u16>,
     /// Commands that have no complete reply yet.
     pub outstanding: u64,
 }
 
 /// The state of a tenant.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TenantStatus {
     /// Its name.
     pub name: String,
@@ -344,7 +349,7 @@ pub struct TenantStatus {
 }
 
 /// The time that requests waited for one rule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CauseStatus {
     /// The rule that held them.
     pub rule: String,
@@ -353,7 +358,7 @@ pub struct CauseStatus {
 }
 
 /// How well one objective of a contract was met.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TargetStatus {
     /// `read` or `write`.
     pub direction: String,

@@ -6,7 +6,6 @@ use super::metrics::snapshot::{CacheSize, Connections, Snapshot};
 use super::protocol::StageStatus;
 use super::view::View;
 use super::{paths, status};
-use crate::frontend::connection::Protocol;
 use weir_flow::pipeline::Pipeline;
 
 /// Takes a snapshot. O(outstanding + connections + volumes + backends + paths), and not O(tenants).
@@ -18,13 +17,13 @@ pub(crate) fn take(pipeline: &Pipeline<Watch>, view: &View<'_>, backends: &Backe
         oldest_ns: census.oldest.as_nanos(),
     });
     let lines = pipeline.cache().lines();
-    let mut connections = [view.config.iscsi.max_connections, view.config.nbd.max_connections]
-        .map(|limit| Connections { limit: limit.into(), ..Connections::default() });
+    let config = view.config;
+    let limits =
+        [&config.iscsi.max_connections, &config.nbd.max_connections, &config.nvme.max_connections];
+    let mut connections =
+        limits.map(|limit| Connections { limit: (*limit).into(), ..Connections::default() });
     for connection in &view.connections {
-        let place = match connection.protocol() {
-            Protocol::Iscsi => &mut connections[0],
-            Protocol::Nbd => &mut connections[1],
-        };
+        let place = &mut connections[connection.protocol() as usize];
         place.all += 1;
         place.established += u64::from(connection.speech.is_established());
     }

@@ -100,7 +100,7 @@ pub(super) fn volumes(
             bytes: disk.blocks * u64::from(disk.block_size),
             backend: backends.of_volume(index),
             read_only: disk.read_only,
-            lost: volume.lost,
+            lost: volume.lost || pipeline.is_lost(id),
             log: log.map(|log| {
                 let mut status = log_status(log, now);
                 if let Some((backend, age)) = cut_off(pipeline, backends, index, now)
@@ -316,12 +316,21 @@ fn sessions(view: &View<'_>) -> (Vec<SessionStatus>, u64) {
                 let export = wire.export().and_then(|export| view.export_name(export));
                 ("nbd", None, export.map(str::to_owned))
             }
+            Speech::Nvme(queue) => {
+                ("nvme", Some(queue.host.clone()), Some(queue.subsystem.clone()))
+            }
+        };
+        let queue = match &connection.speech {
+            Speech::Nvme(queue) => queue.controller.zip(queue.wire.queue()),
+            Speech::Iscsi(_) | Speech::Nbd(_) => None,
         };
         SessionStatus {
             protocol: protocol.to_owned(),
             peer: connection.peer.to_string(),
             initiator,
             target,
+            controller: queue.map(|(controller, _)| controller),
+            queue: queue.map(|(_, queue)| queue),
             outstanding: connection.tasks.len() as u64,
         }
     });

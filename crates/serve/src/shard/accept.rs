@@ -8,6 +8,7 @@ use crate::frontend::connection::{NbdWire, Protocol, Speech};
 use crate::frontend::iscsi::session::new_wire;
 use crate::frontend::listener::{Accept, Listener};
 use crate::frontend::logins::FULL;
+use crate::frontend::nvme_queue::Queue;
 use crate::frontend::socket::{Peer, Socket};
 use crate::storage::random::Random;
 use crate::tasks::CommandEngine;
@@ -17,6 +18,7 @@ use tracing::{debug, warn};
 use weir_flow::clock::{Duration, Instant};
 use weir_wire::iscsi::target_role::{Limits, LoginStatus};
 use weir_wire::nbd::{self, Tls};
+use weir_wire::nvme;
 
 /// Accepts connections.
 pub(crate) struct Acceptor<A> {
@@ -27,6 +29,8 @@ pub(crate) struct Acceptor<A> {
     iscsi: Limits,
     /// How NBD connections begin.
     nbd: nbd::Limits,
+    /// How NVMe connections begin.
+    nvme: nvme::Limits,
     /// For the challenges of logins.
     random: Box<dyn Random>,
 }
@@ -57,6 +61,7 @@ impl<A: Accept> Acceptor<A> {
                 ..Limits::default()
             },
             nbd: frontend::nbd::limits(config),
+            nvme: frontend::nvme::limits(&config.nvme),
             random,
         }
     }
@@ -66,9 +71,15 @@ impl<A: Accept> Acceptor<A> {
         self.listeners.iter().filter(move |one| one.protocol == protocol)
     }
 
-    /// The addresses that iSCSI hosts can connect to now.
-    pub(crate) fn portals(&self) -> io::Result<Vec<SocketAddr>> {
-        self.listeners(Protocol::Iscsi).filter_map(Listener::address).collect()
+    /// The TCP addresses of a protocol that hosts can connect to now.
+    pub(crate) fn addresses(&self, protocol: Protocol) -> io::Result<Vec<SocketAddr>> {
+        self.listeners(protocol).filter_map(Listener::address).collect()
+    }
+
+    /// Those that the host behind a socket can use.
+    fn reached(&self, protocol: Protocol, socket: &Socket<A::Stream>) -> Vec<SocketAddr> {
+        let listening = self.addresses(protocol).unwrap_or_default();
+        socket.local().map(|local| portals_at(local, &listening)).unwrap_or_default()
     }
 
     /// Whether hosts can connect.
@@ -145,6 +156,7 @@ impl<A: Accept> Acceptor<A> {
         let limit = match protocol {
             Protocol::Iscsi => config.iscsi.max_connections,
             Protocol::Nbd => config.nbd.max_connections,
+            Protocol::Nvme => config.nvme.max_connections,
         };
         let turned_away = !connections.make_room(engine, protocol, limit);
         if turned_away {
@@ -152,8 +164,8 @@ impl<A: Accept> Acceptor<A> {
                 warn!(%peer, "{text}: the limit of {limit} connections is reached");
             });
             connections.logins.turned_away.note(*now, (peer.source(), FULL), Duration::ZERO, None);
-            if protocol == Protocol::Nbd {
-                // The protocol has no answer to a client that has only connected.
+            if protocol != Protocol::Iscsi {
+                // The protocols have no answer to a client that has only connected.
                 return;
             }
         }
@@ -166,9 +178,8 @@ impl<A: Accept> Acceptor<A> {
                     log.line(*now, peer.source(), text, |text| warn!(%peer, %error, "{text}"));
                     return;
                 }
-                let listening = self.portals().unwrap_or_default();
-                let reached = socket.local().map(|local| portals_at(local, &listening));
-                let reached = reached.iter().flatten().map(SocketAddr::to_string).collect();
+                let reached = self.reached(protocol, &socket);
+                let reached = reached.iter().map(SocketAddr::to_string).collect();
                 let mut wire = new_wire(&engine.catalog, &self.iscsi, reached, challenge);
                 if turned_away {
                     wire.refuse_logins(LoginStatus::OutOfResources);
@@ -182,6 +193,9 @@ impl<A: Accept> Acceptor<A> {
                     limits.tls = Tls::Off;
                 }
                 Speech::Nbd(Box::new(NbdWire::new(engine.catalog.exports.clone(), limits)))
+            }
+            Protocol::Nvme => {
+                Speech::Nvme(Box::new(Queue::new(self.nvme, self.reached(protocol, &socket))))
             }
         };
         debug!(%peer, ?protocol, "connected");

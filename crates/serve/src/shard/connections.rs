@@ -1,25 +1,32 @@
 //! The connections of hosts: reading, writing, closing, and closing those that are silent.
 
+mod idle;
+mod nvme;
+
 use super::kernel::Kernel;
 use super::read_queue::ReadQueue;
+use crate::config::Config;
 use crate::frontend::channel::{Channel, Presence, Progress, Reading};
 use crate::frontend::connection::{Allowance, Connection, Encryption, Protocol, Speech};
 use crate::frontend::iscsi::session::{take_leave, tenants_of, window_of};
 use crate::frontend::login_queue::LoginQueue;
 use crate::frontend::logins::Logins;
+use crate::frontend::nvme::controllers::Controllers;
 use crate::frontend::socket::{Socket, Stream};
 use crate::frontend::{self, Verdict};
 use crate::ids::ConnectionId;
 use crate::tasks::reply::Reply;
 use crate::tasks::{CommandEngine, ConnectionAction};
+use idle::PING_AFTER;
 use rustls::ServerConfig;
 use std::io;
 use std::sync::Arc;
 use weir_flow::accept::intake::QUANTUM;
-use weir_flow::clock::{Duration, Instant};
+use weir_flow::clock::Instant;
 use weir_flow::dispatch::Shares;
 use weir_flow::transfer::Port;
 use weir_wire::iscsi::target_role::{LoginStatus, TmfResponse};
+use weir_wire::scsi::Sense;
 
 /// A connection with its socket.
 struct Connected<S: Stream> {
@@ -43,7 +50,7 @@ pub(crate) struct Connections<S: Stream> {
     places: Vec<Option<Box<Connected<S>>>>,
     free: Vec<usize>,
     /// Connections of each protocol.
-    counts: [u32; 2],
+    counts: [u32; Protocol::COUNT],
     serial: u64,
     /// Connections with bytes to handle.
     reads: ReadQueue,
@@ -58,26 +65,28 @@ pub(crate) struct Connections<S: Stream> {
     /// Connections that were turned away and have not got their status.
     leaving: LoginQueue<ConnectionId>,
     pub(crate) logins: Logins,
+    controllers: Controllers,
     tls: Option<Arc<ServerConfig>>,
     /// Nothing is read any more: a stop was requested.
     draining: bool,
 }
 
 impl<S: Stream> Connections<S> {
-    /// None; `max_logins`: the number of connections that may be logging in.
-    pub(crate) fn new(max_logins: u32, shares: &Shares, tls: Option<Arc<ServerConfig>>) -> Self {
+    /// None yet.
+    pub(crate) fn new(config: &Config, tls: Option<Arc<ServerConfig>>) -> Self {
         Self {
             places: vec![None],
             free: Vec::new(),
-            counts: [0; 2],
+            counts: [0; Protocol::COUNT],
             serial: 0,
-            reads: ReadQueue::new(shares),
+            reads: ReadQueue::new(&config.shares),
             dirty: Vec::new(),
             spare_dirty: Vec::new(),
             sent: Vec::new(),
-            logging_in: LoginQueue::new(max_logins),
+            logging_in: LoginQueue::new(config.iscsi.max_logins),
             leaving: LoginQueue::new(TURNED_AWAY_MAX),
             logins: Logins::new(),
+            controllers: Controllers::new(frontend::nvme::limits(&config.nvme)),
             tls,
             draining: false,
         }
@@ -94,7 +103,7 @@ impl<S: Stream> Connections<S> {
 
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.counts == [0; 2]
+        self.counts == [0; Protocol::COUNT]
     }
 
     /// Whether some have more to read, of which no event tells.
@@ -216,6 +225,11 @@ impl<S: Stream> Connections<S> {
             self.places[index] = Some(connected);
             return allowance;
         }
+        if channel.ends && connection.protocol() == Protocol::Nvme {
+            // What was not read of a lost queue was never done: its host may have sent it again elsewhere.
+            self.close(engine, connected, "closed by the host");
+            return allowance;
+        }
         if !connection.allowance.left_over {
             let progress = channel.read(connection);
             if progress == Progress::Closed {
@@ -255,7 +269,8 @@ impl<S: Stream> Connections<S> {
         let index = connection.id.index;
         engine.set.now = now;
         let established = connection.speech.is_established();
-        let verdict = frontend::receive(engine, &mut self.logins, connection);
+        let verdict =
+            frontend::receive(engine, &mut self.logins, &mut self.controllers, connection);
         if connection.is_stuck() {
             // The bytes that are left are handled when there is room for them.
             channel.reading = Reading::Paused;
@@ -319,6 +334,9 @@ impl<S: Stream> Connections<S> {
                             view.attend(volume, attention);
                         }
                     }
+                    if attention == Sense::CAPACITY_CHANGED {
+                        self.refresh_namespaces(engine);
+                    }
                 }
                 ConnectionAction::Tell(nexus, volume, attention) => {
                     let id = engine.set.sessions.find(&nexus);
@@ -350,7 +368,7 @@ impl<S: Stream> Connections<S> {
             self.handle(engine, now, connected);
             self.resume(id.index);
         }
-        if self.find(id).is_none_or(|fed| fed.waiting.is_none()) {
+        if self.find(id).is_none_or(|fed| !fed.is_hungry()) {
             // It has left some for the next.
             engine.set.feed_next();
         }
@@ -366,7 +384,7 @@ impl<S: Stream> Connections<S> {
                 if !std::mem::replace(&mut one.channel.dirty, true) {
                     self.dirty.push(one.connection.id.index);
                 }
-                frontend::reply(engine, &mut one.connection, reply);
+                frontend::reply(engine, &mut self.controllers, &mut one.connection, reply);
             }
             None => engine.unheard(reply),
         }
@@ -481,7 +499,7 @@ impl<S: Stream> Connections<S> {
         self.counts[connection.protocol() as usize] -= u32::from(!connection.turned_away);
         self.logging_in.leave(connection.id);
         self.leaving.leave(connection.id);
-        frontend::disconnected(engine, connection, reason);
+        frontend::disconnected(engine, &mut self.controllers, connection, reason);
         drop(channel);
     }
 
@@ -493,6 +511,7 @@ impl<S: Stream> Connections<S> {
 
     /// Once a second: closes connections that do not log in, and pings silent ones.
     pub(crate) fn tick(&mut self, engine: &mut CommandEngine, now: Instant) {
+        self.tick_nvme(engine, now);
         for index in 0..self.places.len() {
             if self.draining {
                 // Nothing is read any more, so no host can answer.
@@ -554,47 +573,10 @@ impl<S: Stream> Connections<S> {
         for connection in self.all_mut() {
             frontend::refresh(engine, connection);
         }
-    }
-}
-
-impl<S: Stream> Connected<S> {
-    /// Why the connection is to be closed now, if it is.
-    fn is_over(&self, engine: &CommandEngine, now: Instant) -> Option<&'static str> {
-        let connection = &self.connection;
-        let since = |then| now.saturating_since(then);
-        if connection.leave_by.is_some_and(|at| at <= now) {
-            return Some("it did not log out when requested");
-        }
-        let heard = match self.channel.presence {
-            Presence::LoggingIn { since: opened } => {
-                return (since(opened) >= LOGIN_WITHIN).then_some("no login in time");
-            }
-            Presence::Pinged { at } => {
-                return (since(at) >= PING_ANSWER_WITHIN).then_some("no answer to a ping");
-            }
-            Presence::Heard { at } => at,
-        };
-        if engine.set.waits_in_vain(connection.tasks.values().copied(), DATA_WITHIN) {
-            return Some("write data did not arrive in time");
-        }
-        let discovers = matches!(connection.speech, Speech::Iscsi(_)) && connection.view.is_none();
-        (discovers && since(heard) >= PING_AFTER).then_some("an idle discovery session")
+        self.refresh_namespaces(engine);
     }
 }
 
 /// Connections that were turned away and may be open until they have got their status; one more closes the one that
 /// has waited longest.
 pub(crate) const TURNED_AWAY_MAX: u32 = 64;
-
-/// Write data of a command must have come by then.
-const DATA_WITHIN: Duration = Duration::from_secs(60);
-
-/// A connection must have logged in, or chosen its export, by then.
-const LOGIN_WITHIN: Duration = Duration::from_secs(15);
-
-/// A session that has been silent for so long is pinged; a discovery session is closed. NBD has no
-/// pings: the kernel's keep-alive finds clients that are gone.
-const PING_AFTER: Duration = Duration::from_secs(30);
-
-/// A session that does not answer a ping within this time is given up.
-const PING_ANSWER_WITHIN: Duration = Duration::from_secs(30);

@@ -25,10 +25,11 @@ mod timer;
 mod upstreams;
 
 use crate::clock::unix_nanos;
-use crate::config::{Config, Rejected};
+use crate::config::{Config, HttpListen, Rejected};
 use crate::frontend::connection::Protocol;
 use crate::frontend::listener::Listener;
 use crate::operator::answer::Reaction;
+use crate::operator::http::server::Http;
 use crate::operator::metrics::Metrics;
 use crate::operator::metrics::scraper::Scrape;
 use crate::operator::socket::Socket as ControlSocket;
@@ -60,6 +61,7 @@ use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::PolicyHandover;
 use weir_flow::event::Observer;
 use weir_flow::pipeline::{Action, Input, Pipeline};
+use weir_flow::request::VolumeId;
 use weir_flow::stage::{Wake, World};
 
 /// Reads the configuration again; an error has been logged.
@@ -99,6 +101,8 @@ pub(crate) struct Parts<K: Kernel> {
     pub(crate) listeners: Vec<Listener<K::Listener>>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
     pub(crate) control: Option<ControlSocket>,
+    pub(crate) http: Option<Http>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) engine: CommandEngine,
     pub(crate) storage: Storage<K::Network>,
     pub(crate) random: Box<dyn Random>,
@@ -107,7 +111,8 @@ pub(crate) struct Parts<K: Kernel> {
 
 impl<'a, K: Kernel> Gateway<'a, K> {
     pub(crate) fn new(config: &Config, parts: Parts<K>, reload: Reload<'a>) -> Self {
-        let Parts { kernel, listeners, tls, control, engine, storage, random, service } = parts;
+        let Parts { kernel, listeners, tls, control, http, engine, storage, .. } = parts;
+        let Parts { metrics, random, service, .. } = parts;
         Self {
             now: kernel.now(),
             kernel,
@@ -116,9 +121,9 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             config: config.clone(),
             reload,
             acceptor: Acceptor::new(config, listeners, random),
-            connections: Connections::new(config.iscsi.max_logins, &config.shares, tls),
-            operators: Operators::new(control),
-            metrics: Arc::new(Metrics::new(unix_nanos())),
+            connections: Connections::new(config, tls),
+            operators: Operators::new(control, http),
+            metrics,
             engine,
             storage,
             done: Vec::new(),
@@ -133,7 +138,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
 
     /// The addresses that iSCSI hosts can connect to now.
     pub(crate) fn portals(&self) -> io::Result<Vec<SocketAddr>> {
-        self.acceptor.portals()
+        self.acceptor.addresses(Protocol::Iscsi)
     }
 
     /// The addresses that NBD clients can connect to now.
@@ -144,6 +149,16 @@ impl<'a, K: Kernel> Gateway<'a, K> {
             (None, path) => Ok(NbdListener::Unix(path.unwrap_or("".as_ref()).to_path_buf())),
         };
         listeners.map(place).collect()
+    }
+
+    /// Where the HTTP interface listens, with the port that was taken.
+    pub(crate) fn http(&self) -> Option<HttpListen> {
+        self.operators.http().cloned()
+    }
+
+    /// The addresses that NVMe hosts can connect to now.
+    pub(crate) fn nvme(&self) -> io::Result<Vec<SocketAddr>> {
+        self.acceptor.addresses(Protocol::Nvme)
     }
 
     /// Tells the service manager that hosts can connect.
@@ -244,10 +259,11 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         self.stop.take_failure()
     }
 
-    /// The names of the volumes whose acknowledged data may be lost.
-    pub(crate) fn lost_volumes(&self) -> Vec<String> {
-        let lost = self.engine.catalog.volumes.iter().filter(|volume| volume.lost);
-        lost.map(|volume| volume.name.clone()).collect()
+    /// The names of the volumes whose acknowledged data may be lost, also those of which the pipeline says so.
+    pub(crate) fn lost_volumes(&self, pipeline_says: impl Fn(VolumeId) -> bool) -> Vec<String> {
+        let volumes = (0..).map(VolumeId::new).zip(&self.engine.catalog.volumes);
+        let lost = volumes.filter(|(id, volume)| volume.lost || pipeline_says(*id));
+        lost.map(|(_, volume)| volume.name.clone()).collect()
     }
 
     /// Submits and collects what is there, and writes replies, without sleeping. True if there is something
@@ -290,6 +306,8 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         if let Err(problem) = result {
             self.stop.fail("wait for events", problem);
         }
+        // A host that was silent for too long has lost what it sent, also if this thread did not run meanwhile.
+        self.connections.expire(&mut self.engine, self.now);
         for event in events.drain(..) {
             self.event(event);
         }

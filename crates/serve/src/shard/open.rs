@@ -1,13 +1,15 @@
-//! Makes a gateway of the kernel's parts: listeners, the disk driver, helper threads, the control socket.
+//! Makes a gateway of the kernel's parts: listeners, the disk driver, helper threads, the control socket, HTTP.
 
 use super::kernel::Kernel;
 use super::linux::Linux;
 use super::{Gateway, Parts, Reload};
 use crate::ServeError;
-use crate::clock::Clock;
-use crate::config::Config;
+use crate::clock::{Clock, unix_nanos};
+use crate::config::{Config, HttpListen};
 use crate::frontend::listener::{ListenError, Listener};
 use crate::frontend::tls;
+use crate::operator::http::server::Http;
+use crate::operator::metrics::Metrics;
 use crate::operator::socket::Socket as ControlSocket;
 use crate::service::{Inherited, Service};
 use crate::storage::Storage;
@@ -82,13 +84,30 @@ impl<'a> Gateway<'a> {
             opened.map_err(|source| ServeError::Control { path: path.to_path_buf(), source })
         };
         let control = config.control.as_deref().map(control).transpose()?;
+        let metrics = Arc::new(Metrics::new(unix_nanos()));
+        let http = |listen: &HttpListen| {
+            let started = Http::start(listen, clock, metrics.clone(), wake(&waker));
+            started.map_err(|source| ServeError::Http { listen: listen.clone(), source })
+        };
+        let http = config.http.as_ref().map(http).transpose()?;
         let mut engine = CommandEngine::new(config, stores, persisted, cache, helpers);
         engine.set.inputs.extend(saved.map(|saved| Input::TakeOver(Arc::new(saved))));
         engine.set.inputs.extend(recovered.into_iter().map(Input::Cache));
         engine.resume();
         let storage = Storage::new(driver, upstreams);
         let random = Box::new(KernelRandom);
-        let parts = Parts { kernel, listeners, tls, control, engine, storage, random, service };
+        let parts = Parts {
+            kernel,
+            listeners,
+            tls,
+            control,
+            http,
+            metrics,
+            engine,
+            storage,
+            random,
+            service,
+        };
         Ok(Self::new(config, parts, reload))
     }
 }

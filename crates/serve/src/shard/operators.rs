@@ -1,17 +1,21 @@
 //! Questions and orders of operators that the event loop has yet to handle.
 
+use crate::config::HttpListen;
+use crate::operator::http::Told;
+use crate::operator::http::server::Http;
 use crate::operator::metrics::scraper::{Scrape, Scraper};
-use crate::operator::socket::{ClientId, Socket as ControlSocket};
-use crate::operator::{Answer, Line, Question};
+use crate::operator::socket::Socket as ControlSocket;
+use crate::operator::{Answer, Asker, Line, Question};
 use std::collections::VecDeque;
 use tracing::warn;
 use weir_flow::clock::Instant;
 use weir_flow::pipeline::Input;
 
-/// The control socket, if there is one, and what is queued.
+/// The control socket and the HTTP interface, if they exist, and what is queued.
 pub(crate) struct Operators {
     control: Option<ControlSocket>,
-    /// Encodes metrics; started when they are first asked for.
+    http: Option<Http>,
+    /// Encodes metrics for the control socket; started when they are first asked for.
     scraper: Option<Scraper>,
     /// To be answered at once.
     questions: VecDeque<Question>,
@@ -20,9 +24,14 @@ pub(crate) struct Operators {
 }
 
 impl Operators {
-    pub(crate) fn new(control: Option<ControlSocket>) -> Self {
+    pub(crate) fn new(control: Option<ControlSocket>, http: Option<Http>) -> Self {
         let (questions, orders) = (VecDeque::new(), VecDeque::new());
-        Self { control, scraper: None, questions, orders }
+        Self { control, http, scraper: None, questions, orders }
+    }
+
+    /// Where the HTTP interface listens.
+    pub(crate) fn http(&self) -> Option<&HttpListen> {
+        self.http.as_ref().map(Http::place)
     }
 
     /// Queues a question of the gateway's own.
@@ -51,20 +60,38 @@ impl Operators {
     pub(crate) fn take_question(&mut self, now: Instant) -> Option<Question> {
         let asked = || {
             let (client, asked) = self.control.as_mut()?.question(now)?;
-            Some(Question::Asked(client, asked))
+            Some(Question::Asked(Asker::Socket(client), asked))
         };
         self.questions.pop_front().or_else(asked)
     }
 
-    /// Sends a client of the control socket its answer.
-    pub(crate) fn answer(&mut self, now: Instant, client: ClientId, answer: Answer) {
-        if let Some(control) = &mut self.control {
-            control.answer(now, client, Line::of(answer));
+    /// Sends a client its answer.
+    pub(crate) fn answer(&mut self, now: Instant, asker: Asker, answer: Answer) {
+        match asker {
+            Asker::Socket(client) => {
+                if let Some(control) = &mut self.control {
+                    control.answer(now, client, Line::of(answer));
+                }
+            }
+            Asker::Http(subject) => {
+                if let Some(http) = &self.http {
+                    http.answer(subject, Told::Answer(answer));
+                }
+            }
         }
     }
 
-    /// Has metrics encoded and sent to a client of the control socket.
-    pub(crate) fn scrape(&mut self, now: Instant, client: ClientId, scrape: Scrape) {
+    /// Has metrics encoded and sent to a client.
+    pub(crate) fn scrape(&mut self, now: Instant, asker: Asker, scrape: Scrape) {
+        let client = match asker {
+            Asker::Socket(client) => client,
+            Asker::Http(subject) => {
+                if let Some(http) = &self.http {
+                    http.answer(subject, Told::Scrape(scrape));
+                }
+                return;
+            }
+        };
         if self.scraper.is_none() {
             match Scraper::start() {
                 Ok(scraper) => self.scraper = Some(scraper),
@@ -72,7 +99,7 @@ impl Operators {
             }
         }
         match self.scraper.as_ref().filter(|scraper| scraper.has_room()) {
-            None => self.answer(now, client, Answer::busy()),
+            None => self.answer(now, asker, Answer::busy()),
             Some(scraper) => {
                 let taken = self.control.as_mut().and_then(|control| control.take(now, client));
                 if let Some(stream) = taken {
@@ -89,15 +116,19 @@ impl Operators {
         }
     }
 
-    /// Accepts clients of the control socket, and closes idle ones.
+    /// Accepts clients of the control socket, closes idle ones, and takes a question of the HTTP interface.
     pub(crate) fn tick(&mut self, now: Instant) {
         if let Some(control) = &mut self.control {
             control.tick(now);
         }
+        if let Some(subject) = self.http.as_mut().and_then(|http| http.tick(now)) {
+            self.ask(Question::Asked(Asker::Http(subject), Ok(subject.request())));
+        }
     }
 
-    /// When the control socket has something to do if no event comes.
+    /// When there is something to do if no event comes.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.control.as_ref().and_then(ControlSocket::deadline)
+        let control = self.control.as_ref().and_then(ControlSocket::deadline);
+        control.into_iter().chain(self.http.as_ref().map(Http::deadline)).min()
     }
 }

@@ -334,6 +334,8 @@ fn run_gateway(
         listeners: vec![Listener::new(Protocol::Nbd, None, connects)],
         tls: None,
         control: None,
+        http: None,
+        metrics: Arc::new(Metrics::new(0)),
         engine,
         storage: Storage::new(Box::new(Disk::default()), upstreams),
         random: Box::new(Zeroes),

@@ -25,11 +25,6 @@ impl<K: Kernel> Gateway<'_, K> {
                         self.remember_units(volume);
                     }
                 }
-                StorageDone::WriteLost(upstream) => {
-                    if let Some(volume) = volume_on(&self.config, upstream) {
-                        self.engine.write_lost(volume);
-                    }
-                }
                 StorageDone::Resized(upstream, capacity) => {
                     if let Some(volume) = volume_on(&self.config, upstream) {
                         self.engine.grown(volume, capacity);

@@ -69,8 +69,6 @@ pub(crate) enum StorageDone {
     Input(Input),
     /// Another gateway owns the unit of this upstream: this one must not write to it any more.
     Fenced(usize),
-    /// The unit of this upstream has lost a write that it had acknowledged.
-    WriteLost(usize),
     /// The unit of this upstream has grown to this number of bytes.
     Resized(usize, u64),
 }

@@ -85,6 +85,7 @@ impl StorageRequests {
     /// Performs a store action: what the pipeline wants done with a store.
     pub(crate) fn start(&mut self, cx: &mut IoContext<'_>, now: Instant, io: &StoreIo) {
         let store = store_of(cx.volumes, io);
+        self.flushes[store].backend = io.backend;
         self.emulated.start(now, io, store);
         if io.op == Op::Update {
             self.update(cx, io);
@@ -345,7 +346,8 @@ impl StorageRequests {
         }
     }
 
-    /// Notes that a volume may have lost what it acknowledged.
+    /// Notes that a volume may have lost what it acknowledged. A log has what it has written and not flushed, and writes
+    /// it again: of such a volume the pipeline knows what else there was to lose.
     fn note_loss(
         &mut self,
         cx: &mut IoContext<'_>,
@@ -356,7 +358,13 @@ impl StorageRequests {
         let Some(store) = promise else { return };
         // A write that found no space, or may not write, has lost nothing but itself.
         if outcome == Err(IoError::Medium) || flushed && outcome.is_err() {
-            lose(&mut cx.volumes[self.flushes[store].volume]);
+            let Flushes { volume, backend, .. } = self.flushes[store];
+            let volume = &mut cx.volumes[volume];
+            if volume.has_log {
+                cx.set.inputs.push_back(Input::WriteLost(backend));
+            } else {
+                lose(volume);
+            }
         }
     }
 

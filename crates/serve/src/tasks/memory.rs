@@ -46,6 +46,8 @@ pub(crate) struct PayloadMemory {
     total: u64,
     /// The most bytes in use.
     limit: u64,
+    /// Bytes that are set aside for data that comes unasked.
+    reserved: u64,
     /// Connections that wait for memory, in order.
     hungry: VecDeque<ConnectionId>,
 }
@@ -74,6 +76,7 @@ impl PayloadMemory {
             held: BTreeMap::new(),
             total: 0,
             limit,
+            reserved: 0,
             hungry: VecDeque::new(),
         }
     }
@@ -87,8 +90,8 @@ impl PayloadMemory {
     }
 
     fn bounds(&self, sessions: usize) -> Bounds {
-        let share = (self.limit / sessions.max(1) as u64).max(SPARE);
-        Bounds { share, limit: self.limit }
+        let share = ((self.limit - self.reserved) / sessions.max(1) as u64).max(SPARE);
+        Bounds { share, limit: self.limit - self.reserved }
     }
 
     /// Counts bytes for a connection if it [may hold](Self::may_hold) them.
@@ -101,6 +104,21 @@ impl PayloadMemory {
             self.total += bytes;
         }
         fits
+    }
+
+    /// Sets memory aside for data that a host sends unasked; false if that would leave less than half for everything
+    /// else.
+    pub(crate) const fn set_aside(&mut self, bytes: u64) -> bool {
+        let fits = self.reserved + bytes <= self.limit / 2;
+        if fits {
+            self.reserved += bytes;
+        }
+        fits
+    }
+
+    /// Gives back what was set aside.
+    pub(crate) fn give_back(&mut self, bytes: u64) {
+        self.reserved = self.reserved.checked_sub(bytes).expect("it was set aside");
     }
 
     /// A buffer of at least `length` bytes; `None` if there is none now.
@@ -184,6 +202,18 @@ mod tests {
         assert!(memory.may_hold(2, 2 * SPARE, 4), "its share");
         memory.release(1, 6 * SPARE);
         assert!(memory.may_hold(1, 7 * SPARE, 4));
+    }
+
+    /// What is set aside is taken from what all share, up to half of it, and comes back.
+    #[test]
+    fn memory_is_set_aside() {
+        let mut memory = PayloadMemory::new(8 * SPARE);
+        assert!(!memory.set_aside(4 * SPARE + 1), "half stays");
+        assert!(memory.set_aside(4 * SPARE));
+        assert!(!memory.set_aside(1));
+        assert!(memory.may_hold(1, 4 * SPARE, 1) && !memory.may_hold(1, 4 * SPARE + 1, 1));
+        memory.give_back(4 * SPARE);
+        assert!(memory.may_hold(1, 8 * SPARE, 1));
     }
 
     /// A connection that is gone holds nothing, whatever its tasks give back later.

@@ -261,14 +261,6 @@ impl CommandEngine {
         }
     }
 
-    /// The upstream of a volume has lost a write that it had acknowledged. A log has what was not flushed, and writes
-    /// it again.
-    pub(crate) fn write_lost(&mut self, volume: usize) {
-        if !self.cache.has_log(volume) {
-            io::lose(&mut self.catalog.volumes[volume]);
-        }
-    }
-
     /// Has every log make durable what it has, the first time; true when that is done.
     pub(crate) fn close_logs(&mut self) -> bool {
         self.cache.close_logs(&mut self.set)

@@ -5,6 +5,7 @@
 //! command ends without a reply.
 
 use super::CommandEngine;
+use crate::buffer::Shared;
 use crate::ids::TaskKey;
 use crate::tasks::set::Counted;
 use crate::tasks::table::{End, Phase};
@@ -13,6 +14,7 @@ use weir_flow::pipeline::Input;
 use weir_flow::request::{Outcome, RequestKey, Tag};
 use weir_flow::transfer::Part;
 use weir_flow::units::Extent;
+use weir_wire::scsi::cdb::{Compare, Media};
 
 /// A command that is to be answered.
 #[derive(Clone, Copy, Debug)]
@@ -176,4 +178,24 @@ pub(crate) fn difference(a: &[u8], b: &[u8]) -> Option<u64> {
         return None;
     }
     a.iter().zip(b).position(|(a, b)| a != b).map(|at| at as u64)
+}
+
+/// The offset of the first byte in which a VERIFY found a difference.
+pub(crate) fn miscompare(
+    compare: Compare,
+    wanted: &[u8],
+    medium: &Shared,
+    media: &Media,
+    block: u32,
+) -> Option<u64> {
+    let length = (media.blocks * u64::from(block)) as usize;
+    let found = &medium.bytes()[..length];
+    let period = match compare {
+        Compare::Nothing => return None,
+        Compare::Blocks => length,
+        Compare::OneBlock => block as usize,
+    };
+    let wanted = wanted.get(..period)?;
+    let mut parts = found.chunks_exact(period).enumerate();
+    parts.find_map(|(index, part)| Some((index * period) as u64 + difference(part, wanted)?))
 }

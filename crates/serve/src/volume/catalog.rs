@@ -6,8 +6,8 @@
 use super::tenants::{Claims, TenantNames};
 use super::{PersistedState, Target, Volume};
 use crate::buffer::LARGEST;
-use crate::config::{self, Config, Target as TargetConfig};
-use crate::identity::identity;
+use crate::config::{self, Config, Nvme, Target as TargetConfig};
+use crate::identity::{bytes_of, identity, identity_of};
 use crate::limits::PORTAL_GROUP;
 use crate::storage::file::backing::Backing;
 use crate::storage::layout;
@@ -31,6 +31,10 @@ pub(crate) struct Catalog {
     pub(crate) exports: Arc<Exports>,
     /// Index of the volume behind each export.
     pub(crate) export_volumes: Vec<usize>,
+    /// What NVMe hosts find.
+    pub(crate) nvme: Rc<Nvme>,
+    /// The identity of this machine.
+    node_name: String,
     pub(crate) volumes: Vec<Volume>,
     /// The stores of all volumes, in one row.
     pub(crate) stores: Rc<[Store]>,
@@ -56,6 +60,8 @@ impl Catalog {
             targets: config.targets.iter().map(Target::new).collect(),
             exports: Arc::new(exports(&config.nbd, &volumes)),
             export_volumes: config.nbd.exports.iter().map(|export| export.volume).collect(),
+            nvme: Rc::new(config.nvme.clone()),
+            node_name,
             volumes,
             stores,
             claims: Claims::new(&config.tenants, &config.promises),
@@ -129,6 +135,17 @@ impl Catalog {
         info!(volume = volume.name, size = %ByteCount(size), "volume resized");
         volume.unit.resize(size / u64::from(volume.unit.disk().block_size));
         true
+    }
+
+    /// The serial number of an NVMe subsystem: 20 hexadecimal digits, the same after a restart.
+    pub(crate) fn serial_of(&self, subsystem: &str) -> String {
+        let id = u128::from_be_bytes(bytes_of(identity_of(&[&self.node_name, subsystem])));
+        format!("{:020x}", id >> 48)
+    }
+
+    /// Takes over what NVMe hosts find by a configuration.
+    pub(super) fn set_nvme(&mut self, nvme: &Nvme) {
+        self.nvme = Rc::new(nvme.clone());
     }
 
     /// Takes over the exports of a configuration.

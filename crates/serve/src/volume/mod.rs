@@ -20,7 +20,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
 use weir_flow::pipeline::{Limits, StoreIo};
-use weir_flow::request::{RequestKey, TenantId};
+use weir_flow::request::{BackendId, RequestKey, TenantId};
 use weir_flow::units::Extent;
 use weir_wire::scsi::disk::DiskInfo;
 use weir_wire::scsi::reservation::{Change, Reservations};
@@ -69,6 +69,8 @@ pub(crate) struct Volume {
     /// A flush, or a write that was to be durable, has failed: what was acknowledged may be lost,
     /// and nothing may promise otherwise again.
     pub(crate) lost: bool,
+    /// It has a write-back log.
+    pub(crate) has_log: bool,
     /// Its stores, in the row of all.
     pub(crate) stores: Range<usize>,
 }
@@ -78,6 +80,8 @@ pub(crate) struct Volume {
 pub(crate) struct Flushes {
     /// Index of the volume that the store is of.
     pub(crate) volume: usize,
+    /// The backend that the store is, once it was asked for something.
+    pub(crate) backend: BackendId,
     /// A flush is at the driver.
     pub(crate) under_way: bool,
     /// Flushes that came while one was at the driver.
@@ -142,6 +146,7 @@ impl Volume {
             journaling: false,
             journal_waits: VecDeque::new(),
             lost: false,
+            has_log: volume.log.is_some(),
             stores: range,
         }
     }

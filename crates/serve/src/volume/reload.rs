@@ -5,6 +5,7 @@
 //! | the cap of a volume | not at all; it also holds for requests that wait |
 //! | size of a volume on one store, upwards | CAPACITY DATA HAS CHANGED; NBD clients are not told, but may use it |
 //! | targets, their LUNs, who may see them | REPORTED LUNS DATA HAS CHANGED; initiators without access receive a logout request |
+//! | NVMe subsystems, their namespaces, hosts and addresses | events, or the end of the controllers of hosts without access |
 //! | contracts, groups and the control policy | not at all: requests that wait are handed over, and wait by the new rules |
 //! | shares of tenants and of the background | not at all: they hold for what is charged from then on |
 //! | tenants, the hosts that they claim, the tenants of volumes | not at all: what arrives from then on is theirs |
@@ -15,7 +16,7 @@
 //!
 //! Tenants keep their ids, in whatever order they are: see [`keep_ids`].
 
-use crate::config::{Config, Rejected, Volume as VolumeConfig, Where};
+use crate::config::{Config, Nvme, Rejected, Volume as VolumeConfig, Where};
 use crate::volume::catalog::Catalog;
 use crate::volume::tenants::{Claims, keep_ids};
 use std::sync::Arc;
@@ -103,6 +104,7 @@ impl Catalog {
         }
         self.set_control(old, &new, &mut inputs);
         self.export(&new.nbd);
+        self.set_nvme(&new.nvme);
         self.retarget(&mut new);
         info!("the new configuration is in force");
         Ok(Reloaded { config: new, inputs, resized })
@@ -207,6 +209,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
         accounts: _,
         discovery: _,
         nbd,
+        nvme,
         tenants,
         promises: _,
         shares: _,
@@ -221,6 +224,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
         iscsi,
         links,
         control,
+        http,
         savings,
         take_over: _,
         record: _,
@@ -229,6 +233,10 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     differs("`listen` of [iscsi]", old.listen == *listen);
     differs("a limit of [iscsi]", old.iscsi == *iscsi);
     differs("[nbd]", old.nbd == *nbd);
+    differs("a key other than `advertise` of [nvme]", {
+        let Nvme { advertise, subsystems, .. } = nvme.clone();
+        Nvme { advertise, subsystems, ..old.nvme.clone() } == *nvme
+    });
     differs("[[link]]", old.links == *links);
     differs("[limits]", old.limits == *limits);
     differs("[path]", old.paths == *paths);
@@ -239,6 +247,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     });
     differs("the number of tenants", tenants.len() <= CONTRACTS_MAX);
     differs("[control]", old.control == *control);
+    differs("[http]", old.http == *http);
     differs("[burst_credits]", old.savings == *savings);
     differs("`timeout` of [stop]", old.stop == *stop);
     differs("[[backend]]", old.backends == *backends);

@@ -129,11 +129,17 @@ pub enum Bug {
     UnitResetUntold,
     /// A flush that a reset of the unit has interrupted is taken for done.
     ResetFlushTakenForDone,
+    /// The log does not hear of a deferred error.
+    DeferredErrorUntold,
+    /// A flush after a loss is answered as if nothing were gone.
+    LossForgotten,
+    /// After a reset of the unit every flush fails, though nothing was there to lose.
+    ResetTakenForLoss,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 62] = [
+    pub const ALL: [Self; 65] = [
         Self::AckBeforeCommit,
         Self::LogSyncDropped,
         Self::LogSyncAnsweredEarly,
@@ -196,6 +202,9 @@ impl Bug {
         Self::RottenPayloadServed,
         Self::UnitResetUntold,
         Self::ResetFlushTakenForDone,
+        Self::DeferredErrorUntold,
+        Self::LossForgotten,
+        Self::ResetTakenForLoss,
     ];
 
     /// What it is called.
@@ -398,6 +407,16 @@ impl Bug {
             Self::ResetFlushTakenForDone => (
                 "reset-flush-done",
                 "a flush that a reset of the unit has interrupted is taken for done",
+            ),
+            Self::DeferredErrorUntold => {
+                ("deferred-error-untold", "the log does not hear of a deferred error")
+            }
+            Self::LossForgotten => {
+                ("loss-forgotten", "a flush after a loss is answered as if nothing were gone")
+            }
+            Self::ResetTakenForLoss => (
+                "reset-taken-for-loss",
+                "after a reset of the unit every flush fails, though nothing was there to lose",
             ),
         }
     }

@@ -22,6 +22,8 @@ pub(super) enum Event {
     PowerLoss,
     /// The unit was reset, and has lost its cache; all sessions have stayed.
     UnitReset,
+    /// The unit has lost writes that it had acknowledged, and said so with a deferred error.
+    WriteLost,
     /// The upstream had no space for a write.
     NoSpace,
     /// A write of a lost session or a dead gateway was executed.
@@ -38,7 +40,7 @@ pub(super) enum Event {
 
 impl Event {
     /// All of them.
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Crash,
         Self::Stop,
         Self::LogFault,
@@ -47,6 +49,7 @@ impl Event {
         Self::LostPath,
         Self::PowerLoss,
         Self::UnitReset,
+        Self::WriteLost,
         Self::NoSpace,
         Self::LateWrite,
         Self::Confirmed,
@@ -66,6 +69,7 @@ impl Event {
             Self::LostPath => "lost paths",
             Self::PowerLoss => "upstream power losses",
             Self::UnitReset => "unit resets that no session notices",
+            Self::WriteLost => "writes lost by the unit",
             Self::NoSpace => "writes without space upstream",
             Self::LateWrite => "late writes executed",
             Self::Confirmed => "lost sessions ended from elsewhere",

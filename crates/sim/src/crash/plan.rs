@@ -58,6 +58,8 @@ pub(super) struct Plan {
     pub(super) rivals: u64,
     /// Steps of a thousand in which the unit is reset, and loses its cache, while all sessions stay.
     pub(super) unit_resets: u64,
+    /// Steps of a thousand in which the unit loses writes, and says so with a deferred error.
+    pub(super) deferred: u64,
 }
 
 /// What a host asks for.
@@ -121,6 +123,7 @@ impl Plan {
         plan.rot = one(&[0, 1]) == 1;
         plan.full = one(&[0, 0, 10]);
         plan.unit_resets = one(&[0, 0, 10]);
+        plan.deferred = one(&[0, 0, 10]);
         plan
     }
 
@@ -156,8 +159,15 @@ impl Plan {
             B::OldModeKept | B::OldOrderKept | B::MisfitMadeNew => self.changes = true,
             B::DamageMadeNew | B::DamageCutOff | B::RottenPayloadServed => self.rot = true,
             B::NoSpaceTakenForDone => self.full = 10,
-            B::UnitResetUntold | B::ResetFlushTakenForDone => {
+            B::UnitResetUntold
+            | B::ResetFlushTakenForDone
+            | B::LossForgotten
+            | B::ResetTakenForLoss => {
                 self.unit_resets = 10;
+                self.settings.upstream_flush = true;
+            }
+            B::DeferredErrorUntold => {
+                self.deferred = 10;
                 self.settings.upstream_flush = true;
             }
             _ => {}
@@ -249,6 +259,7 @@ impl Plan {
             moves: false,
             rivals: 0,
             unit_resets: 0,
+            deferred: 0,
         };
         let (lives, hosts) = (1 + one(&[1, 2, 3]), 1 + one(&[0, 1, 2]));
         for _ in 0..lives {

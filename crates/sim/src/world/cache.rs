@@ -7,22 +7,22 @@ use weir_flow::request::Tag;
 
 /// What the cache has asked for.
 #[derive(Debug, Default)]
-pub(super) struct CacheWork {
+pub(crate) struct CacheWork {
     done: VecDeque<Done>,
     /// Requests of the cache's own, counted.
     own: u64,
 }
 
 impl CacheWork {
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.done.is_empty()
     }
 
-    pub(super) fn happen(&mut self) -> Option<Input> {
+    pub(crate) fn happen(&mut self) -> Option<Input> {
         self.done.pop_front().map(Input::Cache)
     }
 
-    pub(super) fn perform(&mut self, work: Work) {
+    pub(crate) fn perform(&mut self, work: Work) {
         let outcome = Ok(());
         self.done.extend(match work {
             Work::Copy(_)

@@ -20,6 +20,7 @@ mod hosts;
 mod journal;
 mod replies;
 
+pub(crate) use cache::CacheWork;
 pub(crate) use journal::Journal;
 
 use crate::error::RunError;
@@ -28,7 +29,6 @@ use crate::progress::Progress;
 use crate::source::Source;
 use crate::trace;
 use backends::Backends;
-use cache::CacheWork;
 use hosts::Hosts;
 use replies::Replies;
 use weir_flow::clock::Instant;

@@ -76,7 +76,7 @@ enum Command {
 const LONG: &str = "\
 A block-storage gateway with response-time objectives, and its simulator
 
-`weir serve` is a gateway: hosts connect over iSCSI or NBD, and the gateway caches, admits, orders and
+`weir serve` is a gateway: hosts connect over iSCSI, NBD or NVMe/TCP, and the gateway caches, admits, orders and
 routes every I/O so that each tenant meets its response-time objectives. `weir sim` and `weir replay`
 run the same policies under a virtual clock, on synthetic workloads or a recorded trace, to test a
 policy before it is used. Equal seeds give equal runs.
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Stop(command) => command.run(),
         Command::Log(command) => command.run(),
         Command::Sim(command) => command.run(color),
-        Command::Replay(command) => command.run(),
+        Command::Replay(command) => command.run(color),
         Command::Explain(command) => command.run(color),
         Command::Reproduce(command) => command.run(),
         Command::Crash(command) => command.run(),

@@ -1,5 +1,7 @@
 //! `weir replay`: replays a trace on a modelled device, or a recording of `weir serve`.
 
+mod what_if;
+
 use super::progress::Progress;
 use super::sim::simulate;
 use super::{report, trace};
@@ -8,8 +10,8 @@ use crate::config::policy;
 use crate::config::source::reason;
 use crate::config::units::{SIZE, TIME};
 use crate::exit::{Exit, Failure};
-use crate::output::{print, print_json};
-use clap::Args;
+use crate::output::{Color, print, print_json};
+use clap::{Args, ValueEnum};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -30,6 +32,7 @@ use weir_sim::plan::{
 };
 use weir_sim::replay::{ReplayError, Verdict, replay};
 use weir_sim::trace::{Format, Info};
+use weir_sim::whatif::{Arrivals, Device, Question, Rules};
 
 /// Replay a trace on a modelled device, or a recording of `weir serve`
 ///
@@ -39,14 +42,31 @@ use weir_sim::trace::{Format, Info};
 /// A recording (from `weir serve --record`) carries its configuration. Its inputs run through the same data path and
 /// must give the same actions; the exit code is 5 if they do not, and 6 if the recording is damaged or ends before
 /// its digest.
+///
+/// With a policy, a cache, `--config`, `--device`, `--arrivals` or `--depth`, a recording is asked what would have been,
+/// beside what was. The exit code is 9 if the recording cannot answer.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Replay {
-    /// The trace (CSV or MSR Cambridge, plain or zstd) or the recording
+    /// The trace (docs/reference/traces.md) or the recording
     trace: PathBuf,
     /// The modelled device: `array-m1`, `array-m2`, `ssd-paper`, `ssd-nvme[:SIZE]`, or `fixed:SERVICE[,servers=N]`
+    ///
+    /// Of a recording also `recorded` and `fitted`. An SSD without a size is as large as the trace needs.
     #[arg(long, value_name = "MODEL", value_parser = device)]
-    device: Option<Model>,
+    device: Option<DeviceOption>,
+    /// Contracts, caps, shares, limits, cache and policies of this configuration or plan, for a recording
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How requests of a recording arrive: by what each session was found to do, when they did, or each after a reply
+    #[arg(long, value_enum, value_name = "HOW")]
+    arrivals: Option<How>,
+    /// The most requests that each session of a recording has outstanding
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    depth: Option<u32>,
+    /// Runs of a recording with a modelled device, each with other random numbers
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    seeds: Option<u32>,
     /// Size of the read cache, such as `64MiB`
     #[arg(long, value_name = "SIZE", value_parser = size)]
     cache_size: Option<u64>,
@@ -71,7 +91,7 @@ pub(super) struct Replay {
     /// Speed: 1 is as recorded, 2 twice as fast
     #[arg(long, value_name = "FACTOR", value_parser = speed)]
     speed: Option<u64>,
-    /// Format of the trace, `weir` or `msr`; the default is to detect it
+    /// Format of the trace; the default is to find it from the content
     #[arg(long, value_parser = trace::format)]
     format: Option<Format>,
     /// Seed of all random streams
@@ -82,17 +102,44 @@ pub(super) struct Replay {
     json: bool,
 }
 
+/// The device of the command line.
+#[derive(Clone, Copy, Debug, Default)]
+struct DeviceOption {
+    device: Device,
+    /// Its size was not given: it is as large as the trace needs.
+    grows: bool,
+}
+
+/// How requests of a recording arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum How {
+    Auto,
+    Open,
+    Closed,
+}
+
 impl Replay {
-    pub(super) fn run(self) -> Result<Exit, Failure> {
-        if is_recording(&self.trace)? { self.recording() } else { self.simulation() }
+    pub(super) fn run(self, color: Color) -> Result<Exit, Failure> {
+        if is_recording(&self.trace)? { self.recording(color) } else { self.simulation() }
     }
 
-    fn recording(&self) -> Result<Exit, Failure> {
-        if let Some(option) = self.trace_option() {
+    fn recording(self, color: Color) -> Result<Exit, Failure> {
+        let given = [
+            ("--speed", self.speed.is_some()),
+            ("--format", self.format.is_some()),
+            ("--seed", self.seed.is_some()),
+        ];
+        if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
             let message = format!("`{option}` is not for a recording");
-            let help =
-                "leave it out: a recording is replayed with the configuration that it carries";
-            return Err(Failure::new(Exit::Usage, message, help));
+            return Err(Failure::new(Exit::Usage, message, "leave it out: it is for traces"));
+        }
+        let asked = self.asked();
+        if !asked.is_empty() {
+            let config = self.config.as_deref();
+            let rules = config.map(|path| what_if::rules(path, color)).transpose()?;
+            let asked = asked.join(", ");
+            let (path, json) = (self.trace.clone(), self.json);
+            return what_if::answer(&path, &self.question(rules), &asked, json);
         }
         let bar = Progress::new();
         let result = replay(&self.trace, |entries| bar.show(None, format!("{entries} entries")));
@@ -130,25 +177,79 @@ impl Replay {
         Ok(exit)
     }
 
-    /// The first given option that is for traces only.
-    fn trace_option(&self) -> Option<&'static str> {
+    /// The options that ask what would have been.
+    fn asked(&self) -> Vec<String> {
+        fn policy<B>(choice: Option<&Choice<B>>) -> Option<String> {
+            choice.map(|choice| choice.policy().name.to_owned())
+        }
+        let config = self.config.as_ref().map(|path| path.display().to_string());
+        let device = self.device.map(|option| match option.device {
+            Device::Auto => "auto".to_owned(),
+            Device::Recorded => "recorded".to_owned(),
+            Device::Fitted => "fitted".to_owned(),
+            Device::Named(_) => "a model".to_owned(),
+        });
+        let arrivals = self.arrivals.map(|how| format!("{how:?}").to_lowercase());
+        let size = self.cache_size.map(|size| format!("{size} bytes"));
         let given = [
-            ("--device", self.device.is_some()),
-            ("--cache-size", self.cache_size.is_some()),
-            ("--cache", self.cache.is_some()),
-            ("--prefetch", self.prefetch.is_some()),
-            ("--control", self.control.is_some()),
-            ("--dispatch", self.dispatch.is_some()),
-            ("--path", self.path.is_some()),
-            ("--transfer", self.transfer.is_some()),
-            ("--speed", self.speed.is_some()),
-            ("--format", self.format.is_some()),
-            ("--seed", self.seed.is_some()),
+            ("configuration", config),
+            ("cache", policy(self.cache.as_ref())),
+            ("cache size", size),
+            ("prefetch", policy(self.prefetch.as_ref())),
+            ("control", policy(self.control.as_ref())),
+            ("dispatch", policy(self.dispatch.as_ref())),
+            ("path", policy(self.path.as_ref())),
+            ("transfer", policy(self.transfer.as_ref())),
+            ("device", device),
+            ("arrivals", arrivals),
+            ("depth", self.depth.map(|depth| depth.to_string())),
+            ("seeds", self.seeds.map(|seeds| seeds.to_string())),
+        ];
+        let given = given.into_iter().filter_map(|(what, value)| Some((what, value?)));
+        given.map(|(what, value)| format!("{what} = {value}")).collect()
+    }
+
+    fn question(self, rules: Option<Rules>) -> Question {
+        Question {
+            rules,
+            cache: self.cache,
+            prefetch: self.prefetch,
+            control: self.control,
+            dispatch: self.dispatch,
+            path: self.path,
+            transfer: self.transfer,
+            cache_size: self.cache_size,
+            device: self.device.unwrap_or_default().device,
+            arrivals: match self.arrivals.unwrap_or(How::Auto) {
+                How::Auto => Arrivals::Auto,
+                How::Open => Arrivals::Open,
+                How::Closed => Arrivals::Closed,
+            },
+            depth: self.depth,
+            seeds: self.seeds.unwrap_or(SEEDS),
+        }
+    }
+
+    /// The first given option that is for recordings only.
+    fn recording_option(&self) -> Option<&'static str> {
+        let device = self.device.unwrap_or_default().device;
+        let recorded = matches!(device, Device::Recorded | Device::Fitted);
+        let given = [
+            ("--config", self.config.is_some()),
+            ("--device recorded` or `--device fitted", recorded),
+            ("--arrivals", self.arrivals.is_some()),
+            ("--depth", self.depth.is_some()),
+            ("--seeds", self.seeds.is_some()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 
     fn simulation(self) -> Result<Exit, Failure> {
+        if let Some(option) = self.recording_option() {
+            let message = format!("`{option}` is not for a trace");
+            let help = "leave it out: it is for recordings of `weir serve --record`";
+            return Err(Failure::new(Exit::Usage, message, help));
+        }
         let info = trace::info(&self.trace, self.format)?;
         if info.requests == 0 {
             let message = format!("`{}` has no requests", self.trace.display());
@@ -163,6 +264,14 @@ impl Replay {
             print_json(&json!({ "version": 1, "trace": name, "results": results }))?;
         } else {
             let mut text = report::text(&results);
+            if results.totals.refused > 0 {
+                let _ = writeln!(
+                    text,
+                    "warning: {} requests were refused at a limit and are in no percentile: do not compare these with \
+                     those of a run that refused others",
+                    results.totals.refused
+                );
+            }
             let _ = writeln!(text, "digest {}, seed {}", results.digest, results.seed);
             print(&text)?;
         }
@@ -171,6 +280,7 @@ impl Replay {
 
     /// Each device of the trace as a volume and a tenant; one for all if there are too many.
     fn plan(self, info: &Info) -> Plan {
+        let option = self.device.unwrap_or_default();
         let backend = BackendId::new(0);
         let volume = |name: String, size: u64| Volume {
             name,
@@ -188,7 +298,10 @@ impl Replay {
             volumes: Vec::new(),
             backends: vec![Backend {
                 name: "device".to_owned(),
-                model: self.device.unwrap_or(Model::Array(array::Config::default())),
+                model: match option.device {
+                    Device::Named(model) => model,
+                    _ => Model::Array(array::Config::default()),
+                },
                 paths: 1,
             }],
             links: vec![HostLink::infinite("host")],
@@ -216,6 +329,15 @@ impl Replay {
                 plan.volumes.push(volume(name, device.capacity_bytes));
                 let (tenant, volume) = (TenantId::new(index), VolumeId::new(index));
                 devices.push(TraceDevice { device: device.device, tenant, volume });
+            }
+        }
+        let model = &mut plan.backends[0].model;
+        if let Model::Ssd(config) = *model
+            && option.grows
+        {
+            let (_, end) = model.regions(plan.volumes.iter().map(|volume| volume.size));
+            if end > config.capacity() {
+                *model = Model::Ssd(config.with_capacity(end));
             }
         }
         plan.traces.push(weir_sim::plan::Trace {
@@ -277,6 +399,10 @@ pub(super) fn is_recording(path: &Path) -> Result<bool, Failure> {
         let message = format!("cannot read `{}`: {why}", path.display());
         Failure::new(Exit::Invalid, message, "name a readable trace or recording")
     };
+    if path == Path::new(trace::STDIN) {
+        let message = "standard input can be read only once, and this command reads the file twice";
+        return Err(Failure::new(Exit::Usage, message, "write it to a file, and name that"));
+    }
     if path.is_dir() {
         return Err(cannot("it is a directory".to_owned()));
     }
@@ -289,7 +415,16 @@ pub(super) fn is_recording(path: &Path) -> Result<bool, Failure> {
     Ok(first == prefix)
 }
 
-fn device(text: &str) -> Result<Model, String> {
+fn device(text: &str) -> Result<DeviceOption, String> {
+    let device = match text {
+        "recorded" => Device::Recorded,
+        "fitted" => Device::Fitted,
+        _ => Device::Named(model(text)?),
+    };
+    Ok(DeviceOption { device, grows: matches!(text, "ssd-paper" | "ssd-nvme") })
+}
+
+fn model(text: &str) -> Result<Model, String> {
     let (name, rest) = text.split_once(':').unwrap_or((text, ""));
     match (name, rest) {
         ("array-m1", "") => Ok(Model::Array(array::Config::default())),
@@ -363,3 +498,6 @@ fn path_policy(text: &str) -> Result<Choice<path::Build>, String> {
 fn transfer_policy(text: &str) -> Result<Choice<transfer::Build>, String> {
     policy::parse(transfer::POLICIES, text)
 }
+
+/// Runs of a question with a modelled device.
+const SEEDS: u32 = 10;

@@ -19,7 +19,7 @@ use tracing_subscriber::EnvFilter;
 use weir_serve::config::{Config, Fence, Link, Rejected};
 use weir_serve::{Denied, Ready, ServeError, Unowned, serve};
 
-/// Serve volumes to hosts over iSCSI and NBD
+/// Serve volumes to hosts over iSCSI, NBD and NVMe/TCP
 ///
 /// Without CONFIG it creates one sparse disk of 1 GiB, `weir/disk0.img` in `$XDG_STATE_HOME` or `~/.local/state`, and
 /// serves it on 127.0.0.1:3260, to this machine only. When it accepts connections, it prints the commands to connect.
@@ -96,7 +96,10 @@ impl Serve {
         if self.listen.is_empty() {
             return Ok(());
         }
-        let known = |one: &SocketAddr| self.listen.contains(one) || config.nbd.listen.contains(one);
+        let others = [&config.nbd.listen, &config.nvme.listen];
+        let known = |one: &SocketAddr| {
+            self.listen.contains(one) || others.iter().any(|listen| listen.contains(one))
+        };
         let lost = |link: &&Link| !link.listen.iter().all(known);
         let Some(link) = config.links.iter().find(lost) else { return Ok(()) };
         let message = format!("--listen: link `{}` is for other addresses", link.name);
@@ -208,6 +211,12 @@ pub(super) fn failure(error: &ServeError) -> Failure {
                 "move the file away, or name another path in `socket` of [control]"
             }
             _ => "name a usable path in `socket` of [control], or remove that table",
+        },
+        ServeError::Http { source, .. } => match source.kind() {
+            ErrorKind::AddrInUse => {
+                "another program listens there: stop it, or name another place in `listen` of [http]"
+            }
+            _ => "name a usable place in `listen` of [http], or remove that table",
         },
         ServeError::Upstream(_) => {
             "check the target and the network; `connect_timeout` of the upstream sets the time-out"

@@ -98,7 +98,7 @@ pub(super) fn failure(error: &RunError) -> Failure {
 pub(super) fn trace_failure(error: &weir_sim::trace::Error) -> Failure {
     let help = match error.line {
         0 => {
-            "name a readable trace: Weir's own CSV or MSR Cambridge, plain or compressed with zstd"
+            "name a readable trace, plain or compressed with zstd or gzip: `weir trace info --help`"
         }
         _ => "correct this line; `weir trace info FILE` checks the whole file",
     };

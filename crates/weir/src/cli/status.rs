@@ -121,7 +121,13 @@ const OVERDUE: &[Column<OverdueRequest>] = &[
 const SESSIONS: &[Column<SessionStatus>] = &[
     words("host", |one| one.initiator.clone().unwrap_or_else(|| "NBD client".to_owned())),
     words("from", |one| one.peer.clone()),
-    words("target or export", |one| one.target.clone().unwrap_or_else(|| "(discovery)".to_owned())),
+    words("target, export or subsystem", |one| match (&one.target, one.controller, one.queue) {
+        (Some(name), Some(controller), Some(queue)) => {
+            format!("{name}, controller {controller}, queue {queue}")
+        }
+        (Some(name), ..) => name.clone(),
+        (None, ..) => "(discovery)".to_owned(),
+    }),
     numbers("outstanding", |one| one.outstanding.to_string()),
 ];
 

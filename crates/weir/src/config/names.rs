@@ -167,6 +167,59 @@ fn check_plain(context: &mut Context, name: &Read<String>) {
     context.report(diagnostic.help("use letters, digits, `-`, `_` and `.`, at most 64"));
 }
 
+/// Longest NQN in bytes (NVM Express Base 1.4, 7.9).
+const MAX_NQN: usize = 223;
+
+/// Whether a text can be the NQN of a subsystem: `nqn.`, a year and a month, and a reversed domain. The error says what
+/// is wrong and what to write.
+pub(crate) fn check_nqn(name: &str) -> Result<(), (String, String)> {
+    let example = "write a name such as `nqn.2026-11.org.example:disks`";
+    let wrong = |what: &str| Err((what.to_owned(), example.to_owned()));
+    if name.starts_with("iqn.") {
+        return wrong("this is an iSCSI name; a subsystem needs an NQN");
+    }
+    if name.len() > MAX_NQN {
+        return wrong("an NQN has at most 223 bytes");
+    }
+    if name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return wrong("an NQN has no spaces and no control characters");
+    }
+    let is_dated = name.strip_prefix("nqn.").is_some_and(|rest| {
+        let digits = |range| {
+            rest.get(range).is_some_and(|text: &str| text.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        digits(0..4)
+            && rest.get(4..5) == Some("-")
+            && digits(5..7)
+            && rest.get(7..8) == Some(".")
+            && rest.len() > 8
+    });
+    if !is_dated {
+        return wrong("the name of a subsystem begins with `nqn.`, a date and a reversed domain");
+    }
+    if name == "nqn.2014-08.org.nvmexpress.discovery" {
+        return wrong("this is the name of every discovery subsystem");
+    }
+    Ok(())
+}
+
+/// Whether a text is the NQN of a host, or a beginning of one and `*`.
+pub(crate) fn check_nqns(text: &str) -> Result<(), (String, String)> {
+    let front = text.strip_suffix('*').unwrap_or(text);
+    let fits = if front.len() == text.len() {
+        front.starts_with("nqn.") && front.len() > 4
+    } else {
+        front.starts_with("nqn.") || "nqn.".starts_with(front)
+    };
+    let plain = !front.chars().any(|c| c.is_control() || c.is_whitespace() || c == '*');
+    if fits && plain && text.len() <= MAX_NQN {
+        return Ok(());
+    }
+    let help =
+        "write a whole NQN, or its beginning and `*`, such as `nqn.2014-08.org.nvmexpress:uuid:*`";
+    Err(("this is not the NQN of a host".to_owned(), help.to_owned()))
+}
+
 /// Longest iSCSI name in bytes (RFC 7143, 4.2.7.2).
 const MAX_ISCSI_NAME: usize = 223;
 
@@ -229,6 +282,9 @@ pub(crate) fn check_iscsi(name: &str) -> Result<(), (String, String)> {
 /// Whether a text is an iSCSI name, or the beginning of some and a `*`. The error says what is wrong
 /// and what to write.
 pub(crate) fn check_initiator(text: &str) -> Result<(), (String, String)> {
+    if text.starts_with("nqn.") {
+        return check_nqns(text);
+    }
     let front = text.strip_suffix('*').unwrap_or(text);
     if front.contains('*') {
         return Err((

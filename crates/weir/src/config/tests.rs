@@ -522,7 +522,10 @@ fn oddities_are_warnings() {
     let text = small("[[volume]]\nname = \"e\"\nfile = \"e\"\n").text.replace("luns.0", "luns.1");
     let warnings = gateway(&source(&text)).unwrap().warnings;
     let messages: Vec<_> = warnings.iter().map(|diagnostic| diagnostic.message.as_str()).collect();
-    assert_eq!(messages, ["this target has no LUN 0", "no target and no export offers volume `e`"]);
+    assert_eq!(
+        messages,
+        ["this target has no LUN 0", "no target, export or subsystem offers volume `e`"]
+    );
 }
 
 /// What only the simulator's own check finds points at its place in the file all the same.

@@ -220,16 +220,19 @@ fn a_check_looks_at_the_machine() {
     let text = |listen: &str, path: &str| {
         format!(
             "[iscsi]\nlisten = [\"{listen}\"]\n[control]\nsocket = \"{path}no/control\"\n\
-             [[volume]]\nname = \"v\"\nfile = \"{path}disk.img\"\nsize = \"1MiB\"\n\
+             [http]\nlisten = \"unix:{path}http\"\n[[volume]]\nname = \"v\"\nfile = \"{path}disk.img\"\nsize = \"1MiB\"\n\
              [[target]]\nname = \"iqn.2026-11.org.example:disk\"\nluns = {{ 0 = \"v\" }}\n"
         )
     };
     std::fs::write(folder.join("weir.toml"), text(&listen.to_string(), "missing/")).unwrap();
     let output = run(&folder, &["config", "check", "weir.toml"]);
     assert_eq!((code(&output), out(&output)), (7, "weir.toml: a valid gateway configuration\n"));
-    for obstacle in
-        [&format!("cannot listen on {listen}")[..], "missing/no/control", "missing/disk.img"]
-    {
+    for obstacle in [
+        &format!("cannot listen on {listen}")[..],
+        "missing/no/control",
+        "missing/http",
+        "missing/disk.img",
+    ] {
         assert!(err(&output).contains(obstacle), "{obstacle}: {}", err(&output));
     }
     let told = run(&folder, &["config", "check", "weir.toml", "--json"]);
@@ -237,7 +240,7 @@ fn a_check_looks_at_the_machine() {
     let told = json(out(&told));
     assert_eq!(told["valid"], true);
     // The state file of the volume is in the missing folder, too.
-    assert_eq!(told["obstacles"].as_array().unwrap().len(), 4, "{told}");
+    assert_eq!(told["obstacles"].as_array().unwrap().len(), 5, "{told}");
     assert_eq!(code(&run(&folder, &["config", "check", "weir.toml", "--file-only"])), 0);
 
     std::fs::write(folder.join("weir.toml"), text("127.0.0.1:0", "")).unwrap();
@@ -318,6 +321,67 @@ fn a_trace_is_replayed() {
     let array = run(&folder, &["replay", "t.csv", "--speed", "2"]);
     assert!(out(&array).contains("digest "), "{}", err(&array));
     assert!(!out(&array).contains(report["results"]["digest"].as_str().unwrap()));
+}
+
+/// An SSD is as large as the trace needs, unless its size was given; requests that were refused are named.
+#[test]
+fn an_ssd_fits_a_trace() {
+    let folder = folder("trace-ssd");
+    let mut text = String::from("time_ns,op,dev,offset,size\n");
+    let end = 200_u64 << 30;
+    writeln!(text, "0,R,0,{end},4096").unwrap();
+    // More at once than the pipeline takes.
+    for i in 0..10_000 {
+        writeln!(text, "0,R,0,{},4096", i * 4096).unwrap();
+    }
+    std::fs::write(folder.join("t.csv"), text).unwrap();
+    let fits = run(&folder, &["replay", "t.csv", "--device", "ssd-nvme"]);
+    assert_eq!((code(&fits), err(&fits)), (0, ""));
+    assert!(out(&fits).contains("requests were refused at a limit"), "{}", out(&fits));
+    assert_eq!(code(&run(&folder, &["replay", "t.csv", "--device", "ssd-nvme:64GiB"])), 3);
+}
+
+/// A trace of another format is found, converted, and the same afterwards; what is half written is removed.
+#[test]
+fn a_trace_is_converted() {
+    let folder = folder("trace-convert");
+    let mut text = String::from("a licence\n");
+    for i in 0..200_u64 {
+        writeln!(text, "{i}.5 ; {} ; 8 ; R ; 0 ; 0", i * 7).unwrap();
+    }
+    std::fs::write(folder.join("t.load"), &text).unwrap();
+    let info = |name: &str| json(out(&run(&folder, &["trace", "info", name, "--json"])));
+    assert_eq!(info("t.load")["format"], "blkreplay");
+    let converted = run(&folder, &["trace", "convert", "t.load", "t.csv"]);
+    assert!(out(&converted).contains("200 requests written as weir"), "{}", err(&converted));
+    let again = info("t.csv");
+    assert_eq!(again["digest"], info("t.load")["digest"]);
+    assert_eq!(again["notices"][0], "# a licence");
+    assert_eq!(code(&run(&folder, &["trace", "convert", "t.load", "t.csv"])), 3);
+    let piped = run(&folder, &["trace", "convert", "t.load", "--to", "mqsim"]);
+    assert!(out(&piped).starts_with("0 0 0 8 1\n1000000000 0 7 8 1\n"), "{}", out(&piped));
+    let mut gzip = Command::new("gzip")
+        .args(["-c", "t.load"])
+        .current_dir(&folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let through = weir(&folder)
+        .args(["trace", "convert", "-", "-", "--to", "iolog3", "--lossy"])
+        .stdin(gzip.stdout.take().unwrap())
+        .output()
+        .unwrap();
+    assert!(gzip.wait().unwrap().success());
+    assert!(out(&through).starts_with("fio version 3 iolog\n"), "{}", err(&through));
+    let lost = "200 requests written as iolog3\n  lost: the notices of the trace, which may be its licence\n";
+    assert_eq!((code(&through), err(&through)), (0, lost));
+    assert_eq!(code(&run(&folder, &["replay", "-"])), 2);
+    let bad = folder.join("bad.csv");
+    std::fs::write(&bad, "time_ns,op,dev,offset,size\n0,R,0,1,1\n").unwrap();
+    let refused = run(&folder, &["trace", "convert", "bad.csv", "new", "--to", "mqsim"]);
+    assert_eq!(code(&refused), 3);
+    assert!(err(&refused).contains("bad.csv:2: the offset or size"), "{}", err(&refused));
+    assert!(!folder.join("new").exists());
 }
 
 /// What buffers would miss of a trace is a table and an object with every policy and size; what cannot be

@@ -76,6 +76,18 @@ fn the_reference_of_metrics_is_current() {
     assert!(found == wanted, "docs/reference/metrics.md differs from the table in families.rs");
 }
 
+/// The `OpenAPI` document is made from the routes and the types of their answers. `WEIR_RENEW=1` renews it.
+#[test]
+fn the_openapi_document_is_current() {
+    let path = root().join("docs/reference/openapi.json");
+    let wanted = weir_serve::operator::openapi_document();
+    if std::env::var_os("WEIR_RENEW").is_some() {
+        fs::write(&path, &wanted).expect("the document can be written");
+    }
+    let found = fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == wanted, "docs/reference/openapi.json differs from the routes in routes.rs");
+}
+
 /// Whether a word is meant as a path of this repository. A rule such as `path/no_path` is none, nor is a file of
 /// an operator.
 fn is_path(word: &str) -> bool {

@@ -23,17 +23,23 @@ impl CacheStage {
             && self.volumes[request.volume.index()].lost.overlaps(request.extent)
     }
 
-    /// Something that changes a volume is done; if it has overwritten what was lost, it is over when that is kept.
+    /// Whether a request overwrites what is lost: it is to be durable before it is answered.
+    pub(super) fn heals(&self, request: &Request) -> bool {
+        request.op.writes() && self.volumes[request.volume.index()].lost.overlaps(request.extent)
+    }
+
+    /// Something that changes a volume is done; if it has overwritten what was lost, and is durable, it is over when that is
+    /// kept. What came before the range was lost may not be durable: then a crash would uncover older data, and the range
+    /// stays lost.
     pub(super) fn end_change(
         &mut self,
         key: RequestKey,
         request: &Request,
         outcome: Outcome,
-        rule: Rule,
+        (rule, durable): (Rule, bool),
     ) {
         let Request { volume, extent, .. } = *request;
-        let heals = self.volumes[volume.index()].lost.overlaps(extent);
-        if heals && outcome.is_ok() && request.op.writes() {
+        if durable && outcome.is_ok() && self.heals(request) {
             self.await_kept(volume, extent, Waiter::Request(key, rule));
         } else {
             self.end(key, outcome, rule);

@@ -246,6 +246,11 @@ impl CacheStage {
         self.volumes[volume.index()].log.as_ref()
     }
 
+    /// Whether a volume is configured with a log.
+    pub(crate) fn has_log(&self, volume: VolumeId) -> bool {
+        self.volumes[volume.index()].settings.is_some()
+    }
+
     /// The lost ranges of a volume.
     pub fn lost(&self, volume: VolumeId) -> &[LostRange] {
         self.volumes[volume.index()].lost.ranges()
@@ -297,11 +302,11 @@ impl CacheStage {
             State::AtStorage(read) => self.read_ended(now, key, request, read, outcome),
             State::Direct => {
                 self.written(&request, outcome);
-                self.end_change(key, &request, outcome, RULE_HIT);
+                self.end_change(key, &request, outcome, (RULE_HIT, request.fua));
             }
             State::Through => {
                 self.written(&request, outcome);
-                self.end_change(key, &request, outcome, RULE_HIT);
+                self.end_change(key, &request, outcome, (RULE_HIT, request.fua));
                 self.with(now, request.volume, Log::forward_ended);
             }
             State::Waits | State::Overlaid { .. } | State::Logged | State::Drains => {

@@ -3,22 +3,30 @@
 use super::{
     Buffer, CacheStage, Held, LogWrite, RULE_DRAIN, RULE_HIT, State, Step, Work, initiator,
 };
-use crate::cache::writeback::{Effect, Kind, Memory, Origin};
+use crate::cache::writeback::{Effect, Fua, Kind, Log, Memory, Mode, Origin};
 use crate::clock::Instant;
 use crate::request::{Op, Outcome, Request, RequestKey, VolumeId};
 use alloc::boxed::Box;
 
 impl CacheStage {
-    /// A write, something that zeroes or unmaps, or a flush.
+    /// A write, something that zeroes or unmaps, or a flush. What overwrites a lost range is made durable before it is
+    /// answered.
     pub(super) fn change(&mut self, now: Instant, key: RequestKey, request: &Request) {
         let Request { volume, op, extent, fua, .. } = *request;
-        let held = |state| Held { request: *request, state };
+        let heals = self.heals(request);
+        let request = Request { fua: fua || heals, ..*request };
+        let held = |state| Held { request, state };
         let Some(log) = &mut self.volumes[volume.index()].log else {
             self.held.insert(key, held(State::Direct));
-            self.steps.push_back(Step::Pass { key, rule: RULE_HIT, durable: false });
+            self.steps.push_back(Step::Pass { key, rule: RULE_HIT, durable: heals });
             return;
         };
         self.held.insert(key, held(State::Logged));
+        let fua = match (fua, heals) {
+            (true, _) => Fua::Host,
+            (false, true) => Fua::Gateway,
+            (false, false) => Fua::No,
+        };
         // The log knows no clock of people.
         let who = Origin { tenant: request.tenant, initiator: initiator(request.link), time: 0 };
         match op {
@@ -37,8 +45,10 @@ impl CacheStage {
             log.await_drained(now, key);
             self.pump(now, volume);
         } else {
-            self.held.insert(key, held(State::Direct));
-            self.steps.push_back(Step::Pass { key, rule: RULE_HIT, durable: false });
+            let durable = self.heals(request);
+            let request = Request { fua: request.fua || durable, ..*request };
+            self.held.insert(key, Held { request, state: State::Direct });
+            self.steps.push_back(Step::Pass { key, rule: RULE_HIT, durable });
         }
     }
 
@@ -82,8 +92,10 @@ impl CacheStage {
                 Effect::Abandon => self.work(Work::Abandon(volume)),
                 Effect::Closed => self.work(Work::Closed(volume)),
                 Effect::Through(key) => {
-                    self.held[key].state = State::Through;
-                    self.steps.push_back(Step::Pass { key, rule: RULE_HIT, durable: false });
+                    let held = &mut self.held[key];
+                    held.state = State::Through;
+                    let durable = held.request.fua;
+                    self.steps.push_back(Step::Pass { key, rule: RULE_HIT, durable });
                 }
                 Effect::Ack(key, outcome, rule) => {
                     let Held { request, .. } = self.held.remove(key).expect("the log answers once");
@@ -91,13 +103,16 @@ impl CacheStage {
                     if outcome.is_ok() {
                         self.keep(&request);
                     }
-                    self.end_change(key, &request, outcome, rule);
+                    let mode = self.log(volume).map(Log::mode);
+                    let durable = request.fua || mode == Some(Mode::Log);
+                    self.end_change(key, &request, outcome, (rule, durable));
                 }
                 Effect::Drained(key) => {
                     let held = self.held.get_mut(key).expect("the log answers once");
                     held.state = State::Direct;
                     // Nothing of the log makes durable what goes past it.
                     let durable = held.request.op == Op::Update;
+                    held.request.fua |= durable;
                     self.steps.push_back(Step::Pass { key, rule: RULE_DRAIN, durable });
                 }
                 Effect::Gather { job, bytes, pieces } => {

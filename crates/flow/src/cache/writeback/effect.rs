@@ -28,6 +28,17 @@ pub enum Kind {
     Unmap,
 }
 
+/// Whether a write is to be durable before it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fua {
+    /// As the mode of the log says.
+    No,
+    /// The host wants it.
+    Host,
+    /// The gateway wants it, and the host knows nothing of that.
+    Gateway,
+}
+
 /// Who sent a write or a flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {

@@ -9,7 +9,7 @@ use super::acks::{Acks, Pending};
 use super::admission::{Admission, Waiting};
 use super::destage::{Destage, JobEnd, PassEnd};
 use super::effect::{
-    COMMIT, DEBT, DRAIN, Dirty, Effect, Found, JobId, Kind, LocalId, Notice, Origin,
+    COMMIT, DEBT, DRAIN, Dirty, Effect, Found, Fua, JobId, Kind, LocalId, Notice, Origin,
 };
 use super::format::RecordKind;
 use super::mode::{ModeSwitch, Transition, View};
@@ -72,14 +72,15 @@ impl Log {
     // Requests of hosts.
 
     /// A host writes, zeroes or unmaps whole blocks. The payload of a write is under this key until
-    /// [`Effect::Ack`]. With `fua` it is answered when a flush after it would be.
+    /// [`Effect::Ack`]. With `fua` it is answered when a flush after it would be; one that only the gateway
+    /// [wants](Fua::Gateway) so does not make its host one that flushes.
     pub fn write(
         &mut self,
         now: Instant,
         key: RequestKey,
         kind: Kind,
         extent: Extent,
-        fua: bool,
+        fua: Fua,
         who: Origin,
     ) {
         let block = u64::from(self.settings.block);
@@ -92,9 +93,10 @@ impl Log {
         let epochs = self.destage.epochs_mut();
         let event = epochs.arrived();
         epochs.wrote(who.initiator);
-        if fua {
+        if fua == Fua::Host {
             epochs.flushed(who.initiator);
         }
+        let fua = fua != Fua::No;
         if extent.length == 0 {
             if fua {
                 self.flush_now(now, key);

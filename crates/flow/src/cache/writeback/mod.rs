@@ -45,8 +45,8 @@ mod wal;
 pub use assemble::assemble;
 pub use destage::Reason;
 pub use effect::{
-    Blocked, COMMIT, Cause, DEBT, DRAIN, Dirty, Effect, FULL, Found, JobId, Kind, LocalId, Memory,
-    Notice, Origin, PACE, Part, Piece, Source, Why, Write,
+    Blocked, COMMIT, Cause, DEBT, DRAIN, Dirty, Effect, FULL, Found, Fua, JobId, Kind, LocalId,
+    Memory, Notice, Origin, PACE, Part, Piece, Source, Why, Write,
 };
 pub use format::{RECORDS_MAX, SEGMENT_MAX, SEGMENTS_MAX};
 pub use log::Log;

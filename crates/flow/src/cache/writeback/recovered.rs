@@ -92,7 +92,7 @@ impl Recovered {
     }
 
     /// Whether writes may have gone upstream past the log, and not be flushed there.
-    pub(super) const fn bypassed(&self) -> bool {
+    pub const fn bypassed(&self) -> bool {
         self.bypassed
     }
 

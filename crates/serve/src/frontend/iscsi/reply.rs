@@ -1,15 +1,15 @@
 //! Replies of commands as iSCSI PDUs.
 
-use crate::buffer::{Payload, Shared};
+use crate::buffer::Payload;
 use crate::frontend::connection::Wire;
-use crate::tasks::reply::{Reply, Worded, difference};
+use crate::tasks::reply::{Reply, Worded, miscompare};
 use crate::tasks::table::{Answer, End, Phase, Task, TaskKind};
 use crate::volume::Volume;
 use std::rc::Rc;
 use weir_flow::error::SenseTriple;
 use weir_flow::transfer::Part;
 use weir_wire::iscsi::target_role::Itt;
-use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
+use weir_wire::scsi::cdb::MediaOp;
 use weir_wire::scsi::lba_status::lba_status;
 use weir_wire::scsi::nexus::Refusal;
 use weir_wire::scsi::sense::SenseKey;
@@ -106,24 +106,4 @@ fn sense_of(SenseTriple { key, asc, ascq }: SenseTriple) -> Sense {
         _ => unreachable!("the table of errors has no other key"),
     };
     Sense::new(key, asc, ascq)
-}
-
-/// The offset of the first byte in which a VERIFY found a difference.
-fn miscompare(
-    compare: Compare,
-    wanted: &[u8],
-    medium: &Shared,
-    media: &Media,
-    block: u32,
-) -> Option<u64> {
-    let length = (media.blocks * u64::from(block)) as usize;
-    let found = &medium.bytes()[..length];
-    let period = match compare {
-        Compare::Nothing => return None,
-        Compare::Blocks => length,
-        Compare::OneBlock => block as usize,
-    };
-    let wanted = wanted.get(..period)?;
-    let mut parts = found.chunks_exact(period).enumerate();
-    parts.find_map(|(index, part)| Some((index * period) as u64 + difference(part, wanted)?))
 }

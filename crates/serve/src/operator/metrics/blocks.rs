@@ -79,9 +79,16 @@ impl TenantBlock {
 }
 
 /// The time that requests that ended well spent in a stage, by rule.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct StageBlock {
-    rules: [OnceLock<(Rule, Histogram)>; RULES_MAX],
+    /// On the heap: the histograms of all stages together are too large for the stack of a thread.
+    rules: Box<[OnceLock<(Rule, Histogram)>]>,
+}
+
+impl Default for StageBlock {
+    fn default() -> Self {
+        Self { rules: (0..RULES_MAX).map(|_| OnceLock::new()).collect() }
+    }
 }
 
 impl StageBlock {

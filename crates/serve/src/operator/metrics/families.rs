@@ -118,7 +118,7 @@ fn results(volume: &VolumeBlock, op: usize) -> [(&'static str, u64); 3] {
 
 const DIRECTIONS: [&str; 2] = ["read", "write"];
 const TIERS: [&str; 3] = ["gold", "silver", "bronze"];
-const PROTOCOLS: [&str; 2] = ["iscsi", "nbd"];
+const PROTOCOLS: [&str; 3] = ["iscsi", "nbd", "nvme"];
 const PATH_STATES: [&str; 7] =
     ["active", "waiting", "returning", "ejected", "failed", "disabled", "inaccessible"];
 const VOLUME_STATES: [&str; 4] = ["serving", "read_only", "lost", "fenced"];

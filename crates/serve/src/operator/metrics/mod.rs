@@ -17,6 +17,7 @@ pub(crate) mod snapshot;
 mod table;
 #[cfg(test)]
 mod tests;
+pub(crate) mod totals;
 
 pub use families::families_page;
 

@@ -1,5 +1,6 @@
 //! What a page of metrics needs besides counters: states, ages and sizes at one moment.
 
+use crate::frontend::connection::Protocol;
 use crate::operator::protocol::{BackendStatus, PathStatus, StageStatus, VolumeStatus};
 
 /// A gateway at one moment, in the types of the control socket.
@@ -20,7 +21,7 @@ pub(crate) struct Snapshot {
     pub(crate) paths: Vec<PathStatus>,
     pub(crate) backends: Vec<BackendStatus>,
     /// By protocol, iSCSI first.
-    pub(crate) connections: [Connections; 2],
+    pub(crate) connections: [Connections; Protocol::COUNT],
     pub(crate) cache: CacheSize,
 }
 

@@ -1,9 +1,10 @@
 //! Modelled devices on the control socket.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A modelled device, and how exactly its times are met.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceStatus {
     /// Its name.
     pub name: String,
@@ -20,7 +21,7 @@ pub struct DeviceStatus {
 }
 
 /// Times, each within 1 %; `None` without any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     /// The median.
     pub p50_ns: Option<u64>,
@@ -31,7 +32,7 @@ pub struct Spread {
 }
 
 /// The wear of flash since the gateway started.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FlashStatus {
     /// Pages that hosts have written.
     pub programs: u64,

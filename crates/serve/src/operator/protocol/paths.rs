@@ -1,9 +1,10 @@
 //! The state of a path to a backend, as the control socket has it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A path to a backend.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PathStatus {
     /// The backend: an upstream, a modelled device, or the file of a volume under the name of the volume, or of
     /// the store if the volume has several.
@@ -42,7 +43,7 @@ pub struct PathStatus {
 }
 
 /// The judgement on an ejected path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EjectionStatus {
     /// The mean response of the I/Os by which it was judged.
     pub response_ns: u64,
@@ -65,7 +66,7 @@ pub struct EjectionStatus {
 }
 
 /// How long an I/O takes on a path while it is alone there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LearnedSpeed {
     /// The part that does not depend on its size.
     pub fixed_ns: u64,

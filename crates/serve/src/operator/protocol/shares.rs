@@ -1,9 +1,10 @@
 //! What there is to tell of the parts of the backends' time.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The share of the backends' time that a tenant or background work has had.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ShareStatus {
     /// A tenant's name, or what the gateway does by itself: `write-back`, `prefetch`, `jobs`.
     pub name: String,
@@ -20,7 +21,7 @@ pub struct ShareStatus {
 }
 
 /// How full a backend is.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BackendStatus {
     /// Its name, as `path.list` has it.
     pub name: String,

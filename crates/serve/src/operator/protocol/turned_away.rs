@@ -1,9 +1,10 @@
 //! Hosts that were turned away.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A source that was turned away for one reason in the last hour.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnedAwayStatus {
     /// An IPv4 address, an IPv6 network of 64 bits, or `unix`.
     pub source: String,

@@ -1,9 +1,10 @@
 //! Volumes: their logs, reservations and lost ranges.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A volume.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeStatus {
     /// Its name.
     pub name: String,
@@ -14,7 +15,8 @@ pub struct VolumeStatus {
     pub backend: String,
     /// Writes are refused.
     pub read_only: bool,
-    /// A flush has failed: acknowledged data may be lost, and no flush succeeds until a restart.
+    /// A flush has failed, or storage has lost writes that were not flushed: acknowledged data may be lost, and no flush of
+    /// a host succeeds until a restart.
     pub lost: bool,
     /// Its log, if it has one.
     #[serde(default)]
@@ -31,7 +33,7 @@ pub struct VolumeStatus {
 }
 
 /// A range of a volume whose data is lost.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LostStatus {
     /// Its first byte.
     pub offset: u64,
@@ -44,7 +46,7 @@ pub struct LostStatus {
 }
 
 /// The reservation of the unit of an upstream.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FenceStatus {
     /// The upstream.
     pub upstream: String,
@@ -67,7 +69,7 @@ pub struct FenceStatus {
 }
 
 /// The log of a volume.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LogStatus {
     /// The phase of the log: `log`, `ram`, `draining`, `emptying`, `through`.
     pub phase: String,

@@ -305,6 +305,8 @@ fn serve_weights(test: &str, weights: &[u32], duration: Duration) -> Vec<u64> {
         listeners: vec![Listener::new(Protocol::Nbd, None, queue)],
         tls: None,
         control: None,
+        http: None,
+        metrics: Arc::new(Metrics::new(0)),
         engine: CommandEngine::new(&config, stores, persisted, cache, helpers),
         storage: Storage::new(Box::new(disk), upstreams),
         random: Box::new(Zeroes),

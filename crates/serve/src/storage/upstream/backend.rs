@@ -245,7 +245,10 @@ impl<N: Network> Upstream<N> {
         event: SessionEvent,
     ) -> Result<(), Loss> {
         match event {
-            SessionEvent::Ended(ended) => context.end(ended),
+            SessionEvent::Ended(ended) => {
+                self.paths[index].reset_known = false;
+                context.end(ended);
+            }
             SessionEvent::Connected => {
                 let timeout = self.paths.config.login_timeout;
                 self.paths[index].connected(timeout);
@@ -268,12 +271,11 @@ impl<N: Network> Upstream<N> {
                 context.input(Input::Checked(self.paths.backend, self.paths[index].id));
             }
             SessionEvent::Reset => self.unit_was_reset(context),
-            SessionEvent::WasReset => context.input(Input::UnitReset(self.paths.backend)),
+            SessionEvent::WasReset => self.was_reset(context, index),
             SessionEvent::WriteLost(sense) => {
                 let upstream = &self.paths[index].who;
                 error!(upstream, %sense, "the unit has lost a write that it had acknowledged");
-                context.input(Input::UnitReset(self.paths.backend));
-                context.done.push(StorageDone::WriteLost(self.index));
+                context.input(Input::WriteLost(self.paths.backend));
             }
             SessionEvent::NotReset(response) => {
                 self.unit.not_reset(&self.paths[index].who, &format!("{response:?}"));
@@ -341,6 +343,21 @@ impl<N: Network> Upstream<N> {
         let since = self.with(context, over, |session, unit| Ok(session.reset_unit(unit.now)));
         if since.flatten().is_some_and(|since| since + RESET_INTERVAL <= context.now) {
             self.unit.not_reset(&self.paths[over].who, "no answer");
+        }
+    }
+
+    /// A session reports that the unit was reset, and may have lost its cache. Each session reports it once, before it
+    /// executes another command: what a path has not ended a command since is the same reset.
+    fn was_reset(&mut self, context: &mut Context<N>, index: usize) {
+        if std::mem::take(&mut self.paths[index].reset_known) {
+            return;
+        }
+        for other in 0..self.paths.len() {
+            let path = &mut self.paths[other];
+            path.reset_known = other != index && path.is_ready();
+        }
+        if self.unit.has_cache() {
+            context.input(Input::UnitReset(self.paths.backend));
         }
     }
 

@@ -124,10 +124,14 @@ impl LogicalUnit {
         }
     }
 
+    /// Whether it has a volatile write cache.
+    pub(super) fn has_cache(&self) -> bool {
+        self.terms.as_ref().is_some_and(|terms| terms.facts.write_cache)
+    }
+
     /// Whether a flush is needed before the gateway stops. The new owner of a lost unit flushes it.
     pub(super) fn needs_flush(&self) -> bool {
-        let cached = self.terms.as_ref().is_some_and(|terms| terms.facts.write_cache);
-        self.written && cached && !self.is_lost()
+        self.written && self.has_cache() && !self.is_lost()
     }
 
     /// A path did not reset the unit: logged once, since it does not end by itself.

@@ -3,11 +3,13 @@
 use super::{Broken, History};
 
 impl History {
-    /// The upstream has lost its cache, and has this left: what went past the log, and had ended, may be gone.
-    pub(in super::super) fn lost(&mut self, upstream: &[Option<u64>]) {
+    /// The upstream has lost its cache, and has this left: what went past the log, and had ended, may be gone. Whether
+    /// something of that was acknowledged.
+    pub(in super::super) fn lost(&mut self, upstream: &[Option<u64>]) -> bool {
         if self.direct.is_none() {
-            return;
+            return false;
         }
+        let mut gone = false;
         self.revision += 1;
         self.faded.get_or_insert_with(|| self.versions.clone());
         let mut left = core::mem::take(&mut self.versions);
@@ -19,9 +21,14 @@ impl History {
             let found =
                 versions.iter().rfind(|version| has == Some(version.1) && !logged(version.0));
             let kept = found.map_or(0, |version| version.0);
-            versions.retain(|&(version, _)| version <= kept || comes(version) || logged(version));
+            versions.retain(|&(version, _)| {
+                let stays = version <= kept || comes(version) || logged(version);
+                gone |= !stays && self.changes[version - 1].acked;
+                stays
+            });
         }
         self.versions = left;
+        gone
     }
 
     /// The gateway knows that the upstream may have lost its cache.

@@ -163,6 +163,7 @@ impl Shell<'_> {
         self.tell(|| format!("request {} is answered: {outcome:?}", tag.0));
         let asked = self.asked.remove(&tag).expect("an answer is to something");
         let payload = self.memory.payloads.remove(&tag);
+        let outcome = self.misjudged(&asked, outcome);
         let history = &mut self.lasting.history;
         let upstream = self.plan.settings.sync == Sync::Upstream;
         let strict = match self.plan.settings.order {
@@ -175,6 +176,15 @@ impl Shell<'_> {
             (Asked::Change { place, .. }, Err(IoError::Busy)) => history.refused(place),
             // Who reads while another gateway takes over may see what that one writes.
             (_, Err(_)) | (Asked::Read { .. }, Ok(())) if self.target.rival.is_some() => {}
+            // What it covers may be gone.
+            (Asked::Flush { .. }, Err(IoError::Medium)) if self.unflushed.may_fail() => {}
+            (Asked::Flush { .. }, Ok(())) if self.unflushed.must_fail() => {
+                let text = format!(
+                    "request {} was answered well, and the upstream has said that a write before it is gone",
+                    tag.0
+                );
+                return Err(Broken::Lost(text).into());
+            }
             (_, Err(error)) => {
                 let text = format!("request {} was answered with an error: {error}", tag.0);
                 return Err(Broken::Stuck(text).into());
@@ -199,6 +209,18 @@ impl Shell<'_> {
             }
         }
         self.point()
+    }
+
+    /// The outcome that a host gets, with a planted bug.
+    fn misjudged(&self, asked: &Asked, outcome: Outcome) -> Outcome {
+        let heard = matches!(asked, Asked::Flush { .. }) && self.unflushed.has_heard();
+        if heard && outcome.is_err() && self.is(Bug::LossForgotten) {
+            return Ok(());
+        }
+        if heard && outcome.is_ok() && self.is(Bug::ResetTakenForLoss) {
+            return Err(IoError::Medium);
+        }
+        outcome
     }
 
     /// A read has returned these bytes.

@@ -9,6 +9,7 @@ mod end;
 mod fence;
 mod hosts;
 mod log_device;
+mod losses;
 mod memory;
 mod paths;
 mod upstream;
@@ -27,6 +28,7 @@ use super::target::Target;
 use fence::Tenure;
 use hosts::Asked;
 use log_device::LogDevice;
+use losses::Losses;
 use memory::Memory;
 use paths::Paths;
 use std::collections::{BTreeMap, VecDeque};
@@ -87,6 +89,7 @@ pub(super) struct Shell<'a> {
     hosts: BTreeMap<u64, bool>,
     closed: bool,
     tenure: Tenure,
+    unflushed: Losses,
 }
 
 /// What the pipeline has to tell of its log.
@@ -227,6 +230,7 @@ impl<'a> Shell<'a> {
         (log_device, target): (Device, Target),
     ) -> Self {
         let pipeline = Pipeline::new(&config(plan, bug), Notices::default());
+        let unflushed = Losses::new(recovered.bypassed());
         let mut paths = Paths::new(plan.paths);
         let mut told = VecDeque::from([Input::Cache(Done::Recovered(VOLUME, Arc::new(recovered)))]);
         if plan.fence {
@@ -254,6 +258,7 @@ impl<'a> Shell<'a> {
             hosts: BTreeMap::new(),
             closed: false,
             tenure: Tenure { life, ..Tenure::default() },
+            unflushed,
         }
     }
 
@@ -297,6 +302,12 @@ impl<'a> Shell<'a> {
                 && self.rng.below(1_000) < self.plan.unit_resets
             {
                 self.reset_unit()?;
+            }
+            if self.plan.deferred > 0
+                && !self.tenure.calm
+                && self.rng.below(1_000) < self.plan.deferred
+            {
+                self.lose_write()?;
             }
             for path in self.paths.down() {
                 if self.rng.below(self.plan.outage) == 0 {
@@ -493,7 +504,8 @@ impl<'a> Shell<'a> {
                 }
             }
             let Some(input) = self.told.pop_front() else { return Ok(()) };
-            if matches!(input, Input::PathUp(..) | Input::UnitReset(_)) {
+            self.unflushed.hears(&input);
+            if matches!(input, Input::PathUp(..) | Input::UnitReset(_) | Input::WriteLost(_)) {
                 self.lasting.history.found_out();
             }
             self.pipeline.handle(self.now, input);

@@ -36,6 +36,7 @@ impl Shell<'_> {
         if !of_host && !matches!(op, Op::Flush | Op::Read) {
             self.lasting.history.written_back();
         }
+        self.unflushed.begins(&io, of_host);
         let refused = self.target.rival.is_some() && !self.tenure.admitted;
         let effect = match op {
             _ if refused && op != Op::Read => Effect::Conflict,
@@ -153,7 +154,8 @@ impl Shell<'_> {
     pub(super) fn break_link(&mut self, path: PathId, power: bool) -> Result<(), Fault> {
         self.lasting.events[Happening::PowerLoss] += u64::from(power);
         if power && self.plan.settings.upstream_flush {
-            self.lose_cache();
+            // A new session is no sign of a loss: common targets report 29h to each.
+            self.lose_cache(true);
             if self.is(Bug::UpstreamResetUntold) {
                 return self.point();
             }
@@ -171,16 +173,18 @@ impl Shell<'_> {
         self.point()
     }
 
-    /// The upstream loses its cache, and ends the writes of lost sessions.
-    fn lose_cache(&mut self) {
+    /// The upstream loses its cache, and with `aborts` ends the writes of lost sessions. Whether something is gone that
+    /// hosts were told is done.
+    fn lose_cache(&mut self, aborts: bool) -> bool {
         let loss = Loss::ALL[self.rng.below(7) as usize];
-        self.target.abort_all(&mut self.rng);
+        if aborts {
+            self.target.abort_all(&mut self.rng);
+        }
         self.target.device.lose_cache(|at_risk| loss.keep(at_risk, &mut self.rng));
         self.tell(|| format!("the upstream loses its cache: {}", loss.name()));
         let Self { lasting, target, .. } = self;
-        if target.rival.is_none() {
-            lasting.history.lost(&lasting.store.all_tokens(target.device.visible()));
-        }
+        target.rival.is_none()
+            && lasting.history.lost(&lasting.store.all_tokens(target.device.visible()))
     }
 
     /// The unit is reset and loses its cache, and all sessions stay. It says so before it executes the next command
@@ -191,7 +195,33 @@ impl Shell<'_> {
         }
         self.lasting.events.count(Happening::UnitReset);
         self.tell(|| "the unit is reset, and all sessions stay".to_owned());
-        self.lose_cache();
+        self.lose_reported(true);
+        if !self.is(Bug::UnitResetUntold) {
+            self.told.push_back(Input::UnitReset(BACKEND));
+        }
+        self.point()
+    }
+
+    /// The unit loses writes that it had acknowledged, and says so with a deferred error before it executes the next
+    /// command (SPC-4, 4.5).
+    pub(super) fn lose_write(&mut self) -> Result<(), Fault> {
+        if !self.plan.settings.upstream_flush || self.paths.up().is_empty() {
+            return Ok(());
+        }
+        self.lasting.events.count(Happening::WriteLost);
+        self.tell(|| "the unit has lost a write that it had acknowledged".to_owned());
+        self.lose_reported(false);
+        if !self.is(Bug::DeferredErrorUntold) {
+            self.told.push_back(Input::WriteLost(BACKEND));
+        }
+        self.point()
+    }
+
+    /// The unit loses its cache, and will say so: a flush that it has not answered finds nothing to make durable.
+    fn lose_reported(&mut self, aborts: bool) {
+        if self.lose_cache(aborts) {
+            self.unflushed.lost();
+        }
         for io in std::mem::take(&mut self.ios) {
             match io {
                 Io::Store(io, Effect::Flush(_)) if self.is(Bug::ResetFlushTakenForDone) => {
@@ -204,10 +234,6 @@ impl Shell<'_> {
                 io => self.ios.push(io),
             }
         }
-        if !self.is(Bug::UnitResetUntold) {
-            self.told.push_back(Input::UnitReset(BACKEND));
-        }
-        self.point()
     }
 
     /// The session of a path is lost. Writes on their way may still be executed, so they are held until the target has

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use weir_flow::units::ByteCount;
-use weir_serve::config::{Config, Export, Layout, Target};
+use weir_serve::config::{Config, Export, HttpListen, Layout, Subsystem, Target};
 use weir_serve::{NbdListener, Ready, ReadyStore};
 
 /// The ready event as one object.
@@ -60,6 +60,16 @@ pub(super) fn event(config: &Config, ready: &Ready) -> Value {
         }
         Some(entry)
     };
+    let subsystem = |subsystem: &Subsystem| {
+        let namespace = |&(nsid, index): &(u32, usize)| {
+            let mut entry = volume(index)?;
+            entry["nsid"] = json!(nsid);
+            Some(entry)
+        };
+        let namespaces: Vec<_> = subsystem.namespaces.iter().filter_map(namespace).collect();
+        json!({ "name": subsystem.name, "namespaces": namespaces })
+    };
+    let nvme: Vec<_> = ready.nvme.iter().map(SocketAddr::to_string).collect();
     let portals: Vec<_> = ready.portals.iter().map(SocketAddr::to_string).collect();
     let nbd: Vec<_> = ready.nbd.iter().map(|listener| nbd_url(config, listener, None)).collect();
     json!({
@@ -67,10 +77,13 @@ pub(super) fn event(config: &Config, ready: &Ready) -> Value {
         "event": "ready",
         "portals": portals,
         "nbd": nbd,
+        "nvme": nvme,
         "control": control(ready).map(|socket| socket.display().to_string()),
+        "http": http(ready),
         "driver": ready.driver,
         "targets": config.targets.iter().map(target).collect::<Vec<_>>(),
         "exports": config.nbd.exports.iter().filter_map(export).collect::<Vec<_>>(),
+        "subsystems": config.nvme.subsystems.iter().map(subsystem).collect::<Vec<_>>(),
     })
 }
 
@@ -101,6 +114,10 @@ pub(super) fn welcome(config: &Config, ready: &Ready) -> String {
         let listeners: Vec<_> = ready.nbd.iter().map(place).collect();
         let _ = writeln!(text, "weir serves NBD on {}", listeners.join(", "));
     }
+    if !ready.nvme.is_empty() {
+        let listeners: Vec<_> = ready.nvme.iter().map(SocketAddr::to_string).collect();
+        let _ = writeln!(text, "weir serves NVMe/TCP on {}", listeners.join(", "));
+    }
     for target in &config.targets {
         let _ = writeln!(text, "\n  {}", target.name);
         if let Some(redirect) = &target.redirect {
@@ -120,14 +137,26 @@ pub(super) fn welcome(config: &Config, ready: &Ready) -> String {
             volume(&mut text, name, config, ready, export.volume);
         }
     }
+    for subsystem in &config.nvme.subsystems {
+        let _ = writeln!(text, "\n  {}", subsystem.name);
+        let _ = writeln!(text, "    hosts are not authenticated: a name is no proof");
+        for &(nsid, index) in &subsystem.namespaces {
+            volume(&mut text, &format!("namespace {nsid}"), config, ready, index);
+        }
+    }
     let mut ways = String::new();
     iscsi_ways(&mut ways, config, ready);
     nbd_ways(&mut ways, config, ready);
+    nvme_ways(&mut ways, config, ready);
     if !ways.is_empty() {
         let _ = write!(text, "\nto connect\n{ways}");
     }
-    if let Some(socket) = control(ready) {
-        let _ = writeln!(text, "\nto see its state\n  weir status --socket {}", socket.display());
+    let socket = control(ready);
+    let status = socket.map(|socket| format!("  weir status --socket {}\n", socket.display()));
+    let http = http(ready).map(|place| format!("  {place}\n"));
+    if status.is_some() || http.is_some() {
+        let (status, http) = (status.unwrap_or_default(), http.unwrap_or_default());
+        let _ = write!(text, "\nto see its state\n{status}{http}");
     }
     text.push_str("\nCtrl-C flushes every volume and stops the gateway\n");
     text
@@ -137,6 +166,17 @@ pub(super) fn welcome(config: &Config, ready: &Ready) -> String {
 fn control(ready: &Ready) -> Option<PathBuf> {
     let socket = ready.control.as_ref()?;
     Some(std::path::absolute(socket).unwrap_or_else(|_| socket.clone()))
+}
+
+/// Where it is asked over HTTP: a URL, or `unix:` and an absolute path.
+fn http(ready: &Ready) -> Option<String> {
+    Some(match ready.http.as_ref()? {
+        HttpListen::Unix(socket) => {
+            let whole = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
+            HttpListen::Unix(whole).to_string()
+        }
+        tcp @ HttpListen::Tcp(_) => tcp.to_string(),
+    })
 }
 
 fn volume(text: &mut String, what: &str, config: &Config, ready: &Ready, index: usize) {
@@ -207,6 +247,22 @@ fn nbd_ways(text: &mut String, config: &Config, ready: &Ready) {
     let read_only = read_only(config, export.volume);
     let _ = writeln!(text, "  libnbd    nbdinfo '{url}'");
     let _ = writeln!(text, "  QEMU      qemu-io {read_only}-f raw -c 'read 0 4k' '{url}'");
+}
+
+/// The commands to connect to the first subsystem.
+fn nvme_ways(text: &mut String, config: &Config, ready: &Ready) {
+    let (Some(&listener), Some(subsystem)) = (ready.nvme.first(), config.nvme.subsystems.first())
+    else {
+        return;
+    };
+    let address = config.nvme.advertise.first().copied().unwrap_or_else(|| reachable(listener));
+    let way = format!("-t tcp -a {} -s {}", address.ip(), address.port());
+    let _ = write!(
+        text,
+        "\x20 Linux     nvme discover {way}\n\
+         \x20           nvme connect {way} -n {}\n",
+        subsystem.name
+    );
 }
 
 fn read_only(config: &Config, volume: usize) -> &'static str {
@@ -302,7 +358,9 @@ mod tests {
         };
         let volumes = config.volumes.iter().map(volume).collect();
         let portals = portals.iter().map(|portal| portal.parse().unwrap()).collect();
-        (config, Ready { portals, nbd, control: None, driver: "threads", volumes })
+        let nvme = config.nvme.listen.clone();
+        let (control, http, driver) = (None, None, "threads");
+        (config, Ready { portals, nbd, nvme, control, http, driver, volumes })
     }
 
     /// Every listener and every export has a URL with percent-encoding; the output of a gateway with NBD alone does
@@ -334,6 +392,28 @@ mod tests {
         assert_eq!(event(&config, &ready)["exports"][1]["url"], url);
     }
 
+    /// A subsystem has its namespaces, and commands that connect to it.
+    #[test]
+    fn subsystems_are_shown() {
+        let text = "[iscsi]\nlisten = []\n[nvme]\nlisten = [\"0.0.0.0:4420\"]\n\
+                    [[volume]]\nname = \"d\"\nfile = \"d\"\n\
+                    [[subsystem]]\nname = \"nqn.2026-11.org.example:d\"\nnamespaces.3 = \"d\"\n";
+        let (config, ready) = started(text, &[], Vec::new());
+        let told = event(&config, &ready);
+        assert_eq!(told["nvme"], json!(["0.0.0.0:4420"]));
+        let subsystem = &told["subsystems"][0];
+        assert_eq!(subsystem["name"], "nqn.2026-11.org.example:d");
+        assert_eq!(subsystem["namespaces"][0]["nsid"], 3);
+        assert_eq!(subsystem["namespaces"][0]["volume"], "d");
+        let text = welcome(&config, &ready);
+        assert!(text.starts_with("weir serves NVMe/TCP on 0.0.0.0:4420\n"), "{text}");
+        assert!(text.contains("    namespace 3: d, 1 MiB"), "{text}");
+        let way = "-t tcp -a 127.0.0.1 -s 4420";
+        assert!(text.contains(&format!("  Linux     nvme discover {way}\n")), "{text}");
+        let connect = format!("nvme connect {way} -n nqn.2026-11.org.example:d\n");
+        assert!(text.contains(&connect), "{text}");
+    }
+
     /// The URL of a listener that requires TLS says so; a Unix socket uses no TLS.
     #[test]
     fn tls_is_shown() {
@@ -351,6 +431,26 @@ mod tests {
         assert!(!text.contains("qemu-io"), "{text}");
         let text = welcome(&config, &Ready { nbd: vec![unix], ..ready });
         assert!(text.contains("nbdinfo 'nbd+unix:///?socket=/s'"), "{text}");
+    }
+
+    /// Both ways to ask the gateway are shown, each where there is one.
+    #[test]
+    fn ways_to_ask_are_shown() {
+        let (config, ready) = started(NBD, &[], Vec::new());
+        assert!(!welcome(&config, &ready).contains("its state"));
+        assert_eq!(event(&config, &ready)["http"], Value::Null);
+        let http = Some(HttpListen::Tcp("127.0.0.1:9713".parse().unwrap()));
+        let ready = Ready { http, ..ready };
+        assert_eq!(event(&config, &ready)["http"], "http://127.0.0.1:9713/");
+        let text = welcome(&config, &ready);
+        assert!(text.contains("\nto see its state\n  http://127.0.0.1:9713/\n\n"), "{text}");
+        let ready = Ready {
+            control: Some("/c".into()),
+            http: Some(HttpListen::Unix("/h".into())),
+            ..ready
+        };
+        let text = welcome(&config, &ready);
+        assert!(text.contains("  weir status --socket /c\n  unix:/h\n"), "{text}");
     }
 
     /// A target with `redirect` prints the new address, and is not the example to connect to.

@@ -101,7 +101,7 @@ mod tests {
         let (path, config, log) = read("odd", Some(&more));
         assert_eq!(config.unwrap().stop.timeout.as_nanos(), 7_000_000_000);
         assert_eq!(log.lines().count(), 1, "{log}");
-        assert!(log.contains("WARN configuration: no target and no export"), "{log}");
+        assert!(log.contains("WARN configuration: no target, export or subsystem"), "{log}");
         assert!(log.contains(&format!("at=\"{}:10:8\"", path.display())), "{log}");
     }
 

@@ -10,7 +10,7 @@ use weir_serve::config::Initiators;
 pub(super) const fn key(effect: &'static str) -> Key {
     Key {
         name: "initiators",
-        kind: Kind::Texts("iSCSI names, or beginnings of names and `*`"),
+        kind: Kind::Texts("iSCSI names, NQNs, or beginnings of names and `*`"),
         default: Default::Else("everyone"),
         effect,
     }

@@ -19,7 +19,7 @@ pub(super) static ISCSI: Section = Section {
             name: "listen",
             kind: Kind::Texts("IP addresses with a port"),
             default: Default::Is("127.0.0.1:3260"),
-            effect: "where connections are accepted; port 0 takes a free one; `[]` for NBD alone",
+            effect: "where connections are accepted; port 0 takes a free one; `[]` for none",
         },
         Key {
             name: "advertise",

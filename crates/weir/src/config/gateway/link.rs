@@ -21,7 +21,7 @@ pub(super) static LINK: Section = Section {
             name: "listen",
             kind: Kind::Texts("IP addresses with a port"),
             default: Default::Required,
-            effect: "whose connections leave by it: addresses as they stand in `listen` of `[iscsi]` or `[nbd]`",
+            effect: "whose connections leave by it: addresses as they stand in `listen` of `[iscsi]`, `[nbd]` or `[nvme]`",
         },
         Key {
             name: "bandwidth",
@@ -94,8 +94,10 @@ fn address(
         let diagnostic = Diagnostic::new(Code::Dangling, message);
         let diagnostic = diagnostic.at_some(text.span.as_ref(), "an item of `listen`");
         let known: Vec<_> = listeners.iter().map(|one| format!("`{}`", one.value)).collect();
-        let help =
-            format!("write one that is in `listen` of `[iscsi]` or `[nbd]`: {}", known.join(", "));
+        let help = format!(
+            "write one that is in `listen` of `[iscsi]`, `[nbd]` or `[nvme]`: {}",
+            known.join(", ")
+        );
         context.report(diagnostic.help(help));
         return None;
     }

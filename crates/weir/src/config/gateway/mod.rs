@@ -5,16 +5,19 @@ pub(crate) mod control;
 mod discovery;
 mod files;
 mod guard;
+mod http;
 mod initiators;
 mod iscsi;
 mod link;
 mod listen;
 mod log;
 mod nbd;
+mod nvme;
 mod reach;
 mod savings;
 mod stop;
 mod store;
+mod subsystem;
 mod target;
 mod tenant;
 #[cfg(test)]
@@ -39,6 +42,7 @@ pub(crate) static SCHEMA: Schema = Schema {
     sections: &[
         &iscsi::ISCSI,
         &nbd::NBD,
+        &nvme::NVME,
         &discovery::DISCOVERY,
         &limits::LIMITS,
         &path::PATH,
@@ -49,6 +53,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &tenant::TENANT,
         &shares::BACKGROUND,
         &control::CONTROL,
+        &http::HTTP,
         &stop::STOP,
         &savings::SAVINGS,
         &account::ACCOUNT,
@@ -57,6 +62,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &store::STORE,
         &volume::VOLUME,
         &target::TARGET,
+        &subsystem::SUBSYSTEM,
     ],
 };
 
@@ -93,15 +99,19 @@ pub(crate) fn read(
     let volumes = volume::read(context, document, known, &mut names, &mut tenants);
     let targets = target::read(context, document, &names, &mut accounts);
     let nbd = nbd::read(context, document, source, &names, &mut listeners);
-    let (targets, nbd) = (targets?, nbd?);
+    let nvme = nvme::read(context, document, &names, &mut listeners);
+    let (targets, nbd, nvme) = (targets?, nbd?, nvme?);
     let control = control::read(context, document, source, &nbd);
+    let socket = control.as_ref().ok().and_then(Option::as_deref);
+    let http = http::read(context, document, source, (&listeners, &nbd, socket));
     let links = link::read(context, document, &listeners);
-    reach::something(context, document, &targets, &nbd);
+    let offered = reach::Offered { targets: &targets, nbd: &nbd, nvme: &nvme };
+    offered.something(context, document);
     let mut volumes = volumes?;
     if let Ok(Some(path)) = &savings {
         savings::apart(context, document, path, &volumes);
     }
-    reach::volumes(context, document, &volumes, &targets, &nbd);
+    offered.volumes(context, document, &volumes);
     if let Some(backends) = &backends {
         reach::devices(context, document, backends, &volumes);
     }
@@ -112,12 +122,12 @@ pub(crate) fn read(
         accounts.unused(context, document);
     }
     let iscsi = iscsi?;
-    reach::listeners(context, document, &iscsi.listen, &targets, &nbd);
+    offered.listeners(context, document, &iscsi.listen);
     let (policies, (promises, claims)) = (policies?, kept?);
     contract::unused(context, document, &tenants, &promises, &policies, |index| {
         claims.contains_key(&index)
     });
-    reach::tenants(context, document, &claims, &targets, &volumes);
+    offered.tenants(context, document, &claims, &volumes);
     let tenant = |(index, name)| Tenant { name, initiators: claims.get(&index).cloned() };
     let tenants: Vec<_> = tenants.names().into_iter().enumerate().map(tenant).collect();
     Some(Config {
@@ -126,6 +136,7 @@ pub(crate) fn read(
         accounts: accounts.into_accounts()?,
         discovery: discovery?,
         nbd,
+        nvme,
         promises: contract::for_all(promises, tenants.len()),
         shares: shares::for_all(shares?, tenants.len()),
         tenants,
@@ -140,6 +151,7 @@ pub(crate) fn read(
         iscsi: iscsi.limits,
         links: links?,
         control: control.ok()?,
+        http: http.ok()?,
         savings: savings.ok()?,
         take_over: Vec::new(),
         record: None,

@@ -3,11 +3,14 @@
 pub(crate) mod chap;
 pub(crate) mod commands;
 pub(crate) mod control;
+pub(crate) mod http;
 pub(crate) mod initiator;
 pub(crate) mod nbd;
+pub(crate) mod nvme;
 pub(crate) mod pdu;
 pub(crate) mod proxy;
 pub(crate) mod recorded;
+pub(crate) mod schema;
 pub(crate) mod witness;
 
 use crate::support;
@@ -91,6 +94,10 @@ pub(crate) struct Gateway {
     pub(crate) portals: Vec<SocketAddr>,
     /// Where NBD clients connect, as URLs.
     pub(crate) nbd: Vec<String>,
+    /// Where it is asked over HTTP.
+    pub(crate) http: Option<String>,
+    /// Where NVMe hosts connect.
+    pub(crate) nvme: Vec<SocketAddr>,
 }
 
 impl Gateway {
@@ -120,8 +127,15 @@ impl Gateway {
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         // From here on the child is ended by `drop`, should the ready line not come.
         let (folder, nowhere) = (folder.to_path_buf(), ([127, 0, 0, 1], 0).into());
-        let mut gateway =
-            Self { child, folder, portal: nowhere, portals: Vec::new(), nbd: Vec::new() };
+        let mut gateway = Self {
+            child,
+            folder,
+            portal: nowhere,
+            portals: Vec::new(),
+            nbd: Vec::new(),
+            http: None,
+            nvme: Vec::new(),
+        };
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             let mut line = String::new();
@@ -136,6 +150,9 @@ impl Gateway {
         gateway.portal = gateway.portals[0];
         let urls = ready["nbd"].as_array().unwrap().iter();
         gateway.nbd = urls.map(|url| url.as_str().unwrap().to_owned()).collect();
+        gateway.http = ready["http"].as_str().map(str::to_owned);
+        let addresses = ready["nvme"].as_array().unwrap().iter();
+        gateway.nvme = addresses.map(|one| one.as_str().unwrap().parse().unwrap()).collect();
         gateway
     }
 

@@ -5,8 +5,8 @@ use super::rig::Rig;
 use super::small;
 use crate::cache::writeback::format::{PAGE, Super, crc32c};
 use crate::cache::writeback::{
-    Cause, Damage, FULL, Kind, Log, Mode, Notice, PACE, Phase, Refusal, Settings, Sync, Upstream,
-    Why,
+    Cause, Damage, FULL, Fua, Kind, Log, Mode, Notice, PACE, Phase, Refusal, Settings, Sync,
+    Upstream, Why,
 };
 use crate::clock::{Duration, Instant};
 use crate::error::IoError;
@@ -392,7 +392,7 @@ fn strict_until_everybody_has_flushed() {
             rig.log.flush(now, key, who(initiator));
         } else {
             let extent = Extent::new(initiator * 512, 512);
-            rig.log.write(now, key, Kind::Zero, extent, false, who(initiator));
+            rig.log.write(now, key, Kind::Zero, extent, Fua::No, who(initiator));
         }
         assert_eq!(strict(&rig), expected, "{initiator}");
     }

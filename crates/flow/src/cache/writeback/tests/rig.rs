@@ -4,7 +4,7 @@
 use super::disk::{Disk, Far, Version};
 use crate::cache::writeback::format::crc32c;
 use crate::cache::writeback::{
-    Effect, JobId, Kind, LocalId, Log, Memory, Mode, Notice, Origin, Part, Recovered, Refusal,
+    Effect, Fua, JobId, Kind, LocalId, Log, Memory, Mode, Notice, Origin, Part, Recovered, Refusal,
     Settings, Source, Upstream, Write, assemble, format_new, recover,
 };
 use crate::clock::{Duration, Instant};
@@ -175,6 +175,7 @@ impl Rig {
             None => self.log.flush(self.now, key, who),
             Some(kind) => {
                 let extent = Extent::new(from as u64 * 512, count as u64 * 512);
+                let fua = if fua { Fua::Host } else { Fua::No };
                 self.log.write(self.now, key, kind, extent, fua, who);
             }
         }

@@ -10,6 +10,7 @@ use super::*;
 use crate::storage::io::StorageDone;
 use crate::storage::io::{Whose, Work};
 use slotmap::{Key, SlotMap};
+use weir_flow::pipeline::Input;
 use weir_flow::request::{BackendId, PathId};
 use weir_wire::iscsi::initiator::Itt;
 
@@ -72,6 +73,37 @@ fn lost_writes_are_reported() {
         assert_eq!(has(|event| matches!(event, SessionEvent::WasReset)), reset, "{sense}");
         assert!(!has(|event| matches!(event, SessionEvent::Ended(_))), "{sense}");
         assert!(!session.is_idle(), "{sense}: the operation is to be done");
+    }
+}
+
+/// Every session reports a reset of the unit before it executes another command: of two paths the second reports the same
+/// reset, unless a command has ended there since; and a unit without a volatile cache has nothing to lose.
+#[test]
+fn a_reset_is_told_once() {
+    for cached in [true, false] {
+        let (_portal, mut upstreams) = upstreams(2);
+        let Upstreams { all, context, .. } = &mut upstreams;
+        all[0].unit.probed(Facts { write_cache: cached, ..Facts::simple(512, 2048) }, "array");
+        for path in [0, 1] {
+            all[0].begin(context, path);
+            all[0].paths[path].session().expect("it was begun").stage = Stage::Ready;
+        }
+        let mut told = |path: usize, event| {
+            all[0].session_event(context, path, event).expect("the session stays");
+            let reset = |one: &StorageDone| matches!(one, StorageDone::Input(Input::UnitReset(_)));
+            let resets = context.done.iter().filter(|one| reset(one)).count();
+            context.done.clear();
+            resets
+        };
+        let whose = Whose::Request(SlotMap::<RequestKey, ()>::with_key().insert(()));
+        let write =
+            || SessionEvent::Ended(Ended { whose, outcome: Ok(()), flushed: false, promise: None });
+        let once = usize::from(cached);
+        assert_eq!(told(0, SessionEvent::WasReset), once);
+        assert_eq!(told(1, SessionEvent::WasReset), 0, "the same reset");
+        assert_eq!(told(1, SessionEvent::WasReset), once, "another one");
+        told(0, write());
+        assert_eq!(told(0, SessionEvent::WasReset), once, "the write may be lost");
     }
 }
 

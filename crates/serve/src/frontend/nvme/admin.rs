@@ -1,0 +1,85 @@
+//! The admin queue: properties, admin commands and discovery.
+
+use super::NvmeFrontend;
+use crate::buffer::Payload;
+use crate::frontend::nvme_queue::Queue;
+use std::rc::Rc;
+use weir_wire::nvme::controller::{Action, NOT_ABORTED, Property, View};
+use weir_wire::nvme::{Completion, Sqe, Status, Transfer, discovery};
+
+impl NvmeFrontend<'_> {
+    /// Reads or writes a property.
+    pub(super) fn property(&mut self, queue: &mut Queue, slot: u32, property: Property) {
+        let Some(id) = queue.controller else { return };
+        // A host that waits for the end of a reset asks for the status again and again.
+        self.controllers.advance(self.engine, id);
+        let Some(entry) = self.controllers.get_mut(id) else { return };
+        let completion = match entry.controller.property(property) {
+            Ok((value, transition)) => {
+                if let Some(transition) = transition {
+                    self.controllers.begin(self.engine, id, transition);
+                }
+                let (dw0, dw1) = (value as u32, (value >> 32) as u32);
+                Completion { status: Status::SUCCESS, dw0, dw1 }
+            }
+            Err(status) => Completion::failed(status),
+        };
+        queue.wire.respond(slot, completion);
+    }
+
+    /// Handles an admin command.
+    pub(super) fn admin(&mut self, queue: &mut Queue, slot: u32, sqe: &Sqe, transfer: Transfer) {
+        let Some(id) = queue.controller else { return };
+        let siblings = self.controllers.of_subsystem(&queue.subsystem);
+        let page = (queue.subsystem == discovery::NQN)
+            .then(|| self.controllers.page(&self.engine.catalog, &queue.host, &queue.portals));
+        let Some(entry) = self.controllers.get_mut(id) else { return };
+        let namespaces = entry.namespaces.clone();
+        let view = View {
+            namespaces: &namespaces.facts,
+            controllers: &siblings,
+            discovery: page.as_ref(),
+        };
+        let action = entry.controller.admin(slot, sqe, transfer, &view);
+        self.act(queue, slot, sqe, transfer, action);
+        self.controllers.give_events(queue);
+    }
+
+    /// The data of an admin command is here.
+    pub(super) fn gathered(&mut self, queue: &mut Queue, slot: u32, sqe: &Sqe, data: &[u8]) {
+        let Some(entry) = queue.controller.and_then(|id| self.controllers.get_mut(id)) else {
+            return;
+        };
+        let action = entry.controller.gathered(sqe, data);
+        self.act(queue, slot, sqe, Transfer::None, action);
+    }
+
+    fn act(&mut self, queue: &mut Queue, slot: u32, sqe: &Sqe, transfer: Transfer, action: Action) {
+        match action {
+            Action::Complete(completion) => queue.wire.respond(slot, completion),
+            Action::Data { data, from } => {
+                let due = transfer.to_host().unwrap_or(0) as usize;
+                let part = &data[from..data.len().min(from + due)];
+                queue.wire.respond_padded(slot, Payload::Small(Rc::from(part)), 0..part.len());
+            }
+            Action::Gather(length) => queue.wire.gather(slot, *sqe, length),
+            Action::Hold => {}
+            Action::Abort { queue: number, cid } => self.abort(queue, slot, number, cid),
+        }
+    }
+
+    /// Ends a held request for an event. A command of an I/O queue runs to its end, and the answer says that it was
+    /// not aborted.
+    fn abort(&mut self, queue: &mut Queue, slot: u32, number: u16, cid: u16) {
+        let found = queue.wire.find(cid).filter(|_| number == 0);
+        let entry = queue.controller.and_then(|id| self.controllers.get_mut(id));
+        let mut completion = Completion::value(NOT_ABORTED);
+        if let (Some(held), Some(entry)) = (found, entry)
+            && entry.controller.withdraw(held)
+        {
+            queue.wire.respond(held, Completion::failed(Status::ABORTED_BY_REQUEST));
+            completion = Completion::SUCCESS;
+        }
+        queue.wire.respond(slot, completion);
+    }
+}

@@ -1,0 +1,67 @@
+//! What a host sees of a subsystem: its namespaces, and the volumes behind them.
+
+use crate::config::{Nvme, Subsystem};
+use crate::identity::bytes_of;
+use crate::volume::Volume;
+use crate::volume::catalog::Catalog;
+use weir_wire::nvme::{AnaState, Namespace, Usage};
+
+/// The namespaces that a host may see, in ascending order of their identifiers.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Namespaces {
+    pub(super) facts: Vec<Namespace>,
+    /// Index of the volume behind each.
+    pub(super) volumes: Vec<usize>,
+}
+
+impl Namespaces {
+    /// Those of a subsystem that the host with this NQN may see.
+    pub(super) fn of(catalog: &Catalog, subsystem: &Subsystem, host: &str) -> Self {
+        let host = host.to_ascii_lowercase();
+        let mut seen = Self::default();
+        for &(nsid, volume) in &subsystem.namespaces {
+            let behind = &catalog.volumes[volume];
+            if behind.initiators.admit(&host) {
+                seen.facts.push(namespace(nsid, behind));
+                seen.volumes.push(volume);
+            }
+        }
+        seen
+    }
+
+    /// The namespace of this identifier.
+    pub(super) fn get(&self, nsid: u32) -> Option<&Namespace> {
+        let found = self.facts.binary_search_by_key(&nsid, |one| one.nsid);
+        found.ok().map(|place| &self.facts[place])
+    }
+}
+
+/// The subsystem with this NQN, if the host may see it.
+pub(super) fn admitted<'a>(nvme: &'a Nvme, nqn: &str, host: &str) -> Option<&'a Subsystem> {
+    let found = nvme.subsystems.iter().find(|one| one.name == nqn);
+    found.filter(|one| one.hosts.admit(&host.to_ascii_lowercase()))
+}
+
+fn namespace(nsid: u32, volume: &Volume) -> Namespace {
+    let disk = volume.unit.disk();
+    let nguid = bytes_of(disk.id);
+    let mut uuid = nguid;
+    // RFC 9562, 5.8: version 8, whose other bits are free, and the variant.
+    uuid[6] = uuid[6] & 0x0f | 0x80;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    Namespace {
+        nsid,
+        blocks: disk.blocks,
+        block_shift: disk.block_size.trailing_zeros() as u8,
+        allocated_blocks: None,
+        thin: disk.thin,
+        read_only: disk.read_only,
+        physical_block_exponent: disk.physical_block_exponent,
+        unmap_granularity_blocks: disk.unmap_granularity_blocks,
+        optimal_transfer_blocks: disk.optimal_transfer_blocks,
+        nguid,
+        uuid,
+        ana: if volume.unit.is_withdrawn() { AnaState::Inaccessible } else { AnaState::Optimized },
+        usage: Usage::default(),
+    }
+}

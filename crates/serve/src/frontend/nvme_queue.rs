@@ -1,0 +1,133 @@
+//! One NVMe queue: its state machine, the namespaces that its host sees, and the commands that it holds back.
+
+use crate::buffer::Payload;
+use crate::frontend::nvme_namespaces::Namespaces;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use weir_flow::clock::Instant;
+use weir_flow::request::TenantId;
+use weir_wire::nvme::{Connect, Connection, Limits};
+use weir_wire::scsi::cdb::Media;
+
+/// The state machine of a queue, sending pooled buffers.
+pub(crate) type Wire = Connection<Payload>;
+
+/// A queue: one connection.
+pub(crate) struct Queue {
+    pub(crate) wire: Wire,
+    /// Where its host can reach the gateway, for discovery.
+    pub(super) portals: Vec<SocketAddr>,
+    /// Its controller, from Connect on.
+    pub(crate) controller: Option<u16>,
+    /// NQN of the host.
+    pub(crate) host: String,
+    /// NQN of the subsystem.
+    pub(crate) subsystem: String,
+    /// The tenant that claims the host by its name.
+    pub(super) claim: Option<TenantId>,
+    pub(super) namespaces: Rc<Namespaces>,
+    /// When a command was taken last.
+    pub(super) heard: Instant,
+    /// A Connect that waits for the end of an older connection of the same queue, and until when.
+    pub(super) connecting: Option<(Box<Connect>, Instant)>,
+    /// Commands for which there is no memory yet, in order. At most as many as the queue has places.
+    pub(super) waiting: VecDeque<Waiting>,
+    /// What is left of commands that are done in parts, by their slots.
+    pub(super) rest: BTreeMap<u32, VecDeque<Part>>,
+    /// The slot of a Disconnect, which is answered last.
+    pub(super) leaving: Option<u32>,
+    /// Memory that is set aside for data in capsules, in bytes.
+    pub(super) reserved: u64,
+}
+
+/// A queue that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(super) controller: Option<u16>,
+    pub(super) number: u16,
+    pub(super) reserved: u64,
+}
+
+/// A part of a command: one request for a volume.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) volume: usize,
+    pub(super) media: Media,
+}
+
+/// A command for which there is no memory yet.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) slot: u32,
+    pub(super) part: Part,
+    pub(super) data: Data,
+}
+
+/// The data that the host has for a command.
+#[derive(Debug)]
+pub(super) enum Data {
+    /// None.
+    None,
+    /// To be asked for; the length in bytes.
+    ByRequest(u32),
+    /// In the capsule; the length in bytes, and what has come while the command waits.
+    InCapsule { length: u32, bytes: Vec<u8>, complete: bool },
+}
+
+impl Data {
+    /// Its length in bytes.
+    pub(super) const fn length(&self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::ByRequest(length) | Self::InCapsule { length, .. } => *length,
+        }
+    }
+}
+
+impl Queue {
+    /// The queue of a new connection, whose host can reach the gateway at `portals`.
+    pub(crate) fn new(limits: Limits, portals: Vec<SocketAddr>) -> Self {
+        Self {
+            wire: Wire::new(limits),
+            portals,
+            controller: None,
+            host: String::new(),
+            subsystem: String::new(),
+            claim: None,
+            namespaces: Rc::default(),
+            heard: Instant::ZERO,
+            connecting: None,
+            waiting: VecDeque::new(),
+            rest: BTreeMap::new(),
+            leaving: None,
+            reserved: 0,
+        }
+    }
+
+    /// What its controller must know of its end.
+    pub(crate) fn ended(self) -> Ended {
+        let Self { controller, wire, reserved, .. } = self;
+        Ended { controller, number: wire.queue().unwrap_or(0), reserved }
+    }
+
+    /// Its host sees these namespaces from now on.
+    pub(crate) fn see(&mut self, namespaces: Rc<Namespaces>) {
+        self.namespaces = namespaces;
+    }
+
+    /// Whether its Connect has waited for too long.
+    pub(crate) fn is_late(&self, now: Instant) -> bool {
+        self.connecting.as_ref().is_some_and(|(_, until)| *until <= now)
+    }
+
+    /// Whether commands wait for memory.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The command in this slot, if it waits for memory.
+    pub(super) fn waiting_in(&mut self, slot: u32) -> Option<&mut Waiting> {
+        self.waiting.iter_mut().find(|waiting| waiting.slot == slot)
+    }
+}

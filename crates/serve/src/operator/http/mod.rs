@@ -1,0 +1,79 @@
+//! The HTTP interface for operators: metrics, health, and the questions of the control socket as REST.
+//!
+//! A separate thread parses requests, encodes answers and never makes the event loop wait. The thread
+//! asks the event loop at most one question of each [`Subject`] at a time, and uses an answer for all clients that ask
+//! within [`FRESH`]: many clients cost hosts no more than one. It changes nothing: the only methods are GET and HEAD.
+//! [Decision 42](../../../../docs/decisions/0042-http.md) has the reasons.
+
+mod api;
+mod connection;
+mod health;
+mod lists;
+pub(crate) mod openapi;
+mod problem;
+mod request;
+mod response;
+mod routes;
+pub(crate) mod server;
+#[cfg(test)]
+mod tests;
+
+use super::metrics::page::Format;
+use super::metrics::scraper::Scrape;
+use super::protocol::{Answer, Request};
+use weir_flow::clock::Duration;
+
+/// What the thread asks the event loop for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    Status,
+    Paths,
+    Volumes,
+    Metrics(Format),
+}
+
+impl Subject {
+    const ALL: [Self; 5] = [
+        Self::Status,
+        Self::Paths,
+        Self::Volumes,
+        Self::Metrics(Format::Text),
+        Self::Metrics(Format::OpenMetrics),
+    ];
+
+    const fn index(self) -> usize {
+        match self {
+            Self::Status => 0,
+            Self::Paths => 1,
+            Self::Volumes => 2,
+            Self::Metrics(Format::Text) => 3,
+            Self::Metrics(Format::OpenMetrics) => 4,
+        }
+    }
+
+    /// The same question on the control socket.
+    pub(crate) const fn request(self) -> Request {
+        match self {
+            Self::Status => Request::Status {},
+            Self::Paths => Request::PathList { backend: None },
+            Self::Volumes => Request::VolumeList { volume: None },
+            Self::Metrics(format) => {
+                Request::Metrics { openmetrics: matches!(format, Format::OpenMetrics) }
+            }
+        }
+    }
+}
+
+/// What the event loop says to a question.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Answer(Answer),
+    /// Metrics, which the thread encodes.
+    Scrape(Scrape),
+}
+
+/// For how long an answer of the event loop is used again.
+const FRESH: Duration = Duration::from_millis(200);
+
+/// A client gets an error if the event loop has not answered within this time.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);

@@ -1,0 +1,54 @@
+//! The controllers of NVMe hosts: their timers, their events, and what a reload changes for them.
+
+use super::Connections;
+use crate::frontend::connection::{Connection, Speech};
+use crate::frontend::nvme_queue::Queue;
+use crate::frontend::socket::Stream;
+use crate::tasks::{CommandEngine, ConnectionAction};
+use weir_flow::clock::Instant;
+
+impl<S: Stream> Connections<S> {
+    /// Ends the controllers of hosts that were silent for too long, before anything that they have sent is read.
+    pub(crate) fn expire(&mut self, engine: &mut CommandEngine, now: Instant) {
+        if !self.controllers.may_expire(now) {
+            return;
+        }
+        engine.set.now = now;
+        let connections = self.places.iter().flatten().map(|one| &one.connection);
+        self.controllers.expire(engine, connections.filter_map(queue_of));
+        self.run_actions(engine, now);
+    }
+
+    /// Once a second: continues resets, and tells hosts which namespaces cannot be reached.
+    pub(super) fn tick_nvme(&mut self, engine: &mut CommandEngine, now: Instant) {
+        engine.set.now = now;
+        self.controllers.tick(engine);
+        let late = self.all().filter(|one| queue_of(one).is_some_and(|queue| queue.is_late(now)));
+        let late: Vec<_> = late.map(|one| ConnectionAction::Feed(one.id)).collect();
+        engine.set.actions.extend(late);
+        if self.controllers.access_changed(&engine.catalog) {
+            self.refresh_namespaces(engine);
+        }
+    }
+
+    /// Shows all NVMe hosts which namespaces there are now, and tells them what has changed.
+    pub(super) fn refresh_namespaces(&mut self, engine: &mut CommandEngine) {
+        let seen = self.controllers.refresh(engine);
+        for one in self.places.iter_mut().flatten() {
+            let id = one.connection.id;
+            let Speech::Nvme(queue) = &mut one.connection.speech else { continue };
+            if let Some(namespaces) = queue.controller.and_then(|id| seen.get(&id)) {
+                queue.see(namespaces.clone());
+            }
+            self.controllers.give_events(queue);
+            engine.set.actions.push_back(ConnectionAction::Write(id));
+        }
+    }
+}
+
+fn queue_of(connection: &Connection) -> Option<&Queue> {
+    match &connection.speech {
+        Speech::Nvme(queue) => Some(queue),
+        Speech::Iscsi(_) | Speech::Nbd(_) => None,
+    }
+}

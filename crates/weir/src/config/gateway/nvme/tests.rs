@@ -1,0 +1,109 @@
+use crate::config::diagnostic::Code;
+use crate::config::gateway;
+use crate::config::source::Source;
+use weir_serve::config::{Config, DigestPolicy};
+
+/// A gateway for NVMe alone: `nvme` is said of the front end, `subsystem` of its only subsystem.
+fn with(nvme: &str, subsystem: &str) -> Source {
+    let text = format!(
+        "[iscsi]\nlisten = []\n[nvme]\n{nvme}\n[[volume]]\nname = \"d\"\nfile = \"d\"\n\
+         [[volume]]\nname = \"e\"\nfile = \"e\"\n[[subsystem]]\n{subsystem}\n"
+    );
+    Source::new("weir.toml", text)
+}
+
+const LISTEN: &str = "listen = [\"127.0.0.1:4420\"]";
+const SUBSYSTEM: &str =
+    "name = \"nqn.2026-11.org.example:d\"\nnamespaces = { 1 = \"d\", 256 = \"e\" }";
+
+fn good(source: &Source) -> Config {
+    gateway(source).unwrap_or_else(|diagnostics| panic!("{diagnostics:?}")).checked
+}
+
+/// The values of the file arrive in the checked types.
+#[test]
+fn values_arrive() {
+    let nvme = format!(
+        "{LISTEN}\nadvertise = [\"192.0.2.1:4420\"]\ndata_digest = \"never\"\nqueues = 3\n\
+         max_transfer = \"64KiB\""
+    );
+    let hosts = "hosts = [\"nqn.2014-08.org.nvmexpress:uuid:*\"]";
+    let nvme = good(&with(&nvme, &format!("{SUBSYSTEM}\n{hosts}"))).nvme;
+    assert_eq!(nvme.listen, ["127.0.0.1:4420".parse().unwrap()]);
+    assert_eq!(nvme.advertise, ["192.0.2.1:4420".parse().unwrap()]);
+    assert_eq!(nvme.header_digest, DigestPolicy::Allowed);
+    assert_eq!(nvme.data_digest, DigestPolicy::Never);
+    assert_eq!((nvme.queues, nvme.queue_depth, nvme.max_transfer), (3, 128, 64 << 10));
+    let subsystem = &nvme.subsystems[0];
+    assert_eq!(subsystem.namespaces, [(1, 0), (256, 1)]);
+    assert_eq!(subsystem.hosts.names(), ["nqn.2014-08.org.nvmexpress:uuid:*"]);
+}
+
+/// Each mistake has a message that says what to do.
+#[test]
+fn diagnostics() {
+    let name = "name = \"nqn.2026-11.org.example:d\"";
+    let named = |name: &str| format!("name = \"{name}\"\nnamespaces = {{ 1 = \"d\", 2 = \"e\" }}");
+    let on = |namespaces: &str| format!("{name}\nnamespaces = {namespaces}");
+    let more = |more: &str| format!("{SUBSYSTEM}\n{more}");
+    let listening = |nvme: &str| format!("{LISTEN}\n{nvme}");
+    let cases = [
+        (LISTEN.to_owned(), named("iqn.2026-11.org.example:d"), Code::BadValue, "an iSCSI name"),
+        (LISTEN.to_owned(), named("nqn.example:d"), Code::BadValue, "a reversed domain"),
+        (
+            LISTEN.to_owned(),
+            named("nqn.2014-08.org.nvmexpress.discovery"),
+            Code::BadValue,
+            "every discovery subsystem",
+        ),
+        (LISTEN.to_owned(), on("{ 0 = \"d\" }"), Code::BadValue, "namespace `0`"),
+        (LISTEN.to_owned(), on("{ 257 = \"d\" }"), Code::BadValue, "namespace `257`"),
+        (LISTEN.to_owned(), on("{ 01 = \"d\" }"), Code::BadValue, "namespace `01`"),
+        (LISTEN.to_owned(), on("{}"), Code::BadValue, "offers nothing"),
+        (LISTEN.to_owned(), on("\"d\""), Code::WrongType, "a table of namespaces"),
+        (LISTEN.to_owned(), on("{ 1 = 1 }"), Code::WrongType, "a volume's name"),
+        (LISTEN.to_owned(), on("{ 1 = \"x\" }"), Code::Dangling, "`x`"),
+        (LISTEN.to_owned(), on("{ 1 = \"d\", 2 = \"d\" }"), Code::Duplicate, "twice"),
+        (LISTEN.to_owned(), name.to_owned(), Code::MissingKey, "`namespaces`"),
+        (LISTEN.to_owned(), more("hosts = []"), Code::OutOfRange, "everyone in"),
+        (LISTEN.to_owned(), more("hosts = [\"iqn.x\"]"), Code::BadValue, "the NQN of a host"),
+        (LISTEN.to_owned(), more("hosts = [\"nqn.*x\"]"), Code::BadValue, "the NQN of a host"),
+        (
+            LISTEN.to_owned(),
+            more(&format!("[[subsystem]]\n{name}\nnamespaces = {{ 1 = \"d\" }}")),
+            Code::Duplicate,
+            "two subsystems",
+        ),
+        (String::new(), SUBSYSTEM.to_owned(), Code::MissingKey, "without a listener"),
+        (
+            listening("max_transfer = \"96KiB\""),
+            SUBSYSTEM.to_owned(),
+            Code::OutOfRange,
+            "power of two",
+        ),
+        (
+            listening("in_capsule = \"5000B\""),
+            SUBSYSTEM.to_owned(),
+            Code::OutOfRange,
+            "multiple of 16B",
+        ),
+        (listening("queues = 65"), SUBSYSTEM.to_owned(), Code::OutOfRange, "65"),
+        (
+            listening("advertise = [\"0.0.0.0:4420\"]"),
+            SUBSYSTEM.to_owned(),
+            Code::BadValue,
+            "hosts can use",
+        ),
+    ];
+    for (nvme, subsystem, code, part) in cases {
+        let diagnostics = gateway(&with(&nvme, &subsystem)).expect_err(part);
+        let found = |one: &&crate::config::diagnostic::Diagnostic| {
+            one.code == code && one.message.contains(part)
+        };
+        assert!(diagnostics.iter().any(|one| found(&one)), "{part}: {diagnostics:?}");
+    }
+    let alone = "[iscsi]\nlisten = []\n[nvme]\nlisten = [\"127.0.0.1:4420\"]\n";
+    let diagnostics = gateway(&Source::new("weir.toml", alone.to_owned())).unwrap_err();
+    let found = diagnostics.iter().any(|one| one.message.contains("no subsystem"));
+    assert!(found, "{diagnostics:?}");
+}
