@@ -13,6 +13,7 @@ import re
 import socketserver
 import subprocess
 import tarfile
+import tempfile
 import threading
 
 from ..harness.case import ROOT, TARGET, Failed, attempt, case, output
@@ -32,10 +33,11 @@ TOLERATED = {"reservations": "reservation conflict|critical nexus error, dev sd"
 PART_SECONDS, ALL_SECONDS = 480, 2400
 # The guest sees the host's loopback as this address, so that is what discovery must advertise.
 HOST = "10.0.2.2"
+SUBSYSTEM = "nqn.2026-11.org.example:nvme"
 SCRIPTS = ROOT / "conformance/guest"
 # Parts that run for a change of the front end or the wire formats. The others take as long again and protect less.
-SMALL = ["ext4", "multipath", "restart", "reservations", "commands"]
-PARTS = ["ext4", "multipath", "restart", "write_back", "reservations", "commands", "chap", "lio", "flash"]
+SMALL = ["ext4", "multipath", "restart", "reservations", "commands", "nvme"]
+PARTS = ["ext4", "multipath", "restart", "write_back", "reservations", "commands", "nvme", "chap", "lio", "flash"]
 # Slow enough that delays of the machine do not matter: reads take 150 ms, programs 250 ms.
 FLASH = {"name": "flash", "model": "ssd-paper", "register": "25ms", "read": "125ms", "program": "225ms"}
 # Parts of a script, as the guest gets them: text only.
@@ -66,13 +68,16 @@ class Host:
     """The peers of the guest: a gateway on two ports, its upstream, and a gateway with emulated flash."""
 
     def __init__(self, run, flash):
-        self.ports, folder = free_ports(2), run.folder
+        (*self.ports, self.nvme, self.nvme2), folder = free_ports(4), run.folder
         config = Config(listen=[f"127.0.0.1:{port}" for port in self.ports], advertise=[f"{HOST}:{port}" for port in self.ports])
         config.account("alice", secret="secretsecret12").account("weir", secret="mutualmutual12").section("cache", size="16MiB")
         config.section("discovery", accounts=["alice"], mutual="weir")
         for name, mib, keys in (("ext4", 128, {}), ("multipath", 384, {}), ("restart", 128, {}), ("reservations", 64, {}),
                                 ("commands", 128, {}), ("chap", 64, {"accounts": ["alice"], "mutual": "weir"})):
             config.volume(name, file=folder / f"{name}.img", size=f"{mib}MiB").target(name, name=f"{TARGET}.{name}", **keys)
+        config.section("nvme", listen=[f"127.0.0.1:{port}" for port in (self.nvme, self.nvme2)],
+                       advertise=[f"{HOST}:{port}" for port in (self.nvme, self.nvme2)])
+        config.volume("nvme", file=folder / "nvme.img", size="128MiB").add("subsystem", name=SUBSYSTEM, namespaces={1: "nvme"})
         # 320 MiB is the minimum of mkfs.xfs. The guest can reach both units without the gateway, as separate targets.
         images = {"ext4": run.image("cached-ext4.img", 128), "xfs": run.image("cached-xfs.img", 320)}
         target = Tgtd(run, images["ext4"])
@@ -154,7 +159,7 @@ def files(run):
 
 def script(run, host, parts):
     variables = {"HOST": HOST, "PORT": host.ports[0], "PORT2": host.ports[1], "FAR": host.far, "CONTROL": serve(run, host),
-                 "FILES": files(run), "PREFIX": TARGET,
+                 "NVME": host.nvme, "NVME2": host.nvme2, "FILES": files(run), "PREFIX": TARGET,
                  "FLASH": host.flash.portals[0].rpartition(":")[2] if host.flash else ""}
     lines = ["export " + " ".join(f"{name}={value}" for name, value in variables.items())]
     for part in ("common", *parts):
@@ -166,18 +171,33 @@ def script(run, host, parts):
     return place
 
 
+def build(machine, place):
+    """Makes the virtual machine in `place` unless it is there.
+
+    A build that was interrupted leaves half a machine, with /proc mounted in it. So each build has a folder and a mount
+    namespace of its own, and its folder becomes `place` when it is complete.
+    """
+    if (place / "root.img").exists():
+        return
+    place.parent.mkdir(parents=True, exist_ok=True)
+    fresh = pathlib.Path(tempfile.mkdtemp(prefix=f"{place.name}-", dir=place.parent))
+    status, said = attempt("unshare", "--mount", "bash", machine / "build.sh", seconds=600, env={**os.environ, "GUEST_DIR": str(fresh)})
+    if status:
+        raise Failed(f"the virtual machine cannot be built: {said[-800:]}")
+    if place.exists():
+        place.rename(fresh / "incomplete")
+    fresh.rename(place)
+
+
 @case("guest.boot", "a Linux initiator uses every feature without an error, and its kernel logs no complaint",
       gate={"parts": ["ext4", "multipath"]}, small={"parts": SMALL}, nightly={"parts": PARTS}, area="guest", guest=True, limit=900, nightly_limit=2700,
       tools=("qemu-system-x86_64", "tgtd", "tgtadm"))
 def boot(run, parts):
-    machine, environment = pathlib.Path(run.guest), {**os.environ, "GUEST_DIR": os.environ.get("GUEST_DIR", "/var/tmp/weir-guest")}
-    if not os.path.exists(environment["GUEST_DIR"] + "/root.img"):
-        status, said = attempt("bash", machine / "build.sh", seconds=600, env=environment)
-        if status:
-            raise Failed(f"the virtual machine cannot be built: {said[-800:]}")
+    machine, place = pathlib.Path(run.guest), pathlib.Path(os.environ.get("GUEST_DIR", "/var/tmp/weir-guest"))
+    build(machine, place)
     host = Host(run, "flash" in parts)
-    place = script(run, host, parts)
-    process = run.spawn("bash", machine / "run.sh", place, ALL_SECONDS, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    steps = script(run, host, parts)
+    process = run.spawn("bash", machine / "run.sh", steps, ALL_SECONDS, env={**os.environ, "GUEST_DIR": str(place)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     said, measured = [], []
     for line in process.stdout:
         line = line.decode(errors="replace").rstrip()

@@ -1,4 +1,4 @@
-# Runs in the guest, before each part. The host sets HOST, PORT, PORT2, FAR, FLASH, CONTROL and PREFIX.
+# Runs in the guest, before each part. The host sets HOST, PORT, PORT2, NVME, NVME2, FAR, FLASH, CONTROL and PREFIX.
 
 # control COMMAND...: prints the answer of the host's controller
 control() {

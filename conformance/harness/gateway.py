@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -97,11 +98,12 @@ class Gateway:
         timer.start()
         return timer
 
-    def stop(self):
-        """SIGTERM; it must leave cleanly."""
+    def stop(self, lost=()):
+        """SIGTERM; it must leave cleanly, or report that the last writes of the volumes `lost`, and of no other, may be lost."""
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(PATIENCE)
-        if status:
+        reported = re.findall("volume `(.*?)` could not be flushed at the end", self.said())
+        if status != (1 if lost else 0) or sorted(reported) != sorted(lost):
             raise Failed(f"the gateway left with status {status}: {self.tail(5)}")
 
     def end(self):
