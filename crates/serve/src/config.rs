@@ -1,10 +1,11 @@
 //! The configuration of a gateway: checked types, which the program's configuration reader makes.
 
+pub mod http;
 mod upstream;
 
+pub use http::{Http, HttpListen};
 pub use upstream::{Fence, Portal, Upstream};
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use weir_flow::accept::Cap;
@@ -71,8 +72,8 @@ pub struct Config {
     /// The Unix socket on which operators ask the gateway and order it; only its own user may connect.
     /// `None`: they cannot.
     pub control: Option<PathBuf>,
-    /// Where operators ask over HTTP; it changes nothing. `None`: they cannot.
-    pub http: Option<HttpListen>,
+    /// Where operators ask over HTTP, and who may do what there. `None`: they cannot.
+    pub http: Option<Http>,
     /// The file that keeps over a restart the tenants' burst credits, and how much the devices were found
     /// to take. `None`: both begin anew.
     pub savings: Option<PathBuf>,
@@ -96,24 +97,6 @@ pub enum Rejected {
     Shrinks(String),
     /// A file or a device does not give what it asks for.
     Unavailable(String),
-}
-
-/// Where the HTTP interface listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HttpListen {
-    /// A loopback address; port 0 takes a free one, reported when ready.
-    Tcp(SocketAddr),
-    /// A Unix socket, to which only the gateway's own user may connect.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for HttpListen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => write!(f, "http://{address}/"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
 }
 
 /// A link: replies leave there one after another, at this rate.
@@ -332,7 +315,7 @@ pub struct Subsystem {
     pub hosts: Initiators,
 }
 
-/// TLS for NBD over TCP.
+/// TLS for NBD or HTTP over TCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
     /// The server's certificate chain, PEM.

@@ -3,7 +3,9 @@
 use crate::ServeError;
 use crate::config::{Config, HttpListen, Volume};
 use crate::folder::{can_make, folder};
-use crate::frontend::{tls, unix_socket};
+use crate::frontend::tls::{self, Certificates};
+use crate::frontend::unix_socket;
+use crate::operator::http::guard::Guard;
 use crate::storage::file::backing::Backing;
 use crate::storage::log_device::log;
 use crate::storage::state_file;
@@ -31,15 +33,16 @@ pub fn preflight(config: &Config) -> Vec<ServeError> {
         let taken = if folder.exists() { unix_socket::check(path) } else { can_make(folder) };
         note(taken.map_err(|source| ServeError::Control { path: path.clone(), source }));
     }
-    if let Some(listen) = &config.http {
-        let taken = match listen {
+    if let Some(http) = &config.http {
+        let taken = match &http.listen {
             HttpListen::Tcp(address) => TcpListener::bind(address).map(drop),
             HttpListen::Unix(path) => unix_socket::check(path),
         };
-        note(taken.map_err(|source| ServeError::Http { listen: listen.clone(), source }));
+        note(taken.map_err(|source| ServeError::Http { listen: http.listen.clone(), source }));
+        note(Guard::new(http).map(drop).map_err(ServeError::from));
     }
     if let Some(tls) = &config.nbd.tls {
-        note(tls::server_config(tls).map(drop).map_err(ServeError::from));
+        note(tls::server_config(tls, Certificates::Required).map(drop).map_err(ServeError::from));
     }
     for volume in &config.volumes {
         for store in volume.files() {

@@ -17,6 +17,7 @@ use crate::source::Source;
 use mio::event::Source as EventSource;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustls::pki_types::CertificateDer;
 use rustls::{ServerConfig, ServerConnection};
 use socket2::{SockRef, TcpKeepalive};
 use std::fmt;
@@ -136,6 +137,11 @@ impl<S: Stream> Socket<S> {
     pub(crate) fn start_tls(&mut self, config: Arc<ServerConfig>) -> io::Result<()> {
         self.tls = Some(Box::new(Tls::new(config)?));
         Ok(())
+    }
+
+    /// The certificate that the peer has shown under TLS, which the authorities of the configuration have signed.
+    pub(crate) fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.tls.as_ref()?.session.peer_certificates()?.first()
     }
 
     /// [`Stream::keep_alive`].

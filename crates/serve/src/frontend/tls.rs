@@ -81,8 +81,20 @@ pub enum TlsError {
     },
 }
 
-/// The configuration of a server for TLS 1.2 and 1.3. With `client_ca`, clients must show a certificate.
-pub(crate) fn server_config(tls: &config::Tls) -> Result<Arc<ServerConfig>, TlsError> {
+/// Whether a client that shows no certificate is served where `client_ca` is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Certificates {
+    /// It is refused.
+    Required,
+    /// It may prove who it is in another way.
+    Optional,
+}
+
+/// The configuration of a server for TLS 1.2 and 1.3. With `client_ca`, certificates of clients are checked.
+pub(crate) fn server_config(
+    tls: &config::Tls,
+    clients: Certificates,
+) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = certificates("certificate", &tls.certificate)?;
     let key = PrivateKeyDer::from_pem_file(&tls.key)
         .map_err(|source| unreadable("private key", &tls.key, source))?;
@@ -104,7 +116,12 @@ pub(crate) fn server_config(tls: &config::Tls) -> Result<Arc<ServerConfig>, TlsE
                     .add(certificate)
                     .map_err(|source| TlsError::Authority { path: path.clone(), source })?;
             }
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+            let verifier = match clients {
+                Certificates::Required => verifier,
+                Certificates::Optional => verifier.allow_unauthenticated(),
+            };
+            let verifier = verifier
                 .build()
                 .map_err(|source| TlsError::Verifier { path: path.clone(), source })?;
             builder.with_client_cert_verifier(verifier)
@@ -170,7 +187,7 @@ pub(crate) mod tests {
     pub(crate) fn served_by(authority: &Authority, name: &str, clients: bool) -> Arc<ServerConfig> {
         let folder = Folder::new(name);
         let tls = written(&folder, authority, clients);
-        server_config(&tls).expect("all files are there")
+        server_config(&tls, Certificates::Required).expect("all files are there")
     }
 
     fn written(folder: &Folder, authority: &Authority, clients: bool) -> config::Tls {
@@ -191,7 +208,7 @@ pub(crate) mod tests {
         let folder = Folder::new("tls-problem");
         let tls = written(&folder, &Authority::new(), true);
         change(&tls);
-        let error = server_config(&tls).expect_err("it cannot be used");
+        let error = server_config(&tls, Certificates::Required).expect_err("it cannot be used");
         let message = error.to_string();
         (error, message)
     }

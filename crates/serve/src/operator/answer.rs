@@ -125,7 +125,7 @@ impl ControlHandler<'_> {
                 if view.stopping {
                     return Err(Refusal::Stopping);
                 }
-                info!(dry_run, "order from the control socket: reload");
+                info!(dry_run, over = client.way(), "order: reload");
                 return Ok(Reaction::Reload(client, dry_run));
             }
             Request::Metrics { openmetrics } => {
@@ -138,7 +138,7 @@ impl ControlHandler<'_> {
                 let dirty =
                     volumes.iter().filter_map(|volume| Some(volume.log.as_ref()?.dirty_bytes));
                 let dirty_bytes = dirty.sum();
-                info!("order from the control socket: stop");
+                info!(over = client.way(), "order: stop");
                 return Ok(Reaction::Stop(client, Leaving { dirty_bytes }));
             }
         };
@@ -168,7 +168,7 @@ impl ControlHandler<'_> {
             return Err(Refusal::Stopping);
         }
         let order = order(volume);
-        info!(volume = name, ?order, "order from the control socket");
+        info!(volume = name, ?order, over = self.client.way(), "order to a log");
         Ok(Reaction::Order(Input::Cache(order), Question::Told(self.client, volume)))
     }
 
@@ -195,7 +195,8 @@ impl ControlHandler<'_> {
         if self.view.stopping {
             return Err(Refusal::Stopping);
         }
-        info!(backend = self.backends.get(backend).name, ?order, "order from the control socket");
+        let name = &self.backends.get(backend).name;
+        info!(backend = name, ?order, over = self.client.way(), "order to paths");
         let order = Input::PathOrder(backend, order);
         Ok(Reaction::Order(order, Question::Ordered(self.client, backend)))
     }

@@ -29,7 +29,7 @@ pub use protocol::{
 
 pub(crate) use protocol::Refusal;
 
-use http::Subject;
+use http::Ticket;
 use socket::{Asked, ClientId};
 use weir_flow::request::{BackendId, VolumeId};
 
@@ -38,8 +38,18 @@ use weir_flow::request::{BackendId, VolumeId};
 pub(crate) enum Asker {
     /// A client of the control socket.
     Socket(ClientId),
-    /// The thread of the HTTP interface, for all of its clients that ask for this.
-    Http(Subject),
+    /// The thread of the HTTP interface, for its clients with this ticket.
+    Http(Ticket),
+}
+
+impl Asker {
+    /// How it asks, for the log.
+    const fn way(self) -> &'static str {
+        match self {
+            Self::Socket(_) => "control socket",
+            Self::Http(_) => "HTTP",
+        }
+    }
 }
 
 /// A question, for which the run of the pipeline ends.

@@ -181,7 +181,7 @@ pub enum Answer {
 }
 
 /// The data that a gateway leaves in logs when it stops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Leaving {
     /// Bytes in logs that are not on the volumes' own storage; they go there after the next start.
     pub dirty_bytes: u64,
@@ -510,7 +510,9 @@ impl Refusal {
             }
             Self::UnknownPath { count: 1, .. } => "it has one, number 0".to_owned(),
             Self::UnknownPath { count, .. } => format!("it has {count}, from 0 to {}", count - 1),
-            Self::LastPath { .. } => "requests would wait; --force disables it anyway".to_owned(),
+            Self::LastPath { .. } => {
+                "requests would wait; --force, or \"force\":true, disables it anyway".to_owned()
+            }
             Self::Rejected(rejected) => reload::help(rejected).to_owned(),
             Self::Busy => "ask again in some seconds, and read each answer".to_owned(),
             Self::Stopping => "nothing can be changed any more".to_owned(),

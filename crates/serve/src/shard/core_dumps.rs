@@ -16,8 +16,9 @@ pub(crate) fn keep_secrets_out(config: &Config) {
     }
 }
 
-/// CHAP secrets, or a private key.
+/// CHAP secrets, or a private key, or tokens that clients send.
 fn has_secrets(config: &Config) -> bool {
     let proves = config.upstreams.iter().any(|one| one.account.is_some() || one.mutual.is_some());
-    proves || !config.accounts.is_empty() || config.nbd.tls.is_some()
+    let http = config.http.as_ref().is_some_and(|one| one.tls.is_some() || !one.users.is_empty());
+    proves || http || !config.accounts.is_empty() || config.nbd.tls.is_some()
 }

@@ -29,6 +29,7 @@ use crate::config::{Config, HttpListen, Rejected};
 use crate::frontend::connection::Protocol;
 use crate::frontend::listener::Listener;
 use crate::operator::answer::Reaction;
+use crate::operator::http::guard::Guard;
 use crate::operator::http::server::Http;
 use crate::operator::metrics::Metrics;
 use crate::operator::metrics::scraper::Scrape;
@@ -56,7 +57,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use stop::Stop;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::PolicyHandover;
 use weir_flow::event::Observer;
@@ -452,6 +453,7 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         info!(dry_run, "reading the configuration again");
         if dry_run {
             let new = (self.reload)()?;
+            guard_of(&new)?;
             return self.engine.plan_reload(&self.config, new).map(drop);
         }
         self.service.reloading();
@@ -463,14 +465,25 @@ impl<'a, K: Kernel> Gateway<'a, K> {
 
     /// Reads the configuration again and applies what can change live.
     fn put_into_force(&mut self) -> Result<(), Rejected> {
-        let planned = self.engine.plan_reload(&self.config, (self.reload)()?)?;
+        let new = (self.reload)()?;
+        let guard = guard_of(&new)?;
+        let planned = self.engine.plan_reload(&self.config, new)?;
         self.engine.set.now = self.now;
         self.config = self.engine.reload(&self.config, planned)?;
+        self.operators.guard_http(guard);
         self.connections.set_weights(&self.config.shares);
         self.connections.refresh(&mut self.engine);
         self.connections.run_actions(&mut self.engine, self.now);
         Ok(())
     }
+}
+
+/// Who may do what over HTTP, by a configuration whose files can be read.
+fn guard_of(config: &Config) -> Result<Option<Guard>, Rejected> {
+    config.http.as_ref().map(Guard::new).transpose().map_err(|problem| {
+        error!(%problem, "the configuration stays as it was");
+        Rejected::Invalid(vec![format!("[http]: {problem}")])
+    })
 }
 
 impl<O: Observer, K: Kernel> World<Pipeline<O>> for Gateway<'_, K> {

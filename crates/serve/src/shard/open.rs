@@ -5,9 +5,10 @@ use super::linux::Linux;
 use super::{Gateway, Parts, Reload};
 use crate::ServeError;
 use crate::clock::{Clock, unix_nanos};
-use crate::config::{Config, HttpListen};
+use crate::config::{Config, Http as HttpConfig};
 use crate::frontend::listener::{ListenError, Listener};
-use crate::frontend::tls;
+use crate::frontend::tls::{self, Certificates};
+use crate::operator::http::guard::Guard;
 use crate::operator::http::server::Http;
 use crate::operator::metrics::Metrics;
 use crate::operator::socket::Socket as ControlSocket;
@@ -59,7 +60,8 @@ impl<'a> Gateway<'a> {
     ) -> Result<Self, ServeError> {
         let Start { poll, clock, upstreams, stores, persisted, saved, cache, .. } = start;
         let Start { recovered, service, mut inherited, .. } = start;
-        let tls = config.nbd.tls.as_ref().map(tls::server_config).transpose()?;
+        let tls = |tls| tls::server_config(tls, Certificates::Required);
+        let tls = config.nbd.tls.as_ref().map(tls).transpose()?;
         let mut listeners = Listener::all(config, &mut inherited).map_err(|error| match error {
             ListenError::Tcp { address, source } => ServeError::Listen { address, source },
             ListenError::Unix { path, source } => ServeError::ListenUnix { path, source },
@@ -85,9 +87,10 @@ impl<'a> Gateway<'a> {
         };
         let control = config.control.as_deref().map(control).transpose()?;
         let metrics = Arc::new(Metrics::new(unix_nanos()));
-        let http = |listen: &HttpListen| {
-            let started = Http::start(listen, clock, metrics.clone(), wake(&waker));
-            started.map_err(|source| ServeError::Http { listen: listen.clone(), source })
+        let http = |http: &HttpConfig| {
+            let guard = Guard::new(http)?;
+            let started = Http::start(&http.listen, guard, clock, metrics.clone(), wake(&waker));
+            started.map_err(|source| ServeError::Http { listen: http.listen.clone(), source })
         };
         let http = config.http.as_ref().map(http).transpose()?;
         let mut engine = CommandEngine::new(config, stores, persisted, cache, helpers);

@@ -2,6 +2,7 @@
 
 use crate::config::HttpListen;
 use crate::operator::http::Told;
+use crate::operator::http::guard::Guard;
 use crate::operator::http::server::Http;
 use crate::operator::metrics::scraper::{Scrape, Scraper};
 use crate::operator::socket::Socket as ControlSocket;
@@ -32,6 +33,13 @@ impl Operators {
     /// Where the HTTP interface listens.
     pub(crate) fn http(&self) -> Option<&HttpListen> {
         self.http.as_ref().map(Http::place)
+    }
+
+    /// Puts into force who may do what over HTTP.
+    pub(crate) fn guard_http(&self, guard: Option<Guard>) {
+        if let (Some(http), Some(guard)) = (&self.http, guard) {
+            http.guard(guard);
+        }
     }
 
     /// Queues a question of the gateway's own.
@@ -73,9 +81,9 @@ impl Operators {
                     control.answer(now, client, Line::of(answer));
                 }
             }
-            Asker::Http(subject) => {
+            Asker::Http(ticket) => {
                 if let Some(http) = &self.http {
-                    http.answer(subject, Told::Answer(answer));
+                    http.answer(ticket, Told::Answer(answer));
                 }
             }
         }
@@ -85,9 +93,9 @@ impl Operators {
     pub(crate) fn scrape(&mut self, now: Instant, asker: Asker, scrape: Scrape) {
         let client = match asker {
             Asker::Socket(client) => client,
-            Asker::Http(subject) => {
+            Asker::Http(ticket) => {
                 if let Some(http) = &self.http {
-                    http.answer(subject, Told::Scrape(scrape));
+                    http.answer(ticket, Told::Scrape(scrape));
                 }
                 return;
             }
@@ -121,8 +129,8 @@ impl Operators {
         if let Some(control) = &mut self.control {
             control.tick(now);
         }
-        if let Some(subject) = self.http.as_mut().and_then(|http| http.tick(now)) {
-            self.ask(Question::Asked(Asker::Http(subject), Ok(subject.request())));
+        if let Some((ticket, request)) = self.http.as_mut().and_then(|http| http.tick(now)) {
+            self.ask(Question::Asked(Asker::Http(ticket), Ok(request)));
         }
     }
 

@@ -247,7 +247,8 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     });
     differs("the number of tenants", tenants.len() <= CONTRACTS_MAX);
     differs("[control]", old.control == *control);
-    differs("[http]", old.http == *http);
+    let places = [&old.http, http].map(|one| one.as_ref().map(|http| &http.listen));
+    differs("`listen` of [http]", places[0] == places[1]);
     differs("[burst_credits]", old.savings == *savings);
     differs("`timeout` of [stop]", old.stop == *stop);
     differs("[[backend]]", old.backends == *backends);

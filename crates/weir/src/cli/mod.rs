@@ -1,5 +1,6 @@
 //! The command line: one file per command.
 
+mod api;
 mod ask;
 mod builtin;
 mod config;
@@ -61,6 +62,7 @@ enum Command {
     Reload(reload::Reload),
     Metrics(metrics::Metrics),
     Stop(stop::Stop),
+    Api(api::Api),
     Log(log::Log),
     Sim(sim::Sim),
     Replay(Box<replay::Replay>),
@@ -109,6 +111,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Reload(command) => command.run(),
         Command::Metrics(command) => command.run(),
         Command::Stop(command) => command.run(),
+        Command::Api(command) => command.run(),
         Command::Log(command) => command.run(),
         Command::Sim(command) => command.run(color),
         Command::Replay(command) => command.run(color),

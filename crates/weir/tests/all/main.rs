@@ -16,6 +16,7 @@ mod serve_durability;
 mod serve_fence;
 mod serve_hardened;
 mod serve_http;
+mod serve_http_access;
 mod serve_jobs;
 mod serve_layout;
 mod serve_limits;

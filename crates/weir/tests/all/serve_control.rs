@@ -188,7 +188,7 @@ fn a_path_is_disabled_and_enabled() {
     let disable = ["path", "disable", "disk", "0", "--force"];
     assert_eq!(order(&disable), (json!("disabled"), operator.clone(), 1));
     assert_eq!(order(&disable), (json!("disabled"), operator.clone(), 1), "twice is once");
-    gateway.logged(&["order from the control socket", "backend=\"disk\"", "Disable"]);
+    gateway.logged(&["order to paths", "over=\"control socket\"", "backend=\"disk\"", "Disable"]);
     gateway.logged(&["path", "backend=\"disk\"", "portal=\"file\"", "state=disabled"]);
     let waiting = host.issue(read16(0, 512), Transfer::In(512));
     host.execute(READY, Transfer::None).good();

@@ -2,7 +2,7 @@
 
 use crate::gateway::commands::READY;
 use crate::gateway::control::controlled;
-use crate::gateway::http::Answered;
+use crate::gateway::http::{Answered, JSON};
 use crate::gateway::initiator::{Transfer, read16};
 use crate::gateway::schema;
 use crate::gateway::{Gateway, ONE_DISK, eventually, folder};
@@ -53,7 +53,10 @@ fn strangers_get_a_reason() {
         ("GET", "/metrics", &["Origin: http://evil.example"][..], 403, "foreign_origin"),
         ("GET", "/metrics", &["Sec-Fetch-Site: cross-site"], 403, "foreign_origin"),
         ("GET", "/metrics", &["Host: evil.example"], 400, "no_host"),
-        ("POST", "/metrics", &[], 405, "method"),
+        ("PUT", "/metrics", &[], 405, "method"),
+        ("POST", "/metrics", &[], 415, "content_type"),
+        ("POST", "/metrics", &[JSON], 405, "method"),
+        ("GET", "/api/v1/stop", &[], 405, "method"),
         ("GET", "/metrics", &["Content-Length: 5"], 413, "body"),
         ("GET", "/nothing", &[], 404, "not_found"),
         ("GET", "/metrics?x=1", &[], 400, "parameters"),
@@ -119,7 +122,7 @@ fn a_unix_socket_serves_its_owner() {
         assert_eq!(Answered::of(&text).json()["status"], "ok");
     };
     ask();
-    gateway.refuse_reload(&config("127.0.0.1:0"), &["[http] differs", "restart"]);
+    gateway.refuse_reload(&config("127.0.0.1:0"), &["`listen` of [http] differs", "restart"]);
     ask();
     gateway.stop();
     assert!(!path.exists());
@@ -176,6 +179,13 @@ fn every_route_is_in_the_document() {
             Some("tenants") => "one",
             _ => "disk",
         };
+        if item["post"].is_object() {
+            let path = path.replace("{name}", name).replace("{number}", "0");
+            let answered = gateway.http_request("POST", &path, &[JSON]);
+            assert_eq!(answered.status, 401, "{path}: {answered:?}");
+            schema::check(&document, problem, &answered.json()).unwrap();
+            continue;
+        }
         let answered = gateway.http_get(&path.replace("{name}", name));
         let content = item["get"]["responses"]["200"]["content"].as_object().unwrap();
         let kind = answered.head.lines().find_map(|line| line.strip_prefix("Content-Type: "));

@@ -1,11 +1,13 @@
 //! Answers requests: with what the thread knows, or with what the event loop says.
 
+use super::guard::Caller;
+use super::lists::PathList;
 use super::problem::Fault;
-use super::request::Head;
+use super::request::{Head, Method};
 use super::response::Response;
-use super::routes::{Here, ROUTES, Route, Source, content_type};
+use super::routes::{Here, READ_METHODS, ROUTES, Route, Source, content_type};
 use super::{Subject, openapi};
-use crate::operator::protocol::Answer;
+use crate::operator::protocol::{Answer, Request};
 use std::sync::Arc;
 
 /// What the event loop has said, as far as it is kept.
@@ -20,14 +22,29 @@ pub(super) enum Found {
     Now(Response),
     /// With what the event loop says to this.
     Ask(Subject),
+    /// When the event loop has carried out this.
+    Order(Request),
 }
 
 /// Finds the answer to a request, or what to ask the event loop for.
-pub(super) fn find(head: &Head, here: &Here<'_>) -> Result<Found, Fault> {
+pub(super) fn find(
+    head: &Head,
+    body: &[u8],
+    caller: &Caller,
+    here: &Here<'_>,
+) -> Result<Found, Fault> {
+    let refused = |allowed| Fault::Method { method: head.method.as_str().to_owned(), allowed };
     if let Some((_, kind, text)) = PAGE.iter().find(|(path, ..)| *path == head.path) {
+        if head.method == Method::Post {
+            return Err(refused(READ_METHODS));
+        }
         return Ok(Found::Now(Response::ok(kind, text.as_bytes())));
     }
-    let (route, _) = route(head)?;
+    let (route, texts) = route(head)?;
+    if !route.takes(head.method) {
+        return Err(refused(route.methods()));
+    }
+    caller.may(route.role)?;
     Ok(match route.source {
         Source::Here(answer) => Found::Now(answer(here)),
         Source::OpenApi => {
@@ -37,12 +54,13 @@ pub(super) fn find(head: &Head, here: &Here<'_>) -> Result<Found, Fault> {
         Source::Status(_) => Found::Ask(Subject::Status),
         Source::Paths(_) => Found::Ask(Subject::Paths),
         Source::Volumes(_) => Found::Ask(Subject::Volumes),
+        Source::Order(order) => Found::Order(order(texts, body)?),
     })
 }
 
 /// The answer with what the event loop has said.
 pub(super) fn answer(head: &Head, known: &Known) -> Result<Response, Fault> {
-    let (route, name) = route(head)?;
+    let (route, [name, _]) = route(head)?;
     let told = match known {
         Known::Metrics(page) => return Ok(Response::ok(content_type(head.format), page.clone())),
         Known::Answer(told) => &**told,
@@ -51,12 +69,25 @@ pub(super) fn answer(head: &Head, known: &Known) -> Result<Response, Fault> {
         (Source::Status(answer), Answer::Status(status)) => answer(status, name),
         (Source::Paths(answer), Answer::Paths(paths)) => answer(paths, name),
         (Source::Volumes(answer), Answer::Volumes(volumes)) => answer(volumes, name),
+        (Source::Order(_), told) => ordered(told),
         _ => Err(Fault::NoAnswer),
     }
 }
 
-/// The route of a request, and the name in its path; empty if the route has none.
-fn route(head: &Head) -> Result<(&'static Route, &str), Fault> {
+/// The answer to an order.
+fn ordered(told: &Answer) -> Result<Response, Fault> {
+    match told {
+        Answer::Paths(paths) => Ok(Response::json(&PathList::of(paths, None))),
+        Answer::Volumes(volumes) => volumes.first().map(Response::json).ok_or(Fault::NoVerdict),
+        Answer::Reloaded(verdict) => Ok(Response::json(verdict)),
+        Answer::Stopping(leaving) => Ok(Response::json(leaving)),
+        Answer::Error(problem) => Err(Fault::Refused(problem.clone())),
+        Answer::Status(_) | Answer::Metrics(_) => Err(Fault::NoVerdict),
+    }
+}
+
+/// The route of a request, and the texts in its path; those that the route does not have are empty.
+fn route(head: &Head) -> Result<(&'static Route, [&str; 2]), Fault> {
     let shown = || head.path.chars().take(PATH_SHOWN).collect();
     let found = ROUTES.iter().find_map(|route| Some((route, matches(route.path, &head.path)?)));
     let found = found.ok_or_else(|| Fault::NotFound(shown()))?;
@@ -66,13 +97,20 @@ fn route(head: &Head) -> Result<(&'static Route, &str), Fault> {
     Ok(found)
 }
 
-/// Whether a path fits a pattern, and the name in it.
-fn matches<'a>(pattern: &str, path: &'a str) -> Option<&'a str> {
-    let Some((before, after)) = pattern.split_once("{name}") else {
-        return (pattern == path).then_some("");
-    };
-    let name = path.strip_prefix(before)?.strip_suffix(after)?;
-    (!name.is_empty() && !name.contains('/')).then_some(name)
+/// Whether a path fits a pattern, and the texts at its braces.
+fn matches<'a>(mut pattern: &str, mut path: &'a str) -> Option<[&'a str; 2]> {
+    let mut texts = [""; 2];
+    for text in &mut texts {
+        let Some((before, rest)) = pattern.split_once('{') else { break };
+        path = path.strip_prefix(before)?;
+        let end = path.find(['/', ':']).unwrap_or(path.len());
+        (*text, path) = path.split_at(end);
+        pattern = rest.split_once('}')?.1;
+        if text.is_empty() {
+            return None;
+        }
+    }
+    (pattern == path).then_some(texts)
 }
 
 /// The page and its parts: path, type, content.

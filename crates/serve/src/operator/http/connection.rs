@@ -1,8 +1,8 @@
 //! One client: reads heads of requests and writes answers, as far as its socket allows.
 
-use super::Subject;
+use super::Ticket;
 use super::problem::{Fault, HEAD_MAX};
-use super::request::{Head, parse};
+use super::request::{Head, Method, Site, parse};
 use super::response::Response;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ enum State {
     /// Sends a request, or has sent none yet.
     Reads,
     /// Waits for an answer of the event loop.
-    Waits(Head, Subject),
+    Waits(Head, Ticket),
     /// Takes its answer.
     Writes { head: Vec<u8>, body: Arc<[u8]>, written: usize, last: bool },
 }
@@ -34,8 +34,8 @@ enum State {
 pub(super) enum Progress {
     /// An event of its socket, or an answer.
     Waits,
-    /// An answer to this request.
-    Asks(Head),
+    /// An answer to this request with this body.
+    Asks(Head, Vec<u8>),
     /// Nothing: it is closed.
     Over,
 }
@@ -47,7 +47,7 @@ impl<S: Read + Write> Connection<S> {
     }
 
     /// Writes and reads as far as the socket allows.
-    pub(super) fn progress(&mut self, now: Instant) -> Progress {
+    pub(super) fn progress(&mut self, now: Instant, site: &Site<'_>) -> Progress {
         loop {
             match &mut self.state {
                 State::Waits(..) => return Progress::Waits,
@@ -59,8 +59,8 @@ impl<S: Read + Write> Connection<S> {
                         Err(_) => return Progress::Over,
                     }
                 }
-                State::Reads => match self.read(now) {
-                    Ok(Some(head)) => return Progress::Asks(head),
+                State::Reads => match self.read(now, site) {
+                    Ok(Some((head, body))) => return Progress::Asks(head, body),
                     Ok(None) => return Progress::Waits,
                     Err(Some(fault)) => self.answer(&fault.response(), None, now),
                     Err(None) => return Progress::Over,
@@ -69,18 +69,28 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
-    /// The next request; `None` if the socket has no more bytes now. An error without a fault: the client has left.
-    fn read(&mut self, now: Instant) -> Result<Option<Head>, Option<Fault>> {
+    /// The next request and its body; `None` if the socket has no more bytes now. An error without a fault: the client
+    /// has left.
+    fn read(
+        &mut self,
+        now: Instant,
+        site: &Site<'_>,
+    ) -> Result<Option<(Head, Vec<u8>)>, Option<Fault>> {
         loop {
-            if let Some((head, length)) = parse(&self.received)? {
-                self.received.drain(..length);
-                return Ok(Some(head));
-            }
-            if self.received.len() >= HEAD_MAX {
-                return Err(Some(Fault::HeadTooLarge));
-            }
+            let wanted = match parse(&self.received, site)? {
+                Some((head, length)) => {
+                    let end = length + head.body;
+                    if self.received.len() >= end {
+                        let mut request: Vec<u8> = self.received.drain(..end).collect();
+                        return Ok(Some((head, request.split_off(length))));
+                    }
+                    end
+                }
+                None if self.received.len() >= HEAD_MAX => return Err(Some(Fault::HeadTooLarge)),
+                None => HEAD_MAX,
+            };
             let mut bytes = [0; HEAD_MAX];
-            let room = HEAD_MAX - self.received.len();
+            let room = (wanted - self.received.len()).min(HEAD_MAX);
             match self.stream.read(&mut bytes[..room]) {
                 Ok(0) => return Err(None),
                 Ok(read) => {
@@ -97,14 +107,14 @@ impl<S: Read + Write> Connection<S> {
     }
 
     /// Has it wait for an answer of the event loop.
-    pub(super) fn wait(&mut self, head: Head, subject: Subject, now: Instant) {
-        (self.state, self.since) = (State::Waits(head, subject), now);
+    pub(super) fn wait(&mut self, head: Head, ticket: Ticket, now: Instant) {
+        (self.state, self.since) = (State::Waits(head, ticket), now);
     }
 
     /// What it waits for.
-    pub(super) const fn waits_for(&self) -> Option<(&Head, Subject)> {
+    pub(super) const fn waits_for(&self) -> Option<(&Head, Ticket)> {
         match &self.state {
-            State::Waits(head, subject) => Some((head, *subject)),
+            State::Waits(head, ticket) => Some((head, *ticket)),
             State::Reads | State::Writes { .. } => None,
         }
     }
@@ -112,7 +122,7 @@ impl<S: Read + Write> Connection<S> {
     /// Gives it an answer; without the head of its request the answer is the last one.
     pub(super) fn answer(&mut self, response: &Response, asked: Option<&Head>, now: Instant) {
         let last = asked.is_none_or(|head| !head.keep_alive);
-        let no_body = asked.is_some_and(|head| head.no_body);
+        let no_body = asked.is_some_and(|head| head.method == Method::Head);
         let body = if no_body { Arc::default() } else { response.body.clone() };
         let head = response.head(!last);
         (self.state, self.since) = (State::Writes { head, body, written: 0, last }, now);
@@ -128,7 +138,8 @@ impl<S: Read + Write> Connection<S> {
         let patience = match self.state {
             State::Reads if self.received.is_empty() => IDLE_LIMIT,
             State::Reads => HEAD_LIMIT,
-            State::Waits(..) => super::ANSWER_LIMIT,
+            State::Waits(_, Ticket::Shared(_)) => super::ANSWER_LIMIT,
+            State::Waits(_, Ticket::Order(_)) => super::ORDER_LIMIT,
             State::Writes { .. } => WRITE_LIMIT,
         };
         self.since + patience
@@ -139,11 +150,22 @@ impl<S: Read + Write> Connection<S> {
         matches!(self.state, State::Reads).then_some(self.since)
     }
 
+    /// Ends it when its answer has left, if it has one to come: true if it has none and is closed at once.
+    pub(super) fn retire(&mut self) -> bool {
+        match &mut self.state {
+            State::Reads => return true,
+            State::Waits(head, _) => head.keep_alive = false,
+            State::Writes { last, .. } => *last = true,
+        }
+        false
+    }
+
     /// Its time is over: true if it is closed at once, otherwise it gets an answer.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let fault = match self.state {
             State::Reads if !self.received.is_empty() => Fault::HeadTimeout,
-            State::Waits(..) => Fault::NoAnswer,
+            State::Waits(_, Ticket::Shared(_)) => Fault::NoAnswer,
+            State::Waits(_, Ticket::Order(_)) => Fault::NoVerdict,
             State::Reads | State::Writes { .. } => return true,
         };
         self.answer(&fault.response(), None, now);
@@ -151,7 +173,7 @@ impl<S: Read + Write> Connection<S> {
     }
 }
 
-/// Writes head and body; whether all of both has left.
+/// Writes head and body; whether all of both has left this process.
 fn write(
     stream: &mut impl Write,
     head: &[u8],
@@ -171,10 +193,14 @@ fn write(
             Err(error) => return Err(error),
         }
     }
-    Ok(true)
+    // Under TLS some of it may wait in memory.
+    match stream.flush() {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        flushed => flushed.map(|()| true),
+    }
 }
 
-/// A client must send a head within this time of its first byte.
+/// A client must send a head and its body within this time of its first byte.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
 
 /// A client must take an answer within this time.

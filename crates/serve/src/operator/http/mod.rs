@@ -2,19 +2,23 @@
 //!
 //! A separate thread parses requests, encodes answers and never makes the event loop wait. The thread
 //! asks the event loop at most one question of each [`Subject`] at a time, and uses an answer for all clients that ask
-//! within [`FRESH`]: many clients cost hosts no more than one. It changes nothing: the only methods are GET and HEAD.
+//! within [`FRESH`]: many clients cost hosts no more than one. Orders go to it one by one, after [`guard`] has found that
+//! the client may give them.
 //! [Decision 42](../../../../docs/decisions/0042-http.md) has the reasons.
 
 mod api;
 mod connection;
+pub(crate) mod guard;
 mod health;
 mod lists;
 pub(crate) mod openapi;
+mod orders;
 mod problem;
 mod request;
 mod response;
 mod routes;
 pub(crate) mod server;
+mod stream;
 #[cfg(test)]
 mod tests;
 
@@ -64,7 +68,16 @@ impl Subject {
     }
 }
 
-/// What the event loop says to a question.
+/// Identifies what the thread has asked for until it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ticket {
+    /// A question, for all clients that ask it meanwhile.
+    Shared(Subject),
+    /// An order of one client, with its serial number.
+    Order(u64),
+}
+
+/// What the event loop says to a question or an order.
 #[derive(Debug)]
 pub(crate) enum Told {
     Answer(Answer),
@@ -77,3 +90,6 @@ const FRESH: Duration = Duration::from_millis(200);
 
 /// A client gets an error if the event loop has not answered within this time.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// The same for an order: a reload opens files.
+const ORDER_LIMIT: Duration = Duration::from_secs(30);

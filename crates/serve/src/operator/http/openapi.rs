@@ -1,7 +1,8 @@
 //! The `OpenAPI` 3.1 document of the REST interface, made from the routes and the types of their answers.
 
 use super::problem::Problem;
-use super::routes::{Content, ROUTES, Route, content_type};
+use super::routes::{Content, ROUTES, Route, Source, content_type};
+use crate::config::http::Role;
 use crate::operator::metrics::page::Format;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
@@ -20,6 +21,11 @@ pub fn document() -> String {
         "description": "The request has no answer",
         "content": { "application/problem+json": { "schema": problem } }
     });
+    let token = json!({
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of `tokens_file` in [http], whose role is at least `x-role` of the operation"
+    });
     let item = |route: &Route| (route.path.to_owned(), item(route, &mut generator));
     let paths: Map<String, Value> = ROUTES.iter().map(item).collect();
     let schemas = generator.take_definitions(true);
@@ -28,22 +34,48 @@ pub fn document() -> String {
         "info": {
             "title": "Weir",
             "version": "1",
-            "summary": "The state of a gateway; nothing here changes it",
+            "summary": "The state of a gateway, and orders to it",
             "description": "Times are in nanoseconds, ages are counted back from now. Readers ignore unknown fields.",
+            "contact": { "name": "Weir" },
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" }
         },
         "servers": [{ "url": "/" }],
+        "tags": [
+            { "name": "state", "description": "What the gateway is doing" },
+            { "name": "orders", "description": "What it shall do" }
+        ],
         "paths": paths,
-        "components": { "schemas": schemas, "responses": { "Problem": problem } }
+        "components": { "schemas": schemas, "responses": { "Problem": problem }, "securitySchemes": { "token": token } }
     });
     let mut text = serde_json::to_string_pretty(&document).expect("a document is plain data");
     text.push('\n');
     text
 }
 
+/// Who may ask, and how often.
+fn description(route: &Route) -> String {
+    let needs = match route.role {
+        None => "Needs no role.".to_owned(),
+        Some(role) => format!("Needs the role `{}`.", role.as_str()),
+    };
+    let rest = match route.source {
+        Source::Order(_) => "The answer comes when the order has been carried out.",
+        _ => "The answer may be 200 ms old.",
+    };
+    format!("{needs} {rest}")
+}
+
 /// What can be done at a path.
 fn item(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let mut body = None;
     let content = match route.content {
+        Content::Order(fields, schema) => {
+            body = Some(json!({
+                "description": "Nothing is an object without fields",
+                "content": { "application/json": { "schema": fields(generator) } }
+            }));
+            json!({ "application/json": { "schema": schema(generator) } })
+        }
         Content::Json(schema) => json!({ "application/json": { "schema": schema(generator) } }),
         Content::Metrics => {
             let text = json!({ "schema": { "type": "string" } });
@@ -59,6 +91,8 @@ fn item(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut operation = json!({
         "operationId": route.id,
         "summary": route.summary,
+        "description": description(route),
+        "tags": [if matches!(route.source, Source::Order(_)) { "orders" } else { "state" }],
         "responses": {
             "200": { "description": route.summary, "content": content },
             "default": problem
@@ -67,11 +101,32 @@ fn item(route: &Route, generator: &mut SchemaGenerator) -> Value {
     if matches!(route.path, "/healthz" | "/readyz") {
         operation["responses"]["503"] = json!({ "description": "It is not", "content": content });
     }
-    if route.path.contains("{name}") {
-        operation["responses"]["404"] = problem;
-        let schema = json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$" });
-        operation["parameters"] =
-            json!([{ "name": "name", "in": "path", "required": true, "schema": schema }]);
+    let name = json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$" });
+    let number = json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX });
+    let parameter = |(text, schema): (&str, Value)| {
+        let is_in = route.path.contains(&format!("{{{text}}}"));
+        let parameter = json!({ "name": text, "in": "path", "required": true, "schema": schema });
+        is_in.then_some(parameter)
+    };
+    let parameters: Vec<_> =
+        [("name", name), ("number", number)].into_iter().filter_map(parameter).collect();
+    if !parameters.is_empty() {
+        operation["responses"]["404"] = problem.clone();
+        operation["parameters"] = parameters.into();
+    }
+    if let Some(role) = route.role {
+        // Where everybody may read, a request needs no token.
+        let none = (role == Role::Read).then(|| json!({}));
+        let token = json!({ "token": [] });
+        let security: Vec<_> = none.into_iter().chain([token]).collect();
+        operation["security"] = security.into();
+        operation["x-role"] = role.as_str().into();
+        operation["responses"]["401"] = problem.clone();
+        operation["responses"]["403"] = problem;
+    }
+    if let Some(body) = body {
+        operation["requestBody"] = body;
+        return json!({ "post": operation });
     }
     json!({ "get": operation })
 }

@@ -1,22 +1,29 @@
-//! The table of routes: what is at each path, and where its data comes from.
+//! The table of routes: what is at each path, who may ask for it, and where its data comes from.
 
 use super::health::{Health, State};
 use super::lists::{
     BackendList, LogList, PathList, SessionList, TenantList, Version, VolumeList, named,
 };
+use super::orders::{self, Disable, NoFields, Reload};
 use super::problem::Fault;
+use super::request::Method;
 use super::response::Response;
+use crate::config::http::Role;
 use crate::operator::metrics::Metrics;
 use crate::operator::metrics::page::Format;
 use crate::operator::metrics::totals::Totals;
-use crate::operator::protocol::{PathStatus, Status, TenantStatus, VolumeStatus};
+use crate::operator::protocol::{
+    Leaving, PathStatus, Request, Status, TenantStatus, Verdict, VolumeStatus,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weir_flow::clock::Duration;
 
 /// What is at a path.
 pub(super) struct Route {
-    /// With `{name}` for a name.
+    /// With `{name}` for a name, and `{number}` for that of a path.
     pub(super) path: &'static str,
+    /// Who may ask; `None`: everybody.
+    pub(super) role: Option<Role>,
     /// Its operation in the `OpenAPI` document.
     pub(super) id: &'static str,
     pub(super) summary: &'static str,
@@ -30,6 +37,8 @@ pub(super) enum Content {
     Metrics,
     /// JSON with this schema.
     Json(fn(&mut SchemaGenerator) -> Schema),
+    /// JSON with the second schema, in answer to a body with the first.
+    Order(fn(&mut SchemaGenerator) -> Schema, fn(&mut SchemaGenerator) -> Schema),
 }
 
 /// Where the data of a route comes from. The text is the name in the path.
@@ -46,6 +55,23 @@ pub(super) enum Source {
     Paths(fn(&[PathStatus], &str) -> Result<Response, Fault>),
     /// All volumes.
     Volumes(fn(&[VolumeStatus], &str) -> Result<Response, Fault>),
+    /// An order, from the texts in the path and the body.
+    Order(fn([&str; 2], &[u8]) -> Result<Request, Fault>),
+}
+
+impl Route {
+    /// The methods that it takes.
+    pub(super) const fn methods(&self) -> &'static str {
+        match self.source {
+            Source::Order(_) => "POST",
+            _ => READ_METHODS,
+        }
+    }
+
+    /// Whether it takes a method.
+    pub(super) fn takes(&self, method: Method) -> bool {
+        (method == Method::Post) == matches!(self.source, Source::Order(_))
+    }
 }
 
 /// What the thread knows without the event loop.
@@ -59,6 +85,7 @@ pub(super) struct Here<'a> {
 pub(super) static ROUTES: &[Route] = &[
     Route {
         path: "/metrics",
+        role: Some(Role::Read),
         id: "getMetrics",
         summary: "Metrics in the text format 0.0.4 of Prometheus or as OpenMetrics 1.0",
         content: Content::Metrics,
@@ -66,6 +93,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/healthz",
+        role: None,
         id: "getLiveness",
         summary: "Whether the event loop lives",
         content: Content::Json(schema::<Health>),
@@ -73,6 +101,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/readyz",
+        role: Some(Role::Read),
         id: "getReadiness",
         summary: "Whether hosts can be served, and what is degraded",
         content: Content::Json(schema::<Health>),
@@ -80,6 +109,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/version",
+        role: Some(Role::Read),
         id: "getVersion",
         summary: "The release of the gateway",
         content: Content::Json(schema::<Version>),
@@ -87,6 +117,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/openapi.json",
+        role: Some(Role::Read),
         id: "getOpenApi",
         summary: "This document",
         content: Content::Json(|_| json_schema!({ "type": "object" })),
@@ -94,6 +125,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/totals",
+        role: Some(Role::Read),
         id: "getTotals",
         summary: "Counters since the start: of volumes, of stages and rules, and response times",
         content: Content::Json(schema::<Totals>),
@@ -101,6 +133,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/status",
+        role: Some(Role::Read),
         id: "getStatus",
         summary: "The status of the gateway",
         content: Content::Json(schema::<Status>),
@@ -108,6 +141,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/sessions",
+        role: Some(Role::Read),
         id: "listSessions",
         summary: "Sessions, those with most outstanding commands first",
         content: Content::Json(schema::<SessionList>),
@@ -115,6 +149,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/tenants",
+        role: Some(Role::Read),
         id: "listTenants",
         summary: "Tenants with a contract and requests, those first whose budget burned fastest",
         content: Content::Json(schema::<TenantList>),
@@ -122,6 +157,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/tenants/{name}",
+        role: Some(Role::Read),
         id: "getTenant",
         summary: "A tenant of the list",
         content: Content::Json(schema::<TenantStatus>),
@@ -131,6 +167,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/backends",
+        role: Some(Role::Read),
         id: "listBackends",
         summary: "Backends, the fullest first",
         content: Content::Json(schema::<BackendList>),
@@ -138,6 +175,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/backends/{name}/paths",
+        role: Some(Role::Read),
         id: "listPathsOfBackend",
         summary: "The paths to a backend",
         content: Content::Json(schema::<PathList>),
@@ -151,6 +189,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/paths",
+        role: Some(Role::Read),
         id: "listPaths",
         summary: "The paths to all backends",
         content: Content::Json(schema::<PathList>),
@@ -158,6 +197,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/volumes",
+        role: Some(Role::Read),
         id: "listVolumes",
         summary: "The volumes, in the order of the configuration",
         content: Content::Json(schema::<VolumeList>),
@@ -165,6 +205,7 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/volumes/{name}",
+        role: Some(Role::Read),
         id: "getVolume",
         summary: "A volume",
         content: Content::Json(schema::<VolumeStatus>),
@@ -174,10 +215,83 @@ pub(super) static ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/logs",
+        role: Some(Role::Read),
         id: "listLogs",
         summary: "The write-back logs of volumes",
         content: Content::Json(schema::<LogList>),
         source: Source::Volumes(|volumes, _| Ok(Response::json(&LogList::of(volumes)))),
+    },
+    Route {
+        path: "/api/v1/backends/{name}/paths/{number}:disable",
+        role: Some(Role::Operate),
+        id: "disablePath",
+        summary: "Use a path no more until it is enabled again",
+        content: Content::Order(schema::<Disable>, schema::<PathList>),
+        source: Source::Order(orders::disable),
+    },
+    Route {
+        path: "/api/v1/backends/{name}/paths/{number}:enable",
+        role: Some(Role::Operate),
+        id: "enablePath",
+        summary: "Use a disabled path again",
+        content: Content::Order(schema::<NoFields>, schema::<PathList>),
+        source: Source::Order(orders::enable),
+    },
+    Route {
+        path: "/api/v1/backends/{name}:failback",
+        role: Some(Role::Operate),
+        id: "failBack",
+        summary: "Go back to the best priority group with a path that can be used",
+        content: Content::Order(schema::<NoFields>, schema::<PathList>),
+        source: Source::Order(orders::failback),
+    },
+    Route {
+        path: "/api/v1/volumes/{name}:drain",
+        role: Some(Role::Operate),
+        id: "drainVolume",
+        summary: "Write everything in the log of a volume to its storage, and new writes directly there",
+        content: Content::Order(schema::<NoFields>, schema::<VolumeStatus>),
+        source: Source::Order(orders::drain),
+    },
+    Route {
+        path: "/api/v1/volumes/{name}:resume",
+        role: Some(Role::Operate),
+        id: "resumeVolume",
+        summary: "Write to the log of a drained volume again",
+        content: Content::Order(schema::<NoFields>, schema::<VolumeStatus>),
+        source: Source::Order(orders::resume),
+    },
+    Route {
+        path: "/api/v1/volumes/{name}:retry",
+        role: Some(Role::Operate),
+        id: "retryVolume",
+        summary: "Retry the write-back of a volume that its storage has refused",
+        content: Content::Order(schema::<NoFields>, schema::<VolumeStatus>),
+        source: Source::Order(orders::retry),
+    },
+    Route {
+        path: "/api/v1/volumes/{name}:quarantine",
+        role: Some(Role::Admin),
+        id: "quarantineVolume",
+        summary: "Give up the data that the log of a volume cannot give: reads of it fail until it is overwritten",
+        content: Content::Order(schema::<NoFields>, schema::<VolumeStatus>),
+        source: Source::Order(orders::quarantine),
+    },
+    Route {
+        path: "/api/v1/config:reload",
+        role: Some(Role::Admin),
+        id: "reloadConfig",
+        summary: "Read the configuration again, as at SIGHUP",
+        content: Content::Order(schema::<Reload>, schema::<Verdict>),
+        source: Source::Order(orders::reload),
+    },
+    Route {
+        path: "/api/v1/stop",
+        role: Some(Role::Admin),
+        id: "stopGateway",
+        summary: "Stop the gateway, as at SIGTERM",
+        content: Content::Order(schema::<NoFields>, schema::<Leaving>),
+        source: Source::Order(orders::stop),
     },
 ];
 
@@ -200,3 +314,6 @@ pub(super) const fn content_type(format: Format) -> &'static str {
         Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
     }
 }
+
+/// The methods of what changes nothing.
+pub(super) const READ_METHODS: &str = "GET, HEAD";

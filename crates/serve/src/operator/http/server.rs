@@ -2,38 +2,43 @@
 
 use super::api::{Found, Known, answer, find};
 use super::connection::{Connection, Progress};
+use super::guard::{Caller, Guard, Guesses};
 use super::problem::Fault;
 use super::request::Head;
 use super::routes::Here;
-use super::{FRESH, Subject, Told};
+use super::stream::ClientStream;
+use super::{FRESH, Subject, Ticket, Told};
 use crate::clock::Clock;
 use crate::config::HttpListen;
+use crate::config::http::Role;
+use crate::frontend::socket::{Peer, Socket};
 use crate::frontend::unix_socket::{Access, UnixPlace};
 use crate::operator::metrics::Metrics;
 use crate::operator::metrics::encode::encode;
 use crate::operator::metrics::scraper::Scrape;
+use crate::operator::protocol::Request;
 use mio::event::Source;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use weir_flow::clock::{Duration, Instant};
 
 /// The event loop's end: what the thread asks, and where the answers go. The thread ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Http {
     place: HttpListen,
-    questions: Receiver<Subject>,
-    /// Questions that were received and are not answered; at most one of each subject.
-    waiting: VecDeque<Subject>,
-    answers: Option<Sender<(Subject, Told)>>,
+    questions: Receiver<(Ticket, Request)>,
+    /// What was received and is not answered: at most one question of each subject, and one order of each client.
+    waiting: VecDeque<(Ticket, Request)>,
+    to_thread: Option<Sender<News>>,
     /// When the event loop was last seen alive, in nanoseconds of its clock.
     beat: Arc<AtomicU64>,
     next_answer: Instant,
@@ -46,6 +51,7 @@ impl Http {
     /// Listens, and starts the thread. `wake` wakes the event loop.
     pub(crate) fn start(
         listen: &HttpListen,
+        guard: Guard,
         clock: Clock,
         metrics: Arc<Metrics>,
         wake: impl Fn() + Send + 'static,
@@ -55,7 +61,7 @@ impl Http {
         let (mut listener, place) = Listener::open(listen)?;
         poll.registry().register(listener.source(), LISTENER, Interest::READABLE)?;
         let (ask, questions) = channel();
-        let (answers, told) = channel();
+        let (to_thread, news) = channel();
         let beat = Arc::new(AtomicU64::new(clock.now().as_nanos()));
         let server = Server {
             poll,
@@ -64,8 +70,11 @@ impl Http {
             next_accept: Instant::ZERO,
             clients: (0..CLIENTS_MAX).map(|_| None).collect(),
             slots: Default::default(),
+            orders: 0,
             ask,
-            told,
+            news,
+            guard,
+            guesses: Guesses::new(),
             wake: Box::new(wake),
             beat: beat.clone(),
             metrics,
@@ -77,7 +86,7 @@ impl Http {
             place,
             questions,
             waiting: VecDeque::new(),
-            answers: Some(answers),
+            to_thread: Some(to_thread),
             beat,
             next_answer: Instant::ZERO,
             next_beat: Instant::ZERO,
@@ -91,8 +100,8 @@ impl Http {
         &self.place
     }
 
-    /// Says once a second that the event loop lives, and returns the question that is to be answered now.
-    pub(crate) fn tick(&mut self, now: Instant) -> Option<Subject> {
+    /// Says once a second that the event loop lives, and returns what is to be answered now.
+    pub(crate) fn tick(&mut self, now: Instant) -> Option<(Ticket, Request)> {
         if self.next_beat <= now {
             self.beat.store(now.as_nanos(), Ordering::Relaxed);
             self.next_beat = now + BEAT;
@@ -101,9 +110,9 @@ impl Http {
         if self.next_answer > now {
             return None;
         }
-        let subject = self.waiting.pop_front()?;
+        let asked = self.waiting.pop_front()?;
         self.next_answer = now + ANSWER_PAUSE;
-        Some(subject)
+        Some(asked)
     }
 
     /// When it has something to do if no event comes.
@@ -112,19 +121,34 @@ impl Http {
         answer.map_or(self.next_beat, |at| at.min(self.next_beat))
     }
 
-    /// Gives the thread the answer to a question.
-    pub(crate) fn answer(&self, subject: Subject, told: Told) {
-        if let Some(answers) = &self.answers {
+    /// Gives the thread an answer.
+    pub(crate) fn answer(&self, ticket: Ticket, told: Told) {
+        self.tell(News::Told(ticket, told));
+    }
+
+    /// Says who may do what from now on. All clients connect anew, so that none keeps what it could do before.
+    pub(crate) fn guard(&self, guard: Guard) {
+        self.tell(News::Guard(Box::new(guard)));
+    }
+
+    fn tell(&self, news: News) {
+        if let Some(thread) = &self.to_thread {
             // The thread has ended only if it has failed.
-            let _ = answers.send((subject, told));
+            let _ = thread.send(news);
             let _ = self.waker.wake();
         }
     }
 }
 
+/// What the event loop says.
+enum News {
+    Told(Ticket, Told),
+    Guard(Box<Guard>),
+}
+
 impl Drop for Http {
     fn drop(&mut self) {
-        self.answers = None;
+        self.to_thread = None;
         let woken = self.waker.wake();
         if let Some(thread) = self.thread.take().filter(|_| woken.is_ok())
             && thread.join().is_err()
@@ -163,25 +187,18 @@ impl Listener {
         }
     }
 
-    fn accept(&self) -> io::Result<Box<dyn Stream>> {
+    fn accept(&self) -> io::Result<Socket> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept()?;
-                // Head and body are two writes.
-                stream.set_nodelay(true)?;
-                Ok(Box::new(stream))
+                let (stream, peer) = listener.accept()?;
+                Socket::tcp(stream, peer)
             }
-            Self::Unix(place) => Ok(Box::new(place.listener.accept()?.0)),
+            Self::Unix(place) => Socket::unix(place.listener.accept()?.0),
         }
     }
 }
 
-/// A connection over TCP or a Unix socket.
-trait Stream: Read + Write + Source + Send {}
-
-impl<T: Read + Write + Source + Send> Stream for T {}
-
-type Client = Connection<Box<dyn Stream>>;
+type Client = Connection<ClientStream>;
 
 /// What is known of a subject.
 #[derive(Debug, Default)]
@@ -203,8 +220,12 @@ struct Server {
     clients: Vec<Option<Client>>,
     /// By [`Subject::index`].
     slots: [Slot; Subject::ALL.len()],
-    ask: Sender<Subject>,
-    told: Receiver<(Subject, Told)>,
+    /// The serial number of the last order.
+    orders: u64,
+    ask: Sender<(Ticket, Request)>,
+    news: Receiver<News>,
+    guard: Guard,
+    guesses: Guesses,
     wake: Box<dyn Fn() + Send>,
     beat: Arc<AtomicU64>,
     metrics: Arc<Metrics>,
@@ -228,8 +249,9 @@ impl Server {
             }
             let now = self.clock.now();
             loop {
-                match self.told.try_recv() {
-                    Ok((subject, told)) => self.learn(subject, told, now),
+                match self.news.try_recv() {
+                    Ok(News::Told(ticket, told)) => self.learn(ticket, told, now),
+                    Ok(News::Guard(guard)) => self.replace_guard(*guard),
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return,
                 }
@@ -268,8 +290,8 @@ impl Server {
     /// wait for answers, it is closed.
     fn accept(&mut self, now: Instant) {
         while self.ready && now >= self.next_accept {
-            let mut stream = match self.listener.accept() {
-                Ok(stream) => stream,
+            let mut socket = match self.listener.accept() {
+                Ok(socket) => socket,
                 Err(error) => {
                     match error.kind() {
                         io::ErrorKind::WouldBlock => self.ready = false,
@@ -282,6 +304,16 @@ impl Server {
                     continue;
                 }
             };
+            if self.is_crowd(socket.peer()) {
+                debug!(peer = %socket.peer(), "a client over HTTP was closed: it has enough connections");
+                continue;
+            }
+            if let Some(tls) = &self.guard.tls
+                && let Err(error) = socket.start_tls(tls.clone())
+            {
+                warn!(%error, "cannot start TLS over HTTP: closed");
+                continue;
+            }
             let idle = |(index, client): (usize, &Option<Client>)| match client {
                 None => Some((Instant::ZERO, index)),
                 Some(client) => client.idle_since().map(|since| (since, index)),
@@ -293,28 +325,46 @@ impl Server {
             self.clients[index] = None;
             let interest = Interest::READABLE | Interest::WRITABLE;
             let token = Token(FIRST_CLIENT + index);
-            if let Err(error) = self.poll.registry().register(&mut *stream, token, interest) {
+            if let Err(error) = self.poll.registry().register(&mut socket, token, interest) {
                 warn!(%error, "cannot watch a client over HTTP: closed");
                 continue;
             }
-            self.clients[index] = Some(Connection::new(stream, now));
+            self.clients[index] = Some(Connection::new(ClientStream(socket), now));
             self.drive(index, now);
+        }
+    }
+
+    /// Whether a peer on another machine has as many connections as one may have.
+    fn is_crowd(&self, peer: &Peer) -> bool {
+        let Peer::Tcp(address) = peer else { return false };
+        let source = peer.source();
+        let same = |client: &&Client| client.stream.0.peer().source() == source;
+        !address.ip().is_loopback()
+            && self.clients.iter().flatten().filter(same).count() >= PEER_CLIENTS_MAX
+    }
+
+    /// Puts a new guard into force, and has all clients connect anew.
+    fn replace_guard(&mut self, guard: Guard) {
+        self.guard = guard;
+        for client in &mut self.clients {
+            client.take_if(Connection::retire);
         }
     }
 
     /// Serves a client as far as its socket allows.
     fn drive(&mut self, index: usize, now: Instant) {
         while let Some(client) = &mut self.clients[index] {
-            match client.progress(now) {
+            let site = self.guard.site(&client.stream.0);
+            match client.progress(now, &site) {
                 Progress::Waits => return,
                 Progress::Over => self.clients[index] = None,
-                Progress::Asks(head) => self.asked(index, head, now),
+                Progress::Asks(head, body) => self.asked(index, head, &body, now),
             }
         }
     }
 
     /// Answers a request, or has its client wait for the event loop.
-    fn asked(&mut self, index: usize, head: Head, now: Instant) {
+    fn asked(&mut self, index: usize, head: Head, body: &[u8], now: Instant) {
         let Some(client) = &mut self.clients[index] else { return };
         if !self.budget.take(now) {
             client.refuse(&Fault::TooMany, &head, now);
@@ -322,19 +372,28 @@ impl Server {
         }
         let beat = Instant::from_nanos(self.beat.load(Ordering::Relaxed));
         let here = Here { beat_age: now.saturating_since(beat), metrics: &self.metrics };
-        let subject = match find(&head, &here) {
-            Err(fault) => return client.refuse(&fault, &head, now),
-            Ok(Found::Now(response)) => return client.answer(&response, Some(&head), now),
-            Ok(Found::Ask(subject)) => subject,
-        };
+        let caller = self.guard.admit(&client.stream.0, &head.bearer, &mut self.guesses, now);
+        let found = caller.and_then(|caller| Ok((find(&head, body, &caller, &here)?, caller)));
+        match found {
+            Err(fault) => client.refuse(&fault, &head, now),
+            Ok((Found::Now(response), _)) => client.answer(&response, Some(&head), now),
+            Ok((Found::Ask(subject), _)) => self.ask(index, head, subject, now),
+            Ok((Found::Order(order), caller)) => self.order(index, head, order, &caller, now),
+        }
+    }
+
+    /// Answers a client with what the event loop has said not long ago, or has it wait.
+    fn ask(&mut self, index: usize, head: Head, subject: Subject, now: Instant) {
+        let Some(client) = &mut self.clients[index] else { return };
         let slot = &mut self.slots[subject.index()];
         match &slot.known {
             Some((at, known)) if now.saturating_since(*at) < FRESH => {
                 reply(client, &head, known, now);
             }
             _ => {
-                client.wait(head, subject, now);
-                if !slot.asked && self.ask.send(subject).is_ok() {
+                let ticket = Ticket::Shared(subject);
+                client.wait(head, ticket, now);
+                if !slot.asked && self.ask.send((ticket, subject.request())).is_ok() {
                     slot.asked = true;
                     (self.wake)();
                 }
@@ -342,18 +401,34 @@ impl Server {
         }
     }
 
+    /// Gives an order, and has its client wait for what the event loop says.
+    fn order(&mut self, index: usize, head: Head, order: Request, caller: &Caller, now: Instant) {
+        let Some(client) = &mut self.clients[index] else { return };
+        let (name, role) = (caller.name.as_deref().unwrap_or_default(), caller.role);
+        let role = role.map_or("", Role::as_str);
+        info!(user = name, role, peer = %client.stream.0.peer(), ?order, "order over HTTP");
+        self.orders += 1;
+        let ticket = Ticket::Order(self.orders);
+        client.wait(head, ticket, now);
+        if self.ask.send((ticket, order)).is_ok() {
+            (self.wake)();
+        }
+    }
+
     /// The event loop has answered: gives the answer to all clients that wait for it.
-    fn learn(&mut self, subject: Subject, told: Told, now: Instant) {
+    fn learn(&mut self, ticket: Ticket, told: Told, now: Instant) {
         let known = match told {
             Told::Answer(answer) => Known::Answer(Arc::new(answer)),
             Told::Scrape(Scrape { metrics, snapshot, format }) => {
                 Known::Metrics(encode(&metrics, &snapshot, format).into())
             }
         };
-        self.slots[subject.index()] = Slot { asked: false, known: Some((now, known.clone())) };
+        if let Ticket::Shared(subject) = ticket {
+            self.slots[subject.index()] = Slot { asked: false, known: Some((now, known.clone())) };
+        }
         for index in 0..CLIENTS_MAX {
             let Some(client) = &mut self.clients[index] else { continue };
-            let waits = client.waits_for().filter(|(_, wanted)| *wanted == subject);
+            let waits = client.waits_for().filter(|(_, wanted)| *wanted == ticket);
             if let Some(head) = waits.map(|(head, _)| head.clone()) {
                 reply(client, &head, &known, now);
                 self.drive(index, now);
@@ -396,6 +471,9 @@ const FIRST_CLIENT: usize = 2;
 
 /// Clients at once.
 const CLIENTS_MAX: usize = 64;
+
+/// Those of them at one address of another machine; one more is closed at once.
+const PEER_CLIENTS_MAX: usize = 16;
 
 /// Requests of all clients in one second; more are refused.
 pub(super) const REQUESTS_MAX: u32 = 100;

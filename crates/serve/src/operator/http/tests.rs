@@ -1,14 +1,19 @@
 use super::connection::{Connection, Progress};
 use super::health::{BEAT_AGE_MAX, Health};
-use super::problem::{Fault, HEAD_MAX};
-use super::request::{Head, parse};
+use super::problem::{BODY_MAX, Fault, HEAD_MAX};
+use super::request::{Bearer, Head, Method, Site, parse};
 use super::response::Response;
 use super::server::{Budget, REQUESTS_MAX};
-use super::{ANSWER_LIMIT, Subject};
+use super::{ANSWER_LIMIT, ORDER_LIMIT, Subject, Ticket};
 use crate::operator::metrics::page::Format;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv6Addr};
 use weir_flow::clock::{Duration, Instant};
+
+/// A gateway without further names and without TLS.
+const SITE: Site<'_> =
+    Site { secure: false, local: Some(IpAddr::V6(Ipv6Addr::LOCALHOST)), hosts: &[] };
 
 /// The request with this first line and these further lines, `Host: localhost` among them if they have none.
 fn head(first: &str, fields: &[&str]) -> Result<Head, Fault> {
@@ -17,7 +22,7 @@ fn head(first: &str, fields: &[&str]) -> Result<Head, Fault> {
     let fields = [fields, &["", ""]].concat().join("\r\n");
     let fields = fields.strip_suffix("\r\n").unwrap();
     let text = format!("{first} HTTP/1.1\r\n{host}{fields}\r\n");
-    let parsed = parse(text.as_bytes())?;
+    let parsed = parse(text.as_bytes(), &SITE)?;
     let (head, length) = parsed.expect("a whole head");
     assert_eq!(length, text.len());
     Ok(head)
@@ -28,15 +33,19 @@ fn head(first: &str, fields: &[&str]) -> Result<Head, Fault> {
 fn heads_are_parsed() {
     let text = b"GET /metrics?a=b HTTP/1.1\r\nHost: [::1]:9713\r\nAccept: application/openmetrics-text;version=1.0.0,*/*\r\n\r\nGET";
     for cut in 0..text.len() - 3 {
-        assert_eq!(parse(&text[..cut]), Ok(None), "cut at {cut}");
+        assert_eq!(parse(&text[..cut], &SITE), Ok(None), "cut at {cut}");
     }
-    let (head, length) = parse(text).unwrap().unwrap();
+    let (head, length) = parse(text, &SITE).unwrap().unwrap();
     assert_eq!(length, text.len() - 3);
     let path = "/metrics".to_owned();
     let format = Format::OpenMetrics;
-    assert_eq!(head, Head { path, has_query: true, no_body: false, keep_alive: true, format });
+    let (method, bearer) = (Method::Get, Bearer::None);
+    assert_eq!(
+        head,
+        Head { method, path, has_query: true, bearer, body: 0, keep_alive: true, format }
+    );
     let closes = b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n";
-    assert!(!parse(closes).unwrap().unwrap().0.keep_alive);
+    assert!(!parse(closes, &SITE).unwrap().unwrap().0.keep_alive);
 }
 
 /// Only a name that no page of another origin can have is answered, whatever the port.
@@ -62,7 +71,7 @@ fn names_after_dns_rebinding_are_refused() {
         let fault = head("GET /", &[&format!("Host: {bad}")]).unwrap_err();
         assert_eq!(fault, Fault::WrongHost(bad.to_owned()));
     }
-    assert_eq!(parse(b"GET / HTTP/1.1\r\n\r\n"), Err(Fault::NoHost));
+    assert_eq!(parse(b"GET / HTTP/1.1\r\n\r\n", &SITE), Err(Fault::NoHost));
     let twice = head("GET /", &["Host: localhost", "Host: evil.example"]);
     assert_eq!(twice, Err(Fault::NoHost));
 }
@@ -97,14 +106,23 @@ fn bad_requests_are_refused() {
     let many: Vec<String> = (0..100).map(|number| format!("X-{number}: 1")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     for (result, status) in [
-        (head("POST /", &[]), 405),
         (head("DELETE /metrics", &[]), 405),
+        (head("POST /", &[]), 415),
+        (head("POST /", &["Content-Type: text/plain"]), 415),
+        (head("POST /", &["Content-Type: application/x-www-form-urlencoded"]), 415),
+        (head("POST /", &[JSON, "Transfer-Encoding: chunked"]), 411),
+        (head("POST /", &[JSON, "Content-Length: 1", "Content-Length: 2"]), 411),
+        (head("POST /", &[JSON, "Content-Length: +1"]), 411),
+        (head("POST /", &[JSON, &format!("Content-Length: {}", BODY_MAX + 1)]), 413),
+        (head("POST /", &[JSON, "Content-Length: 99999999999999999999"]), 413),
+        (head("POST /", &[JSON, "Origin: http://evil.example"]), 403),
+        (head("POST /", &[JSON, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"]), 403),
         (head("GET /", &["Content-Length: 3"]), 413),
         (head("GET /", &["Transfer-Encoding: chunked"]), 413),
         (head("GET /", &many), 431),
         (head("GET /", &["no field"]), 400),
-        (parse(b"\x16\x03\x01\x02\x00\x01").map(|_| unreachable!()), 400),
-        (parse(b"PRI * HTTP/2.0\r\n\r\n").map(|_| unreachable!()), 400),
+        (parse(b"\x16\x03\x01\x02\x00\x01", &SITE).map(|_| unreachable!()), 400),
+        (parse(b"PRI * HTTP/2.0\r\n\r\n", &SITE).map(|_| unreachable!()), 400),
     ] {
         let fault = result.unwrap_err();
         let response = fault.response();
@@ -116,8 +134,72 @@ fn bad_requests_are_refused() {
         }
     }
     assert!(head("GET /", &["Content-Length: 0"]).is_ok());
-    let allow = Fault::Method(String::new()).response().head(false);
-    assert!(String::from_utf8(allow).unwrap().contains("\r\nAllow: GET, HEAD\r\n"));
+    let allowed = Fault::Method { method: String::new(), allowed: "POST" }.response().head(false);
+    assert!(String::from_utf8(allowed).unwrap().contains("\r\nAllow: POST\r\n"));
+}
+
+const JSON: &str = "Content-Type: application/json; charset=utf-8";
+
+/// A token is taken from one `Authorization` of the scheme `Bearer`; no debug output has it.
+#[test]
+fn tokens_are_taken_from_the_head() {
+    let bearer = |fields: &[&str]| head("GET /", fields).unwrap().bearer;
+    let token = || Bearer::Token("weir_x".to_owned());
+    assert_eq!(bearer(&[]), Bearer::None);
+    assert_eq!(bearer(&["Authorization: Bearer weir_x"]), token());
+    assert_eq!(bearer(&["authorization: bearer  weir_x "]), token());
+    let twice = ["Authorization: Bearer weir_x"; 2];
+    for bad in [&["Authorization: Basic YTpi"][..], &["Authorization: Bearer"], &twice] {
+        assert_eq!(bearer(bad), Bearer::Malformed, "{bad:?}");
+    }
+    let shown = format!("{:?}", head("GET /", &["Authorization: Bearer weir_x"]).unwrap());
+    assert!(!shown.contains("weir_x"), "{shown}");
+}
+
+/// Another machine's requests name the address that they came to, or a name of `hosts`; an origin has the scheme of the
+/// gateway.
+#[test]
+fn a_gateway_has_its_own_names() {
+    let hosts = ["gw.example".to_owned()];
+    let local = Some(IpAddr::from([192, 0, 2, 1]));
+    let site = Site { secure: true, local, hosts: &hosts };
+    let asked = |host: &str, origin: &str| {
+        let text = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nOrigin: {origin}\r\n\r\n");
+        parse(text.as_bytes(), &site).map(|_| ())
+    };
+    for host in ["192.0.2.1:9713", "GW.example", "gw.example:443", "localhost"] {
+        assert_eq!(asked(host, &format!("https://{host}")), Ok(()));
+        let clear = asked(host, &format!("http://{host}"));
+        assert_eq!(clear, Err(Fault::ForeignOrigin));
+    }
+    for host in ["192.0.2.2", "x.gw.example", "gw.example.evil.example"] {
+        let asked = asked(host, &format!("https://{host}"));
+        assert_eq!(asked, Err(Fault::WrongHost(host.to_owned())));
+    }
+}
+
+/// An order comes with its body, wherever it is cut, and the next request begins behind it.
+#[test]
+fn bodies_are_taken_whole() {
+    let order =
+        b"POST /api/v1/stop HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                  Content-Length: 5\r\n\r\n{   }";
+    for cut in 0..order.len() {
+        let mut client = client(&order[..cut], 4_096);
+        assert!(matches!(client.progress(Instant::ZERO, &SITE), Progress::Waits), "cut at {cut}");
+        client.stream.sent.extend(&order[cut..]);
+        client.stream.sent.extend(ASKED);
+        let asked = client.progress(Instant::ZERO, &SITE);
+        let Progress::Asks(head, body) = asked else { panic!("{asked:?}") };
+        assert_eq!((head.method, &*body), (Method::Post, &b"{   }"[..]));
+        client.wait(head, Ticket::Order(1), Instant::ZERO);
+        assert_eq!(client.deadline(), Instant::ZERO + ORDER_LIMIT);
+        let response = Response::ok("text/plain", Vec::new());
+        let next = client.waits_for().map(|(head, _)| head.clone());
+        client.answer(&response, next.as_ref(), Instant::ZERO);
+        let asked = client.progress(Instant::ZERO, &SITE);
+        assert!(matches!(asked, Progress::Asks(..)), "{asked:?}");
+    }
 }
 
 /// A socket of which the test gives and takes bytes.
@@ -157,6 +239,8 @@ fn client(sent: &[u8], room: usize) -> Connection<Wire> {
     Connection::new(wire, Instant::ZERO)
 }
 
+const SHARED: Ticket = Ticket::Shared(Subject::Status);
+
 const ASKED: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// Requests that are sent together are answered one after another, and an answer that the client takes slowly comes
@@ -167,30 +251,32 @@ fn a_connection_takes_turns() {
     let now = Instant::ZERO;
     let response = Response::ok("text/plain", b"body".to_vec());
     for _ in 0..2 {
-        let Progress::Asks(head) = client.progress(now) else { panic!("{client:?}") };
-        client.wait(head.clone(), Subject::Metrics(Format::Text), now);
-        assert!(matches!(client.progress(now), Progress::Waits));
-        assert_eq!(client.waits_for(), Some((&head, Subject::Metrics(Format::Text))));
+        let Progress::Asks(head, _) = client.progress(now, &SITE) else { panic!("{client:?}") };
+        client.wait(head.clone(), SHARED, now);
+        assert!(matches!(client.progress(now, &SITE), Progress::Waits));
+        assert_eq!(client.waits_for(), Some((&head, SHARED)));
         client.answer(&response, Some(&head), now);
-        assert!(matches!(client.progress(now), Progress::Waits), "it stalls");
+        assert!(matches!(client.progress(now, &SITE), Progress::Waits), "it stalls");
         client.stream.room = 4_096;
     }
-    assert!(matches!(client.progress(now), Progress::Waits));
+    assert!(matches!(client.progress(now, &SITE), Progress::Waits));
     let taken = String::from_utf8(client.stream.taken.clone()).unwrap();
     assert_eq!(taken.matches("HTTP/1.1 200 OK\r\n").count(), 2);
     assert_eq!(taken.matches("\r\nContent-Length: 4\r\n").count(), 2);
     assert!(taken.ends_with("\r\n\r\nbody"), "{taken}");
     client.stream.closed = true;
-    assert!(matches!(client.progress(now), Progress::Over));
+    assert!(matches!(client.progress(now, &SITE), Progress::Over));
 }
 
 /// HEAD has the fields of GET and no body.
 #[test]
 fn a_head_has_no_body() {
     let mut client = client(b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 4_096);
-    let Progress::Asks(head) = client.progress(Instant::ZERO) else { panic!("{client:?}") };
+    let Progress::Asks(head, _) = client.progress(Instant::ZERO, &SITE) else {
+        panic!("{client:?}")
+    };
     client.answer(&Response::ok("text/plain", b"body".to_vec()), Some(&head), Instant::ZERO);
-    assert!(matches!(client.progress(Instant::ZERO), Progress::Waits));
+    assert!(matches!(client.progress(Instant::ZERO, &SITE), Progress::Waits));
     let taken = String::from_utf8(client.stream.taken).unwrap();
     assert!(taken.contains("\r\nContent-Length: 4\r\n") && taken.ends_with("\r\n\r\n"), "{taken}");
 }
@@ -203,36 +289,41 @@ fn everything_that_waits_has_a_limit() {
         String::from_utf8_lossy(&client.stream.taken).split(' ').nth(1).unwrap_or("").to_owned()
     };
     let mut long = client(&[b"GET / HTTP/1.1\r\nX: ", &[b'x'; HEAD_MAX][..]].concat(), 4_096);
-    assert!(matches!(long.progress(Instant::ZERO), Progress::Over));
+    assert!(matches!(long.progress(Instant::ZERO, &SITE), Progress::Over));
     assert_eq!(status(&long), "431");
 
     let mut slow = client(b"GET / HT", 4_096);
-    assert!(matches!(slow.progress(Instant::ZERO), Progress::Waits));
+    assert!(matches!(slow.progress(Instant::ZERO, &SITE), Progress::Waits));
     let late = slow.deadline();
     slow.stream.sent.push_back(b'T');
-    assert!(matches!(slow.progress(Instant::ZERO + Duration::from_secs(5)), Progress::Waits));
+    assert!(matches!(
+        slow.progress(Instant::ZERO + Duration::from_secs(5), &SITE),
+        Progress::Waits
+    ));
     assert_eq!(slow.deadline(), late);
     assert!(!slow.expire(late));
-    assert!(matches!(slow.progress(late), Progress::Over));
+    assert!(matches!(slow.progress(late, &SITE), Progress::Over));
     assert_eq!(status(&slow), "408");
 
     let mut waits = client(ASKED, 4_096);
-    let Progress::Asks(head) = waits.progress(Instant::ZERO) else { panic!("{waits:?}") };
-    waits.wait(head, Subject::Status, Instant::ZERO);
+    let Progress::Asks(head, _) = waits.progress(Instant::ZERO, &SITE) else { panic!("{waits:?}") };
+    waits.wait(head, SHARED, Instant::ZERO);
     assert_eq!(waits.deadline(), Instant::ZERO + ANSWER_LIMIT);
     assert!(!waits.expire(waits.deadline()));
-    assert!(matches!(waits.progress(Instant::ZERO), Progress::Over));
+    assert!(matches!(waits.progress(Instant::ZERO, &SITE), Progress::Over));
     assert_eq!(status(&waits), "503");
 
     let mut stalls = client(ASKED, 3);
-    let Progress::Asks(head) = stalls.progress(Instant::ZERO) else { panic!("{stalls:?}") };
+    let Progress::Asks(head, _) = stalls.progress(Instant::ZERO, &SITE) else {
+        panic!("{stalls:?}")
+    };
     stalls.answer(&Response::ok("text/plain", Vec::new()), Some(&head), Instant::ZERO);
-    assert!(matches!(stalls.progress(Instant::ZERO), Progress::Waits));
+    assert!(matches!(stalls.progress(Instant::ZERO, &SITE), Progress::Waits));
     assert_eq!(stalls.idle_since(), None);
     assert!(stalls.expire(stalls.deadline()));
 
     let mut idle = client(b"", 0);
-    assert!(matches!(idle.progress(Instant::ZERO), Progress::Waits));
+    assert!(matches!(idle.progress(Instant::ZERO, &SITE), Progress::Waits));
     assert!(idle.idle_since().is_some() && idle.expire(idle.deadline()));
 }
 

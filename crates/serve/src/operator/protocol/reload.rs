@@ -1,10 +1,11 @@
 //! The result of a reload as the control socket sends it.
 
 use crate::config::Rejected;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A configuration that was accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Nothing was changed, because only a check was requested.
     pub dry_run: bool,

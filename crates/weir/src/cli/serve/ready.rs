@@ -79,7 +79,7 @@ pub(super) fn event(config: &Config, ready: &Ready) -> Value {
         "nbd": nbd,
         "nvme": nvme,
         "control": control(ready).map(|socket| socket.display().to_string()),
-        "http": http(ready),
+        "http": http(config, ready),
         "driver": ready.driver,
         "targets": config.targets.iter().map(target).collect::<Vec<_>>(),
         "exports": config.nbd.exports.iter().filter_map(export).collect::<Vec<_>>(),
@@ -153,7 +153,7 @@ pub(super) fn welcome(config: &Config, ready: &Ready) -> String {
     }
     let socket = control(ready);
     let status = socket.map(|socket| format!("  weir status --socket {}\n", socket.display()));
-    let http = http(ready).map(|place| format!("  {place}\n"));
+    let http = http(config, ready).map(|place| format!("  {place}\n"));
     if status.is_some() || http.is_some() {
         let (status, http) = (status.unwrap_or_default(), http.unwrap_or_default());
         let _ = write!(text, "\nto see its state\n{status}{http}");
@@ -169,13 +169,16 @@ fn control(ready: &Ready) -> Option<PathBuf> {
 }
 
 /// Where it is asked over HTTP: a URL, or `unix:` and an absolute path.
-fn http(ready: &Ready) -> Option<String> {
+fn http(config: &Config, ready: &Ready) -> Option<String> {
     Some(match ready.http.as_ref()? {
         HttpListen::Unix(socket) => {
             let whole = std::path::absolute(socket).unwrap_or_else(|_| socket.clone());
             HttpListen::Unix(whole).to_string()
         }
-        tcp @ HttpListen::Tcp(_) => tcp.to_string(),
+        HttpListen::Tcp(address) => {
+            let tls = config.http.as_ref().is_some_and(|http| http.tls.is_some());
+            format!("{}://{address}/", if tls { "https" } else { "http" })
+        }
     })
 }
 

@@ -23,6 +23,7 @@ mod tenant;
 #[cfg(test)]
 mod tests;
 mod upstream;
+pub(crate) mod users;
 mod volume;
 
 pub(crate) use listen::address;

@@ -32,7 +32,7 @@ impl Gateway {
     /// Where it listens for HTTP over TCP.
     pub(crate) fn http(&self) -> SocketAddr {
         let url = self.http.as_deref().expect("it has HTTP");
-        url.strip_prefix("http://").unwrap().trim_end_matches('/').parse().unwrap()
+        url.split_once("://").unwrap().1.trim_end_matches('/').parse().unwrap()
     }
 
     /// A connection on which nothing has been said.
@@ -44,14 +44,15 @@ impl Gateway {
 
     /// The answer to a request with these header fields besides `Host`; the connection closes with it.
     pub(crate) fn http_request(&self, method: &str, path: &str, fields: &[&str]) -> Answered {
-        let mut stream = self.http_connection();
-        let host = format!("Host: {}", self.http());
-        let own = ["Connection: close", &host];
-        let fields = [&own[..], fields].concat().join("\r\n");
-        write!(stream, "{method} {path} HTTP/1.1\r\n{fields}\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        Answered::of(&text)
+        let host = self.http().to_string();
+        say(&mut self.http_connection(), &host, (method, path), fields, "")
+    }
+
+    /// The answer to an order with this token and this body.
+    pub(crate) fn http_order(&self, path: &str, token: &str, body: &str) -> Answered {
+        let host = self.http().to_string();
+        let fields = [&*format!("Authorization: Bearer {token}"), JSON];
+        say(&mut self.http_connection(), &host, ("POST", path), &fields, body)
     }
 
     /// What is at a path, which must be there.
@@ -61,3 +62,25 @@ impl Gateway {
         answered
     }
 }
+
+/// Sends a request with these header fields and this body, and returns the answer, with which the connection closes.
+pub(crate) fn say(
+    stream: &mut (impl Read + Write),
+    host: &str,
+    (method, path): (&str, &str),
+    fields: &[&str],
+    body: &str,
+) -> Answered {
+    let host = format!("Host: {host}");
+    let length = format!("Content-Length: {}", body.len());
+    let length: &[&str] = if body.is_empty() { &[] } else { &[&length] };
+    let fields = [&["Connection: close", &host][..], fields, length].concat().join("\r\n");
+    write!(stream, "{method} {path} HTTP/1.1\r\n{fields}\r\n\r\n{body}").unwrap();
+    stream.flush().unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    Answered::of(&text)
+}
+
+/// The header field that every order needs.
+pub(crate) const JSON: &str = "Content-Type: application/json";
