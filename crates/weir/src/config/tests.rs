@@ -207,15 +207,20 @@ fn source(text: &str) -> Source {
     Source::new(folder().join("weir.toml"), text.to_owned())
 }
 
-/// The folder of the texts. The file `secret` is there, and only its owner may read it.
+/// The folder of the texts. The files `secret` and `tokens` are there, and only their owner may read them.
 fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = std::env::temp_dir().join(format!("weir-config-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let secret = folder.join("secret");
-        std::fs::write(&secret, "not a secret: a text that is long enough for one\n").unwrap();
-        std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+        for (file, text) in [
+            ("secret", "not a secret: a text that is long enough for one\n"),
+            ("tokens", "alice admin certificate:alice.example\n"),
+        ] {
+            let file = folder.join(file);
+            std::fs::write(&file, text).unwrap();
+            std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        }
         folder
     })
 }

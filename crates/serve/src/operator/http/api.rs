@@ -33,16 +33,15 @@ pub(super) fn find(
     caller: &Caller,
     here: &Here<'_>,
 ) -> Result<Found, Fault> {
-    let refused = |allowed| Fault::Method { method: head.method.as_str().to_owned(), allowed };
     if let Some((_, kind, text)) = PAGE.iter().find(|(path, ..)| *path == head.path) {
-        if head.method == Method::Post {
-            return Err(refused(READ_METHODS));
+        if !matches!(head.method, Method::Get | Method::Head) {
+            return Err(Fault::Method(READ_METHODS));
         }
         return Ok(Found::Now(Response::ok(kind, text.as_bytes())));
     }
     let (route, texts) = route(head)?;
     if !route.takes(head.method) {
-        return Err(refused(route.methods()));
+        return Err(Fault::Method(route.methods()));
     }
     caller.may(route.role)?;
     Ok(match route.source {

@@ -52,6 +52,16 @@ pub fn document() -> String {
     text
 }
 
+/// Makes schemas of what is read: a field that has a default may be missing.
+fn bodies() -> SchemaGenerator {
+    let settings = SchemaSettings::draft2020_12().for_deserialize();
+    let settings = settings.with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    settings.into_generator()
+}
+
 /// Who may ask, and how often.
 fn description(route: &Route) -> String {
     let needs = match route.role {
@@ -72,7 +82,7 @@ fn item(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Content::Order(fields, schema) => {
             body = Some(json!({
                 "description": "Nothing is an object without fields",
-                "content": { "application/json": { "schema": fields(generator) } }
+                "content": { "application/json": { "schema": fields(&mut bodies()) } }
             }));
             json!({ "application/json": { "schema": schema(generator) } })
         }

@@ -18,8 +18,8 @@ pub(super) enum Fault {
     WrongHost(String),
     #[error("a page of another origin has sent the request")]
     ForeignOrigin,
-    #[error("the method {method} is not allowed here")]
-    Method { method: String, allowed: &'static str },
+    #[error("the method is not allowed here")]
+    Method(&'static str),
     #[error("the head of the request has more than {HEAD_MAX} bytes")]
     HeadTooLarge,
     #[error("the request has a body")]
@@ -72,7 +72,7 @@ impl Fault {
             Self::NoProof(_) | Self::WrongToken => 401,
             Self::ForeignOrigin | Self::Role(_) => 403,
             Self::NotFound(_) | Self::Unknown { .. } => 404,
-            Self::Method { .. } => 405,
+            Self::Method(_) => 405,
             Self::HeadTimeout => 408,
             Self::Length => 411,
             Self::Body | Self::BodyTooLarge => 413,
@@ -92,7 +92,7 @@ impl Fault {
             Self::NoHost => "no_host",
             Self::WrongHost(_) => "wrong_host",
             Self::ForeignOrigin => "foreign_origin",
-            Self::Method { .. } => "method",
+            Self::Method(_) => "method",
             Self::HeadTooLarge => "head_too_large",
             Self::Body => "body",
             Self::Length => "length",
@@ -128,7 +128,7 @@ impl Fault {
             Self::ForeignOrigin => {
                 "open the gateway's own page, or use a client that is no browser"
             }
-            Self::Method { .. } => "`Allow` has the methods: GET to look, POST for orders",
+            Self::Method(_) => "`Allow` has the methods: GET to look, POST for orders",
             Self::HeadTooLarge => "send fewer or shorter header fields",
             Self::Body => "send no `Content-Length` but 0, and no `Transfer-Encoding`",
             Self::Length => "send one `Content-Length`, and no `Transfer-Encoding`",
@@ -180,7 +180,7 @@ impl Fault {
         response.status = status;
         response.content_type = "application/problem+json";
         response.extra = match self {
-            Self::Method { allowed, .. } => Some(("Allow", *allowed)),
+            Self::Method(allowed) => Some(("Allow", *allowed)),
             Self::NoProof(_) | Self::WrongToken => Some(("WWW-Authenticate", "Bearer")),
             Self::TooManyGuesses => Some(("Retry-After", "60")),
             Self::TooMany | Self::NoAnswer => Some(("Retry-After", "1")),

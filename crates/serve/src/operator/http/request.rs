@@ -30,17 +30,8 @@ pub(super) enum Method {
     Head,
     /// An order.
     Post,
-}
-
-impl Method {
-    /// As it is written.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Post => "POST",
-        }
-    }
+    /// One that nothing takes.
+    Other,
 }
 
 /// The field `Authorization`.
@@ -107,9 +98,7 @@ pub(super) fn parse(bytes: &[u8], site: &Site<'_>) -> Result<Option<(Head, usize
         "GET" => Method::Get,
         "HEAD" => Method::Head,
         "POST" => Method::Post,
-        other => {
-            return Err(Fault::Method { method: other.to_owned(), allowed: "GET, HEAD, POST" });
-        }
+        _ => Method::Other,
     };
     let (path, has_query) = match target.split_once('?') {
         Some((path, _)) => (path.to_owned(), true),
@@ -190,9 +179,11 @@ impl Fields<'_> {
 
     /// The length of the body. Only an order has one, in JSON: the forms of a page of another origin cannot send that.
     fn body(&self, method: Method) -> Result<usize, Fault> {
-        let number = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => text.parse::<usize>().map_err(|_| Fault::BodyTooLarge),
-            false => Err(Fault::Length),
+        let number = |text: &str| {
+            if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+                return Err(Fault::Length);
+            }
+            text.parse::<usize>().map_err(|_| Fault::BodyTooLarge)
         };
         let length = self.length.map_or(Ok(0), number)?;
         if method != Method::Post {
@@ -228,13 +219,12 @@ impl Site<'_> {
         if port.parse::<u16>().is_err() {
             return false;
         }
-        match name.parse::<IpAddr>().map(|address| address.to_canonical()) {
-            Ok(address) => address.is_loopback() || self.local == Some(address),
-            Err(_) => {
-                let known = ["localhost"].into_iter().chain(self.hosts.iter().map(String::as_str));
-                known.into_iter().any(|one| one.eq_ignore_ascii_case(name))
-            }
+        if let Ok(address) = name.parse::<IpAddr>() {
+            let address = address.to_canonical();
+            return address.is_loopback() || self.local == Some(address);
         }
+        let mut known = ["localhost"].into_iter().chain(self.hosts.iter().map(String::as_str));
+        known.any(|one| one.eq_ignore_ascii_case(name))
     }
 }
 

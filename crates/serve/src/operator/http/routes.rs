@@ -10,13 +10,14 @@ use super::request::Method;
 use super::response::Response;
 use crate::config::http::Role;
 use crate::operator::metrics::Metrics;
+use crate::operator::metrics::history::{History, HistoryStatus};
 use crate::operator::metrics::page::Format;
 use crate::operator::metrics::totals::Totals;
 use crate::operator::protocol::{
     Leaving, PathStatus, Request, Status, TenantStatus, Verdict, VolumeStatus,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use weir_flow::clock::Duration;
+use weir_flow::clock::{Duration, Instant};
 
 /// What is at a path.
 pub(super) struct Route {
@@ -70,7 +71,11 @@ impl Route {
 
     /// Whether it takes a method.
     pub(super) fn takes(&self, method: Method) -> bool {
-        (method == Method::Post) == matches!(self.source, Source::Order(_))
+        match method {
+            Method::Get | Method::Head => !matches!(self.source, Source::Order(_)),
+            Method::Post => matches!(self.source, Source::Order(_)),
+            Method::Other => false,
+        }
     }
 }
 
@@ -79,6 +84,8 @@ pub(super) struct Here<'a> {
     /// How long ago the event loop has said that it lives.
     pub(super) beat_age: Duration,
     pub(super) metrics: &'a Metrics,
+    pub(super) history: &'a History,
+    pub(super) now: Instant,
 }
 
 /// All routes, but those of the page.
@@ -130,6 +137,14 @@ pub(super) static ROUTES: &[Route] = &[
         summary: "Counters since the start: of volumes, of stages and rules, and response times",
         content: Content::Json(schema::<Totals>),
         source: Source::Here(|here| Response::json(&here.metrics.totals())),
+    },
+    Route {
+        path: "/api/v1/history",
+        role: Some(Role::Read),
+        id: "getHistory",
+        summary: "What hosts got in the last ten minutes, in steps of two seconds",
+        content: Content::Json(schema::<HistoryStatus<'_>>),
+        source: Source::Here(|here| Response::json(&here.history.status(here.now))),
     },
     Route {
         path: "/api/v1/status",

@@ -15,6 +15,7 @@ use crate::frontend::socket::{Peer, Socket};
 use crate::frontend::unix_socket::{Access, UnixPlace};
 use crate::operator::metrics::Metrics;
 use crate::operator::metrics::encode::encode;
+use crate::operator::metrics::history::History;
 use crate::operator::metrics::scraper::Scrape;
 use crate::operator::protocol::Request;
 use mio::event::Source;
@@ -78,6 +79,7 @@ impl Http {
             wake: Box::new(wake),
             beat: beat.clone(),
             metrics,
+            history: History::default(),
             clock,
             budget: Budget::default(),
         };
@@ -229,6 +231,7 @@ struct Server {
     wake: Box<dyn Fn() + Send>,
     beat: Arc<AtomicU64>,
     metrics: Arc<Metrics>,
+    history: History,
     clock: Clock,
     budget: Budget,
 }
@@ -241,7 +244,7 @@ impl Server {
             let now = self.clock.now();
             let until =
                 |at: Instant| time::Duration::from_nanos(at.saturating_since(now).as_nanos());
-            if let Err(error) = self.poll.poll(&mut events, self.deadline().map(until))
+            if let Err(error) = self.poll.poll(&mut events, Some(until(self.deadline())))
                 && error.kind() != io::ErrorKind::Interrupted
             {
                 warn!(%error, "the HTTP interface cannot wait for events: it ends");
@@ -263,15 +266,17 @@ impl Server {
                     Token(token) => self.drive(token - FIRST_CLIENT, now),
                 }
             }
+            self.history.sample(now, &self.metrics);
             self.expire(now);
             self.accept(now);
         }
     }
 
     /// When it has something to do if no event comes.
-    fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Instant {
         let accept = self.ready.then_some(self.next_accept);
-        self.clients.iter().flatten().map(Connection::deadline).chain(accept).min()
+        let clients = self.clients.iter().flatten().map(Connection::deadline);
+        clients.chain(accept).fold(self.history.deadline(), Instant::min)
     }
 
     /// Closes clients whose time is over, or gives them an error.
@@ -371,7 +376,8 @@ impl Server {
             return;
         }
         let beat = Instant::from_nanos(self.beat.load(Ordering::Relaxed));
-        let here = Here { beat_age: now.saturating_since(beat), metrics: &self.metrics };
+        let (metrics, history) = (&*self.metrics, &self.history);
+        let here = Here { beat_age: now.saturating_since(beat), metrics, history, now };
         let caller = self.guard.admit(&client.stream.0, &head.bearer, &mut self.guesses, now);
         let found = caller.and_then(|caller| Ok((find(&head, body, &caller, &here)?, caller)));
         match found {

@@ -10,6 +10,7 @@ mod counter;
 pub(crate) mod encode;
 mod families;
 mod histogram;
+pub(crate) mod history;
 pub(crate) mod page;
 mod process;
 pub(crate) mod scraper;

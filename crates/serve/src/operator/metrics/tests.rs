@@ -12,7 +12,7 @@ use weir_flow::event::{Completed, StageTimes};
 use weir_flow::request::{LinkId, Op, Outcome, Request, Tag, TenantId, VolumeId};
 use weir_flow::units::Extent;
 
-fn request(tenant: u32, op: Op, length: u64) -> Request {
+pub(super) fn request(tenant: u32, op: Op, length: u64) -> Request {
     Request {
         tag: Tag(0),
         tenant: TenantId::new(tenant),
@@ -26,7 +26,12 @@ fn request(tenant: u32, op: Op, length: u64) -> Request {
     }
 }
 
-fn complete(metrics: &Metrics, request: &Request, outcome: Outcome, scored: Option<Scored>) {
+pub(super) fn complete(
+    metrics: &Metrics,
+    request: &Request,
+    outcome: Outcome,
+    scored: Option<Scored>,
+) {
     let times = StageTimes::default();
     let (arrived, row) = (Instant::ZERO, None);
     let completed = Completed { request, row, arrived, times: &times, outcome };

@@ -20,6 +20,40 @@ pub(crate) struct Totals {
     response_count: u64,
 }
 
+impl Totals {
+    /// Requests that ended well.
+    pub(super) fn requests(&self) -> u64 {
+        self.volumes.iter().map(|one| one.reads + one.writes + one.others).sum()
+    }
+
+    /// Bytes read and written.
+    pub(super) fn bytes(&self) -> u64 {
+        self.volumes.iter().map(|one| one.read_bytes + one.written_bytes).sum()
+    }
+
+    /// The time in each stage.
+    pub(super) fn stages_ns(&self) -> [u64; StageName::ALL.len()] {
+        StageName::ALL.map(|stage| {
+            let here = self.rules.iter().filter(|rule| rule.stage == stage.as_str());
+            here.map(|rule| rule.time_ns).sum()
+        })
+    }
+
+    /// The bound that this share of the reads and writes since `before` was not above; `None` if there were none.
+    pub(super) fn quantile_since(&self, before: &Self, share: f64) -> Option<u64> {
+        let all = self.response_count.saturating_sub(before.response_count);
+        if all == 0 {
+            return None;
+        }
+        let both = self.response_times.iter().zip(&before.response_times);
+        let mut enough = both.filter(|(now, old)| {
+            now.requests.saturating_sub(old.requests) as f64 >= all as f64 * share
+        });
+        // What is above all bounds is said to be at the last one.
+        enough.next().map(|(now, _)| now).or(self.response_times.last()).map(|one| one.up_to_ns)
+    }
+}
+
 /// What hosts have asked of a volume.
 #[derive(Debug, Serialize, JsonSchema)]
 struct VolumeTotals {

@@ -1,6 +1,9 @@
-// Asks the gateway every two seconds, and shows what it says. Texts of the gateway become text nodes, never markup.
+// Asks the gateway every second, and shows what it says. Texts of the gateway become text nodes, never markup.
 
-const PERIOD = 2000;
+const PERIOD = 1000;
+// An I/O that has been on a path for longer makes the path stalled, whatever its state still is.
+const STALLED_NS = 0.5e9;
+const HISTORY_S = 600;
 const $ = id => document.getElementById(id);
 
 function make(tag, attributes = {}, ...children) {
@@ -76,7 +79,7 @@ function quantile(now, before, share) {
   return 17e9;
 }
 
-function alarms(status) {
+function alarms(status, list) {
   const found = [];
   if (status.gateway.stopping) found.push(["bad", "The gateway is stopping: it takes no new work."]);
   for (const volume of status.volumes) {
@@ -92,6 +95,10 @@ function alarms(status) {
   for (const path of status.paths_out) {
     found.push(["warn", `Path ${path.path} of ${path.backend} is ${path.state} for ${time(path.since_ns)}: ${path.why}`]);
   }
+  for (const path of list) {
+    const [, state, why] = judged(path);
+    if (state === "stalled") found.push(["warn", `Path ${path.path} of ${path.backend} is stalled: ${why}`]);
+  }
   for (const tenant of status.tenants) {
     const burn = Math.max(0, ...tenant.targets.map(target => target.burn_5min));
     if (burn > 1) found.push(["warn", `${tenant.name} misses its objective: ${burn.toFixed(1)} times the allowed misses in 5 min, mostly ${tenant.causes[0]?.rule ?? "of no single rule"}.`]);
@@ -99,7 +106,7 @@ function alarms(status) {
   if (status.overdue.length > 0) found.push(["warn", `Overdue requests: ${status.overdue.length + status.overdue_left_out}; the oldest for ${time(status.overdue[0].age_ns)}.`]);
   const items = found.map(([kind, text]) => make("li", { class: kind }, make("strong", { class: kind }, SIGNS[kind]), ` ${text}`));
   // Announced only when they change.
-  const said = items.map(item => item.textContent.replace(/ for [^:.]*/g, "")).join("\n");
+  const said = items.map(item => item.textContent.replace(/ for [^:]*/g, "")).join("\n");
   if (said !== alarms.said) $("alarms").replaceChildren(...items);
   alarms.said = said;
   return found;
@@ -158,16 +165,28 @@ function volumes(status, now, before, seconds) {
   return { iops: sum("iops"), megabytes: sum("megabytes") };
 }
 
+// A path whose first I/O does not end is stalled before its state says so.
+function judged(path) {
+  const kind = PATH_KINDS[path.state] ?? "warn";
+  if (kind === "good" && path.in_flight > 0 && path.oldest_ns > STALLED_NS) {
+    return ["warn", "stalled", `${path.in_flight} in flight; the first is not answered for ${time(path.oldest_ns)}`];
+  }
+  return [kind, path.state, kind === "good" ? "" : path.why];
+}
+
 const PATH_KINDS = { active: "good", standby: "off", disabled: "off" };
 
 function paths(list) {
-  const rows = list.slice(0, 64).map(path => [path.backend, [
-    [`${path.backend} ${path.path}`, make("small", {}, path.portal)],
-    [sign(PATH_KINDS[path.state] ?? "warn", path.state), PATH_KINDS[path.state] === "good" ? null : make("small", {}, path.why)],
-    number(path.in_flight),
-    path.learned ? time(path.learned.fixed_ns) : "–",
-    time(path.since_ns),
-  ]]);
+  const rows = list.slice(0, 64).map(path => {
+    const [kind, state, why] = judged(path);
+    return [`${path.backend} ${path.path}`, [
+      [`${path.backend} ${path.path}`, make("small", {}, path.portal)],
+      [sign(kind, state), why ? make("small", {}, why) : null],
+      number(path.in_flight),
+      path.learned ? time(path.learned.fixed_ns) : "–",
+      time(path.since_ns),
+    ]];
+  });
   table("paths", "Paths", left(list.length - 64), [["path", ""], ["state", ""], ["in flight", "number"], ["learned", "number wide"], ["since", "number"]], rows, "There are no paths.");
 }
 
@@ -199,6 +218,60 @@ function sessions(status) {
   table("sessions", "Sessions", left(status.sessions.length - rows.length + status.sessions_left_out), [["host", ""], ["target", ""], ["outstanding", "number"]], rows, "No host is connected.");
 }
 
+// The last ten minutes: points of two seconds, made by the gateway.
+let history = null;
+let asked = -Infinity;
+
+const SVG = new DOMParser().parseFromString("<svg></svg>", "text/html").querySelector("svg").namespaceURI;
+function draw(tag, attributes, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+// A chart of lines or of a stack over the last ten minutes, with its greatest value at the left and a legend that says
+// the last one. `series` are [name, class, values]; a value that is null is a gap.
+function chart(title, unit, series, stacked) {
+  const { now_ns, points } = history;
+  const width = 600, height = 110;
+  const x = index => width * (1 - (now_ns - points[index].at_ns) / (HISTORY_S * 1e9));
+  const sums = points.map((_, index) => stacked ? series.reduce((all, [, , values]) => all + (values[index] ?? 0), 0) : Math.max(0, ...series.map(([, , values]) => values[index] ?? 0)));
+  const top = Math.max(...sums, 0) || 1;
+  const y = value => height * (1 - value / (top * 1.05));
+  const picture = draw("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title} in the last ten minutes, at most ${unit(top)}` });
+  for (const part of [0.5, 1]) picture.append(draw("line", { class: "grid", x1: 0, x2: width, y1: y(top * part), y2: y(top * part) }));
+  let floor = points.map(() => 0);
+  for (const [, kind, values] of series) {
+    if (stacked) {
+      const upper = floor.map((low, index) => low + (values[index] ?? 0));
+      const line = side => side.map((value, index) => `${x(index).toFixed(1)},${y(value).toFixed(1)}`);
+      picture.append(draw("polygon", { class: `area ${kind}`, points: [...line(upper), ...line(floor).reverse()].join(" ") }));
+      floor = upper;
+    } else {
+      let path = "";
+      values.forEach((value, index) => {
+        if (value !== null) path += `${index === 0 || values[index - 1] === null ? "M" : "L"}${x(index).toFixed(1)} ${y(value).toFixed(1)}`;
+      });
+      picture.append(draw("path", { class: `line ${kind}`, d: path }));
+    }
+  }
+  const legend = series.map(([name, kind, values]) => make("li", {}, make("span", { class: `key ${kind}`, "aria-hidden": "true" }), `${name} ${values.length > 0 && values.at(-1) !== null ? unit(values.at(-1)) : "–"}`));
+  return make("figure", {}, make("figcaption", {}, title, make("small", {}, `  at most ${unit(top)}`)), picture, make("ul", { class: "legend" }, ...legend));
+}
+
+function charts() {
+  const { points, stages } = history;
+  const of = key => points.map(point => point[key]);
+  const stack = stages.map((name, index) => [name, `stage${index}`, points.map(point => point.stages_ns[index])]).filter(([, , values]) => values.some(value => value > 0));
+  const parts = points.length === 0 ? [make("p", { class: "empty" }, "The first point comes in two seconds.")] : [
+    chart("Requests a second", number, [["IOPS", "line0", of("requests")]], false),
+    chart("Response time", time, [["p99", "line1", of("p99_ns")], ["p50", "line0", of("p50_ns")]], false),
+    chart("Time by stage, for each request", time, stack, true),
+  ];
+  $("history").replaceChildren(make("h2", {}, "Last ten minutes"), make("div", { class: "charts" }, ...parts));
+}
+
 function numbers(status, sums, p50, p99) {
   const { gateway, requests } = status;
   const shown = [["IOPS", number(sums.iops)], ["MB/s", number(sums.megabytes)], ["p50", time(p50)], ["p99", time(p99)],
@@ -215,21 +288,39 @@ function state(kind, word) {
 let last = null;
 let heard = null;
 
+// In the memory of this page alone.
+let token = "";
+
+class Refused extends Error {}
+
 const get = async path => {
-  const answer = await fetch(path, { signal: AbortSignal.timeout(5000), cache: "no-store" });
+  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch(path, { signal: AbortSignal.timeout(5000), cache: "no-store", headers });
+  if (answer.status === 401) throw new Refused((await answer.json()).detail);
   if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
   return answer.json();
 };
 
+let refused = false;
+
+// Asks for a token, once for each time that the gateway wants one.
+function ask(why) {
+  $("why").textContent = why;
+  if (!$("sign-in").open) $("sign-in").showModal();
+}
+
+let looking = false;
+
 async function look() {
-  if (document.hidden) return;
+  if (document.hidden || looking || (refused && $("sign-in").open)) return;
+  looking = true;
   try {
     const [status, list, totals] = await Promise.all(["status", "paths", "totals"].map(name => get(`/api/v1/${name}`)));
     const at = performance.now();
     // A gateway that was restarted counts from zero again.
     const before = last && last.up <= status.gateway.up_ns ? last : null;
     const seconds = before ? (at - before.at) / 1000 : 0;
-    const found = alarms(status);
+    const found = alarms(status, list.paths);
     objectives(status);
     causes(totals, before?.totals);
     const sums = volumes(status, totals, before?.totals, seconds);
@@ -237,12 +328,22 @@ async function look() {
     logs(status);
     overdue(status);
     sessions(status);
+    if (at - asked > 2000) {
+      history = await get("/api/v1/history");
+      asked = at;
+      charts();
+    }
     numbers(status, sums, quantile(totals, before?.totals, 0.5), quantile(totals, before?.totals, 0.99));
     state(status.gateway.stopping ? "off" : found.length > 0 ? "warn" : "good", status.gateway.stopping ? "stopping" : found.length > 0 ? "degraded" : "serving");
     last = { at, totals, up: status.gateway.up_ns };
     heard = new Date();
-  } catch {
-    state("bad", heard ? `stale since ${heard.toLocaleTimeString()}` : "no answer");
+    refused = false;
+  } catch (error) {
+    if (error instanceof Refused && !refused) ask(error.message);
+    refused = error instanceof Refused;
+    state("bad", refused ? "not signed in" : heard ? `stale since ${heard.toLocaleTimeString()}` : "no answer");
+  } finally {
+    looking = false;
   }
 }
 
@@ -253,13 +354,22 @@ function move(step) {
 }
 
 document.addEventListener("keydown", event => {
-  if (event.ctrlKey || event.metaKey || event.altKey || $("help").open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || $("help").open || $("sign-in").open) return;
   if (event.target === $("filter")) {
     if (event.key === "Escape") { $("filter").value = ""; $("filter").blur(); look(); }
     return;
   }
   const does = { j: () => move(1), k: () => move(-1), "/": () => $("filter").focus(), "?": () => $("help").showModal() }[event.key];
   if (does) { event.preventDefault(); does(); }
+});
+$("key").addEventListener("click", () => ask(token ? "A token is in use." : "Without a token the page shows what everybody may see."));
+$("sign-in").addEventListener("close", () => {
+  if ($("sign-in").returnValue !== "use") return;
+  token = $("token").value.trim();
+  $("token").value = "";
+  $("sign-in").returnValue = "";
+  refused = false;
+  look();
 });
 $("keys").addEventListener("click", () => $("help").showModal());
 $("filter").addEventListener("input", look);
