@@ -43,6 +43,9 @@ pub(super) fn find(
     if !route.takes(head.method) {
         return Err(Fault::Method(route.methods()));
     }
+    if head.method == Method::Post && !head.is_json {
+        return Err(Fault::ContentType);
+    }
     caller.may(route.role)?;
     Ok(match route.source {
         Source::Here(answer) => Found::Now(answer(here)),

@@ -82,6 +82,7 @@ fn item(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Content::Order(fields, schema) => {
             body = Some(json!({
                 "description": "Nothing is an object without fields",
+                "required": true,
                 "content": { "application/json": { "schema": fields(&mut bodies()) } }
             }));
             json!({ "application/json": { "schema": schema(generator) } })

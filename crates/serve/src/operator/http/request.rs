@@ -15,6 +15,8 @@ pub(super) struct Head {
     pub(super) has_query: bool,
     /// What the client says to prove who it is.
     pub(super) bearer: Bearer,
+    /// The body is said to be JSON: the forms of a page of another origin cannot send that.
+    pub(super) is_json: bool,
     /// The bytes of the body that follows.
     pub(super) body: usize,
     /// The connection stays open.
@@ -114,8 +116,10 @@ pub(super) fn parse(bytes: &[u8], site: &Site<'_>) -> Result<Option<(Head, usize
     };
     let open = fields.accept.contains("application/openmetrics-text");
     let format = if open { Format::OpenMetrics } else { Format::Text };
+    let kind = fields.content_type.split(';').next().unwrap_or_default().trim();
+    let is_json = kind.eq_ignore_ascii_case("application/json");
     let bearer = fields.bearer;
-    let head = Head { method, path, has_query, bearer, body, keep_alive, format };
+    let head = Head { method, path, has_query, bearer, is_json, body, keep_alive, format };
     Ok(Some((head, length)))
 }
 
@@ -177,7 +181,7 @@ impl Fields<'_> {
         }
     }
 
-    /// The length of the body. Only an order has one, in JSON: the forms of a page of another origin cannot send that.
+    /// The length of the body. Only an order has one.
     fn body(&self, method: Method) -> Result<usize, Fault> {
         let number = |text: &str| {
             if !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -191,10 +195,6 @@ impl Fields<'_> {
         }
         if self.is_coded {
             return Err(Fault::Length);
-        }
-        let kind = self.content_type.split(';').next().unwrap_or_default().trim();
-        if !kind.eq_ignore_ascii_case("application/json") {
-            return Err(Fault::ContentType);
         }
         if length > BODY_MAX { Err(Fault::BodyTooLarge) } else { Ok(length) }
     }

@@ -42,7 +42,16 @@ fn heads_are_parsed() {
     let (method, bearer) = (Method::Get, Bearer::None);
     assert_eq!(
         head,
-        Head { method, path, has_query: true, bearer, body: 0, keep_alive: true, format }
+        Head {
+            method,
+            path,
+            has_query: true,
+            bearer,
+            is_json: false,
+            body: 0,
+            keep_alive: true,
+            format
+        }
     );
     let closes = b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n";
     assert!(!parse(closes, &SITE).unwrap().unwrap().0.keep_alive);
@@ -106,9 +115,6 @@ fn bad_requests_are_refused() {
     let many: Vec<String> = (0..100).map(|number| format!("X-{number}: 1")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     for (result, status) in [
-        (head("POST /", &[]), 415),
-        (head("POST /", &["Content-Type: text/plain"]), 415),
-        (head("POST /", &["Content-Type: application/x-www-form-urlencoded"]), 415),
         (head("POST /", &[JSON, "Transfer-Encoding: chunked"]), 411),
         (head("POST /", &[JSON, "Content-Length: 1", "Content-Length: 2"]), 411),
         (head("POST /", &[JSON, "Content-Length: +1"]), 411),
@@ -133,6 +139,13 @@ fn bad_requests_are_refused() {
         }
     }
     assert!(head("GET /", &["Content-Length: 0"]).is_ok());
+    let is_json = |fields: &[&str]| head("POST /", fields).unwrap().is_json;
+    assert!(is_json(&[JSON]) && !is_json(&[]));
+    for form in
+        ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+    {
+        assert!(!is_json(&[&format!("Content-Type: {form}")]), "{form}");
+    }
     let allowed = Fault::Method("POST").response().head(false);
     assert!(String::from_utf8(allowed).unwrap().contains("\r\nAllow: POST\r\n"));
 }

@@ -51,7 +51,8 @@ function bytes(count) {
 // Fills a section with a table. A column is [title, class]; a row is [name for the filter, cells].
 function table(id, title, note, columns, rows, empty) {
   const section = $(id);
-  const active = section.contains(document.activeElement) ? document.activeElement.dataset.row : null;
+  const held = section.contains(document.activeElement) ? document.activeElement : null;
+  const active = held?.closest("[data-row]")?.dataset.row;
   const caption = make("caption", {}, title, note ? make("small", {}, `  ${note}`) : null);
   const head = make("tr", {}, ...columns.map(([name, kind]) => make("th", { scope: "col", class: kind }, name)));
   const wanted = $("filter").value.toLowerCase();
@@ -63,7 +64,10 @@ function table(id, title, note, columns, rows, empty) {
   const parts = [make("table", {}, caption, make("thead", {}, head), make("tbody", {}, ...body))];
   if (shown.length === 0) parts.push(make("p", { class: "empty" }, rows.length === 0 ? empty : "The filter hides all rows."));
   section.replaceChildren(...parts);
-  if (active) [...section.querySelectorAll("tbody tr")].find(row => row.dataset.row === active)?.focus({ preventScroll: true });
+  if (active) {
+    const row = [...section.querySelectorAll("tbody tr")].find(row => row.dataset.row === active);
+    (held.tagName === "BUTTON" ? row?.querySelector("button") ?? row : row)?.focus({ preventScroll: true });
+  }
 }
 
 const left = count => count > 0 ? `${count} more are not shown` : "";
@@ -165,6 +169,35 @@ function volumes(status, now, before, seconds) {
   return { iops: sum("iops"), megabytes: sum("megabytes") };
 }
 
+// A button for an order, for who has given a token. It asks once, says what follows, and shows the answer.
+function order(word, path, title, consequence) {
+  if (!token) return null;
+  const button = make("button", { type: "button", "aria-label": title }, word);
+  button.addEventListener("click", () => {
+    $("order-title").textContent = `${title}?`;
+    $("consequence").textContent = consequence;
+    ordered = { path, title };
+    $("confirm").showModal();
+  });
+  return button;
+}
+
+let ordered = null;
+
+async function give({ path, title }) {
+  let told;
+  try {
+    const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+    const answer = await fetch(path, { method: "POST", signal: AbortSignal.timeout(30000), cache: "no-store", headers, body: "{}" });
+    const problem = answer.ok ? null : await answer.json();
+    told = problem ? `${title}: ${problem.detail}; ${problem.help}.` : `${title}: done.`;
+  } catch {
+    told = `${title}: no answer; look at the state before you try again.`;
+  }
+  $("told").textContent = told;
+  look();
+}
+
 // A path whose first I/O does not end is stalled before its state says so.
 function judged(path) {
   const kind = PATH_KINDS[path.state] ?? "warn";
@@ -179,9 +212,13 @@ const PATH_KINDS = { active: "good", standby: "off", disabled: "off" };
 function paths(list) {
   const rows = list.slice(0, 64).map(path => {
     const [kind, state, why] = judged(path);
+    const at = `/api/v1/backends/${path.backend}/paths/${path.path}`;
+    const name = `path ${path.path} of ${path.backend}`;
     return [`${path.backend} ${path.path}`, [
       [`${path.backend} ${path.path}`, make("small", {}, path.portal)],
-      [sign(kind, state), why ? make("small", {}, why) : null],
+      [sign(kind, state), why ? make("small", {}, why) : null, path.state === "disabled"
+        ? order("enable", `${at}:enable`, `Enable ${name}`, "It gets I/O again once the gateway has checked it.")
+        : order("disable", `${at}:disable`, `Disable ${name}`, "It gets no I/O until it is enabled. The gateway refuses if no other path could be used.")],
       number(path.in_flight),
       path.learned ? time(path.learned.fixed_ns) : "–",
       time(path.since_ns),
@@ -192,7 +229,9 @@ function paths(list) {
 
 function logs(status) {
   const rows = status.volumes.filter(volume => volume.log).map(({ name, log }) => [name, [
-    [name, make("small", {}, log.phase)],
+    [name, make("small", {}, log.phase), log.phase === "through"
+      ? order("resume", `/api/v1/volumes/${name}:resume`, `Resume the log of ${name}`, "New writes go to the log again.")
+      : order("drain", `/api/v1/volumes/${name}:drain`, `Drain the log of ${name}`, "All its data goes to the storage, and new writes go there directly, until it is resumed.")],
     [bar(log.fill), make("small", {}, `${(log.fill * 100).toFixed(0)} % full`)],
     bytes(log.dirty_bytes),
     log.dirty_bytes > 0 ? time(log.oldest_dirty_ns) : "–",
@@ -354,7 +393,7 @@ function move(step) {
 }
 
 document.addEventListener("keydown", event => {
-  if (event.ctrlKey || event.metaKey || event.altKey || $("help").open || $("sign-in").open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || $("help").open || $("sign-in").open || $("confirm").open) return;
   if (event.target === $("filter")) {
     if (event.key === "Escape") { $("filter").value = ""; $("filter").blur(); look(); }
     return;
@@ -370,6 +409,10 @@ $("sign-in").addEventListener("close", () => {
   $("sign-in").returnValue = "";
   refused = false;
   look();
+});
+$("confirm").addEventListener("close", () => {
+  if ($("confirm").returnValue === "do") give(ordered);
+  $("confirm").returnValue = "";
 });
 $("keys").addEventListener("click", () => $("help").showModal());
 $("filter").addEventListener("input", look);
