@@ -91,9 +91,10 @@ url=$(field "$work/front" http)
 url=${url%/}
 
 echo "=== schemathesis"
-# The order to stop is left out: it does.
-"$out/venv/bin/st" run "$url/api/v1/openapi.json" --header "Authorization: Bearer $token" --rate-limit 80/s --max-examples 25 \
-  --exclude-path /api/v1/stop --exclude-checks unsupported_method,ignored_auth,positive_data_acceptance,missing_required_header
+# The order to stop is left out: it does. `unsupported_method` wants 405 for TRACE with a body, which is refused as a body
+# before the route is looked at.
+(cd "$work" && "$out/venv/bin/st" run "$url/api/v1/openapi.json" --header "Authorization: Bearer $token" --rate-limit 80/s \
+  --max-examples 25 --exclude-path /api/v1/stop --exclude-checks unsupported_method)
 grep -q panicked "$work/front/log" && { cat "$work/front/log"; exit 1; }
 
 echo "=== axe, screenshots, keyboard and a path that stalls"
@@ -107,5 +108,5 @@ url=$(field "$work/page" http)
 url=${url%/}
 python3 "$here/reads.py" "$work/page/nbd.sock" remote &
 gateways+=($!)
-NODE_PATH="$out/npm/node_modules" node "$here/page.cjs" "$url" "$out" "${gateways[0]}"
+NODE_PATH="$out/npm/node_modules" node "$here/page.cjs" "$url" "$token" "$out" "${gateways[0]}"
 echo "the HTTP interface has no findings"

@@ -1,9 +1,9 @@
 // Opens the gateway's page in Chromium: axe, foreign requests, sideways scroll, keys, a path that stalls.
-// Arguments: URL, folder for screenshots, process of the gateway behind.
+// Arguments: URL, token, folder for screenshots, process of the gateway behind.
 const { chromium } = require("playwright-core");
 const fs = require("fs");
 const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-const [url, folder, behind] = process.argv.slice(2);
+const [url, token, folder, behind] = process.argv.slice(2);
 
 const findings = [];
 const found = text => { findings.push(text); console.log(`finding: ${text}`); };
@@ -46,6 +46,19 @@ async function until(page, condition, limit) {
   await page.keyboard.press("?");
   if (!await page.evaluate(() => document.querySelector("#help").open)) found("`?` opens no help");
   await page.keyboard.press("Escape");
+  await page.click("#key");
+  await page.fill("#token", token);
+  await page.click("#sign-in button[value=use]");
+  await page.click("#paths button[aria-label='Disable path 1 of array']");
+  await page.screenshot({ path: `${folder}/order.png` });
+  await page.click("#confirm button[value=do]");
+  await until(page, () => /disabled/.test(document.querySelector("#paths").textContent) && /done/.test(document.querySelector("#told").textContent), 10000).catch(() => found("the page has not disabled the path"));
+  await page.evaluate(axe);
+  for (const one of (await page.evaluate(() => globalThis.axe.run())).violations) found(`signed in: axe ${one.id}: ${one.nodes[0].html}`);
+  await page.screenshot({ path: `${folder}/disabled.png`, fullPage: true });
+  await page.click("#paths button[aria-label='Enable path 1 of array']");
+  await page.click("#confirm button[value=do]");
+  await until(page, () => !/disabled|▲|✖/.test(document.querySelector("#paths").textContent), 10000).catch(() => found("the page has not enabled the path"));
   // The target behind stops answering while a host reads: its path must say so.
   process.kill(Number(behind), "SIGSTOP");
   try {
