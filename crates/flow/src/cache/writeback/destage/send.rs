@@ -6,8 +6,9 @@ use super::super::format::RecordKind;
 use super::super::ranges::Held;
 use super::super::wal::Wal;
 use super::fua::WRITES_MAX;
-use super::job::{Job, Step};
-use super::{Destage, YIELD};
+use super::job::{ActiveEpoch, Job, Step};
+use super::share::SMALL;
+use super::{Destage, Epochs, YIELD};
 use crate::clock::Instant;
 use crate::request::Op;
 use crate::units::Extent;
@@ -54,7 +55,8 @@ impl Destage {
                 .oldest()
                 .is_some_and(|epoch| now.saturating_since(epoch.opened) > self.settings.dirty_age);
             self.share.adjust(now, fill, old);
-            self.share.allows(now)
+            let (active, epochs) = (self.active.as_ref(), &self.epochs);
+            self.share.allows(now, |most| left(active, epochs, most))
         } else {
             u64::MAX
         };
@@ -144,6 +146,21 @@ impl Destage {
         job.step = Step::Gathering;
         Effect::Gather { job: id, bytes: job.extent.length, pieces }
     }
+}
+
+/// How many bytes of the active epoch are not on their way, as a [share](super::share) counts them: exactly, or anything
+/// above `most`.
+fn left(active: Option<&ActiveEpoch>, epochs: &Epochs, most: u64) -> u64 {
+    let cursor = active.and_then(|active| active.cursor);
+    let pieces = cursor.zip(epochs.closed()).map(|(at, epoch)| epoch.pieces.within(at, u64::MAX));
+    let mut left = 0;
+    for held in pieces.into_iter().flatten() {
+        left += (held.end - held.start).max(SMALL);
+        if left > most {
+            break;
+        }
+    }
+    left
 }
 
 /// The largest number of pieces of one write.

@@ -5,9 +5,9 @@
 //! | | |
 //! |---|---|
 //! | `least`  | the shortest time of a burst or flush lately: the round trip; every 10 s three bursts are single pages, to find it out |
-//! | `way`    | `least`, or the time that a burst of no length would take, judging by those of [`SMALL`] and of twice that: a target that requests the data of larger writes (R2T) adds a round trip |
-//! | `extra`  | what a burst took above `way`: how long it kept the upstream from others |
-//! | burst    | as many bytes as make `extra` 2/5 of `least`; a write counts as [`SMALL`] at least |
+//! | `way`    | as often `least` as a burst of no length would take, judging by those of [`SMALL`] and of twice that: a target that requests the data of larger writes (R2T) adds a round trip; `least` if no write of the burst has [`SMALL`] |
+//! | `extra`  | what a burst took above `way`: how long it kept the upstream from others; of bursts that are half as long as they may be, since the rest of an epoch can be so short that `extra` is nothing but noise |
+//! | burst    | as many bytes as make `extra` 3/10 of `least`; half as many again if the epoch ends with them, since its rest would take one more round trip; a write counts as [`SMALL`] at least |
 //! | `use`    | how much of the upstream's time hosts' reads take: their bytes, each read as [`SMALL`] at least, at the price of `extra` |
 //! | `times`  | write-back has one part in `times` of what the upstream carries: half of what reads leave, an eighth at least; half or more when data is older than `dirty_age`; from half of the log on it falls to 1 at 75 % |
 //! | `gap`    | `extra * times`, a quarter of `least` at least: on a remote upstream a burst begins before the last one is answered, up to [`OVERLAP`] of them |
@@ -39,8 +39,9 @@ pub(crate) struct Share {
     /// Those in flight, the oldest first.
     bursts: VecDeque<Burst>,
     last: BurstId,
-    /// When the next one may begin.
+    /// When the next one may begin, and the bytes that it may have.
     next: Instant,
+    next_most: u64,
     /// One part in how many of what the upstream carries is for write-back.
     times: u64,
     reads: Reads,
@@ -53,6 +54,8 @@ pub(crate) struct Share {
     cost: Option<u64>,
     lowest: u64,
     measured: u32,
+    /// Bursts, since the last one that was measured, that were too short for it.
+    short: u32,
     /// A burst may begin before the last has ended.
     parallel: bool,
 }
@@ -61,12 +64,15 @@ pub(crate) struct Share {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BurstId(u64);
 
-/// A burst in flight: bytes as they count, and as they are, writes that have not ended, when the first was sent.
+/// A burst in flight: bytes as they count, and may count at most, and as they are, the longest write, writes that have not ended, when the first
+/// was sent.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     id: BurstId,
     used: u64,
+    most: u64,
     bytes: u64,
+    longest: u64,
     out: u32,
     sent: Option<Instant>,
 }
@@ -86,6 +92,7 @@ impl Share {
             bursts: VecDeque::new(),
             last: BurstId(0),
             next: Instant::ZERO,
+            next_most: 0,
             times: TIMES,
             reads: Reads::default(),
             least: [None; 2],
@@ -94,6 +101,7 @@ impl Share {
             cost: None,
             lowest: u64::MAX,
             measured: 0,
+            short: 0,
             parallel: false,
         }
     }
@@ -144,17 +152,22 @@ impl Share {
         self.bursts.back().filter(|burst| burst.out > 0 && (!self.overlaps() || now < self.next))
     }
 
-    /// How many bytes the next write may have; 0 if there may be none now.
-    pub(crate) fn allows(&self, now: Instant) -> u64 {
-        let most = if self.overlaps() { OVERLAP } else { 1 };
-        match self.open(now) {
+    /// How many bytes the next write may have; 0 if there may be none now. `rest` says how many bytes the epoch still has,
+    /// as they count, or any number above its argument if that is less.
+    pub(crate) fn allows(&mut self, now: Instant, rest: impl FnOnce(u64) -> u64) -> u64 {
+        let in_flight = if self.overlaps() { OVERLAP } else { 1 };
+        if let Some(burst) = self.open(now) {
             // A write counts as `SMALL` at least.
-            Some(burst) => {
-                self.size().checked_sub(burst.used).filter(|&left| left >= SMALL).unwrap_or(0)
-            }
-            None if now < self.next || self.bursts.len() >= most => 0,
-            None => self.size(),
+            return burst.most.checked_sub(burst.used).filter(|&left| left >= SMALL).unwrap_or(0);
         }
+        if now < self.next || self.bursts.len() >= in_flight {
+            return 0;
+        }
+        let size = self.size();
+        let longer = if self.probes == 0 { size + size / 2 } else { size };
+        let rest = rest(longer);
+        self.next_most = if rest <= longer { rest.max(size) } else { size };
+        self.next_most
     }
 
     /// When the next burst may begin, if none is in flight.
@@ -171,7 +184,8 @@ impl Share {
     pub(crate) fn began(&mut self, now: Instant, bytes: u64) -> BurstId {
         if self.open(now).is_none() {
             self.last = BurstId(self.last.0 + 1);
-            let burst = Burst { id: self.last, used: 0, bytes: 0, out: 0, sent: None };
+            let (id, most) = (self.last, self.next_most);
+            let burst = Burst { id, used: 0, most, bytes: 0, longest: 0, out: 0, sent: None };
             self.bursts.push_back(burst);
             self.next = now;
         }
@@ -181,6 +195,7 @@ impl Share {
         burst.out += 1;
         burst.used += bytes.max(SMALL);
         burst.bytes += bytes;
+        burst.longest = burst.longest.max(bytes);
         let id = burst.id;
         if let Some(cost) = extra {
             let add = scaled(cost, bytes.max(SMALL), MIB).saturating_mul(self.times);
@@ -229,7 +244,7 @@ impl Share {
         let overlapped = self.overlaps();
         match self.probes.checked_sub(1) {
             Some(left) => self.probes = left,
-            None => self.learn(took, burst.used, most),
+            None => self.learn(took, &burst, most),
         }
         self.start_period(now);
         if overlapped {
@@ -244,18 +259,25 @@ impl Share {
 
     /// From the times that the bursts of a round took, how long those of the next may be. A single small one
     /// takes `least`, be the upstream far or slow: so that size is left seldom, to see what two take.
-    fn learn(&mut self, took: Duration, used: u64, most: u64) {
-        let way = self.way().as_nanos();
+    fn learn(&mut self, took: Duration, &Burst { used, longest, .. }: &Burst, most: u64) {
+        if used < self.burst / 2 {
+            self.short += 1;
+            if self.short >= ROUND_SMALL {
+                // Epochs are as short as that: what may be sent at once follows them, and they are measured.
+                (self.burst, self.short) = ((self.burst / 2).max(2 * SMALL), 0);
+            }
+            return;
+        }
+        self.short = 0;
+        let way = if longest < SMALL { self.least() } else { self.way() }.as_nanos();
         self.lowest = self.lowest.min(scaled(took.as_nanos().saturating_sub(way), MIB, used));
         self.measured += 1;
         if self.measured < if self.burst > SMALL { ROUND } else { ROUND_SMALL } {
             return;
         }
         let several = self.burst > SMALL;
-        let wanted = scaled(self.least().as_nanos() * 2 / 5, MIB, self.lowest.max(1));
-        // Not twice as much because a small one was quick.
-        let up = if used >= self.burst / 2 { self.burst * 2 } else { self.burst };
-        self.burst = wanted.clamp(self.burst / 2, up).clamp(SMALL, most.max(SMALL));
+        let wanted = scaled(self.least().as_nanos() * 3 / 10, MIB, self.lowest.max(1));
+        self.burst = wanted.clamp(self.burst / 2, self.burst * 2).clamp(SMALL, most.max(SMALL));
         self.parallel = several && self.burst > SMALL;
         self.cost = Some(self.lowest);
         (self.lowest, self.measured) = (u64::MAX, 0);
@@ -279,8 +301,11 @@ impl Share {
         let [Some(one), Some(two)] = self.sized.each_ref().map(shortest) else {
             return self.least();
         };
+        let least = self.least().as_nanos().max(1);
         let none = (2 * one.as_nanos()).saturating_sub(two.as_nanos());
-        self.least().max(Duration::from_nanos(none).min(one))
+        // Twice what is late in `one`, and what is late in `two`, would be in this: `least` is known better.
+        let trips = ((none + least / 2) / least).max(1);
+        Duration::from_nanos((trips * least).min(one.as_nanos())).max(self.least())
     }
 }
 
@@ -342,167 +367,4 @@ const GAP_MAX: Duration = Duration::from_secs(1);
 const MIB: u64 = 1 << 20;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::vec::Vec;
-
-    /// An upstream that is `away` far there and back, and takes as long for each write and each KiB.
-    struct Model {
-        away: u64,
-        each: u64,
-        per_kib: u64,
-        /// The answers to every third burst come so much later.
-        noise: u64,
-        /// A target requests the data of larger writes, which takes the way once more.
-        unasked: u64,
-        /// Thousandths of the upstream's time that reads take.
-        reads: u64,
-    }
-
-    /// What write-back got, and what that meant for others.
-    struct Run {
-        /// Bytes in a second.
-        rate: u64,
-        /// How long three of four bursts kept the upstream from others at most, in microseconds.
-        kept: u64,
-    }
-
-    fn run(model: &Model, size: u64, fill: u32, old: bool) -> Run {
-        let micros = |n: u64| Duration::from_micros(n);
-        let mut share = Share::new();
-        let (mut now, mut link, mut bytes) = (Instant::ZERO, Instant::ZERO, 0);
-        let (mut flying, mut kept) = (Vec::<(Instant, BurstId)>::new(), Vec::new());
-        let begin = Instant::ZERO + micros(5_000_000);
-        let end = Instant::ZERO + micros(25_000_000);
-        let mut read = Instant::ZERO;
-        while now < end {
-            while read <= now {
-                let each = model.each + model.per_kib * 4;
-                let pause = (each * 1000).checked_div(model.reads);
-                share.read(pause.is_some().into(), 0);
-                read += micros(pause.unwrap_or(1_000_000));
-            }
-            share.adjust(now, fill, old);
-            let before = link.max(now);
-            link = before;
-            let noise = if kept.len() % 3 == 0 { model.noise } else { 0 };
-            while flying.len() < 128 && share.allows(now) > 0 {
-                let length = size.min(share.allows(now)).max(4096);
-                let id = share.began(now, length);
-                share.sent(now, id);
-                link += micros(model.each + model.per_kib * length / 1024);
-                let trips = if length > model.unasked { 2 } else { 1 };
-                flying.push((link + micros(trips * model.away + noise), id));
-                bytes += if now >= begin { length } else { 0 };
-            }
-            if link > before {
-                kept.push(link.since(before).as_nanos() / 1000);
-            }
-            let first = (0..flying.len()).min_by_key(|&one| flying[one].0);
-            let waits = match first {
-                None => Some(share.next()),
-                Some(_) => share.next_overlapping(),
-            };
-            let ends = first.map(|one| flying[one].0);
-            let next = ends.into_iter().chain(waits.filter(|&at| at > now)).min();
-            now = next.expect("something happens");
-            if let Some(one) = first.filter(|_| ends == Some(now)) {
-                let (_, id) = flying.remove(one);
-                share.ended(now, id, 8 << 20);
-            }
-        }
-        kept.sort_unstable();
-        Run { rate: bytes / 20, kept: kept[kept.len() * 3 / 4] }
-    }
-
-    /// A write that ended twice would end its burst before the others: it is noticed.
-    #[test]
-    #[should_panic(expected = "ends once")]
-    fn a_write_of_a_burst_ends_once() {
-        let mut share = Share::new();
-        let id = share.began(Instant::ZERO, 4096);
-        share.ended(Instant::ZERO, id, 8 << 20);
-        share.ended(Instant::ZERO, id, 8 << 20);
-    }
-
-    /// Behind 20 ms, over 20 or 2 MB/s that reads hardly use: a quarter of the link at least and less than two
-    /// thirds, in bursts that keep others from it for less than half of the shortest response time; whether the
-    /// writes are long or short, whether the target requests their data, and even if some answers are late.
-    #[test]
-    fn a_remote_upstream_that_is_idle_gives_a_quarter() {
-        for (per_kib, link) in [(51, 20_000_000), (512, 2_000_000)] {
-            for (size, noise) in [(4, 0), (64, 0), (1024, 0), (4, 15_000), (64, 15_000)] {
-                for unasked in [8 << 10, u64::MAX] {
-                    let far = Model { away: 20_000, each: 0, per_kib, noise, unasked, reads: 50 };
-                    let Run { rate, kept } = run(&far, size << 10, 100, false);
-                    let (least, most) = (link / 4, link * 2 / 3);
-                    assert!(
-                        (least..most).contains(&rate),
-                        "{link}, {size}, {noise}, {unasked}: {rate} bytes in a second"
-                    );
-                    let answer = 20_000 + per_kib * size.min(16);
-                    assert!(kept * 2 < answer, "{link}, {size}, {noise}, {unasked}: {kept} us");
-                }
-            }
-        }
-    }
-
-    /// The same link, which reads keep busy: an eighth of it, up to a quarter.
-    #[test]
-    fn a_busy_link_gives_an_eighth() {
-        for (size, reads) in [(4 << 10, 900), (64 << 10, 900), (64 << 10, 1000)] {
-            let unasked = u64::MAX;
-            let far = Model { away: 20_000, each: 0, per_kib: 51, noise: 0, unasked, reads };
-            let rate = run(&far, size, 100, false).rate;
-            assert!((2_000_000..5_000_000).contains(&rate), "{size}: {rate} bytes in a second");
-        }
-    }
-
-    /// A disk where every write costs and that reads keep busy: one at a time, about an eighth of its time up to
-    /// two thirds.
-    #[test]
-    fn a_disk_gets_one_at_a_time() {
-        let unasked = u64::MAX;
-        let disk = Model { away: 100, each: 4_000, per_kib: 5, noise: 0, unasked, reads: 1000 };
-        let Run { rate, kept } = run(&disk, 16 << 10, 100, false);
-        let busy = rate / (16 << 10) * 4_080;
-        assert!((100_000..700_000).contains(&busy), "{busy} us of a second");
-        assert!(kept < 5_000, "{kept} us");
-    }
-
-    /// What is old, and a log that fills, raise the share.
-    #[test]
-    fn the_share_rises_with_age_and_fill() {
-        let unasked = u64::MAX;
-        let far = Model { away: 20_000, each: 0, per_kib: 51, noise: 0, unasked, reads: 1000 };
-        let rate = |fill, old| run(&far, 64 << 10, fill, old).rate;
-        let rates = [rate(100, false), rate(500, false), rate(650, false), rate(700, false)];
-        assert!(rates[0] == rates[1] && rates[1] < rates[2] && rates[2] <= rates[3], "{rates:?}");
-        assert!(rate(100, true) > rates[0] * 3 / 2);
-        assert_eq!(
-            (parts(500, false), parts(625, false), parts(740, false), parts(900, false)),
-            (8, 4, 1, 1)
-        );
-    }
-
-    /// When the way becomes longer it is found out again.
-    #[test]
-    fn an_upstream_that_moves_away_is_followed() {
-        let mut share = Share::new();
-        let mut now = Instant::ZERO;
-        for round in 0..2_000 {
-            let away = if round < 500 { 1_000 } else { 50_000 };
-            now = now.max(share.next());
-            share.adjust(now, 0, false);
-            let bytes = share.allows(now);
-            let id = share.began(now, bytes);
-            share.sent(now, id);
-            now += Duration::from_micros(away + bytes / 1024 * 51);
-            share.ended(now, id, 8 << 20);
-        }
-        assert!(
-            share.least() >= Duration::from_micros(50_000) && share.burst > 200 << 10,
-            "{share:?}"
-        );
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@ use super::rig::{Rig, Running};
 use crate::cache::writeback::{Kind, Settings};
 use crate::clock::{Duration, Instant};
 use crate::request::Op;
+use crate::rng::Rng;
 use alloc::vec::Vec;
 
 /// How long things take.
@@ -15,12 +16,34 @@ pub(super) struct Costs {
     pub(super) sector: Duration,
 }
 
+/// What is due next of an I/O that runs.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    at: Instant,
+    /// Sectors that the upstream requests then (R2T); 0: it ends.
+    rest: u64,
+}
+
+/// A read of a host upstream: when it began and when it ends.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    begun: Instant,
+    ends: Instant,
+}
+
 /// A rig whose I/Os end when they are due.
 pub(super) struct Clocked {
     pub(super) rig: Rig,
     costs: Costs,
-    /// For each that runs, when it ends.
-    due: Vec<Instant>,
+    /// Sectors of a write that the upstream takes with the command; it requests the others.
+    pub(super) unasked: u64,
+    /// Answers come up to so much later.
+    pub(super) jitter: Duration,
+    chance: Rng,
+    due: Vec<Due>,
+    reads: Vec<Read>,
+    /// What ended reads took.
+    pub(super) took: Vec<Duration>,
     /// The link upstream is busy until then, and how long it was in all.
     link: Instant,
     pub(super) busy: Duration,
@@ -31,8 +54,18 @@ impl Clocked {
         let mut rig = Rig::new(1, settings, sectors);
         // Long runs: once at the end is enough.
         rig.judges = false;
-        let mut clocked =
-            Self { rig, costs, due: Vec::new(), link: Instant::ZERO, busy: Duration::ZERO };
+        let mut clocked = Self {
+            rig,
+            costs,
+            unasked: u64::MAX,
+            jitter: Duration::ZERO,
+            chance: Rng::stream(1, "answers"),
+            due: Vec::new(),
+            reads: Vec::new(),
+            took: Vec::new(),
+            link: Instant::ZERO,
+            busy: Duration::ZERO,
+        };
         clocked.rig.pump();
         clocked.plan();
         clocked
@@ -42,13 +75,16 @@ impl Clocked {
     fn plan(&mut self) {
         for i in self.due.len()..self.rig.running.len() {
             let now = self.rig.now;
+            let at = |at| Due { at, rest: 0 };
             let due = match self.rig.running[i] {
-                Running::Write(..) | Running::Sync(_) => now + self.costs.local,
-                Running::Gather(..) | Running::Abandon => now,
+                Running::Write(..) | Running::Sync(_) => at(now + self.costs.local),
+                Running::Gather(..) | Running::Abandon => at(now),
                 Running::Upstream(_, op, extent, _) => {
-                    self.carry(if op == Op::Write { extent.length / 512 } else { 0 })
+                    let sectors = if op == Op::Write { extent.length / 512 } else { 0 };
+                    let first = sectors.min(self.unasked);
+                    Due { at: self.carry(first), rest: sectors - first }
                 }
-                Running::Through(key) => self.carry(self.rig.sectors(key)),
+                Running::Through(key) => at(self.carry(self.rig.sectors(key))),
             };
             self.due.push(due);
         }
@@ -59,7 +95,25 @@ impl Clocked {
         let takes = self.costs.sector * sectors;
         self.link = self.link.max(self.rig.now) + takes;
         self.busy += takes;
-        self.link + self.costs.upstream
+        let late = self.chance.below(self.jitter.as_nanos() + 1);
+        self.link + self.costs.upstream + Duration::from_nanos(late)
+    }
+
+    /// A host reads 4 KiB upstream: the command waits for what is on the link before it.
+    pub(super) fn read(&mut self) {
+        let ends = self.carry(0) + self.costs.sector * 8;
+        self.reads.push(Read { begun: self.rig.now, ends });
+        self.count_reads(4096);
+    }
+
+    pub(super) fn reading(&self) -> usize {
+        self.reads.len()
+    }
+
+    fn count_reads(&mut self, begun: u64) {
+        self.rig.log.set_reads(self.reads.len() as u32, begun);
+        self.rig.pump();
+        self.plan();
     }
 
     pub(super) fn write(&mut self, from: usize, count: usize) -> u64 {
@@ -76,18 +130,30 @@ impl Clocked {
 
     /// Goes to the next thing that happens before `until`; whether there was one.
     pub(super) fn next(&mut self, until: Instant) -> bool {
-        let first = (0..self.due.len()).min_by_key(|&i| self.due[i]);
-        let ends = first.map(|i| self.due[i]);
+        let first = (0..self.due.len()).min_by_key(|&i| self.due[i].at);
+        let ends = first.map(|i| self.due[i].at);
+        let read = (0..self.reads.len()).min_by_key(|&i| self.reads[i].ends);
+        let answered = read.map(|i| self.reads[i].ends);
         let deadline = self.rig.log.next_deadline();
-        let Some(at) = ends.into_iter().chain(deadline).min().filter(|&at| at <= until) else {
+        let next = ends.into_iter().chain(answered).chain(deadline).min();
+        let Some(at) = next.filter(|&at| at <= until) else {
             self.rig.now = until;
             return false;
         };
         self.rig.now = at.max(self.rig.now);
         if let Some(i) = first.filter(|_| ends == Some(at)) {
+            let rest = self.due[i].rest;
+            if rest > 0 {
+                self.due[i] = Due { at: self.carry(rest), rest: 0 };
+                return true;
+            }
             // What it begins comes behind those that run.
             self.due.remove(i);
             self.rig.end(i);
+        } else if let Some(i) = read.filter(|_| answered == Some(at)) {
+            let read = self.reads.remove(i);
+            self.took.push(at.since(read.begun));
+            self.count_reads(0);
         } else {
             self.rig.pump();
         }

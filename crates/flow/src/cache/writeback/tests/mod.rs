@@ -1,5 +1,6 @@
 //! The machine against model devices and an oracle.
 
+mod beside;
 mod clocked;
 mod debt;
 mod disk;
