@@ -23,15 +23,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from conformance.harness.case import TARGET, Run, percentile, until
-from conformance.harness.config import Config
-from conformance.harness.gateway import Gateway
+from conformance.harness.case import Run, until
 from conformance.harness.iscsi import GOOD, Session, serve
-from conformance.harness.proxy import Proxy
-from conformance.harness.targets import Tgtd
+from far import MIB, Reader, before_link, place
 
-MIB = 1 << 20
-VOLUME, LOG = 256, 512
 # Bytes of a write, writes outstanding, writes between two flushes (0: none, -1: one flush first), MiB written.
 PATTERNS = [
     ("4 KiB, no flush, depth 1", 4096, 1, 0, 24),
@@ -41,7 +36,6 @@ PATTERNS = [
     ("64 KiB, flush each 32", 65536, 32, 32, 96),
     ("64 KiB, one flush at first", 65536, 8, -1, 96),
 ]
-READS = 4
 
 
 def backlog(url, size, depth, flush, mib):
@@ -70,8 +64,7 @@ def backlog(url, size, depth, flush, mib):
                 begin_flush()
                 break
             state.update(left=state["left"] - 1, until_flush=state["until_flush"] - 1, out=state["out"] + 1)
-            at = chance.randrange(VOLUME // 2 * MIB // size) * size // 512
-            session.write(at, os.urandom(8) * (size // 8), done)
+            session.write(place(chance, size), os.urandom(8) * (size // 8), done)
         return 1.0
 
     if flush < 0:
@@ -81,66 +74,14 @@ def backlog(url, size, depth, flush, mib):
     session.leave()
 
 
-class Reader:
-    """Reads of 4 KiB at random from the second half of the volume."""
-
-    def __init__(self, url):
-        self.session, self.chance, self.took, self.out = Session(url, "iqn.2026-11.org.example:reader"), random.Random(2), [], 0
-
-    def more(self):
-        while self.out < READS:
-            begin = time.monotonic()
-            self.out += 1
-            at = (VOLUME // 2 * MIB + self.chance.randrange(VOLUME // 2 * MIB // 4096) * 4096) // 512
-            self.session.read(at, 8, lambda status, _, begin=begin: self.done(status, begin))
-        return 0.2
-
-    def done(self, status, begin):
-        if status != GOOD:
-            raise SystemExit(f"a read ended with status {status:#x}")
-        self.out -= 1
-        self.took.append(time.monotonic() - begin)
-
-    def run(self, seconds, over=lambda: False):
-        end = time.monotonic() + seconds
-        self.more()
-        serve([self.session], lambda: self.more() and (time.monotonic() >= end or over()), seconds + 1, self.more)
-
-    def p99(self):
-        took, self.took = self.took, []
-        return percentile(took, 0.99) * 1e3
-
-
-def upstream(run, memory, kind):
-    image = memory / "upstream.img"
-    with open(image, "wb") as file:
-        file.truncate(VOLUME * MIB)
-    if kind == "tgtd":
-        target = Tgtd(run, image)
-        return target.name, target.lun, target.portals[0]
-    config = Config().volume(file=image, state=memory / "upstream.state").target()
-    gateway = Gateway(run, config, name="upstream")
-    gateway.start()
-    return TARGET, 0, gateway.portals[0]
-
-
 def measure(options, pattern, order, beside):
     """Bytes per second of write-back, and p99 of the reads in ms without and with it."""
     _, size, depth, flush, mib = pattern
     with tempfile.TemporaryDirectory(prefix="weir-destage.") as folder:
         run = Run(options.weir, folder)
         with run.stack:
-            memory = run.memory()
-            name, lun, portal = upstream(run, memory, options.upstream)
-            proxy = Proxy.start(run, portal)
-            rate, delay = options.link * 10 ** 6, options.round_trip / 2000
-            proxy("line", 0, rate, delay)
-            config = Config().section("cache", size="4MiB").section("policy", prefetch="off")
-            config.add("upstream", name="far", target=name, lun=lun, portals=proxy.portals)
             keys = {"order": order} if order else {}
-            config.volume(upstream="far", state=memory / "disk.state", log=memory / "disk.log", log_size=f"{LOG}MiB", **keys)
-            gateway = Gateway(run, config.target())
-            gateway.start()
+            gateway, proxy = before_link(run, options.upstream, options.link, options.round_trip, log_size="512MiB", **keys)
             reader = Reader(gateway.url())
             reader.run(2)
             quiet = reader.p99()
