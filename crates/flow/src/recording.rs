@@ -36,6 +36,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::num::NonZeroU32;
+use shares::{QUEUE, SET_WEIGHTS};
 use slotmap::{Key, KeyData};
 
 /// The first bytes of a recording; the last one is the version of the format.
@@ -282,9 +283,8 @@ fn encode_entry(out: &mut Vec<u8>, previous: Instant, entry: &Entry) {
             encode_choice(out, &set_control.control);
             promises::encode(out, &set_control.promises);
         }
-        Entry::Input(at, Input::SetWeights(ref shares)) => {
-            head(out, SET_WEIGHTS, at);
-            shares::encode(out, shares);
+        Entry::Input(at, ref input @ (Input::SetWeights(_) | Input::Queue(..))) => {
+            shares::encode_input(out, input, |out, kind| head(out, kind, at));
         }
         Entry::Input(at, Input::TakeOver(ref handover)) => {
             head(out, TAKE_OVER, at);
@@ -354,7 +354,7 @@ fn decode_entry(bytes: &[u8], previous: Instant) -> Result<(Entry, usize), Forma
             }
             Input::SetControl(Arc::new(SetControl { control, promises }))
         }
-        SET_WEIGHTS => Input::SetWeights(Arc::new(shares::decode(&mut reader)?)),
+        SET_WEIGHTS | QUEUE => shares::decode_input(&mut reader, kind)?,
         TAKE_OVER => Input::TakeOver(Arc::new(promises::decode_handover(&mut reader)?)),
         CAPPED => Input::Capped(VolumeId::new(reader.small()?), reader.cap()?),
         RESIZED => Input::Resized(VolumeId::new(reader.small()?), reader.number()?),
@@ -373,14 +373,13 @@ const CHECKSUM_LENGTH: usize = 8;
 const ARRIVE: u8 = 1;
 const STORED: u8 = 2;
 const SENT: u8 = 3;
-// 4, 5 and 11 to 15 are in `paths`, 17 to 25 and 28 to 30 in `cache`.
+// 4, 5, 11 to 15, 31 and 32 are in `paths`, 17 to 25 and 28 to 30 in `cache`.
 const DEADLINE: u8 = 6;
 const END: u8 = 7;
 const RESIZED: u8 = 8;
 const SET_CONTROL: u8 = 9;
 const CAPPED: u8 = 10;
 const TAKE_OVER: u8 = 16;
-const SET_WEIGHTS: u8 = 26;
 const LINK: u8 = 27;
 
 fn number(out: &mut Vec<u8>, mut value: u64) {

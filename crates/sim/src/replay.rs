@@ -373,7 +373,7 @@ impl<R: Read, F: FnMut(u64), T: Tap> Player<'_, R, F, T> {
             {
                 Err(format!("there is no volume {}", volume.index()))
             }
-            Input::Link(link, _) if link.index() >= MAX_INDEX => {
+            Input::Link(link, _) | Input::Queue(link, _) if link.index() >= MAX_INDEX => {
                 Err(format!("link {} is past the last, {}", link.index(), MAX_INDEX - 1))
             }
             Input::Link(_, Link { port: Some(port), .. }) if port.id as usize >= MAX_INDEX => {
@@ -383,6 +383,7 @@ impl<R: Read, F: FnMut(u64), T: Tap> Player<'_, R, F, T> {
             Input::Stored { .. }
             | Input::Sent { .. }
             | Input::Link(..)
+            | Input::Queue(..)
             | Input::Resized(..)
             | Input::Capped(..)
             | Input::TakeOver(_)

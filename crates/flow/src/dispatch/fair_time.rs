@@ -14,11 +14,12 @@
 
 use super::clocks::{Clocks, Epoch, Reading};
 use super::estimate::Estimation;
-use super::lanes::{Lanes, Slots, Waiting};
+use super::lanes::{Lanes, Slots};
+use super::queues::Waiting;
 use super::{Build, DispatchPolicy, Setup, Weight, Work, estimate, lanes};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Policy, Property, Rule, Unit, Values};
-use crate::request::{BackendId, RequestKey, TenantId};
+use crate::request::{BackendId, LinkId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use slotmap::SecondaryMap;
@@ -219,7 +220,7 @@ impl DispatchPolicy for FairTime {
         if !self.slots.free(backend) {
             return None;
         }
-        let order = |head: &Waiting<()>| {
+        let order = |head: Waiting<()>| {
             let payer = self.payer(head.work.stream, backend);
             (self.tag(payer, backend), head.arrival, head.work.stream, payer)
         };
@@ -245,6 +246,7 @@ impl DispatchPolicy for FairTime {
         let Sent { work, payer, epochs: [all, each] } =
             self.sent.remove(key).expect("only what was sent can end");
         let index = work.backend.index();
+        self.lanes.settle(key, service);
         self.slots.leave(now, work.backend, service, &self.lanes);
         self.all.settle(payer, all, work.nominal, service);
         self.each[index].settle(payer, each, work.nominal, service);
@@ -259,6 +261,10 @@ impl DispatchPolicy for FairTime {
         for clocks in &mut self.each {
             clocks.set_weight(stream, weight);
         }
+    }
+
+    fn set_queue(&mut self, link: LinkId, weight: Option<Weight>) {
+        self.lanes.set_queue(link, weight);
     }
 
     fn owe(&mut self, stream: TenantId, cost: Duration) {

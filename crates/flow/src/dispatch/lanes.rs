@@ -3,11 +3,12 @@
 //! One FIFO for a whole stream would either block all backends behind a full one or lose the shares
 //! (`docs/reference/dispatch.md` section 6.2). Operations of a stream for different backends have no order among them.
 
-use super::Work;
 use super::knee::Knee;
+use super::queues::{Queues, Waiting};
+use super::{Weight, Work};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Parameter, Rule, Unit};
-use crate::request::{BackendId, RequestKey, TenantId};
+use crate::request::{BackendId, LinkId, RequestKey, TenantId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use slotmap::SecondaryMap;
@@ -33,15 +34,6 @@ pub(super) const FIXED_DEPTH: Parameter = Parameter {
     effect: "operations outstanding at a backend; more keeps a parallel device busy, fewer keep \
              shares and response times",
 };
-/// An operation that waits, with what its policy notes on it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting<T> {
-    /// How many came before it, whatever their stream.
-    pub(super) arrival: u64,
-    pub(super) work: Work,
-    pub(super) note: T,
-}
-
 /// The FIFOs. Grows with the stream ids that come.
 #[derive(Debug)]
 pub(super) struct Lanes<T> {
@@ -49,6 +41,8 @@ pub(super) struct Lanes<T> {
     arrivals: u64,
     /// By stream, then by backend.
     queues: Vec<VecDeque<Waiting<T>>>,
+    /// The operations of tenants whose queues are separate streams.
+    own: Queues<T>,
     /// By backend, the operations in all queues.
     waiting: Vec<u32>,
 }
@@ -56,7 +50,8 @@ pub(super) struct Lanes<T> {
 impl<T: Copy> Lanes<T> {
     pub(super) fn new(backends: usize) -> Self {
         let waiting = alloc::vec![0; backends];
-        Self { backends, arrivals: 0, queues: Vec::new(), waiting }
+        let own = Queues::new(backends);
+        Self { backends, arrivals: 0, queues: Vec::new(), own, waiting }
     }
 
     /// The operations that wait for this backend.
@@ -80,26 +75,46 @@ impl<T: Copy> Lanes<T> {
         let waiting = Waiting { arrival: self.arrivals, work, note };
         self.arrivals += 1;
         let lane = work.stream.index() * self.backends + work.backend.index();
-        self.queues[lane].push_back(waiting);
         self.waiting[work.backend.index()] += 1;
+        if self.own.are_of(work.stream, work.link) {
+            // Operations that came before the tenant had queues wait among them from here on.
+            let first = work.stream.index() * self.backends;
+            for lane in &mut self.queues[first..first + self.backends] {
+                lane.drain(..).for_each(|waiting| self.own.push(waiting));
+            }
+            self.own.push(waiting);
+        } else {
+            self.queues[lane].push_back(waiting);
+        }
     }
 
-    /// The first of each stream that waits for this backend, by stream.
-    pub(super) fn heads(&self, backend: BackendId) -> impl Iterator<Item = &Waiting<T>> {
+    /// A link is a stream of this weight within its tenant from now on, or no separate stream any more.
+    pub(super) fn set_queue(&mut self, link: LinkId, weight: Option<Weight>) {
+        self.own.set(link, weight);
+    }
+
+    /// The first of each stream that waits for this backend.
+    pub(super) fn heads(&self, backend: BackendId) -> impl Iterator<Item = Waiting<T>> {
         let lanes = self.queues.iter().skip(backend.index()).step_by(self.backends.max(1));
-        lanes.filter_map(VecDeque::front)
+        lanes.filter_map(VecDeque::front).copied().chain(self.own.heads(backend))
     }
 
-    pub(super) fn head(&self, stream: TenantId, backend: BackendId) -> Option<&Waiting<T>> {
-        self.queues.get(stream.index() * self.backends + backend.index())?.front()
+    pub(super) fn head(&self, stream: TenantId, backend: BackendId) -> Option<Waiting<T>> {
+        let lane = self.queues.get(stream.index() * self.backends + backend.index())?;
+        lane.front().copied().or_else(|| self.own.head(stream, backend))
     }
 
     /// Takes the first of a stream. Panics if there is none.
     pub(super) fn pop(&mut self, stream: TenantId, backend: BackendId) -> Waiting<T> {
         let lane = &mut self.queues[stream.index() * self.backends + backend.index()];
-        let first = lane.pop_front().expect("a head is in its lane");
+        let first = lane.pop_front().or_else(|| self.own.pop(stream, backend));
         self.waiting[backend.index()] -= 1;
-        first
+        first.expect("a head is in its lane or its queue")
+    }
+
+    /// A sent operation has ended, which kept its backend busy for `service`.
+    pub(super) fn settle(&mut self, key: RequestKey, service: Duration) {
+        self.own.settle(key, service);
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A dispatch policy orders what control has released, bounds what is outstanding at each backend, and
 //! so decides whose work the backends do. Streams are tenants, and what the gateway does by itself
-//! ([`Shares`]); a weight says how much of the backends' time a stream is due while others want it too. What an
-//! operation took is the [`estimate`]'s to say.
+//! ([`Shares`]); a weight says how much of the backends' time a stream is due while others want it too. Where the
+//! configuration says so, each queue of a tenant is a stream within the tenant. What an operation took is the
+//! [`estimate`]'s to say.
 
 mod baselines;
 mod clocks;
@@ -12,6 +13,7 @@ mod fair_time;
 mod fifo;
 mod knee;
 mod lanes;
+mod queues;
 mod service_times;
 mod shares;
 mod stage;
@@ -20,12 +22,12 @@ mod weight;
 pub use clocks::Reading;
 pub use shares::{Background, Owner, Shares};
 pub(crate) use stage::Dispatch;
-pub use stage::{BackendView, StreamView};
+pub use stage::{BackendView, QueueView, StreamView};
 pub use weight::Weight;
 
 use crate::clock::{Duration, Instant};
 use crate::policy::{Policy, Rule, Values};
-use crate::request::{BackendId, RequestKey, TenantId};
+use crate::request::{BackendId, LinkId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use estimate::Estimation;
 
@@ -36,6 +38,8 @@ pub struct Work {
     pub key: RequestKey,
     /// Whose it is.
     pub stream: TenantId,
+    /// The link that it came over, which may be a stream within that; `None` for what the gateway does by itself.
+    pub link: Option<LinkId>,
     /// Where it has to go.
     pub backend: BackendId,
     /// Bytes that it moves.
@@ -52,8 +56,8 @@ pub struct Work {
 /// Decides which operation goes to a backend next.
 ///
 /// Laws (checked for every policy in the list): each operation is sent exactly once, to the backend
-/// that it came for; operations of one stream and one backend are sent in order of arrival; the same
-/// inputs give the same order; a backend with nothing outstanding is given something if anything waits
+/// that it came for; operations of one stream and one backend are sent in order of arrival, or those of
+/// one link where links are streams within it; the same inputs give the same order; a backend with nothing outstanding is given something if anything waits
 /// for it. So it is enough to ask for a backend when something has come for it or ended at it.
 pub trait DispatchPolicy {
     /// An operation is ready to go.
@@ -68,6 +72,10 @@ pub trait DispatchPolicy {
 
     /// A stream has another weight from now on. What was charged stays charged.
     fn set_weight(&mut self, _stream: TenantId, _weight: Weight) {}
+
+    /// The operations of a link are a stream of this weight within their tenant from now on, or not any more. Policies
+    /// that go by arrival have no use for it.
+    fn set_queue(&mut self, _link: LinkId, _weight: Option<Weight>) {}
 
     /// A stream has caused work of this cost that a background stream will do, such as the garbage
     /// collection that a write makes necessary.

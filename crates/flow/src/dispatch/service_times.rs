@@ -32,6 +32,13 @@ impl ServiceTimes {
         assert!(sums.turns[0] <= sums.total, "a stream had more lately than in all");
     }
 
+    /// A stream is another one from now on.
+    pub(super) fn forget(&mut self, stream: TenantId) {
+        if let Some(sums) = self.streams.get_mut(stream.index()) {
+            *sums = Sums::default();
+        }
+    }
+
     /// Ids of streams that have had something are below this.
     pub(super) const fn streams(&self) -> usize {
         self.streams.len()

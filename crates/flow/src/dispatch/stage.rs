@@ -5,8 +5,9 @@ use super::service_times::ServiceTimes;
 use super::{Build, DispatchPolicy, Owner, Setup, Shares, Weight, Work};
 use crate::clock::{Duration, Instant};
 use crate::policy::{Choice, Rule};
-use crate::request::{BackendId, Request, RequestKey, TenantId};
+use crate::request::{BackendId, LinkId, Request, RequestKey, TenantId};
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use slotmap::SecondaryMap;
 
@@ -15,6 +16,9 @@ pub(crate) struct Dispatch {
     policy: Box<dyn DispatchPolicy>,
     shares: Shares,
     service_times: ServiceTimes,
+    /// The links that are streams within their tenants, and the service time of each link, by its index.
+    queues: BTreeMap<LinkId, Weight>,
+    queue_times: ServiceTimes,
     backends: Vec<Backend>,
     /// Backends below this have nothing new.
     first: usize,
@@ -42,6 +46,19 @@ pub struct StreamView {
     pub weight: Weight,
     /// The service time that its operations have had since the start, and in the last 5 to 10 s. Without an
     /// estimator, which policies that go by arrival do not have, the time that they were away.
+    pub service: Duration,
+    /// The part of it in the last 5 to 10 s.
+    pub recent: Duration,
+}
+
+/// How a queue fares that is a separate stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueView {
+    /// Its link.
+    pub link: LinkId,
+    /// Its weight within its tenant.
+    pub weight: Weight,
+    /// As that of a [`StreamView`], since the queue was connected.
     pub service: Duration,
     /// The part of it in the last 5 to 10 s.
     pub recent: Duration,
@@ -75,6 +92,8 @@ impl Dispatch {
             policy,
             shares: shares.clone(),
             service_times: ServiceTimes::default(),
+            queues: BTreeMap::new(),
+            queue_times: ServiceTimes::default(),
             outstanding: SecondaryMap::new(),
             classes: SecondaryMap::new(),
             estimates: estimation.is_some(),
@@ -103,6 +122,27 @@ impl Dispatch {
         })
     }
 
+    /// The operations of a link are a stream of this weight within their tenant from now on, or not any more.
+    pub(crate) fn set_queue(&mut self, link: LinkId, weight: Option<Weight>) {
+        self.policy.set_queue(link, weight);
+        let known = match weight {
+            Some(weight) => self.queues.insert(link, weight),
+            None => self.queues.remove(&link),
+        };
+        if known.is_none() {
+            self.queue_times.forget(queue(link));
+        }
+    }
+
+    /// How each queue fares that is a separate stream.
+    pub(crate) fn queues(&self, now: Instant) -> impl Iterator<Item = QueueView> {
+        let sums: Vec<_> = self.queue_times.sums(now).collect();
+        self.queues.iter().map(move |(&link, &weight)| {
+            let (service, recent) = sums.get(link.index()).copied().unwrap_or_default();
+            QueueView { link, weight, service, recent }
+        })
+    }
+
     /// How full each backend is.
     pub(crate) fn backends(&self) -> impl Iterator<Item = BackendView> {
         (0..).map(BackendId::new).zip(&self.backends).map(|(backend, place)| BackendView {
@@ -127,6 +167,7 @@ impl Dispatch {
         let work = Work {
             key,
             stream: owner.stream(),
+            link: matches!(owner, Owner::Tenant(_)).then_some(request.link),
             backend,
             bytes: request.payload(),
             nominal: nominal(class),
@@ -184,6 +225,7 @@ impl Dispatch {
         &mut self,
         now: Instant,
         (key, owner): (RequestKey, Owner),
+        request: &Request,
         away: Duration,
     ) {
         let backend = self.outstanding.remove(key).expect("only what was sent can end");
@@ -196,6 +238,9 @@ impl Dispatch {
             None => away,
         };
         self.service_times.add(now, owner.stream(), service);
+        if matches!(owner, Owner::Tenant(_)) && self.queues.contains_key(&request.link) {
+            self.queue_times.add(now, queue(request.link), service);
+        }
         self.policy.complete(now, key, service);
         self.ask(backend);
         self.check();
@@ -229,6 +274,11 @@ impl Dispatch {
     }
 }
 
+/// The name of a link among the service times of queues.
+const fn queue(link: LinkId) -> TenantId {
+    TenantId::new(link.index() as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::POLICIES;
@@ -253,7 +303,7 @@ mod tests {
         assert_eq!(sent(&mut stage, Instant::ZERO), keys[..2]);
         let soon = Instant::ZERO + Duration::from_micros(100);
         let first = (keys[0], Owner::Tenant(request.tenant));
-        stage.complete(soon, first, Duration::from_micros(100));
+        stage.complete(soon, first, &request, Duration::from_micros(100));
         assert_eq!(sent(&mut stage, soon), keys[2..3]);
         let mut until = stage.next_deadline().unwrap();
         assert_eq!(until, soon + Duration::from_millis(4));
@@ -305,7 +355,8 @@ mod tests {
                 let index = lane[key];
                 served[index] += 1;
                 now += Duration::from_millis(1);
-                stage.complete(now, (key, owners[index]), Duration::from_millis(1));
+                let ended = (key, owners[index]);
+                stage.complete(now, ended, &testing::request(0), Duration::from_millis(1));
                 // Write-back is no closed loop: it follows the writes.
                 let next =
                     if index == 0 { &[0, 2][..] } else { &[index][..usize::from(index != 2)] };
@@ -330,7 +381,7 @@ mod tests {
         stage.push(Instant::ZERO, first, &request, None, BackendId::new(0));
         assert!(stage.poll(Instant::ZERO).is_some());
         stage.backends[1].outstanding += 1;
-        stage.complete(Instant::ZERO, first, Duration::ZERO);
+        stage.complete(Instant::ZERO, first, &request, Duration::ZERO);
     }
 
     /// Nothing ends at a backend that has nothing.
@@ -344,6 +395,6 @@ mod tests {
         stage.push(Instant::ZERO, first, &request, None, BackendId::new(0));
         assert!(stage.poll(Instant::ZERO).is_some());
         stage.backends[0].outstanding = 0;
-        stage.complete(Instant::ZERO, first, Duration::ZERO);
+        stage.complete(Instant::ZERO, first, &request, Duration::ZERO);
     }
 }

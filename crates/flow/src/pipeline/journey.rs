@@ -11,7 +11,7 @@ use crate::cache::Done;
 use crate::cache::stage::{CacheStage, RULE_HIT};
 use crate::clock::{Duration, Instant};
 use crate::control::{ControlPolicy, PolicyHandover, Rows};
-use crate::dispatch::{BackendView, Dispatch, Owner, StreamView};
+use crate::dispatch::{BackendView, Dispatch, Owner, QueueView, StreamView};
 use crate::error::IoError;
 use crate::event::{Completed, Event, Observer, StageName};
 use crate::path::{self, PathIo, Paths, RULE_LOST, RULE_NO_PATH, RULE_OVERDUE, Step};
@@ -126,6 +126,11 @@ impl<O: Observer> Pipeline<O> {
     /// How each stream fares at the backends.
     pub fn streams(&self, now: Instant) -> impl Iterator<Item = StreamView> {
         self.dispatch.streams(now)
+    }
+
+    /// How each queue fares at the backends that is a separate stream.
+    pub fn queues(&self, now: Instant) -> impl Iterator<Item = QueueView> {
+        self.dispatch.queues(now)
     }
 
     /// How full each backend is.
@@ -372,7 +377,7 @@ impl<O: Observer> Pipeline<O> {
             self.losses.stored(&request, part, covers, outcome);
         }
         self.paths.leave(key);
-        self.dispatch.complete(now, (key, owner), now.since(dispatched));
+        self.dispatch.complete(now, (key, owner), &request, now.since(dispatched));
         self.control.complete(now, key, &request, now.since(released));
         self.ended(now, key, outcome);
     }
@@ -494,6 +499,7 @@ impl<O: Observer> Stage for Pipeline<O> {
             Input::Stored { key, outcome } => self.stored(now, key, outcome),
             Input::Sent { key, bytes } => self.sent(now, key, bytes),
             Input::Link(id, link) => self.links.set(id, link),
+            Input::Queue(link, weight) => self.dispatch.set_queue(link, weight),
             Input::PathDown(backend, path) => self.paths.down(now, backend, path),
             Input::PathUp(backend, path) => {
                 self.forget_cached(now, backend);

@@ -2,7 +2,35 @@
 
 use super::{FormatError, Reader, number};
 use crate::dispatch::{Background, Shares, Weight};
+use crate::pipeline::Input;
+use crate::request::LinkId;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+/// Writes an input about weights; `head` writes what is before its fields.
+pub(super) fn encode_input(out: &mut Vec<u8>, input: &Input, head: impl FnOnce(&mut Vec<u8>, u8)) {
+    match input {
+        Input::SetWeights(shares) => {
+            head(out, SET_WEIGHTS);
+            encode(out, shares);
+        }
+        Input::Queue(link, weight) => {
+            head(out, QUEUE);
+            number(out, link.index() as u64);
+            number(out, weight.map_or(0, |weight| weight.as_1024ths().into()));
+        }
+        _ => unreachable!("an input that concerns no weight"),
+    }
+}
+
+/// Reads an input about weights of this kind.
+pub(super) fn decode_input(reader: &mut Reader<'_>, kind: u8) -> Result<Input, FormatError> {
+    if kind == SET_WEIGHTS {
+        return Ok(Input::SetWeights(Arc::new(decode(reader)?)));
+    }
+    let link = LinkId::new(reader.small()?);
+    Ok(Input::Queue(link, Weight::from_1024ths(reader.small()?)))
+}
 
 /// Writes it.
 pub(super) fn encode(out: &mut Vec<u8>, shares: &Shares) {
@@ -26,3 +54,6 @@ pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Shares, FormatError> {
     }
     Ok(Shares { tenants, background })
 }
+
+pub(super) const SET_WEIGHTS: u8 = 26;
+pub(super) const QUEUE: u8 = 33;

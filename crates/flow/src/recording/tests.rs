@@ -232,7 +232,7 @@ proptest! {
     #[test]
     fn entries_round_trip(
         previous in 0_u64..1 << 40, passed in 0_u64..1 << 40, word: u64, small: u32, op in 0_u8..7,
-        code in 0_u8..8, flags: (bool, bool, bool), kind in 0..18,
+        code in 0_u8..8, flags: (bool, bool, bool), kind in 0..19,
     ) {
         let (before, at) =
             (Instant::from_nanos(previous), Instant::from_nanos(previous + passed));
@@ -284,6 +284,9 @@ proptest! {
             16 => Entry::Input(at, Input::Cache(Done::LostKept(
                 VolumeId::new(small), IoError::from_code(code).map_or(Ok(()), Err),
             ))),
+            17 => Entry::Input(at, Input::Queue(
+                LinkId::new(small), Weight::from_1024ths(word as u32),
+            )),
             _ => Entry::End(Digest::resume(word, u64::from(small))),
         };
         let mut bytes = Vec::new();

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::dispatch::{DispatchPolicy, POLICIES, Setup, Stream, Weight, Work};
 use weir_flow::policy::{Choice, Property};
-use weir_flow::request::{BackendId, RequestKey, TenantId};
+use weir_flow::request::{BackendId, LinkId, RequestKey, TenantId};
 use weir_flow::rng::Rng;
 
 const BACKENDS: usize = 3;
+const LINKS: u64 = 4;
 
-type Line = (BackendId, TenantId);
+type Line = (BackendId, TenantId, Option<LinkId>);
 
 #[derive(Default)]
 struct Model {
@@ -28,8 +29,12 @@ impl Model {
             assert!(rule.0.starts_with("dispatch/"), "{rule:?} names another stage");
             let work = self.works.remove(&key).expect("sent once, after it came");
             assert_eq!(work.backend, asked, "sent where it belongs");
-            let line = self.waiting.get_mut(&(asked, work.stream));
-            assert_eq!(line.and_then(VecDeque::pop_front), Some(key), "order within a stream");
+            let line = self.waiting.get_mut(&(asked, work.stream, work.link));
+            assert_eq!(
+                line.and_then(VecDeque::pop_front),
+                Some(key),
+                "order within a stream, or a link"
+            );
             self.outstanding.push(work);
             self.log.push((now, key));
         }
@@ -65,6 +70,7 @@ fn storm(name: &str, seed: u64) -> Vec<(Instant, RequestKey)> {
     let mut policy = (choice.policy().build)(choice.values(), &setup);
     let (mut source, mut model) = (Source::new(seed, "dispatch"), Model::default());
     let mut rng = Rng::stream(seed, "works");
+    let has_links = seed % 2 == 1;
     for _ in 0..STEPS {
         let now = source.tick();
         match rng.below(50) {
@@ -73,6 +79,10 @@ fn storm(name: &str, seed: u64) -> Vec<(Instant, RequestKey)> {
                 weight(1 + rng.below(1 << 20) as u32),
             ),
             1 => policy.owe(TenantId::new(rng.below(6) as u32), Duration::from_millis(2)),
+            2..5 if has_links => policy.set_queue(
+                LinkId::new(rng.below(LINKS) as u32),
+                (rng.below(3) > 0).then(|| weight(1 + rng.below(1 << 12) as u32)),
+            ),
             _ => {}
         }
         if source.rng.below(100) < 55 || model.outstanding.is_empty() {
@@ -80,9 +90,11 @@ fn storm(name: &str, seed: u64) -> Vec<(Instant, RequestKey)> {
             let backend = BackendId::new(source.rng.below(BACKENDS as u64) as u32);
             let nominal = Duration::from_nanos(rng.below(3_000_000));
             let (stream, bytes) = (request.tenant, request.payload());
-            let work = Work { key, stream, backend, bytes, nominal, request: key, whole: nominal };
+            let link = has_links.then(|| LinkId::new(rng.below(LINKS) as u32));
+            let work =
+                Work { key, stream, link, backend, bytes, nominal, request: key, whole: nominal };
             model.works.insert(key, work);
-            model.waiting.entry((backend, stream)).or_default().push_back(key);
+            model.waiting.entry((backend, stream, link)).or_default().push_back(key);
             policy.arrive(now, &work);
             model.drain(now, backend, &mut *policy);
         } else {
@@ -135,6 +147,7 @@ fn time_is_shared_by_those_that_charge_it() {
                 &Work {
                     key,
                     stream: stream_id,
+                    link: None,
                     backend,
                     bytes: 4_096,
                     nominal,

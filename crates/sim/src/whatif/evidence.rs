@@ -159,6 +159,7 @@ impl Tap for Evidence {
             Input::Stored { key, outcome } => self.stored(now, key, outcome),
             Input::Sent { key, .. } => self.sent(now, key),
             Input::Link(..)
+            | Input::Queue(..)
             | Input::PathUp(..)
             | Input::PathAccess(..)
             | Input::Resized(..)

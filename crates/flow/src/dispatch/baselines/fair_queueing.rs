@@ -17,7 +17,7 @@ use crate::dispatch::estimate::Estimation;
 use crate::dispatch::lanes::{Lanes, Outstanding};
 use crate::dispatch::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
 use crate::policy::{Policy, Rule};
-use crate::request::{BackendId, RequestKey, TenantId};
+use crate::request::{BackendId, LinkId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -91,6 +91,7 @@ impl DispatchPolicy for FairQueueing {
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
+        self.lanes.settle(key, service);
         self.outstanding.end(now, key, service, &self.lanes);
     }
 
@@ -100,6 +101,10 @@ impl DispatchPolicy for FairQueueing {
 
     fn set_weight(&mut self, stream: TenantId, weight: Weight) {
         self.line(stream).weight = weight;
+    }
+
+    fn set_queue(&mut self, link: LinkId, weight: Option<Weight>) {
+        self.lanes.set_queue(link, weight);
     }
 
     fn estimation(&self) -> Option<Estimation> {

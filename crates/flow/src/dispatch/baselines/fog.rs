@@ -18,7 +18,7 @@ use crate::dispatch::estimate::Estimation;
 use crate::dispatch::lanes::{Lanes, Slots};
 use crate::dispatch::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
 use crate::policy::{Policy, Property, Rule};
-use crate::request::{BackendId, RequestKey, TenantId};
+use crate::request::{BackendId, LinkId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use slotmap::SecondaryMap;
 
@@ -76,6 +76,7 @@ impl DispatchPolicy for Fog {
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
         let Sent { work, epoch } = self.sent.remove(key).expect("only what was sent can end");
         self.slots.leave(now, work.backend, service, &self.lanes);
+        self.lanes.settle(key, service);
         self.clocks.settle(work.stream, epoch, work.nominal, service);
     }
 
@@ -85,6 +86,10 @@ impl DispatchPolicy for Fog {
 
     fn set_weight(&mut self, stream: TenantId, weight: Weight) {
         self.clocks.set_weight(stream, weight);
+    }
+
+    fn set_queue(&mut self, link: LinkId, weight: Option<Weight>) {
+        self.lanes.set_queue(link, weight);
     }
 
     fn estimation(&self) -> Option<Estimation> {

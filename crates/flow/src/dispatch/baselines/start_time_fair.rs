@@ -17,7 +17,7 @@ use crate::dispatch::estimate::Estimation;
 use crate::dispatch::lanes::{Lanes, Outstanding};
 use crate::dispatch::{Build, DispatchPolicy, Weight, Work, estimate, lanes};
 use crate::policy::{Policy, Rule};
-use crate::request::{BackendId, RequestKey, TenantId};
+use crate::request::{BackendId, LinkId, RequestKey, TenantId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -80,6 +80,7 @@ impl DispatchPolicy for StartTimeFair {
     }
 
     fn complete(&mut self, now: Instant, key: RequestKey, service: Duration) {
+        self.lanes.settle(key, service);
         let backend = self.outstanding.end(now, key, service, &self.lanes);
         if self.outstanding.idle(backend) && self.lanes.heads(backend).next().is_none() {
             let server = &mut self.servers[backend.index()];
@@ -96,6 +97,10 @@ impl DispatchPolicy for StartTimeFair {
             self.weights.resize(stream.index() + 1, Weight::ONE);
         }
         self.weights[stream.index()] = weight;
+    }
+
+    fn set_queue(&mut self, link: LinkId, weight: Option<Weight>) {
+        self.lanes.set_queue(link, weight);
     }
 
     fn estimation(&self) -> Option<Estimation> {

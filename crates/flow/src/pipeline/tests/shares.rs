@@ -67,3 +67,43 @@ fn weights_divide_a_backend() {
     near(millis.map(|nanos| (nanos / 1_000_000) as u32), [500, 300, 400]);
     assert_eq!(pipeline.backends().map(|view| (view.outstanding, view.depth)).last(), Some((1, 1)));
 }
+
+/// The links of one tenant are streams after `Input::Queue`: what each has had of the device follows the weights, and
+/// the view has it. After the end of a queue it is not in the view.
+#[test]
+fn queues_divide_what_their_tenant_has() {
+    let mut config = Config { backends: vec![Backend::alike(1)], ..config() };
+    config.policies.dispatch = Choice::named(POLICIES, "fog").unwrap();
+    for (name, value) in [("depth", 1), ("servers", 1)] {
+        config.policies.dispatch.set(name, value).unwrap();
+    }
+    let mut pipeline = Pipeline::new(&config, Seen::default());
+    let links = [LinkId::new(0), LinkId::new(1)];
+    for (link, parts) in links.into_iter().zip([3_072, 1_024]) {
+        step(&mut pipeline, 0, Input::Queue(link, Weight::from_1024ths(parts)));
+    }
+    let mut at_store = Vec::new();
+    for tag in 0..120 {
+        let link = links[tag as usize % 2];
+        let read = Request { link, ..request(tag, Op::Read, 0, 4_096) };
+        at_store.extend(ios(&step(&mut pipeline, 0, Input::Arrive(read))).iter().map(|io| io.key));
+    }
+    let (mut now, mut served) = (0, [0_u32; 2]);
+    for _ in 0..60 {
+        now += 1_000_000;
+        let key = at_store.remove(0);
+        let actions = step(&mut pipeline, now, Input::Stored { key, outcome: Ok(()) });
+        at_store.extend(ios(&actions).iter().map(|io| io.key));
+        let Tag(tag) = replies(&actions)[0].1;
+        served[tag as usize % 2] += 1;
+        at_store.extend(ios(&step(&mut pipeline, now, sent(&actions))).iter().map(|io| io.key));
+    }
+    assert!(served[0].abs_diff(45) <= 2, "{served:?}");
+    let told: Vec<_> = pipeline.queues(at(now)).collect();
+    assert_eq!(told.iter().map(|queue| queue.link).collect::<Vec<_>>(), links);
+    for (queue, served) in told.iter().zip(served) {
+        assert_eq!(queue.service, Duration::from_millis(served.into()), "{queue:?}");
+    }
+    step(&mut pipeline, now, Input::Queue(links[0], None));
+    assert_eq!(pipeline.queues(at(now)).map(|queue| queue.link).collect::<Vec<_>>(), links[1..]);
+}
