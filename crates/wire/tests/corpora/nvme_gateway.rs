@@ -322,7 +322,7 @@ impl Gateway {
             self.end(target, Completion::failed(Status::ABORTED_BY_REQUEST));
             return self.respond(slot, Completion::value(0));
         }
-        controller.abort_waits(slot, queue, target);
+        controller.abort_waits(slot, queue, target).expect("the limit was checked");
         let abort = Pending { work: Work::Abort, policy, received: 0, is_ready: false };
         self.pending.insert(slot, abort);
     }

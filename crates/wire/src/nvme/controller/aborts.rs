@@ -21,9 +21,12 @@ impl Aborts {
         self.0.len() >= ABORTS_MAX
     }
 
-    pub(super) fn wait(&mut self, abort: u32, queue: u16, slot: u32) {
-        assert!(!self.is_full(), "the limit was checked: {:?}", Status::ABORT_LIMIT);
+    pub(super) fn wait(&mut self, abort: u32, queue: u16, slot: u32) -> Result<(), Status> {
+        if self.is_full() {
+            return Err(Status::ABORT_LIMIT);
+        }
         self.0.push(Waiting { abort, command: (queue, slot) });
+        Ok(())
     }
 
     /// The Aborts that have waited for this command.

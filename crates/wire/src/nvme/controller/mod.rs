@@ -225,9 +225,10 @@ impl Controller {
         Ok(Action::Abort { queue, cid })
     }
 
-    /// An Abort, in slot `abort` of the admin queue, waits for the end of the command in this slot of this queue.
-    pub fn abort_waits(&mut self, abort: u32, queue: u16, slot: u32) {
-        self.aborts.wait(abort, queue, slot);
+    /// An Abort, in slot `abort` of the admin queue, waits for the end of the command in this slot of this queue. The
+    /// error is the status of an Abort that is one too many.
+    pub fn abort_waits(&mut self, abort: u32, queue: u16, slot: u32) -> Result<(), Status> {
+        self.aborts.wait(abort, queue, slot)
     }
 
     /// The command in this slot of this queue has ended by itself. Returns the slots of the Aborts that have waited for

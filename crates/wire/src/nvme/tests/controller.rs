@@ -325,7 +325,7 @@ fn aborts_wait_for_their_command() {
     assert_eq!(abort(&mut gateway, 1, 77), Action::Abort { queue: 1, cid: 77 });
     for slot in 10..14 {
         assert!(matches!(abort(&mut gateway, 2, 9), Action::Abort { queue: 2, cid: 9 }));
-        gateway.controller.abort_waits(slot, 2, slot % 2);
+        gateway.controller.abort_waits(slot, 2, slot % 2).unwrap();
     }
     assert_eq!(abort(&mut gateway, 2, 9), failed(Status::ABORT_LIMIT));
     assert_eq!(gateway.controller.ended(1, 0), []);
