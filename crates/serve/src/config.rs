@@ -6,6 +6,7 @@ mod upstream;
 pub use http::{Http, HttpListen};
 pub use upstream::{Fence, Portal, Upstream};
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use weir_flow::accept::Cap;
@@ -13,7 +14,7 @@ use weir_flow::cache;
 pub use weir_flow::cache::writeback::{Order, Sync};
 use weir_flow::clock::Duration;
 use weir_flow::control::Promises;
-use weir_flow::dispatch::Shares;
+use weir_flow::dispatch::{Shares, Weight};
 use weir_flow::path;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::settings;
@@ -24,6 +25,7 @@ use weir_model::Model;
 pub use weir_wire::iscsi::target_role::{
     Account, Authentication, ChapAlgorithm, DigestPolicy, Initiators, Redirect, Secret,
 };
+pub use weir_wire::nvme::AnaState;
 
 /// A whole gateway. It has more than 20 fields because each section of the configuration file is one of them, so that
 /// a reader finds one from the other.
@@ -313,6 +315,44 @@ pub struct Subsystem {
     pub namespaces: Vec<(u32, usize)>,
     /// Who may see it and connect, by NQN.
     pub hosts: Initiators,
+    /// What is a separate stream at the backends.
+    pub streams: Streams,
+    /// The state of asymmetric access through portals; through others it is the best.
+    pub ana: Vec<(SocketAddr, AnaState)>,
+}
+
+impl Subsystem {
+    /// The state of access for a host that came to this address. An entry with a whole address goes before one with a
+    /// wildcard, which means its port at every address.
+    pub(crate) fn access(&self, local: Option<SocketAddr>) -> AnaState {
+        let Some(local) = local else { return AnaState::Optimized };
+        let whole = |(portal, _): &&(SocketAddr, AnaState)| *portal == local;
+        let any = |(portal, _): &&(SocketAddr, AnaState)| {
+            portal.ip().is_unspecified() && portal.port() == local.port()
+        };
+        let found = self.ana.iter().find(whole).or_else(|| self.ana.iter().find(any));
+        found.map_or(AnaState::Optimized, |&(_, state)| state)
+    }
+}
+
+/// What of a subsystem is a separate stream, within the share of its tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Streams {
+    /// Nothing: all requests of a tenant are one stream.
+    #[default]
+    Tenant,
+    /// Every I/O queue, with these weights by queue identifier; others have weight 1.
+    Queue(BTreeMap<u16, Weight>),
+}
+
+impl Streams {
+    /// The weight of an I/O queue, if it is a separate stream.
+    pub fn weight(&self, queue: u16) -> Option<Weight> {
+        match self {
+            Self::Tenant => None,
+            Self::Queue(weights) => Some(weights.get(&queue).copied().unwrap_or_default()),
+        }
+    }
 }
 
 /// TLS for NBD or HTTP over TCP.
@@ -396,6 +436,14 @@ settings! {
         pub subsystems: Vec<Subsystem> = Vec::new();
     }
     check whole;
+}
+
+impl Nvme {
+    /// The weight of an I/O queue of a subsystem, if it is a separate stream.
+    pub(crate) fn weight(&self, subsystem: &str, queue: u16) -> Option<Weight> {
+        let found = self.subsystems.iter().find(|one| one.name == subsystem);
+        found.and_then(|one| one.streams.weight(queue))
+    }
 }
 
 /// What cannot be said by ranges.

@@ -4,6 +4,7 @@ use crate::config::{Nvme, Subsystem};
 use crate::identity::bytes_of;
 use crate::volume::Volume;
 use crate::volume::catalog::Catalog;
+use std::net::SocketAddr;
 use weir_wire::nvme::{AnaState, Namespace, Usage};
 
 /// The namespaces that a host may see, in ascending order of their identifiers.
@@ -15,14 +16,19 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Those of a subsystem that the host with this NQN may see.
-    pub(super) fn of(catalog: &Catalog, subsystem: &Subsystem, host: &str) -> Self {
-        let host = host.to_ascii_lowercase();
+    /// Those of a subsystem that the host with this NQN may see, which has come to this address.
+    pub(super) fn of(
+        catalog: &Catalog,
+        subsystem: &Subsystem,
+        host: &str,
+        local: Option<SocketAddr>,
+    ) -> Self {
+        let (host, access) = (host.to_ascii_lowercase(), subsystem.access(local));
         let mut seen = Self::default();
         for &(nsid, volume) in &subsystem.namespaces {
             let behind = &catalog.volumes[volume];
             if behind.initiators.admit(&host) {
-                seen.facts.push(namespace(nsid, behind));
+                seen.facts.push(namespace(nsid, behind, access));
                 seen.volumes.push(volume);
             }
         }
@@ -42,7 +48,7 @@ pub(super) fn admitted<'a>(nvme: &'a Nvme, nqn: &str, host: &str) -> Option<&'a 
     found.filter(|one| one.hosts.admit(&host.to_ascii_lowercase()))
 }
 
-fn namespace(nsid: u32, volume: &Volume) -> Namespace {
+fn namespace(nsid: u32, volume: &Volume, access: AnaState) -> Namespace {
     let disk = volume.unit.disk();
     let nguid = bytes_of(disk.id);
     let mut uuid = nguid;
@@ -61,7 +67,7 @@ fn namespace(nsid: u32, volume: &Volume) -> Namespace {
         optimal_transfer_blocks: disk.optimal_transfer_blocks,
         nguid,
         uuid,
-        ana: if volume.unit.is_withdrawn() { AnaState::Inaccessible } else { AnaState::Optimized },
+        ana: if volume.unit.is_withdrawn() { AnaState::Inaccessible } else { access },
         usage: Usage::default(),
     }
 }

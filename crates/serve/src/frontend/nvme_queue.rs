@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use weir_flow::clock::Instant;
-use weir_flow::request::TenantId;
+use weir_flow::dispatch::Weight;
+use weir_flow::pipeline::Input;
+use weir_flow::request::{LinkId, TenantId};
 use weir_wire::nvme::{Connect, Connection, Limits};
 use weir_wire::scsi::cdb::Media;
 
@@ -18,6 +20,8 @@ pub(crate) struct Queue {
     pub(crate) wire: Wire,
     /// Where its host can reach the gateway, for discovery.
     pub(super) portals: Vec<SocketAddr>,
+    /// The address that its host came to.
+    pub(super) local: Option<SocketAddr>,
     /// Its controller, from Connect on.
     pub(crate) controller: Option<u16>,
     /// NQN of the host.
@@ -37,6 +41,8 @@ pub(crate) struct Queue {
     pub(super) rest: BTreeMap<u32, VecDeque<Part>>,
     /// The slot of a Disconnect, which is answered last.
     pub(super) leaving: Option<u32>,
+    /// Its weight, if it is a separate stream.
+    pub(crate) weight: Option<Weight>,
     /// Memory that is set aside for data in capsules, in bytes.
     pub(super) reserved: u64,
 }
@@ -47,6 +53,8 @@ pub(crate) struct Ended {
     pub(super) controller: Option<u16>,
     pub(super) number: u16,
     pub(super) reserved: u64,
+    /// It was a separate stream.
+    pub(super) stream: bool,
 }
 
 /// A part of a command: one request for a volume.
@@ -86,11 +94,12 @@ impl Data {
 }
 
 impl Queue {
-    /// The queue of a new connection, whose host can reach the gateway at `portals`.
-    pub(crate) fn new(limits: Limits, portals: Vec<SocketAddr>) -> Self {
+    /// The queue of a new connection, whose host can reach the gateway at `portals` and has come to `local`.
+    pub(crate) fn new(limits: Limits, portals: Vec<SocketAddr>, local: Option<SocketAddr>) -> Self {
         Self {
             wire: Wire::new(limits),
             portals,
+            local,
             controller: None,
             host: String::new(),
             subsystem: String::new(),
@@ -101,19 +110,28 @@ impl Queue {
             waiting: VecDeque::new(),
             rest: BTreeMap::new(),
             leaving: None,
+            weight: None,
             reserved: 0,
         }
     }
 
     /// What its controller must know of its end.
     pub(crate) fn ended(self) -> Ended {
-        let Self { controller, wire, reserved, .. } = self;
-        Ended { controller, number: wire.queue().unwrap_or(0), reserved }
+        let Self { controller, wire, reserved, weight, .. } = self;
+        let (number, stream) = (wire.queue().unwrap_or(0), weight.is_some());
+        Ended { controller, number, reserved, stream }
     }
 
     /// Its host sees these namespaces from now on.
     pub(crate) fn see(&mut self, namespaces: Rc<Namespaces>) {
         self.namespaces = namespaces;
+    }
+
+    /// It has this weight from now on, or is no separate stream. Returns what the pipeline must know of that.
+    pub(crate) fn weigh(&mut self, link: LinkId, weight: Option<Weight>) -> Option<Input> {
+        let changed = self.weight != weight;
+        self.weight = weight;
+        changed.then_some(Input::Queue(link, weight))
     }
 
     /// Whether its Connect has waited for too long.

@@ -24,7 +24,8 @@ pub use protocol::{
     Answer, BackendStatus, CauseStatus, DeviceStatus, EjectionStatus, FenceStatus, FlashStatus,
     GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus, LostStatus, OverdueRequest,
     PathStatus, Problem, Request, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus,
-    Status, TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, Verdict, VolumeStatus,
+    Status, StreamStatus, TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, Verdict,
+    VolumeStatus,
 };
 
 pub(crate) use protocol::Refusal;

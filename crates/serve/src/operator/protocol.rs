@@ -11,7 +11,7 @@ mod turned_away;
 mod volumes;
 
 pub use devices::{DeviceStatus, FlashStatus, Spread};
-pub use shares::{BackendStatus, ShareStatus};
+pub use shares::{BackendStatus, ShareStatus, StreamStatus};
 pub use turned_away::TurnedAwayStatus;
 pub use volumes::{FenceStatus, LogStatus, LostStatus, VolumeStatus};
 
@@ -311,7 +311,7 @@ pub struct OverdueRequest {
 }
 
 /// An iSCSI session, an NBD client, or a queue of an NVMe host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionStatus {
     /// `iscsi`, `nbd` or `nvme`.
     pub protocol: String,
@@ -327,6 +327,8 @@ pub struct SessionStatus {
     pub queue: Option<u16>,
     /// Commands that have no complete reply yet.
     pub outstanding: u64,
+    /// How an NVMe queue fares at the backends that is a separate stream.
+    pub stream: Option<StreamStatus>,
 }
 
 /// The state of a tenant.

@@ -5,7 +5,7 @@ use super::paths;
 use super::protocol::{
     BackendStatus, DeviceStatus, FenceStatus, FlashStatus, GatewayStatus, LogStatus, LostStatus,
     OverdueRequest, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus, Status,
-    TurnedAwayStatus, VolumeStatus,
+    StreamStatus, TurnedAwayStatus, VolumeStatus,
 };
 use super::view::View;
 use crate::clock::unix_nanos;
@@ -16,6 +16,7 @@ use crate::operator::summary;
 use crate::storage::emulated::Kept;
 use crate::storage::upstream::{Key, Ownership, Standing};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use tracing::info;
 use weir_flow::account::histogram::Histogram;
 use weir_flow::cache::quarantine::LostRange;
@@ -40,7 +41,7 @@ pub(crate) fn status(
     let (held, backends_left_out) = fullest(pipeline, backends);
     let bottleneck = bottleneck(pipeline, view, &held);
     let (overdue, overdue_left_out) = overdue(pipeline, view);
-    let (sessions, sessions_left_out) = sessions(view);
+    let (sessions, sessions_left_out) = sessions(pipeline, view);
     let (turned_away, turned_away_left_out) = turned_away(view);
     let stages = pipeline.census(now).into_iter().map(|census| StageStatus {
         stage: census.stage.as_str().to_owned(),
@@ -299,7 +300,10 @@ fn overdue(pipeline: &Pipeline<Watch>, view: &View<'_>) -> (Vec<OverdueRequest>,
     (told.collect(), left_out)
 }
 
-fn sessions(view: &View<'_>) -> (Vec<SessionStatus>, u64) {
+fn sessions(pipeline: &Pipeline<Watch>, view: &View<'_>) -> (Vec<SessionStatus>, u64) {
+    let streams: BTreeMap<_, _> =
+        pipeline.queues(view.now).map(|stream| (stream.link, stream)).collect();
+    let all: u64 = pipeline.streams(view.now).map(|stream| stream.recent.as_nanos()).sum();
     let established = |connection: &&Connection| connection.speech.is_established();
     let connections = view.connections.iter().copied();
     let mut sessions: Vec<&Connection> = connections.filter(established).collect();
@@ -332,6 +336,12 @@ fn sessions(view: &View<'_>) -> (Vec<SessionStatus>, u64) {
             controller: queue.map(|(controller, _)| controller),
             queue: queue.map(|(_, queue)| queue),
             outstanding: connection.tasks.len() as u64,
+            stream: streams.get(&connection.link()).map(|stream| StreamStatus {
+                weight: f64::from(stream.weight.as_1024ths()) / 1_024.0,
+                service_ns: stream.service.as_nanos(),
+                recent_ns: stream.recent.as_nanos(),
+                share: stream.recent.as_nanos() as f64 / all.max(1) as f64,
+            }),
         }
     });
     (told.collect(), left_out)

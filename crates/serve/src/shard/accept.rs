@@ -195,7 +195,8 @@ impl<A: Accept> Acceptor<A> {
                 Speech::Nbd(Box::new(NbdWire::new(engine.catalog.exports.clone(), limits)))
             }
             Protocol::Nvme => {
-                Speech::Nvme(Box::new(Queue::new(self.nvme, self.reached(protocol, &socket))))
+                let (portals, local) = (self.reached(protocol, &socket), socket.local());
+                Speech::Nvme(Box::new(Queue::new(self.nvme, portals, local)))
             }
         };
         debug!(%peer, ?protocol, "connected");

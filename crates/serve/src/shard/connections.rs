@@ -353,6 +353,13 @@ impl<S: Stream> Connections<S> {
                     }
                 }
                 ConnectionAction::Feed(id) => self.feed(engine, now, id),
+                ConnectionAction::Abort(abort) => self.abort(engine, now, abort),
+                ConnectionAction::Aborted(id, slot, completion) => {
+                    if let Some(Speech::Nvme(admin)) = self.find(id).map(|one| &mut one.speech) {
+                        admin.wire.respond(slot, completion);
+                        self.mark_dirty(id);
+                    }
+                }
                 ConnectionAction::Share => self.share_window(engine),
             }
         }

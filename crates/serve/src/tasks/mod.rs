@@ -52,6 +52,7 @@ use weir_flow::clock::Instant;
 use weir_flow::pipeline::{Input, StoreIo};
 use weir_flow::request::LinkId;
 use weir_wire::iscsi::target_role::Itt;
+use weir_wire::nvme::Completion;
 use weir_wire::scsi::Sense;
 use weir_wire::scsi::nexus::Nexus;
 
@@ -85,8 +86,24 @@ pub(crate) enum ConnectionAction {
     Answer(TaskKey),
     /// There may be payload memory for it now.
     Feed(ConnectionId),
+    /// A command of an NVMe queue is to be aborted.
+    Abort(Abort),
+    /// The Abort in this slot of this admin queue has ended so.
+    Aborted(ConnectionId, u32, Completion),
     /// The number of sessions has changed, and with it everyone's command window.
     Share,
+}
+
+/// An Abort of a command of an I/O queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Abort {
+    /// The connection of the queue.
+    pub(crate) queue: ConnectionId,
+    /// The identifier of the command.
+    pub(crate) cid: u16,
+    /// The connection of the admin queue, and the slot of the Abort there.
+    pub(crate) admin: ConnectionId,
+    pub(crate) slot: u32,
 }
 
 impl CommandEngine {

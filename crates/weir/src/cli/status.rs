@@ -81,6 +81,10 @@ fn text(status: &operator::Status) -> String {
     section(&mut text, "Paths out of use", &Table::of(PATHS_OUT, &status.paths_out), 0);
     let heading = "Backend-time shares, of the last seconds and since the start";
     section(&mut text, heading, &Table::of(SHARES, &status.shares), status.shares_left_out);
+    let streams: Vec<_> =
+        status.sessions.iter().filter(|session| session.stream.is_some()).cloned().collect();
+    let heading = "Queues that are streams within their tenants, of the last seconds and since they were connected";
+    section(&mut text, heading, &Table::of(STREAMS, &streams), 0);
     let heading = "Modelled devices; an I/O is late if its file took longer than the model";
     section(&mut text, heading, &devices(&status.devices), 0);
     section(&mut text, "Flash since the start", &flash(&status.devices), 0);
@@ -170,13 +174,27 @@ const SHARES: &[Column<ShareStatus>] = &[
     words("tenant", |share| {
         if share.background { format!("({})", share.name) } else { share.name.clone() }
     }),
-    numbers("weight", |share| {
-        let weight = format!("{:.3}", share.weight);
-        weight.trim_end_matches('0').trim_end_matches('.').to_owned()
-    }),
+    numbers("weight", |share| weight(share.weight)),
     numbers("share %", |share| format!("{:.1}", share.share * 1e2)),
     numbers("service time", |share| time(share.service_ns)),
 ];
+
+const STREAMS: &[Column<SessionStatus>] = &[
+    words("host", |one| one.initiator.clone().unwrap_or_default()),
+    numbers("controller", |one| one.controller.unwrap_or(0).to_string()),
+    numbers("queue", |one| one.queue.unwrap_or(0).to_string()),
+    numbers("weight", |one| weight(one.stream.as_ref().map_or(0.0, |stream| stream.weight))),
+    numbers("share %", |one| {
+        format!("{:.1}", one.stream.as_ref().map_or(0.0, |stream| stream.share) * 1e2)
+    }),
+    numbers("service time", |one| time(one.stream.as_ref().map_or(0, |stream| stream.service_ns))),
+];
+
+/// A weight without zeroes at its end.
+fn weight(weight: f64) -> String {
+    let weight = format!("{weight:.3}");
+    weight.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
 
 fn devices(devices: &[DeviceStatus]) -> Table {
     let mut table = Table::new(&[

@@ -9,7 +9,7 @@ use weir_flow::dispatch::{Background, Shares, Weight};
 use weir_flow::pipeline::Policies;
 
 /// What a weight may be.
-const KIND: Kind = Kind::Real(0.001, LARGEST);
+pub(super) const KIND: Kind = Kind::Real(0.001, LARGEST);
 
 /// The largest weight: all 1024ths that there are.
 const LARGEST: f64 = 4_194_303.0;
@@ -94,9 +94,13 @@ fn read(
 ) -> Option<Weight> {
     let read = table.real(context, key)?;
     *first = first.take().or(read.span);
-    // The range of the key leaves at least one.
-    let parts = (read.value * 1_024.0).round() as u32;
-    Some(Weight::from_1024ths(parts).expect("a thousandth is a 1024th at least"))
+    Some(weight_of(read.value))
+}
+
+/// The weight of a number that is in the range of [`KIND`], which leaves at least one 1024th.
+pub(super) fn weight_of(number: f64) -> Weight {
+    let parts = (number * 1_024.0).round() as u32;
+    Weight::from_1024ths(parts).expect("a thousandth is a 1024th at least")
 }
 
 /// Warns of weights that the policy does not look at.

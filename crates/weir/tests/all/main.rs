@@ -25,6 +25,8 @@ mod serve_media;
 mod serve_metrics;
 mod serve_nbd;
 mod serve_nvme;
+mod serve_nvme_hostile;
+mod serve_nvme_lost;
 mod serve_recording;
 mod serve_reload;
 mod serve_reservations;

@@ -3,23 +3,15 @@
 use crate::gateway::commands::{EXCLUSIVE_ACCESS, REGISTER, RESERVE, Reserve};
 use crate::gateway::initiator::{GOOD, until_closed};
 use crate::gateway::nvme::{
-    ABORT, CC, COMPARE, CSTS, DATASET_MANAGEMENT, DISCOVERY, ENABLED, EVENT_REQUEST, FLUSH, Host,
-    KEEP_ALIVE, Move, Queue, READ, SET_FEATURES, SHUTDOWN, SUBSYSTEM, VERIFY, WRITE, WRITE_ZEROES,
+    ABORT, CC, COMPARE, CSTS, Controller, DATASET_MANAGEMENT, DISCOVERY, ENABLED, EVENT_REQUEST,
+    FLUSH, Host, KEEP_ALIVE, Move, READ, SET_FEATURES, SHUTDOWN, SUBSYSTEM, VERIFY, WRITE,
+    WRITE_ZEROES, with_subsystem,
 };
 use crate::gateway::recorded::RECORDED;
-use crate::gateway::{Chance, Gateway, ONE_DISK, eventually, folder};
-use std::io::Write;
+use crate::gateway::{Chance, Gateway, eventually, folder};
 use weir_flow::request::Op;
 
 const MIB: usize = 1 << 20;
-
-/// `ONE_DISK` as a namespace, too; `more` is said of the subsystem.
-fn with_subsystem(nvme: &str, more: &str) -> String {
-    format!(
-        "[nvme]\nlisten = [\"127.0.0.1:0\"]\n{nvme}{ONE_DISK}\n[[subsystem]]\n\
-         name = \"{SUBSYSTEM}\"\nnamespaces = {{ 1 = \"disk\" }}\n{more}"
-    )
-}
 
 fn start(test: &str) -> Gateway {
     Gateway::start(&folder(test), &with_subsystem("", ""), &[])
@@ -217,6 +209,47 @@ fn a_resize_is_an_event() {
     gateway.stop();
 }
 
+/// Access is by portal: each host sees the state of the address that it came to, in the log page, and learns of a
+/// change; commands through an inaccessible one are refused so that the host uses another path.
+#[test]
+fn access_is_by_portal() {
+    let listen = || {
+        let two = "[\"127.0.0.1:0\", \"127.0.0.2:0\"]";
+        with_subsystem("", "").replacen("[\"127.0.0.1:0\"]", two, 1)
+    };
+    let mut gateway = Gateway::start(&folder("nvme_ana"), &listen(), &[]);
+    let portals = gateway.nvme.clone();
+    let connect = |portal| Host::of(1).connect(portal).unwrap().enabled();
+    let mut paths = [connect(portals[0]), connect(portals[1])];
+    let mut queues = paths.each_ref().map(|path| path.queue(1).unwrap());
+    let states = |paths: &mut [Controller; 2]| {
+        paths.each_mut().map(|path| {
+            let page = path.log(0x0c, 0, 64).data;
+            assert_eq!((page[8], page[16]), (1, 1), "one group, of namespace 1");
+            page[32]
+        })
+    };
+    assert_eq!(states(&mut paths), [1, 1]);
+    paths[1].admin.execute(SET_FEATURES, 0, &[0x0b, 1 << 8 | 1 << 11], Move::None);
+    let event = paths[1].admin.issue(EVENT_REQUEST, 0, &[], Move::None);
+    let with = |one: &str, two: &str| {
+        let [first, second] = [portals[0], portals[1]];
+        let ana = format!("ana = {{ \"{first}\" = \"{one}\", \"{second}\" = \"{two}\" }}\n");
+        format!("{}{ana}", listen())
+    };
+    gateway.reload(&with("optimized", "inaccessible"));
+    let told = paths[1].admin.wait(event).unwrap();
+    assert_eq!((told.status, told.dw0), (0, 2 | 3 << 8 | 0x0c << 16), "log page 0Ch has changed");
+    assert_eq!(states(&mut paths), [1, 3]);
+    assert_eq!(queues[0].read(0, 512).status, 0);
+    let refused = queues[1].read(0, 512);
+    assert_eq!((refused.status, refused.is_final), (0x302, false), "another path");
+    gateway.reload(&with("non-optimized", "optimized"));
+    assert_eq!(states(&mut paths), [2, 1]);
+    assert!(queues.iter_mut().all(|queue| queue.read(0, 512).status == 0));
+    gateway.stop();
+}
+
 /// A reload that takes a host's access away ends its controllers; those of others stay.
 #[test]
 fn access_is_taken_away() {
@@ -267,26 +300,6 @@ fn silence_ends_a_controller() {
     gateway.stop();
 }
 
-/// A gateway that was stopped for longer than the keep alive timeout throws away what has come meanwhile: the host may
-/// have sent it again elsewhere.
-#[test]
-fn a_stopped_gateway_takes_nothing_late() {
-    let mut gateway = start("nvme_stopped");
-    let host = Host { kato_ms: 1_000, ..Host::of(1) };
-    let controller = host.connect(gateway.nvme[0]).unwrap().enabled();
-    let mut queue = controller.queue(1).unwrap();
-    assert_eq!(queue.write(0, &[1; 512]).status, 0);
-    gateway.signal("STOP");
-    let late = queue.issue_at(WRITE, 0, 512, Move::Out(&[2; 512]));
-    // The test only needs this to be longer than the timeout.
-    std::thread::park_timeout(std::time::Duration::from_secs(3));
-    gateway.signal("CONT");
-    assert!(queue.wait(late).is_err(), "the queue has ended");
-    let again = gateway.controller(2);
-    assert_eq!(again.queue(1).unwrap().read(0, 512).data, [1; 512]);
-    gateway.stop();
-}
-
 /// A reset ends the I/O queues and is complete when nothing of the controller is in the pipeline; the controller can be
 /// enabled again.
 #[test]
@@ -300,56 +313,6 @@ fn a_reset_is_complete() {
     assert_eq!(controller.queue(1).unwrap_err().0, 0x0c, "it is not enabled");
     controller.admin.set(CC, ENABLED);
     assert_eq!(controller.queue(1).unwrap().read(0, 512).status, 0);
-    gateway.stop();
-}
-
-/// A queue whose host has closed it takes nothing that was not read before.
-#[test]
-fn what_a_lost_queue_has_not_completed_is_not_done() {
-    let mut gateway = start("nvme_lost");
-    let controller = gateway.controller(1);
-    let mut queue = controller.queue(1).unwrap();
-    queue.write(0, &vec![1; 65_536]);
-    // A write that asks for its data, which never comes whole.
-    let header = queue.issue_at(WRITE, 0, 65_536, Move::Out(&vec![2; 65_536]));
-    drop((queue, header));
-    let mut again = controller.queue(1).unwrap();
-    assert!(again.read(0, 65_536).data == vec![1; 65_536]);
-    gateway.stop();
-}
-
-/// A host that breaks the protocol loses its connection with a reason; others are served all the while.
-#[test]
-fn hostile_hosts_end() {
-    let mut gateway = start("nvme_hostile");
-    let witness = gateway.witness();
-    let address = gateway.nvme[0];
-    let raw = |bytes: &[u8]| {
-        let mut socket = crate::gateway::initiator::connect(address);
-        socket.write_all(bytes).unwrap();
-        until_closed(&mut socket)
-    };
-    let mut short = [0; 128];
-    (short[2], short[4]) = (128, 127);
-    assert_eq!(raw(&short)[8], 1, "FES 01h");
-    let mut early = [0; 24];
-    (early[0], early[2], early[4]) = (6, 24, 24);
-    assert_eq!(raw(&early)[0], 3, "a termination request");
-    // Before Connect there are only Fabrics commands.
-    let mut queue = Queue::initialized(address, false);
-    assert_eq!(queue.execute(READ, 1, &[0, 0, 0], Move::In(512)).status, 0x0c);
-    // Data that was never asked for.
-    let controller = gateway.controller(1);
-    let mut queue = controller.queue(1).unwrap();
-    let mut data = [0; 28];
-    (data[0], data[1], data[2], data[3], data[4], data[16]) = (6, 4, 24, 24, 28, 4);
-    data[10] = 77;
-    queue.socket.write_all(&data).unwrap();
-    let said = until_closed(&mut queue.socket);
-    assert_eq!((said[0], said[8]), (3, 2), "FES 02h");
-    gateway.logged(&["NVMe/TCP protocol error", "no R2T is outstanding"]);
-    assert_eq!(controller.queue(1).unwrap().read(0, 512).status, 0);
-    witness.finish();
     gateway.stop();
 }
 
@@ -390,6 +353,55 @@ fn commands_wait_for_memory() {
         thread.join().unwrap();
     }
     gateway.stop();
+}
+
+/// Each I/O queue is a separate stream where the configuration says so: the status has its weight and what it has had;
+/// a reload changes weights and what is a stream; the recording replays.
+#[test]
+fn queues_are_streams() {
+    let streams = |streams: &str| {
+        let control = "[control]\nsocket = \"c.sock\"\n[policy]\ndispatch = \"fog\"\n";
+        format!("{control}{}", with_subsystem("", streams))
+    };
+    let config = streams("streams = \"queue\"\nqueue_shares = { 2 = 4 }\n");
+    let mut gateway = Gateway::start(&folder("nvme_streams"), &config, RECORDED);
+    let controller = gateway.controller(1);
+    let mut queues = [1, 2].map(|number| controller.queue(number).unwrap());
+    let mut work = || {
+        for queue in &mut queues {
+            let commands: Vec<_> = (0..32)
+                .map(|page| queue.issue_at(READ, page << 16, 4096, Move::In(4096)))
+                .collect();
+            assert!(commands.into_iter().all(|cid| queue.wait(cid).unwrap().status == 0));
+        }
+    };
+    // Numbers of the queues that are streams, and their weights.
+    let told = |gateway: &Gateway| -> Vec<(u64, f64)> {
+        let status = gateway.asked(&["status"])["status"].take();
+        let sessions = status["sessions"].as_array().unwrap().iter();
+        let streams = sessions.filter(|session| !session["stream"].is_null());
+        let mut streams: Vec<_> = streams
+            .map(|session| {
+                let stream = &session["stream"];
+                assert!(stream["service_ns"].as_u64().unwrap() > 0, "{session}");
+                (session["queue"].as_u64().unwrap(), stream["weight"].as_f64().unwrap())
+            })
+            .collect();
+        streams.sort_by_key(|&(queue, _)| queue);
+        streams
+    };
+    work();
+    assert_eq!(told(&gateway), [(1, 1.0), (2, 4.0)]);
+    let text = String::from_utf8(gateway.command(&["status"]).stdout).unwrap();
+    assert!(text.contains("Queues that are streams within their tenants"), "{text}");
+    gateway.reload(&streams("streams = \"queue\"\nqueue_shares = { 1 = 0.5 }\n"));
+    work();
+    assert_eq!(told(&gateway), [(1, 0.5), (2, 1.0)]);
+    gateway.reload(&streams(""));
+    work();
+    assert!(told(&gateway).is_empty());
+    gateway.stop();
+    gateway.replays();
 }
 
 /// The status names the queues of a host and its controller.

@@ -4,7 +4,7 @@ use super::NvmeFrontend;
 use crate::buffer::Payload;
 use crate::frontend::nvme_queue::Queue;
 use std::rc::Rc;
-use weir_wire::nvme::controller::{Action, NOT_ABORTED, Property, View};
+use weir_wire::nvme::controller::{Action, Property, View};
 use weir_wire::nvme::{Completion, Sqe, Status, Transfer, discovery};
 
 impl NvmeFrontend<'_> {
@@ -66,20 +66,5 @@ impl NvmeFrontend<'_> {
             Action::Hold => {}
             Action::Abort { queue: number, cid } => self.abort(queue, slot, number, cid),
         }
-    }
-
-    /// Ends a held request for an event. A command of an I/O queue runs to its end, and the answer says that it was
-    /// not aborted.
-    fn abort(&mut self, queue: &mut Queue, slot: u32, number: u16, cid: u16) {
-        let found = queue.wire.find(cid).filter(|_| number == 0);
-        let entry = queue.controller.and_then(|id| self.controllers.get_mut(id));
-        let mut completion = Completion::value(NOT_ABORTED);
-        if let (Some(held), Some(entry)) = (found, entry)
-            && entry.controller.withdraw(held)
-        {
-            queue.wire.respond(held, Completion::failed(Status::ABORTED_BY_REQUEST));
-            completion = Completion::SUCCESS;
-        }
-        queue.wire.respond(slot, completion);
     }
 }

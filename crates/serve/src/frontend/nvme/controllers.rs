@@ -19,7 +19,9 @@ use std::sync::Arc;
 use std::time::Duration as WireTime;
 use tracing::{info, warn};
 use weir_flow::clock::{Duration, Instant};
-use weir_wire::nvme::controller::{Subsystem, Transition};
+use weir_flow::pipeline::Input;
+use weir_flow::request::LinkId;
+use weir_wire::nvme::controller::{NOT_ABORTED, Subsystem, Transition};
 use weir_wire::nvme::discovery::{self, Entry as DiscoveryEntry, Generation, Kind};
 use weir_wire::nvme::{Completion, Connect, ConnectRefusal, Controller, Limits};
 use weir_wire::scsi::cdb::{Media, MediaOp};
@@ -43,6 +45,8 @@ pub(crate) struct Controllers {
 pub(super) struct Entry {
     pub(super) controller: Controller,
     pub(super) admin: ConnectionId,
+    /// The address that its host came to.
+    local: Option<SocketAddr>,
     /// The connections of its I/O queues.
     queues: BTreeMap<u16, ConnectionId>,
     /// Serial numbers of connections that have ended with commands in the pipeline.
@@ -93,6 +97,7 @@ impl Controllers {
         engine: &CommandEngine,
         connection: ConnectionId,
         connect: &Connect,
+        local: Option<SocketAddr>,
     ) -> Result<u16, ConnectRefusal> {
         let nvme = &engine.catalog.nvme;
         let namespaces = if connect.subsystem == discovery::NQN {
@@ -102,7 +107,12 @@ impl Controllers {
                 return Err(ConnectRefusal::Subsystem);
             }
             let found = admitted(nvme, &connect.subsystem, &connect.host);
-            Namespaces::of(&engine.catalog, found.ok_or(ConnectRefusal::Host)?, &connect.host)
+            Namespaces::of(
+                &engine.catalog,
+                found.ok_or(ConnectRefusal::Host)?,
+                &connect.host,
+                local,
+            )
         };
         if self.by_id.len() >= CONTROLLERS_MAX {
             return Err(ConnectRefusal::Busy);
@@ -124,6 +134,7 @@ impl Controllers {
         let entry = Entry {
             controller: Controller::new(id, Arc::new(subsystem), limits, connect, wire_time(now)),
             admin: connection,
+            local,
             queues: BTreeMap::new(),
             past: Vec::new(),
             namespaces: Rc::new(namespaces),
@@ -175,9 +186,21 @@ impl Controllers {
         }
     }
 
+    /// A command of a queue has ended by itself: the Aborts that have waited for it are answered.
+    pub(super) fn ended(&mut self, engine: &mut CommandEngine, queue: &Queue, slot: u32) {
+        let entry = queue.controller.and_then(|id| self.by_id.get_mut(&id));
+        if let Some((entry, number)) = entry.zip(queue.wire.queue()) {
+            let aborts = entry.controller.ended(number, slot);
+            engine.set.actions.extend(not_aborted(entry.admin, aborts));
+        }
+    }
+
     /// A connection has ended.
     pub(crate) fn left(&mut self, engine: &mut CommandEngine, id: ConnectionId, ended: Ended) {
         engine.set.memory.give_back(ended.reserved);
+        if ended.stream {
+            engine.set.inputs.push_back(Input::Queue(LinkId::new(id.index as u32), None));
+        }
         self.connecting.retain(|&(.., waiting)| waiting != id);
         let Some(controller) = ended.controller else { return };
         let Some(entry) = self.by_id.get_mut(&controller) else { return };
@@ -190,6 +213,8 @@ impl Controllers {
         }
         let number = ended.number;
         if entry.queues.get(&number) == Some(&id) {
+            let aborts = entry.controller.queue_ended(number);
+            engine.set.actions.extend(not_aborted(entry.admin, aborts));
             entry.queues.remove(&number);
             entry.past.push(id.serial);
             let owners: BTreeSet<u64> =
@@ -325,7 +350,7 @@ impl Controllers {
                 engine.set.actions.push_back(gone);
                 continue;
             };
-            let seen = Namespaces::of(catalog, subsystem, controller.host());
+            let seen = Namespaces::of(catalog, subsystem, controller.host(), entry.local);
             let nsids = seen.facts.iter().chain(&entry.namespaces.facts).map(|one| one.nsid);
             let mut ana_changed = false;
             for nsid in nsids.collect::<BTreeSet<u32>>() {
@@ -381,7 +406,18 @@ impl Controllers {
     }
 }
 
+/// Answers these Aborts: their commands have ended by themselves.
+fn not_aborted(admin: ConnectionId, aborts: Vec<u32>) -> impl Iterator<Item = ConnectionAction> {
+    let completion = Completion::value(NOT_ABORTED);
+    aborts.into_iter().map(move |slot| ConnectionAction::Aborted(admin, slot, completion))
+}
+
 impl Entry {
+    /// The connection of this I/O queue.
+    pub(super) fn connection(&self, queue: u16) -> Option<ConnectionId> {
+        self.queues.get(&queue).copied()
+    }
+
     /// Commands that are in the pipeline, those of connections that have ended included.
     fn outstanding(&self, engine: &CommandEngine) -> usize {
         let open = self.queues.values().chain([&self.admin]).map(|id| id.serial);

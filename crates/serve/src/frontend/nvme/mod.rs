@@ -5,6 +5,7 @@
 //! status that asks a host to come again for want of memory, so a command without memory waits, and the queue is read
 //! all the same: a queue that is not read would keep commands that its host has given up.
 
+mod abort;
 mod admin;
 pub(crate) mod controllers;
 pub(crate) mod reply;
@@ -141,7 +142,7 @@ impl NvmeFrontend<'_> {
             Event::Disconnect { slot } => {
                 for waiting in std::mem::take(&mut queue.waiting) {
                     let status = Status::ABORTED_BY_QUEUE_DELETION;
-                    queue.wire.respond(waiting.slot, Completion::failed(status));
+                    self.end(queue, waiting.slot, Completion::failed(status));
                 }
                 queue.leaving = Some(slot);
                 reply::leave(queue);
@@ -173,7 +174,9 @@ impl NvmeFrontend<'_> {
             let until = self.engine.set.now + QUEUE_ENDS_WITHIN;
             return self.connect_io(connection, connect, until);
         }
-        match self.controllers.admit_admin(self.engine, connection.id, &connect) {
+        let Speech::Nvme(queue) = &connection.speech else { return };
+        let local = queue.local;
+        match self.controllers.admit_admin(self.engine, connection.id, &connect, local) {
             Ok(id) => self.admitted(connection, &connect, id),
             Err(refusal) => self.refuse(connection, &connect, refusal),
         }
@@ -188,6 +191,7 @@ impl NvmeFrontend<'_> {
     ) {
         let reserved =
             (u64::from(connect.depth) + 1) * u64::from(self.controllers.limits.in_capsule);
+        let link = connection.link();
         let Speech::Nvme(queue) = &mut connection.speech else { return };
         match self.controllers.admit_io(connection.id, &connect) {
             None => queue.connecting = Some((connect, until)),
@@ -204,6 +208,8 @@ impl NvmeFrontend<'_> {
                 if let Some(&volume) = queue.namespaces.volumes.first() {
                     connection.tenant = catalog.tenant(queue.claim, volume);
                 }
+                let weight = catalog.nvme.weight(&connect.subsystem, connect.queue);
+                self.engine.set.inputs.extend(queue.weigh(link, weight));
                 connection.serves = true;
                 self.engine.set.sessions.clients += 1;
                 self.engine.set.actions.push_back(ConnectionAction::Share);
@@ -320,12 +326,10 @@ impl NvmeFrontend<'_> {
     fn go_on(&mut self, connection: &mut Connection, slot: u32) {
         let Speech::Nvme(queue) = &mut connection.speech else { return };
         let Some(part) = queue.rest.get_mut(&slot).and_then(VecDeque::pop_front) else {
-            queue.rest.remove(&slot);
-            return queue.wire.respond(slot, Completion::SUCCESS);
+            return self.end(queue, slot, Completion::SUCCESS);
         };
         if let Some(refusal) = self.refusal(part.volume, part.media) {
-            queue.rest.remove(&slot);
-            return queue.wire.respond(slot, Completion::failed(refusal));
+            return self.end(queue, slot, Completion::failed(refusal));
         }
         self.take_in(connection, Waiting { slot, part, data: Data::None });
     }

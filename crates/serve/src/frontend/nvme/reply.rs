@@ -42,6 +42,7 @@ pub(crate) fn reply(
             (Ok(()), ..) => queue.wire.respond(slot, Completion::SUCCESS),
             (Err(status), ..) => queue.wire.respond(slot, Completion::failed(status)),
         }
+        controllers.ended(engine, queue, slot);
     }
     if engine.worded(reply, Worded { queued, ended: true }) {
         connection.tasks.remove(&slot);

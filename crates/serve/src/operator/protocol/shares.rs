@@ -20,6 +20,19 @@ pub struct ShareStatus {
     pub share: f64,
 }
 
+/// The part of its tenant's share that a queue has had.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamStatus {
+    /// Its weight within its tenant.
+    pub weight: f64,
+    /// Service time since it was connected.
+    pub service_ns: u64,
+    /// That of the last 5 to 10 s.
+    pub recent_ns: u64,
+    /// Its part of what all have had in the last 5 to 10 s, 0 to 1.
+    pub share: f64,
+}
+
 /// How full a backend is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BackendStatus {

@@ -2,10 +2,13 @@
 
 use super::Connections;
 use crate::frontend::connection::{Connection, Speech};
+use crate::frontend::nvme::NvmeFrontend;
 use crate::frontend::nvme_queue::Queue;
 use crate::frontend::socket::Stream;
-use crate::tasks::{CommandEngine, ConnectionAction};
+use crate::tasks::{Abort, CommandEngine, ConnectionAction};
 use weir_flow::clock::Instant;
+use weir_wire::nvme::Completion;
+use weir_wire::nvme::controller::NOT_ABORTED;
 
 impl<S: Stream> Connections<S> {
     /// Ends the controllers of hosts that were silent for too long, before anything that they have sent is read.
@@ -31,12 +34,30 @@ impl<S: Stream> Connections<S> {
         }
     }
 
+    /// Does an Abort of a command of an I/O queue.
+    pub(super) fn abort(&mut self, engine: &mut CommandEngine, now: Instant, abort: Abort) {
+        engine.set.now = now;
+        let place = self.places.get_mut(abort.queue.index).and_then(Option::as_deref_mut);
+        let completion = match place.filter(|one| one.connection.id == abort.queue) {
+            Some(one) => NvmeFrontend { engine: &mut *engine, controllers: &mut self.controllers }
+                .abort_here(&mut one.connection, abort),
+            None => Some(Completion::value(NOT_ABORTED)),
+        };
+        self.mark_dirty(abort.queue);
+        let answer = |completion| ConnectionAction::Aborted(abort.admin, abort.slot, completion);
+        engine.set.actions.extend(completion.map(answer));
+    }
+
     /// Shows all NVMe hosts which namespaces there are now, and tells them what has changed.
     pub(super) fn refresh_namespaces(&mut self, engine: &mut CommandEngine) {
         let seen = self.controllers.refresh(engine);
         for one in self.places.iter_mut().flatten() {
-            let id = one.connection.id;
+            let (id, link) = (one.connection.id, one.connection.link());
             let Speech::Nvme(queue) = &mut one.connection.speech else { continue };
+            if let Some(number) = queue.wire.queue().filter(|&number| number > 0) {
+                let weight = engine.catalog.nvme.weight(&queue.subsystem, number);
+                engine.set.inputs.extend(queue.weigh(link, weight));
+            }
             if let Some(namespaces) = queue.controller.and_then(|id| seen.get(&id)) {
                 queue.see(namespaces.clone());
             }

@@ -125,6 +125,7 @@ pub(crate) fn read(
     let iscsi = iscsi?;
     offered.listeners(context, document, &iscsi.listen);
     let (policies, (promises, claims)) = (policies?, kept?);
+    nvme::streams(context, document, &nvme, &policies);
     contract::unused(context, document, &tenants, &promises, &policies, |index| {
         claims.contains_key(&index)
     });

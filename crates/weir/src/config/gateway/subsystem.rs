@@ -3,12 +3,15 @@
 use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::{Names, check_nqn, check_nqns};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
+use crate::config::shares;
 use crate::config::tree::{Context, Document, Read, Table};
 use crate::config::units::shorten;
 use crate::config::value::{Value, type_name};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use toml::de::DeValue;
-use weir_serve::config::{Initiators, Subsystem};
+use weir_flow::dispatch::Weight;
+use weir_serve::config::{AnaState, Initiators, Streams, Subsystem};
 
 /// The table.
 pub(super) static SUBSYSTEM: Section = Section {
@@ -36,6 +39,28 @@ pub(super) static SUBSYSTEM: Section = Section {
             default: Default::Else("everyone"),
             effect: "who may connect; discovery does not name it to others. A name is no proof",
         },
+        Key {
+            name: "streams",
+            kind: Kind::Word(&["tenant", "queue"]),
+            default: Default::Is("tenant"),
+            effect: "what `dispatch` tells apart within the `share` of a tenant: nothing, or every I/O queue of its \
+                     hosts; for a `dispatch` with weights, but `deficit-round-robin`",
+        },
+        Key {
+            name: "queue_shares",
+            kind: Kind::Other("`{ 1 = weight, … }`, numbers from 1 to `queues` of `[nvme]`"),
+            default: Default::Else("1 for each queue"),
+            effect: "with `streams = \"queue\"`: what part of its tenant's time each queue gets while others want it too",
+        },
+        Key {
+            name: "ana",
+            kind: Kind::Other(
+                "`{ \"192.0.2.10:4420\" = \"optimized\", … }`, addresses of `listen`; `optimized`, `non-optimized` or \
+                 `inaccessible`",
+            ),
+            default: Default::Else("optimized through every address"),
+            effect: "which paths hosts prefer, and which they must not use (ANA)",
+        },
     ],
     settings: &[],
 };
@@ -62,10 +87,12 @@ pub(super) fn read(
     context: &mut Context,
     document: &Document<'_>,
     volumes: &Names,
+    limits: (u32, &[SocketAddr]),
 ) -> Option<Vec<Subsystem>> {
     let mut known = Known::default();
     let tables = document.many(context, "subsystem");
-    let all: Vec<_> = tables.iter().map(|table| one(context, table, volumes, &mut known)).collect();
+    let all: Vec<_> =
+        tables.iter().map(|table| one(context, table, volumes, &mut known, limits)).collect();
     all.into_iter().collect()
 }
 
@@ -74,6 +101,7 @@ fn one(
     table: &Table<'_>,
     volumes: &Names,
     known: &mut Known,
+    (queues, listen): (u32, &[SocketAddr]),
 ) -> Option<Subsystem> {
     let name = table.text(context, "name");
     if let Some(name) = &name {
@@ -93,7 +121,136 @@ fn one(
     }
     let namespaces = namespaces(context, table, volumes, known);
     let hosts = hosts(context, table);
-    Some(Subsystem { name: name?.value, namespaces: namespaces?, hosts: hosts? })
+    let streams = streams(context, table, queues);
+    let ana = ana(context, table, listen);
+    Some(Subsystem {
+        name: name?.value,
+        namespaces: namespaces?,
+        hosts: hosts?,
+        streams: streams?,
+        ana: ana?,
+    })
+}
+
+/// The state of access by portal.
+fn ana(
+    context: &mut Context,
+    table: &Table<'_>,
+    listen: &[SocketAddr],
+) -> Option<Vec<(SocketAddr, AnaState)>> {
+    const FORM: &str = "write `ana = { \"192.0.2.10:4420\" = \"non-optimized\" }`";
+    let Some(raw) = table.raw(context, "ana") else { return Some(Vec::new()) };
+    let DeValue::Table(entries) = raw.get_ref() else {
+        let message = format!("{} where a table of addresses belongs", type_name(raw.get_ref()));
+        let diagnostic = Diagnostic::new(Code::WrongType, message);
+        context.report(diagnostic.at(raw.span(), "the value of `ana`").help(FORM));
+        return None;
+    };
+    let diagnostics = context.diagnostics.len();
+    let (mut found, mut pairs) = (Vec::new(), Vec::new());
+    for (key, value) in entries {
+        let text = key.get_ref();
+        // A listener may take a free port, which is known later.
+        let hears = |listener: &SocketAddr, address: SocketAddr| {
+            (listener.ip() == address.ip() || listener.ip().is_unspecified())
+                && (listener.port() == address.port() || listener.port() == 0)
+        };
+        let address = text.parse::<SocketAddr>().ok();
+        let address = address.filter(|&one| listen.iter().any(|listener| hears(listener, one)));
+        let Some(address) = address else {
+            let message = format!("nothing listens on `{}`, which `ana` names", shorten(text));
+            let diagnostic = Diagnostic::new(Code::Dangling, message);
+            let diagnostic = diagnostic.at(key.span(), "a key of `ana`");
+            context.report(diagnostic.help("write an address of `listen` in `[nvme]`"));
+            continue;
+        };
+        let word = value.get_ref().as_str();
+        let state = STATES.iter().find(|(name, _)| Some(*name) == word);
+        let Some(&(name, state)) = state else {
+            let message = "this is no state of access";
+            let diagnostic = Diagnostic::new(Code::BadValue, message).at(value.span(), "this");
+            let help = "write `optimized`, `non-optimized` or `inaccessible`";
+            context.report(diagnostic.help(help));
+            continue;
+        };
+        found.push((address, state));
+        pairs.push((address.to_string(), Value::Text(name.to_owned())));
+    }
+    if context.diagnostics.len() > diagnostics {
+        return None;
+    }
+    table.note(context, "ana", Value::Pairs(pairs), Some(raw.span()));
+    Some(found)
+}
+
+/// The states of access that can be configured.
+const STATES: [(&str, AnaState); 3] = [
+    ("optimized", AnaState::Optimized),
+    ("non-optimized", AnaState::NonOptimized),
+    ("inaccessible", AnaState::Inaccessible),
+];
+
+/// What is a separate stream. `queues`: the I/O queues of a controller.
+fn streams(context: &mut Context, table: &Table<'_>, queues: u32) -> Option<Streams> {
+    let by_queue = table.text(context, "streams").map(|word| word.value == "queue");
+    let shares = queue_shares(context, table, queues);
+    if by_queue == Some(false) && table.has("queue_shares") {
+        let message = "`queue_shares` without queues that are streams";
+        let diagnostic = Diagnostic::new(Code::Unused, message);
+        let diagnostic = diagnostic.at_some(table.value_span("queue_shares").as_ref(), "these");
+        context.report(diagnostic.help("write `streams = \"queue\"`"));
+    }
+    let shares = shares?;
+    Some(if by_queue? { Streams::Queue(shares) } else { Streams::Tenant })
+}
+
+fn queue_shares(
+    context: &mut Context,
+    table: &Table<'_>,
+    queues: u32,
+) -> Option<BTreeMap<u16, Weight>> {
+    const FORM: &str = "write `queue_shares = { 1 = 4, 2 = 0.5 }`";
+    let Some(raw) = table.raw(context, "queue_shares") else {
+        return Some(BTreeMap::new());
+    };
+    let DeValue::Table(entries) = raw.get_ref() else {
+        let message = format!("{} where a table of weights belongs", type_name(raw.get_ref()));
+        let diagnostic = Diagnostic::new(Code::WrongType, message);
+        context.report(diagnostic.at(raw.span(), "the value of `queue_shares`").help(FORM));
+        return None;
+    };
+    let diagnostics = context.diagnostics.len();
+    let mut found = BTreeMap::new();
+    for (key, value) in entries {
+        let Some(queue) = number(key.get_ref()).filter(|&queue| queue <= queues) else {
+            let message = format!(
+                "`queue_shares` names queue `{}`, but `queues` is {queues}",
+                shorten(key.get_ref())
+            );
+            let diagnostic = Diagnostic::new(Code::OutOfRange, message);
+            let diagnostic = diagnostic.at(key.span(), "a key of `queue_shares`");
+            context.report(diagnostic.help(format!("I/O queues are 1 to {queues}")));
+            continue;
+        };
+        let weight = match Value::read(&shares::KIND, value.get_ref()) {
+            Ok(Value::Real(number)) => shares::weight_of(number),
+            Ok(_) => unreachable!("a weight is a number with a fraction"),
+            Err(rejected) => {
+                context.reject("queue_shares", value.span(), rejected);
+                continue;
+            }
+        };
+        found.insert(queue as u16, weight);
+    }
+    if context.diagnostics.len() > diagnostics {
+        return None;
+    }
+    let text = |(queue, weight): (&u16, &Weight)| {
+        (queue.to_string(), Value::Real(f64::from(weight.as_1024ths()) / 1_024.0))
+    };
+    let pairs = Value::Pairs(found.iter().map(text).collect());
+    table.note(context, "queue_shares", pairs, Some(raw.span()));
+    Some(found)
 }
 
 fn hosts(context: &mut Context, table: &Table<'_>) -> Option<Initiators> {

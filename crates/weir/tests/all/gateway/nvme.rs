@@ -1,8 +1,8 @@
 //! A host of NVMe over TCP, written anew from the standards: one object for each queue.
 
-use super::Gateway;
 use super::initiator::connect;
 use super::pdu::crc32c;
+use super::{Gateway, ONE_DISK};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -71,6 +71,8 @@ pub(crate) struct Queue {
     unsent: BTreeMap<u16, Vec<u8>>,
     read: BTreeMap<u16, Vec<u8>>,
     answered: BTreeMap<u16, Answer>,
+    /// This many bytes at the end of PDUs with data are not sent.
+    pub(crate) withheld: usize,
 }
 
 /// A controller with its admin queue.
@@ -80,6 +82,14 @@ pub(crate) struct Controller {
     pub(crate) id: u16,
     host: Host,
     address: SocketAddr,
+}
+
+/// `ONE_DISK` as a namespace, too; `more` is said of the subsystem.
+pub(crate) fn with_subsystem(nvme: &str, more: &str) -> String {
+    format!(
+        "[nvme]\nlisten = [\"127.0.0.1:0\"]\n{nvme}{ONE_DISK}\n[[subsystem]]\n\
+         name = \"{SUBSYSTEM}\"\nnamespaces = {{ 1 = \"disk\" }}\n{more}"
+    )
 }
 
 impl Gateway {
@@ -161,7 +171,7 @@ impl Queue {
         socket.read_exact(&mut answer).unwrap();
         assert_eq!((answer[0], answer[10], answer[11]), (1, 0, request[11]));
         let (unsent, read, answered) = Default::default();
-        Self { socket, digests, next_cid: 0, unsent, read, answered }
+        Self { socket, digests, next_cid: 0, unsent, read, answered, withheld: 0 }
     }
 
     /// Fabrics Connect; dword 0, or the status and dword 0.
@@ -214,7 +224,10 @@ impl Queue {
         sqe[39] = kind;
         let mut header = vec![4, 0, 72, 0, 0, 0, 0, 0];
         header.extend_from_slice(&sqe);
-        let pdu = self.framed(header, inside);
+        let mut pdu = self.framed(header, inside);
+        if !inside.is_empty() {
+            pdu.truncate(pdu.len() - self.withheld);
+        }
         self.socket.write_all(&pdu).unwrap();
         cid
     }
@@ -278,8 +291,13 @@ impl Queue {
         pdu
     }
 
-    /// Takes in one PDU of the controller.
-    fn hear(&mut self) -> io::Result<()> {
+    /// Whether the end of a command was heard.
+    pub(crate) fn has_ended(&self, cid: u16) -> bool {
+        self.answered.contains_key(&cid)
+    }
+
+    /// Takes in one PDU of the controller, and sends the data that it asks for.
+    pub(crate) fn hear(&mut self) -> io::Result<()> {
         let mut header = [0; 24];
         self.socket.read_exact(&mut header)?;
         let word = |at: usize| u32::from_le_bytes(*header[at..].first_chunk().unwrap());
@@ -322,7 +340,7 @@ impl Queue {
                 header.extend((length as u32).to_le_bytes());
                 header.extend([0; 4]);
                 let pdu = self.framed(header, &data);
-                self.socket.write_all(&pdu)?;
+                self.socket.write_all(&pdu[..pdu.len() - self.withheld])?;
             }
             other => panic!("PDU of type {other}"),
         }

@@ -1,7 +1,8 @@
 use crate::config::diagnostic::Code;
 use crate::config::gateway;
 use crate::config::source::Source;
-use weir_serve::config::{Config, DigestPolicy};
+use weir_flow::dispatch::Weight;
+use weir_serve::config::{AnaState, Config, DigestPolicy, Streams};
 
 /// A gateway for NVMe alone: `nvme` is said of the front end, `subsystem` of its only subsystem.
 fn with(nvme: &str, subsystem: &str) -> Source {
@@ -27,8 +28,9 @@ fn values_arrive() {
         "{LISTEN}\nadvertise = [\"192.0.2.1:4420\"]\ndata_digest = \"never\"\nqueues = 3\n\
          max_transfer = \"64KiB\""
     );
+    let ana = "ana = { \"127.0.0.1:4420\" = \"non-optimized\" }";
     let hosts = "hosts = [\"nqn.2014-08.org.nvmexpress:uuid:*\"]";
-    let nvme = good(&with(&nvme, &format!("{SUBSYSTEM}\n{hosts}"))).nvme;
+    let nvme = good(&with(&nvme, &format!("{SUBSYSTEM}\n{hosts}\n{ana}"))).nvme;
     assert_eq!(nvme.listen, ["127.0.0.1:4420".parse().unwrap()]);
     assert_eq!(nvme.advertise, ["192.0.2.1:4420".parse().unwrap()]);
     assert_eq!(nvme.header_digest, DigestPolicy::Allowed);
@@ -36,7 +38,31 @@ fn values_arrive() {
     assert_eq!((nvme.queues, nvme.queue_depth, nvme.max_transfer), (3, 128, 64 << 10));
     let subsystem = &nvme.subsystems[0];
     assert_eq!(subsystem.namespaces, [(1, 0), (256, 1)]);
+    assert_eq!(subsystem.ana, [("127.0.0.1:4420".parse().unwrap(), AnaState::NonOptimized)]);
+    assert_eq!(subsystem.streams, Streams::Tenant);
     assert_eq!(subsystem.hosts.names(), ["nqn.2014-08.org.nvmexpress:uuid:*"]);
+}
+
+/// Queues are streams where the file says so, with the weights that it gives them; a policy that cannot tell them apart
+/// is warned of.
+#[test]
+fn queues_are_streams() {
+    let keys = format!("{SUBSYSTEM}\nstreams = \"queue\"\nqueue_shares = {{ 1 = 4, 3 = 0.5 }}");
+    let with = |dispatch: &str| {
+        let mut source = with(LISTEN, &keys);
+        source.text = format!("[policy]\ndispatch = \"{dispatch}\"\n{}", source.text);
+        gateway(&source).unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
+    };
+    let found = with("fog");
+    let Config { nvme, .. } = &found.checked;
+    let weight = |queue| nvme.subsystems[0].streams.weight(queue).map(Weight::as_1024ths);
+    assert_eq!([1, 2, 3].map(weight), [Some(4_096), Some(1_024), Some(512)]);
+    assert!(found.warnings.is_empty(), "{:?}", found.warnings);
+    for policy in ["fifo", "round-robin", "deficit-round-robin"] {
+        let warnings = with(policy).warnings;
+        let told = warnings.iter().any(|one| one.message.contains("does not tell queues apart"));
+        assert!(told, "{policy}: {warnings:?}");
+    }
 }
 
 /// Each mistake has a message that says what to do.
@@ -46,6 +72,7 @@ fn diagnostics() {
     let named = |name: &str| format!("name = \"{name}\"\nnamespaces = {{ 1 = \"d\", 2 = \"e\" }}");
     let on = |namespaces: &str| format!("{name}\nnamespaces = {namespaces}");
     let more = |more: &str| format!("{SUBSYSTEM}\n{more}");
+    let streams = |shares: &str| more(&format!("streams = \"queue\"\nqueue_shares = {shares}"));
     let listening = |nvme: &str| format!("{LISTEN}\n{nvme}");
     let cases = [
         (LISTEN.to_owned(), named("iqn.2026-11.org.example:d"), Code::BadValue, "an iSCSI name"),
@@ -65,6 +92,25 @@ fn diagnostics() {
         (LISTEN.to_owned(), on("{ 1 = \"x\" }"), Code::Dangling, "`x`"),
         (LISTEN.to_owned(), on("{ 1 = \"d\", 2 = \"d\" }"), Code::Duplicate, "twice"),
         (LISTEN.to_owned(), name.to_owned(), Code::MissingKey, "`namespaces`"),
+        (LISTEN.to_owned(), streams("{ 9 = 1 }"), Code::OutOfRange, "queue `9`, but `queues` is 8"),
+        (LISTEN.to_owned(), streams("{ 0 = 1 }"), Code::OutOfRange, "queue `0`"),
+        (LISTEN.to_owned(), streams("{ 1 = 0 }"), Code::OutOfRange, "0"),
+        (LISTEN.to_owned(), streams("{ 1 = \"x\" }"), Code::WrongType, "text"),
+        (
+            LISTEN.to_owned(),
+            more("ana = { \"127.0.0.1:4421\" = \"optimized\" }"),
+            Code::Dangling,
+            "nothing listens",
+        ),
+        (LISTEN.to_owned(), more("ana = { 4420 = \"optimized\" }"), Code::Dangling, "`4420`"),
+        (
+            LISTEN.to_owned(),
+            more("ana = { \"127.0.0.1:4420\" = \"best\" }"),
+            Code::BadValue,
+            "no state",
+        ),
+        (LISTEN.to_owned(), more("ana = 1"), Code::WrongType, "a table of addresses"),
+        (LISTEN.to_owned(), streams("3"), Code::WrongType, "a table of weights"),
         (LISTEN.to_owned(), more("hosts = []"), Code::OutOfRange, "everyone in"),
         (LISTEN.to_owned(), more("hosts = [\"iqn.x\"]"), Code::BadValue, "the NQN of a host"),
         (LISTEN.to_owned(), more("hosts = [\"nqn.*x\"]"), Code::BadValue, "the NQN of a host"),
