@@ -62,10 +62,11 @@ impl CostBySize {
         ((at.nanos / 32).saturating_sub(moved).max(1), per_mib)
     }
 
-    /// Whether enough I/Os of about this size have ended for a judgement by their cost.
+    /// Whether enough I/Os of about this size have ended for a judgement by their cost: the line says little about
+    /// sizes far beyond those that it was drawn through.
     pub(super) const fn is_known(&self, bytes: u64) -> bool {
         let mean = if bytes <= SMALL_MAX { &self.small } else { &self.large };
-        mean.samples >= SAMPLES_MIN
+        mean.samples >= SAMPLES_MIN && (bytes <= SMALL_MAX || bytes <= mean.bytes / 32 * BEYOND)
     }
 
     /// Whether any I/O has ended.
@@ -330,6 +331,9 @@ const NANOS_MAX: u64 = 1 << 40;
 
 /// The largest size of a sample.
 const BYTES_MAX: u64 = 1 << 26;
+
+/// A size is known up to this many times the mean of the large ones.
+const BEYOND: u64 = 4;
 
 /// The largest size of a small I/O.
 const SMALL_MAX: u64 = 16 << 10;

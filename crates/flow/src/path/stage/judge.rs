@@ -62,9 +62,10 @@ struct Slow {
     events: u32,
     /// The weight of the events for an ejection.
     score: u32,
-    /// The responses of all events, and what was expected.
+    /// The responses of all events, what was expected beside the queue of the best path, and without a queue.
     response: Duration,
     expected: Duration,
+    lone: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -246,12 +247,13 @@ impl Judge {
     fn judge_event(
         &mut self,
         now: Instant,
-        Answered { path, usable, .. }: Answered,
+        Answered { path, usable, bytes, .. }: Answered,
         cost: u64,
         response: Duration,
         best: Option<usize>,
     ) -> Option<Change> {
         let Settings { slow_factor, slow_min, .. } = self.settings;
+        let alone = self.alone(bytes);
         let best = best.map(|best| self.paths[best].recent);
         let stretch = self.stretch();
         let record = &mut self.paths[path];
@@ -264,11 +266,13 @@ impl Judge {
         let exceeds = |factor: u64| response > (expected * factor).max(expected + slow_min);
         let (slow, long) = (exceeds(2), exceeds(slow_factor.into()));
         record.evidence.count(response, slow, long);
-        record.slow.add(slow, response, expected, stretch);
+        // Nothing is asked of the response where no I/O was ever alone.
+        let lone = alone.map_or(Duration::ZERO, |alone| alone.min(expected));
+        record.slow.add(slow, response, (expected, lone), stretch);
         record.good = record.slow.stretches == 0 && !record.recent.is_slower(&best, 2);
         let shown = record.evidence.shown(now, stretch, &best, slow_factor);
         let stretches = record.slow.stretches + u32::from(shown == Some(Shown::Slow));
-        let is_slow = stretches >= 2 && record.slow.score >= SCORE_MIN;
+        let is_slow = stretches >= 2 && record.slow.is_enough(slow_factor);
         match (record.opinion, shown) {
             (Opinion::Ejected { .. }, _) => None,
             (_, None | Some(Shown::Slow)) if is_slow => {
@@ -320,6 +324,11 @@ impl Judge {
             }
         }
         best
+    }
+
+    /// What a lone I/O of `bytes` takes on a good path, if that is known.
+    fn alone(&self, bytes: u64) -> Option<Duration> {
+        self.alone.has_any().then(|| Duration::from_nanos(self.alone.cost(bytes)))
     }
 
     /// Half the time for which a path has to be slow.
@@ -387,16 +396,29 @@ impl Record {
 impl Slow {
     /// Adds an event. For an ejection a slow one counts 1, 2 if it took a quarter of a stretch, 3 if it took half of
     /// one; any other counts 3 against it.
-    fn add(&mut self, slow: bool, response: Duration, expected: Duration, stretch: Duration) {
+    fn add(
+        &mut self,
+        slow: bool,
+        response: Duration,
+        (expected, lone): (Duration, Duration),
+        stretch: Duration,
+    ) {
         self.events = self.events.saturating_add(1);
         self.response += response;
         self.expected += expected;
+        self.lone += lone;
         if !slow {
             self.score = self.score.saturating_sub(3);
             return;
         }
         let quarters = response.as_nanos() / (stretch.as_nanos() / 4).max(1);
         self.score = self.score.saturating_add(1 + quarters.min(2) as u32);
+    }
+
+    /// Whether this is enough for an ejection. A path that does one I/O at a time is compared with one that does
+    /// several beside each other, so its service times look longer than they are; its responses do not.
+    fn is_enough(&self, slow_factor: u32) -> bool {
+        self.score >= SCORE_MIN && self.response >= self.lone * u64::from(slow_factor)
     }
 }
 
@@ -462,9 +484,8 @@ impl Judge {
     ) -> Option<Change> {
         let Settings { slow_factor, slow_min, .. } = self.settings;
         let queued = best.map(|best| (best * 2).max(best + slow_min));
-        let alone = Duration::from_nanos(self.alone.cost(bytes));
-        let alone = (alone * u64::from(slow_factor / 2)).max(alone + slow_min);
-        let alone = self.alone.has_any().then_some(alone);
+        let alone = self.alone(bytes);
+        let alone = alone.map(|alone| (alone * u64::from(slow_factor / 2)).max(alone + slow_min));
         let within = |max: Option<Duration>| max.is_none_or(|max| response <= max);
         let finding = match (within(queued), within(alone)) {
             (false, _) => Finding::Slow,

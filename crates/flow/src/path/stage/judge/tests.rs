@@ -78,6 +78,68 @@ fn a_path_that_pauses_often_stays() {
     }
 }
 
+/// A path that does one I/O at a time and takes three times as long as its peer stays, though its service times are
+/// twelve times as long as those of the peer, which does four beside each other.
+#[test]
+fn a_path_below_the_factor_stays_beside_a_parallel_one() {
+    let answer = |judge: &mut Judge, path: usize, started: u64, ended: u64, alone: bool| {
+        let (probe, usable, returning) = (false, true, false);
+        let (started, now) = (at(started), at(ended));
+        let answered = Answered { path, bytes: 4_096, started, alone, probe, usable, returning };
+        judge.answered(now, answered, |_| true)
+    };
+    for factor in [3, 8] {
+        let mut judge = Judge::new(&Settings::default(), 2);
+        let mut ejected = false;
+        for n in 0..100 {
+            let begun = 1_000 + n * 50;
+            // Four at a time on the good path, and sometimes one alone.
+            for end in [1, 2, 3, 4, 5, 6] {
+                for _ in 0..4 {
+                    answer(&mut judge, 0, begun + 4 * (end - 1), begun + 4 * end, end == 1);
+                }
+            }
+            let took = 4 * factor;
+            ejected |=
+                answer(&mut judge, 1, begun + 50 - took, begun + 50, true) == Some(Change::Ejected);
+            if ejected {
+                break;
+            }
+        }
+        assert_eq!(ejected, factor == 8, "{factor} times slower");
+    }
+}
+
+/// What an I/O costs that is much larger than all before is not known, and shows nothing: the path that does it is not
+/// slow beside one that has nothing to do.
+#[test]
+fn larger_ios_do_not_eject_the_only_path_in_use() {
+    let mut judge = Judge::new(&Settings::default(), 2);
+    let answer = |judge: &mut Judge, path: usize, bytes: u64, started: Instant, now: Instant| {
+        let (probe, usable, returning, alone) = (false, true, false, true);
+        let answered = Answered { path, bytes, started, alone, probe, usable, returning };
+        judge.answered(now, answered, |_| true)
+    };
+    let micros = |micros: u64| Instant::from_nanos(1_000_000_000 + micros * 1_000);
+    let mut now = 0;
+    // It is three times slower with what both do, so it teaches no costs.
+    for n in 0..400 {
+        let (path, time) = [(0, 300), (1, 900), (1, 900), (1, 900)][n % 4];
+        let ended = now + time;
+        answer(&mut judge, path, [4_096, 65_536][n / 4 % 2], micros(now), micros(ended));
+        now = ended;
+    }
+    for n in 0..400 {
+        let ended = now + 40_000;
+        // The other path answers a small one now and then, so that it is a measure.
+        let (path, bytes) = if n % 8 == 0 { (0, 4_096) } else { (1, 1 << 20) };
+        let began = if path == 0 { ended - 300 } else { now };
+        let change = answer(&mut judge, path, bytes, micros(began), micros(ended));
+        assert!(!matches!(change, Some(Change::Ejected)), "after {n}");
+        now = ended;
+    }
+}
+
 /// A path that is ejected is not ejected again.
 #[test]
 #[should_panic(expected = "ejected twice")]
