@@ -104,6 +104,8 @@ fn batch(what: u8, input: &mut Input<'_>, bytes: &mut [u8], sum: &mut u32) {
         head[place..place + 4].copy_from_slice(&(right ^ u32::from(what > 250)).to_le_bytes());
         place += 4;
     }
+    let bound = crc32c(&head[table as usize..place]) ^ batch.binding(LOG);
+    head[place..place + 4].copy_from_slice(&bound.to_le_bytes());
     head.resize(batch.bytes as usize, 0);
     write(bytes, at, &head);
 }

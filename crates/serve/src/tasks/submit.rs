@@ -36,7 +36,8 @@ impl TaskSet {
             link,
             op: Op::Read,
             extent: Extent::new(media.lba * block, media.blocks * block),
-            fua: media.fua,
+            // Both are durable when they are done, whatever the FUA bit says: a loss takes nothing of them.
+            fua: media.fua || matches!(media.op, MediaOp::WriteVerify(_) | MediaOp::WriteAtomic),
             ordered: task.order.ordered,
             job: false,
         };

@@ -1,8 +1,9 @@
 //! Lost ranges of a volume: reads fail there, and what overwrites them is answered when that is kept.
 
-use super::{CacheStage, VolumeState, Work};
+use super::{CacheStage, RULE_DRAIN, State, VolumeState, Work};
 use crate::cache::quarantine::LostRange;
 use crate::clock::Instant;
+use crate::error::IoError;
 use crate::policy::Rule;
 use crate::request::{Op, Outcome, Request, RequestKey, VolumeId};
 use crate::units::Extent;
@@ -59,10 +60,35 @@ impl CacheStage {
         };
         let Some(parts) = log.newest_up_to(extent, seq) else { return };
         *ordered = None;
-        for extent in parts {
+        for &extent in &parts {
             lost.add(LostRange { extent, seq, since });
         }
+        // What is lost may be a part of a request that has not ended.
+        let within = |request: &Request| {
+            request.volume == volume && parts.iter().any(|part| part.overlaps(request.extent))
+        };
+        for held in self.held.values_mut().filter(|held| within(&held.request)) {
+            if let State::Logged { heals } = &mut held.state {
+                *heals = false;
+            }
+        }
         self.await_kept(volume, Extent::default(), Waiter::WriteBack(extent, seq));
+    }
+
+    /// Ends a request that may go to storage now and reads there what was given up while it waited. Whether it does.
+    pub(super) fn refuse_lost(&mut self, now: Instant, key: RequestKey) -> bool {
+        let request = self.held[key].request;
+        if !self.is_lost(&request) {
+            return false;
+        }
+        self.held.remove(key);
+        self.end(key, Err(IoError::Medium), RULE_DRAIN);
+        if request.op == Op::Update
+            && let Some(log) = &mut self.volumes[request.volume.index()].log
+        {
+            log.update_ended(now, Ok(()));
+        }
+        true
     }
 
     fn await_kept(&mut self, volume: VolumeId, overwritten: Extent, waiter: Waiter) {

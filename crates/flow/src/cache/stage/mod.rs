@@ -170,14 +170,16 @@ enum State {
     AtStorage(AtStorage),
     /// Storage has answered a read; parts are still being read from the log.
     Overlaid { left: u32, outcome: Outcome, pin: Pin },
-    /// The log has it.
-    Logged,
+    /// The log has it. It `heals` what was lost of its range before it came.
+    Logged { heals: bool },
     /// It waits until everything before it is on storage.
     Drains,
     /// It is on its way to storage, and may change what is there.
     Direct,
     /// The same, and the log is to hear of its end.
     Through,
+    /// The same of an update, past a log that is in use.
+    Update,
 }
 
 /// A read on its way to storage.
@@ -309,7 +311,12 @@ impl CacheStage {
                 self.end_change(key, &request, outcome, (RULE_HIT, request.fua));
                 self.with(now, request.volume, Log::forward_ended);
             }
-            State::Waits | State::Overlaid { .. } | State::Logged | State::Drains => {
+            State::Update => {
+                self.written(&request, outcome);
+                self.end_change(key, &request, outcome, (RULE_HIT, request.fua));
+                self.with(now, request.volume, |log| log.update_ended(now, outcome));
+            }
+            State::Waits | State::Overlaid { .. } | State::Logged { .. } | State::Drains => {
                 unreachable!("only what was passed on comes back")
             }
         }

@@ -21,7 +21,7 @@ impl CacheStage {
             self.steps.push_back(Step::Pass { key, rule: RULE_HIT, durable: heals });
             return;
         };
-        self.held.insert(key, held(State::Logged));
+        self.held.insert(key, held(State::Logged { heals: true }));
         let fua = match (fua, heals) {
             (true, _) => Fua::Host,
             (false, true) => Fua::Gateway,
@@ -42,7 +42,11 @@ impl CacheStage {
         let held = |state| Held { request: *request, state };
         if let Some(log) = &mut self.volumes[volume.index()].log {
             self.held.insert(key, held(State::Drains));
-            log.await_drained(now, key);
+            if request.op == Op::Update {
+                log.await_update(now, key);
+            } else {
+                log.await_drained(now, key);
+            }
             self.pump(now, volume);
         } else {
             let durable = self.heals(request);
@@ -98,20 +102,25 @@ impl CacheStage {
                     self.steps.push_back(Step::Pass { key, rule: RULE_HIT, durable });
                 }
                 Effect::Ack(key, outcome, rule) => {
-                    let Held { request, .. } = self.held.remove(key).expect("the log answers once");
+                    let Held { request, state } =
+                        self.held.remove(key).expect("the log answers once");
                     self.forget(&request);
                     if outcome.is_ok() {
                         self.keep(&request);
                     }
                     let mode = self.log(volume).map(Log::mode);
-                    let durable = request.fua || mode == Some(Mode::Log);
+                    let heals = !matches!(state, State::Logged { heals: false });
+                    let durable = heals && (request.fua || mode == Some(Mode::Log));
                     self.end_change(key, &request, outcome, (rule, durable));
                 }
                 Effect::Drained(key) => {
+                    if self.refuse_lost(now, key) {
+                        continue;
+                    }
                     let held = self.held.get_mut(key).expect("the log answers once");
-                    held.state = State::Direct;
                     // Nothing of the log makes durable what goes past it.
                     let durable = held.request.op == Op::Update;
+                    held.state = if durable { State::Update } else { State::Direct };
                     held.request.fua |= durable;
                     self.steps.push_back(Step::Pass { key, rule: RULE_DRAIN, durable });
                 }

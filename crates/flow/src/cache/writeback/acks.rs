@@ -26,6 +26,8 @@ struct Drain {
     /// The record that it waits for.
     last: u64,
     key: RequestKey,
+    /// It changes the upstream.
+    updates: bool,
     /// A flush of what went past the log was begun after it came.
     flushing: bool,
     /// Such a flush has ended.
@@ -95,9 +97,20 @@ impl Acks {
         self.ready.push(pending);
     }
 
-    /// A request wants all records up to `last` to be upstream.
-    pub(super) fn await_drained(&mut self, last: u64, key: RequestKey) {
-        self.drains.push(Drain { last, key, flushing: false, flushed: false });
+    /// A request wants all records up to `last` to be upstream; one that `updates` changes the upstream then.
+    pub(super) fn await_drained(&mut self, last: u64, key: RequestKey, updates: bool) {
+        self.drains.push(Drain { last, key, updates, flushing: false, flushed: false });
+    }
+
+    /// Whether a request waits to change the upstream.
+    pub(super) fn has_updates(&self) -> bool {
+        self.drains.iter().any(|drain| drain.updates)
+    }
+
+    /// The last record that such requests have waited for, of those up to `applied`.
+    pub(super) fn update_behind(&self, applied: u64) -> Option<u64> {
+        let updates = self.drains.iter().filter(|drain| drain.updates);
+        updates.map(|drain| drain.last).filter(|&last| last <= applied).max()
     }
 
     /// Those whose effect has been asked for.
@@ -116,17 +129,21 @@ impl Acks {
     }
 
     /// Takes out the requests that wait for records up to `applied`; with `owes_flush` only if a flush of what went
-    /// past the log has ended since they came.
+    /// past the log has ended since they came; one that changes the upstream only if records up to its last are `void`.
+    /// `drained` hears whether it is one.
     pub(super) fn take_drained(
         &mut self,
         applied: u64,
         owes_flush: bool,
-        mut drained: impl FnMut(RequestKey),
+        void: impl Fn(u64) -> bool,
+        mut drained: impl FnMut(RequestKey, bool),
     ) {
         self.drains.retain(|drain| {
-            let done = drain.last <= applied && (drain.flushed || !owes_flush);
+            let done = drain.last <= applied
+                && (drain.flushed || !owes_flush)
+                && (!drain.updates || void(drain.last));
             if done {
-                drained(drain.key);
+                drained(drain.key, drain.updates);
             }
             !done
         });

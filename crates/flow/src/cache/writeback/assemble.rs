@@ -23,6 +23,10 @@ pub fn assemble(
         }
         at += part.length as usize;
     }
+    if write.sums_at > 0 {
+        let sum = crc32c(&head[write.sums_at as usize..sum_at]) ^ write.binding;
+        head[sum_at..sum_at + 4].copy_from_slice(&sum.to_le_bytes());
+    }
     assert!(at.is_multiple_of(SECTOR as usize), "payload is of whole sectors");
     rest[at..].fill(0);
 }

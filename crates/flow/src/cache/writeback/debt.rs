@@ -8,6 +8,10 @@
 //! * no flush of a host is answered: it covers the writes that bypassed the log;
 //! * the log says on its device that writes may have bypassed it, so that a log that is opened again has the debt, too.
 //!
+//! An update bypasses a log that is in use, and is durable when it ends well: then there is no debt. The log says on its
+//! device while one is outstanding that writes may have bypassed it, since a crash leaves some of it in the cache of the
+//! upstream.
+//!
 //! Writes do not wait for it: a record is durable in the log whatever the upstream does.
 
 use crate::clock::Instant;
@@ -17,6 +21,8 @@ use crate::clock::Instant;
 pub(super) struct Debt {
     /// Requests that bypass the log and have not ended.
     forwarded: u64,
+    /// Updates that bypass a log in use and have not ended.
+    updates: u64,
     /// A request has ended after the last flush began.
     owed: bool,
     /// A flush is outstanding.
@@ -28,7 +34,7 @@ pub(super) struct Debt {
 impl Debt {
     /// With `owed`, writes may have bypassed the log before it was opened.
     pub(super) const fn new(owed: bool) -> Self {
-        Self { forwarded: 0, owed, flushing: false, since: None }
+        Self { forwarded: 0, updates: 0, owed, flushing: false, since: None }
     }
 
     /// A request bypasses the log.
@@ -41,6 +47,23 @@ impl Debt {
         assert!(self.forwarded > 0, "a request that bypasses the log ends once");
         self.forwarded -= 1;
         self.owed |= volatile;
+    }
+
+    /// An update begins upstream.
+    pub(super) const fn begin_update(&mut self) {
+        self.updates += 1;
+    }
+
+    /// It has ended; with `doubtful` some of it may be in a volatile cache.
+    pub(super) fn update_ended(&mut self, doubtful: bool) {
+        assert!(self.updates > 0, "an update ends once");
+        self.updates -= 1;
+        self.owed |= doubtful;
+    }
+
+    /// Whether an update is outstanding.
+    pub(super) const fn has_updates(&self) -> bool {
+        self.updates > 0
     }
 
     /// Whether no request that bypasses the log is outstanding.

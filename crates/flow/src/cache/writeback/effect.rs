@@ -120,6 +120,8 @@ pub struct Write {
     pub head: Vec<u8>,
     /// Where in them the checksums of the payload belong.
     pub sums_at: u32,
+    /// What [binds](super::format::Batch::binding) them to their batch; 0 in a super block, which has none.
+    pub binding: u32,
     /// The payload, in order; the checksums of each part stand by themselves. Zeroes follow.
     pub payload: Vec<Part>,
 }

@@ -4,6 +4,7 @@ mod append;
 mod commit;
 mod lost;
 mod status;
+mod update;
 
 use super::acks::{Acks, Pending};
 use super::admission::{Admission, Waiting};
@@ -155,14 +156,6 @@ impl Log {
         } else {
             self.acks.await_commit(flush);
         }
-    }
-
-    /// [`Effect::Drained`] follows when everything that was acknowledged before is upstream and flushed, and the
-    /// log says so durably: opened again, it would write nothing of it. [`Effect::Ack`] with an error follows if another
-    /// gateway owns the upstream.
-    pub fn await_drained(&mut self, now: Instant, key: RequestKey) {
-        self.acks.await_drained(self.wal.marks().last(), key);
-        self.ack_applied(now);
     }
 
     /// What the log has for an extent: ascending, disjoint; upstream has what is left out.
@@ -349,7 +342,11 @@ impl Log {
             self.effects.push_back(Effect::Ack(flush.key, Err(IoError::Busy), DEBT));
             expired = true;
         }
-        expired |= self.destage.is_fenced() && self.refuse_waiting();
+        if self.destage.is_fenced() && self.refuse_waiting() {
+            // An update that waited was announced on the log device.
+            self.mark_soon_if_behind(now);
+            expired = true;
+        }
         if let Some(full) = self.admission.full_changed() {
             self.notice(Notice::Full(full));
         }
@@ -401,13 +398,7 @@ impl Log {
         while let Some(pending) = self.acks.pop_applied(safe) {
             self.ack(now, pending, DRAIN);
         }
-        // A host may rely on the upstream alone after that, so the log has to know it for sure as well.
-        let known = if self.wal.failed() { safe } else { self.wal.on_device().applied };
-        let applied = self.wal.marks().applied().min(known);
-        let effects = &mut self.effects;
-        self.acks.take_drained(applied, self.destage.debt().owes_flush(), |key| {
-            effects.push_back(Effect::Drained(key));
-        });
+        self.pass_drained(safe);
     }
 
     /// All records up to this one are upstream, and a log that is opened again does not write older ones over
@@ -485,7 +476,7 @@ impl Log {
 
     /// Whether the log has to say that writes may have bypassed it and not be durable upstream.
     fn bypasses(&self) -> bool {
-        self.switch.bypasses() || self.in_debt()
+        self.switch.bypasses() || self.in_debt() || self.updates()
     }
 
     /// When the debt is paid, flushes that waited continue and the log says so. Whether it has just been.

@@ -44,6 +44,8 @@ pub struct Located {
     pub batch: Batch,
     /// The checksum of the header, which the next batch is chained to.
     pub sum: u32,
+    /// What [binds](Batch::binding) the checksums of its payload to it.
+    pub binding: u32,
     /// Its records.
     pub records: Vec<Descriptor>,
 }
@@ -139,6 +141,7 @@ fn head_and<E>(
         at,
         batch,
         sum,
+        binding: batch.binding(of.log),
         records,
     }))
 }
@@ -256,12 +259,21 @@ pub fn scan<E>(
     Ok(())
 }
 
-/// The first record of a batch whose payload is not what was written, by its place in the batch.
+/// The first record of a batch whose payload is not what was written, by its place in the batch. If the checksums are not
+/// those of this batch, none of its records is.
 pub fn verify<E>(
     device: Device<'_, E>,
     located: &Located,
     crc32c: impl Fn(&[u8]) -> u32,
 ) -> Result<Option<usize>, E> {
+    let count: u64 = located.records.iter().map(|record| sums_of(record.payload.into())).sum();
+    let mut table = alloc::vec![0; 4 * (count as usize + 1)];
+    let first = located.records.first().map_or(0, |record| record.sums_at);
+    device(located.at + u64::from(first), &mut table)?;
+    let (sums, bound) = table.split_at(4 * count as usize);
+    if bound != (crc32c(sums) ^ located.binding).to_le_bytes() {
+        return Ok(Some(0));
+    }
     for (i, record) in located.records.iter().enumerate() {
         if payload(device, located, record, &crc32c)?.is_err() {
             return Ok(Some(i));

@@ -195,3 +195,32 @@ fn a_range_without_a_log_heals_by_fua() {
         assert_eq!((rig.ended, rig.kept.len()), (1, if heals { 2 } else { 0 }), "{op:?}");
     }
 }
+
+/// A request that reads storage and waits for the log to be there fails if its range is given up meanwhile: storage has older
+/// data.
+#[test]
+fn a_request_that_waits_for_lost_data_fails() {
+    let volume = VolumeId::new(0);
+    for op in [Op::Verify, Op::Update] {
+        let mut rig = Rig::logged(3, 0, "off", |_| ());
+        rig.next = 1_000;
+        let (request, payload) = sectors(101, Op::Write, 16, 8);
+        rig.arrive(request, payload);
+        while rig.ended == 0 {
+            rig.answer();
+        }
+        let mut dirty = Vec::new();
+        rig.pipeline.cache().log(volume).unwrap().look_up(Extent::new(8192, 4096), &mut dirty);
+        let Found::Log(span) = dirty[0].found else { panic!("{dirty:?}") };
+        rig.log[span.at as usize + 700] ^= 1;
+        let (request, payload) = sectors(102, op, 16, 8);
+        rig.arrive(request, payload);
+        while rig.pipeline.cache().log(volume).unwrap().unreadable().is_none() {
+            rig.answer();
+        }
+        assert!(rig.outstanding.contains_key(&Tag(102)), "write-back is blocked");
+        rig.give(Input::Cache(Done::Quarantine(volume, 5)));
+        rig.settle();
+        assert_eq!(rig.errors, [(Tag(102), IoError::Medium)], "{op:?}");
+    }
+}

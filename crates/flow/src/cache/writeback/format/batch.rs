@@ -173,7 +173,7 @@ impl Size {
     }
 
     const fn head(self) -> u64 {
-        (HEAD + DESCRIPTOR * self.records + SUM * self.sums).next_multiple_of(SECTOR)
+        (HEAD + DESCRIPTOR * self.records + SUM * (self.sums + 1)).next_multiple_of(SECTOR)
     }
 
     /// The whole length on the device.
@@ -186,6 +186,19 @@ impl Size {
 pub const fn batch_most(payload: u32, records: u32) -> u64 {
     let (payload, records) = (payload as u64, records as u64);
     Size { records, payload, sums: payload / super::SUMMED + records }.bytes()
+}
+
+impl Batch {
+    /// What binds the checksums of payload to this batch: the last entry of their table is the checksum of those before
+    /// it, with this in it. A crash may keep the header of a batch, and the table and payload that an earlier batch has left
+    /// where those of this one belong.
+    pub fn binding(&self, log: [u8; 16]) -> u32 {
+        let mut digest = digest();
+        digest.update(&log);
+        digest.update(&self.segment.to_le_bytes());
+        digest.update(&self.first.to_le_bytes());
+        digest.finalize()
+    }
 }
 
 /// Gives each record its place, and encodes everything but payload and its checksums: the head of the

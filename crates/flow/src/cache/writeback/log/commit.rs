@@ -24,6 +24,7 @@ impl Log {
         let mut plan = Plan { batch, bypassed, ..Plan::default() };
         let failed = self.wal.failed();
         plan.super_block = (self.switch.is_marking() && !self.wal.is_void())
+            || self.wants_void()
             || (failed && !self.wal.is_unmarkable() && self.wants_applied_mark());
         if working && plan.batch.is_none() && !plan.super_block && self.is_mark_due(now) {
             if self.wal.lacks_durable_mark() && self.wal.fill() < FILL_PACED {

@@ -3,6 +3,7 @@
 use super::clocked::{Clocked, Costs};
 use super::rig::{Rig, Running};
 use super::small;
+use crate::cache::writeback::format::Super;
 use crate::cache::writeback::{DEBT, Kind, Phase, Why};
 use crate::clock::{Duration, Instant};
 use crate::error::IoError;
@@ -94,4 +95,33 @@ fn a_log_is_used_again_at_once() {
     clocked.run_until(clocked.rig.now + MS * 60);
     assert_eq!(took(&clocked, flush), Some(MS * 100));
     clocked.rig.settle();
+}
+
+/// An update past a log in use begins when both super blocks say that everything before it is upstream, so that no rotten
+/// header brings older records back over it. Until it has ended, a log that is opened again has the debt: some of it may be
+/// in a cache of the upstream. One that fails leaves the debt to this log.
+#[test]
+fn an_update_is_announced_by_both_super_blocks() {
+    for fails in [false, true] {
+        let mut rig = Rig::new(1, small(), 64);
+        assert!(rig.pays_debt());
+        rig.ask(Some(Kind::Write), 4, 4, false);
+        assert!(rig.until(50, |rig| rig.outstanding() == 0));
+        let last = rig.log.status(rig.now).last;
+        let key = rig.key();
+        rig.log.await_update(rig.now, key);
+        rig.pump();
+        assert!(rig.until(1_000, |rig| rig.drained.contains(&key)));
+        for at in [0, 4096] {
+            let block = Super::decode(&rig.disk.durable[at..]).unwrap();
+            assert!(block.applied >= last && block.bypassed, "super block at {at}: {block:?}");
+        }
+        assert!(rig.recover().unwrap().bypassed, "a crash leaves the debt");
+        rig.log.update_ended(rig.now, if fails { Err(IoError::Medium) } else { Ok(()) });
+        rig.pump();
+        assert_eq!(rig.log.status(rig.now).debt.is_some(), fails);
+        assert!(rig.pays_debt());
+        rig.settle();
+        assert!(rig.until(1_000, |rig| rig.recover().is_ok_and(|found| !found.bypassed)));
+    }
 }

@@ -42,6 +42,11 @@ impl Wal {
         self.marker.is_void(self.marks.applied())
     }
 
+    /// Whether both super blocks say durably that everything up to this record is upstream, and more may be.
+    pub(crate) const fn is_void_up_to(&self, last: u64) -> bool {
+        self.marker.is_void(last)
+    }
+
     /// Begins a commit cycle if there is anything to write or to sync. Whether it did.
     pub(crate) fn begin_cycle(
         &mut self,
@@ -126,7 +131,8 @@ impl Wal {
         };
         let head = block.encode();
         let bytes = head.len() as u64;
-        let write = Write { io, at: block.place(), bytes, head, sums_at: 0, payload: Vec::new() };
+        let (at, payload) = (block.place(), Vec::new());
+        let write = Write { io, at, bytes, head, sums_at: 0, binding: 0, payload };
         (block.generation, oldest, write)
     }
 
