@@ -135,11 +135,37 @@ pub enum Bug {
     LossForgotten,
     /// After a reset of the unit every flush fails, though nothing was there to lose.
     ResetTakenForLoss,
+    /// An update reads and writes upstream before what the log has is there.
+    UpdatePastTheLog,
+    /// The write of an update goes upstream without FUA.
+    UpdateFuaDropped,
+    /// An update that is sent again after its session was lost compares with what it has written itself.
+    ComparedAgain,
+    /// COMPARE AND WRITE writes although the data differs.
+    MiscompareWritten,
+    /// A start ignores the record of an atomic write.
+    AtomicRecordForgotten,
+    /// An atomic write begins in place before its record is durable.
+    AtomicRecordVolatile,
+    /// The record of an atomic write stays when that is answered.
+    AtomicRecordKept,
+    /// Recovery believes checksums of payload that an earlier batch has left in their place.
+    TableUnbound,
+    /// A start does not know which ranges were given up.
+    QuarantineForgotten,
+    /// Write-back goes past what is given up before that is kept.
+    QuarantineKeptEarly,
+    /// What overwrites a lost range past the log goes upstream without FUA.
+    HealFuaDropped,
+    /// Write-back does not check the payload that it reads from the log.
+    RottenWrittenBack,
+    /// A gateway takes a unit whose target was restarted, although another one has registered since.
+    ForgottenUnitTaken,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 65] = [
+    pub const ALL: [Self; 78] = [
         Self::AckBeforeCommit,
         Self::LogSyncDropped,
         Self::LogSyncAnsweredEarly,
@@ -205,6 +231,19 @@ impl Bug {
         Self::DeferredErrorUntold,
         Self::LossForgotten,
         Self::ResetTakenForLoss,
+        Self::UpdatePastTheLog,
+        Self::UpdateFuaDropped,
+        Self::ComparedAgain,
+        Self::MiscompareWritten,
+        Self::AtomicRecordForgotten,
+        Self::AtomicRecordVolatile,
+        Self::AtomicRecordKept,
+        Self::TableUnbound,
+        Self::QuarantineForgotten,
+        Self::QuarantineKeptEarly,
+        Self::HealFuaDropped,
+        Self::RottenWrittenBack,
+        Self::ForgottenUnitTaken,
     ];
 
     /// What it is called.
@@ -417,6 +456,50 @@ impl Bug {
             Self::ResetTakenForLoss => (
                 "reset-taken-for-loss",
                 "after a reset of the unit every flush fails, though nothing was there to lose",
+            ),
+            Self::UpdatePastTheLog => (
+                "update-past-log",
+                "an update reads and writes upstream before what the log has is there",
+            ),
+            Self::UpdateFuaDropped => {
+                ("update-fua-dropped", "the write of an update goes upstream without FUA")
+            }
+            Self::ComparedAgain => {
+                ("compared-again", "an update that is sent again compares with what it has written")
+            }
+            Self::MiscompareWritten => {
+                ("miscompare-written", "COMPARE AND WRITE writes although the data differs")
+            }
+            Self::AtomicRecordForgotten => {
+                ("atomic-record-forgotten", "a start ignores the record of an atomic write")
+            }
+            Self::AtomicRecordVolatile => {
+                ("atomic-record-volatile", "an atomic write begins before its record is durable")
+            }
+            Self::AtomicRecordKept => {
+                ("atomic-record-kept", "the record of an atomic write stays when that is answered")
+            }
+            Self::TableUnbound => (
+                "table-unbound",
+                "recovery believes checksums of payload that an earlier batch has left in their place",
+            ),
+            Self::QuarantineForgotten => {
+                ("quarantine-forgotten", "a start does not know what was given up")
+            }
+            Self::QuarantineKeptEarly => (
+                "quarantine-kept-early",
+                "write-back goes past what is given up before that is kept",
+            ),
+            Self::HealFuaDropped => (
+                "heal-fua-dropped",
+                "what overwrites a lost range past the log goes upstream without FUA",
+            ),
+            Self::RottenWrittenBack => {
+                ("rotten-written-back", "write-back does not check the payload that it reads")
+            }
+            Self::ForgottenUnitTaken => (
+                "forgotten-unit-taken",
+                "a gateway takes a unit whose target has forgotten the new owner",
             ),
         }
     }

@@ -165,6 +165,17 @@ impl Device {
         self.settle(flush);
     }
 
+    /// A sector rots, unless it is being written.
+    pub(super) fn rot(&mut self, sector: u32, content: Content) -> bool {
+        let mut pending = self.pending.iter().flat_map(|write| &write.sectors);
+        if pending.any(|&(at, _)| at == sector) {
+            return false;
+        }
+        let at = sector as usize;
+        (self.durable[at], self.visible[at]) = (content, content);
+        true
+    }
+
     /// What a device that loses an acknowledged write has of a sector.
     pub(super) fn stale(&self, sector: usize) -> Content {
         self.older[sector]

@@ -36,11 +36,29 @@ pub(super) enum Event {
     Settings,
     /// A log with a rotten sector was opened.
     Rot,
+    /// A host has updated in steps.
+    Update,
+    /// A command compared and found a difference.
+    Miscompare,
+    /// The steps of an update were begun again on another session.
+    UpdateAgain,
+    /// A start has applied the record of an atomic write.
+    Journal,
+    /// A batch of more records than its first sector has room for has begun.
+    LargeBatch,
+    /// Payload of the log has rotted while a gateway ran.
+    Decay,
+    /// An operator has ordered to give up what cannot be read.
+    Quarantine,
+    /// A host has overwritten what was given up.
+    Heal,
+    /// The target was restarted and has forgotten that another gateway owns the unit.
+    Forgotten,
 }
 
 impl Event {
     /// All of them.
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 24] = [
         Self::Crash,
         Self::Stop,
         Self::LogFault,
@@ -56,6 +74,15 @@ impl Event {
         Self::TakeOver,
         Self::Settings,
         Self::Rot,
+        Self::Update,
+        Self::Miscompare,
+        Self::UpdateAgain,
+        Self::Journal,
+        Self::LargeBatch,
+        Self::Decay,
+        Self::Quarantine,
+        Self::Heal,
+        Self::Forgotten,
     ];
 
     /// What it is called.
@@ -76,6 +103,15 @@ impl Event {
             Self::TakeOver => "take-overs",
             Self::Settings => "starts with other settings",
             Self::Rot => "logs opened with a rotten sector",
+            Self::Update => "updates in steps",
+            Self::Miscompare => "comparisons that differ",
+            Self::UpdateAgain => "updates begun again",
+            Self::Journal => "atomic writes finished by a start",
+            Self::LargeBatch => "batches of nine records and more",
+            Self::Decay => "sectors rotten while a gateway runs",
+            Self::Quarantine => "quarantine orders",
+            Self::Heal => "lost ranges overwritten",
+            Self::Forgotten => "reservations of others forgotten",
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::plan::Plan;
 use weir_flow::cache::writeback::format::{
-    Batch, Descriptor, PAGE, SUMMED, SUPERS, SegmentHead, Super, crc32c, decode_batch, encode_batch,
+    Batch, Descriptor, PAGE, SUMMED, SUPERS, SegmentHead, Super, crc32c, decode_batch,
+    encode_batch, sums_of,
 };
 
 /// No super block says that writes have bypassed the log.
@@ -22,6 +23,17 @@ pub(super) fn witnessed(plan: &Plan, bytes: &[u8]) -> u64 {
     let batches = pages.filter_map(|at| batch(plan, bytes, at, bytes.len()));
     let batches = batches.map(|(found, ..)| found.durable);
     batches.chain(supers).max().unwrap_or(0)
+}
+
+/// Whether something on the device says that what has payload here was durable: else rot looks like the torn end of the log.
+pub(super) fn is_confirmed(plan: &Plan, bytes: &[u8], payload: usize) -> bool {
+    let witnessed = witnessed(plan, bytes);
+    (SUPERS as usize..payload).step_by(PAGE as usize).any(|at| {
+        let found = batch(plan, bytes, at, bytes.len());
+        found.is_some_and(|(found, ..)| {
+            payload < at + found.bytes as usize && found.last() <= witnessed
+        })
+    })
 }
 
 /// A damaged log ends where it is damaged, and nothing says that there was more.
@@ -60,6 +72,23 @@ pub(super) fn believe_payload(plan: &Plan, bytes: &mut [u8]) {
             bytes[table..table + sums.len()].copy_from_slice(&sums);
         }
     }
+    bind_tables(plan, bytes);
+}
+
+/// Every table of checksums becomes that of the batch which it is in.
+pub(super) fn bind_tables(plan: &Plan, bytes: &mut [u8]) {
+    for at in (SUPERS as usize..bytes.len()).step_by(PAGE as usize) {
+        let Some((found, _, records)) = batch(plan, bytes, at, bytes.len()) else { continue };
+        bind(plan, bytes, at, &found, &records);
+    }
+}
+
+fn bind(plan: &Plan, bytes: &mut [u8], at: usize, batch: &Batch, records: &[Descriptor]) {
+    let table = at + records[0].sums_at as usize;
+    let sums: u64 = records.iter().map(|record| sums_of(record.payload.into())).sum();
+    let end = table + 4 * sums as usize;
+    let bound = crc32c(&bytes[table..end]) ^ batch.binding(plan.name());
+    bytes[end..end + 4].copy_from_slice(&bound.to_le_bytes());
 }
 
 /// What earlier uses of a segment have left behind its last batch gets the numbers that would belong there.
@@ -80,6 +109,7 @@ pub(super) fn believe_old_batches(plan: &Plan, bytes: &mut [u8]) {
                 let (forged, sum, table) = encode_batch(plan.name(), &mut found, &mut records);
                 let table = table as usize;
                 bytes[at..at + table].copy_from_slice(&forged[..table]);
+                bind(plan, bytes, at, &found, &records);
                 chain = sum;
             }
             (at, next) = (at + found.bytes as usize, found.last() + 1);

@@ -14,9 +14,13 @@
 //! A barrier is an acknowledgement that lets a host believe that what it sends next comes later: of a flush
 //! or a write with FUA; of anything, while a host that writes has never flushed.
 
+mod lost;
 mod restart;
 mod text;
+mod update;
 
+pub(super) use lost::GONE;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -29,6 +33,8 @@ struct Change {
     /// A number, unique over all gateway starts.
     number: u64,
     acked: bool,
+    /// It goes to the upstream as such, and is durable there when it is acknowledged.
+    update: bool,
 }
 
 /// An acknowledgement after which a host may send what relies on it.
@@ -72,6 +78,13 @@ pub(super) struct History {
     durable: bool,
     /// For each sector, what it had until the last crash, and recovery did not find.
     taken_back: Vec<Vec<u64>>,
+    /// Updates that were not answered, of which recovery has found something: by the place and one more. The upstream may
+    /// have it in its cache only.
+    unsure: BTreeSet<usize>,
+    /// Updates that are whole or not at all, and are not answered.
+    atomic: BTreeSet<usize>,
+    /// What was given up because the log cannot be read there.
+    given: lost::Given,
 }
 
 /// A law that was broken.
@@ -95,6 +108,8 @@ pub enum Broken {
     Owner(String),
     /// A rotten sector of the log device has become a loss, or wrong data.
     Rot(String),
+    /// Of an atomic write a part is there.
+    Torn(String),
 }
 
 impl Broken {
@@ -110,6 +125,7 @@ impl Broken {
             Self::Stuck(_) => "progress",
             Self::Owner(_) => "owner",
             Self::Rot(_) => "rot",
+            Self::Torn(_) => "atomic",
         }
     }
 }
@@ -124,7 +140,8 @@ impl fmt::Display for Broken {
         | Self::Damaged(text)
         | Self::Stuck(text)
         | Self::Owner(text)
-        | Self::Rot(text)) = self;
+        | Self::Rot(text)
+        | Self::Torn(text)) = self;
         f.write_str(text)
     }
 }
@@ -147,6 +164,9 @@ impl History {
             unsettled: None,
             durable: true,
             taken_back: vec![Vec::new(); sectors as usize],
+            unsure: BTreeSet::new(),
+            atomic: BTreeSet::new(),
+            given: lost::Given::default(),
         }
     }
 
@@ -160,7 +180,7 @@ impl History {
             let token = if zero { 0 } else { self.token(number, sector) };
             self.versions[sector as usize].push((place + 1, token));
         }
-        self.changes.push(Change { sectors, zero, number, acked: false });
+        self.changes.push(Change { sectors, zero, number, acked: false, update: false });
         place
     }
 
@@ -182,6 +202,8 @@ impl History {
     pub(super) fn acked(&mut self, place: usize) {
         self.noticed();
         self.changes[place].acked = true;
+        self.revision += u64::from(self.changes[place].update);
+        self.atomic.remove(&(place + 1));
     }
 
     /// A host has noticed what recovery found.
@@ -213,6 +235,7 @@ impl History {
 
     /// Something of the log is sent upstream: what bypassed the log before is durable there.
     pub(super) fn written_back(&mut self) {
+        self.make_sure();
         if let Some(direct) = self.direct.take() {
             self.promise_upstream(direct.end);
             self.promise(direct.end);
@@ -228,6 +251,7 @@ impl History {
     /// changes were acknowledged. With `upstream` it waits for the upstream.
     pub(super) fn flushed(&mut self, before: usize, whole: usize, upstream: bool) {
         self.promise(before);
+        self.make_sure();
         let end = self.direct.as_ref().map(|direct| direct.end);
         // A flush that bypasses the log, too, covers what was acknowledged and no more.
         let bypassed = end.is_some_and(|end| before <= end);
@@ -246,6 +270,9 @@ impl History {
 
     /// Whether a version of a sector, by the place of its change and one more, is in the debt.
     fn owed(&self, version: usize) -> bool {
+        if self.is_update(version) {
+            return !self.is_solid(version);
+        }
         let direct = self.direct.as_ref();
         direct.is_some_and(|direct| {
             version > direct.start.max(self.upstream) && version <= direct.end
@@ -255,12 +282,16 @@ impl History {
     /// Whether a sector may have this if the log has the first `changes`: the newest of them, or anything newer or
     /// older that is in the debt, if nothing of the log covers that.
     fn may_have(&self, sector: u32, has: Option<u64>, changes: usize) -> bool {
+        if has == GONE {
+            return true;
+        }
         for &(version, token) in self.versions[sector as usize].iter().rev() {
             let owed = self.owed(version);
-            if (owed || version <= changes) && has == Some(token) {
+            let sure = self.is_solid(version) || (!owed && version <= changes);
+            if (owed || sure) && has == Some(token) {
                 return true;
             }
-            if !owed && version <= changes {
+            if sure {
                 return false;
             }
         }
@@ -302,7 +333,7 @@ impl History {
     /// is neither acknowledged nor found whole and durable, only what comes before the sector and the sector itself.
     pub(super) fn promise_seen(&mut self, version: usize, sector: u32) {
         self.noticed();
-        if self.owed(version) || self.loose {
+        if self.is_update(version) || self.owed(version) || self.loose {
             return;
         }
         let Some(change) = version.checked_sub(1).map(|place| &self.changes[place]) else { return };
@@ -325,9 +356,11 @@ impl History {
         self.upstream = self.upstream.max(changes);
     }
 
-    /// One more than the place of the last change that was acknowledged.
+    /// One more than the place of the last change that was acknowledged from the log. Updates are durable apart from those
+    /// before them.
     pub(super) fn last_acked(&self) -> usize {
-        self.changes.iter().rposition(|change| change.acked).map_or(0, |place| place + 1)
+        let acked = |change: &Change| change.acked && !change.update;
+        self.changes.iter().rposition(acked).map_or(0, |place| place + 1)
     }
 
     /// The number of changes that a read which arrives now must find.
@@ -425,8 +458,9 @@ impl History {
 
     /// Whether everything is there.
     pub(super) fn whole(&self, volume: &[Option<u64>]) -> Result<(), Broken> {
-        let lacks =
-            (0..self.sectors).find(|&sector| volume[sector as usize] != self.newest(sector));
+        let lacks = (0..self.sectors).find(|&sector| {
+            !self.given.is_gone(sector) && volume[sector as usize] != self.newest(sector)
+        });
         let Some(sector) = lacks else { return Ok(()) };
         Err(Broken::Upstream(format!(
             "sector {sector} has {}, not {}",
@@ -444,13 +478,14 @@ impl History {
             let whole = barrier.before.max(self.upstream);
             let allowed = |sector: u32| {
                 let versions = &self.versions[sector as usize];
-                let from = versions.iter().rposition(|version| version.0 <= whole).unwrap_or(0);
+                let from = versions.iter().rposition(|version| self.is_at_least(version.0, whole));
+                let from = from.unwrap_or(0);
                 let may = versions[from..].iter().take_while(|version| version.0 <= end.max(whole));
                 may.map(|version| version.1)
             };
             let wrong = (0..self.sectors).find(|&sector| {
                 let has = upstream[sector as usize];
-                !allowed(sector).any(|token| has == Some(token))
+                !self.given.excuses(sector) && !allowed(sector).any(|token| has == Some(token))
             });
             let Some(sector) = wrong else { return Ok(()) };
             // The one that tells most is that of the barrier that is furthest back.
@@ -479,7 +514,8 @@ impl History {
     ) -> Result<usize, Broken> {
         let since = |versions: &Vec<Vec<(usize, u64)>>| {
             let versions = &versions[sector as usize];
-            let from = versions.iter().rposition(|version| version.0 <= floor).unwrap_or(0);
+            let from = versions.iter().rposition(|version| self.is_at_least(version.0, floor));
+            let from = from.unwrap_or(0);
             let found = versions[from..].iter().find(|version| has == Some(version.1));
             (versions[from].0, found.map(|version| version.0))
         };

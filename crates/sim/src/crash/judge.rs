@@ -1,5 +1,6 @@
 //! Recovers each crash state and checks it against the laws.
 
+use super::bug::Bug;
 use super::history::Broken;
 use super::lasting::Lasting;
 use super::loss::{Loss, State, crash};
@@ -21,6 +22,8 @@ pub(super) struct Judge {
     pub(super) checked: u64,
     /// Those of them in which the log had something that was not upstream.
     pub(super) dirty: u64,
+    /// Crashes in the middle of an atomic write, after which its record was applied.
+    pub(super) records: u64,
     /// Log devices with a rotten sector that were opened.
     pub(super) rotten: u64,
     known: BTreeSet<(u64, u64, u64)>,
@@ -38,6 +41,8 @@ impl Judge {
             let state = State {
                 log: crash(world.log, log, rng),
                 upstream: crash(&world.target.device, upstream, rng),
+                record: world.lasting.journal.left(rng),
+                lost: world.lasting.lost.left(rng),
             };
             if let Err(broken) = self.check(world, &state) {
                 return Err((Box::new(state), broken));
@@ -58,6 +63,13 @@ impl Judge {
         if *void {
             digests[0] = 0;
         }
+        for range in &state.lost {
+            digests[0] =
+                digests[0].rotate_left(7) ^ range.extent.offset ^ range.extent.length << 32;
+        }
+        if state.record.is_some() {
+            digests[1] = !digests[1];
+        }
         if !self.known.insert((digests[0], digests[1], history.revision())) {
             return Ok(());
         }
@@ -72,14 +84,25 @@ impl Judge {
         } else {
             let upstream = store.all_tokens(&state.upstream.image);
             history.legal(&upstream)?;
-            upstream
+            match &state.record {
+                Some(record) if world.bug != Some(Bug::AtomicRecordForgotten) => {
+                    let mut image = state.upstream.image.clone();
+                    record.apply(&mut image);
+                    self.records += 1;
+                    store.all_tokens(&image)
+                }
+                _ => upstream,
+            }
         };
-        if *void {
-            return history.survives(&upstream);
-        }
-        let opened = open(world, &state.log.image)?;
-        self.dirty += u64::from(opened.recovered.dirty().1 > 0);
-        history.survives(&opened.volume(store, upstream)?)
+        let volume = if *void {
+            upstream
+        } else {
+            let opened = open(world, &state.log.image, &state.lost)?;
+            self.dirty += u64::from(opened.recovered.dirty().1 > 0);
+            opened.volume(store, upstream)?
+        };
+        history.survives(&volume)?;
+        history.is_untorn(&volume)
     }
 }
 

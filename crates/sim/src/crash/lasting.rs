@@ -3,6 +3,8 @@
 use super::content::Store;
 use super::events::Events;
 use super::history::History;
+use super::journal::Journal;
+use super::lost::Lost;
 
 /// State that survives crashes.
 pub(super) struct Lasting {
@@ -17,6 +19,10 @@ pub(super) struct Lasting {
     pub(super) void: bool,
     /// Logs that were made.
     pub(super) logs: u64,
+    /// The journal of atomic writes.
+    pub(super) journal: Journal,
+    /// What of the log is rotten, and what gateways have given up for that.
+    pub(super) lost: Lost,
     /// How often what befalls gateways has happened.
     pub(super) events: Events,
 }

@@ -2,7 +2,9 @@
 
 use super::content::Image;
 use super::device::{AtRisk, Device};
+use super::journal::Record;
 use serde::Serialize;
+use weir_flow::cache::quarantine::LostRange;
 use weir_flow::rng::Rng;
 
 /// A kind of loss.
@@ -111,6 +113,10 @@ pub(super) fn crash(device: &Device, loss: Loss, rng: &mut Rng) -> Left {
 pub(super) struct State {
     pub(super) log: Left,
     pub(super) upstream: Left,
+    /// The record that the journal of atomic writes has.
+    pub(super) record: Option<Record>,
+    /// The ranges that are given up.
+    pub(super) lost: Vec<LostRange>,
 }
 
 impl State {
@@ -120,7 +126,8 @@ impl State {
             (0, _) => "nothing at risk".to_owned(),
             (of, kept) => format!("{kept} of {of} sectors at risk kept, {}", left.loss.name()),
         };
-        format!("log device: {}; upstream: {}", told(&self.log), told(&self.upstream))
+        let record = if self.record.is_some() { "; the journal has a record" } else { "" };
+        format!("log device: {}; upstream: {}{record}", told(&self.log), told(&self.upstream))
     }
 }
 

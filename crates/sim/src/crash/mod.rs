@@ -19,9 +19,11 @@ mod device;
 mod events;
 mod forge;
 mod history;
+mod journal;
 mod judge;
 mod lasting;
 mod loss;
+mod lost;
 mod plan;
 mod recovery;
 mod rot;
@@ -38,8 +40,10 @@ use content::{Content, SECTOR, Store};
 use device::{Device, Id};
 use events::{Event, Events};
 use history::History;
+use journal::Journal;
 use judge::Judge;
 use lasting::Lasting;
+use lost::Lost;
 use plan::{Ask, Plan};
 use recovery::World;
 use serde::Serialize;
@@ -202,11 +206,14 @@ fn play(plan: &Plan, bug: Option<Bug>, story: bool) -> End {
         own: 0,
         void: false,
         logs: 0,
+        journal: Journal::default(),
+        lost: Lost::default(),
         events: Events::default(),
     };
     let (mut judge, mut lives) = (Judge::default(), 0);
     let fault = live(plan, bug, &mut lasting, &mut judge, &mut lives).err();
     lasting.events[Event::Rot] = judge.rotten;
+    lasting.events[Event::Journal] += judge.records;
     let events = lasting.events;
     End { judge, events, lives, fault, story: lasting.story.unwrap_or_default() }
 }
@@ -238,13 +245,29 @@ fn live(
             // As the message to an operator says.
             log_device = new_log(plan, lasting);
         }
-        let opened =
-            recovery::open(&world(plan, bug, lasting, &log_device, &target), log_device.visible())?;
+        if let Some(record) = lasting.journal.left(&mut rng) {
+            // As a start does before anything else.
+            let record = if bug == Some(Bug::AtomicRecordForgotten) { None } else { Some(record) };
+            if let Some(record) = &record {
+                lasting.events.count(Event::Journal);
+                let id = target.device.begin(record.first, record.contents.iter().copied());
+                target.device.end_durable(id);
+            }
+        }
+        lasting.journal.restart(None);
+        let lost = lasting.lost.left(&mut rng);
+        lasting.lost.restart(lost.clone());
+        let opened = recovery::open(
+            &world(plan, bug, lasting, &log_device, &target),
+            log_device.visible(),
+            &lost,
+        )?;
         let upstream = match &target.rival {
             Some(rival) => rival.before.clone(),
             None => lasting.store.all_tokens(target.device.visible()),
         };
         let volume = opened.volume(&lasting.store, upstream)?;
+        lasting.history.give_up(lost.iter().flat_map(lost::sectors_of));
         let found = lasting.history.restart(&volume)?;
         if log_device.is_settled() {
             lasting.history.settle();

@@ -56,10 +56,18 @@ pub(super) struct Plan {
     pub(super) moves: bool,
     /// Steps of a thousand in which another gateway takes over.
     pub(super) rivals: u64,
+    /// The target is restarted under another gateway, and forgets its reservations.
+    pub(super) forgets: bool,
     /// Steps of a thousand in which the unit is reset, and loses its cache, while all sessions stay.
     pub(super) unit_resets: u64,
     /// Steps of a thousand in which the unit loses writes, and says so with a deferred error.
     pub(super) deferred: u64,
+    /// Hosts update in steps.
+    pub(super) updates: bool,
+    /// Steps of a thousand in which payload of the log rots.
+    pub(super) decay: u64,
+    /// One of this number of answers to hosts is a crash point: workloads with large batches have many answers.
+    pub(super) sparse: u64,
 }
 
 /// What a host asks for.
@@ -78,9 +86,37 @@ pub(super) enum What {
     },
     Zero(Range<u32>),
     Unmap(Range<u32>),
+    Update(Range<u32>, Update),
     Flush,
     /// The operator turns write-back off, or on.
     Drain(bool),
+}
+
+/// A command that reads and writes, or that writes all or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Update {
+    /// WRITE AND VERIFY.
+    Verify,
+    /// COMPARE AND WRITE with what is there.
+    Compare,
+    /// COMPARE AND WRITE with what was never there.
+    Differ,
+    /// ORWRITE.
+    Or,
+    /// WRITE ATOMIC.
+    Atomic,
+}
+
+impl Update {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Verify => "write-and-verify",
+            Self::Compare => "compare-and-write",
+            Self::Differ => "compare-and-write (differs)",
+            Self::Or => "orwrite",
+            Self::Atomic => "write-atomic",
+        }
+    }
 }
 
 impl fmt::Display for Ask {
@@ -96,14 +132,38 @@ impl fmt::Display for Ask {
             What::Write { sectors, fua } => ("write", sectors, if *fua { " with FUA" } else { "" }),
             What::Zero(sectors) => ("zeroes", sectors, ""),
             What::Unmap(sectors) => ("unmap", sectors, ""),
+            What::Update(sectors, update) => (update.name(), sectors, ""),
         };
         write!(f, "host {host}: {name} {}..{}{fua}", sectors.start, sectors.end)
     }
 }
 
 impl Plan {
-    /// The plan of a seed: a plain one, and what may befall it beyond one path and one gateway.
+    /// The plan of a seed: with updates, large batches, and payload that rots.
     pub(super) fn new(seed: u64) -> Self {
+        let mut plan = Self::crossing(seed);
+        let mut rng = Rng::stream(seed, "crash/contents");
+        let mut one = |of: &[u64]| of[rng.below(of.len() as u64) as usize];
+        plan.updates = one(&[0, 1]) == 1;
+        let records = one(&[0, 0, 0, 0, 0, 0, 9, 20]);
+        let largest = one(&[0, 0, 0, 0, 0, 0, 0, 1]) == 1;
+        match records {
+            0 => {}
+            _ if largest => plan.enlarge(256),
+            _ => plan.enlarge(records as u32),
+        }
+        if plan.updates {
+            plan.update();
+        }
+        plan.forgets = plan.rivals > 0 && one(&[0, 1]) == 1;
+        if one(&[0, 0, 0, 1]) == 1 {
+            plan.decays(3);
+        }
+        plan
+    }
+
+    /// A plain plan, and what may befall it beyond one path and one gateway.
+    pub(super) fn crossing(seed: u64) -> Self {
         let mut plan = Self::plain(seed);
         let mut rng = Rng::stream(seed, "crash/classes");
         let mut one = |of: &[u64]| of[rng.below(of.len() as u64) as usize];
@@ -127,10 +187,78 @@ impl Plan {
         plan
     }
 
+    /// Payload of the log rots, and nothing else does.
+    pub(super) fn decays(&mut self, decay: u64) {
+        (self.decay, self.rot, self.local_faults) = (decay, false, 0);
+        (self.fence, self.rivals) = (false, 0);
+    }
+
+    /// Batches of many records, of one block each, and enough of them that places on the log device are used again.
+    fn enlarge(&mut self, records: u32) {
+        let mut rng = Rng::stream(self.seed, "crash/large");
+        let settings = &mut self.settings;
+        settings.block = 512;
+        (settings.batch_records, settings.batch_bytes) = (records, records * 512);
+        let room = weir_flow::cache::writeback::format::batch_most(
+            settings.batch_bytes,
+            settings.batch_records,
+        );
+        settings.segment = 4096 + room;
+        settings.capacity = 8192 + settings.segment * 3;
+        settings.merge = 64 * 512;
+        settings.epoch_bytes = 512 * u64::from(records) * (1 + rng.below(2));
+        (self.depth, self.sparse) = (2 * records as usize, u64::from(records));
+        self.sectors = (4 * records).max(64);
+        (self.changes, self.silent) = (false, 0);
+        let rounds = if records > 20 { 3 } else { 6 };
+        for life in &mut self.lives {
+            let count = u64::from(records) * (rounds + rng.below(rounds));
+            *life = (0..count)
+                .map(|_| {
+                    let first = rng.below(u64::from(self.sectors)) as u32;
+                    let sectors = first..first + 1;
+                    let what = match rng.below(4 * u64::from(records)) {
+                        0 => What::Flush,
+                        1 => What::Read(sectors),
+                        _ => What::Write { sectors, fua: false },
+                    };
+                    Ask { host: 0, what }
+                })
+                .collect();
+        }
+        self.lives.truncate(2);
+    }
+
+    /// Some of what hosts write they write by updates.
+    fn update(&mut self) {
+        let mut rng = Rng::stream(self.seed, "crash/updates");
+        // Atomic writes are for files and devices, which have one path.
+        let atomic = self.paths == 1 && !self.late;
+        let large = self.sparse > 1;
+        for ask in self.lives.iter_mut().flatten() {
+            let What::Write { sectors, .. } = &ask.what else { continue };
+            if rng.below(if large { 40 } else { 4 }) > 0 {
+                continue;
+            }
+            let update = match rng.below(if atomic { 9 } else { 5 }) {
+                0 | 1 => Update::Compare,
+                2 => Update::Differ,
+                3 => Update::Verify,
+                4 => Update::Or,
+                _ => Update::Atomic,
+            };
+            ask.what = What::Update(sectors.clone(), update);
+        }
+    }
+
     /// The same with what a planted bug needs to show: without a late write none lands too late.
     pub(super) fn provoking(mut self, bug: Option<Bug>) -> Self {
         use Bug as B;
         let Some(bug) = bug else { return self };
+        if (bug as u32) < B::UpdatePastTheLog as u32 {
+            // It shows without updates, large batches and rot, and there more often.
+            self = Self::crossing(self.seed);
+        }
         let late = |plan: &mut Self, paths: u32, outage: u64| {
             (plan.late, plan.paths, plan.outage) = (true, plan.paths.max(paths), outage);
             plan.upstream_faults = 10;
@@ -170,9 +298,48 @@ impl Plan {
                 self.deferred = 10;
                 self.settings.upstream_flush = true;
             }
+            B::UpdatePastTheLog | B::UpdateFuaDropped | B::MiscompareWritten => {
+                self.updating();
+                self.settings.upstream_flush = true;
+            }
+            B::ComparedAgain => {
+                late(&mut self, 1, 4);
+                self.updating();
+            }
+            B::AtomicRecordForgotten | B::AtomicRecordVolatile | B::AtomicRecordKept => {
+                (self.late, self.paths, self.fence, self.rivals) = (false, 1, false, 0);
+                self.updating();
+            }
+            B::ForgottenUnitTaken => {
+                late(&mut self, 1, 4);
+                (self.fence, self.rivals, self.forgets) = (true, 20, true);
+            }
+            B::TableUnbound => {
+                // One full batch after the other, and nothing that makes them differ.
+                self.enlarge(20);
+                self.decays(0);
+                (self.upstream_faults, self.resets, self.full) = (0, 0, 0);
+                (self.unit_resets, self.deferred) = (0, 0);
+                (self.settings.mode, self.settings.order) = (Mode::Log, Order::Flush);
+                self.lives.truncate(1);
+            }
+            B::QuarantineForgotten | B::QuarantineKeptEarly | B::RottenWrittenBack => {
+                self.decays(20);
+            }
+            B::HealFuaDropped => {
+                self.decays(20);
+                self.settings.upstream_flush = true;
+            }
             _ => {}
         }
         self
+    }
+
+    /// Updates are among what hosts ask for.
+    pub(super) fn updating(&mut self) {
+        if !std::mem::replace(&mut self.updates, true) {
+            self.update();
+        }
     }
 
     /// The plan of a life: the sizes of the log stay, other settings may not.
@@ -258,8 +425,12 @@ impl Plan {
             fence: false,
             moves: false,
             rivals: 0,
+            forgets: false,
             unit_resets: 0,
             deferred: 0,
+            updates: false,
+            decay: 0,
+            sparse: 1,
         };
         let (lives, hosts) = (1 + one(&[1, 2, 3]), 1 + one(&[0, 1, 2]));
         for _ in 0..lives {
@@ -355,7 +526,7 @@ mod tests {
                 }
             }
         }
-        // 4 + 6 + 4 settings, 5 kinds of requests, 2 orders, and writes with FUA are never of a silent host.
-        assert_eq!(seen.len(), 4 + 6 + 4 + 5 + 2 + 3, "{seen:?}");
+        // 4 + 6 + 4 settings, 9 kinds of requests, 2 orders, and writes with FUA are never of a silent host.
+        assert_eq!(seen.len(), 4 + 6 + 4 + 9 + 2 + 3, "{seen:?}");
     }
 }

@@ -3,11 +3,13 @@
 use super::bug::Bug;
 use super::content::{Image, SECTOR, Store};
 use super::device::Device;
-use super::history::Broken;
+use super::history::{Broken, GONE};
 use super::lasting::Lasting;
+use super::lost::{Lost, sectors_of};
 use super::plan::Plan;
 use super::target::Target;
 use std::convert::Infallible;
+use weir_flow::cache::quarantine::LostRange;
 use weir_flow::cache::writeback::format::crc32c;
 use weir_flow::cache::writeback::{
     self, Damage, Dirty, Effect, Found, Log, Recovered, Refusal, Settings, assemble, recover,
@@ -32,12 +34,16 @@ pub(super) struct Opened {
     bytes: Vec<u8>,
     /// Payload is read without its checksums.
     unchecked: bool,
+    /// What is rotten, and the sectors that were given up.
+    rotten: Lost,
+    given: Vec<u32>,
 }
 
 fn read(plan: &Plan, bug: Option<Bug>, bytes: &mut [u8]) -> Result<Recovered, Broken> {
     match bug {
         Some(Bug::PayloadChecksumIgnored) => super::forge::believe_payload(plan, bytes),
         Some(Bug::OldSegmentReplayed) => super::forge::believe_old_batches(plan, bytes),
+        Some(Bug::TableUnbound) => super::forge::bind_tables(plan, bytes),
         Some(Bug::DebtForgotten) => super::forge::forget_debt(bytes),
         Some(Bug::LogForgotten) => {
             return Ok(Recovered::empty(&plan.settings, plan.name(), 1, 1));
@@ -93,17 +99,25 @@ pub(super) fn refuses_other_sizes(world: &World<'_>, image: &Image) -> Result<()
 }
 
 /// Recovers a log and runs it until everything that it has can be read.
-pub(super) fn open(world: &World<'_>, image: &Image) -> Result<Opened, Broken> {
+pub(super) fn open(world: &World<'_>, image: &Image, lost: &[LostRange]) -> Result<Opened, Broken> {
     let mut bytes = vec![0; image.len() * SECTOR];
     world.lasting.store.read(image, 0, &mut bytes);
-    open_bytes(world, bytes)
+    open_bytes(world, bytes, lost)
 }
 
 /// The same of the bytes of a device.
-pub(super) fn open_bytes(world: &World<'_>, mut bytes: Vec<u8>) -> Result<Opened, Broken> {
+pub(super) fn open_bytes(
+    world: &World<'_>,
+    mut bytes: Vec<u8>,
+    ranges: &[LostRange],
+) -> Result<Opened, Broken> {
+    let ranges = if world.bug == Some(Bug::QuarantineForgotten) { &[] } else { ranges };
     let recovered = read(world.plan, world.bug, &mut bytes)?;
     let mut log = Log::new(world.plan.settings, &recovered);
     let now = Instant::ZERO;
+    for range in ranges {
+        log.skip(now, range.extent, range.seq);
+    }
     // Upstream nothing is done: what it has is what the crash has left.
     while log.readable() < recovered.last() {
         match log.poll(now) {
@@ -123,7 +137,8 @@ pub(super) fn open_bytes(world: &World<'_>, mut bytes: Vec<u8>) -> Result<Opened
         }
     }
     let unchecked = world.bug == Some(Bug::RottenPayloadServed);
-    Ok(Opened { recovered, log, bytes, unchecked })
+    let given = ranges.iter().flat_map(sectors_of).collect();
+    Ok(Opened { recovered, log, bytes, unchecked, rotten: world.lasting.lost.clone(), given })
 }
 
 impl Opened {
@@ -143,6 +158,7 @@ impl Opened {
                 Found::NotYet(seq) => {
                     return Err(Broken::Stuck(format!("record {seq} cannot be read")));
                 }
+                Found::Log(span) if self.rotten.spoils(span) => sectors.fill(GONE),
                 Found::Log(span) => {
                     let copy = |at: u64, out: &mut [u8]| {
                         out.copy_from_slice(&self.bytes[at as usize..at as usize + out.len()]);
@@ -154,12 +170,15 @@ impl Opened {
                 }
             }
         }
+        for &sector in &self.given {
+            volume[sector as usize] = GONE;
+        }
         Ok(volume)
     }
 }
 
 /// Reads payload in the log as it is.
-fn raw(span: writeback::format::Span, read: impl Fn(u64, &mut [u8])) -> Vec<u8> {
+pub(super) fn raw(span: writeback::format::Span, read: impl Fn(u64, &mut [u8])) -> Vec<u8> {
     let (sums, payload) = span.reads();
     let mut bytes = vec![0; payload.length as usize];
     read(payload.offset, &mut bytes);

@@ -29,9 +29,9 @@ pub(super) fn check(world: &World<'_>, state: &State, rng: &mut Rng) -> Result<(
     let flushed = world.log.left(&at_risk, &vec![false; at_risk.sectors.len()]);
     let witness = witnessed(world.plan, &read(&flushed));
     let mut bytes = read(&state.log.image);
-    let intact = open_bytes(world, bytes.clone())?;
+    let intact = open_bytes(world, bytes.clone(), &[])?;
     let spoiled = spoil(world, state, &mut bytes, rng);
-    let opened = match open_bytes(world, bytes) {
+    let opened = match open_bytes(world, bytes, &[]) {
         Ok(opened) => opened,
         Err(Broken::Refused(_)) => return Ok(()),
         Err(broken) => return Err(broken),

@@ -37,6 +37,8 @@ pub(super) struct Rival {
     pub(super) life: usize,
     /// It was stopped, and has given the reservation up.
     pub(super) released: bool,
+    /// The target was restarted since and has forgotten all reservations, and this gateway has registered again first.
+    pub(super) forgotten: bool,
     /// What the unit had when it was taken over: over this the log of the first gateway is still whole.
     pub(super) before: Vec<Option<u64>>,
     after: Image,
@@ -95,7 +97,7 @@ impl Target {
         }
         let after = self.device.visible().clone();
         let released = rng.below(2) == 0;
-        self.rival = Some(Rival { life, released, before, after });
+        self.rival = Some(Rival { life, released, forgotten: false, before, after });
     }
 
     /// Whether a late write may still be executed.

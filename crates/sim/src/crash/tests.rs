@@ -5,13 +5,14 @@ fn settings(states: u64, bug: Option<Bug>) -> Settings {
 }
 
 /// Whatever is lost at whatever moment, no law is broken; every kind of loss is among what was tried, and
-/// most logs had something that was not upstream.
+/// a third of the logs had something that was not upstream.
 #[test]
 fn no_crash_breaks_a_law() {
     let report = run(settings(20_000, None), &|_| ());
     assert!(report.violation.is_none(), "{:#?}", report.violation);
     assert!(report.states >= 20_000 && report.checked >= report.states, "{report:?}");
-    assert!(report.dirty > report.checked / 2, "{report:?}");
+    // Updates wait until the log is upstream.
+    assert!(report.dirty > report.checked / 3, "{report:?}");
     assert!(report.lives > report.workloads && report.rotten > 100, "{report:?}");
     for kind in &report.kinds {
         assert!(kind.log > 100 && kind.upstream > 100, "{kind:?}");
@@ -43,7 +44,22 @@ fn what_was_found_stays_mended() {
 fn what_enumeration_found_stays_mended() {
     for seed in [192, 227, 252, 341, 972, 3711, 4682, 6192, 9163, 11250, 12293, 13107] {
         // As they were drawn when there were no such resets and losses.
-        let plan = Plan { unit_resets: 0, deferred: 0, ..Plan::new(seed) };
+        let plan = Plan { unit_resets: 0, deferred: 0, ..Plan::crossing(seed) };
+        let end = play(&plan, None, false);
+        assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
+    }
+}
+
+/// Workloads with updates in which laws were broken once. A write that was partly in the log when one of its records was
+/// given up took that out of the quarantine (8). A rotten header brought older records back over an update (22, 80).
+#[test]
+fn what_updates_found_stays_mended() {
+    for seed in [8, 22, 80] {
+        let mut plan = Plan::crossing(seed);
+        plan.updating();
+        if seed == 8 {
+            plan.decays(3);
+        }
         let end = play(&plan, None, false);
         assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
     }
@@ -107,6 +123,8 @@ fn laws_notice_what_they_are_about() {
         (Bug::DamageCutOff, "rot"),
         (Bug::RottenPayloadServed, "rot"),
         (Bug::HeldWritesForgotten, "progress"),
+        (Bug::AtomicRecordForgotten, "atomic"),
+        (Bug::ForgottenUnitTaken, "owner"),
     ] {
         let report = run(settings(1_000_000, Some(bug)), &|_| ());
         assert_eq!(report.violation.map(|violation| violation.law), Some(law), "{}", bug.name());

@@ -1,11 +1,12 @@
 //! What a crash, or a loss of the upstream's cache, leaves of a history.
 
-use super::{Broken, History};
+use super::{Broken, GONE, History};
 
 impl History {
     /// The upstream has lost its cache, and has this left: what went past the log, and had ended, may be gone. Whether
     /// something of that was acknowledged.
     pub(in super::super) fn lost(&mut self, upstream: &[Option<u64>]) -> bool {
+        self.lose_unsure(upstream);
         if self.direct.is_none() {
             return false;
         }
@@ -15,7 +16,9 @@ impl History {
         let mut left = core::mem::take(&mut self.versions);
         for (versions, &has) in left.iter_mut().zip(upstream) {
             // What the log has is not upstream yet.
-            let logged = |version: usize| !self.owed(version) && version > self.upstream;
+            let logged = |version: usize| {
+                !self.is_update(version) && !self.owed(version) && version > self.upstream
+            };
             let comes =
                 |version: usize| version > self.recovered && !self.changes[version - 1].acked;
             let found =
@@ -55,7 +58,8 @@ impl History {
         {
             // Numbers of changes and of revisions are never used twice.
             let (numbers, revision) = (self.numbers, self.revision);
-            *self = Self { numbers, revision, ..*before };
+            let given = std::mem::take(&mut self.given);
+            *self = Self { numbers, revision, given, ..*before };
             return self.continue_from(volume);
         }
         self.revision += 1;
@@ -63,6 +67,7 @@ impl History {
         if self.direct.is_none() && !self.loose {
             self.unsettled = Some(Box::new(self.clone()));
             let (whole, sectors) = self.prefix(volume)?;
+            self.find_updates(volume);
             self.truncate(whole, sectors);
             return Ok(format!("the first {whole} changes"));
         }
@@ -70,8 +75,12 @@ impl History {
         if logs && !self.loose {
             self.unsettled = Some(Box::new(self.clone()));
         }
+        self.find_updates(volume);
         // Of each sector what it had until now; some of that may still not be durable.
         for (versions, &has) in self.versions.iter_mut().zip(volume) {
+            if has == GONE {
+                continue;
+            }
             let found = versions.iter().rposition(|version| has == Some(version.1));
             versions.truncate(found.expect("it has survived as something") + 1);
         }
@@ -83,17 +92,25 @@ impl History {
     /// What came after a first part never was.
     fn truncate(&mut self, whole: usize, sectors: u32) {
         let kept = whole + usize::from(sectors > 0);
-        for versions in &mut self.versions {
-            versions.retain(|version| version.0 <= kept);
+        // Updates are there whatever of the log is.
+        let end = kept.max(self.last_update());
+        for place in kept..end {
+            if !self.changes[place].update {
+                self.cut(place, 0);
+            }
         }
-        self.changes.truncate(kept);
-        if sectors > 0 {
+        for versions in &mut self.versions {
+            versions.retain(|version| version.0 <= end);
+        }
+        self.changes.truncate(end);
+        self.unsure.retain(|&version| version <= end);
+        if sectors > 0 && !self.changes[whole].update {
             self.cut(whole, sectors);
         }
-        self.recovered = kept;
+        self.recovered = end;
         for barrier in &mut self.barriers {
             barrier.before = barrier.before.min(kept);
-            barrier.arrived = barrier.arrived.min(kept);
+            barrier.arrived = barrier.arrived.min(end);
         }
         self.upstream = self.upstream.min(kept);
         self.promised = self.promised.min((kept, 0));

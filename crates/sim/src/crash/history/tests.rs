@@ -269,3 +269,54 @@ fn flushes_keep_superseded_data_in_the_log() {
     assert_eq!(least_kept(&turns, |i| i == 3), 2 * 2 - 1, "two of them");
     assert_eq!(least_kept(&[0, 0, 0, 1, 1, 0], |_| true), 3, "three runs on one sector");
 }
+
+/// An update is there or not whatever of the log is. Acknowledged, it must be there; found after a crash, it may go until a
+/// flush is answered.
+#[test]
+fn updates_stand_apart() {
+    let mut history = History::new(4);
+    history.arrive(0..1, false);
+    let tokens = [history.next_token(2)];
+    let update = history.arrive_update(2..3, &tokens, false);
+    let (without, mut with) = (vec![Some(0); 4], vec![Some(0); 4]);
+    with[2] = Some(tokens[0]);
+    assert!(history.survives(&with).is_ok() && history.survives(&without).is_ok());
+    let mut found = history.clone();
+    history.acked(update);
+    assert!(history.survives(&with).is_ok() && history.survives(&without).is_err());
+    found.restart(&with).unwrap();
+    found.settle();
+    assert!(found.survives(&with).is_ok() && found.survives(&without).is_ok());
+    found.flushed(found.last_acked(), found.first_unacked(), false);
+    assert!(found.survives(&with).is_ok() && found.survives(&without).is_err());
+}
+
+/// Of an atomic write that was not acknowledged all is there or nothing.
+#[test]
+fn a_torn_atomic_write_is_noticed() {
+    let mut history = History::new(4);
+    let tokens = [1, 2].map(|sector| history.next_token(sector));
+    history.arrive_update(1..3, &tokens, true);
+    let volume = |first, second| [Some(0), first, second, Some(0)];
+    let [first, second] = tokens.map(Some);
+    assert!(history.is_untorn(&volume(first, second)).is_ok());
+    assert!(history.is_untorn(&volume(Some(0), Some(0))).is_ok());
+    let torn = history.is_untorn(&volume(first, Some(0)));
+    assert_eq!(torn.unwrap_err().law(), "atomic");
+}
+
+/// What was given up may be anything until it is overwritten.
+#[test]
+fn what_is_given_up_is_not_judged() {
+    let mut history = History::new(2);
+    let first = history.arrive(0..1, false);
+    history.acked(first);
+    history.promise(1);
+    let gone = [GONE, Some(0)];
+    assert!(history.survives(&gone).is_ok() && history.survives(&[Some(0); 2]).is_err());
+    history.give_up([0].into_iter());
+    let second = history.arrive(0..1, false);
+    history.acked(second);
+    assert!(!history.heals(second, &[0]), "it is still kept as lost");
+    assert!(history.heals(second, &[]) && !history.is_given(0));
+}

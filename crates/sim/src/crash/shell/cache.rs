@@ -2,6 +2,7 @@
 
 use super::super::bug::Bug;
 use super::super::content::SECTOR;
+use super::super::events::Event as Happening;
 use super::{Asked, Effect, Fault, Io, Shell, sector};
 use weir_flow::cache::Done;
 use weir_flow::cache::stage::{Buffer, Copied, LogWrite, Work};
@@ -49,7 +50,10 @@ impl Shell<'_> {
                 self.tell(|| "that the log is void is being remembered".to_owned());
                 self.ios.push(Io::Abandon);
             }
-            Work::KeepLost(..) => unreachable!("no operator gives data up"),
+            Work::KeepLost(_, ranges) => {
+                self.keep_lost(ranges);
+                return self.point();
+            }
             Work::Closed(_) => self.closed = true,
         }
         Ok(())
@@ -86,13 +90,16 @@ impl Shell<'_> {
         {
             bytes = Super { applied: block.durable, ..block }.encode();
         }
+        self.lasting.events[Happening::LargeBatch] += u64::from(write.head.len() % 4096 > SECTOR);
         let (bug, store) = (self.bug, &mut self.lasting.store);
         let mut contents: Vec<_> =
             bytes.as_chunks::<SECTOR>().0.iter().map(|bytes| store.name(bytes)).collect();
         if bug == Some(Bug::ShortLogWrite) {
             contents.truncate(contents.len() - contents.len() / 4);
         }
-        let id = self.log_device.device.begin(sector(write.at), contents);
+        let first = sector(write.at);
+        self.lasting.lost.rewritten(first..first + contents.len() as u32);
+        let id = self.log_device.device.begin(first, contents);
         let (io, at, length) = (write.io, write.at, write.bytes);
         self.tell(|| format!("log write {} of {length} bytes at {at} begins", io.0));
         self.memory.batches.insert(io, bytes);

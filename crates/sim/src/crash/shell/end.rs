@@ -2,7 +2,7 @@
 
 use super::super::bug::Bug;
 use super::super::events::Event as Happening;
-use super::super::recovery::spanned;
+use super::super::recovery::{raw, spanned};
 use super::{Effect, Fault, Io, Shell, VOLUME};
 use weir_flow::cache::Done;
 use weir_flow::cache::writeback::format::Span;
@@ -45,8 +45,14 @@ impl Shell<'_> {
                 self.logged(io, if fails && !hidden { Err(IoError::Medium) } else { Ok(()) });
             }
             Io::Fetch { fetch, span, tag, offset } => {
-                self.fetch(span, tag, offset)?;
-                let done = Done::Fetched { fetch, outcome: Ok(()) };
+                let spoiled = self.lasting.lost.spoils(span);
+                let outcome = if spoiled && !self.is(Bug::RottenWrittenBack) {
+                    Err(IoError::Medium)
+                } else {
+                    self.fetch(span, tag, offset)?;
+                    Ok(())
+                };
+                let done = Done::Fetched { fetch, outcome };
                 self.told.push_back(Input::Cache(done));
                 return Ok(());
             }
@@ -71,6 +77,11 @@ impl Shell<'_> {
                 self.lasting.void = !self.is(Bug::VoidForgotten);
                 self.told.push_back(Input::Cache(Done::Abandoned(VOLUME, Ok(()))));
             }
+            Io::Keep { told } => self.lost_kept(told),
+            Io::Journal(io) => {
+                self.lasting.journal.end();
+                return self.journaled(io);
+            }
             Io::Unseen { on_log, effect } => {
                 let device =
                     if on_log { &mut self.log_device.device } else { &mut self.target.device };
@@ -85,8 +96,10 @@ impl Shell<'_> {
     }
 
     fn fetch(&mut self, span: Span, tag: Tag, offset: u64) -> Result<(), Fault> {
-        let store = &self.lasting.store;
-        let bytes = spanned(span, |at, out| store.read(self.log_device.device.visible(), at, out))?;
+        let (store, image) = (&self.lasting.store, self.log_device.device.visible());
+        let read = |at, out: &mut [u8]| store.read(image, at, out);
+        let unchecked = self.is(Bug::RottenWrittenBack);
+        let bytes = if unchecked { raw(span, read) } else { spanned(span, read)? };
         self.memory.payload(tag, offset, bytes.len() as u64).copy_from_slice(&bytes);
         Ok(())
     }

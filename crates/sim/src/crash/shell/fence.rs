@@ -45,7 +45,8 @@ impl Shell<'_> {
             let restarted = self.tenure.life > rival.life;
             let ignored = (!restarted && self.is(Bug::RegisteredAgain))
                 || (restarted && !rival.released && self.is(Bug::StaleLogTakesOver))
-                || (restarted && rival.released && self.is(Bug::ReleasedUnitTakenBack));
+                || (restarted && rival.released && self.is(Bug::ReleasedUnitTakenBack))
+                || (rival.forgotten && self.is(Bug::ForgottenUnitTaken));
             if !ignored {
                 self.fence();
             }
@@ -94,6 +95,17 @@ impl Shell<'_> {
         let store = &mut self.lasting.store;
         self.target.taken_over(store, self.tenure.life, &mut self.rng);
         self.point()
+    }
+
+    /// The target restarts, and has forgotten who owned the unit. The new owner registers again before this gateway has a
+    /// session: that a restart hides an owner who does not is beyond what reservations show.
+    pub(super) fn forget_owner(&mut self) -> Result<(), Fault> {
+        self.lasting.events.count(Happening::Forgotten);
+        self.tell(|| "the target restarts and forgets who owned the unit".to_owned());
+        if let Some(rival) = &mut self.target.rival {
+            rival.forgotten = true;
+        }
+        self.break_link(PathId::new(0), true)
     }
 
     /// The target refuses a command of a gateway that is not registered any more, and its session ends.

@@ -5,6 +5,7 @@ use super::super::content::{Content, SECTOR, fill};
 use super::super::events::Event as Happening;
 use super::super::history::Broken;
 use super::super::plan::{Ask, What};
+use super::update::Updating;
 use super::{Fault, Shell, VOLUME, bytes};
 use std::ops::Range;
 use weir_flow::cache::Done;
@@ -34,6 +35,7 @@ pub(super) enum Asked {
         sectors: Range<u32>,
         before: usize,
     },
+    Update(Updating),
     /// The host was told already.
     Told,
 }
@@ -44,6 +46,7 @@ impl Asked {
             Self::Change { sectors, .. } => format!("a write of {sectors:?}"),
             Self::Flush { .. } => "a flush".to_owned(),
             Self::Read { sectors, .. } => format!("a read of {sectors:?}"),
+            Self::Update(update) => format!("an update of {:?}", update.sectors),
             Self::Told => "a write that was answered too early".to_owned(),
         }
     }
@@ -54,12 +57,17 @@ impl Shell<'_> {
     /// hold it back, and what is asked next might overtake it: the order in which hosts ask would
     /// not be that of the log.
     pub(super) fn collides(&self, ask: &Ask) -> bool {
-        let (What::Write { sectors, .. } | What::Zero(sectors) | What::Unmap(sectors)) = &ask.what
+        let (What::Write { sectors, .. }
+        | What::Zero(sectors)
+        | What::Unmap(sectors)
+        | What::Update(sectors, _)) = &ask.what
         else {
             return false;
         };
         self.asked.values().any(|asked| match asked {
-            Asked::Change { sectors: other, .. } | Asked::Read { sectors: other, .. } => {
+            Asked::Change { sectors: other, .. }
+            | Asked::Read { sectors: other, .. }
+            | Asked::Update(Updating { sectors: other, .. }) => {
                 sectors.start < other.end && other.start < sectors.end
             }
             Asked::Flush { .. } => false,
@@ -95,7 +103,8 @@ impl Shell<'_> {
         let tag = Tag(self.lasting.tags);
         self.tell(|| format!("request {} of {ask}", tag.0));
         let flushes = matches!(ask.what, What::Flush | What::Write { fua: true, .. });
-        if !matches!(ask.what, What::Read(_)) {
+        // An update is durable upstream: its host is not one that writes without a flush.
+        if !matches!(ask.what, What::Read(_) | What::Update(..)) {
             *self.hosts.entry(ask.host).or_default() |= flushes;
         }
         let history = &mut self.lasting.history;
@@ -126,6 +135,10 @@ impl Shell<'_> {
                 let place = history.arrive(sectors.clone(), true);
                 (Op::Discard, sectors.clone(), false, change(place, sectors, false))
             }
+            What::Update(sectors, update) => {
+                let asked = Asked::Update(self.updating(sectors.clone(), *update));
+                (Op::Update, sectors.clone(), false, asked)
+            }
             What::Drain(_) => unreachable!("done above"),
         };
         if let Asked::Change { place, .. } = asked
@@ -137,6 +150,9 @@ impl Shell<'_> {
         self.asked.insert(tag, asked);
         if op == Op::Flush && self.is(Bug::FlushAnsweredAtOnce) {
             return self.told(tag, Ok(()));
+        }
+        if op == Op::Update && self.is(Bug::UpdatePastTheLog) {
+            return self.update_past_log(tag);
         }
         if op == Op::Discard && self.is(Bug::UnmapPastTheLog) {
             let id = self.target.device.begin(sectors.start, sectors.map(|_| Content::default()));
@@ -164,6 +180,7 @@ impl Shell<'_> {
         let asked = self.asked.remove(&tag).expect("an answer is to something");
         let payload = self.memory.payloads.remove(&tag);
         let outcome = self.misjudged(&asked, outcome);
+        let lost = self.lost_sectors();
         let history = &mut self.lasting.history;
         let upstream = self.plan.settings.sync == Sync::Upstream;
         let strict = match self.plan.settings.order {
@@ -174,8 +191,14 @@ impl Shell<'_> {
         match (asked, outcome) {
             (Asked::Told, _) | (Asked::Flush { .. }, Err(IoError::Busy)) => {}
             (Asked::Change { place, .. }, Err(IoError::Busy)) => history.refused(place),
+            (Asked::Update(update), Ok(())) => update.answered(history)?,
             // Who reads while another gateway takes over may see what that one writes.
             (_, Err(_)) | (Asked::Read { .. }, Ok(())) if self.target.rival.is_some() => {}
+            // What it reads cannot be read, or was given up.
+            (Asked::Read { .. }, Err(IoError::Medium)) if self.lasting.lost.any() => {}
+            (Asked::Update(update), Err(IoError::Medium)) if self.lasting.lost.any() => {
+                update.refused(history);
+            }
             // What it covers may be gone.
             (Asked::Flush { .. }, Err(IoError::Medium)) if self.unflushed.may_fail() => {}
             (Asked::Flush { .. }, Ok(())) if self.unflushed.must_fail() => {
@@ -189,10 +212,18 @@ impl Shell<'_> {
                 let text = format!("request {} was answered with an error: {error}", tag.0);
                 return Err(Broken::Stuck(text).into());
             }
-            (Asked::Change { place, direct: true, .. }, Ok(())) => history.acked(place),
+            (Asked::Change { place, direct: true, .. }, Ok(())) => {
+                history.acked(place);
+                if history.heals(place, &lost) {
+                    self.lasting.events.count(Happening::Heal);
+                    history.is_durable(place);
+                }
+            }
             (Asked::Change { place, fua, .. }, Ok(())) => {
                 history.acked(place);
-                if fua || self.plan.settings.mode == Mode::Log {
+                let heals = history.heals(place, &lost);
+                self.lasting.events[Happening::Heal] += u64::from(heals);
+                if fua || heals || self.plan.settings.mode == Mode::Log {
                     history.promise(place + 1);
                 }
                 if fua && upstream {
@@ -208,7 +239,8 @@ impl Shell<'_> {
                 self.returned(sectors, before, &payload)?;
             }
         }
-        self.point()
+        let sparse = self.plan.sparse;
+        if sparse > 1 && self.losses.below(sparse) > 0 { Ok(()) } else { self.point() }
     }
 
     /// The outcome that a host gets, with a planted bug.

@@ -10,8 +10,10 @@ mod fence;
 mod hosts;
 mod log_device;
 mod losses;
+mod lost;
 mod memory;
 mod paths;
+mod update;
 mod upstream;
 
 use super::bug::Bug;
@@ -37,7 +39,7 @@ use std::sync::Arc;
 use weir_flow::accept::{Cap, Layout, Volume};
 use weir_flow::cache::stage::FetchKey;
 use weir_flow::cache::writeback::format::Span;
-use weir_flow::cache::writeback::{self, LocalId, Mode, Notice, Order, Recovered, Sync};
+use weir_flow::cache::writeback::{self, Cause, LocalId, Mode, Notice, Order, Recovered, Sync};
 use weir_flow::cache::{Done, evict, prefetch};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control;
@@ -90,6 +92,9 @@ pub(super) struct Shell<'a> {
     closed: bool,
     tenure: Tenure,
     unflushed: Losses,
+    /// The journal has one record: other atomic writes wait for it.
+    journaling: bool,
+    journal_waits: VecDeque<StoreIo>,
 }
 
 /// What the pipeline has to tell of its log.
@@ -126,6 +131,12 @@ enum Io {
     Answer(Input),
     /// It is being remembered that the log is void.
     Abandon,
+    /// The ranges that were given up are being kept.
+    Keep {
+        told: bool,
+    },
+    /// The journal of atomic writes is being written, for a step of an update.
+    Journal(StoreIo),
     /// An I/O of the log device or the upstream whose requester was answered before it ended.
     Unseen {
         on_log: bool,
@@ -232,7 +243,14 @@ impl<'a> Shell<'a> {
         let pipeline = Pipeline::new(&config(plan, bug), Notices::default());
         let unflushed = Losses::new(recovered.bypassed());
         let mut paths = Paths::new(plan.paths);
-        let mut told = VecDeque::from([Input::Cache(Done::Recovered(VOLUME, Arc::new(recovered)))]);
+        let lost = match bug {
+            Some(Bug::QuarantineForgotten) => Vec::new(),
+            _ => lasting.lost.kept().to_vec(),
+        };
+        let mut told = VecDeque::from([
+            Input::Cache(Done::Lost(VOLUME, lost)),
+            Input::Cache(Done::Recovered(VOLUME, Arc::new(recovered))),
+        ]);
         if plan.fence {
             for path in paths.ids() {
                 paths.set_down(path, true);
@@ -259,6 +277,8 @@ impl<'a> Shell<'a> {
             closed: false,
             tenure: Tenure { life, ..Tenure::default() },
             unflushed,
+            journaling: false,
+            journal_waits: VecDeque::new(),
         }
     }
 
@@ -309,6 +329,9 @@ impl<'a> Shell<'a> {
             {
                 self.lose_write()?;
             }
+            if self.plan.decay > 0 && !self.tenure.calm && self.rng.below(1_000) < self.plan.decay {
+                self.decay();
+            }
             for path in self.paths.down() {
                 if self.rng.below(self.plan.outage) == 0 {
                     self.mend_link(path);
@@ -320,13 +343,18 @@ impl<'a> Shell<'a> {
                 if self.tenure.after > STEPS_AFTER {
                     return Ok(());
                 }
+                if self.plan.forgets && self.rng.below(40) == 0 {
+                    self.forget_owner()?;
+                }
             } else if self.tenure.claimed && self.rng.below(1_000) < self.plan.rivals {
                 self.take_over()?;
             }
             let ready = self.asked.len() < self.plan.depth
                 && !self.tenure.fenced
                 && asks.peek().is_some_and(|ask| !self.collides(ask));
-            if ready && (self.ios.is_empty() || self.rng.below(3) == 0) {
+            // Large batches need many writes that wait.
+            let eager = self.plan.sparse > 1 && ready && self.rng.below(8) > 0;
+            if ready && (eager || self.ios.is_empty() || self.rng.below(3) == 0) {
                 let ask = asks.next().expect("it was just seen");
                 self.ask(ask)?;
             } else if !self.ios.is_empty() && self.rng.below(20) > 0 {
@@ -497,6 +525,16 @@ impl<'a> Shell<'a> {
                     _ => {}
                 }
                 if let Notice::Blocked(blocked) = notice
+                    && matches!(blocked.cause, Cause::Log(_))
+                    && self.lasting.lost.any()
+                {
+                    self.lasting.events.count(Happening::Quarantine);
+                    let sectors = sector(blocked.extent.offset)
+                        ..sector(blocked.extent.offset + blocked.extent.length);
+                    self.lasting.history.excuse(sectors);
+                    let order = Input::Cache(Done::Quarantine(VOLUME, 1));
+                    self.ios.push(Io::Answer(order));
+                } else if let Notice::Blocked(blocked) = notice
                     && self.target.rival.is_none()
                 {
                     let text = format!("write-back stops: {}", blocked.cause);

@@ -31,6 +31,9 @@ impl Shell<'_> {
             *direct = true;
             self.lasting.history.passed(*place);
         }
+        if op == Op::Update && self.target.rival.is_none() {
+            return self.begin_update(io);
+        }
         let of_host = self.asked.contains_key(&tag);
         let pays = op == Op::Flush && !of_host && self.lasting.history.is_in_debt();
         if !of_host && !matches!(op, Op::Flush | Op::Read) {
@@ -74,7 +77,11 @@ impl Shell<'_> {
             Op::Discard | Op::WriteZeroes => Effect::Write(
                 self.target.device.begin(first, (0..count).map(|_| Content::default())),
             ),
-            Op::Verify | Op::Update => unreachable!("no host asks for it"),
+            Op::Update if self.tenure.admitted => {
+                return self.begin_update(io);
+            }
+            Op::Update => Effect::Conflict,
+            Op::Verify => unreachable!("no host asks for it"),
         };
         if self.is(Bug::UpstreamAnsweredEarly) && matches!(effect, Effect::Write(_)) {
             self.ios.push(Io::Unseen { on_log: false, effect });
@@ -128,6 +135,12 @@ impl Shell<'_> {
         }
         self.tell(|| format!("upstream {op:?} ends"));
         match effect {
+            Effect::Write(id)
+                if (op == Op::Update && self.is(Bug::UpdateFuaDropped))
+                    || (of_host && op != Op::Update && self.is(Bug::HealFuaDropped)) =>
+            {
+                self.target.device.end(id);
+            }
             Effect::Write(id) if fua && (of_host || !self.is(Bug::UpstreamFuaDropped)) => {
                 self.target.device.end_durable(id);
             }
@@ -137,10 +150,16 @@ impl Shell<'_> {
                 // The upstream has read when the I/O began, or now.
                 let late = self.rng.below(2) == 0;
                 let data = if late { self.upstream_bytes(&io) } else { early };
+                if op == Op::Update {
+                    return self.updated(io, Some(&data));
+                }
                 let at = io.offset_in_request;
                 self.memory.payload(tag, at, data.len() as u64).copy_from_slice(&data);
             }
             Effect::Conflict | Effect::Nothing => {}
+        }
+        if op == Op::Update {
+            return self.updated(io, None);
         }
         self.stored(key, Ok(()));
         self.point()
