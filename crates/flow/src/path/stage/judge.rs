@@ -14,13 +14,14 @@
 //! The stage reports events with their times and sizes: [`answered`](Judge::answered),
 //! [`probe_failed`](Judge::probe_failed), [`eject`](Judge::eject) and changes of a path's use. It asks for
 //! the [`Verdict`] on a path, and for the times after which its I/Os are overdue or stuck. Everything that a
-//! judgement is made from is in this file and in `history.rs`.
+//! judgement is made from is in this file, in `judge/slow.rs` and in `history.rs`.
 
 use super::history::{CostBySize, Evidence, History, ONE, RecentSpeed, Shown};
 use crate::clock::{Duration, Instant};
 use crate::path::{Ejection, Grounds, Probe, Settings, Speed, Why};
 use crate::request::RequestKey;
 use alloc::vec::Vec;
+use slow::Slow;
 
 /// The judge of a backend's paths.
 #[derive(Debug)]
@@ -52,20 +53,6 @@ struct Record {
     returned: Option<Instant>,
     /// How often it was ejected again soon after a return.
     relapses: u32,
-}
-
-/// Slow stretches in a row, and their events.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slow {
-    stretches: u32,
-    since: Instant,
-    events: u32,
-    /// The weight of the events for an ejection.
-    score: u32,
-    /// The responses of all events, what was expected beside the queue of the best path, and without a queue.
-    response: Duration,
-    expected: Duration,
-    lone: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -393,35 +380,6 @@ impl Record {
     }
 }
 
-impl Slow {
-    /// Adds an event. For an ejection a slow one counts 1, 2 if it took a quarter of a stretch, 3 if it took half of
-    /// one; any other counts 3 against it.
-    fn add(
-        &mut self,
-        slow: bool,
-        response: Duration,
-        (expected, lone): (Duration, Duration),
-        stretch: Duration,
-    ) {
-        self.events = self.events.saturating_add(1);
-        self.response += response;
-        self.expected += expected;
-        self.lone += lone;
-        if !slow {
-            self.score = self.score.saturating_sub(3);
-            return;
-        }
-        let quarters = response.as_nanos() / (stretch.as_nanos() / 4).max(1);
-        self.score = self.score.saturating_add(1 + quarters.min(2) as u32);
-    }
-
-    /// Whether this is enough for an ejection. A path that does one I/O at a time is compared with one that does
-    /// several beside each other, so its service times look longer than they are; its responses do not.
-    fn is_enough(&self, slow_factor: u32) -> bool {
-        self.score >= SCORE_MIN && self.response >= self.lone * u64::from(slow_factor)
-    }
-}
-
 /// Probes.
 impl Judge {
     /// The ejected path whose probe is due, of those that are `reachable`, if an I/O of `bytes` is small
@@ -592,15 +550,12 @@ const RELAPSE: Duration = Duration::from_secs(60);
 /// Each relapse doubles the probes that a path needs, up to this number of relapses.
 const RELAPSES_MAX: u32 = 4;
 
-/// The weight of slow events at which a path is ejected. On a path that pauses for a third of the time, a random
-/// walk that rises by 1 with chance 1/3 and falls by 3 otherwise gets there once in millions of events.
-const SCORE_MIN: u32 = 14;
-
 /// How long a path is not suspected again that was fast with one I/O at a time.
 const ACQUITTED: Duration = Duration::from_secs(1);
 
 /// A path whose last I/O ended longer ago is no measure for others.
 const RECENT: Duration = Duration::from_secs(1);
 
+mod slow;
 #[cfg(test)]
 mod tests;
