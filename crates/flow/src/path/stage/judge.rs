@@ -254,8 +254,8 @@ impl Judge {
         let (slow, long) = (exceeds(2), exceeds(slow_factor.into()));
         record.evidence.count(response, slow, long);
         // Nothing is asked of the response where no I/O was ever alone.
-        let lone = alone.map_or(Duration::ZERO, |alone| alone.min(expected));
-        record.slow.add(slow, response, (expected, lone), stretch);
+        let without_queue = alone.map_or(Duration::ZERO, |alone| alone.min(expected));
+        record.slow.add(slow, response, (expected, without_queue), stretch);
         record.good = record.slow.stretches == 0 && !record.recent.is_slower(&best, 2);
         let shown = record.evidence.shown(now, stretch, &best, slow_factor);
         let stretches = record.slow.stretches + u32::from(shown == Some(Shown::Slow));
