@@ -210,6 +210,8 @@ impl Plan {
         (self.depth, self.sparse) = (2 * records as usize, u64::from(records));
         self.sectors = (4 * records).max(64);
         (self.changes, self.silent) = (false, 0);
+        // An epoch of hundreds of writes is written again after each of these.
+        (self.full, self.upstream_faults) = (self.full.min(1), self.upstream_faults.min(1));
         let rounds = if records > 20 { 3 } else { 6 };
         for life in &mut self.lives {
             let count = u64::from(records) * (rounds + rng.below(rounds));

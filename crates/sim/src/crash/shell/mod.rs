@@ -92,8 +92,8 @@ pub(super) struct Shell<'a> {
     closed: bool,
     tenure: Tenure,
     unflushed: Losses,
-    /// The journal has one record: other atomic writes wait for it.
-    journaling: bool,
+    /// The atomic write that has the journal, which has one record: others wait for it.
+    journaling: Option<Tag>,
     journal_waits: VecDeque<StoreIo>,
 }
 
@@ -277,7 +277,7 @@ impl<'a> Shell<'a> {
             closed: false,
             tenure: Tenure { life, ..Tenure::default() },
             unflushed,
-            journaling: false,
+            journaling: None,
             journal_waits: VecDeque::new(),
         }
     }

@@ -100,9 +100,12 @@ impl Shell<'_> {
         let Some(Asked::Update(update)) = self.asked.get(&io.tag) else {
             unreachable!("hosts ask for updates")
         };
-        if update.update == Update::Atomic && std::mem::replace(&mut self.journaling, true) {
-            self.journal_waits.push_back(io);
-            return Ok(());
+        if update.update == Update::Atomic {
+            if self.journaling.is_some_and(|tag| tag != io.tag) {
+                self.journal_waits.push_back(io);
+                return Ok(());
+            }
+            self.journaling = Some(io.tag);
         }
         let again = update.step != Step::Begin;
         let first = match (update.update, update.equal) {
@@ -173,7 +176,7 @@ impl Shell<'_> {
             unreachable!("as it began")
         };
         if update.update == Update::Atomic {
-            self.journaling = false;
+            self.journaling = None;
             if let Some(next) = self.journal_waits.pop_front() {
                 self.point()?;
                 return self.begin_update(next);

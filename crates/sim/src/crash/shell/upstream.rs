@@ -124,6 +124,7 @@ impl Shell<'_> {
         if let Effect::Write(id) = effect
             && !of_host
             && self.plan.full > 0
+            && !self.tenure.calm
             && self.rng.below(100) < self.plan.full
         {
             self.lasting.events.count(Happening::NoSpace);
