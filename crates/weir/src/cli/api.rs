@@ -24,7 +24,7 @@ enum Command {
     Openapi(Openapi),
 }
 
-/// Make a token, print it once, and add its hash to the `tokens_file` of [http]
+/// Make a token, print it once, and add its hash to the `tokens_file` of `[http]`
 ///
 /// The gateway knows it after `weir reload`. To revoke it, remove its line and reload.
 #[derive(Debug, Args)]
