@@ -4,7 +4,7 @@
 //! although something later says that it was durable is damage: the log is refused and left as it is.
 //! Nothing is ever written here; the segment that the log continues with says where the one before ends.
 
-use super::format::{Bad, PAGE, RecordKind, SUPERS, SegmentHead, Super, crc32c};
+use super::format::{Bad, PAGE, RecordKind, SUPERS, SegmentHead, Super, VERSION, crc32c};
 use super::reader::{Claims, Device, Located, Slot, chain, newest, scan, supers, survey, verify};
 use super::recovered::{FoundRecord, Recovered};
 use super::settings::Settings;
@@ -24,8 +24,8 @@ pub enum Refusal<E> {
     },
     /// Nothing here was ever a log.
     NotALog,
-    /// It was written by a newer program.
-    Newer {
+    /// An older or newer program wrote it, in another version of the format.
+    Version {
         /// The version of its format.
         version: u32,
     },
@@ -93,7 +93,11 @@ impl<E: fmt::Display> fmt::Display for Refusal<E> {
                 write!(f, "the log cannot be read at byte {at}: {source}")
             }
             Self::NotALog => f.write_str("this is not a log of weir: name another, or make one"),
-            Self::Newer { version } => write!(
+            Self::Version { version } if *version < VERSION => write!(
+                f,
+                "the log has version {version} of the format, which an older program wrote: drain the volume with that program, and make a new log"
+            ),
+            Self::Version { version } => write!(
                 f,
                 "the log has version {version} of the format, which this program does not know: use the program that wrote it, or a newer one"
             ),
@@ -215,11 +219,11 @@ fn suspicious(slot: &Slot) -> bool {
     }
 }
 
-/// The newest super block, unless a newer program wrote one.
+/// The newest super block, unless one has another version.
 pub(super) fn newest_known<E>(copies: &[Result<Super, Bad>; 2]) -> Result<Super, Refusal<E>> {
     for copy in copies {
         if let Err(Bad::Version(version)) = *copy {
-            return Err(Refusal::Newer { version });
+            return Err(Refusal::Version { version });
         }
     }
     newest(copies).ok_or(match copies {

@@ -400,7 +400,7 @@ fn strict_until_everybody_has_flushed() {
     assert!(!strict(&rig));
 }
 
-/// A log that is not this volume's, newer, of other sizes, cut short or no log at all is refused with a
+/// A log that is not this volume's, of another version, of other sizes, cut short or no log at all is refused with a
 /// text that says what it is and what to do.
 #[test]
 fn what_is_not_ours_is_refused() {
@@ -418,11 +418,17 @@ fn what_is_not_ours_is_refused() {
     assert_eq!(refusal(&short), Refusal::NotALog);
     let blank = rig.with_disk(alloc::vec![0; rig.disk.durable.len()]);
     assert_eq!(refusal(&blank), Refusal::NotALog);
-    let mut newer = rig.with_disk(rig.disk.durable.clone());
-    newer.disk.durable[PAGE as usize + 8] = 2;
-    let sum = crc32c(&newer.disk.durable[PAGE as usize..][..508]).to_le_bytes();
-    newer.disk.durable[PAGE as usize + 508..][..4].copy_from_slice(&sum);
-    assert_eq!(refusal(&newer), Refusal::Newer { version: 2 });
+    let versioned = |version: u8| {
+        let mut other = rig.with_disk(rig.disk.durable.clone());
+        other.disk.durable[PAGE as usize + 8] = version;
+        let sum = crc32c(&other.disk.durable[PAGE as usize..][..508]).to_le_bytes();
+        other.disk.durable[PAGE as usize + 508..][..4].copy_from_slice(&sum);
+        assert_eq!(refusal(&other), Refusal::Version { version: version.into() });
+        other
+    };
+    let (older, newer) = (versioned(1), versioned(3));
+    assert!(text(&older).contains("drain the volume with that program"), "{}", text(&older));
+    assert!(text(&newer).contains("or a newer one"), "{}", text(&newer));
     let mut both = rig.with_disk(rig.disk.durable.clone());
     (both.disk.durable[20], both.disk.durable[PAGE as usize + 20]) = (9, 9);
     assert_eq!(refusal(&both), Refusal::Damaged { at: 0, seq: 0, why: Damage::Supers });
