@@ -6,7 +6,7 @@
 
 use std::convert::Infallible;
 use weir_flow::cache::writeback::format::{
-    Batch, Descriptor, PAGE, RecordKind, SUPERS, SegmentHead, Super, crc32c, encode_batch,
+    Batch, Descriptor, PAGE, RecordKind, SUPERS, SegmentHead, Super, binding, crc32c, encode_batch,
 };
 use weir_flow::cache::writeback::inspect::{Inspection, as_found, inspect};
 use weir_flow::cache::writeback::reader::payload;
@@ -104,8 +104,8 @@ fn batch(what: u8, input: &mut Input<'_>, bytes: &mut [u8], sum: &mut u32) {
         head[place..place + 4].copy_from_slice(&(right ^ u32::from(what > 250)).to_le_bytes());
         place += 4;
     }
-    let bound = crc32c(&head[table as usize..place]) ^ batch.binding(LOG);
-    head[place..place + 4].copy_from_slice(&bound.to_le_bytes());
+    let bound = binding(crc32c(&head[table as usize..place]), of);
+    head[place..place + 4].copy_from_slice(&bound);
     head.resize(batch.bytes as usize, 0);
     write(bytes, at, &head);
 }

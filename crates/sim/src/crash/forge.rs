@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use weir_flow::cache::writeback::format::{
-    Batch, Descriptor, PAGE, SUMMED, SUPERS, SegmentHead, Super, crc32c, decode_batch,
+    Batch, Descriptor, PAGE, SUMMED, SUPERS, SegmentHead, Super, binding, crc32c, decode_batch,
     encode_batch, sums_of,
 };
 
@@ -78,17 +78,17 @@ pub(super) fn believe_payload(plan: &Plan, bytes: &mut [u8]) {
 /// Every table of checksums becomes that of the batch which it is in.
 pub(super) fn bind_tables(plan: &Plan, bytes: &mut [u8]) {
     for at in (SUPERS as usize..bytes.len()).step_by(PAGE as usize) {
-        let Some((found, _, records)) = batch(plan, bytes, at, bytes.len()) else { continue };
-        bind(plan, bytes, at, &found, &records);
+        let Some((_, sum, records)) = batch(plan, bytes, at, bytes.len()) else { continue };
+        bind(bytes, at, sum, &records);
     }
 }
 
-fn bind(plan: &Plan, bytes: &mut [u8], at: usize, batch: &Batch, records: &[Descriptor]) {
+fn bind(bytes: &mut [u8], at: usize, sum: u32, records: &[Descriptor]) {
     let table = at + records[0].sums_at as usize;
     let sums: u64 = records.iter().map(|record| sums_of(record.payload.into())).sum();
     let end = table + 4 * sums as usize;
-    let bound = crc32c(&bytes[table..end]) ^ batch.binding(plan.name());
-    bytes[end..end + 4].copy_from_slice(&bound.to_le_bytes());
+    let bound = binding(crc32c(&bytes[table..end]), sum);
+    bytes[end..end + 4].copy_from_slice(&bound);
 }
 
 /// What earlier uses of a segment have left behind its last batch gets the numbers that would belong there.
@@ -109,7 +109,7 @@ pub(super) fn believe_old_batches(plan: &Plan, bytes: &mut [u8]) {
                 let (forged, sum, table) = encode_batch(plan.name(), &mut found, &mut records);
                 let table = table as usize;
                 bytes[at..at + table].copy_from_slice(&forged[..table]);
-                bind(plan, bytes, at, &found, &records);
+                bind(bytes, at, sum, &records);
                 chain = sum;
             }
             (at, next) = (at + found.bytes as usize, found.last() + 1);

@@ -415,6 +415,11 @@ impl<P: AsRef<[u8]>> Connection<P> {
     fn on_gathered<'a>(&mut self, slot: u32, gather: Gather) -> Option<Event<'a>> {
         let Gather { sqe, data, .. } = gather;
         if self.phase == Phase::Live {
+            // A second Connect, whose data came after the first was admitted.
+            if sqe.is_fabrics() {
+                self.respond(slot, Completion::failed(Status::SEQUENCE_ERROR));
+                return None;
+            }
             return Some(Event::Gathered { slot, sqe, data });
         }
         match connect::parse(&sqe, &data, &self.limits) {

@@ -1,7 +1,7 @@
 //! The bytes of a write to the log device: its head, the payload, and the checksums of that.
 
 use super::effect::{Part, Write};
-use super::format::{SECTOR, SUMMED};
+use super::format::{SECTOR, SUMMED, binding};
 
 /// Makes the bytes of a write to the log device in `out`, which has [`Write::bytes`]. `payload` puts
 /// the bytes of a part into its slice; `crc32c` is [`crc32c`](super::format::crc32c), or the caller's own.
@@ -24,8 +24,8 @@ pub fn assemble(
         at += part.length as usize;
     }
     if write.sums_at > 0 {
-        let sum = crc32c(&head[write.sums_at as usize..sum_at]) ^ write.binding;
-        head[sum_at..sum_at + 4].copy_from_slice(&sum.to_le_bytes());
+        let table = crc32c(&head[write.sums_at as usize..sum_at]);
+        head[sum_at..sum_at + 4].copy_from_slice(&binding(table, write.sum));
     }
     assert!(at.is_multiple_of(SECTOR as usize), "payload is of whole sectors");
     rest[at..].fill(0);

@@ -120,8 +120,9 @@ pub struct Write {
     pub head: Vec<u8>,
     /// Where in them the checksums of the payload belong.
     pub sums_at: u32,
-    /// What [binds](super::format::Batch::binding) them to their batch; 0 in a super block, which has none.
-    pub binding: u32,
+    /// The checksum of the header of their batch, to which they are [bound](super::format::binding); 0 in a super block,
+    /// which has none.
+    pub sum: u32,
     /// The payload, in order; the checksums of each part stand by themselves. Zeroes follow.
     pub payload: Vec<Part>,
 }

@@ -5,7 +5,7 @@
 //! what that means: [`recover`](super::recover) and [`inspect`](super::inspect) do.
 
 use super::format::{
-    Bad, Batch, Descriptor, PAGE, RecordKind, SECTOR, SUPERS, SegmentHead, Span, Super,
+    Bad, Batch, Descriptor, PAGE, RecordKind, SECTOR, SUPERS, SegmentHead, Span, Super, binding,
     decode_batch, head_bytes, sums_of,
 };
 use alloc::vec::Vec;
@@ -44,8 +44,6 @@ pub struct Located {
     pub batch: Batch,
     /// The checksum of the header, which the next batch is chained to.
     pub sum: u32,
-    /// What [binds](Batch::binding) the checksums of its payload to it.
-    pub binding: u32,
     /// Its records.
     pub records: Vec<Descriptor>,
 }
@@ -141,7 +139,6 @@ fn head_and<E>(
         at,
         batch,
         sum,
-        binding: batch.binding(of.log),
         records,
     }))
 }
@@ -268,10 +265,10 @@ pub fn verify<E>(
 ) -> Result<Option<usize>, E> {
     let count: u64 = located.records.iter().map(|record| sums_of(record.payload.into())).sum();
     let mut table = alloc::vec![0; 4 * (count as usize + 1)];
-    let first = located.records.first().map_or(0, |record| record.sums_at);
+    let first = located.records.first().expect("a batch has a record").sums_at;
     device(located.at + u64::from(first), &mut table)?;
     let (sums, bound) = table.split_at(4 * count as usize);
-    if bound != (crc32c(sums) ^ located.binding).to_le_bytes() {
+    if bound != binding(crc32c(sums), located.sum) {
         return Ok(Some(0));
     }
     for (i, record) in located.records.iter().enumerate() {

@@ -289,3 +289,24 @@ fn connect_can_have_its_data_asked_for() {
         assert!(matches!(&told[..], [Told::Connect(_)]), "{told:?}");
     }
 }
+
+/// A queue is connected once, also by a host that has the data of two Connects asked for.
+#[test]
+fn a_second_connect_is_out_of_sequence() {
+    for queue in [0, 1] {
+        let mut host = Host::initialized(Limits::default(), 0, (false, false));
+        for cid in [0, 1] {
+            let mut command = connect_sqe(queue, 31, 0);
+            (command[2], command[39]) = (cid, 0x5a);
+            assert_eq!(host.send(&host.capsule(&command, &[])), Ok(vec![]));
+        }
+        let tags: Vec<_> = host.pdus().iter().map(|pdu| u32::from(pdu.u16(10))).collect();
+        let data =
+            |cid: u16| host.h2c_data(cid, tags[usize::from(cid)], 0, &connect_data(queue), true);
+        let (first, second) = (data(0), data(1));
+        assert!(matches!(&host.send(&first).unwrap()[..], [Told::Connect(_)]));
+        host.connection.admitted(1);
+        host.pdus();
+        assert_eq!((host.send(&second), host.endings()), (Ok(vec![]), vec![(1, 0xc)]));
+    }
+}

@@ -188,17 +188,11 @@ pub const fn batch_most(payload: u32, records: u32) -> u64 {
     Size { records, payload, sums: payload / super::SUMMED + records }.bytes()
 }
 
-impl Batch {
-    /// What binds the checksums of payload to this batch: the last entry of their table is the checksum of those before
-    /// it, with this in it. A crash may keep the header of a batch, and the table and payload that an earlier batch has left
-    /// where those of this one belong.
-    pub fn binding(&self, log: [u8; 16]) -> u32 {
-        let mut digest = digest();
-        digest.update(&log);
-        digest.update(&self.segment.to_le_bytes());
-        digest.update(&self.first.to_le_bytes());
-        digest.finalize()
-    }
+/// The last entry of a table of checksums, which binds it to its batch: of the checksum of the entries before it and that
+/// of the header. A crash may keep the header of a batch, and the table and payload that an earlier batch has left where
+/// those of this one belong.
+pub const fn binding(table: u32, header: u32) -> [u8; 4] {
+    (table ^ header).to_le_bytes()
 }
 
 /// Gives each record its place, and encodes everything but payload and its checksums: the head of the

@@ -9,7 +9,8 @@ mod span;
 
 pub(super) use batch::Size;
 pub use batch::{
-    Batch, Descriptor, RecordKind, batch_most, decode_batch, encode_batch, head_bytes, presumed,
+    Batch, Descriptor, RecordKind, batch_most, binding, decode_batch, encode_batch, head_bytes,
+    presumed,
 };
 pub use bytes::crc32c;
 pub use head::{SegmentHead, Super};

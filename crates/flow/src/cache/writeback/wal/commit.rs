@@ -132,7 +132,7 @@ impl Wal {
         let head = block.encode();
         let bytes = head.len() as u64;
         let (at, payload) = (block.place(), Vec::new());
-        let write = Write { io, at, bytes, head, sums_at: 0, binding: 0, payload };
+        let write = Write { io, at, bytes, head, sums_at: 0, sum: 0, payload };
         (block.generation, oldest, write)
     }
 

@@ -420,7 +420,7 @@ impl Wal {
             at: at.unwrap_or(base),
             bytes: before + u64::from(batch.bytes),
             sums_at: before as u32 + table,
-            binding: batch.binding(self.identity.log),
+            sum,
             head,
             payload,
         }
