@@ -132,11 +132,14 @@ impl Field<'_> {
 
     /// A device: a number, the `major:minor` of Linux, or a name.
     pub(super) fn device(self, names: &mut Names) -> Result<u32, Problem> {
-        if self.text.starts_with(|c: char| c.is_ascii_digit()) && self.text.contains(':') {
+        let linux = self.text.starts_with(|c: char| c.is_ascii_digit()) && self.text.contains(':');
+        if linux || whole(self.text) {
+            names.numbered().map_err(|expected| self.expected(expected))?;
+        }
+        if linux {
             return self.linux_device(':');
         }
         if whole(self.text) {
-            names.numbered();
             let number = u32::try_from(self.number()?);
             return number.map_err(|_| self.expected("a number of at most 32 bits"));
         }

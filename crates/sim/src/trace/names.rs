@@ -20,9 +20,13 @@ impl Names {
         self.texts.get(device as usize).map(String::as_str)
     }
 
-    /// A device was met that is a number in the file.
-    pub(super) fn numbered(&mut self) {
+    /// A device was met that is a number in the file. `Err` with what was expected instead.
+    pub(super) fn numbered(&mut self) -> Result<(), &'static str> {
+        if !self.texts.is_empty() {
+            return Err("a name, as above: a file has numbers or names");
+        }
         self.numbered = true;
+        Ok(())
     }
 
     /// The number of a name. A file has names or numbers: a name's own number would mean another device.

@@ -93,7 +93,7 @@ fn bad_files_are_explained() {
          `time_ns,op,dev,offset,size`, or a format of {}; --format names one",
         Format::NAMES.join(", ")
     );
-    let table: [(Vec<u8>, &str); 24] = [
+    let table: [(Vec<u8>, &str); 26] = [
         (b"".to_vec(), "t: the file has no requests and no header"),
         (b"# only a notice\n".to_vec(), "t:1: the file has no requests and no header"),
         (b"\nhello\n".to_vec(), &format!("t:2:1: {unknown}")),
@@ -118,6 +118,14 @@ fn bad_files_are_explained() {
         (
             line("0,R,0,0,512\n0,R,sda,0,512"),
             "t:3:5: `dev` is `sda`; expected a number, as above: a file has numbers or names",
+        ),
+        (
+            line("0,R,sda,0,512\n0,R,0,0,512"),
+            "t:3:5: `dev` is `0`; expected a name, as above: a file has numbers or names",
+        ),
+        (
+            line("0,R,sda,0,512\n0,R,8:16,0,512"),
+            "t:3:5: `dev` is `8:16`; expected a name, as above: a file has numbers or names",
         ),
         (
             line("0,R,0,18446744073709551616,512"),

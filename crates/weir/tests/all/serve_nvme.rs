@@ -77,6 +77,7 @@ fn what_shall_be_durable_is_asked_for() {
     controller.admin.set(CC, SHUTDOWN);
     eventually("end of the shutdown", || (controller.admin.get(CSTS) >> 2 == 2).then_some(()));
     assert!(until_closed(&mut queue.socket).is_empty(), "a shutdown ends the I/O queues");
+    assert!(matches!(controller.queue(1), Err((0x00c, _))), "and no other is connected");
     let told = [(Op::Write, false), (Op::Write, true), (Op::Flush, false), (Op::Flush, false)];
     assert_eq!(gateway.stop_and_tell(), told, "a shutdown flushes");
 }

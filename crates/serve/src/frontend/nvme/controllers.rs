@@ -163,7 +163,7 @@ impl Controllers {
                 Some(ConnectRefusal::HostName)
             } else if *controller.host_id() != connect.host_id {
                 Some(ConnectRefusal::HostId)
-            } else if !controller.is_enabled() || controller.is_expired() {
+            } else if !controller.takes_queues() {
                 Some(ConnectRefusal::Sequence)
             } else {
                 None

@@ -8,7 +8,7 @@ use super::response::Response;
 use super::routes::{Here, READ_METHODS, ROUTES, Route, Source, content_type};
 use super::{Subject, openapi};
 use crate::operator::protocol::{Answer, Request};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What the event loop has said, as far as it is kept.
 #[derive(Clone, Debug)]
@@ -50,7 +50,9 @@ pub(super) fn find(
     Ok(match route.source {
         Source::Here(answer) => Found::Now(answer(here)),
         Source::OpenApi => {
-            Found::Now(Response::ok("application/json", openapi::document().into_bytes()))
+            static DOCUMENT: LazyLock<Arc<[u8]>> =
+                LazyLock::new(|| openapi::document().into_bytes().into());
+            Found::Now(Response::ok("application/json", DOCUMENT.clone()))
         }
         Source::Metrics => Found::Ask(Subject::Metrics(head.format)),
         Source::Status(_) => Found::Ask(Subject::Status),

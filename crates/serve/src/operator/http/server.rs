@@ -371,7 +371,8 @@ impl Server {
     /// Answers a request, or has its client wait for the event loop.
     fn asked(&mut self, index: usize, head: Head, body: &[u8], now: Instant) {
         let Some(client) = &mut self.clients[index] else { return };
-        if !self.budget.take(now) {
+        // Who asks whether the gateway lives must not be refused for the requests of others.
+        if head.path != "/healthz" && !self.budget.take(now) {
             client.refuse(&Fault::TooMany, &head, now);
             return;
         }
@@ -429,8 +430,13 @@ impl Server {
                 Known::Metrics(encode(&metrics, &snapshot, format).into())
             }
         };
-        if let Ticket::Shared(subject) = ticket {
-            self.slots[subject.index()] = Slot { asked: false, known: Some((now, known.clone())) };
+        match ticket {
+            Ticket::Shared(subject) => {
+                self.slots[subject.index()] =
+                    Slot { asked: false, known: Some((now, known.clone())) };
+            }
+            // What was told before the order is not so any more.
+            Ticket::Order(_) => self.slots.iter_mut().for_each(|slot| slot.known = None),
         }
         for index in 0..CLIENTS_MAX {
             let Some(client) = &mut self.clients[index] else { continue };

@@ -11,7 +11,7 @@ impl Read for ClientStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         // What is left of a handshake or an answer, for which the socket had no room.
         self.0.flush()?;
-        loop {
+        for _ in 0..EMPTY_READS_MAX {
             match self.0.read(buffer) {
                 // No event comes for what is in memory.
                 Err(error)
@@ -19,6 +19,7 @@ impl Read for ClientStream {
                 read => return read,
             }
         }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "TLS records without data"))
     }
 }
 
@@ -32,3 +33,6 @@ impl Write for ClientStream {
         if self.0.flush()? { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
     }
 }
+
+/// Reads in a row that find bytes and no data in them: a handshake needs a few. A client that sends more holds up others.
+const EMPTY_READS_MAX: usize = 64;

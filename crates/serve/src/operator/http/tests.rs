@@ -307,6 +307,7 @@ fn everything_that_waits_has_a_limit() {
     let mut slow = client(b"GET / HT", 4_096);
     assert!(matches!(slow.progress(Instant::ZERO, &SITE), Progress::Waits));
     let late = slow.deadline();
+    assert_eq!(late, Instant::ZERO + Duration::from_secs(10));
     slow.stream.sent.push_back(b'T');
     assert!(matches!(
         slow.progress(Instant::ZERO + Duration::from_secs(5), &SITE),
@@ -332,10 +333,12 @@ fn everything_that_waits_has_a_limit() {
     stalls.answer(&Response::ok("text/plain", Vec::new()), Some(&head), Instant::ZERO);
     assert!(matches!(stalls.progress(Instant::ZERO, &SITE), Progress::Waits));
     assert_eq!(stalls.idle_since(), None);
+    assert_eq!(stalls.deadline(), Instant::ZERO + Duration::from_secs(30));
     assert!(stalls.expire(stalls.deadline()));
 
     let mut idle = client(b"", 0);
     assert!(matches!(idle.progress(Instant::ZERO, &SITE), Progress::Waits));
+    assert_eq!(idle.deadline(), Instant::ZERO + Duration::from_secs(75));
     assert!(idle.idle_since().is_some() && idle.expire(idle.deadline()));
 }
 

@@ -303,6 +303,11 @@ impl Controller {
         expires
     }
 
+    /// Whether I/O queues may be connected: it is enabled, and no shutdown has begun.
+    pub fn takes_queues(&self) -> bool {
+        self.is_enabled() && !self.expired && !self.registers.is_shut_down()
+    }
+
     /// Whether the keep alive timer has expired.
     pub const fn is_expired(&self) -> bool {
         self.expired

@@ -210,9 +210,10 @@ fn resets_wait_for_tasks() {
 #[test]
 fn shutdowns_wait_for_tasks() {
     let mut gateway = Gateway::enabled();
-    assert!(gateway.controller.deadline().is_some());
+    assert!(gateway.controller.deadline().is_some() && gateway.controller.takes_queues());
     assert_eq!(gateway.set(0x14, ENABLE | 1 << 14), Ok((0, Some(Transition::Shutdown))));
     assert_eq!(gateway.get(0x1c), 0b0101);
+    assert!(!gateway.controller.takes_queues());
     assert_eq!(gateway.controller.deadline(), None);
     assert!(!gateway.controller.expires(Duration::from_secs(10_000)));
     assert!(!gateway.controller.is_expired());
