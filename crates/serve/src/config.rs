@@ -25,7 +25,7 @@ use weir_model::Model;
 pub use weir_wire::iscsi::target_role::{
     Account, Authentication, ChapAlgorithm, DigestPolicy, Initiators, Redirect, Secret,
 };
-pub use weir_wire::nvme::AnaState;
+pub use weir_wire::nvme::{AnaState, NSID_MAX};
 
 /// A whole gateway. It has more than 20 fields because each section of the configuration file is one of them, so that
 /// a reader finds one from the other.

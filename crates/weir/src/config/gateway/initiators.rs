@@ -1,4 +1,4 @@
-//! The key `initiators` of targets and volumes: who sees them.
+//! The keys `initiators` of targets and volumes, and `hosts` of subsystems: who sees them.
 
 use crate::config::diagnostic::{Code, Diagnostic};
 use crate::config::names::check_initiator;
@@ -16,18 +16,42 @@ pub(super) const fn key(effect: &'static str) -> Key {
     }
 }
 
+/// A key whose value is a list of names of hosts.
+pub(super) struct List {
+    /// The key.
+    pub(super) key: &'static str,
+    /// What a name is of, and what several are of.
+    pub(super) one: &'static str,
+    pub(super) several: &'static str,
+    /// Refuses an entry, with what is wrong and what to do.
+    pub(super) check: fn(&str) -> Result<(), (String, String)>,
+}
+
+const INITIATORS: List =
+    List { key: "initiators", one: "initiator", several: "initiators", check: check_initiator };
+
 /// Reads the key.
 pub(super) fn read(context: &mut Context, table: &Table<'_>) -> Option<Initiators> {
+    read_list(context, table, &INITIATORS)
+}
+
+/// Reads a list, which must not be empty if it is there.
+pub(super) fn read_list(
+    context: &mut Context,
+    table: &Table<'_>,
+    list: &List,
+) -> Option<Initiators> {
     let diagnostics = context.diagnostics.len();
-    let Some(names) = names(context, table) else {
-        return (!table.has("initiators")).then(Initiators::default);
+    let &List { key, several, .. } = list;
+    let Some(names) = entries(context, table, list) else {
+        return (!table.has(key)).then(Initiators::default);
     };
     if names.is_empty() {
-        let message = "an empty list of initiators would let everyone in";
-        let span = table.value_span("initiators");
+        let message = format!("an empty list of {several} would let everyone in");
+        let span = table.value_span(key);
         let diagnostic =
             Diagnostic::new(Code::BadValue, message).at_some(span.as_ref(), "this list");
-        let help = "name an initiator, or remove `initiators` to let everyone in";
+        let help = format!("name at least one, or remove `{key}` to let everyone in");
         context.report(diagnostic.help(help));
     }
     let names = names.into_iter().map(|name| name.value);
@@ -36,17 +60,22 @@ pub(super) fn read(context: &mut Context, table: &Table<'_>) -> Option<Initiator
 
 /// Reads a list of initiators, which may be empty.
 pub(super) fn names(context: &mut Context, table: &Table<'_>) -> Option<Vec<Read<String>>> {
-    let names = table.texts(context, "initiators")?;
+    entries(context, table, &INITIATORS)
+}
+
+fn entries(context: &mut Context, table: &Table<'_>, list: &List) -> Option<Vec<Read<String>>> {
+    let &List { key, one, several, check } = list;
+    let names = table.texts(context, key)?;
     for name in &names {
-        if let Err((message, help)) = check_initiator(&name.value) {
+        if let Err((message, help)) = check(&name.value) {
             let diagnostic = Diagnostic::new(Code::BadValue, message);
-            let diagnostic = diagnostic.at_some(name.span.as_ref(), "no initiator is called so");
-            context.report(diagnostic.help(help));
+            let label = format!("no {one} is called so");
+            context.report(diagnostic.at_some(name.span.as_ref(), label).help(help));
         }
     }
-    if names.len() > MAX_INITIATORS {
-        let message = format!("there are more than {MAX_INITIATORS} initiators");
-        let span = table.value_span("initiators");
+    if names.len() > MAX_ENTRIES {
+        let message = format!("there are more than {MAX_ENTRIES} {several}");
+        let span = table.value_span(key);
         let diagnostic =
             Diagnostic::new(Code::OutOfRange, message).at_some(span.as_ref(), "this list");
         context.report(diagnostic.help("let an entry that ends in `*` stand for several"));
@@ -67,7 +96,7 @@ pub(super) fn meet(a: &Initiators, b: &Initiators) -> bool {
 }
 
 /// Most entries of one list.
-const MAX_INITIATORS: usize = 1_024;
+const MAX_ENTRIES: usize = 1_024;
 
 #[cfg(test)]
 mod tests {

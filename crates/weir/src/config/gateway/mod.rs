@@ -12,6 +12,7 @@ mod link;
 mod listen;
 mod log;
 mod nbd;
+mod numbered;
 mod nvme;
 mod reach;
 mod savings;

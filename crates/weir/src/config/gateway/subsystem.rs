@@ -1,17 +1,18 @@
 //! `[[subsystem]]`: a name that NVMe hosts connect to, and the volumes that they find there.
 
+use super::initiators::{self, List};
+use super::numbered::{Numbered, entries, number};
 use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::{Names, check_nqn, check_nqns};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
 use crate::config::shares;
-use crate::config::tree::{Context, Document, Read, Table};
+use crate::config::tree::{Context, Document, Table};
 use crate::config::units::shorten;
-use crate::config::value::{Value, type_name};
+use crate::config::value::Value;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use toml::de::DeValue;
 use weir_flow::dispatch::Weight;
-use weir_serve::config::{AnaState, Initiators, Streams, Subsystem};
+use weir_serve::config::{AnaState, NSID_MAX, Streams, Subsystem};
 
 /// The table.
 pub(super) static SUBSYSTEM: Section = Section {
@@ -65,14 +66,19 @@ pub(super) static SUBSYSTEM: Section = Section {
     settings: &[],
 };
 
-/// Largest namespace identifier.
-const MAX_NSID: u32 = 256;
+const NAMESPACES: Numbered = Numbered {
+    key: "namespaces",
+    one: "a namespace identifier",
+    several: "namespaces",
+    numbers: 1..=NSID_MAX,
+    form: "write `namespaces = { 1 = \"disk0\" }`",
+    twice: (
+        "is a namespace twice",
+        "hosts refuse one disk under two names; list both hosts in one subsystem",
+    ),
+};
 
-/// Most entries of `hosts`.
-const MAX_HOSTS: usize = 1_024;
-
-/// What the value of `namespaces` looks like.
-const FORM: &str = "write `namespaces = { 1 = \"disk0\" }`";
+const HOSTS: List = List { key: "hosts", several: "hosts", one: "host", check: check_nqns };
 
 /// What is known of the tables before.
 #[derive(Default)]
@@ -120,7 +126,7 @@ fn one(
         }
     }
     let namespaces = namespaces(context, table, volumes, known);
-    let hosts = hosts(context, table);
+    let hosts = initiators::read_list(context, table, &HOSTS);
     let streams = streams(context, table, queues);
     let ana = ana(context, table, listen);
     Some(Subsystem {
@@ -140,12 +146,7 @@ fn ana(
 ) -> Option<Vec<(SocketAddr, AnaState)>> {
     const FORM: &str = "write `ana = { \"192.0.2.10:4420\" = \"non-optimized\" }`";
     let Some(raw) = table.raw(context, "ana") else { return Some(Vec::new()) };
-    let DeValue::Table(entries) = raw.get_ref() else {
-        let message = format!("{} where a table of addresses belongs", type_name(raw.get_ref()));
-        let diagnostic = Diagnostic::new(Code::WrongType, message);
-        context.report(diagnostic.at(raw.span(), "the value of `ana`").help(FORM));
-        return None;
-    };
+    let entries = entries(context, raw, ("ana", "addresses"), FORM)?;
     let diagnostics = context.diagnostics.len();
     let (mut found, mut pairs) = (Vec::new(), Vec::new());
     for (key, value) in entries {
@@ -213,16 +214,11 @@ fn queue_shares(
     let Some(raw) = table.raw(context, "queue_shares") else {
         return Some(BTreeMap::new());
     };
-    let DeValue::Table(entries) = raw.get_ref() else {
-        let message = format!("{} where a table of weights belongs", type_name(raw.get_ref()));
-        let diagnostic = Diagnostic::new(Code::WrongType, message);
-        context.report(diagnostic.at(raw.span(), "the value of `queue_shares`").help(FORM));
-        return None;
-    };
+    let entries = entries(context, raw, ("queue_shares", "weights"), FORM)?;
     let diagnostics = context.diagnostics.len();
     let mut found = BTreeMap::new();
     for (key, value) in entries {
-        let Some(queue) = number(key.get_ref()).filter(|&queue| queue <= queues) else {
+        let Some(queue) = number(key.get_ref()).filter(|queue| (1..=queues).contains(queue)) else {
             let message = format!(
                 "`queue_shares` names queue `{}`, but `queues` is {queues}",
                 shorten(key.get_ref())
@@ -253,95 +249,20 @@ fn queue_shares(
     Some(found)
 }
 
-fn hosts(context: &mut Context, table: &Table<'_>) -> Option<Initiators> {
-    let Some(names) = table.texts(context, "hosts") else {
-        return (!table.has("hosts")).then(Initiators::default);
-    };
-    let diagnostics = context.diagnostics.len();
-    for name in &names {
-        if let Err((message, help)) = check_nqns(&name.value) {
-            let diagnostic = Diagnostic::new(Code::BadValue, message);
-            let diagnostic = diagnostic.at_some(name.span.as_ref(), "no host is called so");
-            context.report(diagnostic.help(help));
-        }
-    }
-    let wrong = if names.is_empty() {
-        Some(("an empty list of hosts would let everyone in", "name a host, or remove `hosts`"))
-    } else if names.len() > MAX_HOSTS {
-        Some(("there are more than 1024 hosts", "let an entry that ends in `*` stand for several"))
-    } else {
-        None
-    };
-    if let Some((message, help)) = wrong {
-        let span = table.value_span("hosts");
-        let diagnostic = Diagnostic::new(Code::OutOfRange, message);
-        context.report(diagnostic.at_some(span.as_ref(), "this list").help(help));
-    }
-    let names = names.into_iter().map(|name| name.value);
-    (context.diagnostics.len() == diagnostics).then(|| Initiators::new(names))
-}
-
 fn namespaces(
     context: &mut Context,
     table: &Table<'_>,
     volumes: &Names,
     known: &mut Known,
 ) -> Option<Vec<(u32, usize)>> {
-    let Some(raw) = table.raw(context, "namespaces") else {
-        table.missing(context, "namespaces");
-        return None;
-    };
-    let DeValue::Table(entries) = raw.get_ref() else {
-        let message = format!("{} where a table of namespaces belongs", type_name(raw.get_ref()));
-        let diagnostic = Diagnostic::new(Code::WrongType, message);
-        context.report(diagnostic.at(raw.span(), "the value of `namespaces`").help(FORM));
-        return None;
-    };
-    let diagnostics = context.diagnostics.len();
-    if entries.is_empty() {
+    let found = NAMESPACES.read(context, table, volumes, &mut known.volumes)?;
+    if found.is_empty() {
         let message = "a subsystem without namespaces offers nothing";
         let diagnostic = Diagnostic::new(Code::BadValue, message);
-        context.report(diagnostic.at(raw.span(), "the value of `namespaces`").help(FORM));
-    }
-    let mut found: BTreeMap<u32, (String, usize)> = BTreeMap::new();
-    for (key, value) in entries {
-        let Some(nsid) = number(key.get_ref()) else {
-            let message = format!("namespace `{}`", shorten(key.get_ref()));
-            let diagnostic = Diagnostic::new(Code::BadValue, message);
-            let diagnostic = diagnostic.at(key.span(), "a key of `namespaces`");
-            context.report(diagnostic.help(format!("namespace identifiers are 1 to {MAX_NSID}")));
-            continue;
-        };
-        let Some(name) = value.get_ref().as_str() else {
-            let message = format!("{} where a volume's name belongs", type_name(value.get_ref()));
-            let diagnostic = Diagnostic::new(Code::WrongType, message).at(value.span(), "this");
-            context.report(diagnostic.help(FORM));
-            continue;
-        };
-        let read = Read { value: name.to_owned(), span: Some(value.span()) };
-        let Some(volume) = volumes.find(context, &read) else { continue };
-        if let Some(first) = known.volumes.get(&volume) {
-            let message = format!("volume `{name}` is a namespace twice");
-            let diagnostic = Diagnostic::new(Code::Duplicate, message)
-                .at(value.span(), "the second")
-                .see(Some(first), "the first");
-            let help = "hosts refuse one disk under two names; list both hosts in one subsystem";
-            context.report(diagnostic.help(help));
-            continue;
-        }
-        known.volumes.insert(volume, value.span());
-        found.insert(nsid, (name.to_owned(), volume));
-    }
-    if context.diagnostics.len() > diagnostics {
+        let span = table.value_span("namespaces");
+        let diagnostic = diagnostic.at_some(span.as_ref(), "the value of `namespaces`");
+        context.report(diagnostic.help(NAMESPACES.form));
         return None;
     }
-    let pairs = found.iter().map(|(nsid, (name, _))| (nsid.to_string(), Value::Text(name.clone())));
-    table.note(context, "namespaces", Value::Pairs(pairs.collect()), Some(raw.span()));
-    Some(found.into_iter().map(|(nsid, (_, volume))| (nsid, volume)).collect())
-}
-
-/// A namespace identifier in its only form: digits without leading zeros.
-fn number(text: &str) -> Option<u32> {
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
-    text.parse().ok().filter(|nsid| plain && (1..=MAX_NSID).contains(nsid))
+    Some(found.into_iter().collect())
 }

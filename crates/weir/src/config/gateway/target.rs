@@ -3,14 +3,13 @@
 use super::account::{ACCOUNTS, Accounts, MUTUAL};
 use super::initiators;
 use super::listen::is_portal;
+use super::numbered::Numbered;
 use crate::config::diagnostic::{Code, Diagnostic, Span};
 use crate::config::names::{Names, check_iscsi};
 use crate::config::schema::{Default, Key, Kind, Many, Section};
-use crate::config::tree::{Context, Document, Noted, Read, Table};
+use crate::config::tree::{Context, Document, Noted, Table};
 use crate::config::units::shorten;
-use crate::config::value::{Value, type_name};
 use std::collections::BTreeMap;
-use toml::de::DeValue;
 use weir_serve::config::{Redirect, Target};
 
 /// The table.
@@ -56,14 +55,18 @@ pub(super) static TARGET: Section = Section {
     settings: &[],
 };
 
-/// Largest logical unit number: those above need another addressing method (SAM-5, 4.7).
-const MAX_LUN: u16 = 255;
-
 /// Longest alias, in bytes: what a text value of a login holds (RFC 7143, 6.1).
 const MAX_ALIAS: usize = 255;
 
-/// What the value of `luns` looks like.
-const FORM: &str = "write `luns = { 0 = \"disk0\" }`";
+/// The largest logical unit number is 255: those above need another addressing method (SAM-5, 4.7).
+const LUNS: Numbered = Numbered {
+    key: "luns",
+    one: "a LUN",
+    several: "LUNs",
+    numbers: 0..=255,
+    form: "write `luns = { 0 = \"disk0\" }`",
+    twice: ("is in this target twice", "hosts take both for one disk; remove one"),
+};
 
 /// Reads the tables, in order.
 pub(super) fn read(
@@ -154,67 +157,18 @@ fn redirect(context: &mut Context, table: &Table<'_>) -> Result<Option<Redirect>
 }
 
 fn luns(context: &mut Context, table: &Table<'_>, volumes: &Names) -> Option<Vec<(u16, usize)>> {
-    let Some(raw) = table.raw(context, "luns") else {
-        table.missing(context, "luns");
-        return None;
-    };
-    let DeValue::Table(entries) = raw.get_ref() else {
-        let message = format!("{} where a table of LUNs belongs", type_name(raw.get_ref()));
-        let diagnostic =
-            Diagnostic::new(Code::WrongType, message).at(raw.span(), "the value of `luns`");
-        context.report(diagnostic.help(FORM));
-        return None;
-    };
-    let diagnostics = context.diagnostics.len();
-    if entries.is_empty() && !table.has("redirect") {
+    let luns = LUNS.read(context, table, volumes, &mut BTreeMap::new())?;
+    let span = table.value_span("luns");
+    let label = "the value of `luns`";
+    if luns.is_empty() && !table.has("redirect") {
         let diagnostic = Diagnostic::new(Code::BadValue, "a target without LUNs offers nothing");
-        context.report(diagnostic.at(raw.span(), "the value of `luns`").help(FORM));
-    }
-    let mut luns: BTreeMap<u16, (String, usize)> = BTreeMap::new();
-    let mut used: BTreeMap<usize, Span> = BTreeMap::new();
-    for (key, value) in entries {
-        let Some(lun) = number(key.get_ref()) else {
-            let message = format!("`{}` is not a LUN", shorten(key.get_ref()));
-            let diagnostic =
-                Diagnostic::new(Code::BadValue, message).at(key.span(), "a key of `luns`");
-            context.report(diagnostic.help(format!("write a number from 0 to {MAX_LUN}")));
-            continue;
-        };
-        let Some(name) = value.get_ref().as_str() else {
-            let message = format!("{} where a volume's name belongs", type_name(value.get_ref()));
-            let diagnostic = Diagnostic::new(Code::WrongType, message).at(value.span(), "this");
-            context.report(diagnostic.help(FORM));
-            continue;
-        };
-        let read = Read { value: name.to_owned(), span: Some(value.span()) };
-        let Some(volume) = volumes.find(context, &read) else { continue };
-        if let Some(first) = used.get(&volume) {
-            let message = format!("volume `{name}` is in this target twice");
-            let diagnostic = Diagnostic::new(Code::Duplicate, message)
-                .at(value.span(), "the second")
-                .see(Some(first), "the first");
-            context.report(diagnostic.help("hosts take both for one disk; remove one"));
-            continue;
-        }
-        used.insert(volume, value.span());
-        luns.insert(lun, (name.to_owned(), volume));
-    }
-    if context.diagnostics.len() > diagnostics {
+        context.report(diagnostic.at_some(span.as_ref(), label).help(LUNS.form));
         return None;
     }
     if !luns.contains_key(&0) && !luns.is_empty() {
         let diagnostic = Diagnostic::new(Code::Unused, "this target has no LUN 0");
-        let diagnostic = diagnostic.at(raw.span(), "the value of `luns`");
+        let diagnostic = diagnostic.at_some(span.as_ref(), label);
         context.report(diagnostic.help("many hosts ask LUN 0 for the list of the others"));
     }
-    let pairs = luns.iter().map(|(lun, (name, _))| (lun.to_string(), Value::Text(name.clone())));
-    table.note(context, "luns", Value::Pairs(pairs.collect()), Some(raw.span()));
-    Some(luns.into_iter().map(|(lun, (_, volume))| (lun, volume)).collect())
-}
-
-/// A logical unit number in its only form: digits without leading zeros.
-fn number(text: &str) -> Option<u16> {
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    let plain = plain && (text == "0" || !text.starts_with('0'));
-    text.parse().ok().filter(|&lun| plain && lun <= MAX_LUN)
+    Some(luns.into_iter().map(|(lun, volume)| (lun as u16, volume)).collect())
 }
