@@ -82,6 +82,32 @@ pub(super) enum Parser {
     Binary(Box<dyn BinaryParser>),
 }
 
+impl Parser {
+    /// For lines that say all of themselves; the first may be `header`.
+    pub(super) fn lines(settings: Settings, header: Option<&'static str>, line: Line) -> Self {
+        Self::Lines(Box::new(Stateless { settings, header, line }))
+    }
+}
+
+/// Parses a line by itself.
+pub(super) type Line = fn(&str, Settings, &mut Names) -> Result<Item, Problem>;
+
+struct Stateless {
+    settings: Settings,
+    /// What the next line may be.
+    header: Option<&'static str>,
+    line: Line,
+}
+
+impl LineParser for Stateless {
+    fn line(&mut self, line: &str, names: &mut Names) -> Result<Item, Problem> {
+        if self.header.take().is_some_and(|header| line.trim_end() == header) {
+            return Ok(Item::Nothing);
+        }
+        (self.line)(line, self.settings, names)
+    }
+}
+
 /// Parses lines of text.
 pub(super) trait LineParser {
     /// What the line, which is neither blank nor a notice, says.

@@ -2,6 +2,7 @@
 
 use super::units::{AddressUnit, TimeUnit};
 use super::{Problem, names::Names};
+use weir_flow::request::Op;
 use weir_flow::units::Extent;
 
 pub(super) struct Fields<'a> {
@@ -103,6 +104,20 @@ impl Field<'_> {
     pub(super) fn expected(self, what: &str) -> Problem {
         let Self { name, text, column } = self;
         Problem::new(column, format!("`{name}` is `{}`; expected {what}", shown(text)))
+    }
+
+    /// Without blanks around it.
+    pub(super) fn trimmed(self) -> Self {
+        Self { text: self.text.trim(), ..self }
+    }
+
+    /// An operation, by what a read and a write are called.
+    pub(super) fn op(self, read: &str, write: &str) -> Result<Op, Problem> {
+        match self.text {
+            text if text == read => Ok(Op::Read),
+            text if text == write => Ok(Op::Write),
+            _ => Err(self.expected(&format!("`{read}` for a read or `{write}` for a write"))),
+        }
     }
 
     /// A whole number of 64 bits, digits only.

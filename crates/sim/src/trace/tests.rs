@@ -105,7 +105,7 @@ fn bad_files_are_explained() {
         (line("x,R,0,0,512"), "t:2:1: `time_ns` is `x`; expected a whole number"),
         (line(",R,0,0,512"), "t:2:1: `time_ns` is ``; expected a whole number"),
         (line("-1,R,0,0,512"), "t:2:1: `time_ns` is `-1`; expected a whole number"),
-        (line("0,r,0,0,512"), "t:2:3: `op` is `r`; expected `R` or `W`"),
+        (line("0,r,0,0,512"), "t:2:3: `op` is `r`; expected `R` for a read or `W` for a write"),
         (
             line("0,R,4294967296,0,512"),
             "t:2:5: `dev` is `4294967296`; expected a number of at most 32 bits",
@@ -149,7 +149,10 @@ fn bad_files_are_explained() {
             msr("1001,web,0,Read,0,512,1"),
             "t:2:6: `Hostname` is `web`; expected `hm`, as above: one file is one host",
         ),
-        (msr("1001,hm,0,Trim,0,512,1"), "t:2:11: `Type` is `Trim`; expected `Read` or `Write`"),
+        (
+            msr("1001,hm,0,Trim,0,512,1"),
+            "t:2:11: `Type` is `Trim`; expected `Read` for a read or `Write` for a write",
+        ),
         (
             msr("1001,hm,0,Read,0,512,184467440737095517"),
             "t:2:22: `ResponseTime` is `184467440737095517`; expected less than 584 years",
@@ -316,11 +319,11 @@ fn damaged_files_are_errors() {
     }
 }
 
-/// Many requests of `MQSim`, `step` of its unit apart.
+/// Many requests of `MQSim`, `step` of its unit apart: reads and writes of three devices.
 fn steady(step: u64, sectors: u64) -> Vec<u8> {
     let mut text = String::new();
     for at in 0..1_000 {
-        writeln!(text, "{} 0 {} {sectors} 1", at * step, at * 8).unwrap();
+        writeln!(text, "{} {} {} {sectors} {}", at * step, at % 3, at * 8, at % 2).unwrap();
     }
     text.into_bytes()
 }

@@ -8,7 +8,7 @@
 //! | `timestamp` | microseconds since 1970 |
 //! | Source   | Li et al., "An In-Depth Analysis of Cloud Block Storage Workloads", IISWC 2020 |
 
-use super::super::define::{Definition, Item, LineParser, Loss, Parser, Settings, Writer};
+use super::super::define::{Definition, Item, Loss, Parser, Settings, Writer};
 use super::super::fields::{Fields, extent, whole};
 use super::super::names::Names;
 use super::super::units::{AddressUnit, TimeUnit};
@@ -34,33 +34,18 @@ pub(in super::super) static DEFINITION: Definition = Definition {
                 && matches!(fields[1], "R" | "W")
                 && [0, 2, 3, 4].into_iter().all(|at| whole(fields[at]))
     },
-    parser: |settings| Parser::Lines(Box::new(Csv { settings, begun: false })),
+    parser: |settings| Parser::lines(settings, Some(DEFINITION.record), line),
     write: Some(Writer { header: "", line: write, notices: false }),
 };
 
-struct Csv {
-    settings: Settings,
-    begun: bool,
-}
-
-impl LineParser for Csv {
-    fn line(&mut self, line: &str, names: &mut Names) -> Result<Item, Problem> {
-        if !std::mem::replace(&mut self.begun, true) && line.trim_end() == DEFINITION.record {
-            return Ok(Item::Nothing);
-        }
-        let mut fields = Fields::new(line);
-        let device = fields.next("device_id")?.device(names)?;
-        let op = fields.next("opcode")?;
-        let op = match op.text {
-            "R" => Op::Read,
-            "W" => Op::Write,
-            _ => return Err(op.expected("`R` or `W`")),
-        };
-        let extent = extent(fields.next("offset")?, fields.next("length")?, self.settings.address)?;
-        let time = fields.next("timestamp")?.time(self.settings.time)?;
-        fields.end()?;
-        Ok(Item::request(time, op, device, extent))
-    }
+fn line(line: &str, settings: Settings, names: &mut Names) -> Result<Item, Problem> {
+    let mut fields = Fields::new(line);
+    let device = fields.next("device_id")?.device(names)?;
+    let op = fields.next("opcode")?.op("R", "W")?;
+    let extent = extent(fields.next("offset")?, fields.next("length")?, settings.address)?;
+    let time = fields.next("timestamp")?.time(settings.time)?;
+    fields.end()?;
+    Ok(Item::request(time, op, device, extent))
 }
 
 fn write(record: &Record, device: &str, out: &mut String) -> Result<(), Loss> {

@@ -9,7 +9,7 @@
 //! | Source   | Bucy et al., "The DiskSim Simulation Environment", 4.0, CMU-PDL-08-101 |
 
 use super::super::Problem;
-use super::super::define::{Definition, Item, LineParser, Parser, Settings};
+use super::super::define::{Definition, Item, Parser, Settings};
 use super::super::fields::{Fields, decimal, extent, whole};
 use super::super::names::Names;
 use super::super::units::{AddressUnit, TimeUnit};
@@ -33,7 +33,7 @@ pub(in super::super) static DEFINITION: Definition = Definition {
             && fields[1..4].iter().all(|field| whole(field))
             && flags(fields[4]).is_some()
     },
-    parser: |settings| Parser::Lines(Box::new(Text { settings })),
+    parser: |settings| Parser::lines(settings, None, line),
     write: None,
 };
 
@@ -41,21 +41,15 @@ fn flags(text: &str) -> Option<u32> {
     u32::from_str_radix(text, 16).ok().filter(|_| text.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-struct Text {
-    settings: Settings,
-}
-
-impl LineParser for Text {
-    fn line(&mut self, line: &str, names: &mut Names) -> Result<Item, Problem> {
-        let mut fields = Fields::blanks(line);
-        let time = fields.next("time")?.time(self.settings.time)?;
-        let device = fields.next("device")?.device(names)?;
-        let extent = extent(fields.next("block")?, fields.next("count")?, self.settings.address)?;
-        let field = fields.next("flags")?;
-        // The lowest bit is the same whether the digits are decimal or hexadecimal.
-        let flags = flags(field.text).ok_or_else(|| field.expected("digits of flags"))?;
-        fields.end()?;
-        let op = if flags & 1 == 1 { Op::Read } else { Op::Write };
-        Ok(Item::request(time, op, device, extent))
-    }
+fn line(line: &str, settings: Settings, names: &mut Names) -> Result<Item, Problem> {
+    let mut fields = Fields::blanks(line);
+    let time = fields.next("time")?.time(settings.time)?;
+    let device = fields.next("device")?.device(names)?;
+    let extent = extent(fields.next("block")?, fields.next("count")?, settings.address)?;
+    let field = fields.next("flags")?;
+    // The lowest bit is the same whether the digits are decimal or hexadecimal.
+    let flags = flags(field.text).ok_or_else(|| field.expected("digits of flags"))?;
+    fields.end()?;
+    let op = if flags & 1 == 1 { Op::Read } else { Op::Write };
+    Ok(Item::request(time, op, device, extent))
 }

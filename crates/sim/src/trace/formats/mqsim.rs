@@ -8,7 +8,7 @@
 //! | `type`   | 1 read, 0 write |
 //! | Source   | Tavakkol et al., "MQSim", FAST 2018; Hu et al., "SSDsim", ICS 2011 |
 
-use super::super::define::{Definition, Item, LineParser, Loss, Parser, Settings, Writer};
+use super::super::define::{Definition, Item, Loss, Parser, Settings, Writer};
 use super::super::fields::{Fields, extent, whole};
 use super::super::names::Names;
 use super::super::units::{AddressUnit, TimeUnit};
@@ -33,29 +33,18 @@ pub(in super::super) static DEFINITION: Definition = Definition {
             && fields.iter().all(|field| whole(field))
             && matches!(fields[4], "0" | "1")
     },
-    parser: |settings| Parser::Lines(Box::new(Text { settings })),
+    parser: |settings| Parser::lines(settings, None, line),
     write: Some(Writer { header: "", line: write, notices: false }),
 };
 
-struct Text {
-    settings: Settings,
-}
-
-impl LineParser for Text {
-    fn line(&mut self, line: &str, names: &mut Names) -> Result<Item, Problem> {
-        let mut fields = Fields::blanks(line);
-        let time = fields.next("time")?.time(self.settings.time)?;
-        let device = fields.next("device")?.device(names)?;
-        let extent = extent(fields.next("sector")?, fields.next("count")?, self.settings.address)?;
-        let op = fields.next("type")?;
-        let op = match op.text {
-            "1" => Op::Read,
-            "0" => Op::Write,
-            _ => return Err(op.expected("1 for a read or 0 for a write")),
-        };
-        fields.end()?;
-        Ok(Item::request(time, op, device, extent))
-    }
+fn line(line: &str, settings: Settings, names: &mut Names) -> Result<Item, Problem> {
+    let mut fields = Fields::blanks(line);
+    let time = fields.next("time")?.time(settings.time)?;
+    let device = fields.next("device")?.device(names)?;
+    let extent = extent(fields.next("sector")?, fields.next("count")?, settings.address)?;
+    let op = fields.next("type")?.op("1", "0")?;
+    fields.end()?;
+    Ok(Item::request(time, op, device, extent))
 }
 
 fn write(record: &Record, device: &str, out: &mut String) -> Result<(), Loss> {

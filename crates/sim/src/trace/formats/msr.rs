@@ -16,7 +16,6 @@ use super::super::names::Names;
 use super::super::units::{AddressUnit, TimeUnit};
 use super::super::{Problem, Record};
 use weir_flow::clock::Duration;
-use weir_flow::request::Op;
 
 pub(in super::super) static DEFINITION: Definition = Definition {
     name: "msr",
@@ -61,12 +60,7 @@ impl LineParser for Csv {
             return Err(host.expected(&format!("`{first}`, as above: one file is one host")));
         }
         let device = fields.next("DiskNumber")?.device(names)?;
-        let op = fields.next("Type")?;
-        let op = match op.text {
-            "Read" => Op::Read,
-            "Write" => Op::Write,
-            _ => return Err(op.expected("`Read` or `Write`")),
-        };
+        let op = fields.next("Type")?.op("Read", "Write")?;
         let offset = fields.next("Offset")?;
         let extent = extent(offset, fields.next("Size")?, self.settings.address)?;
         let response = fields.next("ResponseTime")?.time(self.settings.time)?;

@@ -9,11 +9,10 @@
 //! | Source   | Zhang et al., "OSCA: An Online-Model Based Cache Allocation Scheme", USENIX ATC 2020; SNIA IOTTA 27917 |
 
 use super::super::Problem;
-use super::super::define::{Definition, Item, LineParser, Parser, Settings};
+use super::super::define::{Definition, Item, Parser, Settings};
 use super::super::fields::{Fields, extent, whole};
 use super::super::names::Names;
 use super::super::units::{AddressUnit, TimeUnit};
-use weir_flow::request::Op;
 
 pub(in super::super) static DEFINITION: Definition = Definition {
     name: "tencent",
@@ -34,31 +33,16 @@ pub(in super::super) static DEFINITION: Definition = Definition {
                 && fields[0].len() == 10
                 && matches!(fields[3], "0" | "1")
     },
-    parser: |settings| Parser::Lines(Box::new(Csv { settings, begun: false })),
+    parser: |settings| Parser::lines(settings, Some(DEFINITION.record), line),
     write: None,
 };
 
-struct Csv {
-    settings: Settings,
-    begun: bool,
-}
-
-impl LineParser for Csv {
-    fn line(&mut self, line: &str, names: &mut Names) -> Result<Item, Problem> {
-        if !std::mem::replace(&mut self.begun, true) && line.trim_end() == DEFINITION.record {
-            return Ok(Item::Nothing);
-        }
-        let mut fields = Fields::new(line);
-        let time = fields.next("Timestamp")?.time(self.settings.time)?;
-        let extent = extent(fields.next("Offset")?, fields.next("Size")?, self.settings.address)?;
-        let op = fields.next("IOType")?;
-        let op = match op.text {
-            "0" => Op::Read,
-            "1" => Op::Write,
-            _ => return Err(op.expected("0 for a read or 1 for a write")),
-        };
-        let device = fields.next("VolumeID")?.device(names)?;
-        fields.end()?;
-        Ok(Item::request(time, op, device, extent))
-    }
+fn line(line: &str, settings: Settings, names: &mut Names) -> Result<Item, Problem> {
+    let mut fields = Fields::new(line);
+    let time = fields.next("Timestamp")?.time(settings.time)?;
+    let extent = extent(fields.next("Offset")?, fields.next("Size")?, settings.address)?;
+    let op = fields.next("IOType")?.op("0", "1")?;
+    let device = fields.next("VolumeID")?.device(names)?;
+    fields.end()?;
+    Ok(Item::request(time, op, device, extent))
 }

@@ -81,12 +81,10 @@ impl LineParser for Csv {
         let time = Duration::from_nanos(fields.next("time_ns")?.number()?);
         let op = fields.next("op")?;
         let op = match op.text {
-            "R" => Op::Read,
-            "W" => Op::Write,
             "F" => return Ok(Item::Skipped("flush")),
             "D" => return Ok(Item::Skipped("discard")),
             "Z" => return Ok(Item::Skipped("zeroes")),
-            _ => return Err(op.expected("`R` or `W`")),
+            _ => op.op("R", "W")?,
         };
         let device = fields.next("dev")?.device(names)?;
         let extent = extent(fields.next("offset")?, fields.next("size")?, UNITS)?;
