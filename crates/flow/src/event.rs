@@ -3,9 +3,10 @@
 use crate::cache::writeback::Notice as CacheNotice;
 use crate::clock::{Duration, Instant};
 use crate::control::{Notice, Promises};
+use crate::dispatch::Owner;
 use crate::path::Change;
 use crate::policy::Rule;
-use crate::request::{Outcome, Request, VolumeId};
+use crate::request::{BackendId, Op, Outcome, PathId, Request, TenantId, VolumeId};
 use core::fmt;
 
 /// A stage of the pipeline, in the order in which a request meets them.
@@ -132,6 +133,32 @@ pub enum Event<'a> {
     Stray,
 }
 
+/// Use of a resource, which others may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// The cap of a volume has let a request go.
+    Cap(VolumeId, Owner, u64),
+    /// The control policy has released a request.
+    Control(Owner, u64),
+    /// An I/O has ended at a backend.
+    Storage(BackendId, Owner, StorageIo),
+    /// One more flush is in flight at a backend, or one less.
+    Flush(BackendId, bool),
+}
+
+/// An I/O that has ended at a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StorageIo {
+    /// What it did.
+    pub op: Op,
+    /// Its length in bytes.
+    pub length: u64,
+    /// How long it was there.
+    pub time: Duration,
+    /// The backend had no other when it came.
+    pub alone: bool,
+}
+
 /// A request's whole story.
 #[derive(Clone, Copy, Debug)]
 pub struct Completed<'a> {
@@ -145,6 +172,25 @@ pub struct Completed<'a> {
     pub times: &'a StageTimes,
     /// How it ended.
     pub outcome: Outcome,
+    /// What it met on its way.
+    pub trail: Trail,
+}
+
+/// What a request met on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trail {
+    /// The backend of the piece that ended last.
+    pub backend: BackendId,
+    /// The path of that piece, if it came so far.
+    pub path: Option<PathId>,
+    /// The line of its reply: the links of a port have one in common.
+    pub line: u32,
+    /// The tenant whose request it had to wait for last because both touch the same bytes.
+    pub freed_by: Option<TenantId>,
+    /// That piece found its backend empty.
+    pub alone: bool,
+    /// No other request was there when it ended.
+    pub last: bool,
 }
 
 /// Learns of events as they happen. It must not act on them: what changes the data path is an
@@ -152,6 +198,10 @@ pub struct Completed<'a> {
 pub trait Observer {
     /// Something has happened at `now`.
     fn event(&mut self, now: Instant, event: Event<'_>);
+
+    /// A resource was used that other requests may wait for. This is no [`Event`], as there are several for each request, and
+    /// few observers need them.
+    fn service(&mut self, _now: Instant, _service: Service) {}
 }
 
 /// Watches nothing and costs nothing.
@@ -164,5 +214,10 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     fn event(&mut self, now: Instant, event: Event<'_>) {
         self.0.event(now, event);
         self.1.event(now, event);
+    }
+
+    fn service(&mut self, now: Instant, service: Service) {
+        self.0.service(now, service);
+        self.1.service(now, service);
     }
 }

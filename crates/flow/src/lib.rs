@@ -77,6 +77,7 @@ extern crate std;
 
 pub mod accept;
 pub mod account;
+pub mod attribution;
 pub mod cache;
 pub mod clock;
 pub mod control;

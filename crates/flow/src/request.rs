@@ -84,6 +84,19 @@ impl Op {
         matches!(self, Self::Write | Self::Discard | Self::WriteZeroes | Self::Update)
     }
 
+    /// Its name in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::Discard => "discard",
+            Self::WriteZeroes => "write-zeroes",
+            Self::Verify => "verify",
+            Self::Update => "update",
+        }
+    }
+
     /// A small stable number for recordings and digests.
     pub const fn code(self) -> u8 {
         match self {
@@ -145,6 +158,11 @@ impl Request {
             Op::Read | Op::Write | Op::Verify | Op::Update => self.extent.length,
             Op::Flush | Op::Discard | Op::WriteZeroes => 0,
         }
+    }
+
+    /// What caps and control are taken to give it, in bytes: a request without payload is something, too.
+    pub const fn cost(&self) -> u64 {
+        self.payload() + 4_096
     }
 
     /// Bytes that the reply carries back to the host.

@@ -19,7 +19,7 @@ use weir_flow::path;
 use weir_flow::pipeline::{Limits, Policies};
 use weir_flow::settings;
 use weir_flow::settings::Invalid;
-use weir_flow::settings::{HOUR, KIB, MIB, PIB, SECOND};
+use weir_flow::settings::{GIB, HOUR, KIB, MIB, MILLISECOND, PIB, SECOND};
 use weir_flow::units::Bandwidth;
 use weir_model::Model;
 pub use weir_wire::iscsi::target_role::{
@@ -84,6 +84,8 @@ pub struct Config {
     pub take_over: Vec<(usize, u64)>,
     /// Where to write a recording of the run, which `weir replay` can check.
     pub record: Option<PathBuf>,
+    /// What is kept of requests that have ended.
+    pub recorder: Recorder,
     /// How the gateway ends.
     pub stop: Stop,
 }
@@ -394,6 +396,18 @@ pub struct Target {
     pub redirect: Option<Redirect>,
     /// Pairs of logical unit number (0 to 255) and volume index, ascending, each number once.
     pub luns: Vec<(u16, usize)>,
+}
+
+settings! {
+    /// What is kept of requests that have ended, for `weir slow`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Recorder {
+        /// Memory for the records of the latest requests. The slowest of each second, minute and hour take up to 12 MiB more,
+        /// and what explains their waits up to 8 MiB. 0 switches the recorder off.
+        pub memory: u64 = Size(0, GIB), 4 * MIB;
+        /// From this response time on a request is slow, and logged, whatever its objective.
+        pub slow: Duration = Time(MILLISECOND, HOUR), 100 * MILLISECOND;
+    }
 }
 
 settings! {

@@ -13,6 +13,7 @@ mod frontend;
 mod identity;
 mod ids;
 mod limits;
+mod link_hosts;
 pub mod operator;
 mod peer_log;
 mod preflight;
@@ -407,15 +408,21 @@ impl Opened<'_> {
         let Self { gateway, plan, recorder, .. } = self;
         let backends = Rc::new(Backends::new(config, plan));
         let names = config.volumes.iter().map(|volume| volume.name.clone()).collect();
-        let log = gateway.engine().set.log.clone();
+        let set = &gateway.engine().set;
+        let shared = (set.log.clone(), set.hosts.clone());
+        let mut start = [0; 2];
+        // Without chance, ids of requests repeat after a restart.
+        let _ = KernelRandom.fill(&mut start);
+        let start = u16::from_le_bytes(start);
         let mut pipeline = Pipeline::new(
             plan,
             Watch::new(
                 names,
                 backends.clone(),
                 gateway.tenant_names(),
-                log,
+                shared,
                 (&plan.promises, gateway.metrics()),
+                (config.recorder, start),
             ),
         );
         let mut key = [0; 8];

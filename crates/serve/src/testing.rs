@@ -62,6 +62,7 @@ pub(crate) fn config(stores: Vec<Where>) -> Config {
         savings: None,
         take_over: Vec::new(),
         record: None,
+        recorder: crate::config::Recorder::default(),
         stop: crate::config::Stop { timeout: Duration::ZERO },
     }
 }

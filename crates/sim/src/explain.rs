@@ -12,11 +12,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::Read;
 use weir_flow::account::Accounts;
+use weir_flow::attribution::{Attribution, Contributor};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::Promises;
-use weir_flow::event::{Completed, Event, Observer, StageName};
+use weir_flow::event::{Completed, Event, Observer, Service, StageName};
 use weir_flow::pipeline::{Census, Config};
-use weir_flow::request::{Op, Tag, TenantId};
+use weir_flow::request::{Tag, TenantId};
 
 /// What is to be explained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,6 +96,19 @@ pub struct Held {
     pub rule: &'static str,
     /// For how long.
     pub time_ns: u64,
+    /// Who was served meanwhile, or what was in the way, the largest part first; the times add up to `time_ns`.
+    pub behind: Vec<Behind>,
+}
+
+/// Part of the time in a stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Behind {
+    /// Who or what it is charged to.
+    pub who: String,
+    /// The number of the tenant, if it is one.
+    pub tenant: Option<usize>,
+    /// For how long.
+    pub time_ns: u64,
 }
 
 /// What had not ended in a stage.
@@ -140,6 +154,7 @@ struct Explainer {
     question: Question,
     begin: Instant,
     accounts: Accounts,
+    attribution: Attribution,
     ended: u64,
     /// The slowest, the least slow of them on top.
     slowest: BinaryHeap<Reverse<Ranked>>,
@@ -180,13 +195,14 @@ impl Explainer {
             question,
             begin,
             accounts: Accounts::new(promises),
+            attribution: Attribution::default(),
             ended: 0,
             slowest: BinaryHeap::new(),
             tagged: Vec::new(),
         }
     }
 
-    fn completed(&mut self, completed: &Completed<'_>) {
+    fn completed(&mut self, now: Instant, completed: &Completed<'_>) {
         let Question { tenant, tag, requests } = self.question;
         let request = completed.request;
         if tenant.is_some_and(|tenant| tenant != request.tenant)
@@ -197,7 +213,7 @@ impl Explainer {
         self.ended += 1;
         if tag.is_some() {
             if self.tagged.len() < requests {
-                self.tagged.push(self.story(completed));
+                self.tagged.push(self.story(now, completed));
             }
             return;
         }
@@ -206,14 +222,28 @@ impl Explainer {
         if is_full && self.slowest.peek().is_none_or(|Reverse(least)| least.rank > rank) {
             return;
         }
-        self.slowest.push(Reverse(Ranked { rank, story: self.story(completed) }));
+        self.slowest.push(Reverse(Ranked { rank, story: self.story(now, completed) }));
         if is_full {
             self.slowest.pop();
         }
     }
 
-    fn story(&self, completed: &Completed<'_>) -> Story {
-        let &Completed { request, row, arrived, times, outcome } = completed;
+    fn story(&self, now: Instant, completed: &Completed<'_>) -> Story {
+        let &Completed { request, row, arrived, times, outcome, .. } = completed;
+        let parts = self.attribution.explain(now, completed);
+        let behind = |stage| {
+            let of = parts.iter().filter(move |part| part.stage == stage);
+            of.map(|part| {
+                let tenant = match part.contributor {
+                    Contributor::Tenant(tenant) => Some(tenant.index()),
+                    _ => None,
+                };
+                let name = |tenant: TenantId| format!("tenant {}", tenant.index());
+                let who = part.contributor.text(name);
+                Behind { who, tenant, time_ns: part.time.as_nanos() }
+            })
+            .collect()
+        };
         let contract = self.accounts.contract(request.tenant);
         let row = contract.and_then(|contract| contract.rows.get(usize::from(row?)));
         let held = |stage| {
@@ -221,13 +251,14 @@ impl Explainer {
                 stage: StageName::as_str(stage),
                 rule: times.rule(stage)?.0,
                 time_ns: times.spent(stage).as_nanos(),
+                behind: behind(stage),
             })
         };
         Story {
             tag: request.tag.0,
             tenant: request.tenant.index(),
             volume: request.volume.index(),
-            op: op(request.op),
+            op: request.op.as_str(),
             offset: request.extent.offset,
             length: request.extent.length,
             arrived_ns: arrived.as_nanos(),
@@ -265,31 +296,23 @@ impl Explainer {
 
 impl Observer for Explainer {
     fn event(&mut self, now: Instant, event: Event<'_>) {
-        if now < self.begin {
-            return;
+        if now >= self.begin {
+            if let Event::Completed(completed) = &event {
+                self.completed(now, completed);
+            }
+            self.accounts.event(now, event);
         }
-        if let Event::Completed(completed) = &event {
-            self.completed(completed);
-        }
-        self.accounts.event(now, event);
+        self.attribution.event(now, event);
+    }
+
+    fn service(&mut self, now: Instant, service: Service) {
+        self.attribution.service(now, service);
     }
 }
 
 fn outstanding(census: &Census) -> Outstanding {
     let Census { stage, count, oldest } = census;
     Outstanding { stage: stage.as_str(), count: *count as usize, oldest_ns: oldest.as_nanos() }
-}
-
-const fn op(op: Op) -> &'static str {
-    match op {
-        Op::Read => "read",
-        Op::Write => "write",
-        Op::Flush => "flush",
-        Op::Discard => "discard",
-        Op::WriteZeroes => "write-zeroes",
-        Op::Verify => "verify",
-        Op::Update => "update",
-    }
 }
 
 #[cfg(test)]

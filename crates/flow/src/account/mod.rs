@@ -179,7 +179,7 @@ const fn place(row: usize, direction: Direction) -> usize {
 }
 
 /// Whether an error is that of the storage or of the path to it, and not a mistake of the host.
-const fn is_ours(error: IoError) -> bool {
+pub const fn is_ours(error: IoError) -> bool {
     match error {
         IoError::Medium
         | IoError::PathFailed

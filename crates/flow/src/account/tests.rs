@@ -2,7 +2,7 @@ use super::*;
 use crate::accept::{Cap, Layout, Volume};
 use crate::clock::Duration;
 use crate::control::{Ops, Row, Target};
-use crate::event::StageTimes;
+use crate::event::{StageTimes, Trail};
 use crate::pipeline::{Action, Backend, Config, Input, Limits, Pipeline, Policies, SetControl};
 use crate::policy::Rule;
 use crate::request::{BackendId, Op, Outcome, PathId, RequestKey};
@@ -40,7 +40,14 @@ fn end(accounts: &mut Accounts, request: &Request, spent: Duration, outcome: Out
     times.charge(crate::event::StageName::Storage, spent, Rule("storage/device"));
     let contract = accounts.contract(request.tenant);
     let row = contract.and_then(|contract| contract.row(request, 0)).map(|row| row as u8);
-    let completed = Completed { request, row, arrived: Instant::ZERO, times: &times, outcome };
+    let completed = Completed {
+        request,
+        row,
+        arrived: Instant::ZERO,
+        times: &times,
+        outcome,
+        trail: Trail::default(),
+    };
     accounts.event(at(10), Event::Completed(completed));
 }
 

@@ -48,7 +48,7 @@ impl Owner {
     const BACKGROUND: [Self; 3] = [Self::WriteBack, Self::Prefetch, Self::Job];
 
     /// The id that policies know the stream by. The background comes first, as tenants may be added.
-    pub(super) const fn stream(self) -> TenantId {
+    pub(crate) const fn stream(self) -> TenantId {
         TenantId::new(match self {
             Self::WriteBack => 0,
             Self::Prefetch => 1,
@@ -63,7 +63,7 @@ impl Owner {
     }
 
     /// Whose stream has this id.
-    pub(super) const fn of(stream: TenantId) -> Self {
+    pub(crate) const fn of(stream: TenantId) -> Self {
         let index = stream.index();
         match index.checked_sub(Self::BACKGROUND.len()) {
             Some(tenant) => Self::Tenant(TenantId::new(tenant as u32)),

@@ -152,6 +152,11 @@ impl Dispatch {
         })
     }
 
+    /// Whether an operation that a backend was sent is the only one there.
+    pub(crate) fn is_alone(&self, backend: BackendId) -> bool {
+        self.backends[backend.index()].outstanding == 1
+    }
+
     /// A request, or a part of one, is ready to go. `whole` is the request that it is a part of, if it is.
     pub(crate) fn push(
         &mut self,

@@ -8,7 +8,7 @@ use crate::clock::{Duration, Instant};
 use crate::dispatch::Owner;
 use crate::event::{StageName, StageTimes};
 use crate::policy::Rule;
-use crate::request::{BackendId, Outcome, Request, RequestKey};
+use crate::request::{BackendId, Outcome, PathId, Request, RequestKey, TenantId};
 use crate::transfer::Progress;
 
 /// A request, or one piece of a split one, and where it is.
@@ -26,6 +26,12 @@ pub(super) struct InFlight {
     /// The row of its tenant's contract.
     pub(super) row: Option<u8>,
     pub(super) backend: BackendId,
+    /// The path that it was sent on last.
+    pub(super) path: Option<PathId>,
+    /// Its backend had no other when it was sent there.
+    pub(super) alone: bool,
+    /// Whose request it waited for last, because they touch the same bytes.
+    pub(super) freed_by: Option<TenantId>,
     /// The part of its volume, and its first byte there.
     pub(super) place: (u32, u64),
     /// Its place among those that came to control.
@@ -58,6 +64,9 @@ impl InFlight {
             outcome: Ok(()),
             row,
             backend: BackendId::default(),
+            path: None,
+            alone: false,
+            freed_by: None,
             place: (0, 0),
             order: 0,
             released: now,

@@ -3,20 +3,20 @@
 use super::in_flight::InFlight;
 use super::losses::Losses;
 use super::outstanding::Outstanding;
-use super::{Action, Census, Config, Input, Limits, Overdue, RULE_DEVICE, SetControl, StoreIo};
+use super::{Action, Config, Input, Limits, Overdue, RULE_DEVICE, SetControl, StoreIo};
 use crate::accept::cap::Caps;
 use crate::accept::hazard::Hazards;
 use crate::accept::{self, Piece, RULE_CAP, RULE_OVERLAP, Volume};
 use crate::cache::Done;
 use crate::cache::stage::{CacheStage, RULE_HIT};
-use crate::clock::{Duration, Instant};
+use crate::clock::Instant;
 use crate::control::{ControlPolicy, PolicyHandover, Rows};
-use crate::dispatch::{BackendView, Dispatch, Owner, QueueView, StreamView};
+use crate::dispatch::{Dispatch, Owner};
 use crate::error::IoError;
-use crate::event::{Completed, Event, Observer, StageName};
-use crate::path::{self, PathIo, Paths, RULE_LOST, RULE_NO_PATH, RULE_OVERDUE, Step};
+use crate::event::{Completed, Event, Observer, Service, StageName, StorageIo, Trail};
+use crate::path::{PathIo, Paths, RULE_LOST, RULE_NO_PATH, RULE_OVERDUE, Step};
 use crate::policy::Rule;
-use crate::request::{Op, Outcome, PathId, Request, RequestKey};
+use crate::request::{BackendId, Op, Outcome, PathId, Request, RequestKey};
 use crate::stage::Stage;
 use crate::transfer::{Grant, Links, Progress};
 use crate::units::Extent;
@@ -27,7 +27,7 @@ use slotmap::SlotMap;
 
 /// The data path. See the [module](super) for its inputs and outputs.
 pub struct Pipeline<O = ()> {
-    limits: Limits,
+    pub(super) limits: Limits,
     pub(super) volumes: Vec<Volume>,
     pub(super) requests: SlotMap<RequestKey, InFlight>,
     outstanding: Outstanding,
@@ -44,8 +44,8 @@ pub struct Pipeline<O = ()> {
     control: Box<dyn ControlPolicy>,
     /// Requests that have come to control.
     ordered: u64,
-    dispatch: Dispatch,
-    paths: Paths,
+    pub(super) dispatch: Dispatch,
+    pub(super) paths: Paths,
     links: Links,
     /// When to look for overdue requests next, while any is outstanding.
     watch: Option<Instant>,
@@ -104,45 +104,6 @@ impl<O: Observer> Pipeline<O> {
     /// What the control policy would leave to one that followed it now. Changes nothing. O(tenants).
     pub fn handover(&self, now: Instant) -> PolicyHandover {
         self.control.handover(now)
-    }
-
-    /// What is in each stage now. O(outstanding): for people who ask, not for the data path.
-    pub fn census(&self, now: Instant) -> [Census; 7] {
-        let mut census =
-            StageName::ALL.map(|stage| Census { stage, count: 0, oldest: Duration::ZERO });
-        for entry in self.requests.values() {
-            let place = &mut census[entry.stage.index()];
-            place.count += 1;
-            place.oldest = place.oldest.max(now.saturating_since(entry.entered));
-        }
-        census
-    }
-
-    /// Every path as it is now.
-    pub fn paths(&self, now: Instant) -> impl Iterator<Item = path::View> {
-        self.paths.views(now)
-    }
-
-    /// How each stream fares at the backends.
-    pub fn streams(&self, now: Instant) -> impl Iterator<Item = StreamView> {
-        self.dispatch.streams(now)
-    }
-
-    /// How each queue fares at the backends that is a separate stream.
-    pub fn queues(&self, now: Instant) -> impl Iterator<Item = QueueView> {
-        self.dispatch.queues(now)
-    }
-
-    /// How full each backend is.
-    pub fn backends(&self) -> impl Iterator<Item = BackendView> {
-        self.dispatch.backends()
-    }
-
-    /// What has been in one stage for [`Limits::report_after`] or longer. O(outstanding): as
-    /// [`census`](Self::census).
-    pub fn overdue(&self, now: Instant) -> impl Iterator<Item = Overdue<'_>> {
-        let limit = self.limits.report_after;
-        self.requests.values().filter_map(move |entry| entry.overdue(now, limit))
     }
 
     /// Stage 1: counts, checks and orders a new request.
@@ -268,7 +229,11 @@ impl<O: Observer> Pipeline<O> {
     fn drain(&mut self, now: Instant) {
         self.follow(now);
         while let Some(key) = self.caps.release(now) {
-            self.requests[key].move_to(now, StageName::Accept, RULE_CAP);
+            let entry = &mut self.requests[key];
+            entry.move_to(now, StageName::Accept, RULE_CAP);
+            let InFlight { ref request, owner, .. } = *entry;
+            let service = Service::Cap(request.volume, owner, request.cost());
+            self.observer.service(now, service);
             self.line_up(now, key);
         }
         loop {
@@ -286,6 +251,8 @@ impl<O: Observer> Pipeline<O> {
                 let entry = &self.requests[key];
                 let whole = entry.parent.map(|parent| (parent, &self.requests[parent].request));
                 let InFlight { ref request, backend, owner, .. } = *entry;
+                let service = Service::Control(owner, request.cost());
+                self.observer.service(now, service);
                 self.dispatch.push(now, (key, owner), request, whole, backend);
             }
             while let Some(notice) = self.control.notice() {
@@ -309,7 +276,10 @@ impl<O: Observer> Pipeline<O> {
             match step {
                 Step::Go(key, path, rule) => self.go(now, key, path, rule),
                 Step::Abandon(key, backend, path) => {
-                    self.requests[key].come_back(now, RULE_OVERDUE);
+                    let entry = &mut self.requests[key];
+                    let op = entry.request.op;
+                    entry.come_back(now, RULE_OVERDUE);
+                    self.left(now, op, backend);
                     self.actions.push_back(Action::Abandon { key, backend, path });
                 }
                 Step::NoPath(key) => self.deliver(now, key, Err(IoError::NoPath), RULE_NO_PATH),
@@ -331,11 +301,13 @@ impl<O: Observer> Pipeline<O> {
     fn go(&mut self, now: Instant, key: RequestKey, path: PathId, rule: Rule) {
         let entry = &mut self.requests[key];
         entry.move_to(now, StageName::Storage, rule);
+        (entry.path, entry.alone) = (Some(path), self.dispatch.is_alone(entry.backend));
         let InFlight { request, parent, backend, place: (part, at), .. } = *entry;
         let whole = parent.map_or(request.extent, |parent| self.requests[parent].request.extent);
         assert!(whole.offset <= request.extent.offset, "a piece is inside its request");
         if request.op == Op::Flush {
             self.requests[key].covers = self.losses.ended(request.volume, part);
+            self.observer.service(now, Service::Flush(backend, true));
         }
         self.actions.push_back(Action::Store(StoreIo {
             key,
@@ -353,13 +325,16 @@ impl<O: Observer> Pipeline<O> {
 
     /// Stage 6: the device has ended an I/O.
     fn stored(&mut self, now: Instant, key: RequestKey, outcome: Outcome) {
-        let at_store = |entry: &&mut InFlight| entry.stage == StageName::Storage;
-        let Some(entry) = self.requests.get_mut(key).filter(at_store) else {
+        let at_storage = |entry: &&mut InFlight| entry.stage == StageName::Storage;
+        let Some(entry) = self.requests.get_mut(key).filter(at_storage) else {
             self.observer.event(now, Event::Stray);
             return;
         };
         if outcome == Err(IoError::PathFailed) {
+            let InFlight { ref request, backend, .. } = *entry;
+            let op = request.op;
             entry.come_back(now, RULE_LOST);
+            self.left(now, op, backend);
             self.paths.lost(now, key);
             return;
         }
@@ -367,8 +342,23 @@ impl<O: Observer> Pipeline<O> {
         self.deliver(now, key, outcome, RULE_DEVICE);
     }
 
+    /// An operation leaves the device: if it is a flush, there is one less in flight.
+    fn left(&mut self, now: Instant, op: Op, backend: BackendId) {
+        if op == Op::Flush {
+            self.observer.service(now, Service::Flush(backend, false));
+        }
+    }
+
     /// Tells every stage on the way back that a request has ended.
     fn deliver(&mut self, now: Instant, key: RequestKey, outcome: Outcome, rule: Rule) {
+        let entry = &mut self.requests[key];
+        if entry.stage == StageName::Storage {
+            let InFlight { ref request, backend, owner, entered, alone, .. } = *entry;
+            let (op, length, time) = (request.op, request.extent.length, now.since(entered));
+            let io = StorageIo { op, length, time, alone };
+            self.observer.service(now, Service::Storage(backend, owner, io));
+            self.left(now, op, backend);
+        }
         let entry = &mut self.requests[key];
         entry.move_to(now, StageName::Transfer, rule);
         let InFlight { request, owner, released, dispatched, covers, place: (part, _), .. } =
@@ -395,6 +385,7 @@ impl<O: Observer> Pipeline<O> {
         if parent.pieces_left == 0 {
             // Its own time from the cut to here is that of the piece it waited for.
             parent.times = piece.times;
+            (parent.backend, parent.path, parent.alone) = (piece.backend, piece.path, piece.alone);
             parent.entered = now;
             let outcome = parent.outcome;
             self.back(now, parent_key, outcome);
@@ -409,8 +400,13 @@ impl<O: Observer> Pipeline<O> {
         entry.move_to(now, StageName::Transfer, RULE_OVERLAP);
         if let Some(claim) = entry.claim.take() {
             let freed = self.hazards.leave(claim);
+            let tenant = entry.request.tenant;
+            for &(_, freed) in freed {
+                self.requests[freed].freed_by = Some(tenant);
+            }
             self.unblocked.extend(freed.iter().map(|&(_, key)| key));
         }
+        let entry = &mut self.requests[key];
         entry.reply = Progress::of(&entry.request, outcome);
         let grant = self.links.push(now, key, (&entry.request, entry.arrived), &mut entry.reply);
         let line = entry.reply.line();
@@ -462,6 +458,7 @@ impl<O: Observer> Pipeline<O> {
         }
         let entry = self.requests.remove(key).expect("it was found above");
         let InFlight { request, row, arrived, times, outcome, .. } = entry;
+        let InFlight { backend, path, freed_by, alone, .. } = entry;
         assert!(times.total() == now.since(arrived), "the parts add up to the whole");
         self.outstanding.leave(&request);
         assert!(
@@ -471,7 +468,10 @@ impl<O: Observer> Pipeline<O> {
         if self.outstanding.requests() == 0 {
             self.watch = None;
         }
-        let completed = Completed { request: &request, row, arrived, times: &times, outcome };
+        let last = self.outstanding.requests() == 0;
+        let trail = Trail { backend, path, line: line as u32, freed_by, alone, last };
+        let (request, times) = (&request, &times);
+        let completed = Completed { request, row, arrived, times, outcome, trail };
         self.observer.event(now, Event::Completed(completed));
         self.pump(now, line);
     }

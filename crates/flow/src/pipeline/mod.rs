@@ -11,6 +11,7 @@ mod losses;
 mod outstanding;
 #[cfg(test)]
 mod tests;
+mod views;
 
 pub use crate::path::Backend;
 pub use journey::Pipeline;

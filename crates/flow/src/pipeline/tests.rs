@@ -5,7 +5,7 @@ use crate::accept::{self, Layout};
 use crate::clock::Instant;
 use crate::control::{Contract, Notice};
 use crate::error::IoError;
-use crate::event::{Event, Observer, StageTimes};
+use crate::event::{Event, Observer, Service, StageTimes};
 use crate::policy::{Policy, Rule};
 use crate::request::{LinkId, RequestKey, TenantId};
 use crate::rng::Rng;
@@ -23,6 +23,7 @@ mod layout;
 mod losses;
 mod paths;
 mod ports;
+mod services;
 mod shares;
 
 /// Remembers what it saw.
@@ -37,6 +38,7 @@ struct Seen {
     paths: Vec<(bool, PathId)>,
     overdue: Vec<(Tag, StageName, Duration)>,
     lost: Vec<VolumeId>,
+    services: Vec<Service>,
 }
 
 impl Observer for Seen {
@@ -55,6 +57,10 @@ impl Observer for Seen {
             Event::Cache(..) => {}
             Event::Stray => self.strays += 1,
         }
+    }
+
+    fn service(&mut self, _: Instant, service: Service) {
+        self.services.push(service);
     }
 }
 

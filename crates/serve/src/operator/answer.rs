@@ -1,6 +1,7 @@
 //! Answers questions: of the control socket, of the HTTP interface, of signals and of the event loop.
 
 use super::backends::Backends;
+use super::flight::{Asked, Within};
 use super::metrics::page::Format;
 use super::metrics::snapshot::Snapshot;
 use super::protocol::{Answer, Leaving, Refusal, Request};
@@ -10,6 +11,7 @@ use crate::clock::unix_nanos;
 use crate::operator::event_log::Watch;
 use tracing::info;
 use weir_flow::cache::Done;
+use weir_flow::clock::Duration;
 use weir_flow::control::PolicyHandover;
 use weir_flow::path::{PathOrder, View as PathView};
 use weir_flow::pipeline::{Input, Pipeline};
@@ -121,6 +123,22 @@ impl ControlHandler<'_> {
                 }
                 return self.order_log(volume, |volume| Done::Quarantine(volume, unix_nanos()));
             }
+            Request::Sample {} => {
+                let outstanding = pipeline.outstanding().into();
+                Answer::Sample(Box::new(pipeline.observer().sample(view, outstanding)))
+            }
+            Request::Slow { id, last_ns, at_unix_ns, tenant, volume, rule, limit } => {
+                let within = match at_unix_ns {
+                    None => Within::last(Duration::from_nanos(last_ns)),
+                    Some(at) => {
+                        let age = unix_nanos().checked_sub(at).ok_or(Refusal::Future)?;
+                        Within::around(Duration::from_nanos(age))
+                    }
+                };
+                let limit = limit.min(SLOW_MAX) as usize;
+                let asked = Asked { id, within, tenant, volume, rule, limit };
+                Answer::Slow(Box::new(pipeline.observer_mut().slow(view.now, &asked)?))
+            }
             Request::Reload { dry_run } => {
                 if view.stopping {
                     return Err(Refusal::Stopping);
@@ -201,3 +219,6 @@ impl ControlHandler<'_> {
         Ok(Reaction::Order(order, Question::Ordered(self.client, backend)))
     }
 }
+
+/// Requests in an answer.
+const SLOW_MAX: u32 = 1_000;

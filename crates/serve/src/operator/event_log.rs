@@ -1,10 +1,15 @@
 //! Turns events of the pipeline into log lines and counters for operators.
 
+use crate::config::Recorder;
+use crate::link_hosts::LinkHosts;
 use crate::operator::backends::Backends;
+use crate::operator::flight::{Asked, Flight, Held, Names, Recent, SlowLine};
 use crate::operator::metrics::Metrics;
-use crate::operator::{TenantStatus, summary};
+use crate::operator::view::View;
+use crate::operator::{RecorderStatus, Refusal, Sample, Slow, TenantStatus, summary};
 use crate::peer_log::PeerLog;
 use crate::volume::tenants::TenantNames;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use tracing::{debug, error, info, warn};
@@ -12,7 +17,7 @@ use weir_flow::account::Accounts;
 use weir_flow::cache::writeback::{Blocked, Cause, Notice as LogNotice};
 use weir_flow::clock::Instant;
 use weir_flow::control::{Notice, Promises};
-use weir_flow::event::{Event, Observer};
+use weir_flow::event::{Completed, Event, Observer, Service};
 use weir_flow::path::{Change, Grounds};
 use weir_flow::request::{Request, TenantId, VolumeId};
 use weir_flow::units::Extent;
@@ -24,8 +29,10 @@ pub(crate) struct Watch {
     backends: Rc<Backends>,
     tenants: TenantNames,
     log: PeerLog,
+    hosts: LinkHosts,
     accounts: Accounts,
     metrics: Arc<Metrics>,
+    flight: Option<Flight>,
     /// Requests that have ended.
     pub(crate) completed: u64,
     /// Requests that ended with an error.
@@ -40,20 +47,93 @@ impl Watch {
         volumes: Vec<String>,
         backends: Rc<Backends>,
         tenants: TenantNames,
-        log: PeerLog,
+        (log, hosts): (PeerLog, LinkHosts),
         (promises, metrics): (&Promises, Arc<Metrics>),
+        (recorder, start): (Recorder, u16),
     ) -> Self {
         let accounts = Accounts::new(promises);
         let (completed, failed, refused) = (0, 0, 0);
         for (id, name) in (0..).map(VolumeId::new).zip(&volumes) {
             metrics.volume(id, || name.clone());
         }
-        Self { volumes, backends, tenants, log, accounts, metrics, completed, failed, refused }
+        let flight = Flight::new(recorder, start);
+        Self {
+            volumes,
+            backends,
+            tenants,
+            log,
+            hosts,
+            accounts,
+            metrics,
+            flight,
+            completed,
+            failed,
+            refused,
+        }
     }
 
     /// The state of the tenants with a contract: see [`summary::tenants`].
     pub(crate) fn tenants(&mut self, now: Instant) -> (Vec<TenantStatus>, u64) {
         summary::tenants(&mut self.accounts, &self.tenants.borrow(), now)
+    }
+
+    /// The slowest requests of late, or one of them.
+    pub(crate) fn slow(&mut self, now: Instant, asked: &Asked) -> Result<Slow, Refusal> {
+        let Self { flight, tenants, volumes, backends, accounts, hosts, .. } = self;
+        let flight = flight.as_mut().ok_or(Refusal::NoRecorder)?;
+        let tenants = tenants.borrow();
+        let names = Names {
+            tenant: &|id| tenants.get(id.index()).cloned().unwrap_or_default(),
+            volume: &|id| volumes[id.index()].clone(),
+            backend: &|id| backends.get(id).name.clone(),
+            hosts,
+            accounts,
+        };
+        flight.slow(now, asked, &names)
+    }
+
+    /// Counters of the busiest volumes and tenants.
+    pub(crate) fn sample(&self, view: &View<'_>, outstanding: u64) -> Sample {
+        let recent = self.flight.as_ref().map(|flight| flight.recent(view.now)).unwrap_or_default();
+        let names = self.tenants.borrow();
+        let tenant = |id: u32| names.get(id as usize).map(String::as_str);
+        let volume = |id: u32| self.volumes.get(id as usize).map(String::as_str);
+        let volumes = Recent::named(&recent.volumes, volume);
+        let tenants = Recent::named(&recent.tenants, tenant);
+        let count =
+            |held: &BTreeMap<&str, Held>, name: &str| held.get(name).map_or(0, |one| one.requests);
+        let (mut volume_loads, volumes_left_out) =
+            self.metrics.volume_loads(|name| count(&volumes, name));
+        let (mut tenant_loads, tenants_left_out) =
+            self.metrics.tenant_loads(|name| count(&tenants, name));
+        for (loads, held) in [(&mut volume_loads, &volumes), (&mut tenant_loads, &tenants)] {
+            for load in loads {
+                let held = held.get(load.name.as_str());
+                load.held_by = held.map_or("", |held| held.rule).to_owned();
+            }
+        }
+        for load in &mut tenant_loads {
+            let id =
+                (0..).map(TenantId::new).zip(names.iter()).find(|(_, name)| **name == load.name);
+            let contract = id.and_then(|(id, _)| self.accounts.contract(id));
+            load.objective_ns = contract
+                .and_then(|contract| contract.rows.first())
+                .map(|row| row.response().as_nanos());
+        }
+        Sample {
+            up_ns: view.now.as_nanos(),
+            busy: f64::from(view.busy) / 1e3,
+            outstanding,
+            volumes: volume_loads,
+            volumes_left_out,
+            tenants: tenant_loads,
+            tenants_left_out,
+        }
+    }
+
+    /// What the flight recorder keeps.
+    pub(crate) fn recorder(&self, now: Instant) -> Option<RecorderStatus> {
+        self.flight.as_ref().map(|flight| flight.status(now))
     }
 
     /// A tenant's name; empty for the queue behind those of all tenants that a policy may have.
@@ -69,14 +149,28 @@ impl Watch {
 }
 
 impl Observer for Watch {
+    fn service(&mut self, now: Instant, service: Service) {
+        if let Some(flight) = &mut self.flight {
+            flight.serve(now, service);
+        }
+    }
+
     fn event(&mut self, now: Instant, event: Event<'_>) {
         let scored = self.accounts.take(now, event);
         match event {
             Event::Arrived(_) | Event::ControlSet(_) => {}
-            Event::Cache(volume, notice) => log_notice(&self.volumes[volume.index()], notice),
+            Event::Cache(volume, notice) => {
+                self.attribute(now, event);
+                log_notice(&self.volumes[volume.index()], notice);
+            }
             Event::Completed(completed) => {
                 self.completed += 1;
                 self.metrics.completed(&completed, scored, self.names(completed.request));
+                let flight = self.flight.as_mut();
+                let line = flight.and_then(|flight| flight.completed(now, &completed, scored));
+                if let Some(line) = line {
+                    self.log_slow(&completed, line);
+                }
                 if let Err(error) = completed.outcome {
                     self.failed += 1;
                     let request = completed.request;
@@ -91,6 +185,9 @@ impl Observer for Watch {
             Event::Refused(request, _) => {
                 self.refused += 1;
                 self.metrics.refused(request, scored, self.names(request));
+                if let Some(flight) = &mut self.flight {
+                    flight.refused(now, request);
+                }
                 let volume = &self.volumes[request.volume.index()];
                 let tenant = self.tenant(request.tenant);
                 self.log.line(now, format_args!("tenant {tenant}"), TASK_SET_FULL, |text| {
@@ -98,6 +195,7 @@ impl Observer for Watch {
                 });
             }
             Event::Path(change) => {
+                self.attribute(now, event);
                 let Change { backend, path, from, lasted, state, why, grounds } = change;
                 let named = self.backends.get(backend);
                 let (backend, path) = (&named.name, path.index());
@@ -138,6 +236,29 @@ impl Observer for Watch {
 }
 
 impl Watch {
+    /// Gives the recorder what explains waits.
+    fn attribute(&mut self, now: Instant, event: Event<'_>) {
+        if let Some(flight) = &mut self.flight {
+            flight.event(now, event);
+        }
+    }
+
+    /// Logs a slow request.
+    fn log_slow(&self, completed: &Completed<'_>, line: SlowLine) {
+        let SlowLine { id, reason, rule, held, mostly } = line;
+        let &Completed { request, times, arrived, .. } = completed;
+        let response = times.total();
+        let host = (!request.job).then(|| self.hosts.of(request.link, arrived)).flatten();
+        let peer = host.as_ref().map_or("", |host| &host.peer);
+        let (volume, tenant) = (&self.volumes[request.volume.index()], self.tenant(request.tenant));
+        let Extent { offset, length } = request.extent;
+        let behind = mostly.map(|(contributor, _)| contributor.text(|id| self.tenant(id)));
+        info!(
+            request_id = id, %peer, reason = reason.as_str(), tenant, %volume, op = request.op.as_str(), offset, length,
+            %response, rule, %held, behind = behind.as_deref().unwrap_or("unknown"), "slow request"
+        );
+    }
+
     /// Logs what the control policy tells.
     fn log_control(&self, notice: Notice) {
         match notice {

@@ -8,6 +8,7 @@
 pub(crate) mod answer;
 pub(crate) mod backends;
 pub(crate) mod event_log;
+pub(crate) mod flight;
 pub(crate) mod http;
 pub(crate) mod metrics;
 mod paths;
@@ -21,11 +22,11 @@ pub(crate) mod view;
 pub use http::openapi::document as openapi_document;
 pub use metrics::families_page;
 pub use protocol::{
-    Answer, BackendStatus, CauseStatus, DeviceStatus, EjectionStatus, FenceStatus, FlashStatus,
-    GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line, LogStatus, LostStatus, OverdueRequest,
-    PathStatus, Problem, Request, RequestCounts, SessionStatus, ShareStatus, Spread, StageStatus,
-    Status, StreamStatus, TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, Verdict,
-    VolumeStatus,
+    Answer, BackendStatus, Behind, Bucket, CauseStatus, DeviceStatus, EjectionStatus, FenceStatus,
+    FlashStatus, GatewayStatus, LINE_MAX, LearnedSpeed, Leaving, Line, Load, LogStatus, LostStatus,
+    OverdueRequest, PathStatus, Problem, RecorderStatus, Request, RequestCounts, Sample,
+    SessionStatus, ShareStatus, Slow, SlowRequest, Spread, StageStatus, Status, StreamStatus,
+    TargetStatus, TenantStatus, TurnedAwayStatus, VERSION, Verdict, VolumeStatus, Wait,
 };
 
 pub(crate) use protocol::Refusal;

@@ -5,13 +5,18 @@
 //! version: readers ignore unknown fields. A field that is removed, or changes its meaning, is one.
 
 mod devices;
+mod refusal;
 mod reload;
+mod sample;
 mod shares;
+mod slow;
 mod turned_away;
 mod volumes;
 
 pub use devices::{DeviceStatus, FlashStatus, Spread};
+pub use sample::{Bucket, Load, Sample};
 pub use shares::{BackendStatus, ShareStatus, StreamStatus};
+pub use slow::{Behind, RecorderStatus, Slow, SlowRequest, Wait};
 pub use turned_away::TurnedAwayStatus;
 pub use volumes::{FenceStatus, LogStatus, LostStatus, VolumeStatus};
 
@@ -20,12 +25,11 @@ pub use reload::Verdict;
 mod paths;
 
 pub use paths::{EjectionStatus, LearnedSpeed, PathStatus};
+pub(crate) use refusal::Refusal;
 
-use crate::config::Rejected;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thiserror::Error;
 
 /// The version of the protocol, in every request and every answer.
 pub const VERSION: u32 = 1;
@@ -134,6 +138,35 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         dry_run: bool,
     },
+    /// Counters of the busiest volumes and tenants. Answered with [`Answer::Sample`].
+    #[serde(rename = "sample")]
+    Sample {},
+    /// The slowest requests of late, or one of them. Answered with [`Answer::Slow`].
+    #[serde(rename = "slow")]
+    Slow {
+        /// Only the request with this id; all else is ignored then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        /// Those that ended in this time before now.
+        #[serde(default = "slow::last_minute")]
+        last_ns: u64,
+        /// Those that ended around this moment, in nanoseconds of Unix time, instead of `last_ns`: in its minute, or in its hour
+        /// if that is more than an hour ago.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_unix_ns: Option<u64>,
+        /// Only this tenant.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tenant: Option<String>,
+        /// Only this volume.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        volume: Option<String>,
+        /// Only those that this rule held.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        /// At most this many, up to 1000.
+        #[serde(default = "slow::ten")]
+        limit: u32,
+    },
     /// The metrics. Answered with [`Answer::Metrics`], after which the gateway closes the connection.
     #[serde(rename = "metrics")]
     Metrics {
@@ -147,6 +180,13 @@ pub enum Request {
 }
 
 impl Request {
+    /// The slowest requests of the last minute.
+    pub(crate) const fn slowest(limit: u32) -> Self {
+        let last_ns = slow::last_minute();
+        let (id, at_unix_ns, tenant, volume, rule) = (None, None, None, None, None);
+        Self::Slow { id, last_ns, at_unix_ns, tenant, volume, rule, limit }
+    }
+
     /// Parses a line.
     pub(crate) fn parse(line: &[u8]) -> Result<Self, Refusal> {
         let mut value: Value = serde_json::from_slice(line).map_err(Refusal::NotJson)?;
@@ -172,6 +212,10 @@ pub enum Answer {
     Volumes(Vec<VolumeStatus>),
     /// The configuration is in force, or could be.
     Reloaded(Verdict),
+    /// Counters of the busiest volumes and tenants.
+    Sample(Box<Sample>),
+    /// The slowest requests.
+    Slow(Box<Slow>),
     /// A page of metrics.
     Metrics(String),
     /// The gateway takes no new work, and stops when requests in flight have ended.
@@ -246,6 +290,9 @@ pub struct Status {
     /// The paths that are out of use.
     #[serde(default)]
     pub paths_out: Vec<PathStatus>,
+    /// What the flight recorder keeps; `None` if it is switched off.
+    #[serde(default)]
+    pub recorder: Option<RecorderStatus>,
 }
 
 /// The process that serves.
@@ -386,158 +433,12 @@ pub struct TargetStatus {
     pub burn_1h: f64,
 }
 
-/// Why a request was refused.
-#[derive(Debug, Error)]
-pub(crate) enum Refusal {
-    /// The line is no JSON.
-    #[error("the request is not JSON: {0}")]
-    NotJson(serde_json::Error),
-    /// It has no version, or is no object.
-    #[error("the request is not an object with a `version`")]
-    NoVersion,
-    /// It has another one.
-    #[error("version {0} of the protocol is not known here")]
-    Version(Value),
-    /// An unknown verb, or a field that is missing, unknown or of another type.
-    #[error("unknown request: {0}")]
-    NotARequest(serde_json::Error),
-    /// The line is longer than [`LINE_MAX`].
-    #[error("the request has more than {LINE_MAX} bytes")]
-    TooLong,
-    /// The client closed its side before the end of the line.
-    #[error("the request ends without an end of line")]
-    Unfinished,
-    /// No backend has this name.
-    #[error("there is no backend `{name}`")]
-    UnknownBackend {
-        /// The name.
-        name: String,
-        /// The known names.
-        known: Vec<String>,
-    },
-    /// The backend has no such path.
-    #[error("backend `{backend}` has no path {path}")]
-    UnknownPath {
-        /// The backend.
-        backend: String,
-        /// The number.
-        path: u32,
-        /// How many it has.
-        count: u32,
-    },
-    /// It would leave no usable path.
-    #[error("path {path} is the last one to `{backend}` that can be used")]
-    LastPath {
-        /// The backend.
-        backend: String,
-        /// The number.
-        path: u32,
-    },
-    /// No volume has this name.
-    #[error("there is no volume `{name}`")]
-    UnknownVolume {
-        /// The name.
-        name: String,
-        /// The known names.
-        known: Vec<String>,
-    },
-    /// The volume has no log.
-    #[error("volume `{volume}` has no log")]
-    NoLog {
-        /// The volume.
-        volume: String,
-    },
-    /// There is nothing to give up.
-    #[error("write-back of volume `{volume}` is not blocked by data that its log cannot give")]
-    NothingLost {
-        /// The volume.
-        volume: String,
-    },
-    /// The configuration was not put into force.
-    #[error("{}", reload::message(.0))]
-    Rejected(Rejected),
-    /// Pages of metrics are asked for faster than they are read.
-    #[error("other clients wait for metrics")]
-    Busy,
-    /// The gateway is stopping.
-    #[error("the gateway is stopping")]
-    Stopping,
-}
-
-impl Refusal {
-    /// For programs.
-    const fn code(&self) -> &'static str {
-        match self {
-            Self::NotJson(_) => "not_json",
-            Self::NoVersion | Self::Version(_) => "version",
-            Self::NotARequest(_) => "not_a_request",
-            Self::TooLong => "too_long",
-            Self::Unfinished => "unfinished",
-            Self::UnknownBackend { .. } => "unknown_backend",
-            Self::UnknownPath { .. } => "unknown_path",
-            Self::LastPath { .. } => "last_path",
-            Self::UnknownVolume { .. } => "unknown_volume",
-            Self::NoLog { .. } => "no_log",
-            Self::NothingLost { .. } => "nothing_lost",
-            Self::Rejected(rejected) => reload::code(rejected),
-            Self::Busy => "busy",
-            Self::Stopping => "stopping",
-        }
-    }
-
-    /// What to do.
-    fn help(&self) -> String {
-        match self {
-            Self::NotJson(_) | Self::Unfinished => {
-                "write one object on one line, such as {\"version\":1,\"do\":\"status\"}".to_owned()
-            }
-            Self::NoVersion | Self::Version(_) => format!("write \"version\":{VERSION}"),
-            Self::NotARequest(_) => {
-                "docs/reference/control-socket.md lists what can be asked for".to_owned()
-            }
-            Self::TooLong => "ask for one thing at a time".to_owned(),
-            Self::NoLog { .. } => {
-                "all its data is on its own storage; `log` of its [[volume]] gives it one"
-                    .to_owned()
-            }
-            Self::NothingLost { .. } => {
-                "`weir volume status` says what it waits for; `weir volume retry` tries it again"
-                    .to_owned()
-            }
-            Self::UnknownBackend { known, .. } | Self::UnknownVolume { known, .. } => {
-                let names: Vec<_> =
-                    known.iter().take(NAMES).map(|name| format!("`{name}`")).collect();
-                let more = if known.len() > NAMES { ", …" } else { "" };
-                format!("there is {}{more}", names.join(", "))
-            }
-            Self::UnknownPath { count: 1, .. } => "it has one, number 0".to_owned(),
-            Self::UnknownPath { count, .. } => format!("it has {count}, from 0 to {}", count - 1),
-            Self::LastPath { .. } => {
-                "requests would wait; --force, or \"force\":true, disables it anyway".to_owned()
-            }
-            Self::Rejected(rejected) => reload::help(rejected).to_owned(),
-            Self::Busy => "ask again in some seconds, and read each answer".to_owned(),
-            Self::Stopping => "nothing can be changed any more".to_owned(),
-        }
-    }
-}
-
 impl Answer {
     /// Metrics cannot be encoded now.
     pub(crate) fn busy() -> Self {
         (&Refusal::Busy).into()
     }
 }
-
-impl From<&Refusal> for Answer {
-    fn from(refusal: &Refusal) -> Self {
-        let (code, message) = (refusal.code().to_owned(), refusal.to_string());
-        Self::Error(Problem { code, message, help: refusal.help() })
-    }
-}
-
-/// Names of backends or volumes in a help text.
-const NAMES: usize = 10;
 
 #[cfg(test)]
 mod tests;

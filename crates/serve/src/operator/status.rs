@@ -52,6 +52,7 @@ pub(crate) fn status(
     let Watch { completed, failed, refused, .. } = *pipeline.observer();
     let outstanding = pipeline.outstanding().into();
     let paths_out = paths::paths(pipeline, view, backends, |path| !path.state.is_usable());
+    let recorder = pipeline.observer().recorder(now);
     let (tenants, tenants_left_out) = pipeline.observer_mut().tenants(now);
     Status {
         gateway: GatewayStatus {
@@ -80,6 +81,7 @@ pub(crate) fn status(
         backends: held,
         backends_left_out,
         paths_out,
+        recorder,
     }
 }
 

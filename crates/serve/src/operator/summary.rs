@@ -155,7 +155,7 @@ const CAUSES: usize = 4;
 mod tests {
     use super::*;
     use weir_flow::control::{Contract, Promises};
-    use weir_flow::event::{Completed, Event, Observer, StageTimes};
+    use weir_flow::event::{Completed, Event, Observer, StageTimes, Trail};
     use weir_flow::request::{LinkId, Op, Request, Tag, VolumeId};
     use weir_flow::units::Extent;
 
@@ -180,13 +180,13 @@ mod tests {
                 job: false,
             };
             let (arrived, times) = (Instant::ZERO, &StageTimes::default());
+            let (request, row, outcome, trail) = (&request, Some(0), Ok(()), Trail::default());
             for _ in 0..met {
-                let end =
-                    Completed { request: &request, row: Some(0), arrived, times, outcome: Ok(()) };
+                let end = Completed { request, row, arrived, times, outcome, trail };
                 accounts.event(Instant::ZERO, Event::Completed(end));
             }
             for _ in 0..missed {
-                accounts.event(Instant::ZERO, Event::Refused(&request, Some(0)));
+                accounts.event(Instant::ZERO, Event::Refused(request, row));
             }
         }
         let ranked: Vec<_> =

@@ -4,6 +4,7 @@
 //! it: its buffers, its payload memory and its place in its tenant's quota.
 
 use crate::ids::{ConnectionId, JobKey, ManagementKey, TaskKey};
+use crate::link_hosts::LinkHosts;
 use crate::peer_log::PeerLog;
 use crate::tasks::ConnectionAction;
 use crate::tasks::memory::{Held, PayloadMemory};
@@ -45,6 +46,8 @@ pub(crate) struct TaskSet {
     pub(crate) now: Instant,
     /// Log lines that hosts can cause.
     pub(crate) log: PeerLog,
+    /// Whose the links are.
+    pub(crate) hosts: LinkHosts,
     /// Requests that the pipeline takes at a time.
     pub(crate) max_requests: usize,
     /// The largest command window of a session.
@@ -97,6 +100,7 @@ impl TaskSet {
             submitted: false,
             now: Instant::ZERO,
             log: PeerLog::default(),
+            hosts: LinkHosts::default(),
             max_requests,
             window_max,
         }

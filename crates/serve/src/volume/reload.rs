@@ -228,6 +228,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
         savings,
         take_over: _,
         record: _,
+        recorder,
         stop,
     } = new;
     differs("`listen` of [iscsi]", old.listen == *listen);
@@ -250,6 +251,7 @@ fn restarts(old: &Config, new: &Config) -> Vec<String> {
     let places = [&old.http, http].map(|one| one.as_ref().map(|http| &http.listen));
     differs("`listen` of [http]", places[0] == places[1]);
     differs("[burst_credits]", old.savings == *savings);
+    differs("[recorder]", old.recorder == *recorder);
     differs("`timeout` of [stop]", old.stop == *stop);
     differs("[[backend]]", old.backends == *backends);
     differs("[[upstream]]", old.upstreams == *upstreams);

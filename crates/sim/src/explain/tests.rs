@@ -82,6 +82,10 @@ fn a_recording_is_explained_as_its_run() {
     assert_eq!(times.first().copied(), slowest);
     for story in &told.requests {
         assert_eq!(story.held.iter().map(|held| held.time_ns).sum::<u64>(), story.response_ns);
+        for held in &story.held {
+            let behind = held.behind.iter().map(|behind| behind.time_ns);
+            assert_eq!(behind.sum::<u64>(), held.time_ns, "{held:?}");
+        }
         assert_eq!(story.target_ns, (story.tenant == 0).then_some(WITHIN.as_nanos()));
     }
     let outstanding: usize = told.outstanding.iter().map(|stage| stage.count).sum();
@@ -107,4 +111,26 @@ fn a_question_is_answered_and_no_other() {
     assert_eq!(tagged.ended, wanted.len() as u64);
     assert!(wanted.len() > 2, "tags come again here");
     assert_eq!(tagged.requests.iter().collect::<Vec<_>>(), wanted[..2]);
+}
+
+/// A tenant that waits at a device behind the long reads of another is explained by that tenant.
+#[test]
+fn a_neighbour_is_named() {
+    let mut plan = testing::plan();
+    plan.workloads[0].arrivals = Arrivals::Poisson { rate: 500.0 };
+    plan.tenants.push("noisy".to_owned());
+    let many = Arrivals::Closed { depth: 64, think: Duration::ZERO };
+    let mut noisy = testing::workload(many);
+    (noisy.name, noisy.tenant) = ("noisy".to_owned(), TenantId::new(1));
+    plan.workloads.push(noisy);
+    let asked = Question { tenant: Some(TenantId::new(0)), ..question(20) };
+    let told = super::plan(&plan, asked, |_| ()).unwrap().1;
+    assert_eq!(told.requests.len(), 20);
+    let mut sums = [0_u64; 2];
+    for held in told.requests.iter().flat_map(|story| &story.held) {
+        for behind in held.behind.iter().filter(|behind| behind.who != "unknown") {
+            sums[usize::from(behind.tenant == Some(1))] += behind.time_ns;
+        }
+    }
+    assert!(sums[1] > sums[0], "{sums:?}: {:?}", told.requests[0]);
 }

@@ -48,6 +48,11 @@ impl Ask {
         Ok(Exit::Success)
     }
 
+    /// Whether the answer is printed as JSON.
+    pub(super) const fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Sends a request and prints nothing.
     pub(super) fn question(&self, request: Request) -> Result<Answer, Failure> {
         match self.exchange(request)?.1 {

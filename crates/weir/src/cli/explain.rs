@@ -3,7 +3,7 @@
 use super::config::warn;
 use super::progress::Progress;
 use super::report::{self, divided, millis, tenths};
-use super::{replay, sim};
+use super::{replay, sim, slow};
 use crate::config;
 use crate::config::source::Source;
 use crate::exit::{Exit, Failure};
@@ -17,7 +17,9 @@ use std::fs::File;
 use std::path::PathBuf;
 use weir_flow::clock::Duration;
 use weir_flow::request::{Tag, TenantId};
-use weir_sim::explain::{self, Explanation, Question, REQUESTS_MAX, Story, TenantExplanation};
+use weir_sim::explain::{
+    self, Behind, Explanation, Question, REQUESTS_MAX, Story, TenantExplanation,
+};
 use weir_sim::plan::Plan;
 
 /// Show which rules held requests, and for how long
@@ -218,9 +220,18 @@ impl Names<'_> {
         let times: Vec<_> = times.collect();
         let width = times.iter().map(String::len).max().unwrap_or(0);
         for (held, time) in story.held.iter().zip(times) {
-            let _ = writeln!(text, "    {:<8}  {time:>width$}  {}", held.stage, held.rule);
+            let _ = write!(text, "    {:<8}  {time:>width$}  {}", held.stage, held.rule);
+            let behind: Vec<_> = held.behind.iter().map(|behind| self.behind(behind)).collect();
+            text.push_str(&slow::behind(&behind));
+            text.push('\n');
         }
         text
+    }
+
+    /// Who was served meanwhile, and for how long.
+    fn behind(self, behind: &Behind) -> (String, u64) {
+        let who = behind.tenant.map_or_else(|| behind.who.clone(), |tenant| self.tenant(tenant));
+        (who, behind.time_ns)
     }
 
     /// One tenant: how well its objectives were met, and its ledger.

@@ -9,6 +9,7 @@ mod explain;
 mod generate;
 mod log;
 mod metrics;
+mod moment;
 mod path;
 mod progress;
 mod reload;
@@ -17,8 +18,10 @@ mod report;
 mod reproduce;
 mod serve;
 mod sim;
+mod slow;
 mod status;
 mod stop;
+mod top;
 mod trace;
 mod volume;
 
@@ -61,6 +64,8 @@ enum Command {
     Volume(volume::Volume),
     Reload(reload::Reload),
     Metrics(metrics::Metrics),
+    Slow(slow::SlowRequests),
+    Top(top::Top),
     Stop(stop::Stop),
     Api(api::Api),
     Log(log::Log),
@@ -110,6 +115,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
         Command::Volume(command) => command.run(),
         Command::Reload(command) => command.run(),
         Command::Metrics(command) => command.run(),
+        Command::Slow(command) => command.run(),
+        Command::Top(command) => command.run(),
         Command::Stop(command) => command.run(),
         Command::Api(command) => command.run(),
         Command::Log(command) => command.run(),

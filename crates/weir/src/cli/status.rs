@@ -9,8 +9,9 @@ use std::fmt::Write as _;
 use weir_flow::clock::Duration;
 use weir_flow::units::ByteCount;
 use weir_serve::operator::{
-    self, Answer, BackendStatus, DeviceStatus, FenceStatus, OverdueRequest, Request, SessionStatus,
-    ShareStatus, Spread, StageStatus, TargetStatus, TenantStatus, TurnedAwayStatus, VolumeStatus,
+    self, Answer, BackendStatus, DeviceStatus, FenceStatus, OverdueRequest, RecorderStatus,
+    Request, SessionStatus, ShareStatus, Spread, StageStatus, TargetStatus, TenantStatus,
+    TurnedAwayStatus, VolumeStatus,
 };
 
 /// Show the state of a running gateway
@@ -56,6 +57,7 @@ fn text(status: &operator::Status) -> String {
         "{completed} requests completed, {failed} of them with an error; {refused} refused; {outstanding} \
          outstanding"
     );
+    recorder(&mut text, status.recorder);
     section(&mut text, "Outstanding requests", &Table::of(STAGES, &status.stages), 0);
     section(&mut text, "Overdue", &Table::of(OVERDUE, &status.overdue), status.overdue_left_out);
     section(
@@ -93,6 +95,21 @@ fn text(status: &operator::Status) -> String {
     let heading = "Tenants with a contract, and the rules that held their requests";
     section(&mut text, heading, &Table::of(TENANTS, &status.tenants), status.tenants_left_out);
     text
+}
+
+/// What the flight recorder keeps.
+fn recorder(text: &mut String, recorder: Option<RecorderStatus>) {
+    let Some(RecorderStatus { memory_bytes, ring_ns, hours_ns, .. }) = recorder else {
+        text.push_str("flight recorder off\n");
+        return;
+    };
+    let _ = writeln!(
+        text,
+        "flight recorder: {}; all requests of the last {}, the slowest of the last {}",
+        ByteCount(memory_bytes),
+        age(ring_ns),
+        age(hours_ns)
+    );
 }
 
 /// A heading and its table, if the table has rows.

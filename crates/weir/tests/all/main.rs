@@ -33,6 +33,7 @@ mod serve_reservations;
 mod serve_savings;
 mod serve_secrets;
 mod serve_sessions;
+mod serve_slow;
 mod serve_summary;
 mod serve_transfer;
 mod serve_unavailable;

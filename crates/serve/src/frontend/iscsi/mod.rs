@@ -250,7 +250,8 @@ impl IscsiFrontend<'_> {
         let target =
             target.map_or("(discovery)", |target| &self.engine.catalog.targets[target].name);
         let initiator = wire.initiator();
-        let TaskSet { log, now, .. } = &self.engine.set;
+        let TaskSet { log, now, hosts, .. } = &self.engine.set;
+        hosts.enter(*now, link, peer, Some(initiator));
         log.line(*now, peer.source(), "session", |text| {
             info!(%peer, initiator, account, target, tsih, reinstated, "{text}");
         });

@@ -94,7 +94,8 @@ impl NbdFrontend<'_> {
                 self.engine.set.actions.push_back(ConnectionAction::Share);
                 let export = &self.engine.catalog.exports.as_slice()[index].name;
                 let tls = connection.encryption == Encryption::Tls;
-                let (peer, TaskSet { log, now, .. }) = (&connection.peer, &self.engine.set);
+                let (peer, TaskSet { log, now, hosts, .. }) = (&connection.peer, &self.engine.set);
+                hosts.enter(*now, connection.link(), peer, None);
                 log.line(*now, peer.source(), "NBD client", |text| {
                     info!(%peer, export, tls, "{text}");
                 });

@@ -229,7 +229,8 @@ impl NvmeFrontend<'_> {
         queue.subsystem.clone_from(&connect.subsystem);
         queue.heard = self.engine.set.now;
         queue.wire.admitted(id);
-        let (peer, TaskSet { log, now, .. }) = (&connection.peer, &self.engine.set);
+        let (peer, TaskSet { log, now, hosts, .. }) = (&connection.peer, &self.engine.set);
+        hosts.enter(*now, link, peer, Some(&connect.host));
         let (host, subsystem) = (connect.host.escape_debug(), connect.subsystem.escape_debug());
         let (queue, depth, kato_ms) = (connect.queue, connect.depth, connect.kato_ms);
         log.line(*now, peer.source(), "NVMe queue connected", |text| {

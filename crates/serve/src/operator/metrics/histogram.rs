@@ -76,6 +76,13 @@ impl Counts {
         self.buckets.iter().sum()
     }
 
+    /// Each bucket that is not empty: its bound, and the times in it. What is longer than all bounds has the largest number.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (u64, u64)> {
+        let bound = |index| if index < BUCKETS - 1 { edge(index) } else { u64::MAX };
+        let buckets = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        buckets.map(move |(index, &count)| (bound(index), count))
+    }
+
     /// The classic buckets with these bounds: each bound, and the number of times up to it.
     pub(crate) fn up_to(&self, bounds: Bounds) -> impl Iterator<Item = (u64, u64)> {
         let mut below = 0;

@@ -8,7 +8,7 @@ use weir_flow::account::Scored;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::{Notice, Tier};
 use weir_flow::error::IoError;
-use weir_flow::event::{Completed, StageTimes};
+use weir_flow::event::{Completed, StageTimes, Trail};
 use weir_flow::request::{LinkId, Op, Outcome, Request, Tag, TenantId, VolumeId};
 use weir_flow::units::Extent;
 
@@ -34,7 +34,8 @@ pub(super) fn complete(
 ) {
     let times = StageTimes::default();
     let (arrived, row) = (Instant::ZERO, None);
-    let completed = Completed { request, row, arrived, times: &times, outcome };
+    let completed =
+        Completed { request, row, arrived, times: &times, outcome, trail: Trail::default() };
     let tenant = format!("tenant {}", request.tenant.index());
     metrics.completed(&completed, scored, (|| "disk \"a\\b\"\n".to_owned(), || tenant));
 }

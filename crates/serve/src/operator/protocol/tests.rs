@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::Rejected;
 
 /// The lines of the page's examples: requests, each with its answer.
 fn examples() -> Vec<(&'static str, &'static str)> {

@@ -15,6 +15,7 @@ mod nbd;
 mod numbered;
 mod nvme;
 mod reach;
+mod recorder;
 mod savings;
 mod stop;
 mod store;
@@ -56,6 +57,7 @@ pub(crate) static SCHEMA: Schema = Schema {
         &shares::BACKGROUND,
         &control::CONTROL,
         &http::HTTP,
+        &recorder::RECORDER,
         &stop::STOP,
         &savings::SAVINGS,
         &account::ACCOUNT,
@@ -80,6 +82,7 @@ pub(crate) fn read(
     let paths = path::read(context, document);
     let cache = cache::read(context, document);
     let policies = policy::read(context, document);
+    let recorder = document.once(context, "recorder").settings(context);
     let stop = document.once(context, "stop").settings(context);
     let savings = savings::read(context, document, source);
     let mut accounts = account::read(context, document, source);
@@ -158,6 +161,7 @@ pub(crate) fn read(
         savings: savings.ok()?,
         take_over: Vec::new(),
         record: None,
+        recorder: recorder?,
         stop: stop?,
     })
 }

@@ -1,0 +1,165 @@
+//! What the recorder tells operators.
+
+use super::Flight;
+use super::kept::{Entry, Within};
+use super::ring::Record;
+use crate::link_hosts::LinkHosts;
+use crate::operator::protocol::{Behind, RecorderStatus, Refusal, Slow, SlowRequest, Wait};
+use weir_flow::account::Accounts;
+use weir_flow::attribution::{Contributor, Part};
+use weir_flow::clock::Instant;
+use weir_flow::event::StageName;
+use weir_flow::request::{BackendId, TenantId, VolumeId};
+
+/// What an operator wants to know.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) id: Option<String>,
+    pub(crate) within: Within,
+    pub(crate) tenant: Option<String>,
+    pub(crate) volume: Option<String>,
+    pub(crate) rule: Option<String>,
+    pub(crate) limit: usize,
+}
+
+/// The names of what records number.
+pub(crate) struct Names<'a> {
+    pub(crate) tenant: &'a dyn Fn(TenantId) -> String,
+    pub(crate) volume: &'a dyn Fn(VolumeId) -> String,
+    pub(crate) backend: &'a dyn Fn(BackendId) -> String,
+    pub(crate) hosts: &'a LinkHosts,
+    pub(crate) accounts: &'a Accounts,
+}
+
+/// The id of a request: what differs from one start to the next, and its number.
+pub(super) fn id(start: u16, number: u64) -> String {
+    format!("{start:04x}-{:012x}", number & NUMBER)
+}
+
+/// The number in an id.
+fn number(start: u16, id: &str) -> Option<u64> {
+    let (known, number) = id.split_once('-')?;
+    (u16::from_str_radix(known, 16).ok()? == start).then_some(())?;
+    u64::from_str_radix(number, 16).ok()
+}
+
+impl Flight {
+    /// The slowest requests, or the one with an id.
+    pub(crate) fn slow(
+        &mut self,
+        now: Instant,
+        asked: &Asked,
+        names: &Names<'_>,
+    ) -> Result<Slow, Refusal> {
+        if now >= self.second {
+            self.turn(now);
+        }
+        if let Some(id) = &asked.id {
+            let told = self.one(now, id, names);
+            let told = told.ok_or_else(|| Refusal::UnknownRequest { id: id.clone() })?;
+            return Ok(Slow { told: vec![told], slow_ns: self.slow.as_nanos(), ..Slow::default() });
+        }
+        let wants = |record: &Record| {
+            let matches = |wanted: &Option<String>, name: &dyn Fn() -> String| {
+                wanted.as_ref().is_none_or(|wanted| *wanted == name())
+            };
+            let held = |rule: &String| {
+                let mut rules = StageName::ALL.iter().filter_map(|&stage| record.times.rule(stage));
+                rules.any(|known| known.0 == rule)
+            };
+            matches(&asked.tenant, &|| (names.tenant)(record.request.tenant))
+                && matches(&asked.volume, &|| (names.volume)(record.request.volume))
+                && asked.rule.as_ref().is_none_or(held)
+        };
+        let (entries, counts, since) = self.kept.find(now, asked.within, asked.limit, wants);
+        let told = entries.iter().map(|entry| self.told(now, entry, names)).collect();
+        Ok(Slow {
+            requests: counts.requests,
+            late: counts.late,
+            failed: counts.failed,
+            slow: counts.slow,
+            slow_ns: self.slow.as_nanos(),
+            within_ns: now.saturating_since(since).as_nanos(),
+            told,
+        })
+    }
+
+    /// The request with an id: as it was kept, or from the ring.
+    fn one(&self, now: Instant, id: &str, names: &Names<'_>) -> Option<SlowRequest> {
+        let number = number(self.start, id)?;
+        if let Some(entry) = self.kept.get(number) {
+            return Some(self.told(now, entry, names));
+        }
+        let record = *self.ring.get(number)?;
+        let parts = record.completed().map(|completed| self.attribution.explain(now, &completed));
+        let parts = parts.map(Vec::into);
+        Some(self.told(now, &Entry { rank: 0, reason: None, record, parts }, names))
+    }
+
+    fn told(&self, now: Instant, entry: &Entry, names: &Names<'_>) -> SlowRequest {
+        let Entry { record, reason, parts, .. } = entry;
+        let Record { request, times, trail, .. } = record;
+        let parts = parts.as_deref().unwrap_or_default();
+        let contract = names.accounts.contract(request.tenant);
+        let row = contract.and_then(|contract| contract.rows.get(usize::from(record.row?)));
+        let who = |contributor: Contributor| contributor.text(names.tenant);
+        let behind = |part: &Part| Behind {
+            who: who(part.contributor),
+            is_tenant: matches!(part.contributor, Contributor::Tenant(_)),
+            time_ns: part.time.as_nanos(),
+        };
+        let wait = |stage: StageName| {
+            let rule = times.rule(stage)?.0.to_owned();
+            let of = parts.iter().filter(|part| part.stage == stage);
+            let (stage, time_ns) = (stage.as_str().to_owned(), times.spent(stage).as_nanos());
+            Some(Wait { stage, rule, time_ns, behind: of.map(behind).collect() })
+        };
+        let mostly = Contributor::most(parts).map(|(contributor, time)| Behind {
+            who: who(contributor),
+            is_tenant: matches!(contributor, Contributor::Tenant(_)),
+            time_ns: time.as_nanos(),
+        });
+        // Jobs of the gateway come over no link.
+        let host = (!request.job).then(|| names.hosts.of(request.link, record.arrived)).flatten();
+        SlowRequest {
+            id: id(self.start, record.number),
+            age_ns: now.saturating_since(record.ended).as_nanos(),
+            arrived_ns: record.arrived.as_nanos(),
+            response_ns: record.response().as_nanos(),
+            reason: reason.map_or("", super::Reason::as_str).to_owned(),
+            op: request.op.as_str().to_owned(),
+            offset: request.extent.offset,
+            length: request.extent.length,
+            tenant: (names.tenant)(request.tenant),
+            volume: (names.volume)(request.volume),
+            host: host.as_ref().and_then(|host| host.name.clone()),
+            peer: host.map(|host| host.peer.clone()),
+            target_ns: row.map(|row| row.response().as_nanos()),
+            error: match record.outcome {
+                None => Some("refused".to_owned()),
+                Some(outcome) => outcome.err().map(|error| error.to_string()),
+            },
+            backend: trail.path.map(|_| (names.backend)(trail.backend)),
+            path: trail.path.map(|path| path.index() as u32),
+            waits: StageName::ALL.into_iter().filter_map(wait).collect(),
+            mostly,
+        }
+    }
+
+    /// How much memory it takes, and how far back it reaches.
+    pub(crate) fn status(&self, now: Instant) -> RecorderStatus {
+        let [seconds, minutes, hours] = self.kept.oldest();
+        let age = |since: Instant| now.saturating_since(since).as_nanos();
+        RecorderStatus {
+            memory_bytes: (self.ring.memory() + self.kept.memory() + self.attribution.memory())
+                as u64,
+            ring_ns: self.ring.oldest().map_or(0, age),
+            seconds_ns: age(seconds),
+            minutes_ns: age(minutes),
+            hours_ns: age(hours),
+        }
+    }
+}
+
+/// The part of an id that is counted.
+const NUMBER: u64 = (1 << 48) - 1;
