@@ -58,6 +58,7 @@ pub(super) fn find(
         Source::Status(_) => Found::Ask(Subject::Status),
         Source::Paths(_) => Found::Ask(Subject::Paths),
         Source::Volumes(_) => Found::Ask(Subject::Volumes),
+        Source::Slow => Found::Ask(Subject::Slow),
         Source::Order(order) => Found::Order(order(texts, body)?),
     })
 }
@@ -73,6 +74,8 @@ pub(super) fn answer(head: &Head, known: &Known) -> Result<Response, Fault> {
         (Source::Status(answer), Answer::Status(status)) => answer(status, name),
         (Source::Paths(answer), Answer::Paths(paths)) => answer(paths, name),
         (Source::Volumes(answer), Answer::Volumes(volumes)) => answer(volumes, name),
+        (Source::Slow, Answer::Slow(slow)) => Ok(Response::json(slow)),
+        (Source::Slow, Answer::Error(problem)) => Err(Fault::Refused(problem.clone())),
         (Source::Order(_), told) => ordered(told),
         _ => Err(Fault::NoAnswer),
     }
@@ -86,7 +89,9 @@ fn ordered(told: &Answer) -> Result<Response, Fault> {
         Answer::Reloaded(verdict) => Ok(Response::json(verdict)),
         Answer::Stopping(leaving) => Ok(Response::json(leaving)),
         Answer::Error(problem) => Err(Fault::Refused(problem.clone())),
-        Answer::Status(_) | Answer::Metrics(_) => Err(Fault::NoVerdict),
+        Answer::Status(_) | Answer::Sample(_) | Answer::Slow(_) | Answer::Metrics(_) => {
+            Err(Fault::NoVerdict)
+        }
     }
 }
 

@@ -33,14 +33,16 @@ pub(crate) enum Subject {
     Status,
     Paths,
     Volumes,
+    Slow,
     Metrics(Format),
 }
 
 impl Subject {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Status,
         Self::Paths,
         Self::Volumes,
+        Self::Slow,
         Self::Metrics(Format::Text),
         Self::Metrics(Format::OpenMetrics),
     ];
@@ -50,8 +52,9 @@ impl Subject {
             Self::Status => 0,
             Self::Paths => 1,
             Self::Volumes => 2,
-            Self::Metrics(Format::Text) => 3,
-            Self::Metrics(Format::OpenMetrics) => 4,
+            Self::Slow => 3,
+            Self::Metrics(Format::Text) => 4,
+            Self::Metrics(Format::OpenMetrics) => 5,
         }
     }
 
@@ -61,6 +64,7 @@ impl Subject {
             Self::Status => Request::Status {},
             Self::Paths => Request::PathList { backend: None },
             Self::Volumes => Request::VolumeList { volume: None },
+            Self::Slow => Request::slowest(SLOW),
             Self::Metrics(format) => {
                 Request::Metrics { openmetrics: matches!(format, Format::OpenMetrics) }
             }
@@ -84,6 +88,9 @@ pub(crate) enum Told {
     /// Metrics, which the thread encodes.
     Scrape(Scrape),
 }
+
+/// Slow requests in an answer.
+const SLOW: u32 = 32;
 
 /// For how long an answer of the event loop is used again.
 const FRESH: Duration = Duration::from_millis(200);

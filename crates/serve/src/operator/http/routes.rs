@@ -14,7 +14,7 @@ use crate::operator::metrics::history::{History, HistoryStatus};
 use crate::operator::metrics::page::Format;
 use crate::operator::metrics::totals::Totals;
 use crate::operator::protocol::{
-    Leaving, PathStatus, Request, Status, TenantStatus, Verdict, VolumeStatus,
+    Leaving, PathStatus, Request, Slow, Status, TenantStatus, Verdict, VolumeStatus,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weir_flow::clock::{Duration, Instant};
@@ -56,6 +56,8 @@ pub(super) enum Source {
     Paths(fn(&[PathStatus], &str) -> Result<Response, Fault>),
     /// All volumes.
     Volumes(fn(&[VolumeStatus], &str) -> Result<Response, Fault>),
+    /// The slowest requests of the last minute.
+    Slow,
     /// An order, from the texts in the path and the body.
     Order(fn([&str; 2], &[u8]) -> Result<Request, Fault>),
 }
@@ -235,6 +237,14 @@ pub(super) static ROUTES: &[Route] = &[
         summary: "The write-back logs of volumes",
         content: Content::Json(schema::<LogList>),
         source: Source::Volumes(|volumes, _| Ok(Response::json(&LogList::of(volumes)))),
+    },
+    Route {
+        path: "/api/v1/slow",
+        role: Some(Role::Read),
+        id: "listSlowRequests",
+        summary: "The slowest requests of the last minute, and who was served while they waited",
+        content: Content::Json(schema::<Slow>),
+        source: Source::Slow,
     },
     Route {
         path: "/api/v1/backends/{name}/paths/{number}:disable",

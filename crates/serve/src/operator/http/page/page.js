@@ -250,6 +250,26 @@ function overdue(status) {
   table("overdue", "Overdue requests", left(status.overdue.length - 10 + status.overdue_left_out), [["for", ""], ["stage", ""], ["request", ""]], rows, "");
 }
 
+// The slowest requests of the last minute: where each was held for longest, and who was served meanwhile.
+function slowest(slow) {
+  if (!slow) return $("slow").replaceChildren();
+  const percent = (part, all) => `${(part / all * 100).toFixed(0)} %`;
+  const behind = wait => wait.behind.slice(0, 3).map(one => `${one.who} ${percent(one.time_ns, wait.time_ns)}`).join(", ");
+  const rows = slow.told.slice(0, 10).map(one => {
+    const waits = [...one.waits].sort((a, b) => b.time_ns - a.time_ns).filter(wait => wait.time_ns * 20 >= one.response_ns);
+    const held = waits.slice(0, 3).flatMap(wait => [make("div", {}, `${wait.rule} ${time(wait.time_ns)}`), wait.behind.length > 0 ? make("small", {}, `behind ${behind(wait)}`) : null]);
+    const most = one.mostly ? `mostly ${one.mostly.who}: ${percent(one.mostly.time_ns, one.response_ns)}` : "not attributed";
+    const kind = one.reason === "" ? null : sign(one.reason === "slow" ? "warn" : "bad", one.reason);
+    return [`${one.tenant} ${one.volume} ${one.id}`, [
+      [time(one.response_ns), kind, make("small", {}, `${time(one.age_ns)} ago`)],
+      [`${one.op} ${bytes(one.length)} of ${one.volume}`, make("small", {}, one.tenant), make("small", {}, one.id)],
+      [...held, make("small", {}, most)],
+    ]];
+  });
+  const note = `of ${slow.requests} in the last minute; ${slow.late} late, ${slow.failed} failed, ${slow.slow} of ${time(slow.slow_ns)} or more`;
+  table("slow", "Slowest requests", note, [["took", ""], ["request", ""], ["held by", ""]], rows, "No request has ended in the last minute.");
+}
+
 function sessions(status) {
   const rows = status.sessions.slice(0, 20).map(one => [`${one.initiator ?? ""} ${one.peer} ${one.target ?? ""}`, [
     [one.initiator ?? one.peer, make("small", {}, `${one.protocol}, ${one.peer}`)], one.target ?? "discovery", number(one.outstanding),
@@ -369,8 +389,9 @@ async function look() {
     sessions(status);
     if (at - asked > 2000) {
       history = await get("/api/v1/history");
-      asked = at;
       charts();
+      slowest(status.recorder ? await get("/api/v1/slow") : null);
+      asked = at;
     }
     numbers(status, sums, quantile(totals, before?.totals, 0.5), quantile(totals, before?.totals, 0.99));
     state(status.gateway.stopping ? "off" : found.length > 0 ? "warn" : "good", status.gateway.stopping ? "stopping" : found.length > 0 ? "degraded" : "serving");
