@@ -175,6 +175,7 @@ fn the_slowest_stay_longer() {
     assert_eq!(longest(&mut flight, around(70_000)), 90_000);
     assert_eq!(longest(&mut flight, around(70_000 - 1_790)), 90_000);
     assert_eq!(longest(&mut flight, around(70_000 - 1_810)), 500);
+    assert_eq!(longest(&mut flight, around(70_000 + 1_810)), 500);
     assert_eq!(longest(&mut flight, around(1_000)), 500);
     assert!(
         asked(&mut flight, now, &Asked { within: around(u64::MAX / SECOND.as_nanos()), ..all(1) })
