@@ -165,10 +165,10 @@ impl Request {
         self.payload() + 4_096
     }
 
-    /// Bytes that the reply carries back to the host.
+    /// Bytes that the reply carries back to the host. What a job reads stays in the gateway.
     pub const fn reply_bytes(&self) -> u64 {
         match self.op {
-            Op::Read => self.extent.length,
+            Op::Read if !self.job => self.extent.length,
             _ => 0,
         }
     }

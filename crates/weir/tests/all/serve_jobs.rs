@@ -4,7 +4,7 @@ use crate::gateway::commands::{
     EXCLUSIVE_ACCESS, READY, REGISTER, RESERVE, Reserve, SANITIZE_IN_PROGRESS, extended_copy,
     overwrite,
 };
-use crate::gateway::initiator::{GOOD, Login, Session, Transfer, read16, write16};
+use crate::gateway::initiator::{GOOD, Login, Session, Transfer, read16, synchronize16, write16};
 use crate::gateway::{Chance, Gateway, folder};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -62,6 +62,29 @@ fn a_copy_is_the_same() {
     let mut session = session.at(1);
     assert!(session.read(3584, MIB) == data[..MIB]);
     gateway.stop();
+}
+
+/// What a copy writes into a volume with a log counts as written by the host that has asked for it, which flushes:
+/// write-back stays out of strict order.
+#[test]
+fn a_log_knows_whose_copy_it_is() {
+    let log = "log = \"other.log\"\nlog_size = \"32MiB\"";
+    let gateway = Gateway::start(&folder("copy-log"), &two_units(log), &[]);
+    let _earlier = gateway.session("earlier");
+    let mut session = gateway.session("one");
+    let names = names(&mut session);
+    let data = Chance(2).bytes(MIB);
+    session.write(0, &data);
+    session.lun = 1;
+    assert_eq!(session.sense_of(READY, Transfer::None), (0x6, 0x29, 0x00));
+    session.execute(synchronize16(), Transfer::None).good();
+    session.lun = 0;
+    let (cdb, list) = extended_copy(&names, 0, 4096, MIB);
+    session.execute(cdb, list).good();
+    session.lun = 1;
+    assert!(session.read(4096, MIB) == data);
+    let status = gateway.asked(&["volume", "status", "other"]);
+    assert_eq!(status["volumes"][0]["log"]["strict"], false, "{status}");
 }
 
 /// A copy inside one volume whose ranges overlap leaves what the source held, whichever way it goes.

@@ -117,10 +117,11 @@ impl Jobs {
             fua,
             dpo: false,
         };
-        // A copy belongs to who asked for it; a sanitize, which outlives him, to the volume.
-        let claim = match &self.running[job] {
-            Job::Copy(copy) => cx.set.tasks[copy.key].claim,
-            Job::Sanitize(_) => None,
+        // A copy belongs to who asked for it, and a log counts its writes as those of that host; a sanitize, which outlives
+        // him, belongs to the volume.
+        let (claim, link) = match &self.running[job] {
+            Job::Copy(copy) => (cx.set.tasks[copy.key].claim, cx.set.link(copy.key)),
+            Job::Sanitize(_) => (None, LinkId::new(0)),
         };
         let mut task = Task::new(cx.set.now, volume, TaskKind::Media(media));
         task.job = Some(job);
@@ -134,7 +135,7 @@ impl Jobs {
             tag: key.tag(),
             tenant: cx.catalog.tenant(claim, volume),
             volume: VolumeId::new(volume as u32),
-            link: LinkId::new(0),
+            link,
             op,
             extent,
             fua,
