@@ -44,8 +44,8 @@ pub(super) struct InFlight {
     pub(super) owner: Owner,
     /// How far its reply has come.
     pub(super) reply: Progress,
-    /// How many writes had ended on its part when it began there, if it is a flush.
-    pub(super) covers: u64,
+    /// What it must know of its part as that was when it began there.
+    pub(super) part_then: u64,
     /// What of the cache's own it is for, if it is no host's.
     pub(super) job: Option<JobKey>,
 }
@@ -73,7 +73,7 @@ impl InFlight {
             dispatched: now,
             owner: if request.job { Owner::Job } else { Owner::Tenant(request.tenant) },
             reply: Progress::default(),
-            covers: 0,
+            part_then: 0,
             job: None,
         }
     }

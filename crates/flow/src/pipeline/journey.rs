@@ -262,10 +262,7 @@ impl<O: Observer> Pipeline<O> {
             let entry = &mut self.requests[key];
             entry.move_to(now, StageName::Path, rule);
             entry.dispatched = now;
-            let InFlight { backend, arrived, place: (_, offset), ref request, .. } = *entry;
-            let Request { op, tenant, volume, .. } = *request;
-            let io = PathIo { bytes: request.payload(), op, tenant, volume, offset, arrived };
-            self.paths.enter(now, key, backend, io);
+            self.enter_paths(now, key);
             self.follow(now);
         }
     }
@@ -305,8 +302,8 @@ impl<O: Observer> Pipeline<O> {
         let InFlight { request, parent, backend, place: (part, at), .. } = *entry;
         let whole = parent.map_or(request.extent, |parent| self.requests[parent].request.extent);
         assert!(whole.offset <= request.extent.offset, "a piece is inside its request");
+        self.requests[key].part_then = self.losses.at_start(&request, part);
         if request.op == Op::Flush {
-            self.requests[key].covers = self.losses.ended(request.volume, part);
             self.observer.service(now, Service::Flush(backend, true));
         }
         self.actions.push_back(Action::Store(StoreIo {
@@ -339,6 +336,16 @@ impl<O: Observer> Pipeline<O> {
             return;
         }
         self.paths.answered(now, key);
+        let InFlight { ref request, owner, part_then, place: (part, _), .. } = self.requests[key];
+        // What a log has it writes again itself.
+        if outcome.is_ok()
+            && owner != Owner::WriteBack
+            && self.losses.may_be_lost(request, part, part_then)
+        {
+            self.requests[key].come_back(now, RULE_LOST);
+            self.enter_paths(now, key);
+            return;
+        }
         self.deliver(now, key, outcome, RULE_DEVICE);
     }
 
@@ -347,6 +354,14 @@ impl<O: Observer> Pipeline<O> {
         if op == Op::Flush {
             self.observer.service(now, Service::Flush(backend, false));
         }
+    }
+
+    /// Stage 5: a request waits for a path.
+    fn enter_paths(&mut self, now: Instant, key: RequestKey) {
+        let InFlight { backend, arrived, place: (_, offset), ref request, .. } = self.requests[key];
+        let Request { op, tenant, volume, .. } = *request;
+        let io = PathIo { bytes: request.payload(), op, tenant, volume, offset, arrived };
+        self.paths.enter(now, key, backend, io);
     }
 
     /// Tells every stage on the way back that a request has ended.
@@ -361,10 +376,10 @@ impl<O: Observer> Pipeline<O> {
         }
         let entry = &mut self.requests[key];
         entry.move_to(now, StageName::Transfer, rule);
-        let InFlight { request, owner, released, dispatched, covers, place: (part, _), .. } =
+        let InFlight { request, owner, released, dispatched, part_then, place: (part, _), .. } =
             *entry;
         if request.op != Op::Read && (owner != Owner::WriteBack || request.op == Op::Flush) {
-            self.losses.stored(&request, part, covers, outcome);
+            self.losses.stored(&request, part, part_then, outcome);
         }
         self.paths.leave(key);
         self.dispatch.complete(now, (key, owner), &request, now.since(dispatched));

@@ -6,6 +6,7 @@
 //! | a flush of its part ends that began after it had ended | it is not unflushed any more |
 //! | the unit of a part was reset | the volume is lost if something of the part is unflushed |
 //! | the unit of a part has lost a write | the same; a volume without a log is lost in any case |
+//! | a write, without FUA, that began before either ends well after it | it is sent again: the unit may have done it before, and lost it, while the answer was on its way on another path |
 //!
 //! From then on no flush of a host ends well: one that did would promise what is gone. Write-back has its own flushes,
 //! and what it has written is not counted: the log has it until it is flushed, and writes it again.
@@ -28,11 +29,13 @@ struct VolumeLosses {
     lost: bool,
 }
 
-/// The writes of hosts that a part of a volume has ended, and how many of them a flush covers.
+/// The writes of hosts that a part of a volume has ended, how many of them a flush covers, and the losses of its unit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     ended: u64,
     flushed: u64,
+    /// How often the unit has said that it may have lost something.
+    losses: u64,
 }
 
 impl Losses {
@@ -44,9 +47,19 @@ impl Losses {
         Self(volumes.iter().map(of).collect())
     }
 
-    /// How many writes of a part have ended, for a flush that begins now.
-    pub(super) fn ended(&self, volume: VolumeId, part: u32) -> u64 {
-        self.0[volume.index()].parts[part as usize].ended
+    /// What a request that begins at a part now has to know when it ends: a flush, how many writes had ended; any other, how
+    /// many losses there had been.
+    pub(super) fn at_start(&self, request: &Request, part: u32) -> u64 {
+        let part = &self.0[request.volume.index()].parts[part as usize];
+        if request.op == Op::Flush { part.ended } else { part.losses }
+    }
+
+    /// Whether a request, which began when a part had had this number of losses, may have been done before the last of
+    /// them. An update is durable when it ends.
+    pub(super) fn may_be_lost(&self, request: &Request, part: u32, losses: u64) -> bool {
+        let part = &self.0[request.volume.index()].parts[part as usize];
+        let volatile = request.op.writes() && request.op != Op::Update && !request.fua;
+        volatile && losses != part.losses
     }
 
     /// A part of a volume has ended a request. A flush covers the first `covered` writes.
@@ -79,10 +92,13 @@ impl Losses {
         certain: bool,
     ) -> bool {
         let losses = &mut self.0[id.index()];
-        let mut parts = losses.parts.iter().enumerate();
-        let unflushed = parts.any(|(index, part)| {
-            volume.layout.backend(index) == backend && part.flushed < part.ended
-        });
+        let mut unflushed = false;
+        for (index, part) in losses.parts.iter_mut().enumerate() {
+            if volume.layout.backend(index) == backend {
+                part.losses += 1;
+                unflushed |= part.flushed < part.ended;
+            }
+        }
         (certain || unflushed) && !core::mem::replace(&mut losses.lost, true)
     }
 

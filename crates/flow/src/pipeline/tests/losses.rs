@@ -94,6 +94,25 @@ fn a_flush_under_way_fails() {
     assert_eq!(end(&mut unit, &flush, Ok(())), Some(Err(IoError::Medium)));
 }
 
+/// A write that is at storage during the reset is sent again when it is answered well: the unit may have done it before, and
+/// lost it while the answer was on its way. One with FUA is durable, and a failure is final.
+#[test]
+fn a_write_under_way_is_sent_again() {
+    let mut unit = over(1);
+    let first = begin(&mut unit, Op::Write, false);
+    step(&mut unit, 0, Input::UnitReset(UNIT));
+    let again = ios(&step(&mut unit, 0, Input::Stored { key: first[0].key, outcome: Ok(()) }));
+    assert_eq!(again, first);
+    assert_eq!(end(&mut unit, &again, Ok(())), Some(Ok(())));
+    assert_eq!(flush(&mut unit), Ok(()));
+    for (fua, outcome) in [(true, Ok(())), (false, Err(IoError::NoSpace))] {
+        let write = begin(&mut unit, Op::Write, fua);
+        step(&mut unit, 0, Input::UnitReset(UNIT));
+        assert_eq!(end(&mut unit, &write, outcome), Some(outcome));
+    }
+    assert_eq!(flush(&mut unit), Ok(()));
+}
+
 /// A path that is lost and works again is no sign of a loss.
 #[test]
 fn a_lost_path_loses_nothing() {
