@@ -28,6 +28,8 @@ pub(super) type Id = u64;
 #[derive(Clone)]
 struct Write {
     id: Id,
+    /// The store that it is to; each has its cache.
+    store: u32,
     ended: bool,
     sectors: Vec<(u32, Content)>,
 }
@@ -41,6 +43,8 @@ pub(super) struct Flush(Vec<Id>);
 pub(super) struct AtRisk {
     pub(super) sectors: Vec<(u32, Content)>,
     pub(super) writes: Vec<usize>,
+    /// The store of each of the writes.
+    pub(super) stores: Vec<u32>,
 }
 
 impl Device {
@@ -66,9 +70,13 @@ impl Device {
 
     /// A write begins: from a sector on, these.
     pub(super) fn begin(&mut self, first: u32, contents: impl IntoIterator<Item = Content>) -> Id {
-        let sectors = (first..).zip(contents).collect();
+        self.begin_at(0, (first..).zip(contents).collect())
+    }
+
+    /// A write to a store begins.
+    pub(super) fn begin_at(&mut self, store: u32, sectors: Vec<(u32, Content)>) -> Id {
         self.next += 1;
-        self.pending.push(Write { id: self.next, ended: false, sectors });
+        self.pending.push(Write { id: self.next, store, ended: false, sectors });
         self.next
     }
 
@@ -112,21 +120,29 @@ impl Device {
         for id in open.collect::<Vec<_>>() {
             self.fail(id, rng);
         }
-        self.visible = self.durable.clone();
-        for write in self.pending.iter().filter(|write| write.ended) {
-            for &(sector, content) in &write.sectors {
-                self.visible[sector as usize] = content;
-            }
-        }
+        self.visible = self.seen();
     }
 
-    /// Loses its cache: `survives` says which of the sectors at risk are kept. I/Os in flight continue.
-    pub(super) fn lose_cache(&mut self, survives: impl FnOnce(&AtRisk) -> Vec<bool>) {
-        let (ended, open) = std::mem::take(&mut self.pending).into_iter().partition(|w| w.ended);
+    /// A store loses its cache: `survives` says which of the sectors at risk are kept. I/Os in flight continue.
+    pub(super) fn lose_cache(&mut self, store: u32, survives: impl FnOnce(&AtRisk) -> Vec<bool>) {
+        let lost = |write: &Write| write.ended && write.store == store;
+        let (ended, others) = std::mem::take(&mut self.pending).into_iter().partition(lost);
         self.pending = ended;
         let at_risk = self.at_risk();
-        let left = self.left(&at_risk, &survives(&at_risk));
-        (self.durable, self.visible, self.pending) = (left.clone(), left, open);
+        self.durable = self.left(&at_risk, &survives(&at_risk));
+        self.pending = others;
+        self.visible = self.seen();
+    }
+
+    /// What is durable, and what has ended over it.
+    fn seen(&self) -> Image {
+        let mut seen = self.durable.clone();
+        for write in self.pending.iter().filter(|write| write.ended) {
+            for &(sector, content) in &write.sectors {
+                seen[sector as usize] = content;
+            }
+        }
+        seen
     }
 
     /// A write was refused: nothing of it was or will be done.
@@ -134,9 +150,15 @@ impl Device {
         self.pending.retain(|write| write.id != id);
     }
 
-    /// A flush begins.
+    /// A flush of all stores begins.
     pub(super) fn flush(&self) -> Flush {
         Flush(self.pending.iter().filter(|write| write.ended).map(|write| write.id).collect())
+    }
+
+    /// A flush of one store begins.
+    pub(super) fn flush_of(&self, store: u32) -> Flush {
+        let covered = |write: &&Write| write.ended && write.store == store;
+        Flush(self.pending.iter().filter(covered).map(|write| write.id).collect())
     }
 
     /// A flush has ended.
@@ -181,11 +203,17 @@ impl Device {
         self.older[sector]
     }
 
+    /// What a power cut leaves of a sector for certain.
+    pub(super) fn durable(&self, sector: u32) -> Content {
+        self.durable[sector as usize]
+    }
+
     /// What a crash now may lose or keep.
     pub(super) fn at_risk(&self) -> AtRisk {
-        let mut at_risk = AtRisk { sectors: Vec::new(), writes: Vec::new() };
+        let mut at_risk = AtRisk { sectors: Vec::new(), writes: Vec::new(), stores: Vec::new() };
         for write in &self.pending {
             at_risk.writes.push(at_risk.sectors.len());
+            at_risk.stores.push(write.store);
             at_risk.sectors.extend(&write.sectors);
         }
         at_risk
@@ -280,6 +308,29 @@ mod tests {
             lost += device.durable.iter().filter(|&&content| content == zero).count();
         }
         assert!((40..120).contains(&lost), "{lost}");
+    }
+
+    /// Each store has its cache: a flush of one leaves what others have, and so does a loss.
+    #[test]
+    fn stores_have_caches_of_their_own() {
+        let [zero, a, b, _] = contents();
+        let mut device = Device::new(vec![zero; 4], true);
+        for (store, sectors) in [(0, vec![(0, a), (2, a)]), (1, vec![(1, b), (3, b)])] {
+            let write = device.begin_at(store, sectors);
+            device.end(write);
+        }
+        let mut lost = device.clone();
+        lost.lose_cache(0, |at_risk| vec![false; at_risk.sectors.len()]);
+        assert_eq!(lost.visible(), &[zero, b, zero, b]);
+        let flush = lost.flush();
+        lost.settle(&flush);
+        assert_eq!(lost.durable, [zero, b, zero, b]);
+        let flush = device.flush_of(1);
+        device.settle(&flush);
+        assert_eq!(
+            (device.durable.as_slice(), device.at_risk().stores),
+            (&[zero, b, zero, b][..], vec![0])
+        );
     }
 
     /// Without a cache what has ended is durable, and a write that failed is there in part.

@@ -54,11 +54,23 @@ pub(super) enum Event {
     Heal,
     /// The target was restarted and has forgotten that another gateway owns the unit.
     Forgotten,
+    /// A host has had blocks copied.
+    Copy,
+    /// To another volume, or from there.
+    CopyAcross,
+    /// Onto a part of its source, from the end.
+    CopyOverlap,
+    /// A crash has left a part of a sector of the log device.
+    Tear,
+    /// A store of several was flushed.
+    StoreFlush,
+    /// A write was done before the upstream lost its cache, and is answered after it has said so.
+    AnswerAfterReset,
 }
 
 impl Event {
     /// All of them.
-    pub(super) const ALL: [Self; 24] = [
+    pub(super) const ALL: [Self; 30] = [
         Self::Crash,
         Self::Stop,
         Self::LogFault,
@@ -83,6 +95,12 @@ impl Event {
         Self::Quarantine,
         Self::Heal,
         Self::Forgotten,
+        Self::Copy,
+        Self::CopyAcross,
+        Self::CopyOverlap,
+        Self::Tear,
+        Self::StoreFlush,
+        Self::AnswerAfterReset,
     ];
 
     /// What it is called.
@@ -112,6 +130,12 @@ impl Event {
             Self::Quarantine => "quarantine orders",
             Self::Heal => "lost ranges overwritten",
             Self::Forgotten => "reservations of others forgotten",
+            Self::Copy => "copies",
+            Self::CopyAcross => "copies between volumes",
+            Self::CopyOverlap => "copies onto their source",
+            Self::Tear => "log devices with torn sectors",
+            Self::StoreFlush => "flushes of another store than the first",
+            Self::AnswerAfterReset => "writes answered after a loss that came behind them",
         }
     }
 }

@@ -75,6 +75,24 @@ pub(super) fn believe_payload(plan: &Plan, bytes: &mut [u8]) {
     bind_tables(plan, bytes);
 }
 
+/// Every batch whose header is torn gets the checksum that it should have, if its fields make sense.
+pub(super) fn believe_headers(plan: &Plan, bytes: &mut [u8]) {
+    for at in (SUPERS as usize..bytes.len()).step_by(PAGE as usize) {
+        let records = u32::from_le_bytes(*bytes[at + 12..].first_chunk().expect("in a page"));
+        let end = at + 64 + 48 * records as usize;
+        if !bytes[at..].starts_with(b"WBAT") || !(1..=64).contains(&records) || end > bytes.len() {
+            continue;
+        }
+        let mut covered = plan.name().to_vec();
+        covered.extend(&bytes[at..at + 60]);
+        covered.extend(&bytes[at + 64..end]);
+        bytes[at + 60..at + 64].copy_from_slice(&crc32c(&covered).to_le_bytes());
+        if let Some((_, sum, records)) = batch(plan, bytes, at, bytes.len()) {
+            bind(bytes, at, sum, &records);
+        }
+    }
+}
+
 /// Every table of checksums becomes that of the batch which it is in.
 pub(super) fn bind_tables(plan: &Plan, bytes: &mut [u8]) {
     for at in (SUPERS as usize..bytes.len()).step_by(PAGE as usize) {

@@ -110,6 +110,8 @@ pub enum Broken {
     Rot(String),
     /// Of an atomic write a part is there.
     Torn(String),
+    /// A copy has not what its source had.
+    Copied(String),
 }
 
 impl Broken {
@@ -126,6 +128,7 @@ impl Broken {
             Self::Owner(_) => "owner",
             Self::Rot(_) => "rot",
             Self::Torn(_) => "atomic",
+            Self::Copied(_) => "copy",
         }
     }
 }
@@ -141,7 +144,8 @@ impl fmt::Display for Broken {
         | Self::Stuck(text)
         | Self::Owner(text)
         | Self::Rot(text)
-        | Self::Torn(text)) = self;
+        | Self::Torn(text)
+        | Self::Copied(text)) = self;
         f.write_str(text)
     }
 }
@@ -172,16 +176,30 @@ impl History {
 
     /// A change arrives. Gives its place.
     pub(super) fn arrive(&mut self, sectors: Range<u32>, zero: bool) -> usize {
+        let number = self.numbers + 1;
+        let token = |sector| if zero { 0 } else { self.token(number, sector) };
+        let tokens: Vec<u64> = sectors.clone().map(token).collect();
+        let place = self.arrive_copy(sectors, &tokens);
+        self.changes[place].zero = zero;
+        place
+    }
+
+    /// A change arrives that leaves these numbers. Gives its place.
+    pub(super) fn arrive_copy(&mut self, sectors: Range<u32>, tokens: &[u64]) -> usize {
         let place = self.changes.len();
         self.numbers += 1;
         self.revision += 1;
-        let number = self.numbers;
-        for sector in sectors.clone() {
-            let token = if zero { 0 } else { self.token(number, sector) };
+        for (sector, &token) in sectors.clone().zip(tokens) {
             self.versions[sector as usize].push((place + 1, token));
         }
-        self.changes.push(Change { sectors, zero, number, acked: false, update: false });
+        let number = self.numbers;
+        self.changes.push(Change { sectors, zero: false, number, acked: false, update: false });
         place
+    }
+
+    /// The sectors of a change.
+    pub(super) fn sectors(&self, place: usize) -> Range<u32> {
+        self.changes[place].sectors.clone()
     }
 
     /// Another number whenever what a crash may leave has changed.

@@ -6,6 +6,7 @@ use super::lasting::Lasting;
 use super::loss::{Loss, State, crash};
 use super::recovery::{World, open};
 use super::rot;
+use super::tear::Tear;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_flow::rng::Rng;
 
@@ -26,6 +27,8 @@ pub(super) struct Judge {
     pub(super) records: u64,
     /// Log devices with a rotten sector that were opened.
     pub(super) rotten: u64,
+    /// Log devices with torn sectors.
+    pub(super) torn: u64,
     known: BTreeSet<(u64, u64, u64)>,
 }
 
@@ -38,8 +41,10 @@ impl Judge {
     ) -> Result<(), (Box<State>, Broken)> {
         self.points += 1;
         for (log, upstream) in losses(rng) {
+            let torn = world.plan.tears && !world.lasting.void && rng.below(4) == 0;
             let state = State {
                 log: crash(world.log, log, rng),
+                tears: if torn { Tear::some(world.log, rng) } else { Vec::new() },
                 upstream: crash(&world.target.device, upstream, rng),
                 record: world.lasting.journal.left(rng),
                 lost: world.lasting.lost.left(rng),
@@ -47,7 +52,7 @@ impl Judge {
             if let Err(broken) = self.check(world, &state) {
                 return Err((Box::new(state), broken));
             }
-            if world.plan.rot && rng.below(40) == 0 {
+            if world.plan.rot && rng.below(40) == 0 && state.tears.is_empty() {
                 self.rotten += 1;
                 if let Err(broken) = rot::check(world, &state, rng) {
                     return Err((Box::new(state), broken));
@@ -70,9 +75,13 @@ impl Judge {
         if state.record.is_some() {
             digests[1] = !digests[1];
         }
-        if !self.known.insert((digests[0], digests[1], history.revision())) {
+        let torn =
+            state.tears.iter().fold(0, |torn: u64, tear| torn.rotate_left(1) ^ tear.digest());
+        if !self.known.insert((digests[0] ^ torn, digests[1], history.revision())) {
             return Ok(());
         }
+        // A sector can be torn in more ways than make a difference: they do not count as states of their own.
+        self.torn += u64::from(!state.tears.is_empty());
         let new = self.images.insert((digests[0], digests[1]));
         let kind = self.kinds.entry((state.log.loss, state.upstream.loss)).or_default();
         *kind = (kind.0 + u64::from(new), kind.1 + 1);
@@ -97,7 +106,7 @@ impl Judge {
         let volume = if *void {
             upstream
         } else {
-            let opened = open(world, &state.log.image, &state.lost)?;
+            let opened = open(world, (&state.log.image, &state.tears), &state.lost)?;
             self.dirty += u64::from(opened.recovered.dirty().1 > 0);
             opened.volume(store, upstream)?
         };

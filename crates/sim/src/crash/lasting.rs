@@ -1,6 +1,6 @@
 //! The state that survives a crash of the gateway: what hosts have been told, and names that are never reused.
 
-use super::content::Store;
+use super::content::{Image, Store};
 use super::events::Events;
 use super::history::History;
 use super::journal::Journal;
@@ -23,6 +23,8 @@ pub(super) struct Lasting {
     pub(super) journal: Journal,
     /// What of the log is rotten, and what gateways have given up for that.
     pub(super) lost: Lost,
+    /// What another volume has, without a log.
+    pub(super) other: Image,
     /// How often what befalls gateways has happened.
     pub(super) events: Events,
 }

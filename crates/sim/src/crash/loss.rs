@@ -3,6 +3,7 @@
 use super::content::Image;
 use super::device::{AtRisk, Device};
 use super::journal::Record;
+use super::tear::Tear;
 use serde::Serialize;
 use weir_flow::cache::quarantine::LostRange;
 use weir_flow::rng::Rng;
@@ -103,15 +104,36 @@ pub(super) struct Left {
 /// Crashes a device; without anything at risk every loss is the same.
 pub(super) fn crash(device: &Device, loss: Loss, rng: &mut Rng) -> Left {
     let at_risk = device.at_risk();
-    let keep = loss.keep(&at_risk, rng);
+    let stores = at_risk.stores.iter().max().map_or(0, |last| last + 1);
+    // Stores may lose different things.
+    let apart = stores > 1 && rng.below(2) == 0;
+    let keep = if apart { of_each(&at_risk, stores, rng) } else { loss.keep(&at_risk, rng) };
     let kept = keep.iter().filter(|&&keep| keep).count();
     let loss = if keep.is_empty() { Loss::Nothing } else { loss };
     Left { loss, image: device.left(&at_risk, &keep), of: (keep.len(), kept) }
 }
 
+/// Which of what is at risk is kept if each store has its loss.
+fn of_each(at_risk: &AtRisk, stores: u32, rng: &mut Rng) -> Vec<bool> {
+    let mut keep = vec![false; at_risk.sectors.len()];
+    for store in 0..stores {
+        let any = Loss::ALL[rng.below(Loss::ALL.len() as u64) as usize].keep(at_risk, rng);
+        for (write, &of) in at_risk.stores.iter().enumerate() {
+            let end = at_risk.writes.get(write + 1).copied().unwrap_or(keep.len());
+            if of == store {
+                let sectors = at_risk.writes[write]..end;
+                keep[sectors.clone()].copy_from_slice(&any[sectors]);
+            }
+        }
+    }
+    keep
+}
+
 /// A crash, of both devices.
 pub(super) struct State {
     pub(super) log: Left,
+    /// Sectors of the log device that are torn.
+    pub(super) tears: Vec<Tear>,
     pub(super) upstream: Left,
     /// The record that the journal of atomic writes has.
     pub(super) record: Option<Record>,
@@ -127,7 +149,11 @@ impl State {
             (of, kept) => format!("{kept} of {of} sectors at risk kept, {}", left.loss.name()),
         };
         let record = if self.record.is_some() { "; the journal has a record" } else { "" };
-        format!("log device: {}; upstream: {}{record}", told(&self.log), told(&self.upstream))
+        let torn = match self.tears.len() {
+            0 => String::new(),
+            count => format!(", {count} sectors torn"),
+        };
+        format!("log device: {}{torn}; upstream: {}{record}", told(&self.log), told(&self.upstream))
     }
 }
 
@@ -137,7 +163,18 @@ mod tests {
 
     fn at_risk() -> AtRisk {
         let content = super::super::content::Content::default();
-        AtRisk { sectors: vec![(0, content); 10], writes: vec![0, 4, 5] }
+        AtRisk { sectors: vec![(0, content); 10], writes: vec![0, 4, 5], stores: vec![0, 1, 0] }
+    }
+
+    /// One store may lose everything, and another nothing.
+    #[test]
+    fn stores_lose_apart() {
+        let mut rng = Rng::stream(1, "loss");
+        let mut first = [false; 10];
+        first[4] = true;
+        let kept: Vec<_> = (0..400).map(|_| of_each(&at_risk(), 2, &mut rng)).collect();
+        assert!(kept.iter().any(|keep| keep[..] == first));
+        assert!(kept.iter().any(|keep| keep[..] == first.map(|one| !one)));
     }
 
     /// Each kind loses what its name says; whole writes are lost whole, and in every combination.

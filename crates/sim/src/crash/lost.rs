@@ -64,6 +64,14 @@ impl Lost {
         }
     }
 
+    /// Nothing of these sectors is lost, by a planted bug.
+    pub(super) fn forget(&mut self, sectors: &Range<u32>) {
+        self.kept.retain(|range| {
+            let lost = sectors_of(range);
+            lost.start >= sectors.end || sectors.start >= lost.end
+        });
+    }
+
     /// A crash has left these.
     pub(super) fn restart(&mut self, ranges: Vec<LostRange>) {
         (self.kept, self.coming) = (ranges, None);

@@ -29,6 +29,7 @@ mod recovery;
 mod rot;
 mod shell;
 mod target;
+mod tear;
 
 pub use bug::Bug;
 pub use events::EventCount;
@@ -36,7 +37,7 @@ pub use history::Broken;
 pub use loss::Loss;
 
 use crate::cores;
-use content::{Content, SECTOR, Store};
+use content::{Content, Image, SECTOR, Store};
 use device::{Device, Id};
 use events::{Event, Events};
 use history::History;
@@ -50,6 +51,7 @@ use serde::Serialize;
 use shell::{Fault, Shell};
 use std::collections::{BTreeMap, BTreeSet};
 use target::Target;
+use tear::Tear;
 use weir_flow::cache::writeback::format_new;
 use weir_flow::rng::Rng;
 
@@ -208,11 +210,16 @@ fn play(plan: &Plan, bug: Option<Bug>, story: bool) -> End {
         logs: 0,
         journal: Journal::default(),
         lost: Lost::default(),
+        other: Image::new(),
         events: Events::default(),
     };
+    if plan.copies > 0 {
+        lasting.other = shell::other_volume(&mut lasting, plan.sectors);
+    }
     let (mut judge, mut lives) = (Judge::default(), 0);
     let fault = live(plan, bug, &mut lasting, &mut judge, &mut lives).err();
     lasting.events[Event::Rot] = judge.rotten;
+    lasting.events[Event::Tear] = judge.torn;
     lasting.events[Event::Journal] += judge.records;
     let events = lasting.events;
     End { judge, events, lives, fault, story: lasting.story.unwrap_or_default() }
@@ -259,7 +266,7 @@ fn live(
         lasting.lost.restart(lost.clone());
         let opened = recovery::open(
             &world(plan, bug, lasting, &log_device, &target),
-            log_device.visible(),
+            (log_device.visible(), &[]),
             &lost,
         )?;
         let upstream = match &target.rival {
@@ -298,9 +305,10 @@ fn live(
             target.abort_all(&mut rng);
         }
         let (late, cached) = (target.late(), plan.settings.upstream_flush);
+        let tears = plan.tears.then_some(&mut lasting.store);
         let ended = [
-            cut(&mut log_device, log_cut, (true, &[]), &mut rng),
-            cut(&mut target.device, upstream_cut, (cached, &late), &mut rng),
+            cut(&mut log_device, log_cut, (true, &[]), tears, &mut rng),
+            cut(&mut target.device, upstream_cut, (cached, &late), None, &mut rng),
         ];
         if upstream_cut && target.rival.is_none() {
             // What the log has behind a change in the debt would hide its loss.
@@ -314,11 +322,13 @@ fn live(
     Ok(())
 }
 
-/// Ends the I/Os of a device but for late ones: by a power cut, or because the gateway is gone.
+/// Ends the I/Os of a device but for late ones: by a power cut, which with `tears` tears sectors, or because the gateway is
+/// gone.
 fn cut(
     device: &mut Device,
     power: bool,
     (cached, late): (bool, &[Id]),
+    tears: Option<&mut Store>,
     rng: &mut Rng,
 ) -> &'static str {
     if !power {
@@ -326,7 +336,13 @@ fn cut(
         return "continues, with its cache";
     }
     let loss = Loss::ALL[rng.below(Loss::ALL.len() as u64) as usize];
-    let left = loss::crash(device, loss, rng);
+    let mut left = loss::crash(device, loss, rng);
+    if let Some(store) = tears {
+        for tear in Tear::some(device, rng) {
+            let torn = tear.content(store);
+            left.image[tear.sector() as usize] = store.name(&torn);
+        }
+    }
     *device = Device::new(left.image, cached);
     left.loss.lost()
 }

@@ -1,8 +1,13 @@
 //! The generated workload of a seed: settings, hosts and their requests.
 
-use super::bug::Bug;
+mod copy;
+mod provoke;
+mod stores;
+
+pub(super) use copy::{Between, Copy, Place};
 use std::fmt;
 use std::ops::Range;
+pub(super) use stores::Stores;
 use weir_flow::cache::writeback::{Mode, Order, Settings, Sync};
 use weir_flow::clock::Duration;
 use weir_flow::rng::Rng;
@@ -68,6 +73,12 @@ pub(super) struct Plan {
     pub(super) decay: u64,
     /// One of this number of answers to hosts is a crash point: workloads with large batches have many answers.
     pub(super) sparse: u64,
+    /// Sectors of a piece of a copy; 0 if hosts have nothing copied.
+    pub(super) copies: u32,
+    /// A power cut may leave a part of a sector of the log device.
+    pub(super) tears: bool,
+    /// The stores that the volume is on.
+    pub(super) stores: Stores,
 }
 
 /// What a host asks for.
@@ -87,6 +98,8 @@ pub(super) enum What {
     Zero(Range<u32>),
     Unmap(Range<u32>),
     Update(Range<u32>, Update),
+    /// EXTENDED COPY.
+    Copy(Copy),
     Flush,
     /// The operator turns write-back off, or on.
     Drain(bool),
@@ -124,6 +137,7 @@ impl fmt::Display for Ask {
         let Self { host, what } = self;
         let (name, sectors, fua) = match what {
             What::Flush => return write!(f, "host {host}: flush"),
+            What::Copy(copy) => return write!(f, "host {host}: {copy}"),
             What::Drain(on) => {
                 let what = if *on { "drain" } else { "resume" };
                 return write!(f, "operator: volume {what}");
@@ -139,8 +153,19 @@ impl fmt::Display for Ask {
 }
 
 impl Plan {
-    /// The plan of a seed: with updates, large batches, and payload that rots.
+    /// The plan of a seed: with updates, copies, large batches, payload that rots, torn sectors, and volumes of
+    /// several stores.
     pub(super) fn new(seed: u64) -> Self {
+        let mut rng = Rng::stream(seed, "crash/spread");
+        let mut plan = Self::on_one_store(seed);
+        if plan.sparse == 1 && rng.below(4) == 0 {
+            plan.spread();
+        }
+        plan
+    }
+
+    /// The same on one store.
+    fn on_one_store(seed: u64) -> Self {
         let mut plan = Self::crossing(seed);
         let mut rng = Rng::stream(seed, "crash/contents");
         let mut one = |of: &[u64]| of[rng.below(of.len() as u64) as usize];
@@ -159,6 +184,11 @@ impl Plan {
         if one(&[0, 0, 0, 1]) == 1 {
             plan.decays(3);
         }
+        let mut rng = Rng::stream(seed, "crash/copies and tears");
+        if plan.sparse == 1 && rng.below(3) == 0 {
+            plan.copy();
+        }
+        plan.tears = rng.below(3) == 0;
         plan
     }
 
@@ -251,90 +281,6 @@ impl Plan {
             };
             ask.what = What::Update(sectors.clone(), update);
         }
-    }
-
-    /// The same with what a planted bug needs to show: without a late write none lands too late.
-    pub(super) fn provoking(mut self, bug: Option<Bug>) -> Self {
-        use Bug as B;
-        let Some(bug) = bug else { return self };
-        if (bug as u32) < B::UpdatePastTheLog as u32 {
-            // It shows without updates, large batches and rot, and there more often.
-            self = Self::crossing(self.seed);
-        }
-        let late = |plan: &mut Self, paths: u32, outage: u64| {
-            (plan.late, plan.paths, plan.outage) = (true, plan.paths.max(paths), outage);
-            plan.upstream_faults = 10;
-        };
-        match bug {
-            B::HeldWritesNotHeld | B::HelperOfAnotherName | B::ResetTakenForOwnPath => {
-                late(&mut self, 2, 60);
-            }
-            B::SessionsOfOtherNames
-            | B::HeldWritesForgotten
-            | B::HeldWritesTakenForDone
-            | B::LostFlushTakenForDone => late(&mut self, 1, 20),
-            B::AbandonedReadAnswers => self.paths = self.paths.max(2),
-            B::KeyNotAdvanced | B::UsedBeforeClaimed => {
-                late(&mut self, 2, 20);
-                (self.fence, self.moves, self.rivals) = (true, true, 0);
-            }
-            B::PreemptWithoutAbort
-            | B::RegisteredAgain
-            | B::StaleLogTakesOver
-            | B::ReleasedUnitTakenBack
-            | B::ConflictTakenForDone => {
-                late(&mut self, 1, 4);
-                (self.fence, self.rivals) = (true, 20);
-            }
-            B::OldModeKept | B::OldOrderKept | B::MisfitMadeNew => self.changes = true,
-            B::DamageMadeNew | B::DamageCutOff | B::RottenPayloadServed => self.rot = true,
-            B::NoSpaceTakenForDone => self.full = 10,
-            B::UnitResetUntold
-            | B::ResetFlushTakenForDone
-            | B::LossForgotten
-            | B::ResetTakenForLoss => {
-                self.unit_resets = 10;
-                self.settings.upstream_flush = true;
-            }
-            B::DeferredErrorUntold => {
-                self.deferred = 10;
-                self.settings.upstream_flush = true;
-            }
-            B::UpdatePastTheLog | B::UpdateFuaDropped | B::MiscompareWritten => {
-                self.updating();
-                self.settings.upstream_flush = true;
-            }
-            B::ComparedAgain => {
-                late(&mut self, 1, 4);
-                self.updating();
-            }
-            B::AtomicRecordForgotten | B::AtomicRecordVolatile | B::AtomicRecordKept => {
-                (self.late, self.paths, self.fence, self.rivals) = (false, 1, false, 0);
-                self.updating();
-            }
-            B::ForgottenUnitTaken => {
-                late(&mut self, 1, 4);
-                (self.fence, self.rivals, self.forgets) = (true, 20, true);
-            }
-            B::TableUnbound => {
-                // One full batch after the other, and nothing that makes them differ.
-                self.enlarge(20);
-                self.decays(0);
-                (self.upstream_faults, self.resets, self.full) = (0, 0, 0);
-                (self.unit_resets, self.deferred) = (0, 0);
-                (self.settings.mode, self.settings.order) = (Mode::Log, Order::Flush);
-                self.lives.truncate(1);
-            }
-            B::QuarantineForgotten | B::QuarantineKeptEarly | B::RottenWrittenBack => {
-                self.decays(20);
-            }
-            B::HealFuaDropped => {
-                self.decays(20);
-                self.settings.upstream_flush = true;
-            }
-            _ => {}
-        }
-        self
     }
 
     /// Updates are among what hosts ask for.
@@ -433,6 +379,9 @@ impl Plan {
             updates: false,
             decay: 0,
             sparse: 1,
+            copies: 0,
+            tears: false,
+            stores: Stores::One,
         };
         let (lives, hosts) = (1 + one(&[1, 2, 3]), 1 + one(&[0, 1, 2]));
         for _ in 0..lives {
@@ -457,7 +406,7 @@ impl Plan {
         let settings = &self.settings;
         format!(
             "{} sectors in blocks of {}; mode {:?}, sync {:?}, order {:?}; {} segments of {} bytes, batches of {} bytes or {} \
-             records; epochs of {} bytes, {} write-backs of {} bytes at once; {} paths to the upstream, which {}",
+             records; epochs of {} bytes, {} write-backs of {} bytes at once; {} paths to the upstream, of {} stores, which {}",
             self.sectors,
             settings.block,
             settings.mode,
@@ -471,6 +420,7 @@ impl Plan {
             settings.depth,
             settings.merge,
             self.paths,
+            self.stores.count(),
             if settings.upstream_flush { "has a cache" } else { "has none" }
         )
     }
@@ -528,7 +478,7 @@ mod tests {
                 }
             }
         }
-        // 4 + 6 + 4 settings, 9 kinds of requests, 2 orders, and writes with FUA are never of a silent host.
-        assert_eq!(seen.len(), 4 + 6 + 4 + 9 + 2 + 3, "{seen:?}");
+        // 4 + 6 + 4 settings, 10 kinds of requests, 2 orders, and writes with FUA are never of a silent host.
+        assert_eq!(seen.len(), 4 + 6 + 4 + 10 + 2 + 3, "{seen:?}");
     }
 }

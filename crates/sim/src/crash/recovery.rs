@@ -8,6 +8,7 @@ use super::lasting::Lasting;
 use super::lost::{Lost, sectors_of};
 use super::plan::Plan;
 use super::target::Target;
+use super::tear::{self, Tear};
 use std::convert::Infallible;
 use weir_flow::cache::quarantine::LostRange;
 use weir_flow::cache::writeback::format::crc32c;
@@ -43,6 +44,7 @@ fn read(plan: &Plan, bug: Option<Bug>, bytes: &mut [u8]) -> Result<Recovered, Br
     match bug {
         Some(Bug::PayloadChecksumIgnored) => super::forge::believe_payload(plan, bytes),
         Some(Bug::OldSegmentReplayed) => super::forge::believe_old_batches(plan, bytes),
+        Some(Bug::TornHeadersBelieved) => super::forge::believe_headers(plan, bytes),
         Some(Bug::TableUnbound) => super::forge::bind_tables(plan, bytes),
         Some(Bug::DebtForgotten) => super::forge::forget_debt(bytes),
         Some(Bug::LogForgotten) => {
@@ -99,9 +101,14 @@ pub(super) fn refuses_other_sizes(world: &World<'_>, image: &Image) -> Result<()
 }
 
 /// Recovers a log and runs it until everything that it has can be read.
-pub(super) fn open(world: &World<'_>, image: &Image, lost: &[LostRange]) -> Result<Opened, Broken> {
+pub(super) fn open(
+    world: &World<'_>,
+    (image, tears): (&Image, &[Tear]),
+    lost: &[LostRange],
+) -> Result<Opened, Broken> {
     let mut bytes = vec![0; image.len() * SECTOR];
     world.lasting.store.read(image, 0, &mut bytes);
+    tear::apply(tears, &world.lasting.store, &mut bytes);
     open_bytes(world, bytes, lost)
 }
 

@@ -39,6 +39,11 @@ impl History {
         self.faded = None;
     }
 
+    /// Whether memory may still show what the upstream has lost.
+    pub(in super::super) const fn has_faded(&self) -> bool {
+        self.faded.is_some()
+    }
+
     /// A crash has left this. In words, what it is.
     pub(in super::super) fn restart(&mut self, volume: &[Option<u64>]) -> Result<String, Broken> {
         let before = self.versions.clone();

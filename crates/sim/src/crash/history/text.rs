@@ -36,6 +36,7 @@ impl History {
         match has {
             None => "bytes that no host wrote".to_owned(),
             Some(0) => "zeroes".to_owned(),
+            Some(token) if token >= 1 << 59 => "data of another volume or gateway".to_owned(),
             Some(token) => {
                 let number = (token - 1) / u64::from(self.sectors);
                 let sector = (token - 1) % u64::from(self.sectors);

@@ -14,14 +14,8 @@ impl History {
         tokens: &[u64],
         atomic: bool,
     ) -> usize {
-        let place = self.changes.len();
-        self.numbers += 1;
-        self.revision += 1;
-        for (sector, &token) in sectors.clone().zip(tokens) {
-            self.versions[sector as usize].push((place + 1, token));
-        }
-        let number = self.numbers;
-        self.changes.push(Change { sectors, zero: false, number, acked: false, update: true });
+        let place = self.arrive_copy(sectors, tokens);
+        self.changes[place].update = true;
         if atomic {
             self.atomic.insert(place + 1);
         }

@@ -6,7 +6,7 @@ use super::super::events::Event as Happening;
 use super::{Asked, Effect, Fault, Io, Shell, sector};
 use weir_flow::cache::Done;
 use weir_flow::cache::stage::{Buffer, Copied, LogWrite, Work};
-use weir_flow::cache::writeback::format::{Super, crc32c};
+use weir_flow::cache::writeback::format::{PAGE, SUPERS, Super, crc32c};
 use weir_flow::cache::writeback::{LocalId, Part, assemble};
 use weir_flow::pipeline::Input;
 use weir_flow::request::{Outcome, Tag};
@@ -98,6 +98,16 @@ impl Shell<'_> {
             contents.truncate(contents.len() - contents.len() / 4);
         }
         let first = sector(write.at);
+        let block = Super::decode(&bytes).ok().filter(|_| write.at < SUPERS);
+        if self.is(Bug::OneSuperAnnounces)
+            && block.is_some_and(|block| self.is_announced(PAGE - write.at, &block))
+        {
+            contents.clear();
+        }
+        if self.is(Bug::SupersAtOnce) && block.is_some() {
+            let id = self.log_device.device.begin(sector(PAGE - write.at), contents.clone());
+            self.ios.push(Io::Unseen { on_log: true, effect: Effect::Write(id) });
+        }
         self.lasting.lost.rewritten(first..first + contents.len() as u32);
         let id = self.log_device.device.begin(first, contents);
         let (io, at, length) = (write.io, write.at, write.bytes);
@@ -112,6 +122,14 @@ impl Shell<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a super block says what the other one, which is here, says already.
+    fn is_announced(&self, other: u64, block: &Super) -> bool {
+        let mut bytes = [0; SECTOR];
+        self.lasting.store.read(self.log_device.device.visible(), other, &mut bytes);
+        Super::decode(&bytes)
+            .is_ok_and(|other| block.bypassed && other.bypassed && block.applied == other.applied)
     }
 
     fn sync(&mut self, io: LocalId) -> Result<(), Fault> {

@@ -68,6 +68,10 @@ impl Shell<'_> {
                 return Ok(());
             }
             Io::Store(io, effect) => return self.end_store(io, effect),
+            Io::Other(io) => {
+                self.end_other(&io);
+                return Ok(());
+            }
             Io::Answer(input) => {
                 self.told.push_back(input);
                 return Ok(());
@@ -77,6 +81,7 @@ impl Shell<'_> {
                 self.lasting.void = !self.is(Bug::VoidForgotten);
                 self.told.push_back(Input::Cache(Done::Abandoned(VOLUME, Ok(()))));
             }
+            Io::CopyOn(tag) => return self.copy_on(tag),
             Io::Keep { told } => self.lost_kept(told),
             Io::Journal(io) => {
                 self.lasting.journal.end();

@@ -7,7 +7,7 @@
 use super::super::bug::Bug;
 use super::super::events::Event as Happening;
 use super::super::target::Nexus;
-use super::{BACKEND, Effect, Fault, Io, Shell};
+use super::{Effect, Fault, Io, Shell};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::Input;
 use weir_flow::request::PathId;
@@ -23,6 +23,8 @@ pub(super) struct Tenure {
     pub(super) fenced: bool,
     /// Nothing fails any more.
     pub(super) calm: bool,
+    /// The gateway was asked to stop.
+    pub(super) stopping: bool,
     /// Another gateway owns the unit, and the target admits this one all the same.
     pub(super) admitted: bool,
     /// Steps since another gateway has taken the unit over.
@@ -66,13 +68,15 @@ impl Shell<'_> {
         self.tell(|| "the gateway finds that another one owns the unit".to_owned());
         self.tenure.fenced = true;
         for path in self.paths.up() {
-            self.told.push_back(Input::PathDown(BACKEND, path));
+            let (backend, way) = self.paths.way(path);
+            self.told.push_back(Input::PathDown(backend, way));
             self.lose_link(path);
         }
         for path in self.paths.ids() {
             self.release(path);
             self.paths.set_down(path, false);
-            self.told.push_back(Input::PathUp(BACKEND, path));
+            let (backend, way) = self.paths.way(path);
+            self.told.push_back(Input::PathUp(backend, way));
         }
     }
 

@@ -3,8 +3,10 @@
 use super::super::bug::Bug;
 use super::super::content::{Content, SECTOR, fill};
 use super::super::events::Event as Happening;
-use super::super::history::Broken;
-use super::super::plan::{Ask, What};
+use super::super::history::{Broken, History};
+use super::super::lasting::Lasting;
+use super::super::plan::{Ask, Between, Place, What};
+use super::copy::Copying;
 use super::update::Updating;
 use super::{Fault, Shell, VOLUME, bytes};
 use std::ops::Range;
@@ -24,6 +26,8 @@ pub(super) enum Asked {
         fua: bool,
         /// It has gone past the log.
         direct: bool,
+        /// It is of a copy.
+        of: Option<Tag>,
     },
     Flush {
         /// The number of changes up to the last one that was acknowledged before.
@@ -34,8 +38,17 @@ pub(super) enum Asked {
     Read {
         sectors: Range<u32>,
         before: usize,
+        /// What was there before the upstream lost something while this was on its way: it may have read that.
+        faded: Option<Box<History>>,
+        /// It is of a copy.
+        of: Option<Tag>,
     },
     Update(Updating),
+    Copy(Copying),
+    /// A request of a copy to the other volume.
+    Other {
+        of: Tag,
+    },
     /// The host was told already.
     Told,
 }
@@ -47,7 +60,18 @@ impl Asked {
             Self::Flush { .. } => "a flush".to_owned(),
             Self::Read { sectors, .. } => format!("a read of {sectors:?}"),
             Self::Update(update) => format!("an update of {:?}", update.sectors),
+            Self::Copy(copying) => format!("a {}", copying.copy),
+            Self::Other { .. } => "a request to the other volume".to_owned(),
             Self::Told => "a write that was answered too early".to_owned(),
+        }
+    }
+
+    /// The copy that it is a request of.
+    const fn of_copy(&self) -> Option<Tag> {
+        match self {
+            Self::Change { of, .. } | Self::Read { of, .. } => *of,
+            Self::Other { of } => Some(*of),
+            Self::Flush { .. } | Self::Update(_) | Self::Copy(_) | Self::Told => None,
         }
     }
 }
@@ -57,20 +81,32 @@ impl Shell<'_> {
     /// hold it back, and what is asked next might overtake it: the order in which hosts ask would
     /// not be that of the log.
     pub(super) fn collides(&self, ask: &Ask) -> bool {
-        let (What::Write { sectors, .. }
-        | What::Zero(sectors)
-        | What::Unmap(sectors)
-        | What::Update(sectors, _)) = &ask.what
-        else {
-            return false;
+        match &ask.what {
+            What::Write { sectors, .. }
+            | What::Zero(sectors)
+            | What::Unmap(sectors)
+            | What::Update(sectors, _) => self.meets(&[(false, sectors.clone())], None),
+            What::Copy(copy) => self.meets(&copy.touches(), None),
+            What::Read(_) | What::Flush | What::Drain(_) => false,
+        }
+    }
+
+    /// Whether one of these places meets something that has not ended, but for a copy.
+    pub(super) fn meets(&self, places: &[Place], but: Option<Tag>) -> bool {
+        let meets = |other: &Place| {
+            let mut places = places.iter();
+            places.any(|place| {
+                place.0 == other.0 && place.1.start < other.1.end && other.1.start < place.1.end
+            })
         };
-        self.asked.values().any(|asked| match asked {
-            Asked::Change { sectors: other, .. }
-            | Asked::Read { sectors: other, .. }
-            | Asked::Update(Updating { sectors: other, .. }) => {
-                sectors.start < other.end && other.start < sectors.end
-            }
-            Asked::Flush { .. } => false,
+        self.asked.iter().any(|(&tag, asked)| match asked {
+            // The copy itself meets what it is about.
+            asked if asked.of_copy().is_some() => false,
+            Asked::Change { sectors, .. }
+            | Asked::Read { sectors, .. }
+            | Asked::Update(Updating { sectors, .. }) => meets(&(false, sectors.clone())),
+            Asked::Copy(copying) => but != Some(tag) && copying.copy.touches().iter().any(meets),
+            Asked::Flush { .. } | Asked::Other { .. } => false,
             Asked::Told => true,
         })
     }
@@ -103,9 +139,16 @@ impl Shell<'_> {
         let tag = Tag(self.lasting.tags);
         self.tell(|| format!("request {} of {ask}", tag.0));
         let flushes = matches!(ask.what, What::Flush | What::Write { fua: true, .. });
-        // An update is durable upstream: its host is not one that writes without a flush.
-        if !matches!(ask.what, What::Read(_) | What::Update(..)) {
+        let writes_here = match &ask.what {
+            What::Copy(copy) => copy.between != Between::OutOf,
+            // An update is durable upstream: its host is not one that writes without a flush.
+            what => !matches!(what, What::Read(_) | What::Update(..)),
+        };
+        if writes_here {
             *self.hosts.entry(ask.host).or_default() |= flushes;
+        }
+        if let What::Copy(copy) = &ask.what {
+            return self.ask_copy(tag, ask.host, copy.clone());
         }
         let history = &mut self.lasting.history;
         let (op, sectors, fua, asked) = match &ask.what {
@@ -114,7 +157,8 @@ impl Shell<'_> {
                 (Op::Flush, 0..0, false, Asked::Flush { before, whole })
             }
             What::Read(sectors) => {
-                let asked = Asked::Read { sectors: sectors.clone(), before: history.settled() };
+                let before = history.settled();
+                let asked = Asked::Read { sectors: sectors.clone(), before, faded: None, of: None };
                 self.memory.payloads.insert(tag, vec![0xcc; sectors.len() * SECTOR]);
                 (Op::Read, sectors.clone(), false, asked)
             }
@@ -139,15 +183,9 @@ impl Shell<'_> {
                 let asked = Asked::Update(self.updating(sectors.clone(), *update));
                 (Op::Update, sectors.clone(), false, asked)
             }
-            What::Drain(_) => unreachable!("done above"),
+            What::Copy(_) | What::Drain(_) => unreachable!("done above"),
         };
-        if let Asked::Change { place, .. } = asked
-            && self.told.is_empty()
-            && self.is_through()
-        {
-            self.lasting.history.passed(place);
-        }
-        self.asked.insert(tag, asked);
+        self.begin(tag, asked);
         if op == Op::Flush && self.is(Bug::FlushAnsweredAtOnce) {
             return self.told(tag, Ok(()));
         }
@@ -174,20 +212,28 @@ impl Shell<'_> {
         Ok(())
     }
 
+    /// A request is about to arrive.
+    pub(super) fn begin(&mut self, tag: Tag, asked: Asked) {
+        if let Asked::Change { place, .. } = asked
+            && self.told.is_empty()
+            && self.is_through()
+        {
+            self.lasting.history.passed(place);
+        }
+        self.asked.insert(tag, asked);
+    }
+
     /// A host is answered.
     pub(super) fn told(&mut self, tag: Tag, outcome: Outcome) -> Result<(), Fault> {
         self.tell(|| format!("request {} is answered: {outcome:?}", tag.0));
         let asked = self.asked.remove(&tag).expect("an answer is to something");
         let payload = self.memory.payloads.remove(&tag);
+        if let Some(copy) = asked.of_copy() {
+            return self.copy_stepped(copy, asked, outcome, payload);
+        }
         let outcome = self.misjudged(&asked, outcome);
-        let lost = self.lost_sectors();
         let history = &mut self.lasting.history;
         let upstream = self.plan.settings.sync == Sync::Upstream;
-        let strict = match self.plan.settings.order {
-            Order::Auto => self.hosts.values().any(|&flushes| !flushes),
-            Order::Flush => false,
-            Order::Strict => true,
-        };
         match (asked, outcome) {
             (Asked::Told, _) | (Asked::Flush { .. }, Err(IoError::Busy)) => {}
             (Asked::Change { place, .. }, Err(IoError::Busy)) => history.refused(place),
@@ -212,35 +258,51 @@ impl Shell<'_> {
                 let text = format!("request {} was answered with an error: {error}", tag.0);
                 return Err(Broken::Stuck(text).into());
             }
-            (Asked::Change { place, direct: true, .. }, Ok(())) => {
-                history.acked(place);
-                if history.heals(place, &lost) {
-                    self.lasting.events.count(Happening::Heal);
-                    history.is_durable(place);
-                }
-            }
-            (Asked::Change { place, fua, .. }, Ok(())) => {
-                history.acked(place);
-                let heals = history.heals(place, &lost);
-                self.lasting.events[Happening::Heal] += u64::from(heals);
-                if fua || heals || self.plan.settings.mode == Mode::Log {
-                    history.promise(place + 1);
-                }
-                if fua && upstream {
-                    history.promise_upstream(place + 1);
-                }
-                if fua || strict {
-                    history.barrier(place + 1);
-                }
+            (Asked::Change { place, fua, direct, .. }, Ok(())) => {
+                self.change_acked(place, fua, direct);
             }
             (Asked::Flush { before, whole }, Ok(())) => history.flushed(before, whole, upstream),
-            (Asked::Read { sectors, before }, Ok(())) => {
+            (Asked::Read { sectors, before, faded, .. }, Ok(())) => {
                 let payload = payload.expect("a read has memory");
-                self.returned(sectors, before, &payload)?;
+                self.returned(sectors, (before, faded.as_deref()), &payload)?;
             }
+            (Asked::Copy(_) | Asked::Other { .. }, Ok(())) => unreachable!("of a copy"),
         }
         let sparse = self.plan.sparse;
         if sparse > 1 && self.losses.below(sparse) > 0 { Ok(()) } else { self.point() }
+    }
+
+    /// The host was told that a change is done.
+    pub(super) fn change_acked(&mut self, place: usize, fua: bool, direct: bool) {
+        let strict = match self.plan.settings.order {
+            Order::Auto => self.hosts.values().any(|&flushes| !flushes),
+            Order::Flush => false,
+            Order::Strict => true,
+        };
+        if self.is(Bug::PartlyLoggedHeals) {
+            let sectors = self.lasting.history.sectors(place);
+            self.lasting.lost.forget(&sectors);
+        }
+        let lost = self.lost_sectors();
+        let Lasting { history, events, .. } = &mut *self.lasting;
+        history.acked(place);
+        let heals = history.heals(place, &lost);
+        events[Happening::Heal] += u64::from(heals);
+        if direct {
+            if heals {
+                history.is_durable(place);
+            }
+            return;
+        }
+        if fua || heals || self.plan.settings.mode == Mode::Log {
+            history.promise(place + 1);
+        }
+        if fua && self.plan.settings.sync == Sync::Upstream {
+            history.promise_upstream(place + 1);
+        }
+        if fua || strict {
+            history.barrier(place + 1);
+        }
     }
 
     /// The outcome that a host gets, with a planted bug.
@@ -256,16 +318,21 @@ impl Shell<'_> {
     }
 
     /// A read has returned these bytes.
-    fn returned(
+    pub(super) fn returned(
         &mut self,
         sectors: Range<u32>,
-        before: usize,
+        (before, faded): (usize, Option<&History>),
         payload: &[u8],
     ) -> Result<(), Fault> {
         let Self { lasting, plan, .. } = self;
         for (sector, bytes) in sectors.zip(payload.as_chunks::<SECTOR>().0) {
             let has = lasting.store.known(bytes);
-            let seen = lasting.history.read(sector, has, before)?;
+            let seen = match lasting.history.read(sector, has, before) {
+                Err(_) if faded.is_some_and(|faded| faded.read(sector, has, before).is_ok()) => {
+                    continue;
+                }
+                seen => seen?,
+            };
             // What was read must not be gone after a crash, but of a volatile cache.
             if plan.settings.mode == Mode::Log {
                 lasting.history.promise_seen(seen, sector);
@@ -288,5 +355,5 @@ impl Shell<'_> {
 }
 
 fn change(place: usize, sectors: &Range<u32>, fua: bool) -> Asked {
-    Asked::Change { place, sectors: sectors.clone(), fua, direct: false }
+    Asked::Change { place, sectors: sectors.clone(), fua, direct: false, of: None }
 }

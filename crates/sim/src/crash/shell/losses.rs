@@ -8,13 +8,7 @@ use weir_flow::request::{Op, RequestKey};
 /// The losses of one life.
 #[derive(Default)]
 pub(super) struct Losses {
-    /// Writes of hosts at the upstream, without FUA.
-    writes: BTreeSet<RequestKey>,
-    /// Flushes there, and how many such writes had ended when each began.
-    flushes: BTreeMap<RequestKey, u64>,
-    /// Such writes that have ended, and how many of them a flush covers.
-    ended: u64,
-    covered: u64,
+    stores: Vec<Store>,
     /// The pipeline has heard of a loss or a reset while a write was unflushed: flushes may fail.
     may_fail: bool,
     /// It has heard of one at all.
@@ -23,35 +17,65 @@ pub(super) struct Losses {
     gone: bool,
 }
 
+/// What was written to a store, and flushed there.
+#[derive(Clone, Default)]
+struct Store {
+    /// Writes of hosts, without FUA, and how many losses the pipeline had heard of when each began.
+    writes: BTreeMap<RequestKey, u64>,
+    losses: u64,
+    /// Those that were answered well after a loss: they are sent again.
+    again: BTreeSet<RequestKey>,
+    /// Flushes, and how many such writes had ended when each began.
+    flushes: BTreeMap<RequestKey, u64>,
+    /// Such writes that have ended, and how many of them a flush covers.
+    ended: u64,
+    covered: u64,
+}
+
 impl Losses {
     /// Of a life before which writes may have `bypassed` the log.
-    pub(super) fn new(bypassed: bool) -> Self {
-        Self { ended: u64::from(bypassed), ..Self::default() }
+    pub(super) fn new(stores: u32, bypassed: bool) -> Self {
+        let store = Store { ended: u64::from(bypassed), ..Store::default() };
+        Self { stores: vec![store; stores as usize], ..Self::default() }
     }
 
     /// An I/O begins at the upstream.
     pub(super) fn begins(&mut self, io: &StoreIo, of_host: bool) {
+        let store = &mut self.stores[io.part as usize];
         if io.op == Op::Flush {
-            self.flushes.insert(io.key, self.ended);
+            store.flushes.insert(io.key, store.ended);
         } else if of_host && io.op.writes() && !io.fua {
-            self.writes.insert(io.key);
+            store.writes.insert(io.key, store.losses);
         }
+    }
+
+    /// Whether an I/O is a write that was answered well after a loss.
+    pub(super) fn takes_again(&mut self, io: &StoreIo) -> bool {
+        self.stores[io.part as usize].again.remove(&io.key)
     }
 
     /// The pipeline is about to hear of this.
     pub(super) fn hears(&mut self, input: &Input) {
         match *input {
             Input::Stored { key, outcome } => {
-                let wrote = self.writes.remove(&key);
-                let covers = self.flushes.remove(&key).unwrap_or(0);
-                if outcome.is_ok() {
-                    self.ended += u64::from(wrote);
-                    self.covered = self.covered.max(covers);
+                for store in &mut self.stores {
+                    let wrote = store.writes.remove(&key);
+                    let covers = store.flushes.remove(&key).unwrap_or(0);
+                    if outcome.is_ok() {
+                        let doubtful = wrote.is_some_and(|losses| losses < store.losses);
+                        if doubtful {
+                            store.again.insert(key);
+                        }
+                        store.ended += u64::from(wrote.is_some() && !doubtful);
+                        store.covered = store.covered.max(covers);
+                    }
                 }
             }
-            Input::UnitReset(_) | Input::WriteLost(_) => {
+            Input::UnitReset(backend) | Input::WriteLost(backend) => {
                 self.heard = true;
-                self.may_fail |= self.covered < self.ended;
+                let store = &mut self.stores[backend.index()];
+                store.losses += 1;
+                self.may_fail |= store.covered < store.ended;
             }
             _ => {}
         }

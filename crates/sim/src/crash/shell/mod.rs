@@ -5,6 +5,8 @@
 //! to the upstream, the operator, and the order in which answers come.
 
 mod cache;
+mod config;
+mod copy;
 mod end;
 mod fence;
 mod hosts;
@@ -27,6 +29,8 @@ use super::loss::State;
 use super::plan::{Ask, Plan};
 use super::recovery::World;
 use super::target::Target;
+use config::config;
+pub(super) use copy::other_volume;
 use fence::Tenure;
 use hosts::Asked;
 use log_device::LogDevice;
@@ -36,17 +40,13 @@ use paths::Paths;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use weir_flow::accept::{Cap, Layout, Volume};
+use weir_flow::cache::Done;
 use weir_flow::cache::stage::FetchKey;
 use weir_flow::cache::writeback::format::Span;
-use weir_flow::cache::writeback::{self, Cause, LocalId, Mode, Notice, Order, Recovered, Sync};
-use weir_flow::cache::{Done, evict, prefetch};
-use weir_flow::clock::{Duration, Instant};
-use weir_flow::control;
+use weir_flow::cache::writeback::{Cause, LocalId, Notice, Recovered};
+use weir_flow::clock::Instant;
 use weir_flow::event::{Event, Observer};
-use weir_flow::path;
-use weir_flow::pipeline::{Action, Backend, Config, Input, Limits, Pipeline, Policies, StoreIo};
-use weir_flow::policy::Choice;
+use weir_flow::pipeline::{Action, Input, Pipeline, StoreIo};
 use weir_flow::request::{BackendId, PathId, Tag, VolumeId};
 use weir_flow::rng::Rng;
 use weir_flow::stage::Stage as _;
@@ -127,6 +127,8 @@ enum Io {
     },
     /// An I/O of the upstream.
     Store(StoreIo, Effect),
+    /// An I/O of the other volume.
+    Other(StoreIo),
     /// An answer that needs no device.
     Answer(Input),
     /// It is being remembered that the log is void.
@@ -135,6 +137,8 @@ enum Io {
     Keep {
         told: bool,
     },
+    /// A copy continues.
+    CopyOn(Tag),
     /// The journal of atomic writes is being written, for a step of an update.
     Journal(StoreIo),
     /// An I/O of the log device or the upstream whose requester was answered before it ended.
@@ -167,6 +171,8 @@ enum Effect {
 }
 
 const VOLUME: VolumeId = VolumeId::new(0);
+/// Another volume, without a log, which copies read and write.
+const OTHER: VolumeId = VolumeId::new(1);
 const BACKEND: BackendId = BackendId::new(0);
 
 /// Lines of the read buffer.
@@ -181,58 +187,6 @@ fn sector(at: u64) -> u32 {
     (at / SECTOR as u64) as u32
 }
 
-fn config(plan: &Plan, bug: Option<Bug>) -> Config {
-    let line = plan.line * SECTOR as u32;
-    Config {
-        volumes: vec![Volume {
-            capacity: u64::from(plan.sectors) * SECTOR as u64,
-            layout: Layout::One(BACKEND),
-            max_transfer: u64::MAX,
-            cap: Cap::default(),
-        }],
-        backends: vec![Backend::alike(plan.paths)],
-        promises: control::Promises::default(),
-        shares: weir_flow::dispatch::Shares::default(),
-        // However long the link is gone: the answers to hosts then are not tested here.
-        limits: Limits { no_path_timeout: Duration::from_secs(30 * 86_400), ..Limits::default() },
-        paths: path::Settings::default(),
-        cache: weir_flow::cache::Settings {
-            size: u64::from(FRAMES * line),
-            line,
-            owners: Vec::new(),
-            logs: vec![Some(log_settings(plan, bug))],
-        },
-        policies: Policies {
-            cache: named(evict::POLICIES, plan.evict),
-            prefetch: named(prefetch::POLICIES, plan.prefetch),
-            control: named(control::POLICIES, "open"),
-            path: named(path::POLICIES, plan.selector),
-            ..Policies::default()
-        },
-    }
-}
-
-/// The settings that reach the log.
-fn log_settings(plan: &Plan, bug: Option<Bug>) -> writeback::Settings {
-    let settings = plan.settings;
-    let before = plan.before.unwrap_or(settings);
-    match bug {
-        Some(Bug::SyncNotPassed) => writeback::Settings { sync: Sync::Local, ..settings },
-        Some(Bug::ModeNotPassed) => writeback::Settings { mode: Mode::Ram, ..settings },
-        Some(Bug::OrderNotPassed) => writeback::Settings { order: Order::Flush, ..settings },
-        Some(Bug::CacheTakenForOff) => writeback::Settings { upstream_flush: false, ..settings },
-        Some(Bug::OldModeKept) => {
-            writeback::Settings { mode: before.mode, sync: before.sync, ..settings }
-        }
-        Some(Bug::OldOrderKept) => writeback::Settings { order: before.order, ..settings },
-        _ => settings,
-    }
-}
-
-fn named<B>(policies: &'static [weir_flow::policy::Policy<B>], name: &str) -> Choice<B> {
-    Choice::named(policies, name).expect("it is among the policies")
-}
-
 impl<'a> Shell<'a> {
     pub(super) fn new(
         (plan, bug): (&'a Plan, Option<Bug>),
@@ -241,8 +195,8 @@ impl<'a> Shell<'a> {
         (log_device, target): (Device, Target),
     ) -> Self {
         let pipeline = Pipeline::new(&config(plan, bug), Notices::default());
-        let unflushed = Losses::new(recovered.bypassed());
-        let mut paths = Paths::new(plan.paths);
+        let unflushed = Losses::new(plan.stores.count(), recovered.bypassed());
+        let mut paths = Paths::new(plan);
         let lost = match bug {
             Some(Bug::QuarantineForgotten) => Vec::new(),
             _ => lasting.lost.kept().to_vec(),
@@ -315,7 +269,8 @@ impl<'a> Shell<'a> {
             // An epoch is written again after a fault: at some point there must be no more of them.
             self.tenure.calm = taken > MOST_STEPS / 2;
             if !self.tenure.calm && self.rng.below(1_000) < self.plan.resets {
-                self.break_link(PathId::new(0), true)?;
+                let path = PathId::new(self.store_at_random());
+                self.break_link(path, true)?;
             }
             if self.plan.unit_resets > 0
                 && !self.tenure.calm
@@ -374,6 +329,7 @@ impl<'a> Shell<'a> {
     /// Stops as on SIGTERM: what hosts have asked for ends, and what is in the log is made durable.
     pub(super) fn stop(&mut self) -> Result<(), Fault> {
         self.tell(|| "the gateway is asked to stop".to_owned());
+        self.tenure.stopping = true;
         let mut taken = 0;
         while !self.asked.is_empty() {
             if self.has_nowhere() {
@@ -486,6 +442,14 @@ impl<'a> Shell<'a> {
         Ok(())
     }
 
+    /// One of the stores of the volume.
+    fn store_at_random(&mut self) -> u32 {
+        match self.plan.stores.count() {
+            1 => 0,
+            count => self.rng.below(count.into()) as u32,
+        }
+    }
+
     fn is(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }
@@ -560,12 +524,17 @@ impl<'a> Shell<'a> {
                 }
             }
             Action::Cache(work) => return self.work(work),
-            // Who is not there does not answer.
-            Action::Check { path, .. } if self.paths.is_down(path) => {}
             Action::Check { backend, path } => {
-                self.ios.push(Io::Answer(Input::Checked(backend, path)));
+                let own = self.paths.own(backend, path);
+                // Who is not there does not answer.
+                if own.is_none_or(|path| !self.paths.is_down(path)) {
+                    self.ios.push(Io::Answer(Input::Checked(backend, path)));
+                }
             }
-            Action::Reset { path, .. } => self.lose_link(path),
+            Action::Reset { backend, path } => match self.paths.own(backend, path) {
+                Some(path) => self.lose_link(path),
+                None => self.reset_other(backend, path),
+            },
             Action::Abandon { key, .. } => self.abandon(key),
             // The target may have begun everything that it was sent.
             Action::Recall { .. } => {}

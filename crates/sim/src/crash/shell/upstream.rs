@@ -2,20 +2,30 @@
 
 use super::super::bug::Bug;
 use super::super::content::{Content, SECTOR};
+use super::super::device::Id;
 use super::super::events::Event as Happening;
 use super::super::loss::Loss;
-use super::{Asked, BACKEND, Effect, Fault, Io, Shell, sector};
+use super::{Asked, Effect, Fault, Io, OTHER, Shell, sector};
 use weir_flow::error::IoError;
 use weir_flow::pipeline::{Input, StoreIo};
-use weir_flow::request::{Op, Outcome, PathId, RequestKey};
+use weir_flow::request::{BackendId, Op, Outcome, PathId, RequestKey};
 
 impl Shell<'_> {
     /// An I/O of the upstream begins.
     pub(super) fn store(&mut self, io: StoreIo) -> Result<(), Fault> {
-        let StoreIo { key, tag, op, extent, .. } = io;
+        if io.volume == OTHER {
+            self.ios.push(Io::Other(io));
+            return Ok(());
+        }
+        let path = self.paths.own(io.backend, io.path).expect("a path to the volume");
+        let io = StoreIo { path, ..io };
+        let StoreIo { key, tag, op, extent, part, .. } = io;
         let (first, count) = (sector(extent.offset), sector(extent.length));
         self.tell(|| match op {
             Op::Flush => "upstream flush begins".to_owned(),
+            _ if part > 0 => {
+                format!("upstream {op:?} of {first}..{} of store {part} begins", first + count)
+            }
             _ => format!("upstream {op:?} of {first}..{} begins", first + count),
         });
         if self.tenure.fenced {
@@ -29,7 +39,12 @@ impl Shell<'_> {
         }
         if let Some(Asked::Change { place, direct, .. }) = self.asked.get_mut(&tag) {
             *direct = true;
-            self.lasting.history.passed(*place);
+            let place = *place;
+            if !self.lasting.history.is_in_debt() {
+                // Of several stores one may begin before another with what came earlier.
+                self.pass_outstanding();
+            }
+            self.lasting.history.passed(place);
         }
         if op == Op::Update && self.target.rival.is_none() {
             return self.begin_update(io);
@@ -40,17 +55,24 @@ impl Shell<'_> {
             self.lasting.history.written_back();
         }
         self.unflushed.begins(&io, of_host);
+        if self.unflushed.takes_again(&io) && self.is(Bug::LostWriteNotRepeated) {
+            self.stored(key, Ok(()));
+            return Ok(());
+        }
         let refused = self.target.rival.is_some() && !self.tenure.admitted;
         let effect = match op {
             _ if refused && op != Op::Read => Effect::Conflict,
             Op::Flush if self.is(Bug::PassedFlushDropped) && of_host => Effect::Nothing,
             Op::Flush if self.is(Bug::DebtFlushDropped) && pays => Effect::Nothing,
             Op::Flush => {
-                let flush = self.target.device.flush();
-                if self.is(Bug::UpstreamFlushDropped) {
+                self.lasting.events[Happening::StoreFlush] += u64::from(part > 0);
+                let flush = self.target.device.flush_of(part);
+                let other = part > 0;
+                if self.is(Bug::UpstreamFlushDropped) || (other && self.is(Bug::OneStoreFlushed)) {
                     Effect::Nothing
                 } else if self.is(Bug::UpstreamFlushAnsweredEarly)
                     || (self.is(Bug::DebtPaidEarly) && pays)
+                    || (other && self.is(Bug::FirstStoreAnswers))
                 {
                     self.ios.push(Io::Unseen { on_log: false, effect: Effect::Flush(flush) });
                     self.stored(key, Ok(()));
@@ -70,13 +92,14 @@ impl Shell<'_> {
                 let short = if bug == Some(Bug::ShortUpstreamWrite) { count / 2 } else { 0 };
                 let sectors = bytes.as_chunks::<SECTOR>().0.iter().take((count - short) as usize);
                 let contents: Vec<_> = sectors.map(|bytes| store.name(bytes)).collect();
-                Effect::Write(self.target.device.begin(first, contents))
+                Effect::Write(self.begin_at(part, first, contents))
             }
             Op::Discard if self.is(Bug::DiscardDropped) => Effect::Nothing,
             Op::WriteZeroes if self.is(Bug::ZeroesDropped) => Effect::Nothing,
-            Op::Discard | Op::WriteZeroes => Effect::Write(
-                self.target.device.begin(first, (0..count).map(|_| Content::default())),
-            ),
+            Op::Discard | Op::WriteZeroes => {
+                let zeroes = vec![Content::default(); count as usize];
+                Effect::Write(self.begin_at(part, first, zeroes))
+            }
             Op::Update if self.tenure.admitted => {
                 return self.begin_update(io);
             }
@@ -95,8 +118,19 @@ impl Shell<'_> {
     /// What the upstream has where an I/O is.
     pub(super) fn upstream_bytes(&self, io: &StoreIo) -> Vec<u8> {
         let mut bytes = vec![0; io.extent.length as usize];
-        self.lasting.store.read(self.target.device.visible(), io.extent.offset, &mut bytes);
+        let (store, image) = (&self.lasting.store, self.target.device.visible());
+        for (at, bytes) in (sector(io.extent.offset)..).zip(bytes.chunks_exact_mut(SECTOR)) {
+            let at = u64::from(self.plan.stores.in_volume(io.part, at));
+            store.read(image, at * SECTOR as u64, bytes);
+        }
         bytes
+    }
+
+    /// A write to a store begins.
+    fn begin_at(&mut self, part: u32, first: u32, contents: Vec<Content>) -> Id {
+        let place = |at| self.plan.stores.in_volume(part, at);
+        let sectors = (first..).map(place).zip(contents).collect();
+        self.target.device.begin_at(part, sectors)
     }
 
     /// An I/O of the upstream ends, well unless the link breaks now.
@@ -154,6 +188,10 @@ impl Shell<'_> {
                 if op == Op::Update {
                     return self.updated(io, Some(&data));
                 }
+                if self.is(Bug::AbandonedReadAnswers) && !self.memory.payloads.contains_key(&tag) {
+                    // The request has its answer, by the planted bug.
+                    return Ok(());
+                }
                 let at = io.offset_in_request;
                 self.memory.payload(tag, at, data.len() as u64).copy_from_slice(&data);
             }
@@ -170,20 +208,24 @@ impl Shell<'_> {
         self.told.push_back(Input::Stored { key, outcome });
     }
 
-    /// A path breaks; with `power` all do, because the upstream has lost its power, and with that its cache.
+    /// A path breaks; with `power` all do, because the upstream has lost its power, and with that its cache. Of several
+    /// stores the one behind the path has.
     pub(super) fn break_link(&mut self, path: PathId, power: bool) -> Result<(), Fault> {
         self.lasting.events[Happening::PowerLoss] += u64::from(power);
         if power && self.plan.settings.upstream_flush {
             // A new session is no sign of a loss: common targets report 29h to each.
-            self.lose_cache(true);
+            let store = if self.plan.stores.count() > 1 { path.index() as u32 } else { 0 };
+            self.lose_cache(true, store);
             if self.is(Bug::UpstreamResetUntold) {
                 return self.point();
             }
         }
-        let broken = if power { self.paths.up() } else { vec![path] };
+        let all = power && self.plan.stores.count() == 1;
+        let broken = if all { self.paths.up() } else { vec![path] };
         for path in broken {
             if !self.paths.is_down(path) {
-                self.told.push_back(Input::PathDown(BACKEND, path));
+                let (backend, way) = self.paths.way(path);
+                self.told.push_back(Input::PathDown(backend, way));
                 self.lose_link(path);
             }
         }
@@ -195,13 +237,22 @@ impl Shell<'_> {
 
     /// The upstream loses its cache, and with `aborts` ends the writes of lost sessions. Whether something is gone that
     /// hosts were told is done.
-    fn lose_cache(&mut self, aborts: bool) -> bool {
+    fn lose_cache(&mut self, aborts: bool, store: u32) -> bool {
         let loss = Loss::ALL[self.rng.below(7) as usize];
         if aborts {
             self.target.abort_all(&mut self.rng);
         }
-        self.target.device.lose_cache(|at_risk| loss.keep(at_risk, &mut self.rng));
+        self.target.device.lose_cache(store, |at_risk| loss.keep(at_risk, &mut self.rng));
         self.tell(|| format!("the upstream loses its cache: {}", loss.name()));
+        for asked in self.asked.values_mut() {
+            match asked {
+                Asked::Copy(copying) => copying.doubt(),
+                Asked::Read { faded, .. } => {
+                    faded.get_or_insert_with(|| Box::new(self.lasting.history.clone()));
+                }
+                _ => {}
+            }
+        }
         let Self { lasting, target, .. } = self;
         target.rival.is_none()
             && lasting.history.lost(&lasting.store.all_tokens(target.device.visible()))
@@ -215,9 +266,11 @@ impl Shell<'_> {
         }
         self.lasting.events.count(Happening::UnitReset);
         self.tell(|| "the unit is reset, and all sessions stay".to_owned());
-        self.lose_reported(true);
-        if !self.is(Bug::UnitResetUntold) {
-            self.told.push_back(Input::UnitReset(BACKEND));
+        let store = self.store_at_random();
+        self.lose_reported(true, store);
+        let untold = self.is(Bug::UnitResetUntold) || (store > 0 && self.is(Bug::StoreResetUntold));
+        if !untold {
+            self.told.push_back(Input::UnitReset(BackendId::new(store)));
         }
         self.point()
     }
@@ -230,25 +283,54 @@ impl Shell<'_> {
         }
         self.lasting.events.count(Happening::WriteLost);
         self.tell(|| "the unit has lost a write that it had acknowledged".to_owned());
-        self.lose_reported(false);
+        let store = self.store_at_random();
+        self.lose_reported(false, store);
         if !self.is(Bug::DeferredErrorUntold) {
-            self.told.push_back(Input::WriteLost(BACKEND));
+            self.told.push_back(Input::WriteLost(BackendId::new(store)));
         }
         self.point()
     }
 
+    /// The path that says so is one of several: on others are answers to what the unit has done before, which come later.
+    fn answers_on_their_way(&mut self) {
+        let up = self.paths.up();
+        if self.plan.stores.count() > 1 || up.len() < 2 {
+            return;
+        }
+        let says = up[self.rng.below(up.len() as u64) as usize];
+        for io in &mut self.ios {
+            if let Io::Store(StoreIo { path, fua, .. }, effect) = io
+                && let Effect::Write(id) = *effect
+                && *path != says
+                && self.rng.below(2) == 0
+            {
+                self.lasting.events.count(Happening::AnswerAfterReset);
+                if *fua {
+                    self.target.device.end_durable(id);
+                } else {
+                    self.target.device.end(id);
+                }
+                *effect = Effect::Nothing;
+            }
+        }
+    }
+
     /// The unit loses its cache, and will say so: a flush that it has not answered finds nothing to make durable.
-    fn lose_reported(&mut self, aborts: bool) {
-        if self.lose_cache(aborts) {
+    fn lose_reported(&mut self, aborts: bool, store: u32) {
+        self.answers_on_their_way();
+        if self.lose_cache(aborts, store) {
             self.unflushed.lost();
         }
         for io in std::mem::take(&mut self.ios) {
             match io {
+                Io::Store(io, Effect::Flush(flush)) if io.part != store => {
+                    self.ios.push(Io::Store(io, Effect::Flush(flush)));
+                }
                 Io::Store(io, Effect::Flush(_)) if self.is(Bug::ResetFlushTakenForDone) => {
                     self.stored(io.key, Ok(()));
                 }
                 Io::Store(io, Effect::Flush(_)) => {
-                    let flush = self.target.device.flush();
+                    let flush = self.target.device.flush_of(store);
                     self.ios.push(Io::Store(io, Effect::Flush(flush)));
                 }
                 io => self.ios.push(io),
@@ -308,7 +390,8 @@ impl Shell<'_> {
             return;
         }
         self.paths.set_down(path, false);
-        self.told.push_back(Input::PathUp(BACKEND, path));
+        let (backend, way) = self.paths.way(path);
+        self.told.push_back(Input::PathUp(backend, way));
     }
 
     /// The target has ended the lost session of a path: its writes may be sent elsewhere.
@@ -330,7 +413,7 @@ impl Shell<'_> {
                 Io::Store(io, _) if io.key == key && self.is(Bug::AbandonedReadAnswers) => {
                     self.ios.push(Io::Answer(Input::Stored { key, outcome: Ok(()) }));
                 }
-                Io::Store(io, _) if io.key == key => {}
+                Io::Store(io, _) | Io::Other(io) if io.key == key => {}
                 io => self.ios.push(io),
             }
         }
@@ -355,7 +438,8 @@ impl Shell<'_> {
             self.abort_unseen();
         } else {
             for path in up {
-                self.told.push_back(Input::PathDown(BACKEND, path));
+                let (backend, way) = self.paths.way(path);
+                self.told.push_back(Input::PathDown(backend, way));
                 self.lose_link(path);
             }
         }
