@@ -337,7 +337,6 @@ impl<O: Observer> Pipeline<O> {
         }
         self.paths.answered(now, key);
         let InFlight { ref request, owner, part_then, place: (part, _), .. } = self.requests[key];
-        // What a log has it writes again itself.
         if outcome.is_ok()
             && owner != Owner::WriteBack
             && self.losses.may_be_lost(request, part, part_then)
