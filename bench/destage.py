@@ -2,14 +2,15 @@
 """Measures how fast a write-back log is destaged over a slow link, alone and beside reads, for each `order`.
 
     bench/destage.py [--weir PROGRAM] [--order WORD...] [--pattern NUMBER...] [--link MB] [--round-trip MS]
-                     [--seconds S] [--upstream weir]
+                     [--seconds S] [--runs NUMBER] [--upstream weir]
 
 `--order default` writes no `order`, for programs that do not know the key.
 
-For each pattern of host writes, and each order of write-back, it starts a new gateway over a proxy to tgtd (or, with
-`--upstream weir`, to a second gateway), writes a backlog while the proxy refuses connections, lets connections through
+It needs `ip`, `tc` and `unshare`. For each pattern of host writes, and each order of write-back, it starts a new gateway
+over a slow link to tgtd (or, with `--upstream weir`, to a second gateway), writes a backlog while the proxy refuses connections, lets connections through
 and measures how fast dirty data decreases, for SECONDS or until nothing is left. `beside` is the same while another
-session reads 4 KiB at random, four at once, from a part of the volume that is not dirty. Images and logs are in memory.
+session reads 4 KiB at random, four at once, from a part of the volume that is not dirty. Images and logs are in memory. Figures
+are medians of RUNS; the times of the reads are their 99th percentiles, without write-back and beside it.
 """
 
 import argparse
@@ -19,13 +20,14 @@ import random
 import sys
 import tempfile
 import time
+from statistics import median
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from conformance.harness.case import Run, until
 from conformance.harness.iscsi import GOOD, Session, serve
-from far import MIB, Reader, before_link, place
+from far import MIB, Reader, before_link, in_own_network, place
 
 # Bytes of a write, writes outstanding, writes between two flushes (0: none, -1: one flush first), MiB written.
 PATTERNS = [
@@ -83,8 +85,10 @@ def measure(options, pattern, order, beside):
             keys = {"order": order} if order else {}
             gateway, proxy = before_link(run, options.upstream, options.link, options.round_trip, log_size="512MiB", **keys)
             reader = Reader(gateway.url())
-            reader.run(2)
-            quiet = reader.p99()
+            quiet = None
+            if beside:
+                reader.run(options.seconds)
+                quiet = reader.p99()
             proxy("kill", 0)
             backlog(gateway.url(), size, depth, flush, mib)
             proxy("up", 0)
@@ -119,16 +123,20 @@ def main():
     options.add_argument("--link", type=float, default=20)
     options.add_argument("--round-trip", type=float, default=20)
     options.add_argument("--seconds", type=float, default=6)
+    options.add_argument("--runs", type=int, default=1)
     options.add_argument("--upstream", choices=["tgtd", "weir"], default="tgtd")
     options = options.parse_args()
+    in_own_network()
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     print(f"link {options.link:g} MB/s, {options.round_trip:g} ms, to {options.upstream}; load {os.getloadavg()[0]:.1f}", flush=True)
     print(f"{'backlog':28} {'order':6} | {'alone':>14} | {'beside reads':>14} {'p99 of reads':>15}", flush=True)
     for number in options.pattern:
         for order in options.order:
             pattern = PATTERNS[number - 1]
-            alone, _, _ = measure(options, pattern, order if order != "default" else None, False)
-            beside, quiet, p99 = measure(options, pattern, order if order != "default" else None, True)
+            runs = [[measure(options, pattern, order if order != "default" else None, beside) for _ in range(options.runs)]
+                    for beside in (False, True)]
+            alone = median(rate for rate, _, _ in runs[0])
+            beside, quiet, p99 = (median(figures) for figures in zip(*runs[1]))
             share = [f"{rate / 1e6:5.2f} {rate / options.link / 1e4:5.1f} %" for rate in (alone, beside)]
             print(f"{pattern[0]:28} {order:6} | {share[0]:>14} | {share[1]:>14} {quiet:5.1f} -> {p99:5.1f} ms", flush=True)
 

@@ -25,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from conformance.harness.case import Run
 from conformance.harness.iscsi import GOOD, Session, serve
-from far import Reader, before_link, place
+from far import Reader, before_link, in_own_network, place
 
 SIZE, LOG, PACED, WANTED = 4096, "32MiB", 0.75, 95
 PERIODS = 5
@@ -119,6 +119,7 @@ def main():
     options.add_argument("--log", choices=["disk", "memory"], default="disk")
     options.add_argument("--upstream", choices=["tgtd", "weir"], default="tgtd")
     options = options.parse_args()
+    in_own_network()
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     link = f"{options.link:g} MB/s" if options.link else "no limit"
     print(f"{link}, {options.round_trip:g} ms, to {options.upstream}, log: {options.log}; load {os.getloadavg()[0]:.1f}; {options.seconds:g} s each")
