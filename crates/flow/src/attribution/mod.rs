@@ -163,6 +163,8 @@ pub struct Attribution {
     lines: Vec<Option<Box<History>>>,
     /// Histories that there are.
     histories: usize,
+    /// When those that nobody wants were looked for last.
+    swept: Instant,
 }
 
 /// The history of a resource that requests wait for.
@@ -245,10 +247,15 @@ impl Attribution {
         if times.total() < WATCHED {
             return;
         }
+        if self.histories >= HISTORIES_MAX - SHARED_MIN && now.saturating_since(self.swept) >= SWEEP
+        {
+            self.drop_unwanted(now);
+        }
         for stage in StageName::ALL {
             if times.spent(stage) < WATCHED {
                 continue;
             }
+            let most = HISTORIES_MAX - if stage == StageName::Transfer { SHARED_MIN } else { 0 };
             let history = match stage {
                 // No other was in front, so there is nothing to count for the next one either.
                 StageName::Storage if alone => continue,
@@ -264,10 +271,26 @@ impl Attribution {
             };
             if let Some(history) = history {
                 history.wanted = now;
-            } else if self.histories < HISTORIES_MAX {
+            } else if self.histories < most {
                 let begun = History { cells: Cells::new(), since: now, wanted: now };
                 *history = Some(Box::new(begun));
                 self.histories += 1;
+            }
+        }
+    }
+
+    /// Ends the histories of resources that nobody uses any more: [`add`] ends those of the others.
+    fn drop_unwanted(&mut self, now: Instant) {
+        self.swept = now;
+        let logs = self.logs.iter_mut().map(|log| &mut log.history);
+        let backends = self.backends.iter_mut().map(|backend| &mut backend.history);
+        let alone = core::iter::once(&mut self.control);
+        let all =
+            self.lines.iter_mut().chain(&mut self.caps).chain(logs).chain(backends).chain(alone);
+        for history in all {
+            if history.as_ref().is_some_and(|kept| kept.is_unwanted(now)) {
+                *history = None;
+                self.histories -= 1;
             }
         }
     }
@@ -326,6 +349,12 @@ impl Observer for Attribution {
     }
 }
 
+impl History {
+    fn is_unwanted(&self, now: Instant) -> bool {
+        now.saturating_since(self.wanted) > UNWANTED
+    }
+}
+
 impl Backend {
     /// Follows the 0.1 quantile of the times of a class: nine steps up weigh as much as one down. Others can come while the
     /// I/O is there, so its time is not that of the device alone, but seldom shorter.
@@ -350,7 +379,7 @@ fn add(
     amount: u64,
 ) {
     let Some(kept) = history else { return };
-    if now.saturating_since(kept.wanted) > UNWANTED {
+    if kept.is_unwanted(now) {
         *history = None;
         *histories -= 1;
         return;
@@ -396,6 +425,12 @@ const PARTS_MAX: usize = 16;
 
 /// Histories at once, 126 KiB each. The waits for further resources are [`Contributor::Unknown`].
 const HISTORIES_MAX: usize = 64;
+
+/// Histories that are left to what hosts share, however many connections have one.
+const SHARED_MIN: usize = 16;
+
+/// How often histories that nobody wants are looked for, if few more can begin.
+const SWEEP: Duration = Duration::from_secs(1);
 
 /// Changes of paths that a backend remembers.
 const CHANGES_MAX: usize = 32;

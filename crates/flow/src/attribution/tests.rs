@@ -251,26 +251,40 @@ fn what_is_no_neighbours() {
     assert_eq!(cause.to_string(), "path 1: failed, link lost");
 }
 
-/// Histories begin with a wait of 1 ms, are at most 64, and end a minute after the last such wait.
+/// A request has waited for 1 ms in a stage.
+fn waited(attribution: &mut Attribution, now: Instant, stage: StageName, trail: Trail) {
+    let mut times = StageTimes::default();
+    times.charge(stage, WATCHED, Rule("x/x"));
+    let (request, arrived) = (request(0), Instant::ZERO);
+    let (row, outcome, times) = (None, Ok(()), &times);
+    let completed = Completed { request: &request, row, arrived, times, outcome, trail };
+    attribution.completed(now, &completed);
+}
+
+/// Histories begin with a wait of 1 ms, are at most 64, of which connections leave 16 to others, and end a minute after
+/// the last such wait, whether or not the resource is used again.
 #[test]
 fn histories_are_bounded() {
     let mut attribution = watching();
     assert_eq!(attribution.histories, 3);
-    let mut times = StageTimes::default();
-    times.charge(StageName::Transfer, WATCHED, Rule("transfer/link"));
+    let begun = at(2 * MILLI);
     for line in 0..1_000 {
-        let trail = Trail { line, ..Trail::default() };
-        let (request, arrived) = (request(0), Instant::ZERO);
-        let (row, outcome, times) = (None, Ok(()), &times);
-        let completed = Completed { request: &request, row, arrived, times, outcome, trail };
-        attribution.completed(at(2 * MILLI), &completed);
+        waited(&mut attribution, begun, StageName::Transfer, Trail { line, ..Trail::default() });
+    }
+    assert_eq!(attribution.histories, HISTORIES_MAX - SHARED_MIN);
+    for backend in 0..1_000 {
+        let trail = Trail { backend: BackendId::new(backend), ..Trail::default() };
+        waited(&mut attribution, begun, StageName::Dispatch, trail);
     }
     assert_eq!(attribution.histories, HISTORIES_MAX);
     assert!(attribution.memory() <= 8 << 20, "{}", attribution.memory());
-    let late = at(2 * MILLI) + UNWANTED + Duration::from_nanos(1);
+    let late = begun + UNWANTED + Duration::from_nanos(1);
     attribution.serve(late, Service::Control(tenant(0), 1));
     assert_eq!(attribution.histories, HISTORIES_MAX - 1);
     assert!(attribution.control.is_none());
+    let trail = Trail { line: 2_000, ..Trail::default() };
+    waited(&mut attribution, late, StageName::Transfer, trail);
+    assert_eq!(attribution.histories, 1, "only what was waited for now");
 }
 
 /// What an I/O takes alone is learned from those that find the backend empty: the 0.1 quantile of these, however long the others

@@ -135,7 +135,7 @@ impl ControlHandler<'_> {
                         Within::around(Duration::from_nanos(age))
                     }
                 };
-                let limit = limit.min(SLOW_MAX) as usize;
+                let limit = limit.clamp(1, SLOW_MAX) as usize;
                 let asked = Asked { id, within, tenant, volume, rule, limit };
                 Answer::Slow(Box::new(pipeline.observer_mut().slow(view.now, &asked)?))
             }
@@ -221,4 +221,4 @@ impl ControlHandler<'_> {
 }
 
 /// Requests in an answer.
-const SLOW_MAX: u32 = 1_000;
+const SLOW_MAX: u32 = 32;

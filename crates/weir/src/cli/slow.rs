@@ -45,7 +45,7 @@ pub(super) struct SlowRequests {
     #[arg(long)]
     rule: Option<String>,
     /// Print at most this many requests
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=32))]
     limit: u32,
     #[command(flatten)]
     ask: Ask,
@@ -70,7 +70,7 @@ impl SlowRequests {
     fn follow(ask: &Ask, mut request: Request) -> Result<Exit, Failure> {
         if let Request::Slow { last_ns, limit, .. } = &mut request {
             // A request that ends while an answer is made comes with the next one.
-            (*last_ns, *limit) = (FOLLOWED.as_nanos(), 1_000);
+            (*last_ns, *limit) = (FOLLOWED.as_nanos(), 32);
         }
         let mut printed = String::new();
         loop {
@@ -138,7 +138,8 @@ fn story(text: &mut String, request: &SlowRequest) {
         ByteCount(*offset),
     );
     if let Some(host) = &request.host {
-        let _ = write!(text, ", {host}");
+        // A host names itself, perhaps with what a terminal takes for orders.
+        let _ = write!(text, ", {}", host.escape_debug());
     }
     text.push('\n');
     if let Some(target) = request.target_ns {

@@ -198,7 +198,9 @@ impl List {
             return true;
         }
         // All entries are of this tenant, or all of different ones: only the slowest of all come in.
-        let alone = self.fullest == self.most && self.entries[0].record.request.tenant == tenant;
+        let first = self.entries.first();
+        let own = first.is_some_and(|entry| entry.record.request.tenant == tenant);
+        let alone = self.fullest == self.most && own;
         let by_rank = alone || self.fullest <= 1;
         let below = by_rank && rank <= self.lowest;
         let admitted = !below && (by_rank || self.leaver(rank, tenant).is_some());

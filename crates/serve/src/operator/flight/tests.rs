@@ -170,6 +170,7 @@ fn the_slowest_stay_longer() {
     assert_eq!(longest(&mut flight, last(60)), 500);
     assert_eq!(longest(&mut flight, last(3_600)), 500);
     assert_eq!(longest(&mut flight, last(86_400)), 90_000);
+    assert!(asked(&mut flight, now, &all(0)).unwrap().is_empty());
     // Around a moment: within an hour or a minute of it, whatever was slower before and after that.
     let around = |seconds| Within::around(Duration::from_secs(seconds));
     assert_eq!(longest(&mut flight, around(70_000)), 90_000);
