@@ -69,7 +69,8 @@ fn a_copy_is_the_same() {
 #[test]
 fn a_log_knows_whose_copy_it_is() {
     let log = "log = \"other.log\"\nlog_size = \"32MiB\"";
-    let gateway = Gateway::start(&folder("copy-log"), &two_units(log), &[]);
+    let config = two_units(log) + "[control]\nsocket = \"c.sock\"\n";
+    let gateway = Gateway::start(&folder("copy-log"), &config, &[]);
     let _earlier = gateway.session("earlier");
     let mut session = gateway.session("one");
     let names = names(&mut session);
