@@ -28,7 +28,11 @@ from . import emulated
 # host.
 COMPLAINTS = ("i/o error|critical [a-z]+ error|reservation conflict|rejecting i/o|timing out command|recovery timed out|offline|sense key"
               "|synchronize cache.*failed|(ext4|jbd2|xfs).*(error|warning|shut)|blocked for more|hung|call trace|corrupt|bug:|warning:")
-TOLERATED = {"reservations": "reservation conflict|critical nexus error, dev sd"}
+TOLERATED = {
+    "reservations": "reservation conflict|critical nexus error, dev sd",
+    # The path of a command that was outstanding when the gateway crashed; the host sends it again.
+    "nvme": "nvme[0-9]+c[0-9]+n[0-9]+: I/O Cmd.*sct 0x3 |I/O error, dev nvme[0-9]+c[0-9]+n",
+}
 # Time limits of one part and of all, in seconds, for a busy machine: the guest's processor is emulated.
 PART_SECONDS, ALL_SECONDS = 480, 2400
 # The guest sees the host's loopback as this address, so that is what discovery must advertise.
