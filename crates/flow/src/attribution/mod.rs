@@ -163,7 +163,7 @@ pub struct Attribution {
     lines: Vec<Option<Box<History>>>,
     /// Histories that there are.
     histories: usize,
-    /// When those that nobody wants were looked for last.
+    /// When those that are unwanted were last looked for.
     swept: Instant,
 }
 
@@ -279,7 +279,7 @@ impl Attribution {
         }
     }
 
-    /// Ends the histories of resources that nobody uses any more: [`add`] ends those of the others.
+    /// Ends the histories of resources that are not used any more: [`add`] ends those of the others.
     fn drop_unwanted(&mut self, now: Instant) {
         self.swept = now;
         let logs = self.logs.iter_mut().map(|log| &mut log.history);
@@ -429,7 +429,7 @@ const HISTORIES_MAX: usize = 64;
 /// Histories that are left to what hosts share, however many connections have one.
 const SHARED_MIN: usize = 16;
 
-/// How often histories that nobody wants are looked for, if few more can begin.
+/// How often unwanted histories are looked for, if few more can begin.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// Changes of paths that a backend remembers.
