@@ -39,7 +39,7 @@ impl<O: Observer> Pipeline<O> {
         self.dispatch.backends()
     }
 
-    /// What has been in one stage for [`Limits::report_after`] or longer. O(outstanding): as
+    /// What has been in one stage for [`Limits::report_after`](super::Limits::report_after) or longer. O(outstanding): as
     /// [`census`](Self::census).
     pub fn overdue(&self, now: Instant) -> impl Iterator<Item = Overdue<'_>> {
         let limit = self.limits.report_after;
