@@ -35,6 +35,12 @@ impl Namespaces {
         seen
     }
 
+    /// Index of the volume behind the namespace of this identifier.
+    pub(super) fn volume_of(&self, nsid: u32) -> Option<usize> {
+        let found = self.facts.binary_search_by_key(&nsid, |one| one.nsid);
+        found.ok().map(|place| self.volumes[place])
+    }
+
     /// The namespace of this identifier.
     pub(super) fn get(&self, nsid: u32) -> Option<&Namespace> {
         let found = self.facts.binary_search_by_key(&nsid, |one| one.nsid);
@@ -62,6 +68,7 @@ fn namespace(nsid: u32, volume: &Volume, access: AnaState) -> Namespace {
         allocated_blocks: None,
         thin: disk.thin,
         read_only: disk.read_only,
+        persists_reservations: volume.state.is_some(),
         physical_block_exponent: disk.physical_block_exponent,
         unmap_granularity_blocks: disk.unmap_granularity_blocks,
         optimal_transfer_blocks: disk.optimal_transfer_blocks,

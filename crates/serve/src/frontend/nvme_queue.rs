@@ -11,6 +11,7 @@ use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, TenantId};
 use weir_wire::nvme::{Connect, Connection, Limits};
 use weir_wire::scsi::cdb::Media;
+use weir_wire::scsi::nexus::HostId;
 
 /// The state machine of a queue, sending pooled buffers.
 pub(crate) type Wire = Connection<Payload>;
@@ -26,6 +27,8 @@ pub(crate) struct Queue {
     pub(crate) controller: Option<u16>,
     /// NQN of the host.
     pub(crate) host: String,
+    /// Identifier of the host, under which it is registered.
+    pub(super) host_id: HostId,
     /// NQN of the subsystem.
     pub(crate) subsystem: String,
     /// The tenant that claims the host by its name.
@@ -102,6 +105,7 @@ impl Queue {
             local,
             controller: None,
             host: String::new(),
+            host_id: HostId::default(),
             subsystem: String::new(),
             claim: None,
             namespaces: Rc::default(),

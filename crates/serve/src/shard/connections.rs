@@ -319,6 +319,7 @@ impl<S: Stream> Connections<S> {
                             // Opens the window again if that was its last command.
                             wire.set_window(window);
                         }
+                        self.preempted(engine, id, itt.0);
                         self.mark_dirty(id);
                     }
                 }
@@ -338,12 +339,8 @@ impl<S: Stream> Connections<S> {
                         self.refresh_namespaces(engine);
                     }
                 }
-                ConnectionAction::Tell(nexus, volume, attention) => {
-                    let id = engine.set.sessions.find(&nexus);
-                    let view = id.and_then(|id| self.find(id)?.view.as_mut());
-                    if let Some(view) = view {
-                        view.attend(volume, attention);
-                    }
+                ConnectionAction::Tell(who, volume, attention) => {
+                    self.tell(engine, &who, volume, attention);
                 }
                 ConnectionAction::Answer(key) => {
                     // It may have been answered, or forgotten with its connection, meanwhile.

@@ -2,12 +2,12 @@
 
 use super::blocking_calls::{CallDone, MappedFor, SavedFor};
 use super::{CommandEngine, ConnectionAction};
-use crate::ids::TaskKey;
+use crate::ids::{ConnectionId, TaskKey};
 use crate::storage::state_file::StateError;
 use crate::storage::store::Store;
 use crate::tasks::jobs::Jobs;
 use crate::tasks::set::TaskSet;
-use crate::tasks::table::{Answer, Phase, TaskKind};
+use crate::tasks::table::{Answer, HostReserve, Phase, TaskKind};
 use crate::tasks::waiters::Waiter;
 use tracing::{error, info, warn};
 use weir_flow::cache::Done;
@@ -15,7 +15,7 @@ use weir_flow::error::IoError;
 use weir_flow::pipeline::Input;
 use weir_flow::units::ByteCount;
 use weir_wire::scsi::Sense;
-use weir_wire::scsi::nexus::{Effects, Nexus, Refusal};
+use weir_wire::scsi::nexus::{Effects, Nexus, Refusal, Registrant};
 use weir_wire::scsi::reservation::Change;
 use weir_wire::scsi::sanitize::{Method, Plan};
 use weir_wire::scsi::sense::SenseKey;
@@ -125,8 +125,11 @@ impl CommandEngine {
         }
         match volume.unit.parameters(&nexus, list, task.bytes()) {
             Err(refusal) => self.set.decide(key, Answer::Refused(refusal)),
-            Ok(Outcome::Done(effects)) => self.settle(key, index, &nexus, effects),
-            Ok(Outcome::Reserve(change)) => self.reserve(key, index, &nexus, change),
+            Ok(Outcome::Done(effects)) => {
+                self.tell_others(index, &nexus, effects.others);
+                self.settle(key, index, effects);
+            }
+            Ok(Outcome::Reserve(change)) => self.reserve(key, index, change),
             Ok(Outcome::Copy(plan)) => {
                 let targets = self.set.sessions.targets_of(&nexus);
                 let volumes = self.catalog.visible(&nexus.initiator.name, targets);
@@ -137,12 +140,37 @@ impl CommandEngine {
         }
     }
 
+    /// Takes in a complete reservation command of an NVMe host.
+    pub(crate) fn reserve_for_host(&mut self, key: TaskKey) {
+        let task = &mut self.set.tasks[key];
+        let TaskKind::Reserve(HostReserve { host, out, keys }) = task.kind else {
+            unreachable!("only reservation commands are taken in")
+        };
+        task.phase = Phase::Blocked;
+        let (index, is_heard) = (task.volume, task.connection.is_some());
+        if !is_heard {
+            // Without a host any more: what it asks for must not happen after that.
+            self.set.decide(key, Answer::Good);
+            return;
+        }
+        let volume = &mut self.catalog.volumes[index];
+        if volume.change.is_some() {
+            // In order: a change is judged against what the one before has left.
+            volume.changes.push_back(key);
+            return;
+        }
+        match volume.unit.reserve_for_host(&host, out, keys, volume.state.is_some()) {
+            Err(refusal) => self.set.decide(key, Answer::Refused(refusal)),
+            Ok(change) => self.reserve(key, index, change),
+        }
+    }
+
     /// Changes reservations, after what must survive a restart is durable.
-    fn reserve(&mut self, key: TaskKey, index: usize, nexus: &Nexus, change: Change) {
+    fn reserve(&mut self, key: TaskKey, index: usize, change: Change) {
         let volume = &mut self.catalog.volumes[index];
         if !change.save {
             volume.unit.install(change.next);
-            self.settle(key, index, nexus, change.effects);
+            self.settle(key, index, change.effects);
             return;
         }
         let Some(path) = volume.state.clone() else {
@@ -167,10 +195,7 @@ impl CommandEngine {
         match saved {
             Ok(()) => {
                 volume.unit.install(change.next);
-                let TaskKind::Parameters(_, nexus) = self.set.tasks[key].kind.clone() else {
-                    unreachable!("only a parameter list changes reservations")
-                };
-                self.settle(key, index, &nexus, change.effects);
+                self.settle(key, index, change.effects);
             }
             Err(problem) => {
                 let (name, TaskSet { log, now, .. }) = (&volume.name, &self.set);
@@ -184,22 +209,25 @@ impl CommandEngine {
         }
         let waiting = std::mem::take(&mut self.catalog.volumes[index].changes);
         for key in waiting {
-            self.parameters(key);
+            match self.set.tasks[key].kind {
+                TaskKind::Reserve(_) => self.reserve_for_host(key),
+                _ => self.parameters(key),
+            }
         }
     }
 
     /// Carries out what a command does to others; it is answered when that is done.
-    fn settle(&mut self, key: TaskKey, volume: usize, nexus: &Nexus, effects: Effects) {
-        let aborts = effects.aborts.clone();
-        self.spread(volume, nexus, effects);
+    fn settle(&mut self, key: TaskKey, volume: usize, effects: Effects) {
+        let Effects { attentions, aborts, others: _ } = effects;
+        self.tell(volume, attentions);
         let managing = self.set.waiters.add(Waiter::Task(key));
         self.set.tasks[key].answer = Some(Answer::Good);
-        let victims: Vec<_> =
-            aborts.iter().filter_map(|nexus| self.set.sessions.find(nexus)).collect();
+        let victims: Vec<ConnectionId> =
+            aborts.iter().flat_map(|who| self.set.sessions.of(who)).collect();
         if !victims.is_empty() {
             let (name, TaskSet { log, now, .. }) = (&self.catalog.volumes[volume].name, &self.set);
             log.line(*now, format_args!("volume {name}"), "commands aborted", |text| {
-                info!(volume = name, sessions = victims.len(), "{text}");
+                info!(volume = name, connections = victims.len(), "{text}");
             });
         }
         let concerned: Vec<TaskKey> = self
@@ -251,12 +279,21 @@ impl CommandEngine {
         jobs.sanitize(&mut cx, key, index, plan);
     }
 
-    /// Tells other sessions what they must know.
-    pub(crate) fn spread(&mut self, volume: usize, nexus: &Nexus, effects: Effects) {
-        for (nexus, sense) in effects.attentions {
-            self.set.actions.push_back(ConnectionAction::Tell(Box::new(nexus), volume, sense));
+    /// Tells registrants what they must know.
+    fn tell(&mut self, volume: usize, attentions: Vec<(Registrant, Sense)>) {
+        for (who, sense) in attentions {
+            self.set.actions.push_back(ConnectionAction::Tell(Box::new(who), volume, sense));
         }
-        if let Some(sense) = effects.others {
+    }
+
+    /// Tells other sessions what they must know of a command of this nexus.
+    pub(crate) fn spread(&mut self, volume: usize, nexus: &Nexus, effects: Effects) {
+        self.tell(volume, effects.attentions);
+        self.tell_others(volume, nexus, effects.others);
+    }
+
+    fn tell_others(&mut self, volume: usize, nexus: &Nexus, sense: Option<Sense>) {
+        if let Some(sense) = sense {
             let from = self.set.sessions.find(nexus);
             self.set.actions.push_back(ConnectionAction::Attention(from, volume, sense));
         }

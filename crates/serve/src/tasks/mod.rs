@@ -54,7 +54,7 @@ use weir_flow::request::LinkId;
 use weir_wire::iscsi::target_role::Itt;
 use weir_wire::nvme::Completion;
 use weir_wire::scsi::Sense;
-use weir_wire::scsi::nexus::Nexus;
+use weir_wire::scsi::nexus::Registrant;
 
 /// The owners of what commands need.
 pub(crate) struct CommandEngine {
@@ -80,8 +80,8 @@ pub(crate) enum ConnectionAction {
     Managed(ConnectionId, Itt),
     /// All sessions but this one must learn something about a volume.
     Attention(Option<ConnectionId>, usize, Sense),
-    /// One session must.
-    Tell(Box<Nexus>, usize, Sense),
+    /// One registrant must: a session, or all controllers of an NVMe host.
+    Tell(Box<Registrant>, usize, Sense),
     /// A command that did not end by its requests can be answered.
     Answer(TaskKey),
     /// There may be payload memory for it now.
@@ -233,6 +233,7 @@ impl CommandEngine {
     fn enter(&mut self, key: TaskKey, link: LinkId) {
         match self.set.tasks[key].kind {
             TaskKind::Parameters(..) => self.parameters(key),
+            TaskKind::Reserve(_) => self.reserve_for_host(key),
             TaskKind::Map { .. } => self.map(key),
             TaskKind::Internal => {
                 let (_, mut cx) = self.jobs();

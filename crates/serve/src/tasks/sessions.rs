@@ -2,7 +2,7 @@
 
 use crate::ids::ConnectionId;
 use std::collections::BTreeMap;
-use weir_wire::scsi::nexus::{InitiatorPort, Nexus};
+use weir_wire::scsi::nexus::{HostId, InitiatorPort, Nexus, Registrant};
 
 /// One of them.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct Sessions {
     /// Names of the targets, for finding a nexus.
     targets: Vec<String>,
     last_handle: u16,
+    /// The NVMe hosts of the connections of I/O queues.
+    hosts: BTreeMap<ConnectionId, HostId>,
     /// NBD clients, which share what sessions share.
     pub(crate) clients: usize,
 }
@@ -66,8 +68,19 @@ impl Sessions {
         (handle, old.map(|old| old.connection))
     }
 
+    /// Enters the connection of an I/O queue of an NVMe host.
+    pub(crate) fn enter_queue(&mut self, connection: ConnectionId, host: HostId) {
+        self.hosts.insert(connection, host);
+    }
+
+    /// The NVMe host of the connection of an I/O queue.
+    pub(crate) fn host_of(&self, connection: ConnectionId) -> Option<&HostId> {
+        self.hosts.get(&connection)
+    }
+
     /// Forgets the session of a connection, if it has one.
     pub(crate) fn leave(&mut self, connection: ConnectionId) {
+        self.hosts.remove(&connection);
         self.by_handle.retain(|_, &mut of| of != connection);
         self.by_name.retain(|_, session| session.connection != connection);
     }
@@ -80,6 +93,17 @@ impl Sessions {
     /// The connection of a nexus, if it is logged in.
     pub(crate) fn find(&self, nexus: &Nexus) -> Option<ConnectionId> {
         self.session(nexus).map(|session| session.connection)
+    }
+
+    /// The connections through which a registrant sends commands.
+    pub(crate) fn of(&self, who: &Registrant) -> Vec<ConnectionId> {
+        match who {
+            Registrant::Scsi(nexus) => self.find(nexus).into_iter().collect(),
+            Registrant::Nvme(host) => {
+                let theirs = self.hosts.iter().filter(|(_, of)| *of == host);
+                theirs.map(|(&connection, _)| connection).collect()
+            }
+        }
     }
 
     fn session(&self, nexus: &Nexus) -> Option<&Session> {

@@ -10,6 +10,7 @@ use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, Op, Request, VolumeId};
 use weir_flow::units::Extent;
 use weir_wire::scsi::cdb::{Media, MediaOp};
+use weir_wire::scsi::nexus::RegistrantRef;
 use weir_wire::scsi::{self, Sense};
 
 impl TaskSet {
@@ -134,7 +135,7 @@ impl TaskSet {
         true
     }
 
-    /// Whether an NBD client may still do what is left of its request: much may have happened since
+    /// Whether a client of NBD or an NVMe host may still do what is left of its request: much may have happened since
     /// the last step.
     pub(crate) fn admit_rest(
         &self,
@@ -152,7 +153,8 @@ impl TaskSet {
             }
             _ => media,
         };
-        unit.admit(None, media).map(drop)
+        let host = task.connection.and_then(|id| self.sessions.host_of(id));
+        unit.admit(host.map(RegistrantRef::Nvme), media).map(drop)
     }
 
     /// Zeroes the next part of what is left, or gives it back: a bounded number of bytes at a time, so that others

@@ -11,7 +11,8 @@ use weir_flow::error::IoError;
 use weir_flow::request::{RequestKey, TenantId};
 use weir_flow::units::Extent;
 use weir_wire::scsi::cdb::Media;
-use weir_wire::scsi::nexus::{Nexus, Refusal};
+use weir_wire::scsi::nexus::{HostId, Nexus, Refusal};
+use weir_wire::scsi::reservation::HostOut;
 use weir_wire::scsi::unit::ParameterList;
 
 /// A command in progress.
@@ -145,6 +146,8 @@ pub(crate) enum TaskKind {
     Media(Media),
     /// A parameter list from this nexus.
     Parameters(ParameterList, Rc<Nexus>),
+    /// A reservation command of an NVMe host.
+    Reserve(HostReserve),
     /// A command that a job works for.
     Internal,
     /// Which parts of a range are mapped.
@@ -158,6 +161,15 @@ pub(crate) enum TaskKind {
         /// Quota for the answer, in bytes.
         allocation: u32,
     },
+}
+
+/// A reservation command of an NVMe host, complete.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostReserve {
+    pub(crate) host: HostId,
+    pub(crate) out: HostOut,
+    /// The current key, then the new or the preempted one.
+    pub(crate) keys: [u64; 2],
 }
 
 /// How far a command has come.

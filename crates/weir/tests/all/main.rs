@@ -27,6 +27,7 @@ mod serve_nbd;
 mod serve_nvme;
 mod serve_nvme_hostile;
 mod serve_nvme_lost;
+mod serve_nvme_reservations;
 mod serve_recording;
 mod serve_reload;
 mod serve_reservations;

@@ -5,10 +5,10 @@ use crate::gateway::nvme::{ABORT, Host, KEEP_ALIVE, Move, Queue, WRITE, with_sub
 use crate::gateway::{Gateway, eventually, folder};
 
 /// Bytes of a write that a contract of [`held`] holds for ever.
-const LARGE: usize = 65_536;
+pub(crate) const LARGE: usize = 65_536;
 
 /// A gateway in which large requests of host 1 are held in the pipeline, if they are.
-fn held(is_held: bool) -> String {
+pub(crate) fn held(is_held: bool) -> String {
     let objectives = "objectives = [{ size = 512, iops = 1, p99 = \"1s\" }]\n";
     let objectives = if is_held { objectives } else { "" };
     format!(
@@ -20,7 +20,7 @@ fn held(is_held: bool) -> String {
 }
 
 /// Waits until the pipeline has as many requests.
-fn outstanding(gateway: &Gateway, count: u64) {
+pub(crate) fn outstanding(gateway: &Gateway, count: u64) {
     eventually("requests in the pipeline", || {
         let status = gateway.asked(&["status"])["status"].take();
         (status["requests"]["outstanding"] == count).then_some(())
@@ -28,7 +28,7 @@ fn outstanding(gateway: &Gateway, count: u64) {
 }
 
 /// A large write whose data the gateway has.
-fn large_write(queue: &mut Queue, byte: u8) -> u16 {
+pub(crate) fn large_write(queue: &mut Queue, byte: u8) -> u16 {
     let cid = queue.issue_at(WRITE, 0, LARGE as u64, Move::Out(&vec![byte; LARGE]));
     queue.hear().unwrap();
     cid

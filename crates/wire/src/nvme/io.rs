@@ -3,7 +3,9 @@
 use super::limits::GATHER_MAX;
 use super::namespace::{AnaState, NSID_ALL, NSID_MAX, Namespace};
 use super::pdu::{Sqe, Transfer};
+use super::reservation;
 use super::status::Status;
+use crate::scsi::reservation::HostOut;
 
 /// An I/O command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,14 @@ pub enum Io {
         ranges: u16,
         /// The ranges may be deallocated. Otherwise nothing is asked for.
         deallocate: bool,
+    },
+    /// Register, Acquire or Release. The shell gathers the list of [`list_length`](Self::list_length) bytes and gives
+    /// it to [`reservation::keys`].
+    Reserve(HostOut),
+    /// Reservation Report: who is registered, and who holds the reservation.
+    ReservationReport {
+        /// Dwords that the host wants; the rest of its data is zeroes.
+        dwords: u64,
     },
 }
 
@@ -65,19 +75,17 @@ pub fn decode(
     namespaces: &[Namespace],
 ) -> Result<(Io, Target), Status> {
     let io = match sqe.opcode() {
-        opcode::FLUSH => Io::Flush,
-        opcode::WRITE => Io::Write(blocks(sqe)),
-        opcode::READ => Io::Read(blocks(sqe)),
-        opcode::COMPARE => Io::Compare(blocks(sqe)),
-        opcode::WRITE_ZEROES => {
-            Io::WriteZeroes { blocks: blocks(sqe), deallocate: sqe.cdw(12) & DEALLOCATE != 0 }
+        reservation::opcode::REGISTER
+        | reservation::opcode::ACQUIRE
+        | reservation::opcode::RELEASE => reservation::decode(sqe).map(Io::Reserve),
+        // EDS: over fabrics a host identifier has 16 bytes.
+        reservation::opcode::REPORT if sqe.cdw(11) & EXTENDED == 0 => {
+            Err(Status::HOST_ID_INCONSISTENT)
         }
-        opcode::DATASET_MANAGEMENT => Io::DatasetManagement {
-            ranges: (sqe.cdw(10) & 0xff) as u16 + 1,
-            deallocate: sqe.cdw(11) & ATTRIBUTE_DEALLOCATE != 0,
-        },
-        opcode::VERIFY => Io::Verify(blocks(sqe)),
-        _ => return Err(Status::INVALID_OPCODE),
+        reservation::opcode::REPORT => {
+            Ok(Io::ReservationReport { dwords: u64::from(sqe.cdw(10)) + 1 })
+        }
+        _ => Ok(plain(sqe)?),
     };
     if sqe.fuse() != 0 {
         return Err(Status::INVALID_FIELD);
@@ -85,7 +93,11 @@ pub fn decode(
     if let Transfer::Invalid(status) = transfer {
         return Err(status);
     }
-    let has_blocks = !matches!(io, Io::Flush | Io::DatasetManagement { .. });
+    let io = io?;
+    let has_blocks = matches!(
+        io,
+        Io::Read(_) | Io::Write(_) | Io::Compare(_) | Io::Verify(_) | Io::WriteZeroes { .. }
+    );
     // There is no protection information; a directive of a Write would need support of directives.
     let protection = has_blocks && sqe.cdw(12) & PROTECTION != 0;
     let directive = matches!(io, Io::Write(_)) && sqe.cdw(12) & DIRECTIVE_TYPE != 0;
@@ -102,6 +114,25 @@ pub fn decode(
         AnaState::PersistentLoss => Err(Status::ANA_PERSISTENT_LOSS),
         AnaState::Change => Err(Status::ANA_TRANSITION),
     }
+}
+
+/// A command that is no reservation command.
+fn plain(sqe: &Sqe) -> Result<Io, Status> {
+    Ok(match sqe.opcode() {
+        opcode::FLUSH => Io::Flush,
+        opcode::WRITE => Io::Write(blocks(sqe)),
+        opcode::READ => Io::Read(blocks(sqe)),
+        opcode::COMPARE => Io::Compare(blocks(sqe)),
+        opcode::WRITE_ZEROES => {
+            Io::WriteZeroes { blocks: blocks(sqe), deallocate: sqe.cdw(12) & DEALLOCATE != 0 }
+        }
+        opcode::DATASET_MANAGEMENT => Io::DatasetManagement {
+            ranges: (sqe.cdw(10) & 0xff) as u16 + 1,
+            deallocate: sqe.cdw(11) & ATTRIBUTE_DEALLOCATE != 0,
+        },
+        opcode::VERIFY => Io::Verify(blocks(sqe)),
+        _ => return Err(Status::INVALID_OPCODE),
+    })
 }
 
 /// Index of the namespace with this identifier.
@@ -145,8 +176,16 @@ impl Io {
         }
         let (blocks, moved) = match self {
             Self::Flush => return Ok(()),
-            Self::DatasetManagement { .. } => {
-                // Linux always sends a whole page; what lies behind the list is dropped.
+            Self::ReservationReport { dwords } => {
+                let length = dwords * 4;
+                if length > max_transfer.into() {
+                    return Err(Status::INVALID_FIELD);
+                }
+                let has_room = transfer.to_host().map(u64::from) == Some(length);
+                return if has_room { Ok(()) } else { Err(Status::SGL_LENGTH_INVALID) };
+            }
+            Self::DatasetManagement { .. } | Self::Reserve(_) => {
+                // Linux always sends a whole page, or more keys; what lies behind the list is dropped.
                 let is_there =
                     transfer.from_host().is_some_and(|length| length >= self.list_length());
                 return if is_there { Ok(()) } else { Err(Status::SGL_LENGTH_INVALID) };
@@ -169,10 +208,11 @@ impl Io {
         }
     }
 
-    /// Length of the list of a Dataset Management, in bytes, at most [`GATHER_MAX`]; zero for other commands.
+    /// Length of the list of a command that has one, in bytes, at most [`GATHER_MAX`]; zero for other commands.
     pub const fn list_length(self) -> u32 {
         match self {
             Self::DatasetManagement { ranges, .. } => ranges as u32 * RANGE_LENGTH as u32,
+            Self::Reserve(out) => reservation::list_length(out.action),
             _ => 0,
         }
     }
@@ -202,6 +242,8 @@ pub(super) mod opcode {
     pub(in crate::nvme) const VERIFY: u8 = 0x0c;
 }
 
+/// Dword 11 of Reservation Report: the extended format (EDS).
+const EXTENDED: u32 = 1;
 /// Dword 12: the blocks may be deallocated (DEAC).
 const DEALLOCATE: u32 = 1 << 25;
 /// Dword 12: protection information (PRINFO).

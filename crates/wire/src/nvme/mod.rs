@@ -23,6 +23,7 @@ mod limits;
 mod namespace;
 mod pdu;
 mod receive;
+pub mod reservation;
 mod respond;
 mod status;
 

@@ -69,6 +69,8 @@ pub struct Namespace {
     pub thin: bool,
     /// Writing is forbidden.
     pub read_only: bool,
+    /// Reservations can outlive a loss of power.
+    pub persists_reservations: bool,
     /// Logical blocks per physical block, as a power of two.
     pub physical_block_exponent: u8,
     /// Ranges that are a multiple of this many blocks deallocate best; 0 says nothing.

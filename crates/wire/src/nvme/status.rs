@@ -27,8 +27,12 @@ impl Status {
     pub const SGL_LENGTH_INVALID: Self = Self::generic(0x0f);
     /// The type of the SGL descriptor does not fit the command.
     pub const SGL_TYPE_INVALID: Self = Self::generic(0x11);
+    /// The host has an identifier of 128 bits, and asks for a format with 64.
+    pub const HOST_ID_INCONSISTENT: Self = Self::generic(0x18);
     /// The keep alive timeout is zero, so there is nothing to keep alive.
     pub const KEEP_ALIVE_INVALID: Self = Self::generic(0x1a);
+    /// A Preempt and Abort of another host has ended the command.
+    pub const PREEMPTED: Self = Self::generic(0x1b);
     /// The medium is being sanitized.
     pub const SANITIZE_IN_PROGRESS: Self = Self::generic(0x1d);
     /// The namespace cannot be written.

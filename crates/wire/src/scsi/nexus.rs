@@ -1,4 +1,4 @@
-//! `I_T` nexuses, effects of a command on other nexuses, and refusals.
+//! Registrants (`I_T` nexuses and NVMe hosts), effects of a command on others, and refusals.
 
 use super::sense::Sense;
 
@@ -21,15 +21,56 @@ pub struct Nexus {
     pub target: String,
 }
 
-/// Effects of a command on other nexuses. The shell applies them before it answers.
+/// The identifier of an NVMe host, 128 bits. It is the same over all controllers of the host.
+pub type HostId = [u8; 16];
+
+/// Who can register a key and hold a persistent reservation.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Registrant {
+    /// A SCSI initiator port at a target.
+    Scsi(Nexus),
+    /// An NVMe host, through whichever controllers.
+    Nvme(HostId),
+}
+
+/// A [`Registrant`] that is borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegistrantRef<'a> {
+    /// A SCSI initiator port at a target.
+    Scsi(&'a Nexus),
+    /// An NVMe host.
+    Nvme(&'a HostId),
+}
+
+impl Registrant {
+    /// The same, borrowed.
+    pub const fn borrowed(&self) -> RegistrantRef<'_> {
+        match self {
+            Self::Scsi(nexus) => RegistrantRef::Scsi(nexus),
+            Self::Nvme(host) => RegistrantRef::Nvme(host),
+        }
+    }
+}
+
+impl RegistrantRef<'_> {
+    /// The same, owned.
+    pub fn owned(self) -> Registrant {
+        match self {
+            Self::Scsi(nexus) => Registrant::Scsi(nexus.clone()),
+            Self::Nvme(host) => Registrant::Nvme(*host),
+        }
+    }
+}
+
+/// Effects of a command on others. The shell applies them before it answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// Conditions for single nexuses.
-    pub attentions: Vec<(Nexus, Sense)>,
+    /// Conditions for single registrants: unit attentions of nexuses, notices of NVMe hosts.
+    pub attentions: Vec<(Registrant, Sense)>,
     /// A condition for every nexus of the logical unit but the sender's.
     pub others: Option<Sense>,
-    /// Nexuses whose tasks on the logical unit are aborted.
-    pub aborts: Vec<Nexus>,
+    /// Registrants whose tasks on the logical unit are aborted.
+    pub aborts: Vec<Registrant>,
 }
 
 /// The refusal of a command.

@@ -9,7 +9,7 @@ use weir_wire::nvme::controller::{Action, NOT_ABORTED, Subsystem, View};
 use weir_wire::nvme::io::{self, Io, Target};
 use weir_wire::nvme::{
     Completion, Connect, ConnectRefusal, Connection, Controller, Event, GATHER_MAX, Limits,
-    NEEDED_MAX, Namespace, PeerError, Sqe, Status, Transfer, discovery,
+    NEEDED_MAX, Namespace, PeerError, Sqe, Status, Transfer, discovery, reservation,
 };
 
 use super::nvme_host::{Grant, Host};
@@ -45,6 +45,8 @@ enum Work {
     /// Bytes to the host.
     Read(u32),
     Ranges(usize),
+    /// Bytes of the keys of a reservation command.
+    Keys(usize),
     Admin(Sqe),
     /// An Asynchronous Event Request.
     Held,
@@ -82,6 +84,7 @@ impl Gateway {
             allocated_blocks: None,
             thin: true,
             read_only: nsid == 3,
+            persists_reservations: nsid == 1,
             physical_block_exponent: 3,
             unmap_granularity_blocks: 8,
             optimal_transfer_blocks: 0,
@@ -194,6 +197,12 @@ impl Gateway {
                             Err(status) => self.end(slot, Completion::failed(status)),
                         }
                     }
+                    Work::Keys(length) => {
+                        assert_eq!(data.len(), length, "keys are cut to their length");
+                        let [_, second] = reservation::keys(&data);
+                        assert!(length == 16 || second == 0);
+                        self.become_ready(slot);
+                    }
                     Work::Admin(of) => {
                         assert_eq!((of.cid(), of.cdw(10)), (sqe.cid(), sqe.cdw(10)));
                         let controller = self.controller.as_mut().expect("there is one");
@@ -266,6 +275,11 @@ impl Gateway {
                 self.pending.insert(slot, pending(Work::Ranges(length as usize)));
                 self.connection.gather(slot, *sqe, length);
             }
+            (Io::Reserve(_), _) => {
+                let length = io.list_length();
+                self.pending.insert(slot, pending(Work::Keys(length as usize)));
+                self.connection.gather(slot, *sqe, length);
+            }
             (_, Transfer::ToHost(length)) => {
                 self.pending.insert(slot, pending(Work::Read(length)));
                 self.become_ready(slot);
@@ -300,6 +314,10 @@ impl Gateway {
             Action::Gather(length) => {
                 self.pending.insert(slot, pending(Work::Admin(*sqe)));
                 self.connection.gather(slot, *sqe, length);
+            }
+            Action::Persistence { nsid, .. } => {
+                assert!(self.namespaces.iter().any(|one| one.nsid == nsid));
+                self.respond(slot, Completion::SUCCESS);
             }
             Action::Hold => {
                 self.pending.insert(slot, pending(Work::Held));

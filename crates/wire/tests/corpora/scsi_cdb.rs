@@ -12,7 +12,7 @@ use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
 use weir_wire::scsi::copy::{Plan, Progress, Side, State};
 use weir_wire::scsi::disk::{DiskInfo, execute_absent};
 use weir_wire::scsi::lba_status::lba_status;
-use weir_wire::scsi::nexus::{Effects, Refusal};
+use weir_wire::scsi::nexus::{Effects, Refusal, Registrant, RegistrantRef};
 use weir_wire::scsi::reservation::Change;
 use weir_wire::scsi::sanitize::{self, Fill, Method};
 use weir_wire::scsi::sense::{SENSE_LENGTH_MAX, SenseKey};
@@ -363,7 +363,7 @@ impl Bench {
 
     fn apply(&mut self, sender: usize, effects: &Effects) {
         for (whose, sense) in &effects.attentions {
-            if let Some(who) = (0..INITIATORS).find(|&who| nexus(who) == *whose) {
+            if let Some(who) = (0..INITIATORS).find(|&who| Registrant::Scsi(nexus(who)) == *whose) {
                 assert_ne!(who, sender, "the sender knows");
                 self.attentions[who].raise(*sense);
                 self.waiting[who].raise(*sense);
@@ -378,10 +378,13 @@ impl Bench {
     fn reserve(&mut self, sender: usize, cdb: &[u8; 16], data: &[u8], change: Change) {
         let now = self.unit.reservations();
         assert_eq!(change.save, change.next.encode() != now.encode(), "what survives is saved");
-        let me = nexus(sender);
+        let me = Registrant::Scsi(nexus(sender));
         let concerned = change.effects.attentions.iter().map(|(whose, _)| whose);
         for whose in concerned.chain(&change.effects.aborts) {
-            assert!(*whose != me && now.registrants().any(|one| one == whose), "{whose:?}");
+            assert!(
+                *whose != me && now.registrants().any(|one| one == whose.borrowed()),
+                "{whose:?}"
+            );
         }
         restarted(&change.next);
         self.unit.install(change.next);
@@ -529,7 +532,11 @@ impl Bench {
             assert!(flushes && self.preventers.is_empty() && disk.removable);
         } else {
             let me = sender.map(nexus);
-            assert_eq!(self.unit.admit(me.as_ref(), *media), Ok(*media), "what passed passes");
+            assert_eq!(
+                self.unit.admit(me.as_ref().map(RegistrantRef::Scsi), *media),
+                Ok(*media),
+                "what passed passes"
+            );
         }
         check_limits(disk, media, list);
     }

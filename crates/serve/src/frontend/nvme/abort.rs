@@ -43,6 +43,10 @@ impl NvmeFrontend<'_> {
         let Some(slot) = found else { return not_aborted };
         let gathers = |key: TaskKey| self.engine.set.tasks[key].phase == Phase::Gathering;
         let key = connection.tasks.get(&slot).copied();
+        if key.is_some_and(|key| self.engine.set.live(key, connection.id).is_none()) {
+            // Another host has just ended it, and its answer is on the way.
+            return not_aborted;
+        }
         if key.is_some_and(|key| !gathers(key)) || queue.rest.contains_key(&slot) {
             let (number, id) = (queue.wire.queue()?, queue.controller?);
             let entry = self.controllers.get_mut(id)?;

@@ -6,6 +6,7 @@ use crate::frontend::nvme_queue::Queue;
 use std::rc::Rc;
 use weir_wire::nvme::controller::{Action, Property, View};
 use weir_wire::nvme::{Completion, Sqe, Status, Transfer, discovery};
+use weir_wire::scsi::reservation::HostOut;
 
 impl NvmeFrontend<'_> {
     /// Reads or writes a property.
@@ -27,13 +28,19 @@ impl NvmeFrontend<'_> {
         queue.wire.respond(slot, completion);
     }
 
-    /// Handles an admin command.
-    pub(super) fn admin(&mut self, queue: &mut Queue, slot: u32, sqe: &Sqe, transfer: Transfer) {
-        let Some(id) = queue.controller else { return };
+    /// Handles an admin command. Returns what is to be done with the reservations of a volume.
+    pub(super) fn admin(
+        &mut self,
+        queue: &mut Queue,
+        slot: u32,
+        sqe: &Sqe,
+        transfer: Transfer,
+    ) -> Option<(usize, HostOut)> {
+        let id = queue.controller?;
         let siblings = self.controllers.of_subsystem(&queue.subsystem);
         let page = (queue.subsystem == discovery::NQN)
             .then(|| self.controllers.page(&self.engine.catalog, &queue.host, &queue.portals));
-        let Some(entry) = self.controllers.get_mut(id) else { return };
+        let entry = self.controllers.get_mut(id)?;
         let namespaces = entry.namespaces.clone();
         let view = View {
             namespaces: &namespaces.facts,
@@ -41,8 +48,12 @@ impl NvmeFrontend<'_> {
             discovery: page.as_ref(),
         };
         let action = entry.controller.admin(slot, sqe, transfer, &view);
+        if let Action::Persistence { nsid, set } = action {
+            return self.persistence(queue, slot, namespaces.volume_of(nsid)?, set);
+        }
         self.act(queue, slot, sqe, transfer, action);
         self.controllers.give_events(queue);
+        None
     }
 
     /// The data of an admin command is here.
@@ -63,6 +74,7 @@ impl NvmeFrontend<'_> {
                 queue.wire.respond_padded(slot, Payload::Small(Rc::from(part)), 0..part.len());
             }
             Action::Gather(length) => queue.wire.gather(slot, *sqe, length),
+            Action::Persistence { .. } => unreachable!("it was taken before"),
             Action::Hold => {}
             Action::Abort { queue: number, cid } => self.abort(queue, slot, number, cid),
         }

@@ -23,8 +23,10 @@ use weir_flow::pipeline::Input;
 use weir_flow::request::LinkId;
 use weir_wire::nvme::controller::{NOT_ABORTED, Subsystem, Transition};
 use weir_wire::nvme::discovery::{self, Entry as DiscoveryEntry, Generation, Kind};
+use weir_wire::nvme::reservation::Notice;
 use weir_wire::nvme::{Completion, Connect, ConnectRefusal, Controller, Limits};
 use weir_wire::scsi::cdb::{Media, MediaOp};
+use weir_wire::scsi::nexus::HostId;
 
 /// All controllers.
 pub(crate) struct Controllers {
@@ -227,6 +229,25 @@ impl Controllers {
             }
         }
         self.connecting.retain(|&(of, its_queue, _)| (of, its_queue) != (controller, number));
+    }
+
+    /// Tells the controllers of a host that its registration or the reservation of a volume has changed. Returns the
+    /// connections of their admin queues.
+    pub(crate) fn notice(
+        &mut self,
+        host: &HostId,
+        volume: usize,
+        notice: Notice,
+    ) -> Vec<ConnectionId> {
+        let mut told = Vec::new();
+        for entry in self.by_id.values_mut().filter(|one| one.controller.host_id() == host) {
+            let place = entry.namespaces.volumes.iter().position(|&one| one == volume);
+            if let Some(place) = place {
+                entry.controller.reservation_notice(entry.namespaces.facts[place].nsid, notice);
+                told.push(entry.admin);
+            }
+        }
+        told
     }
 
     /// Begins a reset or a shutdown.

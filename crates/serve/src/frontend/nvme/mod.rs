@@ -9,11 +9,12 @@ mod abort;
 mod admin;
 pub(crate) mod controllers;
 pub(crate) mod reply;
+mod reservations;
 
 use crate::config::{self, DigestPolicy};
 use crate::frontend::Verdict;
 use crate::frontend::connection::{Connection, Speech};
-use crate::frontend::nvme_queue::{Data, Part, Waiting};
+use crate::frontend::nvme_queue::{Data, Part, Queue, Waiting};
 use crate::tasks::set::{Origin, TaskSet};
 use crate::tasks::table::{Phase, Task, TaskKind};
 use crate::tasks::{CommandEngine, ConnectionAction, Held};
@@ -25,9 +26,10 @@ use weir_flow::clock::Duration;
 use weir_flow::pipeline::Input;
 use weir_wire::nvme::io::{self, Blocks, Io, Target};
 use weir_wire::nvme::{
-    Completion, Connect, ConnectRefusal, Digest, Event, Limits, Sqe, Status, Transfer,
+    Completion, Connect, ConnectRefusal, Digest, Event, Limits, Sqe, Status, Transfer, reservation,
 };
 use weir_wire::scsi::cdb::{Compare, Media, MediaOp};
+use weir_wire::scsi::nexus::RegistrantRef;
 
 /// The limits towards a host.
 pub(crate) fn limits(nvme: &config::Nvme) -> Limits {
@@ -103,14 +105,16 @@ impl NvmeFrontend<'_> {
             }
             Event::Command { slot, sqe, transfer } => {
                 queue.heard = now;
-                if queue.wire.queue() == Some(0) {
-                    self.admin(queue, slot, &sqe, transfer);
-                } else {
+                if queue.wire.queue() != Some(0) {
                     self.command(connection, slot, &sqe, transfer);
+                } else if let Some(change) = self.admin(queue, slot, &sqe, transfer) {
+                    self.reserve(connection, slot, change, [0; 2]);
                 }
             }
             Event::Data { slot, offset, bytes, complete } => {
                 if let Some(&key) = connection.tasks.get(&slot) {
+                    // It may just have been ended by another host.
+                    let Some(key) = self.engine.set.live(key, connection.id) else { return };
                     self.engine.set.keep(key, offset as usize, bytes);
                     if complete && self.engine.set.tasks[key].phase == Phase::Gathering {
                         self.engine.begin(key, connection.link());
@@ -126,7 +130,7 @@ impl NvmeFrontend<'_> {
                 if queue.wire.queue() == Some(0) {
                     self.gathered(queue, slot, &sqe, &data);
                 } else {
-                    self.ranges(connection, slot, &sqe, &data);
+                    self.listed(connection, slot, &sqe, &data);
                 }
             }
             Event::TransferFailed { slot, status } => {
@@ -135,7 +139,8 @@ impl NvmeFrontend<'_> {
                 log.line(now, peer.source(), text, |text| warn!(%peer, "{text}"));
                 queue.waiting.retain(|waiting| waiting.slot != slot);
                 queue.wire.respond(slot, Completion::failed(status));
-                if let Some(key) = connection.tasks.remove(&slot) {
+                let key = connection.tasks.remove(&slot);
+                if let Some(key) = key.and_then(|key| self.engine.set.live(key, connection.id)) {
                     self.engine.set.finish(key);
                 }
             }
@@ -212,6 +217,7 @@ impl NvmeFrontend<'_> {
                 self.engine.set.inputs.extend(queue.weigh(link, weight));
                 connection.serves = true;
                 self.engine.set.sessions.clients += 1;
+                self.engine.set.sessions.enter_queue(connection.id, connect.host_id);
                 self.engine.set.actions.push_back(ConnectionAction::Share);
                 let id = connect.controller;
                 self.admitted(connection, &connect, id);
@@ -226,6 +232,7 @@ impl NvmeFrontend<'_> {
         let Speech::Nvme(queue) = &mut connection.speech else { return };
         queue.controller = Some(id);
         queue.host.clone_from(&connect.host);
+        queue.host_id = connect.host_id;
         queue.subsystem.clone_from(&connect.subsystem);
         queue.heard = self.engine.set.now;
         queue.wire.admitted(id);
@@ -270,11 +277,17 @@ impl NvmeFrontend<'_> {
         };
         let (facts, volume) = (&namespaces.facts[place], namespaces.volumes[place]);
         let media = media_of(io, facts.thin);
-        if let Some(refusal) = self.refusal(volume, media.unwrap_or_else(flush)) {
+        let concerns_medium = !matches!(io, Io::Reserve(_) | Io::ReservationReport { .. });
+        if concerns_medium
+            && let Some(refusal) = self.refusal(queue, volume, media.unwrap_or_else(flush))
+        {
             return queue.wire.respond(slot, Completion::failed(refusal));
         }
         if let Err(status) = io.check(transfer, facts, self.controllers.limits.max_transfer) {
             return queue.wire.respond(slot, Completion::failed(status));
+        }
+        if let Io::ReservationReport { .. } = io {
+            return self.report(queue, slot, volume);
         }
         let Some(media) = media else {
             return queue.wire.gather(slot, *sqe, io.list_length());
@@ -289,13 +302,17 @@ impl NvmeFrontend<'_> {
         self.take_in(connection, Waiting { slot, part: Part { volume, media }, data });
     }
 
-    /// The list of a Dataset Management is here.
-    fn ranges(&mut self, connection: &mut Connection, slot: u32, sqe: &Sqe, list: &[u8]) {
+    /// The list of a Dataset Management, or the keys of a reservation command, are here.
+    fn listed(&mut self, connection: &mut Connection, slot: u32, sqe: &Sqe, list: &[u8]) {
         let Speech::Nvme(queue) = &mut connection.speech else { return };
         let namespaces = queue.namespaces.clone();
         // The namespace may have gone while the list came.
         let length = Transfer::InCapsule(list.len() as u32);
         let decoded = io::decode(sqe, length, &namespaces.facts);
+        if let Ok((Io::Reserve(out), Target::One(place))) = decoded {
+            let change = (namespaces.volumes[place], out);
+            return self.reserve(connection, slot, change, reservation::keys(list));
+        }
         let ranges = decoded.and_then(|(io, target)| match (io, target) {
             (Io::DatasetManagement { deallocate, .. }, Target::One(place)) => {
                 let facts = &namespaces.facts[place];
@@ -329,14 +346,14 @@ impl NvmeFrontend<'_> {
         let Some(part) = queue.rest.get_mut(&slot).and_then(VecDeque::pop_front) else {
             return self.end(queue, slot, Completion::SUCCESS);
         };
-        if let Some(refusal) = self.refusal(part.volume, part.media) {
+        if let Some(refusal) = self.refusal(queue, part.volume, part.media) {
             return self.end(queue, slot, Completion::failed(refusal));
         }
         self.take_in(connection, Waiting { slot, part, data: Data::None });
     }
 
     /// Why the volume refuses a command, by its reservations, its state and its size.
-    fn refusal(&self, volume: usize, media: Media) -> Option<Status> {
+    fn refusal(&self, queue: &Queue, volume: usize, media: Media) -> Option<Status> {
         let unit = &self.engine.catalog.volumes[volume].unit;
         // Zeroes come in steps; each of them is within the limits of a command.
         let most = match media.op {
@@ -344,7 +361,8 @@ impl NvmeFrontend<'_> {
             _ => u64::MAX,
         };
         let first = Media { blocks: media.blocks.min(most), ..media };
-        unit.admit(None, first).err().map(|refusal| status_of(unit, refusal))
+        let host = Some(RegistrantRef::Nvme(&queue.host_id));
+        unit.admit(host, first).err().map(|refusal| status_of(unit, refusal))
     }
 
     /// Takes a command in, or keeps it until there is memory.
@@ -363,6 +381,13 @@ impl NvmeFrontend<'_> {
         while let Speech::Nvme(queue) = &mut connection.speech
             && let Some(command) = queue.waiting.pop_front()
         {
+            // Once more: another host may have taken a reservation while it waited.
+            let Part { volume, media } = command.part;
+            if let Some(refusal) = self.refusal(queue, volume, media) {
+                self.end(queue, command.slot, Completion::failed(refusal));
+                reply::leave(queue);
+                continue;
+            }
             if let Err(command) = self.start(connection, command) {
                 if let Speech::Nvme(queue) = &mut connection.speech {
                     queue.waiting.push_front(command);
@@ -408,7 +433,7 @@ impl NvmeFrontend<'_> {
     }
 }
 
-/// The request for a command; `None` for one whose ranges are in its data.
+/// The request for a command; `None` for one whose ranges are in its data, and for reservation commands.
 fn media_of(io: Io, thin: bool) -> Option<Media> {
     Some(match io {
         Io::Flush => flush(),
@@ -419,7 +444,9 @@ fn media_of(io: Io, thin: bool) -> Option<Media> {
         Io::WriteZeroes { blocks, deallocate } => {
             media(MediaOp::WriteSame { unmap: deallocate && thin, no_data: true }, blocks)
         }
-        Io::DatasetManagement { .. } => return None,
+        Io::DatasetManagement { .. } | Io::Reserve(_) | Io::ReservationReport { .. } => {
+            return None;
+        }
     })
 }
 

@@ -7,12 +7,12 @@ use crate::frontend::connection::{Connection, Speech};
 use crate::frontend::nvme_queue::Queue;
 use crate::tasks::CommandEngine;
 use crate::tasks::reply::{Reply, Worded, miscompare};
-use crate::tasks::table::{Answer, End, Phase, Task};
+use crate::tasks::table::{Answer, End, Phase, Task, TaskKind};
 use crate::volume::Volume;
 use weir_flow::error::IoError;
 use weir_wire::nvme::{Completion, Status};
 use weir_wire::scsi::Sense;
-use weir_wire::scsi::cdb::MediaOp;
+use weir_wire::scsi::cdb::{Media, MediaOp};
 use weir_wire::scsi::nexus::Refusal;
 use weir_wire::scsi::unit::Unit;
 
@@ -34,13 +34,14 @@ pub(crate) fn reply(
     let queued = !goes_on && slot < LEAVES;
     if queued {
         queue.rest.remove(&slot);
-        match (ended, &task.medium, task.media().op) {
-            (Ok(()), Some(medium), MediaOp::Read) => {
+        let reads = matches!(task.kind, TaskKind::Media(Media { op: MediaOp::Read, .. }));
+        match (ended, &task.medium) {
+            (Ok(()), Some(medium)) if reads => {
                 let length = (medium.len() as u64).min(task.charge.bytes) as usize;
                 queue.wire.respond_data(slot, Payload::Pooled(medium.clone()), 0..length);
             }
-            (Ok(()), ..) => queue.wire.respond(slot, Completion::SUCCESS),
-            (Err(status), ..) => queue.wire.respond(slot, Completion::failed(status)),
+            (Ok(()), _) => queue.wire.respond(slot, Completion::SUCCESS),
+            (Err(status), _) => queue.wire.respond(slot, Completion::failed(status)),
         }
         controllers.ended(engine, queue, slot);
     }
@@ -117,7 +118,8 @@ pub(super) fn status_of(unit: &Unit, refusal: Refusal) -> Status {
                 Status::LBA_OUT_OF_RANGE
             } else if is(Sense::SANITIZE_IN_PROGRESS) {
                 Status::SANITIZE_IN_PROGRESS
-            } else if is(Sense::INVALID_FIELD_IN_CDB) {
+            } else if is(Sense::INVALID_FIELD_IN_CDB) || is(Sense::INVALID_FIELD_IN_PARAMETER_LIST)
+            {
                 Status::INVALID_FIELD
             } else {
                 Status::INTERNAL_ERROR

@@ -5,10 +5,14 @@ use crate::frontend::connection::{Connection, Speech};
 use crate::frontend::nvme::NvmeFrontend;
 use crate::frontend::nvme_queue::Queue;
 use crate::frontend::socket::Stream;
+use crate::ids::ConnectionId;
 use crate::tasks::{Abort, CommandEngine, ConnectionAction};
 use weir_flow::clock::Instant;
 use weir_wire::nvme::Completion;
 use weir_wire::nvme::controller::NOT_ABORTED;
+use weir_wire::nvme::reservation::Notice;
+use weir_wire::scsi::Sense;
+use weir_wire::scsi::nexus::Registrant;
 
 impl<S: Stream> Connections<S> {
     /// Ends the controllers of hosts that were silent for too long, before anything that they have sent is read.
@@ -46,6 +50,46 @@ impl<S: Stream> Connections<S> {
         self.mark_dirty(abort.queue);
         let answer = |completion| ConnectionAction::Aborted(abort.admin, abort.slot, completion);
         engine.set.actions.extend(completion.map(answer));
+    }
+
+    /// Another host has ended this command by Preempt and Abort; for the host of the queue it is over.
+    pub(super) fn preempted(&mut self, engine: &mut CommandEngine, id: ConnectionId, slot: u32) {
+        let place = self.places.get_mut(id.index).and_then(Option::as_deref_mut);
+        if let Some(one) = place.filter(|one| one.connection.id == id)
+            && let Speech::Nvme(queue) = &mut one.connection.speech
+        {
+            NvmeFrontend { engine, controllers: &mut self.controllers }.preempted(queue, slot);
+        }
+    }
+
+    /// Tells a registrant what has happened to its registration or reservation.
+    pub(super) fn tell(
+        &mut self,
+        engine: &mut CommandEngine,
+        who: &Registrant,
+        volume: usize,
+        attention: Sense,
+    ) {
+        match who {
+            Registrant::Scsi(nexus) => {
+                let id = engine.set.sessions.find(nexus);
+                if let Some(view) = id.and_then(|id| self.find(id)?.view.as_mut()) {
+                    view.attend(volume, attention);
+                }
+            }
+            Registrant::Nvme(host) => {
+                let Some(notice) = Notice::of(attention) else { return };
+                for id in self.controllers.notice(host, volume, notice) {
+                    let place = self.places.get_mut(id.index).and_then(Option::as_deref_mut);
+                    if let Some(one) = place.filter(|one| one.connection.id == id)
+                        && let Speech::Nvme(queue) = &mut one.connection.speech
+                    {
+                        self.controllers.give_events(queue);
+                        self.mark_dirty(id);
+                    }
+                }
+            }
+        }
     }
 
     /// Shows all NVMe hosts which namespaces there are now, and tells them what has changed.

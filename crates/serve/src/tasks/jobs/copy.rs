@@ -14,7 +14,7 @@ use weir_wire::scsi::Sense;
 use weir_wire::scsi::cdb::{Media, MediaOp};
 use weir_wire::scsi::copy::{CONCURRENT_MAX, Move, Plan, Progress, Side, State};
 use weir_wire::scsi::disk::DiskInfo;
-use weir_wire::scsi::nexus::{Nexus, Refusal};
+use weir_wire::scsi::nexus::{Nexus, Refusal, RegistrantRef};
 
 /// A copy in progress.
 #[derive(Debug)]
@@ -173,7 +173,9 @@ impl Jobs {
             fua: false,
             dpo: false,
         };
-        let Ok(Media { fua, .. }) = volume.unit.admit(Some(&copy.nexus), media) else {
+        let Ok(Media { fua, .. }) =
+            volume.unit.admit(Some(RegistrantRef::Scsi(&copy.nexus)), media)
+        else {
             // Reserved by another host, or taken away meanwhile.
             let side = if copy.full { Side::Destination } else { Side::Source };
             return Err(copy.plan.failed(&segment, side, 0).into());

@@ -20,11 +20,16 @@ pub(crate) const COMPARE: u8 = 0x05;
 pub(crate) const WRITE_ZEROES: u8 = 0x08;
 pub(crate) const DATASET_MANAGEMENT: u8 = 0x09;
 pub(crate) const VERIFY: u8 = 0x0c;
+pub(crate) const RESERVATION_REGISTER: u8 = 0x0d;
+pub(crate) const RESERVATION_REPORT: u8 = 0x0e;
+pub(crate) const RESERVATION_ACQUIRE: u8 = 0x11;
+pub(crate) const RESERVATION_RELEASE: u8 = 0x15;
 /// Admin opcodes.
 pub(crate) const GET_LOG_PAGE: u8 = 0x02;
 pub(crate) const IDENTIFY: u8 = 0x06;
 pub(crate) const ABORT: u8 = 0x08;
 pub(crate) const SET_FEATURES: u8 = 0x09;
+pub(crate) const GET_FEATURES: u8 = 0x0a;
 pub(crate) const EVENT_REQUEST: u8 = 0x0c;
 pub(crate) const KEEP_ALIVE: u8 = 0x18;
 

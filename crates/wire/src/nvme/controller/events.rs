@@ -13,26 +13,31 @@ pub enum Event {
     AnaChange,
     /// The discovery page has changed.
     DiscoveryChange,
+    /// There are notices of reservations.
+    ReservationNotice,
 }
 
 impl Event {
-    /// The bit in OAES and in the feature that selects events.
+    /// The bit in OAES and in the feature that selects events. Zero: notices of reservations have a feature for
+    /// themselves.
     pub(super) const fn bit(self) -> u32 {
         match self {
+            Self::ReservationNotice => 0,
             Self::NamespaceAttribute => 1 << 8,
             Self::AnaChange => 1 << 11,
             Self::DiscoveryChange => 1 << 31,
         }
     }
 
-    /// Dword 0: the type "notice", what it is about, and the log page that tells more.
+    /// Dword 0: the type "notice", or that of the command set, what it is about, and the log page that tells more.
     pub(super) const fn dw0(self) -> u32 {
-        let info = match self {
-            Self::NamespaceAttribute => 0x00,
-            Self::AnaChange => 0x03,
-            Self::DiscoveryChange => 0xf0,
+        let (kind, info) = match self {
+            Self::NamespaceAttribute => (0x2, 0x00),
+            Self::AnaChange => (0x2, 0x03),
+            Self::DiscoveryChange => (0x2, 0xf0),
+            Self::ReservationNotice => (0x6, 0x00),
         };
-        0x2 | info << 8 | (self.log_page() as u32) << 16
+        kind | info << 8 | (self.log_page() as u32) << 16
     }
 
     /// The log page whose reading clears the event.
@@ -41,6 +46,7 @@ impl Event {
             Self::NamespaceAttribute => 0x04,
             Self::AnaChange => 0x0c,
             Self::DiscoveryChange => 0x70,
+            Self::ReservationNotice => 0x80,
         }
     }
 }
@@ -99,7 +105,7 @@ impl Events {
     /// Drops the events that wait and whose bits are not in `mask`.
     pub(super) fn keep(&mut self, mask: u32) {
         for event in ALL {
-            if event.bit() & mask == 0 {
+            if event.bit() != 0 && event.bit() & mask == 0 {
                 *self.state(event) = State::Idle;
             }
         }
@@ -119,6 +125,7 @@ impl Events {
 }
 
 /// All events, in the order in which they are reported.
-const ALL: [Event; 3] = [Event::NamespaceAttribute, Event::AnaChange, Event::DiscoveryChange];
+const ALL: [Event; 4] =
+    [Event::NamespaceAttribute, Event::AnaChange, Event::DiscoveryChange, Event::ReservationNotice];
 /// Requests that are held at once (AERL + 1).
 pub(super) const REQUESTS_MAX: usize = 4;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::events::Event;
-use super::{Action, Controller};
+use super::notices::of_one;
+use super::{Action, Controller, View};
 use crate::nvme::event::Completion;
 use crate::nvme::pdu::{Sqe, Transfer};
 use crate::nvme::status::Status;
@@ -62,7 +63,12 @@ impl Controller {
         }
     }
 
-    pub(super) fn get_features(&mut self, sqe: &Sqe, transfer: Transfer) -> Result<Action, Status> {
+    pub(super) fn get_features(
+        &self,
+        sqe: &Sqe,
+        transfer: Transfer,
+        view: &View<'_>,
+    ) -> Result<Action, Status> {
         // A feature that is a value has no data, and a host that expects some would get none.
         let value = |value| match transfer.to_host() {
             None | Some(0) => Ok(Action::Complete(Completion::value(value))),
@@ -82,12 +88,23 @@ impl Controller {
                 answer(transfer, &data)
             }
             // EXHID: over fabrics the identifier has 16 bytes.
+            id::RESERVATION_NOTICES => value(self.masked_notices(sqe.nsid(), view)?),
+            id::RESERVATION_PERSISTENCE => {
+                value(0)?;
+                of_one(sqe.nsid(), view)?;
+                Ok(Action::Persistence { nsid: sqe.nsid(), set: None })
+            }
             id::HOST_ID if sqe.cdw(11) & 1 == 1 => answer(transfer, &self.host_id),
             _ => Err(Status::INVALID_FIELD),
         }
     }
 
-    pub(super) fn set_features(&mut self, sqe: &Sqe, transfer: Transfer) -> Result<Action, Status> {
+    pub(super) fn set_features(
+        &mut self,
+        sqe: &Sqe,
+        transfer: Transfer,
+        view: &View<'_>,
+    ) -> Result<Action, Status> {
         let done = |value| Ok(Action::Complete(Completion::value(value)));
         let id = sqe.cdw(10) as u8;
         let value = sqe.cdw(11);
@@ -132,6 +149,11 @@ impl Controller {
                 Ok(Action::Gather(HOST_BEHAVIOUR_LENGTH as u32))
             }
             id::HOST_BEHAVIOUR => Err(Status::SGL_LENGTH_INVALID),
+            id::RESERVATION_NOTICES => self.mask_notices(sqe.nsid(), value, view),
+            id::RESERVATION_PERSISTENCE => {
+                of_one(sqe.nsid(), view)?;
+                Ok(Action::Persistence { nsid: sqe.nsid(), set: Some(value & 1 != 0) })
+            }
             // The identifier is Connect's.
             id::HOST_ID => Err(Status::SEQUENCE_ERROR),
             _ => Err(Status::FEATURE_NOT_CHANGEABLE),
@@ -178,12 +200,14 @@ pub(super) mod id {
     pub(in super::super) const KEEP_ALIVE: u8 = 0x0f;
     pub(super) const HOST_BEHAVIOUR: u8 = 0x16;
     pub(super) const HOST_ID: u8 = 0x81;
+    pub(super) const RESERVATION_NOTICES: u8 = 0x82;
+    pub(super) const RESERVATION_PERSISTENCE: u8 = 0x83;
 
     /// Those that are always zero.
     pub(super) const FIXED: [u8; 5] =
         [ARBITRATION, POWER, TEMPERATURE, ERROR_RECOVERY, WRITE_ATOMICITY];
     /// All, in ascending order.
-    pub(in super::super) const ALL: [u8; 11] = [
+    pub(in super::super) const ALL: [u8; 13] = [
         ARBITRATION,
         POWER,
         TEMPERATURE,
@@ -195,7 +219,12 @@ pub(super) mod id {
         KEEP_ALIVE,
         HOST_BEHAVIOUR,
         HOST_ID,
+        RESERVATION_NOTICES,
+        RESERVATION_PERSISTENCE,
     ];
+    /// Those of which each namespace has its own.
+    pub(in super::super) const OF_NAMESPACES: [u8; 2] =
+        [RESERVATION_NOTICES, RESERVATION_PERSISTENCE];
 }
 
 /// Dword 10 of Set Features: the value outlives a reset (SV).

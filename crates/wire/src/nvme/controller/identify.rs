@@ -153,8 +153,8 @@ impl Controller {
         data.0[513] = 0x44;
         data.put_u16(514, self.limits.queue_depth);
         data.put_u32(516, NSID_MAX);
-        // ONCS: Compare, Dataset Management, Write Zeroes, Verify.
-        data.put_u16(520, 1 | 1 << 2 | 1 << 3 | 1 << 7);
+        // ONCS: Compare, Dataset Management, Write Zeroes, reservations, Verify.
+        data.put_u16(520, 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 7);
         // VWC: a volatile cache is present, and Flush takes all namespaces.
         data.0[525] = 0b111;
         data.put_u32(540, NSID_MAX);
@@ -174,6 +174,7 @@ fn of_nvm(namespace: &Namespace) -> Data {
     data.0[24] = u8::from(namespace.thin) | 1 << 4;
     // NMIC: several controllers share it.
     data.0[30] = 1;
+    data.0[31] = reservation_capabilities(namespace);
     if namespace.thin {
         // DLFEAT: deallocated blocks read as zeroes, and Write Zeroes can deallocate.
         data.0[33] = 1 | 1 << 3;
@@ -195,8 +196,13 @@ fn of_nvm(namespace: &Namespace) -> Data {
     data
 }
 
+/// RESCAP: all six types, IEKEY as version 1.3 defines it, and persistence through loss of power where it can be had.
+fn reservation_capabilities(namespace: &Namespace) -> u8 {
+    0xfe | u8::from(namespace.persists_reservations)
+}
+
 /// Refuses an identifier that no namespace can have.
-fn existing(nsid: u32) -> Result<(), Status> {
+pub(super) fn existing(nsid: u32) -> Result<(), Status> {
     let exists = (1..=NSID_MAX).contains(&nsid);
     exists.then_some(()).ok_or(Status::INVALID_NAMESPACE)
 }
@@ -234,6 +240,7 @@ fn independent(namespace: &Namespace) -> Data {
     let mut data = Data::new();
     data.0[0] = u8::from(namespace.thin);
     data.0[1] = 1;
+    data.0[2] = reservation_capabilities(namespace);
     data.put_u32(4, namespace.nsid);
     data.0[8] = namespace.read_only.into();
     // NSTAT: ready.

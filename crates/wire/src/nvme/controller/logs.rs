@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 
+use super::events::Event;
 use super::{Action, Controller, View, features, identify, opcode};
 use crate::nvme::discovery::padded;
 use crate::nvme::io;
 use crate::nvme::namespace::{NSID_ALL, Usage};
 use crate::nvme::pdu::{Sqe, Transfer};
+use crate::nvme::reservation;
 use crate::nvme::status::Status;
 
 /// A failed command in the log of errors.
@@ -92,6 +94,7 @@ impl Controller {
             (false, lid::EFFECTS) => effects().into(),
             (false, lid::ANA) => self.ana(specific & RETURN_GROUPS_ONLY != 0, view).into(),
             (false, lid::FEATURES) => feature_effects().into(),
+            (false, lid::RESERVATIONS) => self.notices.page().into(),
             _ => return Err(Status::INVALID_LOG_PAGE),
         };
         if transfer.to_host().map(u64::from) != Some(dwords * 4) {
@@ -101,6 +104,9 @@ impl Controller {
             self.events.clear(id);
             if id == lid::CHANGED_NAMESPACES {
                 self.changed.clear();
+            }
+            if id == lid::RESERVATIONS && self.notices.read() {
+                self.events.raise(Event::ReservationNotice);
             }
         }
         // Behind the end there are zeroes.
@@ -183,7 +189,16 @@ fn effects() -> [u8; 4096] {
         page[usize::from(opcode) * 4] = SUPPORTED;
     }
     let writes = [io::opcode::WRITE, io::opcode::WRITE_ZEROES, io::opcode::DATASET_MANAGEMENT];
-    let others = [io::opcode::FLUSH, io::opcode::READ, io::opcode::COMPARE, io::opcode::VERIFY];
+    let others = [
+        io::opcode::FLUSH,
+        io::opcode::READ,
+        io::opcode::COMPARE,
+        io::opcode::VERIFY,
+        reservation::opcode::REGISTER,
+        reservation::opcode::REPORT,
+        reservation::opcode::ACQUIRE,
+        reservation::opcode::RELEASE,
+    ];
     for opcode in others {
         page[1024 + usize::from(opcode) * 4] = SUPPORTED;
     }
@@ -193,14 +208,17 @@ fn effects() -> [u8; 4096] {
     page
 }
 
-/// The features that there are; all concern the controller.
+/// The features that there are, and what they concern.
 fn feature_effects() -> [u8; 1024] {
-    /// FSUPP, and the scope "controller".
-    const SUPPORTED: u32 = 1 | 1 << 21;
+    /// FSUPP, and the scopes.
+    const OF_CONTROLLER: u32 = 1 | 1 << 21;
+    const OF_NAMESPACE: u32 = 1 | 1 << 20;
     let mut page = [0; 1024];
     for id in features::id::ALL {
         let place = usize::from(id) * 4;
-        page[place..place + 4].copy_from_slice(&SUPPORTED.to_le_bytes());
+        let of_one = features::id::OF_NAMESPACES.contains(&id);
+        let effects = if of_one { OF_NAMESPACE } else { OF_CONTROLLER };
+        page[place..place + 4].copy_from_slice(&effects.to_le_bytes());
     }
     page
 }
@@ -216,10 +234,20 @@ mod lid {
     pub(super) const ANA: u8 = 0x0c;
     pub(super) const FEATURES: u8 = 0x12;
     pub(super) const DISCOVERY: u8 = 0x70;
+    pub(super) const RESERVATIONS: u8 = 0x80;
 
     /// Those of a controller with namespaces.
-    pub(super) const ALL: [u8; 8] =
-        [SUPPORTED, ERRORS, SMART, FIRMWARE, CHANGED_NAMESPACES, EFFECTS, ANA, FEATURES];
+    pub(super) const ALL: [u8; 9] = [
+        SUPPORTED,
+        ERRORS,
+        SMART,
+        FIRMWARE,
+        CHANGED_NAMESPACES,
+        EFFECTS,
+        ANA,
+        FEATURES,
+        RESERVATIONS,
+    ];
 }
 
 /// Entries of the log of errors (ELPE + 1).

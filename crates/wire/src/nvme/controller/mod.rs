@@ -9,6 +9,7 @@ mod events;
 mod features;
 mod identify;
 mod logs;
+mod notices;
 mod properties;
 
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ use super::{Limits, discovery};
 use aborts::Aborts;
 use events::Events;
 use features::Features;
+use notices::Notices;
 use properties::Registers;
 
 pub use events::Event;
@@ -67,6 +69,14 @@ pub enum Action {
     },
     /// Gather this many bytes of its data, then call [`Controller::gathered`].
     Gather(u32),
+    /// Answer with dword 0 that says whether the reservations of this namespace outlive a loss of power, or have them do
+    /// so or not: [`HostAction::Persist`](crate::scsi::reservation::HostAction::Persist).
+    Persistence {
+        /// The namespace, which is one of the view.
+        nsid: u32,
+        /// What is set; `None` only asks.
+        set: Option<bool>,
+    },
     /// Keep it: it is answered when [`Controller::take_event`] returns its slot.
     Hold,
     /// End another command. The shell looks for it and
@@ -113,6 +123,7 @@ pub struct Controller {
     /// Counts changes of ANA states.
     ana_changes: u64,
     errors: logs::Errors,
+    notices: Notices,
     /// The discovery page that is being read.
     page: Option<Arc<[u8]>>,
 }
@@ -141,6 +152,7 @@ impl Controller {
             changed: BTreeSet::new(),
             ana_changes: 0,
             errors: logs::Errors::default(),
+            notices: Notices::default(),
             page: None,
             subsystem,
         }
@@ -203,8 +215,8 @@ impl Controller {
             opcode::GET_LOG_PAGE => self.log_page(sqe, transfer, view),
             opcode::IDENTIFY => self.identify(sqe, transfer, view),
             opcode::ABORT => self.abort(sqe),
-            opcode::SET_FEATURES => self.set_features(sqe, transfer),
-            opcode::GET_FEATURES => self.get_features(sqe, transfer),
+            opcode::SET_FEATURES => self.set_features(sqe, transfer, view),
+            opcode::GET_FEATURES => self.get_features(sqe, transfer, view),
             opcode::ASYNC_EVENT_REQUEST => self.events.hold(slot).map(|()| Action::Hold),
             _ => match self.features.kato {
                 // Keep Alive: its arrival counts, as that of every command.

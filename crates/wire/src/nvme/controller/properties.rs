@@ -137,6 +137,7 @@ impl Controller {
             (true, false) if self.registers.ready => {
                 self.features.reset();
                 self.events.keep(self.features.events);
+                self.forget_notices();
                 Ok(Some(Transition::Reset))
             }
             (true, false) => {

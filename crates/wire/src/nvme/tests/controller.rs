@@ -21,6 +21,7 @@ pub(super) fn namespace(nsid: u32) -> Namespace {
         allocated_blocks: Some(100),
         thin: true,
         read_only: false,
+        persists_reservations: nsid != 2,
         physical_block_exponent: 3,
         unmap_granularity_blocks: 8,
         optimal_transfer_blocks: 0,

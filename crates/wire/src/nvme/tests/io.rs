@@ -7,16 +7,16 @@ use crate::nvme::{AnaState, Namespace, Status, Transfer};
 
 const MAX: u32 = 64 << 10;
 
-fn namespaces() -> Vec<Namespace> {
+pub(super) fn namespaces() -> Vec<Namespace> {
     vec![namespace(1), namespace(9)]
 }
 
 /// Reads and checks a command of namespace 9.
-fn judge(opcode: u8, cdws: &[u32], transfer: Transfer) -> Result<Io, Status> {
+pub(super) fn judge(opcode: u8, cdws: &[u32], transfer: Transfer) -> Result<Io, Status> {
     judge_in(&namespaces(), opcode, 9, cdws, transfer)
 }
 
-fn judge_in(
+pub(super) fn judge_in(
     namespaces: &[Namespace],
     opcode: u8,
     nsid: u32,

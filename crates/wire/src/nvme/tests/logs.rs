@@ -49,11 +49,11 @@ fn lengths_are_checked() {
     assert_eq!(gateway.admin(0x02, 0, &log(2, 0, long), long), failed(Status::INVALID_FIELD));
     let endless = [2 | 0xffff << 16, 0xffff];
     assert_eq!(gateway.admin(0x02, 0, &endless, 0), failed(Status::INVALID_FIELD));
-    for id in [0x06, 0x55, 0x70, 0x80, 0xff] {
+    for id in [0x06, 0x55, 0x70, 0x81, 0xff] {
         assert_eq!(gateway.admin(0x02, 0, &log(id, 0, 64), 64), failed(Status::INVALID_LOG_PAGE));
     }
     let mut discovery = Gateway::discovery();
-    for id in [0, 1, 2, 4, 0x0c] {
+    for id in [0, 1, 2, 4, 0x0c, 0x80] {
         let action = discovery.admin(0x02, 0, &log(id, 0, 64), 64);
         assert_eq!(action, failed(Status::INVALID_LOG_PAGE));
     }
@@ -112,16 +112,18 @@ fn effects_are_listed() {
     let admin: Vec<usize> = (0..256).filter(|op| effect(op * 4) & 1 == 1).collect();
     assert_eq!(admin, [2, 6, 8, 9, 10, 12, 24]);
     let io: Vec<usize> = (0..256).filter(|op| effect(1024 + op * 4) & 1 == 1).collect();
-    assert_eq!(io, [0, 1, 2, 5, 8, 9, 12]);
+    assert_eq!(io, [0, 1, 2, 5, 8, 9, 12, 13, 14, 17, 21]);
     let writes: Vec<usize> = (0..256).filter(|op| effect(1024 + op * 4) == 3).collect();
     assert_eq!(writes, [1, 8, 9]);
     assert!((0..512).all(|op| effect(op * 4) < 4));
     let page = gateway.log(0, 0, 1024);
     let pages: Vec<usize> = (0..256).filter(|id| page[id * 4] == 1).collect();
-    assert_eq!(pages, [0, 1, 2, 3, 4, 5, 12, 18]);
+    assert_eq!(pages, [0, 1, 2, 3, 4, 5, 12, 18, 0x80]);
     let page = gateway.log(0x12, 0, 1024);
     let features: Vec<usize> = (0..256).filter(|id| page[id * 4] == 1).collect();
-    assert_eq!(features, [1, 2, 4, 5, 6, 7, 10, 11, 15, 22, 0x81]);
+    assert_eq!(features, [1, 2, 4, 5, 6, 7, 10, 11, 15, 22, 0x81, 0x82, 0x83]);
+    let of_namespaces: Vec<usize> = (0..256).filter(|id| page[id * 4 + 2] == 0x10).collect();
+    assert_eq!(of_namespaces, [0x82, 0x83]);
 }
 
 /// ANA states are listed in order, each namespace a group; the count of changes grows with each.

@@ -9,4 +9,5 @@ mod harness;
 mod identify;
 mod io;
 mod logs;
+mod reservations;
 mod transport;

@@ -1,21 +1,23 @@
 //! Reservations of a logical unit: RESERVE(6), RELEASE(6) and persistent reservations (SPC-2 section
-//! 5.5, SPC-4 section 5.13).
+//! 5.5, SPC-4 section 5.13), which NVMe hosts share (NVM Express Base 1.4 section 8.8).
 //!
 //! [`Reservations`] is the whole state of one logical unit. PERSISTENT RESERVE OUT gives a [`Change`] and leaves the
 //! state as it is: state that must survive a loss of power is saved before it takes effect and before the initiator
 //! gets its status.
 
+mod host;
+mod keys;
 mod out;
 mod report;
 mod rules;
 mod stored;
 mod transport_id;
 
-use std::collections::BTreeMap;
-
-use super::nexus::{Access, Nexus, Refusal};
+use super::nexus::{Access, Nexus, Refusal, Registrant, RegistrantRef};
+use keys::Keys;
 use rules::Kind;
 
+pub use host::{HostAction, HostOut};
 pub use out::{Change, LIST_LENGTH_MAX, Out};
 pub use stored::DecodeError;
 
@@ -26,8 +28,7 @@ pub const REGISTRATIONS_MAX: usize = 128;
 /// The reservations and registrations of one logical unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reservations {
-    /// Reservation keys; none is zero.
-    keys: BTreeMap<Nexus, u64>,
+    keys: Keys,
     persistent: Option<Persistent>,
     /// The holder of a RESERVE(6). There are no registrations then.
     reserved: Option<Nexus>,
@@ -42,24 +43,23 @@ pub struct Reservations {
 struct Persistent {
     kind: Kind,
     /// The holder, which is registered; `None` if all registrants hold it.
-    holder: Option<Nexus>,
+    holder: Option<Registrant>,
 }
 
 impl Reservations {
-    /// Whether a command of `nexus` that needs `access` may run. `None` is a nexus without a
-    /// registration and without a reservation, such as another protocol. A command that may not
-    /// is answered with RESERVATION CONFLICT.
-    pub fn permits(&self, nexus: Option<&Nexus>, access: Access) -> bool {
+    /// Whether a command of `who` that needs `access` may run. `None` is a host that cannot register, such as one of
+    /// NBD. A command that may not is answered with RESERVATION CONFLICT.
+    pub fn permits(&self, who: Option<RegistrantRef<'_>>, access: Access) -> bool {
         if let Some(holder) = &self.reserved {
-            return access == Access::Free || nexus == Some(holder);
+            return access == Access::Free || who == Some(RegistrantRef::Scsi(holder));
         }
         let Some(persistent) = &self.persistent else {
             return true;
         };
-        if nexus.is_some_and(|nexus| persistent.holder.as_ref() == Some(nexus)) {
+        if who.is_some_and(|who| persistent.is_held_alone_by(who)) {
             return true;
         }
-        let is_registered = nexus.is_some_and(|nexus| self.keys.contains_key(nexus));
+        let is_registered = who.is_some_and(|who| self.keys.contains(who));
         persistent.kind.permits(is_registered, access)
     }
 
@@ -89,9 +89,9 @@ impl Reservations {
     // is one for registrants. Otherwise SPC-2 section 5.5.1 holds: both conflict for every sender while any nexus is
     // registered.
     fn is_compatible(&self, nexus: &Nexus) -> Result<bool, Refusal> {
+        let who = RegistrantRef::Scsi(nexus);
         let shares = |persistent: &Persistent| {
-            self.holds(nexus)
-                || persistent.kind.is_for_registrants() && self.keys.contains_key(nexus)
+            self.holds(who) || persistent.kind.is_for_registrants() && self.keys.contains(who)
         };
         match &self.persistent {
             Some(persistent) if shares(persistent) => Ok(true),
@@ -116,9 +116,9 @@ impl Reservations {
         self
     }
 
-    /// The registered nexuses, in ascending order.
-    pub fn registrants(&self) -> impl Iterator<Item = &Nexus> {
-        self.keys.keys()
+    /// Who is registered, in ascending order.
+    pub fn registrants(&self) -> impl Iterator<Item = RegistrantRef<'_>> {
+        self.keys.iter().map(|(who, _)| who)
     }
 
     /// Whether registrations and the persistent reservation must outlive a loss of power (APTPL).
@@ -126,13 +126,19 @@ impl Reservations {
         self.survives
     }
 
-    /// Whether `nexus` holds the persistent reservation, alone or with others.
-    fn holds(&self, nexus: &Nexus) -> bool {
+    /// Whether `who` holds the persistent reservation, alone or with others.
+    fn holds(&self, who: RegistrantRef<'_>) -> bool {
         match &self.persistent {
-            Some(Persistent { holder: Some(holder), .. }) => holder == nexus,
-            Some(Persistent { holder: None, .. }) => self.keys.contains_key(nexus),
+            Some(held) if held.holder.is_some() => held.is_held_alone_by(who),
+            Some(_) => self.keys.contains(who),
             None => false,
         }
+    }
+}
+
+impl Persistent {
+    fn is_held_alone_by(&self, who: RegistrantRef<'_>) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.borrowed() == who)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::rules::Kind;
 use super::{Persistent, REGISTRATIONS_MAX, Reservations, transport_id};
-use crate::scsi::nexus::{Effects, Nexus, Refusal};
+use crate::scsi::nexus::{Effects, Nexus, Refusal, Registrant, RegistrantRef};
 use crate::scsi::sense::Sense;
 
 /// Longest parameter list that is taken, in bytes: one `TransportID` for every registration that
@@ -28,7 +28,7 @@ pub struct Out {
 pub struct Change {
     /// The state to install.
     pub next: Reservations,
-    /// Effects on other nexuses, once the state is installed.
+    /// Effects on others, once the state is installed.
     pub effects: Effects,
     /// The persistent state changes: [`Reservations::encode`] of the next state must be durable before it is
     /// installed. If that fails, nothing may change.
@@ -57,26 +57,27 @@ impl Reservations {
         let list = &list[..length];
         let ports = specified_ports(action, list)?;
         let request = Request {
-            nexus,
+            who: RegistrantRef::Scsi(nexus),
             scope: out.scope,
             kind: out.kind,
             key: be64(list, 0),
             action_key: be64(list, 8),
             survives: list[20] & APTPL != 0,
         };
-        let mut draft = Draft { next: self.clone(), effects: Effects::default() };
+        let mut draft = Draft::of(self);
         match action {
-            Action::Register => draft.register(&request, ports)?,
+            Action::Register => {
+                draft.register(&request, ports.map(|ports| (ports, &*nexus.target)))?
+            }
             Action::Reserve => draft.reserve(&request)?,
             Action::Release => draft.release(&request)?,
             Action::Clear => draft.clear(&request)?,
             Action::Preempt => draft.preempt(&request, false)?,
             Action::PreemptAndAbort => draft.preempt(&request, true)?,
             Action::RegisterAndIgnore => draft.set_own_key(&request)?,
-            Action::RegisterAndMove => draft.register_and_move(&request, list)?,
+            Action::RegisterAndMove => draft.register_and_move(&request, nexus, list)?,
         }
-        let save = draft.next.encode() != self.encode();
-        Ok(Change { next: draft.next, effects: draft.effects, save })
+        Ok(draft.change_of(self))
     }
 }
 
@@ -133,14 +134,14 @@ fn specified_ports(action: Action, list: &[u8]) -> Result<Option<&[u8]>, Sense> 
 }
 
 /// The parameters of all service actions.
-struct Request<'a> {
-    nexus: &'a Nexus,
-    scope: u8,
-    kind: u8,
-    key: u64,
-    action_key: u64,
+pub(super) struct Request<'a> {
+    pub(super) who: RegistrantRef<'a>,
+    pub(super) scope: u8,
+    pub(super) kind: u8,
+    pub(super) key: u64,
+    pub(super) action_key: u64,
     /// APTPL of REGISTER and REGISTER AND IGNORE EXISTING KEY.
-    survives: bool,
+    pub(super) survives: bool,
 }
 
 impl Request<'_> {
@@ -154,19 +155,35 @@ impl Request<'_> {
 }
 
 /// A state under construction. If a step fails, it is discarded.
-struct Draft {
-    next: Reservations,
+pub(super) struct Draft {
+    pub(super) next: Reservations,
     effects: Effects,
 }
 
 impl Draft {
-    fn register(&mut self, request: &Request<'_>, ports: Option<&[u8]>) -> Result<(), Refusal> {
+    /// One that begins with these reservations.
+    pub(super) fn of(now: &Reservations) -> Self {
+        Self { next: now.clone(), effects: Effects::default() }
+    }
+
+    /// The change from these reservations.
+    pub(super) fn change_of(self, now: &Reservations) -> Change {
+        let save = self.next.encode() != now.encode();
+        Change { next: self.next, effects: self.effects, save }
+    }
+
+    /// REGISTER, with the `TransportIDs` of other ports at this target.
+    fn register(
+        &mut self,
+        request: &Request<'_>,
+        ports: Option<(&[u8], &str)>,
+    ) -> Result<(), Refusal> {
         // SPC-4 section 5.13: an unregistered nexus has the key zero.
-        let known = self.next.keys.get(request.nexus).copied();
+        let known = self.next.keys.get(request.who);
         if request.key != known.unwrap_or(0) {
             return Err(Refusal::Conflict);
         }
-        if let Some(mut ports) = ports {
+        if let Some((mut ports, target)) = ports {
             if known.is_some() {
                 return Err(Sense::invalid_parameter_field(20).into());
             }
@@ -175,8 +192,8 @@ impl Draft {
                 let Some((initiator, rest)) = transport_id::take(ports) else {
                     return Err(Sense::invalid_parameter_field(28).into());
                 };
-                let nexus = Nexus { initiator, target: request.nexus.target.clone() };
-                self.set_key(nexus, request.action_key)?;
+                let nexus = Nexus { initiator, target: target.to_owned() };
+                self.set_key(Registrant::Scsi(nexus), request.action_key)?;
                 ports = rest;
             }
         }
@@ -185,36 +202,36 @@ impl Draft {
 
     /// REGISTER once the old key was checked, and REGISTER AND IGNORE EXISTING KEY.
     fn set_own_key(&mut self, request: &Request<'_>) -> Result<(), Sense> {
-        let is_registered = self.next.keys.contains_key(request.nexus);
+        let is_registered = self.next.keys.contains(request.who);
         match request.action_key {
             // SPC-4 section 5.13: the command has no effect, not even on APTPL.
             0 if !is_registered => return Ok(()),
-            0 => self.unregister(request.nexus),
-            key => self.set_key(request.nexus.clone(), key)?,
+            0 => self.unregister(request.who),
+            key => self.set_key(request.who.owned(), key)?,
         }
         self.next.survives = request.survives;
         self.count();
         Ok(())
     }
 
-    fn reserve(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+    pub(super) fn reserve(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         self.check_key(request)?;
         let kind = request.kind()?;
         match &self.next.persistent {
             None => {
-                self.hold(kind, request.nexus);
+                self.hold(kind, request.who);
                 Ok(())
             }
-            Some(held) if held.kind == kind && self.next.holds(request.nexus) => Ok(()),
+            Some(held) if held.kind == kind && self.next.holds(request.who) => Ok(()),
             Some(_) => Err(Refusal::Conflict),
         }
     }
 
-    fn release(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+    pub(super) fn release(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         self.check_key(request)?;
         let kind = request.kind()?;
         match &self.next.persistent {
-            Some(held) if self.next.holds(request.nexus) => {
+            Some(held) if self.next.holds(request.who) => {
                 if held.kind != kind {
                     return Err(Sense::INVALID_RELEASE_OF_PERSISTENT_RESERVATION.into());
                 }
@@ -224,21 +241,21 @@ impl Draft {
         }
         self.next.persistent = None;
         if kind.is_for_registrants() {
-            self.tell_others(request.nexus, Sense::RESERVATIONS_RELEASED);
+            self.tell_others(request.who, Sense::RESERVATIONS_RELEASED);
         }
         Ok(())
     }
 
-    fn clear(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
+    pub(super) fn clear(&mut self, request: &Request<'_>) -> Result<(), Refusal> {
         self.check_key(request)?;
-        self.tell_others(request.nexus, Sense::RESERVATIONS_PREEMPTED);
+        self.tell_others(request.who, Sense::RESERVATIONS_PREEMPTED);
         self.next.keys.clear();
         self.next.persistent = None;
         self.count();
         Ok(())
     }
 
-    fn preempt(&mut self, request: &Request<'_>, abort: bool) -> Result<(), Refusal> {
+    pub(super) fn preempt(&mut self, request: &Request<'_>, abort: bool) -> Result<(), Refusal> {
         self.check_key(request)?;
         let held = self.next.persistent.clone();
         let holder = held.as_ref().and_then(|held| held.holder.as_ref());
@@ -250,34 +267,38 @@ impl Draft {
         // SPC-4 section 5.13: the reservation falls if the key is its holder's, or zero for the
         // holders of an all registrants type. Otherwise only registrations do.
         let falls = everybody
-            || holder.is_some_and(|holder| self.next.keys.get(holder) == Some(&request.action_key));
-        let mut preempted: Vec<Nexus> = self
+            || holder.is_some_and(|holder| {
+                self.next.keys.get(holder.borrowed()) == Some(request.action_key)
+            });
+        let mut preempted: Vec<Registrant> = self
             .next
             .keys
             .iter()
-            .filter(|(_, key)| everybody || **key == request.action_key)
-            .map(|(nexus, _)| nexus.clone())
+            .filter(|&(_, key)| everybody || key == request.action_key)
+            .map(|(who, _)| who.owned())
             .collect();
         if preempted.is_empty() {
             return Err(Refusal::Conflict);
         }
         if falls {
             let kind = request.kind()?;
-            preempted.retain(|nexus| nexus != request.nexus);
-            self.next.keys.retain(|nexus, _| !preempted.contains(nexus));
-            if held.is_some_and(|held| held.kind != kind) {
-                self.tell_others(request.nexus, Sense::RESERVATIONS_RELEASED);
+            preempted.retain(|who| who.borrowed() != request.who);
+            for who in &preempted {
+                self.next.keys.remove(who.borrowed());
             }
-            self.hold(kind, request.nexus);
+            if held.is_some_and(|held| held.kind != kind) {
+                self.tell_others(request.who, Sense::RESERVATIONS_RELEASED);
+            }
+            self.hold(kind, request.who);
         } else {
             // Here the sender's own registration goes too if it has that key.
-            for nexus in &preempted {
-                self.unregister(nexus);
+            for who in &preempted {
+                self.unregister(who.borrowed());
             }
-            preempted.retain(|nexus| nexus != request.nexus);
+            preempted.retain(|who| who.borrowed() != request.who);
         }
-        for nexus in &preempted {
-            self.effects.attentions.push((nexus.clone(), Sense::REGISTRATIONS_PREEMPTED));
+        for who in &preempted {
+            self.effects.attentions.push((who.clone(), Sense::REGISTRATIONS_PREEMPTED));
         }
         if abort {
             self.effects.aborts = preempted;
@@ -286,12 +307,17 @@ impl Draft {
         Ok(())
     }
 
-    fn register_and_move(&mut self, request: &Request<'_>, list: &[u8]) -> Result<(), Refusal> {
+    fn register_and_move(
+        &mut self,
+        request: &Request<'_>,
+        from: &Nexus,
+        list: &[u8],
+    ) -> Result<(), Refusal> {
         self.check_key(request)?;
         let Some(held) = &self.next.persistent else {
             return Err(Sense::invalid_cdb_field(1, Some(4)).into());
         };
-        if held.holder.as_ref() != Some(request.nexus) {
+        if !held.is_held_alone_by(request.who) {
             return Err(Refusal::Conflict);
         }
         let kind = held.kind;
@@ -308,60 +334,60 @@ impl Draft {
         let Some((initiator, &[])) = transport_id::take(id) else {
             return Err(Sense::invalid_parameter_field(24).into());
         };
-        let to = Nexus { initiator, target: request.nexus.target.clone() };
-        if to == *request.nexus {
+        let to = Nexus { initiator, target: from.target.clone() };
+        if to == *from {
             return Err(Sense::invalid_parameter_field(24).into());
         }
         if list[17] & UNREG != 0 {
-            self.next.keys.remove(request.nexus);
+            self.next.keys.remove(request.who);
         }
-        self.set_key(to.clone(), request.action_key)?;
-        self.hold(kind, &to);
+        self.hold(kind, RegistrantRef::Scsi(&to));
+        self.set_key(Registrant::Scsi(to), request.action_key)?;
         self.next.survives = list[17] & APTPL != 0;
         self.count();
         Ok(())
     }
 
     /// The sender must be registered, and give its key.
-    fn check_key(&self, request: &Request<'_>) -> Result<(), Refusal> {
-        let known = self.next.keys.get(request.nexus) == Some(&request.key);
+    pub(super) fn check_key(&self, request: &Request<'_>) -> Result<(), Refusal> {
+        let known = self.next.keys.get(request.who) == Some(request.key);
         if known { Ok(()) } else { Err(Refusal::Conflict) }
     }
 
-    fn set_key(&mut self, nexus: Nexus, key: u64) -> Result<(), Sense> {
+    pub(super) fn set_key(&mut self, who: Registrant, key: u64) -> Result<(), Sense> {
         let keys = &mut self.next.keys;
-        if keys.len() >= REGISTRATIONS_MAX && !keys.contains_key(&nexus) {
+        if keys.len() >= REGISTRATIONS_MAX && !keys.contains(who.borrowed()) {
             return Err(Sense::INSUFFICIENT_REGISTRATION_RESOURCES);
         }
-        keys.insert(nexus, key);
+        keys.insert(who, key);
         Ok(())
     }
 
     /// Ends a registration, and the persistent reservation if it has no holder without it.
-    fn unregister(&mut self, nexus: &Nexus) {
-        self.next.keys.remove(nexus);
+    pub(super) fn unregister(&mut self, who: RegistrantRef<'_>) {
+        self.next.keys.remove(who);
         let (keys, persistent) = (&self.next.keys, &mut self.next.persistent);
         let released = persistent.take_if(|held| match &held.holder {
-            Some(holder) => holder == nexus,
+            Some(_) => held.is_held_alone_by(who),
             None => keys.is_empty(),
         });
         if released.is_some_and(|held| held.kind.is_for_registrants()) {
-            self.tell_others(nexus, Sense::RESERVATIONS_RELEASED);
+            self.tell_others(who, Sense::RESERVATIONS_RELEASED);
         }
     }
 
-    fn hold(&mut self, kind: Kind, nexus: &Nexus) {
-        let holder = (!kind.is_all_registrants()).then(|| nexus.clone());
+    fn hold(&mut self, kind: Kind, who: RegistrantRef<'_>) {
+        let holder = (!kind.is_all_registrants()).then(|| who.owned());
         self.next.persistent = Some(Persistent { kind, holder });
     }
 
-    /// A unit attention for every registered nexus but one.
-    fn tell_others(&mut self, but: &Nexus, sense: Sense) {
-        let others = self.next.keys.keys().filter(|nexus| *nexus != but);
-        self.effects.attentions.extend(others.map(|nexus| (nexus.clone(), sense)));
+    /// A condition for every registrant but one.
+    fn tell_others(&mut self, but: RegistrantRef<'_>, sense: Sense) {
+        let others = self.next.registrants().filter(|&who| who != but);
+        self.effects.attentions.extend(others.map(|who| (who.owned(), sense)));
     }
 
-    fn count(&mut self) {
+    pub(super) fn count(&mut self) {
         self.next.generation = self.next.generation.wrapping_add(1);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::out::RELATIVE_PORT;
 use super::{Reservations, rules, transport_id};
+use crate::scsi::nexus::RegistrantRef;
 use crate::scsi::sense::Sense;
 
 impl Reservations {
@@ -29,7 +30,7 @@ impl Reservations {
     }
 
     fn key_list(&self) -> Vec<u8> {
-        self.keys.values().flat_map(|key| key.to_be_bytes()).collect()
+        self.keys.iter().flat_map(|(_, key)| key.to_be_bytes()).collect()
     }
 
     fn reservation(&self) -> Vec<u8> {
@@ -38,7 +39,8 @@ impl Reservations {
         };
         let mut data = vec![0; 16];
         // With all registrants as holders the key is zero.
-        if let Some(key) = persistent.holder.as_ref().and_then(|holder| self.keys.get(holder)) {
+        if let Some(key) = persistent.holder.as_ref().and_then(|who| self.keys.get(who.borrowed()))
+        {
             data[..8].copy_from_slice(&key.to_be_bytes());
         }
         data[13] = persistent.kind.code();
@@ -59,12 +61,15 @@ impl Reservations {
 
     fn full_status(&self) -> Vec<u8> {
         let mut data = Vec::new();
-        for (nexus, key) in &self.keys {
-            let id = transport_id::encode(&nexus.initiator);
+        for (who, key) in self.keys.iter() {
+            let id = match who {
+                RegistrantRef::Scsi(nexus) => transport_id::encode(&nexus.initiator),
+                RegistrantRef::Nvme(host) => transport_id::of_host(host).to_vec(),
+            };
             let mut entry = [0; 24];
             entry[..8].copy_from_slice(&key.to_be_bytes());
             if let Some(persistent) = &self.persistent
-                && self.holds(nexus)
+                && self.holds(who)
             {
                 entry[12] = 0x01;
                 entry[13] = persistent.kind.code();

@@ -62,6 +62,17 @@ impl Kind {
         RULES.iter().find(|rule| rule.code == code).map(|rule| rule.kind)
     }
 
+    /// The type with this RTYPE field of NVMe, where types are numbered.
+    pub(super) fn from_rtype(rtype: u8) -> Option<Self> {
+        let place = usize::from(rtype).checked_sub(1)?;
+        RULES.get(place).map(|rule| rule.kind)
+    }
+
+    /// Its RTYPE field of NVMe.
+    pub(super) const fn rtype(self) -> u8 {
+        self as u8 + 1
+    }
+
     /// Its TYPE field.
     pub(super) const fn code(self) -> u8 {
         self.rule().code
@@ -104,7 +115,10 @@ mod tests {
             assert_eq!(rule.kind as usize, at);
             assert_eq!(Kind::from_code(rule.code), Some(rule.kind));
             assert_eq!(rule.kind.code(), rule.code);
+            assert_eq!(Kind::from_rtype(at as u8 + 1), Some(rule.kind));
+            assert_eq!(rule.kind.rtype(), at as u8 + 1);
         }
+        assert_eq!((Kind::from_rtype(0), Kind::from_rtype(7)), (None, None));
         for code in [0, 2, 4, 9, 15, 0xff] {
             assert_eq!(Kind::from_code(code), None);
         }

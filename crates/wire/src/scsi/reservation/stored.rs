@@ -3,22 +3,22 @@
 //! | bytes | what |
 //! | --- | --- |
 //! | 0 to 6 | `weir-pr` |
-//! | 7 | version, 1 |
+//! | 7 | version: 2 if an NVMe host is registered, else 1, which older releases read |
 //! | 8 to 11 | length of the whole, in bytes |
 //! | 12 | 1 if anything outlives a loss of power (APTPL), else 0, and nothing but zeros follows |
 //! | 13 | type of the persistent reservation, or 0 |
 //! | 14 to 15 | number of registrations |
 //!
-//! Registrations follow in ascending order of their nexus: the key, 8 bytes; 1 if it is the only
-//! holder's, else 0; the ISID, 6 bytes; the initiator's name and the target's name, each after
-//! two bytes with its length. Numbers are big-endian.
+//! Registrations follow in ascending order of their nexus, and then of their NVMe host: the key, 8 bytes; 1 if it is
+//! the only holder's, else 0; in version 2 the kind, 0 for a nexus and 1 for a host. Then for a nexus the ISID, 6
+//! bytes, and the initiator's name and the target's name, each after two bytes with its length; for a host its
+//! identifier, 16 bytes. Numbers are big-endian.
 
-use std::collections::BTreeMap;
-
+use super::keys::Keys;
 use super::rules::Kind;
 use super::transport_id::NAME_LENGTH_MAX;
 use super::{Persistent, REGISTRATIONS_MAX, Reservations};
-use crate::scsi::nexus::{InitiatorPort, Nexus};
+use crate::scsi::nexus::{InitiatorPort, Nexus, Registrant, RegistrantRef};
 
 /// The error of invalid stored reservations. Positions are in bytes from their beginning. Do not use a unit whose
 /// reservations cannot be read until an operator has restored or removed them.
@@ -28,7 +28,7 @@ pub enum DecodeError {
     #[error("these are no stored reservations, which begin with `weir-pr`")]
     Foreign,
     /// A later version of Weir wrote them.
-    #[error("stored reservations of version {found}, only version {VERSION} can be read")]
+    #[error("stored reservations of version {found}, only versions 1 and {VERSION} can be read")]
     Version {
         /// The version.
         found: u8,
@@ -82,19 +82,29 @@ pub enum DecodeError {
 impl Reservations {
     /// Encodes the state that must survive a loss of power, for [`decode`](Self::decode). At most about 64 KiB.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = [TAG.as_slice(), &[VERSION], &[0; 8]].concat();
+        let with_hosts = self.survives && self.keys.has_hosts();
+        let version = if with_hosts { VERSION } else { VERSION_OF_NEXUSES };
+        let mut bytes = [TAG.as_slice(), &[version], &[0; 8]].concat();
         if self.survives {
             bytes[12] = 1;
             bytes[13] = self.persistent.as_ref().map_or(0, |persistent| persistent.kind.code());
             bytes[14..16].copy_from_slice(&(self.keys.len() as u16).to_be_bytes());
-            let holder = self.persistent.as_ref().and_then(|held| held.holder.as_ref());
-            for (nexus, key) in &self.keys {
+            let held = self.persistent.as_ref();
+            for (who, key) in self.keys.iter() {
                 bytes.extend_from_slice(&key.to_be_bytes());
-                bytes.push(u8::from(holder == Some(nexus)));
-                bytes.extend_from_slice(&nexus.initiator.isid);
-                for name in [&nexus.initiator.name, &nexus.target] {
-                    bytes.extend_from_slice(&(name.len() as u16).to_be_bytes());
-                    bytes.extend_from_slice(name.as_bytes());
+                bytes.push(held.is_some_and(|held| held.is_held_alone_by(who)).into());
+                if with_hosts {
+                    bytes.push(matches!(who, RegistrantRef::Nvme(_)).into());
+                }
+                match who {
+                    RegistrantRef::Scsi(nexus) => {
+                        bytes.extend_from_slice(&nexus.initiator.isid);
+                        for name in [&nexus.initiator.name, &nexus.target] {
+                            bytes.extend_from_slice(&(name.len() as u16).to_be_bytes());
+                            bytes.extend_from_slice(name.as_bytes());
+                        }
+                    }
+                    RegistrantRef::Nvme(host) => bytes.extend_from_slice(host),
                 }
             }
         }
@@ -111,7 +121,7 @@ impl Reservations {
             return Err(DecodeError::Foreign);
         }
         let [version] = reader.take()?;
-        if version != VERSION {
+        if !matches!(version, VERSION_OF_NEXUSES | VERSION) {
             return Err(DecodeError::Version { found: version });
         }
         let said = u32::from_be_bytes(reader.take()?) as usize;
@@ -128,8 +138,9 @@ impl Reservations {
         if count > REGISTRATIONS_MAX || count > 0 && !survives {
             return Err(DecodeError::Value { at: 14 });
         }
-        let mut keys = BTreeMap::new();
+        let mut keys = Keys::default();
         let mut holders = Vec::new();
+        let mut last: Option<Registrant> = None;
         for _ in 0..count {
             let at = reader.at;
             let key = u64::from_be_bytes(reader.take()?);
@@ -137,16 +148,24 @@ impl Reservations {
                 return Err(DecodeError::Value { at });
             }
             let holds = reader.flag()?;
-            let isid = reader.take()?;
-            let initiator = InitiatorPort { isid, name: reader.name()? };
-            let nexus = Nexus { initiator, target: reader.name()? };
-            if keys.last_key_value().is_some_and(|(last, _)| *last >= nexus) {
+            let who = if version == VERSION && reader.flag()? {
+                Registrant::Nvme(reader.take()?)
+            } else {
+                let isid = reader.take()?;
+                let initiator = InitiatorPort { isid, name: reader.name()? };
+                Registrant::Scsi(Nexus { initiator, target: reader.name()? })
+            };
+            if last.is_some_and(|last| last >= who) {
                 return Err(DecodeError::Order { at });
             }
             if holds {
-                holders.push(nexus.clone());
+                holders.push(who.clone());
             }
-            keys.insert(nexus, key);
+            last = Some(who.clone());
+            keys.insert(who, key);
+        }
+        if (version == VERSION) != keys.has_hosts() {
+            return Err(DecodeError::Value { at: 7 });
         }
         if reader.at != bytes.len() {
             return Err(DecodeError::Surplus { at: reader.at });
@@ -207,4 +226,6 @@ impl<'a> Reader<'a> {
 }
 
 const TAG: &[u8; 7] = b"weir-pr";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The version without NVMe hosts.
+const VERSION_OF_NEXUSES: u8 = 1;

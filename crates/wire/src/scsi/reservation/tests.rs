@@ -2,6 +2,7 @@
 
 mod hosts;
 mod model;
+mod nvme;
 mod stored;
 
 use super::*;
@@ -22,6 +23,14 @@ fn nexus(number: u8) -> Nexus {
     let name = format!("iqn.2026-01.org.example:host{number}");
     let initiator = InitiatorPort { name, isid: [0x80, 0, 0, 0, 0, number] };
     Nexus { initiator, target: "iqn.2026-01.org.example:disk".into() }
+}
+
+/// The number of a nexus.
+fn number(who: RegistrantRef<'_>) -> u8 {
+    match who {
+        RegistrantRef::Scsi(nexus) => nexus.initiator.isid[5],
+        RegistrantRef::Nvme(host) => panic!("no nexus: {host:?}"),
+    }
 }
 
 /// A parameter list of the basic format.
@@ -151,8 +160,7 @@ fn the_length_of_the_list_must_fit() {
 fn ports_are_registered_together() {
     let mut unit = registered(&[(3, 30)]);
     send(&mut unit, 0, REGISTER, 0, &with_ports(0, 5, 0x04, &[1, 3, 0, 1])).unwrap();
-    let keys: Vec<_> =
-        unit.keys.iter().map(|(nexus, key)| (nexus.initiator.isid[5], *key)).collect();
+    let keys: Vec<_> = unit.keys.iter().map(|(who, key)| (number(who), key)).collect();
     assert_eq!(keys, [(0, 5), (1, 5), (3, 5)]);
     assert_eq!(unit.generation, 2);
 
@@ -219,10 +227,12 @@ fn a_move_has_its_rules() {
     assert_eq!(unit, before);
     // Scope and type are ignored, and no nexus is notified.
     assert_eq!(send(&mut unit, 0, REGISTER_AND_MOVE, 15, &list), Ok(Effects::default()));
-    assert!(unit.holds(&nexus(2)) && !unit.holds(&nexus(0)));
-    assert_eq!((unit.keys[&nexus(2)], unit.keys[&nexus(0)]), (12, 10));
+    let (zero, one, two) = (nexus(0), nexus(1), nexus(2));
+    let [zero, one, two] = [&zero, &one, &two].map(RegistrantRef::Scsi);
+    assert!(unit.holds(two) && !unit.holds(zero));
+    assert_eq!((unit.keys.get(two), unit.keys.get(zero)), (Some(12), Some(10)));
     send(&mut unit, 2, REGISTER_AND_MOVE, 0, &to_port(12, 13, 3, 1)).unwrap();
-    assert!(unit.survives() && !unit.keys.contains_key(&nexus(2)) && unit.holds(&nexus(1)));
+    assert!(unit.survives() && !unit.keys.contains(two) && unit.holds(one));
 }
 
 /// REPORT CAPABILITIES says what is here, and whether APTPL is on.
@@ -264,6 +274,7 @@ fn reserve_6_is_for_one() {
     assert_eq!(unit.reserve(&other), Err(Refusal::Conflict));
     assert_eq!(unit.release(&other), Ok(()));
     for (who, inside) in [(Some(&one), true), (Some(&other), false), (None, false)] {
+        let who = who.map(RegistrantRef::Scsi);
         assert!(unit.permits(who, Access::Free));
         for access in [Access::Query, Access::Read, Access::Write] {
             assert_eq!(unit.permits(who, access), inside, "{who:?} {access:?}");

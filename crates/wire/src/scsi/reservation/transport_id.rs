@@ -1,6 +1,6 @@
-//! iSCSI initiator ports as `TransportIDs` (SPC-4 section 7.6.4).
+//! Initiator ports and NVMe hosts as `TransportIDs` (SPC-4 section 7.6.4).
 
-use crate::scsi::nexus::InitiatorPort;
+use crate::scsi::nexus::{HostId, InitiatorPort};
 
 /// Most bytes of a `TransportID`: its header, a name of 223 bytes, the separator, an ISID and a
 /// null, rounded up to four bytes.
@@ -20,6 +20,15 @@ pub(super) fn encode(port: &InitiatorPort) -> Vec<u8> {
     bytes.resize(length, 0);
     bytes[2..4].copy_from_slice(&((length - HEADER_LENGTH) as u16).to_be_bytes());
     bytes
+}
+
+/// What stands for an NVMe host: SCSI has no `TransportID` for it. The protocol is none of SPC's, so that it is taken for
+/// no port; [`take`] refuses it.
+pub(super) fn of_host(host: &HostId) -> [u8; LENGTH_MIN] {
+    let mut id = [0; LENGTH_MIN];
+    id[0] = PROTOCOL_NONE;
+    id[HEADER_LENGTH..][..host.len()].copy_from_slice(host);
+    id
 }
 
 /// Takes the initiator port of the first `TransportID` of a list, and what follows it. `None` if
@@ -61,6 +70,7 @@ const HEADER_LENGTH: usize = 4;
 const LENGTH_MIN: usize = 24;
 const FORMAT_PORT: u8 = 1 << 6;
 const PROTOCOL_ISCSI: u8 = 5;
+const PROTOCOL_NONE: u8 = 0xf;
 const SEPARATOR: &str = ",i,0x";
 const HEX: &[u8; 16] = b"0123456789abcdef";
 

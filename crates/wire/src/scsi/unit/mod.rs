@@ -15,8 +15,8 @@ use super::copy;
 use super::disk::{DiskInfo, Port, cut, encoded};
 use super::lba_status::lba_status;
 use super::mode::{self, ModeParameters};
-use super::nexus::{Access, Effects, Nexus, Refusal};
-use super::reservation::Reservations;
+use super::nexus::{Access, Effects, HostId, Nexus, Refusal, RegistrantRef};
+use super::reservation::{Change, HostOut, Reservations};
 use super::sanitize;
 use super::sense::Sense;
 use super::{capacity, defects, inquiry, log, luns, opcodes, ports, vpd};
@@ -126,12 +126,12 @@ impl Unit {
         result.map_err(|refusal| self.worded_refusal(refusal))
     }
 
-    /// The checks of [`execute`](Self::execute) for an operation that comes in another way: from NBD without a nexus,
-    /// or from a third-party copy with that of its initiator. Without a nexus there is no registration, so a
-    /// reservation that excludes unregistered nexuses refuses the operation.
-    pub fn admit(&self, nexus: Option<&Nexus>, media: Media) -> Result<Media, Refusal> {
+    /// The checks of [`execute`](Self::execute) for an operation that comes in another way: from an NVMe host, from a
+    /// third-party copy for its initiator, or from NBD for nobody who could register: a reservation that excludes who is
+    /// not registered refuses that.
+    pub fn admit(&self, who: Option<RegistrantRef<'_>>, media: Media) -> Result<Media, Refusal> {
         let admitted = self
-            .permit(nexus, media.access(), Needs::Medium)
+            .permit(who, media.access(), Needs::Medium)
             .and_then(|()| self.check(media).map_err(Refusal::from));
         admitted.map_err(|refusal| self.worded_refusal(refusal))
     }
@@ -146,6 +146,19 @@ impl Unit {
     ) -> Result<Outcome, Refusal> {
         let result = self.take_list(nexus, list, data);
         result.map_err(|refusal| self.worded_refusal(refusal))
+    }
+
+    /// A reservation command of an NVMe host; see [`Outcome::Reserve`] for what to do with the change. `keys`: the current
+    /// key, then the new or the preempted one. `can_persist`: there is a place to keep what must outlive a loss of power.
+    pub fn reserve_for_host(
+        &self,
+        host: &HostId,
+        out: HostOut,
+        keys: [u64; 2],
+        can_persist: bool,
+    ) -> Result<Change, Refusal> {
+        self.permit(Some(RegistrantRef::Nvme(host)), Access::Free, Needs::Unit)?;
+        self.reservations.host_out(host, out, keys, can_persist)
     }
 
     /// Sense data in the format that initiators have chosen for the unit.
@@ -236,7 +249,7 @@ impl Unit {
         let disk = &self.disk;
         let (supported, command) = cdb::decode(cdb, disk.features())?;
         let (access, needs) = (command.access(supported.access), supported.needs);
-        self.permit(Some(nexus), access, needs)?;
+        self.permit(Some(RegistrantRef::Scsi(nexus)), access, needs)?;
         let list = |kind, length| ParameterList::announce(kind, length, access, needs);
         let (data, allocation) = match command {
             Cdb::TestUnitReady => return Ok(Action::done()),
@@ -324,8 +337,13 @@ impl Unit {
     }
 
     /// Whether the unit accepts a command.
-    fn permit(&self, nexus: Option<&Nexus>, access: Access, needs: Needs) -> Result<(), Refusal> {
-        if !self.reservations.permits(nexus, access) {
+    fn permit(
+        &self,
+        who: Option<RegistrantRef<'_>>,
+        access: Access,
+        needs: Needs,
+    ) -> Result<(), Refusal> {
+        if !self.reservations.permits(who, access) {
             return Err(Refusal::Conflict);
         }
         self.obstacle(needs).map_or(Ok(()), |sense| Err(sense.into()))

@@ -2,7 +2,7 @@
 
 use super::{Action, Unit};
 use crate::scsi::commands::Needs;
-use crate::scsi::nexus::{Access, Effects, Nexus, Refusal};
+use crate::scsi::nexus::{Access, Effects, Nexus, Refusal, RegistrantRef};
 use crate::scsi::reservation;
 use crate::scsi::sense::Sense;
 use crate::scsi::{copy, mode, sanitize};
@@ -86,7 +86,7 @@ impl Unit {
             return Err(Sense::PARAMETER_LIST_LENGTH_ERROR.into());
         }
         // Once more: much may have happened while the list was on its way.
-        self.permit(Some(nexus), list.access, list.needs)?;
+        self.permit(Some(RegistrantRef::Scsi(nexus)), list.access, list.needs)?;
         match list.kind {
             Kind::PersistentOut(out) => {
                 Ok(Outcome::Reserve(self.reservations.persistent_out(nexus, out, data)?))

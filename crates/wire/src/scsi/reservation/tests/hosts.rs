@@ -4,9 +4,9 @@ use super::*;
 
 /// The attentions of a command: number of the nexus, qualifier.
 fn told(result: Result<Effects, Refusal>) -> Vec<(u8, u8)> {
-    let tell = |(nexus, sense): (Nexus, Sense)| {
+    let tell = |(who, sense): (Registrant, Sense)| {
         assert_eq!(sense.asc, 0x2a);
-        (nexus.initiator.isid[5], sense.ascq)
+        (number(who.borrowed()), sense.ascq)
     };
     result.unwrap().attentions.into_iter().map(tell).collect()
 }
@@ -82,9 +82,10 @@ fn each_type_lets_its_own_through() {
         let mut unit = reserved(kind, &[(0, 10), (1, 11)]);
         let may = |unit: &Reservations, who: Option<u8>| {
             let who = who.map(nexus);
-            assert!(unit.permits(who.as_ref(), Access::Free));
-            assert!(unit.permits(who.as_ref(), Access::Query));
-            [Access::Read, Access::Write].map(|access| unit.permits(who.as_ref(), access))
+            let who = who.as_ref().map(RegistrantRef::Scsi);
+            assert!(unit.permits(who, Access::Free));
+            assert!(unit.permits(who, Access::Query));
+            [Access::Read, Access::Write].map(|access| unit.permits(who, access))
         };
         assert_eq!(may(&unit, Some(0)), [true, true], "type {kind}");
         assert_eq!(may(&unit, Some(1)), with_key, "type {kind}");
@@ -161,12 +162,15 @@ fn a_node_fences_the_holder() {
     for (kind, rest) in [(5, vec![]), (6, vec![(2, 4)])] {
         let mut unit = reserved(5, &[(0, 10), (1, 11), (2, 12), (3, 10)]);
         let fenced = send(&mut unit, 1, PREEMPT_AND_ABORT, kind, &basic(11, 10, 0));
-        assert_eq!(fenced.as_ref().unwrap().aborts, [nexus(0), nexus(3)]);
+        assert_eq!(
+            fenced.as_ref().unwrap().aborts,
+            [0, 3].map(|number| Registrant::Scsi(nexus(number)))
+        );
         assert_eq!(told(fenced), [rest, vec![(0, 5), (3, 5)]].concat());
         assert_eq!((read_keys(&unit), read_reservation(&unit)), (vec![11, 12], Some((11, kind))));
         // One that holds nothing is fenced, and the reservation stays as it is.
         let fenced = send(&mut unit, 1, PREEMPT_AND_ABORT, 1, &basic(11, 12, 0)).unwrap();
-        assert_eq!(fenced.aborts, [nexus(2)]);
+        assert_eq!(fenced.aborts, [Registrant::Scsi(nexus(2))]);
         assert_eq!(read_reservation(&unit), Some((11, kind)));
         // The holder may preempt itself to change the type.
         send(&mut unit, 1, PREEMPT, 8, &basic(11, 11, 0)).unwrap();

@@ -246,8 +246,8 @@ impl Model {
     }
 }
 
-fn number(nexus: &Nexus) -> usize {
-    usize::from(nexus.initiator.isid[5])
+fn number(who: RegistrantRef<'_>) -> usize {
+    super::number(who).into()
 }
 
 fn host(number: usize) -> Nexus {
@@ -256,7 +256,7 @@ fn host(number: usize) -> Nexus {
 
 /// What the unit answers to a step.
 fn perform(unit: &mut Reservations, step: &Step) -> Answer {
-    let own = |from: usize| unit.keys.get(&host(from)).copied().unwrap_or(0);
+    let own = |from: usize| unit.keys.get(RegistrantRef::Scsi(&host(from))).unwrap_or(0);
     let (from, out, list) = match step {
         Step::Out { from, action, scope, kind, key, action_key, aptpl, ports } => {
             let key = key.unwrap_or(own(*from));
@@ -296,10 +296,10 @@ fn perform(unit: &mut Reservations, step: &Step) -> Answer {
             let told: BTreeSet<_> = effects
                 .attentions
                 .iter()
-                .map(|(nexus, sense)| (number(nexus), sense.ascq))
+                .map(|(who, sense)| (number(who.borrowed()), sense.ascq))
                 .collect();
             assert_eq!(told.len(), attentions, "no nexus is notified twice");
-            let aborted = effects.aborts.iter().map(number).collect();
+            let aborted = effects.aborts.iter().map(|who| number(who.borrowed())).collect();
             Answer::Good { told, aborted, save: change.save }
         }
         Err(Refusal::Conflict) => Conflict,
@@ -321,7 +321,7 @@ fn seen(unit: &Reservations) -> Model {
     let mut seen = Model {
         generation: u32::from_be_bytes([status[0], status[1], status[2], status[3]]),
         aptpl: unit.persistent_in(2, 8).unwrap()[3] & 1 != 0,
-        six: unit.reserved.as_ref().map(number),
+        six: unit.reserved.as_ref().map(|nexus| number(RegistrantRef::Scsi(nexus))),
         ..Model::default()
     };
     let reservation = unit.persistent_in(1, u32::MAX).unwrap();
@@ -411,7 +411,8 @@ proptest! {
             for who in [None, Some(0), Some(1), Some(2), Some(3)] {
                 let nexus = who.map(host);
                 for (access, write) in [(Access::Read, false), (Access::Write, true)] {
-                    let permitted = unit.permits(nexus.as_ref(), access);
+                    let nexus = nexus.as_ref().map(RegistrantRef::Scsi);
+                    let permitted = unit.permits(nexus, access);
                     prop_assert_eq!(permitted, model.may(who, write), "{:?} {:?}", who, access);
                 }
             }

@@ -5,20 +5,19 @@ use proptest::prelude::*;
 use super::*;
 
 fn any_unit() -> impl Strategy<Value = Reservations> {
-    let key = (any::<[u8; 6]>(), "[a-z.:é]{1,30}", "[a-z]{1,9}", 1..=u64::MAX);
-    let keys = prop::collection::vec(key, 0..6);
+    let nexus =
+        (any::<[u8; 6]>(), "[a-z.:é]{1,30}", "[a-z]{1,9}").prop_map(|(isid, name, target)| {
+            Registrant::Scsi(Nexus { initiator: InitiatorPort { name, isid }, target })
+        });
+    let who = prop_oneof![2 => nexus, 1 => any::<[u8; 16]>().prop_map(Registrant::Nvme)];
+    let keys = prop::collection::vec((who, 1..=u64::MAX), 0..6);
     (keys, 0..6_usize, any::<prop::sample::Index>(), any::<u32>(), any::<bool>()).prop_map(
         |(keys, kind, holder, generation, survives)| {
-            let keys: BTreeMap<_, _> = keys
-                .into_iter()
-                .map(|(isid, name, target, key)| {
-                    (Nexus { initiator: InitiatorPort { name, isid }, target }, key)
-                })
-                .collect();
+            let keys: Keys = keys.into_iter().collect();
             let kind = Kind::from_code([1, 3, 5, 6, 7, 8][kind]).unwrap();
             let held = !keys.is_empty() && generation % 3 > 0;
             let persistent = held.then(|| {
-                let holder = keys.keys().nth(holder.index(keys.len())).cloned();
+                let holder = keys.iter().nth(holder.index(keys.len())).map(|(who, _)| who.owned());
                 Persistent { kind, holder: holder.filter(|_| !kind.is_all_registrants()) }
             });
             Reservations { keys, persistent, reserved: None, generation, survives }
@@ -80,7 +79,8 @@ fn damage_is_named() {
     };
     assert_eq!(damaged(0, b'W'), DecodeError::Foreign);
     assert_eq!(Reservations::decode(&[]), Err(DecodeError::Foreign));
-    assert_eq!(damaged(7, 2), DecodeError::Version { found: 2 });
+    assert_eq!(damaged(7, 3), DecodeError::Version { found: 3 });
+    assert_eq!(damaged(7, 0), DecodeError::Version { found: 0 });
     assert_eq!(
         damaged(9, 1),
         DecodeError::Length { said: 0x1_0000 + good.len(), found: good.len() }

@@ -222,7 +222,10 @@ fn others_are_admitted_alike() {
     assert!(is_done(&eject));
     assert_eq!(code(unit.admit(None, write(0, 1))), (2, 0x3a, 0));
     let protected = Unit::new(DiskInfo { read_only: true, write_cache: false, ..disk() });
-    assert_eq!(code(protected.admit(Some(&nexus("a")), write(0, 1))), (7, 0x27, 0));
+    assert_eq!(
+        code(protected.admit(Some(RegistrantRef::Scsi(&nexus("a"))), write(0, 1))),
+        (7, 0x27, 0)
+    );
 }
 
 /// Any CDB is answered without a panic, and what goes to the medium lies within it.

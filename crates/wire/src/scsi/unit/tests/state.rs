@@ -394,9 +394,9 @@ fn reservations_are_heeded() {
         send(&mut unit, "a", ALLOW).unwrap();
         send(&mut unit, "a", LOAD).unwrap();
     }
-    assert_eq!(unit.admit(Some(&nexus("b")), read), Err(Refusal::Conflict));
+    assert_eq!(unit.admit(Some(RegistrantRef::Scsi(&nexus("b"))), read), Err(Refusal::Conflict));
     assert_eq!(unit.admit(None, read), Err(Refusal::Conflict));
-    assert!(unit.admit(Some(&nexus("a")), read).is_ok());
+    assert!(unit.admit(Some(RegistrantRef::Scsi(&nexus("a"))), read).is_ok());
     for bytes in [&[0x12, 0, 0, 0, 96][..], &[0x25], &[0x1b, 0, 0, 0, 1], ALLOW, &[0x17]] {
         assert!(send(&mut unit, "b", bytes).is_ok(), "{bytes:02x?}");
     }
