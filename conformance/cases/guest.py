@@ -30,6 +30,7 @@ COMPLAINTS = ("i/o error|critical [a-z]+ error|reservation conflict|rejecting i/
               "|synchronize cache.*failed|(ext4|jbd2|xfs).*(error|warning|shut)|blocked for more|hung|call trace|corrupt|bug:|warning:")
 TOLERATED = {
     "reservations": "reservation conflict|critical nexus error, dev sd",
+    "nvme_reservations": "reservation conflict|critical nexus error, dev (sd|nvme)|nvme[0-9]+n[0-9]+: I/O Cmd.*sct 0x0 / sc 0x83",
     # The path of a command that was outstanding when the gateway crashed; the host sends it again.
     "nvme": "nvme[0-9]+c[0-9]+n[0-9]+: I/O Cmd.*sct 0x3 |I/O error, dev nvme[0-9]+c[0-9]+n",
 }
@@ -38,10 +39,11 @@ PART_SECONDS, ALL_SECONDS = 480, 2400
 # The guest sees the host's loopback as this address, so that is what discovery must advertise.
 HOST = "10.0.2.2"
 SUBSYSTEM = "nqn.2026-11.org.example:nvme"
+RESERVED = "nqn.2026-11.org.example:reserved"
 SCRIPTS = ROOT / "conformance/guest"
 # Parts that run for a change of the front end or the wire formats. The others take as long again and protect less.
-SMALL = ["ext4", "multipath", "restart", "reservations", "commands", "nvme"]
-PARTS = ["ext4", "multipath", "restart", "write_back", "reservations", "commands", "nvme", "chap", "lio", "flash"]
+SMALL = ["ext4", "multipath", "restart", "reservations", "commands", "nvme", "nvme_reservations"]
+PARTS = ["ext4", "multipath", "restart", "write_back", "reservations", "commands", "nvme", "nvme_reservations", "chap", "lio", "flash"]
 # Slow enough that delays of the machine do not matter: reads take 150 ms, programs 250 ms.
 FLASH = {"name": "flash", "model": "ssd-paper", "register": "25ms", "read": "125ms", "program": "225ms"}
 # Parts of a script, as the guest gets them: text only.
@@ -82,6 +84,8 @@ class Host:
         config.section("nvme", listen=[f"127.0.0.1:{port}" for port in (self.nvme, self.nvme2)],
                        advertise=[f"{HOST}:{port}" for port in (self.nvme, self.nvme2)])
         config.volume("nvme", file=folder / "nvme.img", size="128MiB").add("subsystem", name=SUBSYSTEM, namespaces={1: "nvme"})
+        config.volume("shared", file=folder / "shared.img", size="64MiB").target("shared", name=f"{TARGET}.shared")
+        config.add("subsystem", name=RESERVED, namespaces={1: "shared"})
         # 320 MiB is the minimum of mkfs.xfs. The guest can reach both units without the gateway, as separate targets.
         images = {"ext4": run.image("cached-ext4.img", 128), "xfs": run.image("cached-xfs.img", 320)}
         target = Tgtd(run, images["ext4"])

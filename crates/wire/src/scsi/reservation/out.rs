@@ -64,11 +64,10 @@ impl Reservations {
             action_key: be64(list, 8),
             survives: list[20] & APTPL != 0,
         };
+        let target = &*nexus.target;
         let mut draft = Draft::of(self);
         match action {
-            Action::Register => {
-                draft.register(&request, ports.map(|ports| (ports, &*nexus.target)))?
-            }
+            Action::Register => draft.register(&request, ports.map(|it| (it, target)))?,
             Action::Reserve => draft.reserve(&request)?,
             Action::Release => draft.release(&request)?,
             Action::Clear => draft.clear(&request)?,
