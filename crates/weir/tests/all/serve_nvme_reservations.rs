@@ -96,7 +96,7 @@ fn start(test: &str) -> Gateway {
 }
 
 /// A host holds a reservation through all of its controllers. It keeps another host and a session from what changes
-/// blocks, and each of them can take it over; who loses something is told in its own way.
+/// blocks, and each of them can take it over; who loses something learns of it as its protocol has it.
 #[test]
 fn hosts_of_both_protocols_exclude_one_another() {
     let mut gateway = start("nvme_exclude");
@@ -136,7 +136,7 @@ fn hosts_of_both_protocols_exclude_one_another() {
     let take = Reserve { action: RESERVE, kind: WRITE_EXCLUSIVE, key: THREE, ..register };
     assert_eq!(session.reserve(take), RESERVATION_CONFLICT);
     assert_eq!((two.acquire(1, TWO), two.release(1, TWO)), (CONFLICT, 0));
-    // The session takes it over, with exclusive access. Both controllers of host 1 are told.
+    // The session takes it over, with exclusive access. Both controllers of host 1 learn of it.
     let event = paths[1].admin.issue(EVENT_REQUEST, 0, &[], Move::None);
     let preempt = Reserve { action: 4, kind: EXCLUSIVE_ACCESS, other: ONE, ..take };
     assert_eq!(session.reserve(preempt), GOOD);

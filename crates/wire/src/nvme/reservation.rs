@@ -62,7 +62,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// What a host is told where a SCSI nexus gets this unit attention.
+    /// What a host learns where a SCSI nexus gets this unit attention.
     pub fn of(attention: Sense) -> Option<Self> {
         [
             (Sense::REGISTRATIONS_PREEMPTED, Self::RegistrationPreempted),

@@ -231,7 +231,7 @@ fn persistence_is_of_a_namespace() {
     }
 }
 
-/// A host is told what a SCSI nexus gets as a unit attention, and nothing of other attentions.
+/// A host learns what a SCSI nexus gets as a unit attention, and nothing of other attentions.
 #[test]
 fn attentions_are_notices() {
     let of = |sense| Notice::of(sense);

@@ -127,8 +127,8 @@ impl Unit {
     }
 
     /// The checks of [`execute`](Self::execute) for an operation that comes in another way: from an NVMe host, from a
-    /// third-party copy for its initiator, or from NBD for nobody who could register: a reservation that excludes who is
-    /// not registered refuses that.
+    /// third-party copy for its initiator, or from NBD, where hosts cannot register: a reservation that excludes those that
+    /// are not registered refuses that.
     pub fn admit(&self, who: Option<RegistrantRef<'_>>, media: Media) -> Result<Media, Refusal> {
         let admitted = self
             .permit(who, media.access(), Needs::Medium)

@@ -9,6 +9,8 @@ const REGISTER_KEY: HostOut = out(HostAction::Register, 0);
 /// Conflicting, or wrong, fields.
 const FIELD: Answer = Err(Refused::Field);
 const CONFLICT: Answer = Err(Refused::Conflict);
+/// No condition, and nothing is aborted.
+const GOOD: Answer = Ok((Vec::new(), Vec::new()));
 
 /// Registrants and qualifiers of conditions, and whose commands are aborted. Numbers from 10 on are of NVMe hosts.
 type Answer = Result<(Vec<(u8, u8)>, Vec<u8>), Refused>;
@@ -82,13 +84,9 @@ fn with(keys: &[(u8, u64)]) -> Reservations {
         } else {
             ask(&mut unit, number, REGISTER_KEY, [0, key])
         };
-        assert_eq!(quiet, good());
+        assert_eq!(quiet, GOOD);
     }
     unit
-}
-
-fn good() -> Answer {
-    Ok((vec![], vec![]))
 }
 
 fn keys(unit: &Reservations) -> Vec<(u8, u64)> {
@@ -103,7 +101,7 @@ fn a_host_comes_and_goes() {
     assert_eq!(ask(&mut unit, 10, REGISTER_KEY, [0, 0]), FIELD, "a zero key");
     assert_eq!(ask(&mut unit, 0, REGISTER_KEY, [0, 7]), FIELD, "a host without an identifier");
     for key in [7, 7] {
-        assert_eq!(ask(&mut unit, 10, REGISTER_KEY, [99, key]), good(), "CRKEY is not looked at");
+        assert_eq!(ask(&mut unit, 10, REGISTER_KEY, [99, key]), GOOD, "CRKEY is not looked at");
     }
     assert_eq!(unit.generation, 3);
     let ignoring = |action| HostOut { ignores_key: true, ..out(action, 0) };
@@ -117,14 +115,14 @@ fn a_host_comes_and_goes() {
         assert_eq!(ask(&mut unit, 11, HostOut { ignores_key, ..out }, [0, 9]), CONFLICT);
     }
     assert_eq!((unit.generation, keys(&unit)), (3, vec![(0, 5), (10, 7)]));
-    assert_eq!(ask(&mut unit, 10, replace, [7, 9]), good());
-    assert_eq!(ask(&mut unit, 10, ignoring(HostAction::Replace), [0, 10]), good());
+    assert_eq!(ask(&mut unit, 10, replace, [7, 9]), GOOD);
+    assert_eq!(ask(&mut unit, 10, ignoring(HostAction::Replace), [0, 10]), GOOD);
     assert_eq!(keys(&unit), [(0, 5), (10, 10)]);
-    assert_eq!(ask(&mut unit, 10, replace, [10, 0]), good(), "as Linux unregisters");
-    assert_eq!(ask(&mut unit, 10, REGISTER_KEY, [0, 1]), good());
-    assert_eq!(ask(&mut unit, 10, unregister, [1, 0]), good());
-    assert_eq!(ask(&mut unit, 10, REGISTER_KEY, [0, 2]), good());
-    assert_eq!(ask(&mut unit, 10, ignoring(HostAction::Unregister), [0, 0]), good());
+    assert_eq!(ask(&mut unit, 10, replace, [10, 0]), GOOD, "as Linux unregisters");
+    assert_eq!(ask(&mut unit, 10, REGISTER_KEY, [0, 1]), GOOD);
+    assert_eq!(ask(&mut unit, 10, unregister, [1, 0]), GOOD);
+    assert_eq!(ask(&mut unit, 10, REGISTER_KEY, [0, 2]), GOOD);
+    assert_eq!(ask(&mut unit, 10, ignoring(HostAction::Unregister), [0, 0]), GOOD);
     assert_eq!((unit.generation, keys(&unit)), (10, vec![(0, 5)]));
 }
 
@@ -148,7 +146,7 @@ fn each_type_lets_its_own_through() {
             } else {
                 ask(&mut unit, holder, out(HostAction::Acquire, rtype), [5, 0])
             };
-            assert_eq!(taken, good());
+            assert_eq!(taken, GOOD);
             let may = |number| {
                 let who = who(number);
                 let who = Some(who.borrowed());
@@ -183,26 +181,26 @@ fn acquire_and_release_have_their_rules() {
     for rtype in 1..=6 {
         let acquire = out(HostAction::Acquire, rtype);
         let other = out(HostAction::Acquire, rtype % 6 + 1);
-        assert_eq!(ask(&mut unit, 10, acquire, [5, 0]), good());
-        assert_eq!(ask(&mut unit, 10, acquire, [5, 0]), good(), "again");
+        assert_eq!(ask(&mut unit, 10, acquire, [5, 0]), GOOD);
+        assert_eq!(ask(&mut unit, 10, acquire, [5, 0]), GOOD, "again");
         assert_eq!(ask(&mut unit, 10, other, [5, 0]), CONFLICT);
-        let shared = if rtype >= 5 { good() } else { CONFLICT };
+        let shared = if rtype >= 5 { GOOD } else { CONFLICT };
         assert_eq!(ask(&mut unit, 11, acquire, [6, 0]), shared);
         let release = out(HostAction::Release, rtype);
         if rtype < 5 {
-            assert_eq!(ask(&mut unit, 11, release, [6, 0]), good(), "it has nothing to release");
+            assert_eq!(ask(&mut unit, 11, release, [6, 0]), GOOD, "it has nothing to release");
         }
         assert_eq!(ask(&mut unit, 10, out(HostAction::Release, rtype % 6 + 1), [5, 0]), CONFLICT);
         assert!(unit.persistent.is_some());
         let told = if rtype >= 3 { vec![(0, 4), (11, 4)] } else { vec![] };
         assert_eq!(ask(&mut unit, 10, release, [5, 0]), Ok((told, vec![])));
         assert_eq!(unit.persistent, None);
-        assert_eq!(ask(&mut unit, 10, release, [5, 0]), good());
+        assert_eq!(ask(&mut unit, 10, release, [5, 0]), GOOD);
     }
     assert_eq!(unit.generation, 3, "none of this counts");
 }
 
-/// A host preempts nexuses and hosts alike, and is preempted; the victims are told, and their commands aborted if asked
+/// A host preempts nexuses and hosts alike, and is preempted; the victims learn of it, and their commands aborted if asked
 /// for; zero is a key only where all registrants hold the reservation.
 #[test]
 fn victims_are_of_either_protocol() {
@@ -210,7 +208,7 @@ fn victims_are_of_either_protocol() {
     answer(send(&mut unit, 0, RESERVE, 1, &basic(5, 0, 0))).unwrap();
     let preempt = out(HostAction::PreemptAndAbort, 2);
     assert_eq!(ask(&mut unit, 11, preempt, [7, 0]), FIELD, "zero, and one holder");
-    assert_eq!(ask(&mut unit, 11, preempt, [7, 99]), CONFLICT, "nobody has that key");
+    assert_eq!(ask(&mut unit, 11, preempt, [7, 99]), CONFLICT, "no registrant has that key");
     let victims = vec![(1, 4), (0, 5), (10, 5)];
     assert_eq!(ask(&mut unit, 11, preempt, [7, 5]), Ok((victims, vec![0, 10])));
     assert_eq!((keys(&unit), unit.generation), (vec![(1, 6), (11, 7)], 5));
@@ -219,7 +217,7 @@ fn victims_are_of_either_protocol() {
     let taken = answer(send(&mut unit, 1, PREEMPT_AND_ABORT, 8, &basic(6, 7, 0)));
     assert_eq!(taken, Ok((vec![(11, 5)], vec![11])));
     // All registrants hold it: the key zero takes them all.
-    assert_eq!(ask(&mut unit, 10, REGISTER_KEY, [0, 3]), good());
+    assert_eq!(ask(&mut unit, 10, REGISTER_KEY, [0, 3]), GOOD);
     let all = ask(&mut unit, 10, out(HostAction::Preempt, 6), [3, 0]);
     assert_eq!(all, Ok((vec![(1, 5)], vec![])));
     assert_eq!(keys(&unit), [(10, 3)]);
@@ -239,7 +237,7 @@ fn reserve_6_shuts_hosts_out() {
         assert!(!unit.permits(Some(who(10).borrowed()), access));
     }
     unit.reset();
-    assert_eq!(ask(&mut unit, 10, REGISTER_KEY, [0, 1]), good());
+    assert_eq!(ask(&mut unit, 10, REGISTER_KEY, [0, 1]), GOOD);
     assert_eq!(unit.reserve(&nexus(0)), Err(Refusal::Conflict));
 }
 
@@ -252,17 +250,17 @@ fn persistence_is_set() {
     for (persistence, survives) in
         [(None, false), (Some(true), true), (None, true), (Some(false), false)]
     {
-        assert_eq!(ask(&mut unit, 10, with(persistence), [0, 1]), good());
+        assert_eq!(ask(&mut unit, 10, with(persistence), [0, 1]), GOOD);
         assert_eq!(unit.survives(), survives, "{persistence:?}");
     }
-    assert_eq!(ask_with(&mut unit, 10, with(Some(true)), [0, 1], false), good());
+    assert_eq!(ask_with(&mut unit, 10, with(Some(true)), [0, 1], false), GOOD);
     assert!(!unit.survives());
     let generation = unit.generation;
     let persist = |on| HostOut { persistence: Some(on), ..out(HostAction::Persist, 0) };
     assert_eq!(ask_with(&mut unit, 11, persist(true), [0; 2], false), FIELD);
-    assert_eq!(ask(&mut unit, 11, persist(true), [0; 2]), good());
+    assert_eq!(ask(&mut unit, 11, persist(true), [0; 2]), GOOD);
     assert!(unit.survives());
-    assert_eq!(ask(&mut unit, 11, persist(false), [0; 2]), good());
+    assert_eq!(ask(&mut unit, 11, persist(false), [0; 2]), GOOD);
     assert_eq!((unit.survives(), unit.generation), (false, generation));
 }
 
@@ -288,12 +286,12 @@ fn registrants_are_reported() {
     let status = unit.persistent_in(3, u32::MAX).unwrap();
     let id = &status[status.len() - 24..];
     assert_eq!((id[0], &id[4..20], &id[20..]), (0x0f, &host(10)[..], &[0; 4][..]));
-    assert_eq!(transport_id::take(id), None, "it is nobody to move a reservation to");
+    assert_eq!(transport_id::take(id), None, "a reservation cannot be moved to it");
     assert_eq!(unit.persistent_in(0, 100).unwrap()[4..8], [0, 0, 0, 16], "two keys");
     assert_eq!(Reservations::default().host_report(), [0; 64]);
 }
 
-/// Without NVMe hosts older releases read what is stored; with them it has a version of its own, in one form only.
+/// Without NVMe hosts older releases read what is stored; with them it has another version, in one form only.
 #[test]
 fn hosts_are_stored() {
     let mut unit = with(&[(0, 5)]);
@@ -411,8 +409,12 @@ proptest! {
             }
             let key = if step.right_key { known } else { 3 - known };
             let due = as_nexus(&mut scsi, step, known, key).map(|(mut told, mut aborts)| {
-                told.iter_mut().for_each(|(number, _)| *number = as_mixed(*number));
-                aborts.iter_mut().for_each(|number| *number = as_mixed(*number));
+                for (number, _) in &mut told {
+                    *number = as_mixed(*number);
+                }
+                for number in &mut aborts {
+                    *number = as_mixed(*number);
+                }
                 (told, aborts)
             });
             let done = if step.from < 2 {
