@@ -11,6 +11,7 @@ use super::path::{Link, Path};
 use super::path_set::PathSet;
 use super::probe::Facts;
 use super::remembered::RememberedUnit;
+use super::resets::{NO_ANSWER, Resets};
 use super::session::{Loss, PATH_FAILED, Session, SessionEvent, UnitState};
 use super::start::{Unreachable, UnreachablePath};
 use super::unit::LogicalUnit;
@@ -28,6 +29,7 @@ pub(super) struct Upstream<N: Network> {
     index: usize,
     pub(super) paths: PathSet<N>,
     pub(super) unit: LogicalUnit,
+    pub(super) resets: Resets,
     shutdown: Shutdown,
 }
 
@@ -52,7 +54,8 @@ impl<N: Network> Upstream<N> {
     pub(super) fn new(index: usize, paths: PathSet<N>) -> Self {
         let shutdown =
             Shutdown { flush: ShutdownStep::Wanted, release: ShutdownStep::Done(Ok(())) };
-        Self { index, paths, unit: LogicalUnit::default(), shutdown }
+        let resets = Resets::new(paths.len());
+        Self { index, paths, unit: LogicalUnit::default(), resets, shutdown }
     }
 
     /// What a store needs to know of the unit. Panics before a session has probed it.
@@ -166,12 +169,14 @@ impl<N: Network> Upstream<N> {
 
     /// When something is due without an event.
     pub(super) fn next(&self) -> Option<Instant> {
-        [self.paths.next(), self.unit.next_check()].into_iter().flatten().min()
+        let answers = (0..self.paths.len()).filter_map(|index| self.answer_due(index)).min();
+        [self.paths.next(), answers, self.unit.next_check()].into_iter().flatten().min()
     }
 
     /// Does what is due on a path.
     pub(super) fn tick_path(&mut self, context: &mut Context<N>, index: usize) {
         let now = context.now;
+        let unanswered = self.answer_due(index).is_some_and(|at| at <= now);
         let path = &mut self.paths[index];
         match &mut path.link {
             Link::Down(at) if *at <= now => self.begin(context, index),
@@ -182,6 +187,7 @@ impl<N: Network> Upstream<N> {
                 let late = session.waits_for();
                 self.lose(context, index, &Loss::Late(late));
             }
+            Link::Up(..) if unanswered => self.lose(context, index, &NO_ANSWER),
             Link::Up(..) => {
                 let check = path.takes_access_check(now);
                 self.with(context, index, |session, unit| {
@@ -245,10 +251,9 @@ impl<N: Network> Upstream<N> {
         event: SessionEvent,
     ) -> Result<(), Loss> {
         match event {
-            SessionEvent::Ended(ended) => {
-                self.paths[index].reset_known = false;
-                context.end(ended);
-            }
+            SessionEvent::Ended(ended) => context.end(ended),
+            SessionEvent::FlushEnded(ended) => self.flush_ended(context, ended),
+            SessionEvent::Ready => self.has_no_reset(context, index),
             SessionEvent::Connected => {
                 let timeout = self.paths.config.login_timeout;
                 self.paths[index].connected(timeout);
@@ -302,6 +307,7 @@ impl<N: Network> Upstream<N> {
         info!(upstream = path.who, %access, "path is ready");
         path.attempts.failure = None;
         self.paths.report_access(context, index, access);
+        self.ask_for_resets(context, index);
         Ok(())
     }
 
@@ -326,6 +332,7 @@ impl<N: Network> Upstream<N> {
         self.paths.report_down(context, index);
         self.shutdown.path_lost(index);
         self.paths[index].bury(context, *session, loss);
+        self.forget_reports(context, index);
         self.paths.connect_later(context, index, loss);
         if let Loss::Denied(denied) = loss {
             self.denied(context, denied);
@@ -343,21 +350,6 @@ impl<N: Network> Upstream<N> {
         let since = self.with(context, over, |session, unit| Ok(session.reset_unit(unit.now)));
         if since.flatten().is_some_and(|since| since + RESET_INTERVAL <= context.now) {
             self.unit.not_reset(&self.paths[over].who, "no answer");
-        }
-    }
-
-    /// A session reports that the unit was reset, and may have lost its cache. Each session reports it once, before it
-    /// executes another command: what a path has not ended a command since is the same reset.
-    fn was_reset(&mut self, context: &mut Context<N>, index: usize) {
-        if std::mem::take(&mut self.paths[index].reset_known) {
-            return;
-        }
-        for other in 0..self.paths.len() {
-            let path = &mut self.paths[other];
-            path.reset_known = other != index && path.is_ready();
-        }
-        if self.unit.has_cache() {
-            context.input(Input::UnitReset(self.paths.backend));
         }
     }
 
@@ -404,6 +396,7 @@ impl<N: Network> Upstream<N> {
         path.attempts.failure = None;
         let access = path.access;
         self.paths.report_access(context, index, access);
+        self.ask_for_resets(context, index);
     }
 
     /// A claim was denied.

@@ -17,6 +17,7 @@
 //! | [`Upstreams`] | the upstreams; which of them an operation or an event concerns |
 //! | [`Upstream`] | one upstream: what an event of one path means for the others |
 //! | [`PathSet`] | its paths: which work, and what the pipeline knows of them |
+//! | [`Resets`](resets::Resets) | which paths have still to report a reset of the unit |
 //! | [`LogicalUnit`] | what its sessions share: the unit's facts, the reservation |
 //! | [`RememberedUnit`] | what a volume remembers of a unit while no gateway runs |
 //! | [`Path`] | a portal: its session, [`Attempts`](retry::Attempts), [`HeldWrites`](held_writes::HeldWrites) |
@@ -36,6 +37,7 @@ mod path_set;
 mod payload;
 mod probe;
 pub(crate) mod remembered;
+mod resets;
 mod retry;
 mod sense;
 mod session;

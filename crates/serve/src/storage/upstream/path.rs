@@ -38,8 +38,6 @@ pub(super) struct Path<S> {
     pub(super) held: HeldWrites<S>,
     /// It is in the list of paths that have output to write.
     pub(super) listed: bool,
-    /// Another path has reported a reset of the unit that the session of this one has still to report.
-    pub(super) reset_known: bool,
 }
 
 /// The session of a path.
@@ -74,7 +72,6 @@ impl<S: Stream> Path<S> {
             group: None,
             held: HeldWrites::new(),
             listed: false,
-            reset_known: false,
         }
     }
 
@@ -141,7 +138,6 @@ impl<S: Stream> Path<S> {
 
     /// Takes the session, which is over.
     pub(super) fn take_session(&mut self, now: Instant) -> Option<Box<Session<S>>> {
-        self.reset_known = false;
         match std::mem::replace(&mut self.link, Link::Down(now)) {
             Link::Up(session, _) => Some(session),
             down @ Link::Down(_) => {

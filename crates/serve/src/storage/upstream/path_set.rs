@@ -69,6 +69,11 @@ impl<N: Network> PathSet<N> {
         self.all.iter().position(Path::is_ready)
     }
 
+    /// The paths that take operations.
+    pub(super) fn ready(&self) -> Vec<usize> {
+        (0..self.all.len()).filter(|&index| self.all[index].is_ready()).collect()
+    }
+
     /// A path other than this one that takes operations.
     pub(super) fn other_ready(&self, index: usize) -> Option<usize> {
         (0..self.all.len()).find(|&other| other != index && self.all[other].is_ready())

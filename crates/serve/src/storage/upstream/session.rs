@@ -4,7 +4,9 @@
 //! commands. The session decides what the stage of the session and the responses mean for both.
 
 mod channel;
+mod doubt;
 mod queue;
+mod ready;
 
 use super::claim::{self, Claim};
 use super::network::Stream;
@@ -12,11 +14,13 @@ use super::operation::{Operation, Terms};
 use super::ownership::{Denied, Holder, Owner};
 use super::payload::Payload;
 use super::probe::{Facts, Probe, Unfit};
-use super::sense::{CHECK_CONDITION, Sense, Verdict, judge};
+use super::sense::{CHECK_CONDITION, News, Sense, Verdict, judge};
 use crate::limits::Tally;
 use crate::storage::io::{Ended, Io};
 use channel::{Asked, Channel, Incoming};
+use doubt::{doubt, holder_read, is_doubt};
 use queue::OperationQueue;
+use ready::ReadyQuestion;
 use std::io;
 use thiserror::Error;
 use tracing::warn;
@@ -25,7 +29,6 @@ use weir_flow::error::IoError;
 use weir_flow::path::Access;
 use weir_flow::request::{Outcome, RequestKey};
 use weir_wire::iscsi::initiator::{Fault, Initiator, TmfResponse};
-use weir_wire::scsi::ScsiStatus;
 
 /// A session.
 pub(super) struct Session<S> {
@@ -36,6 +39,8 @@ pub(super) struct Session<S> {
     facts: Option<Box<Facts>>,
     /// What can change while the session lasts is to be probed again.
     refresh: bool,
+    /// The question whether the unit has something to report.
+    ready: ReadyQuestion,
     /// It is in the list of sessions that have more input.
     pub(super) queued: bool,
 }
@@ -78,6 +83,10 @@ pub(super) enum SessionEvent {
     Refreshed(Box<Facts>),
     /// An operation has ended.
     Ended(Ended),
+    /// A flush of the unit has ended well.
+    FlushEnded(Ended),
+    /// TEST UNIT READY was executed: the unit has nothing more to report.
+    Ready,
     /// The ALUA state of the path.
     Access(Access),
     /// A sign of life that was requested.
@@ -189,6 +198,7 @@ impl<S: Stream> Session<S> {
             operations: OperationQueue::default(),
             facts: None,
             refresh: false,
+            ready: ReadyQuestion::default(),
             queued: false,
         }
     }
@@ -235,9 +245,9 @@ impl<S: Stream> Session<S> {
         self.channel.ends |= ended;
     }
 
-    /// When a deferred operation is due.
+    /// When a deferred command is due.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.operations.next()
+        [self.operations.next(), self.ready.next()].into_iter().flatten().min()
     }
 
     /// The socket has become writable.
@@ -389,6 +399,22 @@ impl<S: Stream> Session<S> {
                 }
                 Ok(())
             }
+            Some(Asked::Ready) => {
+                if unit.owner.is_some() && is_doubt(status, sense) {
+                    return Err(doubt(status, sense));
+                }
+                match judge(status, sense, false) {
+                    Verdict::Again(news) => {
+                        self.ready.again(&mut self.channel, unit.now);
+                        if news != News::Nothing {
+                            self.refresh();
+                        }
+                    }
+                    Verdict::Later => self.ready.later(unit.now),
+                    _ => unit.events.push(SessionEvent::Ready),
+                }
+                Ok(())
+            }
             Some(Asked::Sign | Asked::Reset { .. }) | None => Ok(()),
         }
     }
@@ -486,13 +512,19 @@ impl<S: Stream> Session<S> {
         }
     }
 
+    /// Asks whether the unit has something to report.
+    pub(super) fn ask_ready(&mut self, now: Instant) {
+        self.ready.ask(&mut self.channel, now);
+    }
+
     /// Takes an operation.
     pub(super) fn submit(&mut self, io: Io, unit: &mut UnitState<'_>) {
         self.operations.submit(io, &mut self.channel, unit);
     }
 
-    /// Sends the operations that wait for room, and the deferred ones that are due.
+    /// Sends the commands that wait for room, and the deferred ones that are due.
     pub(super) fn start_waiting(&mut self, unit: &mut UnitState<'_>) {
+        self.ready.send(&mut self.channel, unit.now);
         self.operations.start_waiting(&mut self.channel, unit);
     }
 
@@ -546,48 +578,8 @@ pub(super) fn ended(operation: Operation, outcome: Outcome) -> Ended {
     Ended { whose, outcome, flushed: false, promise }
 }
 
-/// The holder of the reservation was read.
-fn holder_read(
-    (status, sense): (u8, Sense),
-    answer: &[u8],
-    unit: &mut UnitState<'_>,
-) -> Result<(), Loss> {
-    if is_doubt(status, sense) {
-        return Err(doubt(status, sense));
-    }
-    // After a temporary refusal it is read again a second later.
-    if judge(status, sense, false) == Verdict::Good {
-        let (_, holder) = claim::holder_of(answer).map_err(Loss::Denied)?;
-        unit.events.push(SessionEvent::Owner(holder));
-    }
-    Ok(())
-}
-
-/// Whether another gateway may have taken the unit over: RESERVATION CONFLICT, or a unit attention for reservations
-/// or registrations (SPC-4, 5.13.11).
-const fn is_doubt(status: u8, sense: Sense) -> bool {
-    status == RESERVATION_CONFLICT
-        || status == CHECK_CONDITION
-            && sense.key == UNIT_ATTENTION
-            && sense.asc == PARAMETERS_CHANGED
-            && matches!(sense.ascq, 0x03..=0x05)
-}
-
-fn doubt(status: u8, sense: Sense) -> Loss {
-    Loss::Doubtful(match (status, sense.ascq) {
-        (RESERVATION_CONFLICT, _) => String::from("RESERVATION CONFLICT"),
-        (_, 0x03) => String::from("reservations preempted"),
-        (_, 0x04) => String::from("reservations released"),
-        _ => String::from("registrations preempted"),
-    })
-}
-
 /// The end of an operation that the target has not executed, and that may be done on another path.
 pub(super) const PATH_FAILED: Outcome = Err(IoError::PathFailed);
-
-const RESERVATION_CONFLICT: u8 = ScsiStatus::ReservationConflict as u8;
-const UNIT_ATTENTION: u8 = 6;
-const PARAMETERS_CHANGED: u8 = 0x2a;
 
 #[cfg(test)]
 mod tests;

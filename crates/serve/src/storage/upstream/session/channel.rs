@@ -1,5 +1,6 @@
 //! The connection of a session: bytes in and out, and the commands in flight on it.
 
+use super::super::cdb::TEST_UNIT_READY;
 use super::super::claim::Order;
 use super::super::network::Stream;
 use super::super::operation::Operation;
@@ -50,6 +51,8 @@ pub(super) enum Asked {
     Clear,
     /// The last flush.
     Flush,
+    /// TEST UNIT READY.
+    Ready,
     /// A ping.
     Sign,
     /// LOGICAL UNIT RESET.
@@ -232,6 +235,11 @@ impl<S: Stream> Channel<S> {
     /// Sends the last flush.
     pub(super) fn flush(&mut self, cdb: [u8; 16]) {
         self.send(Asked::Flush, self.lun, cdb, Direction::None);
+    }
+
+    /// Sends TEST UNIT READY, which was asked about while there was [`room`](Self::room).
+    pub(super) fn test_unit_ready(&mut self) {
+        self.send(Asked::Ready, self.lun, TEST_UNIT_READY, Direction::None);
     }
 
     fn send(&mut self, asked: Asked, lun: u64, cdb: [u8; 16], data: Direction<Payload>) {

@@ -6,7 +6,7 @@ use super::super::operation::{Data, Operation};
 use super::super::sense::{News, Sense, Verdict, judge};
 use super::channel::{Asked, Channel};
 use super::{Loss, PATH_FAILED, Remains, SessionEvent, UnitState, ended};
-use crate::storage::io::{Io, Whose};
+use crate::storage::io::{Io, Whose, Work};
 use std::collections::VecDeque;
 use tracing::warn;
 use weir_flow::clock::{Duration, Instant};
@@ -180,7 +180,7 @@ impl OperationQueue {
         events: &mut Vec<SessionEvent>,
     ) {
         if operation.is_sent() {
-            events.push(SessionEvent::Ended(ended(operation, outcome)));
+            events.push(event(operation, outcome));
         } else {
             self.unsent.push((operation, outcome));
         }
@@ -192,7 +192,7 @@ impl OperationQueue {
         while index < self.unsent.len() {
             if self.unsent[index].0.is_sent() {
                 let (operation, outcome) = self.unsent.swap_remove(index);
-                events.push(SessionEvent::Ended(ended(operation, outcome)));
+                events.push(event(operation, outcome));
             } else {
                 index += 1;
             }
@@ -238,6 +238,13 @@ impl OperationQueue {
         self.deferred.push((Instant::ZERO, deferred));
         self.waiting.push_back(waiting);
     }
+}
+
+/// The report of the end of an operation.
+fn event(operation: Operation, outcome: Outcome) -> SessionEvent {
+    let flush = matches!(operation.io.work, Work::Sync) && outcome.is_ok();
+    let ended = ended(operation, outcome);
+    if flush { SessionEvent::FlushEnded(ended) } else { SessionEvent::Ended(ended) }
 }
 
 /// The most deferrals of a command, before it goes to another path: half a minute, with the waits below.

@@ -1,6 +1,8 @@
 //! What a session reports, and what is taken back from it.
 
 use super::super::Upstreams;
+use super::super::backend::Upstream;
+use super::super::context::Context;
 use super::super::network::Tcp;
 use super::super::operation::Terms;
 use super::super::path::Link;
@@ -10,6 +12,7 @@ use super::*;
 use crate::storage::io::StorageDone;
 use crate::storage::io::{Whose, Work};
 use slotmap::{Key, SlotMap};
+use weir_flow::clock::Duration;
 use weir_flow::pipeline::Input;
 use weir_flow::request::{BackendId, PathId};
 use weir_wire::iscsi::initiator::Itt;
@@ -77,7 +80,7 @@ fn lost_writes_are_reported() {
 }
 
 /// Every session reports a reset of the unit before it executes another command: of two paths the second reports the same
-/// reset, unless a command has ended there since; and a unit without a volatile cache has nothing to lose.
+/// reset, unless it has executed TEST UNIT READY since; and a unit without a volatile cache has nothing to lose.
 #[test]
 fn a_reset_is_told_once() {
     for cached in [true, false] {
@@ -95,15 +98,16 @@ fn a_reset_is_told_once() {
             context.done.clear();
             resets
         };
-        let whose = Whose::Request(SlotMap::<RequestKey, ()>::with_key().insert(()));
-        let write =
-            || SessionEvent::Ended(Ended { whose, outcome: Ok(()), flushed: false, promise: None });
         let once = usize::from(cached);
         assert_eq!(told(0, SessionEvent::WasReset), once);
         assert_eq!(told(1, SessionEvent::WasReset), 0, "the same reset");
         assert_eq!(told(1, SessionEvent::WasReset), once, "another one");
-        told(0, write());
-        assert_eq!(told(0, SessionEvent::WasReset), once, "the write may be lost");
+        assert_eq!(told(0, SessionEvent::Ready), 0);
+        assert_eq!(
+            told(0, SessionEvent::WasReset),
+            once,
+            "another one, since it has executed a command"
+        );
     }
 }
 
@@ -164,4 +168,38 @@ fn what_was_not_begun_is_recalled() {
         let ended: Vec<_> = ended.collect();
         assert_eq!(ended, [put_off[1], put_off[0]].map(|key| (Whose::Request(key), PATH_FAILED)));
     }
+}
+
+/// A path that does not answer the question for resets within the login timeout is given up, and a flush that has waited for
+/// it is told.
+#[test]
+fn a_path_that_does_not_answer_is_given_up() {
+    let (_portal, mut upstreams) = upstreams(2);
+    let Upstreams { all, context, .. } = &mut upstreams;
+    all[0].unit.probed(Facts { write_cache: true, ..Facts::simple(512, 2048) }, "array");
+    for path in [0, 1] {
+        all[0].begin(context, path);
+        all[0].paths[path].session().expect("it was begun").stage = Stage::Ready;
+    }
+    let told = |all: &mut [Upstream<Tcp>], context: &mut Context<Tcp>, event| {
+        all[0].session_event(context, 0, event).expect("the session stays");
+    };
+    told(all, context, SessionEvent::WasReset);
+    let flush = SlotMap::<RequestKey, ()>::with_key().insert(());
+    let ended =
+        Ended { whose: Whose::Request(flush), outcome: Ok(()), flushed: false, promise: None };
+    told(all, context, SessionEvent::FlushEnded(ended));
+    let flushed = |context: &Context<Tcp>| {
+        context.done.iter().any(|one| matches!(one, StorageDone::Ended(one) if *one == ended))
+    };
+    let timeout = all[0].paths.config.login_timeout;
+    assert_eq!(all[0].next(), Some(context.now + timeout));
+    context.now += timeout - Duration::from_nanos(1);
+    all[0].tick_path(context, 1);
+    assert!(all[0].paths[1].is_ready() && !flushed(context));
+    context.now += Duration::from_nanos(1);
+    all[0].tick_path(context, 1);
+    assert!(!all[0].paths[1].is_ready() && !flushed(context), "the other path is asked once more");
+    told(all, context, SessionEvent::Ready);
+    assert!(flushed(context));
 }
