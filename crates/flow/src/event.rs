@@ -73,6 +73,9 @@ impl fmt::Display for StageName {
 pub struct StageTimes {
     spent: [Duration; 7],
     rules: [Option<Rule>; 7],
+    total: Duration,
+    /// A bit for each stage in which it spent time, so that its readers look at no other.
+    held: u8,
 }
 
 impl StageTimes {
@@ -87,15 +90,35 @@ impl StageTimes {
     }
 
     /// The whole: the sum of the parts.
-    pub fn total(&self) -> Duration {
-        self.spent.iter().fold(Duration::ZERO, |sum, &part| sum + part)
+    pub const fn total(&self) -> Duration {
+        self.total
     }
 
+    /// The stages in which it spent time, in order: the rule that last held it there, and for how long it was there.
+    pub fn held(&self) -> impl Iterator<Item = (StageName, Rule, Duration)> {
+        let mut left = self.held;
+        core::iter::from_fn(move || {
+            let index = left.trailing_zeros() as usize;
+            let stage = *StageName::ALL.get(index)?;
+            left &= left - 1;
+            Some((stage, self.rules[index]?, self.spent[index]))
+        })
+    }
+
+    /// Most stages are passed at once: that alone is worth being inlined.
+    #[inline]
     pub(crate) fn charge(&mut self, stage: StageName, spent: Duration, rule: Rule) {
         if spent > Duration::ZERO {
-            self.spent[stage.index()] += spent;
-            self.rules[stage.index()] = Some(rule);
+            self.hold(stage, spent, rule);
         }
+    }
+
+    #[inline(never)]
+    fn hold(&mut self, stage: StageName, spent: Duration, rule: Rule) {
+        self.spent[stage.index()] += spent;
+        self.rules[stage.index()] = Some(rule);
+        self.total += spent;
+        self.held |= 1 << stage.index();
     }
 }
 

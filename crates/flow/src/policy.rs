@@ -9,9 +9,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The name of a reason to hold a request, `stage/reason`.
+/// The name of a reason to hold a request, `stage/reason`. A thin reference, as each request in flight has one for each
+/// stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rule(pub &'static str);
+pub struct Rule(pub &'static &'static str);
 
 /// What a parameter's value is. A value is a `u64` whatever its unit: recordings and ranges need no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ use weir_flow::clock::{Duration, Instant};
 use weir_flow::control::Promises;
 use weir_flow::event::{Completed, Event, Observer, Service, StageName};
 use weir_flow::pipeline::{Census, Config};
+use weir_flow::policy::Rule;
 use weir_flow::request::{Tag, TenantId};
 
 /// What is to be explained.
@@ -246,13 +247,11 @@ impl Explainer {
         };
         let contract = self.accounts.contract(request.tenant);
         let row = contract.and_then(|contract| contract.rows.get(usize::from(row?)));
-        let held = |stage| {
-            Some(Held {
-                stage: StageName::as_str(stage),
-                rule: times.rule(stage)?.0,
-                time_ns: times.spent(stage).as_nanos(),
-                behind: behind(stage),
-            })
+        let held = |(stage, rule, time): (StageName, Rule, Duration)| Held {
+            stage: stage.as_str(),
+            rule: rule.0,
+            time_ns: time.as_nanos(),
+            behind: behind(stage),
         };
         Story {
             tag: request.tag.0,
@@ -265,7 +264,7 @@ impl Explainer {
             response_ns: times.total().as_nanos(),
             target_ns: row.map(|row| row.response().as_nanos()),
             error: outcome.err().map(|error| error.to_string()),
-            held: StageName::ALL.into_iter().filter_map(held).collect(),
+            held: times.held().map(held).collect(),
         }
     }
 

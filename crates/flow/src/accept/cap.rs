@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
 /// Held because the volume has a cap, and has used it.
-pub const RULE_CAP: Rule = Rule("accept/cap");
+pub const RULE_CAP: Rule = Rule(&"accept/cap");
 
 /// The most that a volume does, whatever else would let more go. The default is no cap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use crate::units::Extent;
 use hazard::Access;
 
 /// Held because an earlier request touches the same bytes.
-pub const RULE_OVERLAP: Rule = Rule("accept/overlap");
+pub const RULE_OVERLAP: Rule = Rule(&"accept/overlap");
 
 /// What the pipeline knows of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]

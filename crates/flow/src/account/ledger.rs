@@ -4,6 +4,7 @@ use crate::clock::Duration;
 use crate::event::{StageName, StageTimes};
 use crate::policy::Rule;
 use alloc::vec::Vec;
+use core::ptr;
 
 /// The response times of a tenant, divided by what they were spent on.
 ///
@@ -68,9 +69,8 @@ impl Ledger {
             self.late.add(spent(total));
             self.beyond_ns += u128::from(total.as_nanos().saturating_sub(target.as_nanos()));
         }
-        for stage in StageName::ALL {
-            let Some(rule) = times.rule(stage) else { continue };
-            let held = spent(times.spent(stage));
+        for (stage, rule, time) in times.held() {
+            let held = spent(time);
             let line = self.line(stage, rule);
             line.all.add(held);
             if late.is_some() {
@@ -103,13 +103,20 @@ impl Ledger {
         }
     }
 
-    fn line(&mut self, stage: StageName, rule: Rule) -> &mut Line {
+    /// Where the line with this text is, made if need be.
+    fn find(&mut self, stage: StageName, rule: Rule) -> usize {
         let found = self.lines.binary_search_by_key(&(stage, rule), |line| (line.stage, line.rule));
-        let index = found.unwrap_or_else(|index| {
+        found.unwrap_or_else(|index| {
             let (all, late) = (Spent::default(), Spent::default());
             self.lines.insert(index, Line { stage, rule, all, late });
             index
-        });
+        })
+    }
+
+    fn line(&mut self, stage: StageName, rule: Rule) -> &mut Line {
+        // Rules are constants: mostly it is the same text in the same place.
+        let is_same = |line: &Line| line.stage == stage && ptr::eq(line.rule.0, rule.0);
+        let index = self.lines.iter().position(is_same).unwrap_or_else(|| self.find(stage, rule));
         &mut self.lines[index]
     }
 }
@@ -118,9 +125,9 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    const OPEN: Rule = Rule("control/open");
-    const BUCKET: Rule = Rule("control/bucket");
-    const DEVICE: Rule = Rule("storage/device");
+    const OPEN: Rule = Rule(&"control/open");
+    const BUCKET: Rule = Rule(&"control/bucket");
+    const DEVICE: Rule = Rule(&"storage/device");
 
     fn times(control: (u64, Rule), store: u64) -> StageTimes {
         let mut times = StageTimes::default();

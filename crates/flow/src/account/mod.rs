@@ -133,9 +133,9 @@ impl Accounts {
     }
 
     /// Takes an event. Says how its request was scored, if it falls under an objective.
-    pub fn take(&mut self, now: Instant, event: Event<'_>) -> Option<Scored> {
-        match event {
-            Event::Completed(completed) => return self.completed(now, &completed),
+    pub fn take(&mut self, now: Instant, event: &Event<'_>) -> Option<Scored> {
+        match *event {
+            Event::Completed(ref completed) => return self.completed(now, completed),
             Event::Refused(request, row) => {
                 let (ledger, score) = self.find(now, request, row);
                 ledger.refused += 1;
@@ -158,7 +158,7 @@ impl Accounts {
 
 impl Observer for Accounts {
     fn event(&mut self, now: Instant, event: Event<'_>) {
-        self.take(now, event);
+        self.take(now, &event);
     }
 }
 

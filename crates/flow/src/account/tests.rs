@@ -37,7 +37,7 @@ fn counted(accounts: &mut Accounts, wanted: Direction) -> (u64, u64) {
 
 fn end(accounts: &mut Accounts, request: &Request, spent: Duration, outcome: Outcome) {
     let mut times = StageTimes::default();
-    times.charge(crate::event::StageName::Storage, spent, Rule("storage/device"));
+    times.charge(crate::event::StageName::Storage, spent, Rule(&"storage/device"));
     let contract = accounts.contract(request.tenant);
     let row = contract.and_then(|contract| contract.row(request, 0)).map(|row| row as u8);
     let completed = Completed {

@@ -5,6 +5,7 @@ use super::{Attribution, Contributor, History, PARTS_MAX, Part, class};
 use crate::clock::{Duration, Instant};
 use crate::dispatch::Owner;
 use crate::event::{Completed, StageName, Trail};
+use crate::policy::Rule;
 use crate::request::{Op, TenantId};
 use alloc::vec::Vec;
 
@@ -17,136 +18,133 @@ struct Wait {
     tenant: TenantId,
 }
 
+/// The parts of a wait in one stage, at the end of those of the stages before.
+struct Parts<'a> {
+    stage: StageName,
+    all: &'a mut Vec<Part>,
+    first: usize,
+}
+
 impl Attribution {
     /// Divides all waits of a request that has ended just now or some time ago: by stage, the largest part first. The parts of a stage
-    /// add up to the time there. O(1), some thousand instructions for each stage.
+    /// add up to the time there. O(1), some thousand instructions for each stage that has a history.
     pub fn explain(&self, now: Instant, completed: &Completed<'_>) -> Vec<Part> {
         let (mut parts, mut from) = (Vec::new(), completed.arrived);
-        for stage in StageName::ALL {
-            let time = completed.times.spent(stage);
-            if time == Duration::ZERO {
-                continue;
-            }
+        for (stage, rule, time) in completed.times.held() {
             let (to, tenant) = (from + time, completed.request.tenant);
-            let mut divided = self.divide(completed, stage, Wait { now, from, to, tenant });
-            divided.retain(|(_, time)| *time > 0);
-            sort(&mut divided);
-            sum_smallest(&mut divided);
-            let part = |(contributor, nanos)| {
-                let time = Duration::from_nanos(nanos);
-                Part { stage, contributor, time }
-            };
-            parts.extend(divided.into_iter().map(part));
+            let first = parts.len();
+            let mut divided = Parts { stage, all: &mut parts, first };
+            self.divide(completed, rule, Wait { now, from, to, tenant }, &mut divided);
+            divided.finish();
             from = to;
         }
         parts
     }
 
     /// Divides the wait in one stage.
-    fn divide(
-        &self,
-        completed: &Completed<'_>,
-        stage: StageName,
-        wait: Wait,
-    ) -> Vec<(Contributor, u64)> {
-        let &Completed { request, times, trail, .. } = completed;
+    fn divide(&self, completed: &Completed<'_>, rule: Rule, wait: Wait, parts: &mut Parts<'_>) {
+        let &Completed { request, trail, .. } = completed;
         let Trail { backend, line, freed_by, .. } = trail;
-        let rule = times.rule(stage).map_or("", |rule| rule.0);
-        let all = |contributor| Vec::from([(contributor, wait.nanos())]);
+        let (rule, nanos) = (*rule.0, wait.nanos());
         let volume = request.volume.index();
         // What a request was given ends its wait, and is not in front of it.
         let own = if request.job { Owner::Job } else { Owner::Tenant(request.tenant) };
         let own = own.stream().index() as u32;
-        match stage {
+        match parts.stage {
             StageName::Accept if rule == "accept/cap" => {
                 let cap = self.caps.get(volume).and_then(Option::as_deref);
-                wait.shared(cap, wait.nanos(), (own, request.cost()))
+                wait.share(parts, cap, nanos, (own, request.cost()));
             }
-            StageName::Accept => match freed_by {
-                Some(tenant) => all(wait.tenant(tenant)),
-                None => all(Contributor::Unknown),
-            },
-            StageName::Cache if rule == "cache/fill" => all(Contributor::Fill),
+            StageName::Accept => parts
+                .add(freed_by.map_or(Contributor::Unknown, |tenant| wait.tenant(tenant)), nanos),
+            StageName::Cache if rule == "cache/fill" => parts.add(Contributor::Fill, nanos),
             StageName::Cache => {
-                let Some(log) = self.logs.get(volume) else { return all(Contributor::Unknown) };
+                let Some(log) = self.logs.get(volume) else {
+                    return parts.add(Contributor::Unknown, nanos);
+                };
                 let away = log.away.within(wait.from, wait.to);
                 let away = away.max(log.blocked.within(wait.from, wait.to)).as_nanos();
-                let rest = wait.nanos() - away;
-                let mut parts = wait.shared(log.history.as_deref(), rest, (own, 0));
-                parts.push((Contributor::Upstream, away));
-                parts
+                wait.share(parts, log.history.as_deref(), nanos - away, (own, 0));
+                parts.add(Contributor::Upstream, away);
             }
             StageName::Control => match rule {
-                "control/bucket" | "control/credit" | "control/limit" => all(Contributor::OwnLimit),
-                _ => {
-                    let own = (own, request.cost());
-                    wait.shared(self.control.as_deref(), wait.nanos(), own)
+                "control/bucket" | "control/credit" | "control/limit" => {
+                    parts.add(Contributor::OwnLimit, nanos);
                 }
+                _ => wait.share(parts, self.control.as_deref(), nanos, (own, request.cost())),
             },
             StageName::Dispatch => {
                 let Some(backend) = self.backends.get(backend.index()) else {
-                    return all(Contributor::Unknown);
+                    return parts.add(Contributor::Unknown, nanos);
                 };
                 let flush = backend.flush.within(wait.from, wait.to).as_nanos();
-                let rest = wait.nanos() - flush;
-                let mut parts = wait.shared(backend.history.as_deref(), rest, (own, 0));
-                parts.push((Contributor::Flush, flush));
-                parts
+                wait.share(parts, backend.history.as_deref(), nanos - flush, (own, 0));
+                parts.add(Contributor::Flush, flush);
             }
             StageName::Path => {
                 let changes = self.backends.get(backend.index()).map(|backend| &backend.changes);
-                let before = changes.into_iter().flatten().rev();
-                let cause = before.clone().find(|(at, _)| *at <= wait.to);
-                all(Contributor::Path(cause.map(|&(_, cause)| cause)))
+                let mut before = changes.into_iter().flatten().rev();
+                let cause = before.find(|(at, _)| *at <= wait.to);
+                parts.add(Contributor::Path(cause.map(|&(_, cause)| cause)), nanos);
             }
-            StageName::Storage => self.storage(completed, wait, own),
+            StageName::Storage => self.storage(completed, wait, own, parts),
             StageName::Transfer => {
                 let line = self.lines.get(line as usize).and_then(Option::as_deref);
-                wait.shared(line, wait.nanos(), (own, 0))
+                wait.share(parts, line, nanos, (own, 0));
             }
         }
     }
 
     /// Divides the time at the device: what it takes alone, then flushes, then others.
-    fn storage(&self, completed: &Completed<'_>, wait: Wait, own: u32) -> Vec<(Contributor, u64)> {
+    fn storage(&self, completed: &Completed<'_>, wait: Wait, own: u32, parts: &mut Parts<'_>) {
         let Completed { request, trail: Trail { backend, .. }, .. } = completed;
-        let Some(backend) = self.backends.get(backend.index()) else {
-            return Vec::from([(Contributor::Unknown, wait.nanos())]);
-        };
         let all = wait.nanos();
+        let Some(backend) = self.backends.get(backend.index()) else {
+            return parts.add(Contributor::Unknown, all);
+        };
         // The device of a flush is the flush.
         if request.op == Op::Flush {
-            return Vec::from([(Contributor::Flush, all)]);
+            return parts.add(Contributor::Flush, all);
         }
         let alone = backend.alone[class(request.op, request.extent.length)].min(all);
         let excess = all - alone;
         let flush = backend.flush.within(wait.from, wait.to).as_nanos();
         let flush = (u128::from(excess) * u128::from(flush) / u128::from(all)) as u64;
-        let rest = excess - flush;
-        let mut parts = wait.shared(backend.history.as_deref(), rest, (own, all));
-        parts.extend([(Contributor::Device, alone), (Contributor::Flush, flush)]);
-        parts
+        wait.share(parts, backend.history.as_deref(), excess - flush, (own, all));
+        parts.add(Contributor::Device, alone);
+        parts.add(Contributor::Flush, flush);
+    }
+}
+
+impl Parts<'_> {
+    /// Charges nanoseconds; none are no part.
+    fn add(&mut self, contributor: Contributor, nanos: u64) {
+        if nanos > 0 {
+            let time = Duration::from_nanos(nanos);
+            self.all.push(Part { stage: self.stage, contributor, time });
+        }
+    }
+
+    /// The largest first, and at most [`PARTS_MAX`], so that a story has a limit however many tenants there are.
+    fn finish(self) {
+        sort(&mut self.all[self.first..]);
+        if self.all.len() - self.first <= PARTS_MAX {
+            return;
+        }
+        let smallest = self.all.drain(self.first + PARTS_MAX - 1..);
+        let mut time = smallest.fold(Duration::ZERO, |sum, part| sum + part.time);
+        let mut of_stage = self.all[self.first..].iter();
+        if let Some(others) = of_stage.position(|part| part.contributor == Contributor::Others) {
+            time += self.all.remove(self.first + others).time;
+        }
+        self.all.push(Part { stage: self.stage, contributor: Contributor::Others, time });
+        sort(&mut self.all[self.first..]);
     }
 }
 
 /// The largest first.
-fn sort(parts: &mut [(Contributor, u64)]) {
-    parts.sort_by_key(|&(contributor, time)| (core::cmp::Reverse(time), contributor));
-}
-
-/// Leaves at most [`PARTS_MAX`] parts, so that a story has a limit however many tenants there are.
-fn sum_smallest(parts: &mut Vec<(Contributor, u64)>) {
-    if parts.len() <= PARTS_MAX {
-        return;
-    }
-    let mut others: u64 = parts.drain(PARTS_MAX - 1..).map(|(_, time)| time).sum();
-    parts.retain(|&(contributor, time)| {
-        let joins = contributor == Contributor::Others;
-        others += u64::from(joins) * time;
-        !joins
-    });
-    parts.push((Contributor::Others, others));
-    sort(parts);
+fn sort(parts: &mut [Part]) {
+    parts.sort_by_key(|part| (core::cmp::Reverse(part.time), part.contributor));
 }
 
 impl Wait {
@@ -169,25 +167,20 @@ impl Wait {
 
     /// Divides `nanos` of the wait by what others were given of a resource meanwhile. What was before its history
     /// began is unknown.
-    fn shared(
-        self,
-        history: Option<&History>,
-        nanos: u64,
-        own: (u32, u64),
-    ) -> Vec<(Contributor, u64)> {
-        if nanos == 0 {
-            return Vec::new();
-        }
-        let Some(history) = history.filter(|history| history.since < self.to) else {
-            return Vec::from([(Contributor::Unknown, nanos)]);
+    fn share(self, parts: &mut Parts<'_>, history: Option<&History>, nanos: u64, own: (u32, u64)) {
+        let Some(history) = history.filter(|history| nanos > 0 && history.since < self.to) else {
+            return parts.add(Contributor::Unknown, nanos);
         };
         let before = history.since.saturating_since(self.from).as_nanos();
         let unknown = (u128::from(nanos) * u128::from(before) / u128::from(self.nanos())) as u64;
         let from = self.from.max(history.since);
         let amounts = history.cells.read(self.now, from, self.to, own);
-        let mut parts = divide(nanos - unknown, amounts, |owner| self.contributor(owner));
-        parts.push((Contributor::Unknown, unknown));
-        parts
+        for (contributor, nanos) in
+            divide(nanos - unknown, amounts, |owner| self.contributor(owner))
+        {
+            parts.add(contributor, nanos);
+        }
+        parts.add(Contributor::Unknown, unknown);
     }
 }
 

@@ -204,7 +204,20 @@ impl Default for Backend {
 
 impl Attribution {
     /// Counts a use.
+    #[inline]
     pub fn serve(&mut self, now: Instant, service: Service) {
+        if let Service::Storage(backend, _, StorageIo { op, length, time, alone: true }) = service
+            && op != Op::Flush
+        {
+            at(&mut self.backends, backend.index()).learn(class(op, length), time.as_nanos());
+        }
+        // Mostly nothing waits, and who was served does not matter.
+        if self.histories > 0 || matches!(service, Service::Flush(..)) {
+            self.count(now, service);
+        }
+    }
+
+    fn count(&mut self, now: Instant, service: Service) {
         match service {
             Service::Cap(volume, owner, amount) => {
                 if let Some(history) = self.caps.get_mut(volume.index()) {
@@ -214,13 +227,9 @@ impl Attribution {
             Service::Control(owner, amount) => {
                 add(&mut self.histories, &mut self.control, now, owner, amount);
             }
-            Service::Storage(backend, owner, StorageIo { op, length, time, alone }) => {
-                let backend = at(&mut self.backends, backend.index());
-                let time = time.as_nanos();
-                if alone && op != Op::Flush {
-                    backend.learn(class(op, length), time);
-                }
-                add(&mut self.histories, &mut backend.history, now, owner, time);
+            Service::Storage(backend, owner, StorageIo { time, .. }) => {
+                let history = &mut at(&mut self.backends, backend.index()).history;
+                add(&mut self.histories, history, now, owner, time.as_nanos());
             }
             Service::Flush(backend, true) => {
                 at(&mut self.backends, backend.index()).flush.begin(now);
@@ -233,7 +242,14 @@ impl Attribution {
 
     /// Counts what a request was given that has ended, and begins the histories of what it waited for. To be called after
     /// [`explain`](Self::explain).
+    #[inline]
     pub fn completed(&mut self, now: Instant, completed: &Completed<'_>) {
+        if self.histories > 0 || completed.times.total() >= WATCHED {
+            self.ended(now, completed);
+        }
+    }
+
+    fn ended(&mut self, now: Instant, completed: &Completed<'_>) {
         let &Completed { request, times, trail, .. } = completed;
         let Trail { backend, line, alone, last, .. } = trail;
         let owner = if request.job { Owner::Job } else { Owner::Tenant(request.tenant) };
@@ -251,8 +267,8 @@ impl Attribution {
         {
             self.drop_unwanted(now);
         }
-        for stage in StageName::ALL {
-            if times.spent(stage) < WATCHED {
+        for (stage, _, time) in times.held() {
+            if time < WATCHED {
                 continue;
             }
             let most = HISTORIES_MAX - if stage == StageName::Transfer { SHARED_MIN } else { 0 };
@@ -405,7 +421,7 @@ const fn class(op: Op, length: u64) -> usize {
 /// Whether a request waited for the log of its volume.
 fn waited_for_log(completed: &Completed<'_>) -> bool {
     let rule = completed.times.rule(StageName::Cache);
-    rule.is_some_and(|rule| !matches!(rule.0, "cache/fill" | "cache/hit"))
+    rule.is_some_and(|rule| !matches!(*rule.0, "cache/fill" | "cache/hit"))
 }
 
 impl fmt::Display for PathCause {

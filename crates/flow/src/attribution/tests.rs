@@ -47,12 +47,12 @@ fn explained(
     attribution: &Attribution,
     (arrived, now): (u64, u64),
     op: Op,
-    waits: &[(StageName, u64, &'static str)],
+    waits: &[(StageName, u64, Rule)],
 ) -> Vec<Part> {
     let (mut times, mut request) = (StageTimes::default(), request(0));
     request.op = op;
     for &(stage, nanos, rule) in waits {
-        times.charge(stage, Duration::from_nanos(nanos), Rule(rule));
+        times.charge(stage, Duration::from_nanos(nanos), rule);
     }
     let trail = Trail { path: Some(PathId::new(0)), ..Trail::default() };
     let (arrived, outcome) = (at(arrived), Ok(()));
@@ -73,7 +73,7 @@ fn watching() -> Attribution {
     let (mut attribution, mut times) = (Attribution::default(), StageTimes::default());
     let stages = [StageName::Control, StageName::Storage, StageName::Transfer];
     for stage in stages {
-        times.charge(stage, WATCHED, Rule("test/rule"));
+        times.charge(stage, WATCHED, Rule(&"test/rule"));
     }
     let (request, arrived, trail) = (request(0), Instant::ZERO, Trail::default());
     let completed =
@@ -116,7 +116,7 @@ fn shares_are_those_of_a_list_of_all_events() {
                 &attribution,
                 (from, now),
                 Op::Read,
-                &[(StageName::Dispatch, wait, "dispatch/depth")],
+                &[(StageName::Dispatch, wait, Rule(&"dispatch/depth"))],
             );
             let sums = list.read(from, to);
             let sum: u64 = sums.values().sum();
@@ -166,7 +166,7 @@ fn its_own_service_is_not_in_front() {
     let (from, to) = (10 * MILLI, 14 * MILLI);
     let owner = tenant(0);
     attribution.serve(at(to), Service::Control(owner, request(0).cost()));
-    let wait = [(StageName::Control, to - from, "control/window")];
+    let wait = [(StageName::Control, to - from, Rule(&"control/window"))];
     let parts = explained(&attribution, (from, to), Op::Read, &wait);
     assert_eq!(parts.len(), 1);
     assert_eq!(parts[0].contributor, Contributor::Idle);
@@ -194,7 +194,7 @@ fn time_at_a_device_is_divided() {
     attribution.serve(at(17 * MILLI), read(tenant(3), 6 * MILLI));
     attribution.serve(at(18 * MILLI), read(Owner::WriteBack, 2 * MILLI));
     attribution.serve(at(to), read(tenant(0), to - from));
-    let wait = [(StageName::Storage, to - from, "storage/device")];
+    let wait = [(StageName::Storage, to - from, Rule(&"storage/device"))];
     let parts = explained(&attribution, (from, to), Op::Read, &wait);
     let part = |wanted| {
         let found = parts.iter().find(|part| part.contributor == wanted);
@@ -217,7 +217,7 @@ fn a_flush_in_flight_is_charged_first() {
     let device = BackendId::new(0);
     attribution.serve(at(5 * MILLI), Service::Flush(device, true));
     attribution.serve(at(11 * MILLI), io(tenant(1), Op::Write, MILLI, false));
-    let wait = [(StageName::Dispatch, 4 * MILLI, "dispatch/depth")];
+    let wait = [(StageName::Dispatch, 4 * MILLI, Rule(&"dispatch/depth"))];
     let parts = explained(&attribution, (8 * MILLI, 12 * MILLI), Op::Read, &wait);
     assert_eq!(parts.len(), 1);
     assert_eq!(parts[0].contributor, Contributor::Flush);
@@ -239,14 +239,14 @@ fn what_is_no_neighbours() {
     attribution.event(at(5), Event::Path(change));
     let cause = PathCause { path: PathId::new(1), state: State::Failed, why: Why::LinkLost };
     for (stage, rule, contributor) in [
-        (StageName::Cache, "cache/fill", Contributor::Fill),
-        (StageName::Control, "control/bucket", Contributor::OwnLimit),
-        (StageName::Control, "control/window", Contributor::Unknown),
-        (StageName::Path, "path/lost", Contributor::Path(Some(cause))),
-        (StageName::Transfer, "transfer/link", Contributor::Unknown),
+        (StageName::Cache, Rule(&"cache/fill"), Contributor::Fill),
+        (StageName::Control, Rule(&"control/bucket"), Contributor::OwnLimit),
+        (StageName::Control, Rule(&"control/window"), Contributor::Unknown),
+        (StageName::Path, Rule(&"path/lost"), Contributor::Path(Some(cause))),
+        (StageName::Transfer, Rule(&"transfer/link"), Contributor::Unknown),
     ] {
         let parts = explained(&attribution, (10, 30), Op::Read, &[(stage, 20, rule)]);
-        assert_eq!((parts.len(), parts[0].contributor), (1, contributor), "{rule}");
+        assert_eq!((parts.len(), parts[0].contributor), (1, contributor), "{rule:?}");
     }
     assert_eq!(cause.to_string(), "path 1: failed, link lost");
 }
@@ -254,7 +254,7 @@ fn what_is_no_neighbours() {
 /// A request has waited for 1 ms in a stage.
 fn waited(attribution: &mut Attribution, now: Instant, stage: StageName, trail: Trail) {
     let mut times = StageTimes::default();
-    times.charge(stage, WATCHED, Rule("x/x"));
+    times.charge(stage, WATCHED, Rule(&"x/x"));
     let (request, arrived) = (request(0), Instant::ZERO);
     let (row, outcome, times) = (None, Ok(()), &times);
     let completed = Completed { request: &request, row, arrived, times, outcome, trail };
@@ -312,7 +312,7 @@ fn a_stage_has_few_parts() {
     for step in 0..400 {
         attribution.serve(at((2 + step) * MILLI), io(tenant(step as u32), Op::Read, MILLI, false));
     }
-    let wait = [(StageName::Dispatch, 400 * MILLI, "dispatch/depth")];
+    let wait = [(StageName::Dispatch, 400 * MILLI, Rule(&"dispatch/depth"))];
     let parts = explained(&attribution, (2 * MILLI, 402 * MILLI), Op::Read, &wait);
     assert!(parts.len() <= PARTS_MAX, "{parts:?}");
     assert_eq!(parts[0].contributor, Contributor::Others);
@@ -323,8 +323,8 @@ fn a_stage_has_few_parts() {
 #[test]
 fn who_is_alone_begins_no_history() {
     let mut times = StageTimes::default();
-    times.charge(StageName::Storage, WATCHED, Rule("storage/device"));
-    times.charge(StageName::Transfer, WATCHED, Rule("transfer/link"));
+    times.charge(StageName::Storage, WATCHED, Rule(&"storage/device"));
+    times.charge(StageName::Transfer, WATCHED, Rule(&"transfer/link"));
     for (alone, last, wanted) in
         [(true, true, 0), (true, false, 1), (false, true, 1), (false, false, 2)]
     {

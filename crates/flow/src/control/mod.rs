@@ -26,7 +26,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The rule of requests that the bucket of their contract holds.
-const RULE_BUCKET: Rule = Rule("control/bucket");
+const RULE_BUCKET: Rule = Rule(&"control/bucket");
 
 /// Decides when a request may go to shared storage.
 ///

@@ -25,7 +25,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     build: |_, _| Box::new(Open { arrived: VecDeque::new() }),
 };
 
-const RULE: Rule = Rule("control/open");
+const RULE: Rule = Rule(&"control/open");
 
 /// Holds a request only between `arrive` and the `poll` that follows it.
 #[derive(Debug)]

@@ -39,7 +39,7 @@ pub(super) const POLICY: Policy<Build> = Policy {
     },
 };
 
-const RULE: Rule = Rule("dispatch/depth");
+const RULE: Rule = Rule(&"dispatch/depth");
 
 #[derive(Debug)]
 struct Fifo {

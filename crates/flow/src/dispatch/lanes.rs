@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use slotmap::SecondaryMap;
 
 /// The rule of operations that wait for their turn or a place at the backend.
-pub(super) const RULE_SHARE: Rule = Rule("dispatch/share");
+pub(super) const RULE_SHARE: Rule = Rule(&"dispatch/share");
 
 /// The depth of policies that order by time.
 pub(super) const DEPTH: Parameter = Parameter {

@@ -25,13 +25,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Held because no path to the backend is left.
-pub const RULE_NO_PATH: Rule = Rule("path/no_path");
+pub const RULE_NO_PATH: Rule = Rule(&"path/no_path");
 
 /// Held on a path that was silent or stuck, until the read was sent to another path.
-pub const RULE_OVERDUE: Rule = Rule("path/overdue");
+pub const RULE_OVERDUE: Rule = Rule(&"path/overdue");
 
 /// Held on a path that failed, until it was sure that the I/O would not be done there any more.
-pub const RULE_LOST: Rule = Rule("path/lost");
+pub const RULE_LOST: Rule = Rule(&"path/lost");
 
 /// A device or target behind, and the paths to it.
 #[derive(Clone, Debug, PartialEq, Eq)]

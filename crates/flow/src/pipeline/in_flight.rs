@@ -90,6 +90,7 @@ impl InFlight {
     }
 
     /// Charges the time since it entered its stage to `rule` and moves it on.
+    #[inline]
     pub(super) fn move_to(&mut self, now: Instant, stage: StageName, rule: Rule) {
         assert!(self.stage as u8 <= stage as u8, "a request passes the stages in their order");
         self.times.charge(self.stage, now.since(self.entered), rule);
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
     use crate::testing;
 
-    const RULE: Rule = Rule("test/rule");
+    const RULE: Rule = Rule(&"test/rule");
 
     fn in_flight() -> InFlight {
         InFlight::new(testing::request(0), None, Instant::ZERO)

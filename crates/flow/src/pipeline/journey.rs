@@ -471,20 +471,20 @@ impl<O: Observer> Pipeline<O> {
             }
         }
         let entry = self.requests.remove(key).expect("it was found above");
-        let InFlight { request, row, arrived, times, outcome, .. } = entry;
+        let InFlight { ref request, row, arrived, ref times, outcome, .. } = entry;
         let InFlight { backend, path, freed_by, alone, .. } = entry;
         assert!(times.total() == now.since(arrived), "the parts add up to the whole");
-        self.outstanding.leave(&request);
+        self.outstanding.leave(request);
+        let outstanding = self.outstanding.requests();
         assert!(
-            self.outstanding.requests() as usize <= self.requests.len(),
+            outstanding as usize <= self.requests.len(),
             "what is outstanding is in the pipeline"
         );
-        if self.outstanding.requests() == 0 {
+        let last = outstanding == 0;
+        if last {
             self.watch = None;
         }
-        let last = self.outstanding.requests() == 0;
         let trail = Trail { backend, path, line: line as u32, freed_by, alone, last };
-        let (request, times) = (&request, &times);
         let completed = Completed { request, row, arrived, times, outcome, trail };
         self.observer.event(now, Event::Completed(completed));
         self.pump(now, line);

@@ -33,7 +33,7 @@ use alloc::vec::Vec;
 ///
 /// It has no time-out on purpose. A write that is reported as failed and lands later could overwrite the
 /// host's next write to the same bytes. An I/O that does not end stays visible, with its age, as overdue.
-pub const RULE_DEVICE: Rule = Rule("storage/device");
+pub const RULE_DEVICE: Rule = Rule(&"storage/device");
 
 /// Everything that a pipeline is made from. Two pipelines with equal configurations and equal
 /// inputs perform equal actions.

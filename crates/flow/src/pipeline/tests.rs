@@ -341,7 +341,7 @@ fn control_learns_the_time_since_release() {
         }
         fn poll(&mut self, now: Instant) -> Option<(RequestKey, Rule)> {
             let due = now >= at(10);
-            due.then(|| self.0.pop_front()).flatten().map(|key| (key, Rule("control/probe")))
+            due.then(|| self.0.pop_front()).flatten().map(|key| (key, Rule(&"control/probe")))
         }
         fn complete(&mut self, _: Instant, _: RequestKey, _: &Request, device: Duration) {
             DEVICE.with_borrow_mut(|seen| seen.push(device));
@@ -381,7 +381,7 @@ fn control_learns_the_time_since_release() {
     assert_eq!(device, [Duration::from_nanos(20), Duration::from_nanos(35)]);
     let (_, _, times) = pipeline.observer().completed[1];
     assert_eq!(times.spent(StageName::Control), Duration::from_nanos(7));
-    assert_eq!(times.rule(StageName::Control), Some(Rule("control/probe")));
+    assert_eq!(times.rule(StageName::Control), Some(Rule(&"control/probe")));
     assert_eq!(times.spent(StageName::Dispatch), Duration::from_nanos(20));
 }
 

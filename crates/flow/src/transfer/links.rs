@@ -14,10 +14,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The rule of replies that waited until those before them had been sent.
-pub const RULE_LINK: Rule = Rule("transfer/link");
+pub const RULE_LINK: Rule = Rule(&"transfer/link");
 
 /// The rule of replies that waited while something of a later one was sent.
-pub const RULE_ORDER: Rule = Rule("transfer/order");
+pub const RULE_ORDER: Rule = Rule(&"transfer/order");
 
 /// What is on its way on a link should have left in this time.
 const DWELL: Duration = Duration::from_millis(2);

@@ -155,32 +155,47 @@ impl Observer for Watch {
         }
     }
 
+    #[inline]
     fn event(&mut self, now: Instant, event: Event<'_>) {
+        match &event {
+            Event::Arrived(_) => {}
+            Event::Completed(completed) => self.completed(now, completed, &event),
+            _ => self.other(now, event),
+        }
+    }
+}
+
+impl Watch {
+    /// A request has ended, as the event says.
+    fn completed(&mut self, now: Instant, completed: &Completed<'_>, event: &Event<'_>) {
         let scored = self.accounts.take(now, event);
+        self.completed += 1;
+        self.metrics.completed(completed, scored, self.names(completed.request));
+        let flight = self.flight.as_mut();
+        let line = flight.and_then(|flight| flight.completed(now, completed, scored));
+        if let Some(line) = line {
+            self.log_slow(completed, line);
+        }
+        if let Err(error) = completed.outcome {
+            self.failed += 1;
+            let request = completed.request;
+            let volume = &self.volumes[request.volume.index()];
+            let Extent { offset, length } = request.extent;
+            let origin = format_args!("volume {volume}");
+            self.log.line(now, origin, "request failed", |text| {
+                warn!(%volume, op = ?request.op, offset, length, %error, "{text}");
+            });
+        }
+    }
+
+    /// Anything else has happened.
+    fn other(&mut self, now: Instant, event: Event<'_>) {
+        let scored = self.accounts.take(now, &event);
         match event {
-            Event::Arrived(_) | Event::ControlSet(_) => {}
+            Event::Arrived(_) | Event::Completed(_) | Event::ControlSet(_) => {}
             Event::Cache(volume, notice) => {
                 self.attribute(now, event);
                 log_notice(&self.volumes[volume.index()], notice);
-            }
-            Event::Completed(completed) => {
-                self.completed += 1;
-                self.metrics.completed(&completed, scored, self.names(completed.request));
-                let flight = self.flight.as_mut();
-                let line = flight.and_then(|flight| flight.completed(now, &completed, scored));
-                if let Some(line) = line {
-                    self.log_slow(&completed, line);
-                }
-                if let Err(error) = completed.outcome {
-                    self.failed += 1;
-                    let request = completed.request;
-                    let volume = &self.volumes[request.volume.index()];
-                    let Extent { offset, length } = request.extent;
-                    let origin = format_args!("volume {volume}");
-                    self.log.line(now, origin, "request failed", |text| {
-                        warn!(%volume, op = ?request.op, offset, length, %error, "{text}");
-                    });
-                }
             }
             Event::Refused(request, _) => {
                 self.refused += 1;
@@ -233,9 +248,7 @@ impl Observer for Watch {
             Event::Stray => warn!("a completion came for nothing that is outstanding"),
         }
     }
-}
 
-impl Watch {
     /// Gives the recorder what explains waits.
     fn attribute(&mut self, now: Instant, event: Event<'_>) {
         if let Some(flight) = &mut self.flight {

@@ -249,7 +249,7 @@ fn log_status(log: &Log, now: Instant) -> LogStatus {
         storage_ns: age.as_nanos(),
         waiting: status.waiting.count,
         oldest_waiting_ns: status.waiting.oldest.as_nanos(),
-        rule: status.waiting.rule.map_or_else(String::new, |rule| rule.0.to_owned()),
+        rule: status.waiting.rule.map_or_else(String::new, |rule| (*rule.0).to_owned()),
         debt_ns: status.debt.map(Duration::as_nanos),
         waiting_flushes: status.awaiting_debt,
         faults: status.faults,

@@ -136,7 +136,7 @@ fn causes(ledger: &Ledger) -> Vec<CauseStatus> {
     let mut lines: Vec<_> = ledger.lines().iter().collect();
     lines.sort_by_key(|line| Reverse(line.all.nanos));
     let told = lines.into_iter().take(CAUSES);
-    told.map(|line| CauseStatus { rule: line.rule.0.to_owned(), time_ns: nanos(line.all.nanos) })
+    told.map(|line| CauseStatus { rule: (*line.rule.0).to_owned(), time_ns: nanos(line.all.nanos) })
         .collect()
 }
 

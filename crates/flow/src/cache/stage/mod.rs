@@ -43,16 +43,16 @@ use lost::Waiter;
 use slotmap::{SecondaryMap, SlotMap};
 
 /// Waits for bytes that another request, or a prefetch, is fetching.
-pub const RULE_FILL: Rule = Rule("cache/fill");
+pub const RULE_FILL: Rule = Rule(&"cache/fill");
 
 /// Waits for bytes that are in the log only.
-pub const RULE_LOG: Rule = Rule("cache/log");
+pub const RULE_LOG: Rule = Rule(&"cache/log");
 
 /// Waits until everything before it is on shared storage.
-pub const RULE_DRAIN: Rule = Rule("cache/drain");
+pub const RULE_DRAIN: Rule = Rule(&"cache/drain");
 
 /// Answered from the cache, or passed on at once.
-pub const RULE_HIT: Rule = Rule("cache/hit");
+pub const RULE_HIT: Rule = Rule(&"cache/hit");
 
 settings! {
     /// The size of the read cache, and the log of each volume.

@@ -283,12 +283,12 @@ impl fmt::Display for Cause {
 }
 
 /// Waiting for the log to be durable.
-pub const COMMIT: Rule = Rule("cache/commit");
+pub const COMMIT: Rule = Rule(&"cache/commit");
 /// Waiting because the log fills: from 75 to 95 %.
-pub const PACE: Rule = Rule("cache/pace");
+pub const PACE: Rule = Rule(&"cache/pace");
 /// Waiting because the log is full: above 95 %.
-pub const FULL: Rule = Rule("cache/full");
+pub const FULL: Rule = Rule(&"cache/full");
 /// Waiting for the upstream: a drain, or `sync = upstream`.
-pub const DRAIN: Rule = Rule("cache/drain");
+pub const DRAIN: Rule = Rule(&"cache/drain");
 /// A flush waits for writes that bypassed the log to be durable upstream.
-pub const DEBT: Rule = Rule("cache/debt");
+pub const DEBT: Rule = Rule(&"cache/debt");

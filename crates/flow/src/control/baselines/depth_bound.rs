@@ -16,7 +16,7 @@ pub(super) const DEPTH: Parameter = Parameter {
 };
 
 /// The rule of requests that wait until fewer are at the device.
-pub(super) const RULE: Rule = Rule("control/depth");
+pub(super) const RULE: Rule = Rule(&"control/depth");
 
 /// The order in which queued requests go.
 pub(super) trait Order {

@@ -11,10 +11,10 @@ use crate::clock::Instant;
 use crate::policy::Rule;
 use crate::request::RequestKey;
 
-pub(super) const WINDOW: Rule = Rule("control/window");
-const CREDIT: Rule = Rule("control/credit");
-const GROUP: Rule = Rule("control/group");
-const LIMIT: Rule = Rule("control/limit");
+pub(super) const WINDOW: Rule = Rule(&"control/window");
+const CREDIT: Rule = Rule(&"control/credit");
+const GROUP: Rule = Rule(&"control/group");
+const LIMIT: Rule = Rule(&"control/limit");
 
 /// What pays for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -46,7 +46,7 @@ pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
     },
 };
 
-const RULE: Rule = Rule("dispatch/order");
+const RULE: Rule = Rule(&"dispatch/order");
 
 struct DeficitRoundRobin {
     quantum: u64,

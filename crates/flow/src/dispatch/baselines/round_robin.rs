@@ -32,7 +32,7 @@ pub(in crate::dispatch) const POLICY: Policy<Build> = Policy {
     },
 };
 
-const RULE: Rule = Rule("dispatch/order");
+const RULE: Rule = Rule(&"dispatch/order");
 
 struct RoundRobin {
     lanes: Lanes<()>,

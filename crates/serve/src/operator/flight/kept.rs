@@ -24,13 +24,24 @@ pub(super) struct List {
     to: Instant,
     pub(super) counts: Counts,
     entries: Vec<Entry>,
+    /// What decides who leaves, for each entry: apart from them, as it is looked through often.
+    places: Vec<Place>,
     most: usize,
-    /// If it is full: its lowest rank, and the most entries of one tenant.
-    lowest: u64,
-    fullest: usize,
+    /// If it is full: the first of the entries with the lowest rank, and the most entries of one tenant.
+    lowest: usize,
+    fullest: u32,
     /// By the low bits of a tenant: the tenant, and the highest rank with which it was turned away. Empty when its time is
     /// over.
     floors: Vec<(TenantId, u64)>,
+}
+
+/// What decides whether an entry leaves its list.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    rank: u64,
+    tenant: TenantId,
+    /// Entries of its tenant.
+    of_tenant: u32,
 }
 
 /// Requests of a span of time.
@@ -45,6 +56,8 @@ pub(super) struct Counts {
 /// A request that is kept.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
+    /// Its number, counted from the start.
+    pub(super) number: u64,
     pub(super) rank: u64,
     pub(super) reason: Option<Reason>,
     pub(super) record: Record,
@@ -120,7 +133,7 @@ impl Kept {
                     next.offer(entry);
                 }
             }
-            list.floors = Vec::new();
+            (list.floors, list.places) = (Vec::new(), Vec::new());
             let before = &mut self.before[level];
             before.push_back(list);
             while before.len() > kept {
@@ -164,7 +177,7 @@ impl Kept {
     /// The request with this number.
     pub(super) fn get(&self, number: u64) -> Option<&Entry> {
         let lists = self.before.iter().flatten().chain(&self.gathering);
-        lists.flat_map(|list| &list.entries).find(|entry| entry.record.number == number)
+        lists.flat_map(|list| &list.entries).find(|entry| entry.number == number)
     }
 
     /// When the oldest second, minute and hour began that are kept.
@@ -182,6 +195,7 @@ impl Kept {
                 + size_of_val(&list.floors[..])
                 + parts
                 + list.entries.capacity() * size_of::<Entry>()
+                + list.places.capacity() * size_of::<Place>()
         };
         lists.map(list).sum()
     }
@@ -197,12 +211,10 @@ impl List {
         if self.entries.len() < self.most {
             return true;
         }
-        // All entries are of this tenant, or all of different ones: only the slowest of all come in.
-        let first = self.entries.first();
-        let own = first.is_some_and(|entry| entry.record.request.tenant == tenant);
-        let alone = self.fullest == self.most && own;
-        let by_rank = alone || self.fullest <= 1;
-        let below = by_rank && rank <= self.lowest;
+        // All entries are of different tenants: only the slowest of all come in.
+        let by_rank = self.is_of(tenant) || self.fullest <= 1;
+        let lowest = self.places.get(self.lowest);
+        let below = by_rank && lowest.is_none_or(|lowest| rank <= lowest.rank);
         let admitted = !below && (by_rank || self.leaver(rank, tenant).is_some());
         if !admitted {
             self.floors[tenant.index() % FLOORS] = (tenant, rank);
@@ -210,53 +222,69 @@ impl List {
         admitted
     }
 
+    /// Whether it is full of requests of this tenant alone: only the slowest of all come in.
+    fn is_of(&self, tenant: TenantId) -> bool {
+        let own = self.places.first().is_some_and(|place| place.tenant == tenant);
+        own && self.fullest as usize == self.most
+    }
+
     /// Which entry leaves for a request: the lowest of the tenant with most entries, the request counted. `None` if the request
     /// is that lowest one itself.
     fn leaver(&self, rank: u64, tenant: TenantId) -> Option<usize> {
-        let own = self.count(tenant) + 1;
-        let tenants = self.entries.iter().map(|entry| entry.record.request.tenant);
-        let others = tenants.filter(|&other| other != tenant);
-        let fullest = others.map(|other| (self.count(other), other));
-        let fullest = fullest.max_by_key(|&(count, _)| count);
-        let from = match fullest {
-            Some((count, other)) if count > own => Some(other),
+        let of_tenant = self.places.iter().find(|place| place.tenant == tenant);
+        let own = of_tenant.map_or(0, |place| place.of_tenant) + 1;
+        let others = self.places.iter().filter(|place| place.tenant != tenant);
+        let from = match others.max_by_key(|place| place.of_tenant) {
+            Some(fullest) if fullest.of_tenant > own => Some(fullest.tenant),
             // As many as any other, or the first one of its tenant among tenants with one each.
             _ => (own > 1).then_some(tenant),
         };
-        let entries = self.entries.iter().enumerate();
-        let may_leave = |entry: &Entry| from.is_none_or(|from| entry.record.request.tenant == from);
+        let places = self.places.iter().enumerate();
+        let may_leave = |place: &Place| from.is_none_or(|from| place.tenant == from);
         let (index, lowest) =
-            entries.filter(|(_, entry)| may_leave(entry)).min_by_key(|(_, entry)| entry.rank)?;
+            places.filter(|(_, place)| may_leave(place)).min_by_key(|(_, place)| place.rank)?;
         let by_right = from.is_some_and(|from| from != tenant);
         (by_right || lowest.rank < rank).then_some(index)
     }
 
-    /// How many of the requests are of a tenant.
-    fn count(&self, tenant: TenantId) -> usize {
-        self.entries.iter().filter(|entry| entry.record.request.tenant == tenant).count()
-    }
-
     /// Keeps a request that was admitted.
     fn keep(&mut self, entry: Entry) {
-        let tenant = entry.record.request.tenant;
-        let mut changed = true;
+        let (rank, tenant) = (entry.rank, entry.record.request.tenant);
         if self.entries.len() < self.most {
             self.entries.push(entry);
-        } else if let Some(index) = self.leaver(entry.rank, tenant) {
-            changed = self.entries[index].record.request.tenant != tenant;
+            self.places.push(Place { rank, tenant, of_tenant: 0 });
+            self.recount(tenant);
+        } else if self.is_of(tenant) {
+            self.entries[self.lowest] = entry;
+            self.places[self.lowest].rank = rank;
+        } else if let Some(index) = self.leaver(rank, tenant) {
             self.entries[index] = entry;
+            let place = &mut self.places[index];
+            let left = std::mem::replace(&mut place.tenant, tenant);
+            place.rank = rank;
+            self.recount(left);
+            self.recount(tenant);
         }
         if self.entries.len() == self.most {
-            self.lowest = self.entries.iter().map(|entry| entry.rank).min().unwrap_or(0);
-            if changed {
-                let tenants = self.entries.iter().map(|entry| entry.record.request.tenant);
-                self.fullest = tenants.map(|tenant| self.count(tenant)).max().unwrap_or(0);
+            let places = self.places.iter().enumerate();
+            let lowest = places.min_by_key(|(_, place)| place.rank);
+            self.lowest = lowest.map_or(0, |(index, _)| index);
+        }
+    }
+
+    /// Counts the entries of a tenant.
+    fn recount(&mut self, tenant: TenantId) {
+        let of_tenant = self.places.iter().filter(|place| place.tenant == tenant).count() as u32;
+        for place in &mut self.places {
+            if place.tenant == tenant {
+                place.of_tenant = of_tenant;
             }
         }
+        self.fullest = self.places.iter().map(|place| place.of_tenant).max().unwrap_or(0);
     }
 
     fn offer(&mut self, entry: &Entry) {
-        let known = |one: &Entry| one.record.number == entry.record.number;
+        let known = |one: &Entry| one.number == entry.number;
         if !self.entries.iter().any(known) && self.admits(entry.rank, entry.record.request.tenant) {
             self.keep(entry.clone());
         }
@@ -270,6 +298,7 @@ impl Default for List {
             to: Instant::ZERO,
             counts: Counts::default(),
             entries: Vec::new(),
+            places: Vec::new(),
             most: ENTRIES,
             lowest: 0,
             fullest: 0,

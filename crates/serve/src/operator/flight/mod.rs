@@ -12,12 +12,12 @@ mod told;
 
 use crate::config::Recorder;
 use kept::Kept;
-use ring::{Record, Ring};
+use ring::Ring;
 use tracing::warn;
 use weir_flow::account::{Scored, is_ours};
 use weir_flow::attribution::{Attribution, Contributor};
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::event::{Completed, Event, Observer, Service, StageName};
+use weir_flow::event::{Completed, Event, Observer, Service};
 use weir_flow::request::Request;
 
 pub(crate) use kept::Within;
@@ -104,7 +104,7 @@ impl Flight {
         if now >= self.second {
             self.turn(now);
         }
-        let record = self.ring.push(now, completed);
+        let number = self.ring.push(now, completed);
         let total = completed.times.total();
         let missed = scored.is_some_and(|scored| scored.missed);
         let failed = completed.outcome.is_err_and(is_ours);
@@ -122,7 +122,7 @@ impl Flight {
         let admitted = self.kept.admits(rank, tenant);
         let mut line = None;
         if admitted || reason.is_some() {
-            line = self.look(now, completed, (record, rank, reason), admitted);
+            line = self.look(now, completed, (number, rank, reason), admitted);
         }
         self.attribution.completed(now, completed);
         line
@@ -143,16 +143,15 @@ impl Flight {
         let parts = explains.then(|| self.attribution.explain(now, completed));
         let line = reason.filter(|_| logs).map(|reason| {
             self.lines -= 1;
-            let times = completed.times;
-            let longest = StageName::ALL.into_iter().max_by_key(|&stage| times.spent(stage));
-            let held = longest.map_or(Duration::ZERO, |stage| times.spent(stage));
-            let rule = longest.and_then(|stage| times.rule(stage)).map_or("", |rule| rule.0);
+            let longest = completed.times.held().max_by_key(|&(.., time)| time);
+            let (rule, held) =
+                longest.map_or(("", Duration::ZERO), |(_, rule, time)| (*rule.0, time));
             let mostly = parts.as_deref().and_then(Contributor::most);
             SlowLine { id: told::id(self.start, number), reason, rule, held, mostly }
         });
-        if admitted {
-            let record = Record::of(number, now, completed);
-            self.kept.keep(kept::Entry { rank, reason, record, parts: parts.map(Vec::into) });
+        if let Some(record) = self.ring.last().filter(|_| admitted) {
+            let (record, parts) = (*record, parts.map(Vec::into));
+            self.kept.keep(kept::Entry { number, rank, reason, record, parts });
         }
         line
     }

@@ -3,7 +3,6 @@
 use super::{Flight, SECOND};
 use std::collections::BTreeMap;
 use weir_flow::clock::{Duration, Instant};
-use weir_flow::event::StageName;
 
 /// The latest requests, by number of the volume and of the tenant.
 #[derive(Debug, Default)]
@@ -38,12 +37,10 @@ impl Flight {
             let tenant = recent.tenants.entry(tenant as u32).or_default();
             for causes in [volume, tenant] {
                 causes.requests += 1;
-                for stage in StageName::ALL {
-                    let Some(rule) = record.times.rule(stage) else { continue };
-                    let spent = record.times.spent(stage);
-                    match causes.rules.iter_mut().find(|(known, _)| *known == rule.0) {
+                for (_, rule, spent) in record.times.held() {
+                    match causes.rules.iter_mut().find(|(known, _)| *known == *rule.0) {
                         Some((_, time)) => *time += spent,
-                        None => causes.rules.push((rule.0, spent)),
+                        None => causes.rules.push((*rule.0, spent)),
                     }
                 }
             }

@@ -3,14 +3,14 @@
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::error::IoError;
 use weir_flow::event::{Completed, StageTimes, Trail};
-use weir_flow::request::Request;
+use weir_flow::request::{LinkId, Op, Request, Tag, TenantId, VolumeId};
+use weir_flow::units::Extent;
 
 /// The latest requests, oldest first in a circle of fixed size.
 #[derive(Debug)]
 pub(super) struct Ring {
-    records: Vec<Record>,
-    capacity: usize,
-    /// Where the next one goes, once the ring is full.
+    records: Box<[Record]>,
+    /// Where the next one goes.
     next: usize,
     /// Records since the start: the number of the next one.
     count: u64,
@@ -19,105 +19,114 @@ pub(super) struct Ring {
 /// What became of one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
-    /// Its number, counted from the start.
-    pub(super) number: u64,
     pub(super) ended: Instant,
     pub(super) request: Request,
-    pub(super) row: Option<u8>,
-    pub(super) arrived: Instant,
     pub(super) times: StageTimes,
+    pub(super) trail: Trail,
+    pub(super) row: Option<u8>,
     /// `None`: it was refused.
     pub(super) outcome: Option<Result<(), IoError>>,
-    pub(super) trail: Trail,
 }
 
 impl Ring {
     /// An empty ring that takes this memory, all of it now; `None` if that is not enough for one record.
     pub(super) fn new(memory: u64) -> Option<Self> {
         let capacity = usize::try_from(memory).ok()? / size_of::<Record>();
-        let records = Vec::with_capacity(capacity);
-        (capacity > 0).then_some(Self { records, capacity, next: 0, count: 0 })
+        let none = Request {
+            tag: Tag(0),
+            tenant: TenantId::default(),
+            volume: VolumeId::default(),
+            link: LinkId::default(),
+            op: Op::Read,
+            extent: Extent::new(0, 0),
+            fua: false,
+            ordered: false,
+            job: false,
+        };
+        let records = vec![Record::refused(Instant::ZERO, none); capacity].into();
+        (capacity > 0).then_some(Self { records, next: 0, count: 0 })
     }
 
     /// Adds a request that has ended, and returns its number.
     pub(super) fn push(&mut self, now: Instant, completed: &Completed<'_>) -> u64 {
-        let number = self.count;
-        self.put(&Record::of(number, now, completed));
+        let &Completed { request, row, times, outcome, trail, .. } = completed;
+        let (number, record) = self.take();
+        // One by one: a record that is made as a whole is copied twice.
+        record.ended = now;
+        record.request = *request;
+        record.times = *times;
+        record.trail = trail;
+        record.row = row;
+        record.outcome = Some(outcome);
         number
     }
 
     /// Adds a request that was refused.
     pub(super) fn refused(&mut self, now: Instant, request: &Request) {
-        let (times, trail) = (StageTimes::default(), Trail::default());
-        let (number, arrived) = (self.count, now);
-        let (request, row, outcome) = (*request, None, None);
-        self.put(&Record { number, ended: now, request, row, arrived, times, outcome, trail });
+        *self.take().1 = Record::refused(now, *request);
     }
 
-    fn put(&mut self, record: &Record) {
+    /// The number and the place of the next record.
+    fn take(&mut self) -> (u64, &mut Record) {
+        let (number, place) = (self.count, self.next);
         self.count += 1;
-        if self.records.len() < self.capacity {
-            self.records.push(*record);
-            return;
-        }
-        self.records[self.next] = *record;
         self.next += 1;
-        if self.next == self.capacity {
+        if self.next == self.records.len() {
             self.next = 0;
         }
+        (number, &mut self.records[place])
     }
 
     /// The record with this number, if it is still there.
     pub(super) fn get(&self, number: u64) -> Option<&Record> {
         let ago = self.count.checked_sub(number)?.checked_sub(1)?;
-        let ago = usize::try_from(ago).ok().filter(|&ago| ago < self.records.len())?;
-        let last = if self.records.len() < self.capacity { self.records.len() } else { self.next };
-        let index = (last + self.records.len() - 1 - ago) % self.records.len();
-        Some(&self.records[index])
+        self.latest().nth(usize::try_from(ago).ok()?)
     }
 
     /// The records, the latest first.
     pub(super) fn latest(&self) -> impl Iterator<Item = &Record> {
         let (newer, older) = self.records.split_at(self.next);
-        newer.iter().rev().chain(older.iter().rev())
+        let known = usize::try_from(self.count).unwrap_or(usize::MAX);
+        newer.iter().rev().chain(older.iter().rev()).take(known)
+    }
+
+    /// The latest record.
+    pub(super) fn last(&self) -> Option<&Record> {
+        self.latest().next()
     }
 
     /// When the oldest that is there ended.
     pub(super) fn oldest(&self) -> Option<Instant> {
-        let oldest = if self.records.len() < self.capacity { 0 } else { self.next };
-        self.records.get(oldest).map(|record| record.ended)
+        let is_full = self.count >= self.records.len() as u64;
+        let oldest = if is_full { self.next } else { 0 };
+        self.records.get(oldest).filter(|_| self.count > 0).map(|record| record.ended)
     }
 
     /// The memory of the ring.
-    pub(super) const fn memory(&self) -> usize {
-        self.capacity * size_of::<Record>()
+    pub(super) fn memory(&self) -> usize {
+        size_of_val(&self.records[..])
     }
 }
 
 impl Record {
-    pub(super) const fn of(number: u64, now: Instant, completed: &Completed<'_>) -> Self {
-        let &Completed { request, row, arrived, times, outcome, trail } = completed;
-        Self {
-            number,
-            ended: now,
-            request: *request,
-            row,
-            arrived,
-            times: *times,
-            outcome: Some(outcome),
-            trail,
-        }
+    /// A request that was refused without a wait.
+    fn refused(now: Instant, request: Request) -> Self {
+        let (times, trail) = (StageTimes::default(), Trail::default());
+        Self { ended: now, request, times, trail, row: None, outcome: None }
+    }
+
+    pub(super) fn arrived(&self) -> Instant {
+        Instant::from_nanos(self.ended.as_nanos() - self.times.total().as_nanos())
     }
 
     /// As it ended; `None` if it was refused.
-    pub(super) const fn completed(&self) -> Option<Completed<'_>> {
-        let Self { request, row, arrived, times, trail, .. } = self;
-        let Some(outcome) = self.outcome else { return None };
-        let (row, arrived, trail) = (*row, *arrived, *trail);
+    pub(super) fn completed(&self) -> Option<Completed<'_>> {
+        let Self { request, times, trail, row, outcome, .. } = self;
+        let (row, arrived, outcome, trail) = (*row, self.arrived(), (*outcome)?, *trail);
         Some(Completed { request, row, arrived, times, outcome, trail })
     }
 
-    pub(super) fn response(&self) -> Duration {
+    pub(super) const fn response(&self) -> Duration {
         self.times.total()
     }
 }

@@ -1,3 +1,4 @@
+use super::ring::Record;
 use super::*;
 use crate::link_hosts::LinkHosts;
 use crate::operator::protocol::SlowRequest;

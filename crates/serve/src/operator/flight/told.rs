@@ -7,8 +7,9 @@ use crate::link_hosts::LinkHosts;
 use crate::operator::protocol::{Behind, RecorderStatus, Refusal, Slow, SlowRequest, Wait};
 use weir_flow::account::Accounts;
 use weir_flow::attribution::{Contributor, Part};
-use weir_flow::clock::Instant;
+use weir_flow::clock::{Duration, Instant};
 use weir_flow::event::StageName;
+use weir_flow::policy::Rule;
 use weir_flow::request::{BackendId, TenantId, VolumeId};
 
 /// What an operator wants to know.
@@ -63,10 +64,7 @@ impl Flight {
             let matches = |wanted: &Option<String>, name: &dyn Fn() -> String| {
                 wanted.as_ref().is_none_or(|wanted| *wanted == name())
             };
-            let held = |rule: &String| {
-                let mut rules = StageName::ALL.iter().filter_map(|&stage| record.times.rule(stage));
-                rules.any(|known| known.0 == rule)
-            };
+            let held = |rule: &String| record.times.held().any(|(_, known, _)| known.0 == rule);
             matches(&asked.tenant, &|| (names.tenant)(record.request.tenant))
                 && matches(&asked.volume, &|| (names.volume)(record.request.volume))
                 && asked.rule.as_ref().is_none_or(held)
@@ -93,11 +91,11 @@ impl Flight {
         let record = *self.ring.get(number)?;
         let parts = record.completed().map(|completed| self.attribution.explain(now, &completed));
         let parts = parts.map(Vec::into);
-        Some(self.told(now, &Entry { rank: 0, reason: None, record, parts }, names))
+        Some(self.told(now, &Entry { number, rank: 0, reason: None, record, parts }, names))
     }
 
     fn told(&self, now: Instant, entry: &Entry, names: &Names<'_>) -> SlowRequest {
-        let Entry { record, reason, parts, .. } = entry;
+        let Entry { number, record, reason, parts, .. } = entry;
         let Record { request, times, trail, .. } = record;
         let parts = parts.as_deref().unwrap_or_default();
         let contract = names.accounts.contract(request.tenant);
@@ -108,11 +106,10 @@ impl Flight {
             is_tenant: matches!(part.contributor, Contributor::Tenant(_)),
             time_ns: part.time.as_nanos(),
         };
-        let wait = |stage: StageName| {
-            let rule = times.rule(stage)?.0.to_owned();
+        let wait = |(stage, rule, time): (StageName, Rule, Duration)| {
             let of = parts.iter().filter(|part| part.stage == stage);
-            let (stage, time_ns) = (stage.as_str().to_owned(), times.spent(stage).as_nanos());
-            Some(Wait { stage, rule, time_ns, behind: of.map(behind).collect() })
+            let (stage, rule) = (stage.as_str().to_owned(), (*rule.0).to_owned());
+            Wait { stage, rule, time_ns: time.as_nanos(), behind: of.map(behind).collect() }
         };
         let mostly = Contributor::most(parts).map(|(contributor, time)| Behind {
             who: who(contributor),
@@ -120,11 +117,11 @@ impl Flight {
             time_ns: time.as_nanos(),
         });
         // Jobs of the gateway come over no link.
-        let host = (!request.job).then(|| names.hosts.of(request.link, record.arrived)).flatten();
+        let host = (!request.job).then(|| names.hosts.of(request.link, record.arrived())).flatten();
         SlowRequest {
-            id: id(self.start, record.number),
+            id: id(self.start, *number),
             age_ns: now.saturating_since(record.ended).as_nanos(),
-            arrived_ns: record.arrived.as_nanos(),
+            arrived_ns: record.arrived().as_nanos(),
             response_ns: record.response().as_nanos(),
             reason: reason.map_or("", super::Reason::as_str).to_owned(),
             op: request.op.as_str().to_owned(),
@@ -141,7 +138,7 @@ impl Flight {
             },
             backend: trail.path.map(|_| (names.backend)(trail.backend)),
             path: trail.path.map(|path| path.index() as u32),
-            waits: StageName::ALL.into_iter().filter_map(wait).collect(),
+            waits: times.held().map(wait).collect(),
             mostly,
         }
     }

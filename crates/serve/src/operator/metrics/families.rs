@@ -209,14 +209,14 @@ pub(super) static FAMILIES: &[Family] = &[
         help: "Time of requests by what held them; adds up to the sums of `weir_request_duration_seconds`",
         emit: |source, page| for (stage, block) in StageName::ALL.iter().zip(&source.metrics.stages) {
             for (rule, counts) in block.rules() {
-                page.seconds(&[("stage", stage.as_str()), ("rule", rule.0)], counts.sum_ns);
+                page.seconds(&[("stage", stage.as_str()), ("rule", *rule.0)], counts.sum_ns);
             }
         } },
     Family { name: "weir_stage_requests", kind: Counter, labels: "`stage`, `rule`",
         help: "Requests that a rule held",
         emit: |source, page| for (stage, block) in StageName::ALL.iter().zip(&source.metrics.stages) {
             for (rule, counts) in block.rules() {
-                page.value(&[("stage", stage.as_str()), ("rule", rule.0)], counts.count());
+                page.value(&[("stage", stage.as_str()), ("rule", *rule.0)], counts.count());
             }
         } },
     Family { name: "weir_stage_outstanding", kind: Gauge, labels: "`stage`",

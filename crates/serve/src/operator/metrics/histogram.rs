@@ -123,12 +123,9 @@ fn bucket(nanos: u64) -> usize {
     }
     let power = nanos.ilog2();
     let scaled = nanos << (63 - power);
-    let past = |edge: usize| usize::from(scaled > FRACTIONS[edge]);
-    // Edges 1 to 7 by halves, without a branch; edge 0 is the power of two itself.
-    let mut within = 4 * past(4);
-    within += 2 * past(within + 2);
-    within += past(within + 1);
-    within += past(0);
+    // The four bits behind the first one know all edges but one.
+    let known = usize::from(BELOW[(scaled >> 59) as usize % SLOTS]);
+    let within = known + usize::from(scaled > FRACTIONS[known]);
     ((power - FIRST) as usize * PER_OCTAVE + within).min(BUCKETS - 1)
 }
 
@@ -137,8 +134,8 @@ const fn edge(index: usize) -> u64 {
     FRACTIONS[index % PER_OCTAVE] >> (63 - FIRST as usize - index / PER_OCTAVE)
 }
 
-/// 2^(63 + i/8), rounded down.
-const FRACTIONS: [u64; PER_OCTAVE] = [
+/// 2^(63 + i/8), rounded down; the last one is beyond all.
+const FRACTIONS: [u64; PER_OCTAVE + 1] = [
     0x8000_0000_0000_0000,
     0x8b95_c1e3_ea8b_d6e6,
     0x9837_f051_8db8_a96f,
@@ -147,7 +144,25 @@ const FRACTIONS: [u64; PER_OCTAVE] = [
     0xc567_2a11_5506_dadd,
     0xd744_fcca_d69d_6af4,
     0xeac0_c6e7_dd24_392e,
+    u64::MAX,
 ];
+
+/// Equal parts of a power of two, each with at most one edge behind its beginning.
+const SLOTS: usize = 16;
+
+/// By part: the edges of its power of two that are below its beginning.
+const BELOW: [u8; SLOTS] = {
+    let mut below = [0; SLOTS];
+    let mut slot = 0;
+    while slot < SLOTS {
+        let begin = 1 << 63 | (slot as u64) << 59;
+        while FRACTIONS[below[slot] as usize] < begin {
+            below[slot] += 1;
+        }
+        slot += 1;
+    }
+    below
+};
 
 /// Buckets for each power of two.
 const PER_OCTAVE: usize = 8;

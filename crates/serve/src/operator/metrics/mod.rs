@@ -30,7 +30,7 @@ use std::array::from_fn;
 use table::Table;
 use weir_flow::account::Scored;
 use weir_flow::control::{Notice, Tier};
-use weir_flow::event::{Completed, StageName};
+use weir_flow::event::Completed;
 use weir_flow::request::{Op, Request, TenantId, VolumeId};
 
 /// The counters of a gateway.
@@ -107,10 +107,8 @@ impl Metrics {
             volume.bytes[direction].add(request.extent.length);
             tenant.bytes[direction].add(request.extent.length);
         }
-        for stage in StageName::ALL {
-            if let Some(rule) = times.rule(stage) {
-                self.stages[stage.index()].record(rule, times.spent(stage));
-            }
+        for (stage, rule, time) in times.held() {
+            self.stages[stage.index()].record(rule, time);
         }
     }
 

@@ -141,7 +141,7 @@ fn long_names_are_cut() {
 #[test]
 fn rules_add_up_to_their_stage() {
     let metrics = Metrics::new(0);
-    let (one, two) = (weir_flow::policy::Rule("control/a"), weir_flow::policy::Rule("control/b"));
+    let (one, two) = (weir_flow::policy::Rule(&"control/a"), weir_flow::policy::Rule(&"control/b"));
     for (rule, micros) in [(one, 100), (two, 200), (one, 300)] {
         metrics.stages[2].record(rule, Duration::from_micros(micros));
     }

@@ -125,7 +125,7 @@ impl Metrics {
         let rules = StageName::ALL.into_iter().flat_map(|stage| {
             self.stages[stage.index()].rules().map(move |(rule, counts)| RuleTotals {
                 stage: stage.as_str().to_owned(),
-                rule: rule.0.to_owned(),
+                rule: (*rule.0).to_owned(),
                 requests: counts.count(),
                 time_ns: counts.sum_ns,
             })

@@ -450,7 +450,7 @@ impl Rig {
             }
         }
         self.asked[number as usize - 1].past = true;
-        self.acked(key, Ok(()), Rule("storage/device"));
+        self.acked(key, Ok(()), Rule(&"storage/device"));
         self.log.forward_ended();
     }
 

@@ -370,7 +370,7 @@ const BEAT: Duration = Duration::from_millis(50);
 /// The pace at which a ramp stops growing: by then everything leaves at once.
 const PACE_MAX: u128 = PACE_ONE << 20;
 
-const RAMPED: Rule = Rule("control/release");
+const RAMPED: Rule = Rule(&"control/release");
 
 const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
