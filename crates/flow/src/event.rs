@@ -206,6 +206,8 @@ pub struct Trail {
     pub backend: BackendId,
     /// The path of that piece, if it came so far.
     pub path: Option<PathId>,
+    /// The bytes of that piece.
+    pub length: u64,
     /// The line of its reply: the links of a port have one in common.
     pub line: u32,
     /// The tenant whose request it had to wait for last because both touch the same bytes.

@@ -12,8 +12,8 @@ pub mod burn;
 pub mod histogram;
 pub mod ledger;
 
-use crate::clock::Instant;
-use crate::control::{Contract, Direction, Promises};
+use crate::clock::{Duration, Instant};
+use crate::control::{Contract, Direction, Promises, Target};
 use crate::error::IoError;
 use crate::event::{Completed, Event, Observer};
 use crate::request::{Request, TenantId};
@@ -48,8 +48,16 @@ pub struct Accounts {
 pub struct Scored {
     /// It missed the last target of its row.
     pub missed: bool,
+    /// The response time of that target.
+    pub target: Duration,
     /// The share of such requests that may miss it, in millionths.
     pub allowed_ppm: u32,
+}
+
+impl Scored {
+    fn of(missed: bool, target: Target) -> Self {
+        Self { missed, target: target.response, allowed_ppm: target.allowed_ppm() }
+    }
 }
 
 /// The account of one tenant.
@@ -129,7 +137,7 @@ impl Accounts {
         let scored = score.map(|score| (score.record(now, response), score.last_target()));
         let late = scored.filter(|(missed, _)| *missed).map(|(_, target)| target.response);
         ledger.record(completed.times, late);
-        scored.map(|(missed, target)| Scored { missed, allowed_ppm: target.allowed_ppm() })
+        scored.map(|(missed, target)| Scored::of(missed, target))
     }
 
     /// Takes an event. Says how its request was scored, if it falls under an objective.
@@ -141,7 +149,7 @@ impl Accounts {
                 ledger.refused += 1;
                 let score = score?;
                 let missed = score.record(now, None);
-                return Some(Scored { missed, allowed_ppm: score.last_target().allowed_ppm() });
+                return Some(Scored::of(missed, score.last_target()));
             }
             Event::ControlSet(promises) => self.set_control(promises),
             Event::Arrived(_)

@@ -97,7 +97,7 @@ impl Attribution {
 
     /// Divides the time at the device: what it takes alone, then flushes, then others.
     fn storage(&self, completed: &Completed<'_>, wait: Wait, own: u32, parts: &mut Parts<'_>) {
-        let Completed { request, trail: Trail { backend, .. }, .. } = completed;
+        let Completed { request, trail: Trail { backend, length, .. }, .. } = completed;
         let all = wait.nanos();
         let Some(backend) = self.backends.get(backend.index()) else {
             return parts.add(Contributor::Unknown, all);
@@ -106,7 +106,8 @@ impl Attribution {
         if request.op == Op::Flush {
             return parts.add(Contributor::Flush, all);
         }
-        let alone = backend.alone[class(request.op, request.extent.length)].min(all);
+        // A request that was cut has the times of one piece, and the device had to do only that.
+        let alone = backend.alone[class(request.op, *length)].min(all);
         let excess = all - alone;
         let flush = backend.flush.within(wait.from, wait.to).as_nanos();
         let flush = (u128::from(excess) * u128::from(flush) / u128::from(all)) as u64;

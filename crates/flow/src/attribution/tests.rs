@@ -54,7 +54,8 @@ fn explained(
     for &(stage, nanos, rule) in waits {
         times.charge(stage, Duration::from_nanos(nanos), rule);
     }
-    let trail = Trail { path: Some(PathId::new(0)), ..Trail::default() };
+    let length = request.extent.length;
+    let trail = Trail { path: Some(PathId::new(0)), length, ..Trail::default() };
     let (arrived, outcome) = (at(arrived), Ok(()));
     let completed =
         Completed { request: &request, row: None, arrived, times: &times, outcome, trail };

@@ -28,6 +28,8 @@ pub(super) struct InFlight {
     pub(super) backend: BackendId,
     /// The path that it was sent on last.
     pub(super) path: Option<PathId>,
+    /// The bytes of the piece that ended last, of which it has the times.
+    pub(super) length: u64,
     /// Its backend had no other when it was sent there.
     pub(super) alone: bool,
     /// Whose request it waited for last, because they touch the same bytes.
@@ -65,6 +67,7 @@ impl InFlight {
             row,
             backend: BackendId::default(),
             path: None,
+            length: request.extent.length,
             alone: false,
             freed_by: None,
             place: (0, 0),

@@ -400,7 +400,7 @@ impl<O: Observer> Pipeline<O> {
             // Its own time from the cut to here is that of the piece it waited for.
             parent.times = piece.times;
             (parent.backend, parent.path, parent.alone) = (piece.backend, piece.path, piece.alone);
-            parent.entered = now;
+            (parent.length, parent.entered) = (piece.length, now);
             let outcome = parent.outcome;
             self.back(now, parent_key, outcome);
         }
@@ -472,7 +472,7 @@ impl<O: Observer> Pipeline<O> {
         }
         let entry = self.requests.remove(key).expect("it was found above");
         let InFlight { ref request, row, arrived, ref times, outcome, .. } = entry;
-        let InFlight { backend, path, freed_by, alone, .. } = entry;
+        let InFlight { backend, path, length, freed_by, alone, .. } = entry;
         assert!(times.total() == now.since(arrived), "the parts add up to the whole");
         self.outstanding.leave(request);
         let outstanding = self.outstanding.requests();
@@ -484,7 +484,7 @@ impl<O: Observer> Pipeline<O> {
         if last {
             self.watch = None;
         }
-        let trail = Trail { backend, path, line: line as u32, freed_by, alone, last };
+        let trail = Trail { backend, path, length, line: line as u32, freed_by, alone, last };
         let completed = Completed { request, row, arrived, times, outcome, trail };
         self.observer.event(now, Event::Completed(completed));
         self.pump(now, line);

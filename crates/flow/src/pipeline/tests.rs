@@ -91,7 +91,7 @@ fn at(nanos: u64) -> Instant {
 }
 
 /// Gives one input and collects what it causes.
-fn step(pipeline: &mut Pipeline<Seen>, now: u64, input: Input) -> Vec<Action> {
+fn step<O: Observer>(pipeline: &mut Pipeline<O>, now: u64, input: Input) -> Vec<Action> {
     pipeline.handle(at(now), input);
     core::iter::from_fn(|| pipeline.poll(at(now))).collect()
 }

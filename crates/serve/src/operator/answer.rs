@@ -3,7 +3,7 @@
 use super::backends::Backends;
 use super::flight::{Asked, Within};
 use super::metrics::page::Format;
-use super::metrics::snapshot::Snapshot;
+use super::metrics::scraper::Wanted;
 use super::protocol::{Answer, Leaving, Refusal, Request};
 use super::view::View;
 use super::{Asker, Question, paths, snapshot, status};
@@ -23,8 +23,8 @@ pub(crate) enum Reaction {
     Nothing,
     /// Sends a client this answer.
     Answer(Asker, Answer),
-    /// Has metrics encoded on another thread and sent to the client.
-    Scrape(Asker, Box<Snapshot>, Format),
+    /// Has another thread read the counters and send the client what it wants.
+    Count(Asker, Wanted),
     /// Gives the pipeline this order, and asks the question when that has been done.
     Order(Input, Question),
     /// Reads the configuration again, in a dry run without a change, and sends the client the result.
@@ -125,9 +125,10 @@ impl ControlHandler<'_> {
             }
             Request::Sample {} => {
                 let outstanding = pipeline.outstanding().into();
-                Answer::Sample(Box::new(pipeline.observer().sample(view, outstanding)))
+                let moment = Box::new(pipeline.observer().moment(view, outstanding));
+                return Ok(Reaction::Count(client, Wanted::Sample(moment)));
             }
-            Request::Slow { id, last_ns, at_unix_ns, tenant, volume, rule, limit } => {
+            Request::Slow { id, last_ns, at_unix_ns, tenant, volume, rule, after, limit } => {
                 let within = match at_unix_ns {
                     None => Within::last(Duration::from_nanos(last_ns)),
                     Some(at) => {
@@ -136,7 +137,7 @@ impl ControlHandler<'_> {
                     }
                 };
                 let limit = limit.clamp(1, SLOW_MAX) as usize;
-                let asked = Asked { id, within, tenant, volume, rule, limit };
+                let asked = Asked { id, within, tenant, volume, rule, after, limit };
                 Answer::Slow(Box::new(pipeline.observer_mut().slow(view.now, &asked)?))
             }
             Request::Reload { dry_run } => {
@@ -149,7 +150,7 @@ impl ControlHandler<'_> {
             Request::Metrics { openmetrics } => {
                 let snapshot = Box::new(snapshot::take(pipeline, view, backends));
                 let format = if openmetrics { Format::OpenMetrics } else { Format::Text };
-                return Ok(Reaction::Scrape(client, snapshot, format));
+                return Ok(Reaction::Count(client, Wanted::Page(snapshot, format)));
             }
             Request::Stop {} => {
                 let volumes = status::volumes(pipeline, view, backends);

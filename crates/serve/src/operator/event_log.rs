@@ -3,20 +3,20 @@
 use crate::config::Recorder;
 use crate::link_hosts::LinkHosts;
 use crate::operator::backends::Backends;
-use crate::operator::flight::{Asked, Flight, Held, Names, Recent, SlowLine};
+use crate::operator::flight::{Asked, Flight, Names, SlowLine};
 use crate::operator::metrics::Metrics;
+use crate::operator::metrics::loads::Moment;
 use crate::operator::view::View;
-use crate::operator::{RecorderStatus, Refusal, Sample, Slow, TenantStatus, summary};
+use crate::operator::{RecorderStatus, Refusal, Slow, TenantStatus, summary};
 use crate::peer_log::PeerLog;
 use crate::volume::tenants::TenantNames;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use tracing::{debug, error, info, warn};
 use weir_flow::account::Accounts;
 use weir_flow::cache::writeback::{Blocked, Cause, Notice as LogNotice};
-use weir_flow::clock::Instant;
-use weir_flow::control::{Notice, Promises};
+use weir_flow::clock::{Duration, Instant};
+use weir_flow::control::{Contract, Notice, Promises, Row};
 use weir_flow::event::{Completed, Event, Observer, Service};
 use weir_flow::path::{Change, Grounds};
 use weir_flow::request::{Request, TenantId, VolumeId};
@@ -31,6 +31,8 @@ pub(crate) struct Watch {
     log: PeerLog,
     hosts: LinkHosts,
     accounts: Accounts,
+    /// By tenant: the first objective of its contract.
+    objectives: Arc<[Option<Duration>]>,
     metrics: Arc<Metrics>,
     flight: Option<Flight>,
     /// Requests that have ended.
@@ -64,6 +66,7 @@ impl Watch {
             log,
             hosts,
             accounts,
+            objectives: objectives(promises),
             metrics,
             flight,
             completed,
@@ -79,7 +82,7 @@ impl Watch {
 
     /// The slowest requests of late, or one of them.
     pub(crate) fn slow(&mut self, now: Instant, asked: &Asked) -> Result<Slow, Refusal> {
-        let Self { flight, tenants, volumes, backends, accounts, hosts, .. } = self;
+        let Self { flight, tenants, volumes, backends, hosts, .. } = self;
         let flight = flight.as_mut().ok_or(Refusal::NoRecorder)?;
         let tenants = tenants.borrow();
         let names = Names {
@@ -87,47 +90,18 @@ impl Watch {
             volume: &|id| volumes[id.index()].clone(),
             backend: &|id| backends.get(id).name.clone(),
             hosts,
-            accounts,
         };
         flight.slow(now, asked, &names)
     }
 
-    /// Counters of the busiest volumes and tenants.
-    pub(crate) fn sample(&self, view: &View<'_>, outstanding: u64) -> Sample {
-        let recent = self.flight.as_ref().map(|flight| flight.recent(view.now)).unwrap_or_default();
-        let names = self.tenants.borrow();
-        let tenant = |id: u32| names.get(id as usize).map(String::as_str);
-        let volume = |id: u32| self.volumes.get(id as usize).map(String::as_str);
-        let volumes = Recent::named(&recent.volumes, volume);
-        let tenants = Recent::named(&recent.tenants, tenant);
-        let count =
-            |held: &BTreeMap<&str, Held>, name: &str| held.get(name).map_or(0, |one| one.requests);
-        let (mut volume_loads, volumes_left_out) =
-            self.metrics.volume_loads(|name| count(&volumes, name));
-        let (mut tenant_loads, tenants_left_out) =
-            self.metrics.tenant_loads(|name| count(&tenants, name));
-        for (loads, held) in [(&mut volume_loads, &volumes), (&mut tenant_loads, &tenants)] {
-            for load in loads {
-                let held = held.get(load.name.as_str());
-                load.held_by = held.map_or("", |held| held.rule).to_owned();
-            }
-        }
-        for load in &mut tenant_loads {
-            let id =
-                (0..).map(TenantId::new).zip(names.iter()).find(|(_, name)| **name == load.name);
-            let contract = id.and_then(|(id, _)| self.accounts.contract(id));
-            load.objective_ns = contract
-                .and_then(|contract| contract.rows.first())
-                .map(|row| row.response().as_nanos());
-        }
-        Sample {
+    /// What a sample of the counters needs of the event loop: O(1), however many volumes and tenants there are.
+    pub(crate) fn moment(&self, view: &View<'_>, outstanding: u64) -> Moment {
+        Moment {
             up_ns: view.now.as_nanos(),
             busy: f64::from(view.busy) / 1e3,
             outstanding,
-            volumes: volume_loads,
-            volumes_left_out,
-            tenants: tenant_loads,
-            tenants_left_out,
+            objectives: self.objectives.clone(),
+            latest: self.flight.as_ref().map(|flight| flight.recent(view.now)).unwrap_or_default(),
         }
     }
 
@@ -192,7 +166,8 @@ impl Watch {
     fn other(&mut self, now: Instant, event: Event<'_>) {
         let scored = self.accounts.take(now, &event);
         match event {
-            Event::Arrived(_) | Event::Completed(_) | Event::ControlSet(_) => {}
+            Event::Arrived(_) | Event::Completed(_) => {}
+            Event::ControlSet(promises) => self.objectives = objectives(promises),
             Event::Cache(volume, notice) => {
                 self.attribute(now, event);
                 log_notice(&self.volumes[volume.index()], notice);
@@ -201,7 +176,7 @@ impl Watch {
                 self.refused += 1;
                 self.metrics.refused(request, scored, self.names(request));
                 if let Some(flight) = &mut self.flight {
-                    flight.refused(now, request);
+                    flight.refused(now, request, scored);
                 }
                 let volume = &self.volumes[request.volume.index()];
                 let tenant = self.tenant(request.tenant);
@@ -293,6 +268,12 @@ impl Watch {
             }
         }
     }
+}
+
+/// By tenant: the first objective of its contract.
+fn objectives(promises: &Promises) -> Arc<[Option<Duration>]> {
+    let first = |contract: &Contract| contract.rows.first().map(Row::response);
+    promises.contracts.iter().map(|contract| contract.as_ref().and_then(first)).collect()
 }
 
 /// Logs an event of a volume's log.

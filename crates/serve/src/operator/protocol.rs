@@ -138,7 +138,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         dry_run: bool,
     },
-    /// Counters of the busiest volumes and tenants. Answered with [`Answer::Sample`].
+    /// Counters of the busiest volumes and tenants. Answered with [`Answer::Sample`], after which the gateway closes the
+    /// connection.
     #[serde(rename = "sample")]
     Sample {},
     /// The slowest requests of late, or one of them. Answered with [`Answer::Slow`].
@@ -163,7 +164,10 @@ pub enum Request {
         /// Only those that this rule held.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
-        /// At most this many, up to 1000.
+        /// Only those that ended after the one with this id. One of another start of the gateway leaves out none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
+        /// At most this many, up to 32.
         #[serde(default = "slow::ten")]
         limit: u32,
     },
@@ -183,8 +187,8 @@ impl Request {
     /// The slowest requests of the last minute.
     pub(crate) const fn slowest(limit: u32) -> Self {
         let last_ns = slow::last_minute();
-        let (id, at_unix_ns, tenant, volume, rule) = (None, None, None, None, None);
-        Self::Slow { id, last_ns, at_unix_ns, tenant, volume, rule, limit }
+        let (id, at_unix_ns, tenant, volume, rule, after) = (None, None, None, None, None, None);
+        Self::Slow { id, last_ns, at_unix_ns, tenant, volume, rule, after, limit }
     }
 
     /// Parses a line.

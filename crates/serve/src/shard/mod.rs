@@ -225,8 +225,8 @@ impl<'a, K: Kernel> Gateway<'a, K> {
         match reaction {
             Reaction::Nothing => {}
             Reaction::Answer(client, answer) => self.operators.answer(self.now, client, answer),
-            Reaction::Scrape(client, snapshot, format) => {
-                let scrape = Scrape { metrics: self.metrics(), snapshot, format };
+            Reaction::Count(client, wanted) => {
+                let scrape = Scrape { metrics: self.metrics(), wanted };
                 self.operators.scrape(self.now, client, scrape);
             }
             Reaction::Order(order, after) => self.operators.order(order, after),

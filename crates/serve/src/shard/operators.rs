@@ -89,7 +89,7 @@ impl Operators {
         }
     }
 
-    /// Has metrics encoded and sent to a client.
+    /// Has counters read and sent to a client.
     pub(crate) fn scrape(&mut self, now: Instant, asker: Asker, scrape: Scrape) {
         let client = match asker {
             Asker::Socket(client) => client,

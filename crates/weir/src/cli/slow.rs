@@ -31,8 +31,8 @@ pub(super) struct SlowRequests {
     /// In its minute, or in its hour if that is more than an hour ago
     #[arg(long, value_name = "TIME", conflicts_with = "last", value_parser = moment::parse)]
     at: Option<u64>,
-    /// Print late, failed and slow requests as they end, up to 32 of each second, until Ctrl-C; with --json one object on each
-    /// line
+    /// Print late, failed and slow requests as they end, up to 32 of each second, until Ctrl-C or the end of the gateway; with
+    /// --json one object on each line
     #[arg(long, conflicts_with_all = ["last", "at"])]
     follow: bool,
     /// Only this tenant
@@ -55,7 +55,8 @@ impl SlowRequests {
     pub(super) fn run(self) -> Result<Exit, Failure> {
         let Self { id, last, at: at_unix_ns, follow, tenant, volume, rule, limit, ask } = self;
         let last_ns = last.as_nanos();
-        let request = Request::Slow { id, last_ns, at_unix_ns, tenant, volume, rule, limit };
+        let after = None;
+        let request = Request::Slow { id, last_ns, at_unix_ns, tenant, volume, rule, after, limit };
         if follow {
             return Self::follow(&ask, request);
         }
@@ -72,14 +73,14 @@ impl SlowRequests {
             // A request that ends while an answer is made comes with the next one.
             (*last_ns, *limit) = (FOLLOWED.as_nanos(), 32);
         }
-        let mut printed = String::new();
         loop {
             let Answer::Slow(slow) = ask.question(request.clone())? else {
                 return Err(Failure::unexpected(
                     "the gateway answered a different request".to_owned(),
                 ));
             };
-            for one in fresh(slow.told, &mut printed) {
+            let Request::Slow { after, .. } = &mut request else { unreachable!("it was made so") };
+            for one in next(slow.told, after) {
                 let mut text = String::new();
                 if ask.is_json() {
                     text = serde_json::to_string(&one).expect("a request is plain data");
@@ -94,15 +95,15 @@ impl SlowRequests {
     }
 }
 
-/// Slow requests that were not printed, in the order in which they ended. Ids of one start have the same length and grow.
-fn fresh(told: Vec<SlowRequest>, printed: &mut String) -> Vec<SlowRequest> {
-    let is_new = |one: &SlowRequest| !one.reason.is_empty() && one.id > *printed;
-    let mut fresh: Vec<_> = told.into_iter().filter(is_new).collect();
-    fresh.sort_by(|one, other| one.id.cmp(&other.id));
-    if let Some(last) = fresh.last() {
-        printed.clone_from(&last.id);
+/// The slow ones of some requests, in the order in which they ended; the next question is for those `after` the last one. Ids of
+/// one start of the gateway have the same length and grow. All are of one start, and the gateway ignores an id of another.
+fn next(told: Vec<SlowRequest>, after: &mut Option<String>) -> Vec<SlowRequest> {
+    let mut slow: Vec<_> = told.into_iter().filter(|one| !one.reason.is_empty()).collect();
+    slow.sort_by(|one, other| one.id.cmp(&other.id));
+    if let Some(last) = slow.last() {
+        *after = Some(last.id.clone());
     }
-    fresh
+    slow
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -111,12 +112,14 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 fn text(slow: &Slow) -> String {
-    let Slow { requests, late, failed, slow: long, slow_ns, within_ns, told, .. } = slow;
+    let Slow { requests, late, failed, slow: long, slow_ns, within_ns, until_ns, told } = slow;
+    let when = match until_ns {
+        0 => format!("in the last {}", seconds(*within_ns)),
+        until => format!("that ended {} to {} ago", seconds(*within_ns), seconds(*until)),
+    };
     let mut text = format!(
-        "{} slowest of {requests} requests in the last {}; {} were slow: {late} late, {failed} failed, {long} of {} or \
-         more\n",
+        "{} slowest of {requests} requests {when}; {} were slow: {late} late, {failed} failed, {long} of {} or more\n",
         told.len(),
-        seconds(*within_ns),
         late + failed + long,
         Duration::from_nanos(*slow_ns),
     );
@@ -210,21 +213,38 @@ const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 mod tests {
     use super::*;
 
-    /// Each slow request is printed once, in order, and one that is not slow never.
+    fn one(start: &str, number: u64, reason: &str) -> SlowRequest {
+        let id = format!("{start}-{number:012x}");
+        SlowRequest { id, reason: reason.to_owned(), ..SlowRequest::default() }
+    }
+
+    /// Slow requests are printed in the order in which they ended, those that are not slow never, and the next question begins
+    /// after the last one: also after a restart of the gateway, whatever the digits of the new start.
     #[test]
-    fn each_slow_request_is_followed_once() {
-        let one = |number: u64, reason: &str| SlowRequest {
-            id: format!("71e0-{number:012x}"),
-            reason: reason.to_owned(),
-            ..SlowRequest::default()
+    fn slow_requests_are_followed() {
+        let mut after = None;
+        let mut numbers = |told: Vec<SlowRequest>| -> (Vec<String>, Option<String>) {
+            let ids = next(told, &mut after).into_iter().map(|one| one.id);
+            (ids.collect(), after.clone())
         };
-        let mut printed = String::new();
-        let mut numbers = |told: Vec<SlowRequest>| -> Vec<String> {
-            fresh(told, &mut printed).into_iter().map(|one| one.id[16..].to_owned()).collect()
-        };
-        let none: [&str; 0] = [];
-        assert_eq!(numbers(vec![one(2, "late"), one(1, "slow"), one(3, "")]), ["1", "2"]);
-        assert_eq!(numbers(vec![one(2, "late"), one(1, "slow"), one(3, "")]), none);
-        assert_eq!(numbers(vec![one(9, "failed"), one(2, "late"), one(4, "late")]), ["4", "9"]);
+        let first = vec![one("71e0", 2, "late"), one("71e0", 1, "slow"), one("71e0", 3, "")];
+        let id = |start: &str, number: u64| format!("{start}-{number:012x}");
+        let ids = vec![id("71e0", 1), id("71e0", 2)];
+        assert_eq!(numbers(first), (ids, Some(id("71e0", 2))));
+        assert_eq!(numbers(Vec::new()), (Vec::new(), Some(id("71e0", 2))));
+        let restarted = vec![one("0003", 1, "failed"), one("0003", 0, "late")];
+        let ids = vec![id("0003", 0), id("0003", 1)];
+        assert_eq!(numbers(restarted), (ids, Some(id("0003", 1))));
+    }
+
+    /// The counts are of the time that the words say: up to now, or around a moment.
+    #[test]
+    fn counts_say_of_when_they_are() {
+        let slow = Slow { requests: 7, within_ns: 60_400_000_000, ..Slow::default() };
+        let text_of = |slow: &Slow| text(slow).split(';').next().unwrap().to_owned();
+        assert_eq!(text_of(&slow), "0 slowest of 7 requests in the last 60.4 s");
+        let around = Slow { within_ns: 7_300_000_000_000, until_ns: 3_600_500_000_000, ..slow };
+        let words = "0 slowest of 7 requests that ended 7300.0 s to 3600.5 s ago";
+        assert_eq!(text_of(&around), words);
     }
 }

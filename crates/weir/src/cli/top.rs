@@ -118,7 +118,7 @@ impl<'a> Page<'a> {
         };
         let mut volumes = list(&before.volumes, &now.volumes);
         let mut tenants = list(&before.tenants, &now.tenants);
-        let all = Row::between(&whole(before), &whole(now), over);
+        let all = Row::between(&before.all, &now.all, over);
         let left_out = [
             now.volumes_left_out + volumes.len().saturating_sub(rows) as u64,
             now.tenants_left_out + tenants.len().saturating_sub(rows) as u64,
@@ -188,23 +188,6 @@ impl Row {
             held_by: now.held_by.clone(),
         }
     }
-}
-
-/// All volumes of a sample as one.
-fn whole(sample: &Sample) -> Load {
-    let mut all = Load::default();
-    let mut times = std::collections::BTreeMap::new();
-    for load in &sample.volumes {
-        all.requests += load.requests;
-        all.refused += load.refused;
-        all.bytes += load.bytes;
-        for bucket in &load.times {
-            *times.entry(bucket.up_to_ns).or_insert(0) += bucket.requests;
-        }
-    }
-    let bucket = |(up_to_ns, requests)| Bucket { up_to_ns, requests };
-    all.times = times.into_iter().map(bucket).collect();
-    all
 }
 
 /// The requests that came to a histogram between two samples.
@@ -283,12 +266,14 @@ mod tests {
         };
         let before = Sample {
             up_ns: second,
+            all: load("", 5_000, &[(10, 5_000)]),
             volumes: vec![one.clone()],
             tenants: vec![one],
             ..Sample::default()
         };
         let now = Sample {
             up_ns: 3 * second,
+            all: load("", 9_000, &[(10, 5_000), (30, 4_000)]),
             volumes: vec![two.clone(), load("b", 1_000, &[(30, 1_000)])],
             tenants: vec![two],
             ..Sample::default()
@@ -299,7 +284,8 @@ mod tests {
         assert_eq!((row.p50_ns, row.p99_ns), (Some(20), Some(90)));
         assert_eq!((page.volumes[0].name.as_str(), page.volumes[0].requests), ("b", 500.0));
         assert_eq!(page.left_out, [1, 0]);
-        assert_eq!((page.all.requests, page.all.p50_ns), (700.0, Some(30)));
+        // Also of volumes that the sample has left out.
+        assert_eq!((page.all.requests, page.all.p50_ns), (2_000.0, Some(30)));
         assert_eq!(quantile(&[], 99), None);
     }
 }

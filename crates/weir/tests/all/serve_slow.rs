@@ -1,6 +1,6 @@
 //! The flight recorder of a live gateway: `weir slow` names a victim, the rule that held it and its neighbour.
 
-use crate::gateway::control::controlled;
+use crate::gateway::control::{controlled, say};
 use crate::gateway::initiator::{Transfer, read16};
 use crate::gateway::{Gateway, eventually, folder, weir};
 use serde_json::{Value, json};
@@ -159,5 +159,43 @@ fn the_recorder_can_be_switched_off() {
     assert_eq!(gateway.asked(&["status"])["status"]["recorder"], Value::Null);
     let text = String::from_utf8(gateway.command(&["status"]).stdout).unwrap();
     assert!(text.contains("flight recorder off"), "{text}");
+    gateway.stop();
+}
+
+/// After a reload a request of before has the objective that it missed, and reads of after it have the new one.
+#[test]
+fn a_request_keeps_the_objective_that_it_missed() {
+    let folder = folder("slow-objective");
+    let config = |p99: &str| {
+        let victim = "name = \"victim\"\n";
+        let objective =
+            format!("objectives = [{{ size = \"4KiB\", iops = 1000, p99 = \"{p99}\" }}]\n");
+        config("[recorder]\nslow = \"60s\"\n").replace(victim, &[victim, &objective].concat())
+    };
+    let mut gateway = Gateway::start(&folder, &config("1ms"), &[]);
+    let mut host = gateway.session("victim");
+    host.read(0, 4_096);
+    gateway.reload(&config("10s"));
+    host.read(0, 4_096);
+    let asked = gateway.asked(&["slow"]);
+    let told = asked["slow"]["told"].as_array().unwrap();
+    let of = |one: &Value| (one["reason"].clone(), one["target_ns"].clone());
+    let told: Vec<_> = told.iter().map(of).collect();
+    let late = (json!("late"), json!(1_000_000));
+    assert_eq!(told, [late, (json!(""), json!(10_000_000_000_u64))], "{asked}");
+    gateway.stop();
+}
+
+/// Counters are read by another thread than the event loop's, which closes the connection when it has answered, as after metrics.
+#[test]
+fn a_sample_is_made_apart_from_the_event_loop() {
+    let folder = folder("sample");
+    let mut gateway = Gateway::start(&folder, &config(""), &[]);
+    gateway.session("victim").read(0, 4_096);
+    let mut client = gateway.knock();
+    let sample = say(&mut client, b"{\"version\":1,\"do\":\"sample\"}\n")["sample"].take();
+    assert_eq!((&sample["all"]["requests"], &sample["all"]["bytes"]), (&json!(1), &json!(4_096)));
+    assert_eq!(sample["tenants"][0]["name"], "victim", "{sample}");
+    assert_eq!(std::io::Read::read(&mut client, &mut [0]).unwrap(), 0, "it is closed");
     gateway.stop();
 }

@@ -1,8 +1,29 @@
 //! Uses of resources, as the pipeline reports them to those who divide waits.
 
 use super::*;
+use crate::attribution::{Attribution, Contributor, Part};
 use crate::dispatch::Owner;
 use crate::event::StorageIo;
+
+/// Divides the waits of each request as it ends.
+#[derive(Default)]
+struct Explained {
+    attribution: Attribution,
+    stories: Vec<Vec<Part>>,
+}
+
+impl Observer for Explained {
+    fn event(&mut self, now: Instant, event: Event<'_>) {
+        if let Event::Completed(completed) = &event {
+            self.stories.push(self.attribution.explain(now, completed));
+        }
+        self.attribution.event(now, event);
+    }
+
+    fn service(&mut self, now: Instant, service: Service) {
+        self.attribution.service(now, service);
+    }
+}
 
 /// Reads say whether they found the backend empty; a flush reports its begin and its end, also if its path is lost.
 #[test]
@@ -38,4 +59,36 @@ fn uses_of_a_backend_are_told() {
     step(&mut pipeline, 700, Input::Stored { key, outcome: Err(IoError::PathFailed) });
     let flush = [Service::Flush(backend, true), Service::Flush(backend, false)];
     assert_eq!(told(pipeline.observer())[3..], flush);
+}
+
+/// The time at the device of a request that was cut is that of the piece that ended last. The device alone takes for it what it
+/// takes for an I/O of that piece's length; the other pieces are other requests of the same tenant.
+#[test]
+fn a_cut_request_has_the_device_time_of_its_last_piece() {
+    const MILLI: u64 = 1_000_000;
+    let mut pipeline = Pipeline::new(&config(), Explained::default());
+    let length = config().volumes[0].max_transfer;
+    // Reads a number of pieces; the milliseconds after which they end.
+    let mut read = |begin: u64, ends: &[u64]| {
+        let whole = request(begin, Op::Read, 0, length * ends.len() as u64);
+        let pieces = ios(&step(&mut pipeline, begin * MILLI, Input::Arrive(whole)));
+        assert_eq!(pieces.len(), ends.len());
+        for (piece, end) in pieces.iter().zip(ends) {
+            let (now, stored) = ((begin + end) * MILLI, Ok(()));
+            let told = step(&mut pipeline, now, Input::Stored { key: piece.key, outcome: stored });
+            if !parts(&told).is_empty() {
+                step(&mut pipeline, now, sent(&told));
+            }
+        }
+        let story = pipeline.observer().stories.last().expect("it has ended");
+        let millis = |part: &Part| (part.time.as_nanos() + MILLI / 2) / MILLI;
+        let part = |part: &Part| (part.stage, part.contributor, millis(part));
+        story.iter().map(part).collect::<Vec<_>>()
+    };
+    let storage = |contributor, millis| (StageName::Storage, contributor, millis);
+    assert_eq!(read(1, &[2]), [storage(Contributor::Device, 2)]);
+    let cut = [storage(Contributor::Unknown, 5), storage(Contributor::Device, 2)];
+    assert_eq!(read(10, &[3, 4, 7]), cut);
+    let again = [storage(Contributor::Own, 5), storage(Contributor::Device, 2)];
+    assert_eq!(read(20, &[3, 4, 7]), again);
 }

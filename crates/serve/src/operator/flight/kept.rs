@@ -3,6 +3,7 @@
 use super::Reason;
 use super::ring::Record;
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use weir_flow::attribution::Part;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::request::TenantId;
@@ -19,7 +20,7 @@ pub(super) struct Kept {
 /// Some requests of a span of time, and how many there were.
 #[derive(Clone, Debug)]
 pub(super) struct List {
-    /// When it began and ended.
+    /// When it began and, if it has ended, when that was.
     from: Instant,
     to: Instant,
     pub(super) counts: Counts,
@@ -59,7 +60,6 @@ pub(super) struct Entry {
     /// Its number, counted from the start.
     pub(super) number: u64,
     pub(super) rank: u64,
-    pub(super) reason: Option<Reason>,
     pub(super) record: Record,
     /// Who stood in front; `None` if too many were slow to say.
     pub(super) parts: Option<Box<[Part]>>,
@@ -68,8 +68,8 @@ pub(super) struct Entry {
 /// A span of time: what ended in `last` before `until` ago.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Within {
-    last: Duration,
-    until: Duration,
+    pub(super) last: Duration,
+    pub(super) until: Duration,
 }
 
 impl Within {
@@ -118,15 +118,15 @@ impl Kept {
         self.gathering[0].keep(entry);
     }
 
-    /// Ends the second.
-    pub(super) fn turn(&mut self, now: Instant) {
+    /// Ends the second at `ended`; the next one begins at `begun`. Nothing has ended in between.
+    pub(super) fn turn(&mut self, ended: Instant, begun: Instant) {
         for (level, (&length, &kept)) in LENGTHS.iter().zip(&KEPT).enumerate() {
             let since = self.gathering[level].from;
-            if level > 0 && now.saturating_since(since) < length {
+            if level > 0 && begun.saturating_since(since) < length {
                 break;
             }
             let mut list = std::mem::take(&mut self.gathering[level]);
-            (self.gathering[level].from, list.to) = (now, now);
+            (self.gathering[level].from, list.to) = (begun, ended);
             if let Some(next) = self.gathering.get_mut(level + 1) {
                 next.counts.add(list.counts);
                 for entry in &list.entries {
@@ -142,15 +142,15 @@ impl Kept {
         }
     }
 
-    /// The requests that ended within a span of time and that `wants` wants, at most `most`; the counts of all, and since when
-    /// they count.
+    /// The requests that ended within a span of time and that `wants` wants, at most `most`; the counts of all, and the span of
+    /// time that they are of.
     pub(super) fn find(
         &self,
         now: Instant,
         Within { last, until }: Within,
         most: usize,
-        wants: impl Fn(&Record) -> bool,
-    ) -> (Vec<Entry>, Counts, Instant) {
+        wants: impl Fn(&Entry) -> bool,
+    ) -> (Vec<Entry>, Counts, RangeInclusive<Instant>) {
         let before = |span: Duration| now.as_nanos().saturating_sub(span.as_nanos());
         let to = Instant::from_nanos(before(until));
         let from = Instant::from_nanos(to.as_nanos().saturating_sub(last.as_nanos()));
@@ -159,19 +159,21 @@ impl Kept {
             LENGTHS.iter().zip(&KEPT).position(|(&length, &kept)| reach <= length * kept as u64);
         let level = level.unwrap_or(LENGTHS.len() - 1);
         let (mut chosen, mut counts) = (List { most, ..List::default() }, Counts::default());
-        let lists = self.before[level].iter().chain(&self.gathering[..=level]);
-        let mut since = now;
-        let touches =
-            |list: &&List| list.from <= to && (list.to >= from || list.to == Instant::ZERO);
-        for list in lists.filter(touches) {
+        let closed = self.before[level].iter().map(|list| (list, list.to));
+        // That of a minute has its seconds that have ended.
+        let ends = [now, self.gathering[0].from, self.gathering[1].from];
+        let lists = closed.chain(self.gathering.iter().zip(ends).take(level + 1));
+        // Without a list there was nothing to count, unless it has been dropped.
+        let oldest = self.oldest()[level];
+        let mut span = (from.max(oldest), to.max(oldest));
+        for (list, end) in lists.filter(|(list, end)| list.from <= to && *end >= from) {
             counts.add(list.counts);
-            since = since.min(list.from);
-            let of =
-                |entry: &&Entry| (from..=to).contains(&entry.record.ended) && wants(&entry.record);
+            span = (span.0.min(list.from), span.1.max(end));
+            let of = |entry: &&Entry| (from..=to).contains(&entry.record.ended) && wants(entry);
             list.entries.iter().filter(of).for_each(|entry| chosen.offer(entry));
         }
         chosen.entries.sort_by_key(|entry| std::cmp::Reverse(entry.rank));
-        (chosen.entries, counts, since)
+        (chosen.entries, counts, span.0..=span.1)
     }
 
     /// The request with this number.

@@ -6,11 +6,11 @@
 //! the reasons.
 
 mod kept;
-mod recent;
 mod ring;
 mod told;
 
 use crate::config::Recorder;
+use crate::operator::metrics::loads::Latest;
 use kept::Kept;
 use ring::Ring;
 use tracing::warn;
@@ -21,7 +21,6 @@ use weir_flow::event::{Completed, Event, Observer, Service};
 use weir_flow::request::Request;
 
 pub(crate) use kept::Within;
-pub(crate) use recent::{Held, Recent};
 pub(crate) use told::{Asked, Names};
 
 /// The recorder of a gateway.
@@ -104,22 +103,19 @@ impl Flight {
         if now >= self.second {
             self.turn(now);
         }
-        let number = self.ring.push(now, completed);
         let total = completed.times.total();
-        let missed = scored.is_some_and(|scored| scored.missed);
-        let failed = completed.outcome.is_err_and(is_ours);
-        let reason = if failed {
+        let reason = if completed.outcome.is_err_and(is_ours) {
             Some(Reason::Failed)
-        } else if missed {
+        } else if scored.is_some_and(|scored| scored.missed) {
             Some(Reason::Late)
         } else {
             (total >= self.slow).then_some(Reason::Slow)
         };
-        let urgent = matches!(reason, Some(Reason::Late | Reason::Failed));
-        let rank = kept::rank(total, urgent);
-        let tenant = completed.request.tenant;
+        let target = scored.map(|scored| scored.target);
+        let number = self.ring.push(now, completed, (reason, target));
+        let rank = kept::rank(total, matches!(reason, Some(Reason::Late | Reason::Failed)));
         self.kept.count(reason);
-        let admitted = self.kept.admits(rank, tenant);
+        let admitted = self.kept.admits(rank, completed.request.tenant);
         let mut line = None;
         if admitted || reason.is_some() {
             line = self.look(now, completed, (number, rank, reason), admitted);
@@ -151,17 +147,17 @@ impl Flight {
         });
         if let Some(record) = self.ring.last().filter(|_| admitted) {
             let (record, parts) = (*record, parts.map(Vec::into));
-            self.kept.keep(kept::Entry { number, rank, reason, record, parts });
+            self.kept.keep(kept::Entry { number, rank, record, parts });
         }
         line
     }
 
     /// A request was refused because a limit was reached.
-    pub(crate) fn refused(&mut self, now: Instant, request: &Request) {
+    pub(crate) fn refused(&mut self, now: Instant, request: &Request, scored: Option<Scored>) {
         if now >= self.second {
             self.turn(now);
         }
-        self.ring.refused(now, request);
+        self.ring.refused(now, request, scored.map(|scored| scored.target));
     }
 
     /// A resource was used.
@@ -174,11 +170,24 @@ impl Flight {
         self.attribution.event(now, event);
     }
 
+    /// The requests that ended in the last second, at most [`RECENT`].
+    pub(crate) fn recent(&self, now: Instant) -> Vec<Latest> {
+        let since = Instant::from_nanos(now.as_nanos().saturating_sub(SECOND.as_nanos()));
+        let latest = self.ring.latest().take_while(|record| record.ended >= since).take(RECENT);
+        let latest = latest.map(|record| Latest {
+            volume: record.request.volume,
+            tenant: record.request.tenant,
+            times: record.times,
+        });
+        latest.collect()
+    }
+
     /// Ends the second.
     fn turn(&mut self, now: Instant) {
         let seconds = now.saturating_since(self.second).as_nanos() / SECOND.as_nanos() + 1;
+        let ended = self.second;
         self.second += SECOND * seconds;
-        self.kept.turn(now);
+        self.kept.turn(ended, ended + SECOND * (seconds - 1));
         self.explanations = EXPLANATIONS;
         let more = u32::try_from(seconds).unwrap_or(LINES_BURST).saturating_mul(LINES_RATE);
         self.lines = self.lines.saturating_add(more).min(LINES_BURST);
@@ -191,6 +200,9 @@ impl Flight {
 
 /// Requests that are attributed in a second; the rest are kept without an attribution. Each costs some 10,000 instructions.
 const EXPLANATIONS: u32 = 200;
+
+/// Requests that a sample of the counters looks at: enough to see what holds them.
+const RECENT: usize = 2_000;
 
 /// Lines for slow requests: a second, and at once after a pause.
 const LINES_RATE: u32 = 10;

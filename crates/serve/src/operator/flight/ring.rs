@@ -1,5 +1,6 @@
 //! The ring of the latest requests.
 
+use super::Reason;
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::error::IoError;
 use weir_flow::event::{Completed, StageTimes, Trail};
@@ -23,9 +24,11 @@ pub(super) struct Record {
     pub(super) request: Request,
     pub(super) times: StageTimes,
     pub(super) trail: Trail,
-    pub(super) row: Option<u8>,
     /// `None`: it was refused.
     pub(super) outcome: Option<Result<(), IoError>>,
+    /// Why it is slow, and the objective that it had when it ended: a later configuration may have others.
+    pub(super) reason: Option<Reason>,
+    pub(super) target: Option<Duration>,
 }
 
 impl Ring {
@@ -48,22 +51,28 @@ impl Ring {
     }
 
     /// Adds a request that has ended, and returns its number.
-    pub(super) fn push(&mut self, now: Instant, completed: &Completed<'_>) -> u64 {
-        let &Completed { request, row, times, outcome, trail, .. } = completed;
+    pub(super) fn push(
+        &mut self,
+        now: Instant,
+        completed: &Completed<'_>,
+        (reason, target): (Option<Reason>, Option<Duration>),
+    ) -> u64 {
+        let &Completed { request, times, outcome, trail, .. } = completed;
         let (number, record) = self.take();
         // One by one: a record that is made as a whole is copied twice.
         record.ended = now;
         record.request = *request;
         record.times = *times;
         record.trail = trail;
-        record.row = row;
         record.outcome = Some(outcome);
+        record.reason = reason;
+        record.target = target;
         number
     }
 
     /// Adds a request that was refused.
-    pub(super) fn refused(&mut self, now: Instant, request: &Request) {
-        *self.take().1 = Record::refused(now, *request);
+    pub(super) fn refused(&mut self, now: Instant, request: &Request, target: Option<Duration>) {
+        *self.take().1 = Record { target, ..Record::refused(now, *request) };
     }
 
     /// The number and the place of the next record.
@@ -75,6 +84,11 @@ impl Ring {
             self.next = 0;
         }
         (number, &mut self.records[place])
+    }
+
+    /// Whether a request with this number has ended.
+    pub(super) const fn has_had(&self, number: u64) -> bool {
+        number < self.count
     }
 
     /// The record with this number, if it is still there.
@@ -112,7 +126,7 @@ impl Record {
     /// A request that was refused without a wait.
     fn refused(now: Instant, request: Request) -> Self {
         let (times, trail) = (StageTimes::default(), Trail::default());
-        Self { ended: now, request, times, trail, row: None, outcome: None }
+        Self { ended: now, request, times, trail, outcome: None, reason: None, target: None }
     }
 
     pub(super) fn arrived(&self) -> Instant {
@@ -121,8 +135,9 @@ impl Record {
 
     /// As it ended; `None` if it was refused.
     pub(super) fn completed(&self) -> Option<Completed<'_>> {
-        let Self { request, times, trail, row, outcome, .. } = self;
-        let (row, arrived, outcome, trail) = (*row, self.arrived(), (*outcome)?, *trail);
+        let Self { request, times, trail, outcome, .. } = self;
+        // Its row is not kept: `reason` and `target` say what came of it.
+        let (row, arrived, outcome, trail) = (None, self.arrived(), (*outcome)?, *trail);
         Some(Completed { request, row, arrived, times, outcome, trail })
     }
 

@@ -1,8 +1,7 @@
 use super::ring::Record;
 use super::*;
 use crate::link_hosts::LinkHosts;
-use crate::operator::protocol::SlowRequest;
-use weir_flow::account::Accounts;
+use crate::operator::protocol::{Slow, SlowRequest};
 use weir_flow::control::Promises;
 use weir_flow::dispatch::Owner;
 use weir_flow::error::IoError;
@@ -11,6 +10,9 @@ use weir_flow::request::{BackendId, LinkId, Op, PathId, Tag, TenantId, VolumeId}
 use weir_flow::units::Extent;
 
 const SETTINGS: Recorder = Recorder { memory: 64 * 1_024, slow: Duration::from_millis(100) };
+
+/// The objective of requests that miss it.
+const TARGET: Duration = Duration::from_micros(700);
 
 fn flight() -> Flight {
     Flight::new(SETTINGS, 0x71e0).unwrap()
@@ -44,7 +46,7 @@ fn end(
     let trail = Trail { path: Some(PathId::new(0)), ..Trail::default() };
     let (row, outcome) = (missed.then_some(0), Ok(()));
     let completed = Completed { request: &request, row, arrived, times: &times, outcome, trail };
-    let scored = missed.then_some(Scored { missed: true, allowed_ppm: 10_000 });
+    let scored = missed.then_some(Scored { missed: true, target: TARGET, allowed_ppm: 10_000 });
     flight.completed(at, &completed, scored)
 }
 
@@ -92,18 +94,22 @@ fn times(micros: u64) -> StageTimes {
 }
 
 fn asked(flight: &mut Flight, now: Instant, asked: &Asked) -> Result<Vec<SlowRequest>, String> {
+    answer(flight, now, asked).map(|slow| slow.told)
+}
+
+fn answer(flight: &mut Flight, now: Instant, asked: &Asked) -> Result<Slow, String> {
     let names = Names {
         tenant: &|id| format!("t{}", id.index()),
         volume: &|_| "disk".to_owned(),
         backend: &|_| "array".to_owned(),
         hosts: &LinkHosts::default(),
-        accounts: &Accounts::new(&Promises::default()),
     };
-    flight.slow(now, asked, &names).map(|slow| slow.told).map_err(|refusal| refusal.to_string())
+    flight.slow(now, asked, &names).map_err(|refusal| refusal.to_string())
 }
 
 fn all(limit: usize) -> Asked {
-    Asked { id: None, within: last(60), tenant: None, volume: None, rule: None, limit }
+    let (id, tenant, volume, rule, after) = (None, None, None, None, None);
+    Asked { id, within: last(60), tenant, volume, rule, after, limit }
 }
 
 fn last(seconds: u64) -> Within {
@@ -270,11 +276,94 @@ fn failures_and_the_switch() {
     let completed = Completed { request: &request, row, arrived, times: &times, outcome, trail };
     let line = flight.completed(at(100), &completed, None).unwrap();
     assert_eq!(line.reason, Reason::Failed);
-    flight.refused(at(101), &request);
+    flight.refused(at(101), &request, None);
     let told = asked(&mut flight, at(102), &all(5)).unwrap();
     assert_eq!((told.len(), &told[0].reason[..]), (1, "failed"));
     let refused = Asked { id: Some("71e0-000000000001".to_owned()), ..all(1) };
     let told = asked(&mut flight, at(102), &refused).unwrap();
     assert_eq!(told[0].error.as_deref(), Some("refused"));
     assert!(Flight::new(Recorder { memory: 0, ..SETTINGS }, 0).is_none());
+}
+
+/// A request that is only in the ring says why it is slow, and has the objective that it had when it ended.
+#[test]
+fn the_ring_knows_reasons_and_objectives() {
+    let mut flight = flight();
+    end(&mut flight, at(200), 0, 150_000, false);
+    end(&mut flight, at(200), 0, 800, true);
+    for step in 0..32 {
+        end(&mut flight, at(201), 0, 1_000 + step, true);
+    }
+    let mut find = |number: u64| {
+        assert!(flight.kept.get(number).is_none(), "it has left the list");
+        let id = Some(format!("71e0-{number:012x}"));
+        asked(&mut flight, at(202), &Asked { id, ..all(1) }).unwrap().remove(0)
+    };
+    let told = |one: SlowRequest| (one.reason, one.target_ns);
+    assert_eq!(told(find(0)), ("slow".to_owned(), None));
+    assert_eq!(told(find(1)), ("late".to_owned(), Some(TARGET.as_nanos())));
+}
+
+/// The counts are those of the time that the answer names, which has all of what was asked for; what is between two requests
+/// belongs to it.
+#[test]
+fn counts_are_of_the_time_that_is_told() {
+    let mut flight = flight();
+    let second = |n: u64| at(1_000 * n + 500);
+    // One request a second for two hours, then none for ten minutes, then one.
+    let ended: Vec<u64> = (0..7_200).chain([7_800]).collect();
+    for &n in &ended {
+        end(&mut flight, second(n), 0, 500, false);
+    }
+    let now = at(7_801_000);
+    let seconds = Duration::from_secs;
+    for within in [
+        last(1),
+        last(30),
+        last(300),
+        last(700),
+        last(86_400),
+        Within::around(seconds(0)),
+        Within::around(seconds(300)),
+        Within::around(seconds(1_200)),
+        Within::around(seconds(3_000)),
+        Within::around(seconds(7_000)),
+    ] {
+        let slow = answer(&mut flight, now, &Asked { within, ..all(1) }).unwrap();
+        let before = |nanos: u64| now.as_nanos() - nanos;
+        let told = before(slow.within_ns)..=before(slow.until_ns);
+        let inside = ended.iter().filter(|&&n| told.contains(&second(n).as_nanos()));
+        assert_eq!(slow.requests, inside.count() as u64, "{within:?}: {slow:?}");
+        let Within { last, until } = within;
+        assert!(slow.until_ns <= until.as_nanos(), "{within:?}: {slow:?}");
+        let begin = (last.as_nanos() + until.as_nanos()).min(now.as_nanos());
+        assert!(slow.within_ns >= begin, "{within:?}: {slow:?}");
+    }
+    let idle = answer(&mut flight, now, &Asked { within: Within::around(seconds(300)), ..all(1) });
+    let Slow { requests, within_ns, until_ns, .. } = idle.unwrap();
+    assert_eq!(
+        (requests, within_ns / SECOND.as_nanos(), until_ns / SECOND.as_nanos()),
+        (0, 330, 270)
+    );
+}
+
+/// Who follows gets each request once, and all of those of another start, whose ids say nothing about this one.
+#[test]
+fn a_follower_of_another_start_misses_nothing() {
+    let mut flight = flight();
+    for step in 0..3 {
+        end(&mut flight, at(200 + step), 0, 150_000, false);
+    }
+    let mut after = |id: Option<&str>| {
+        let asked_for = Asked { after: id.map(str::to_owned), ..all(32) };
+        let mut told = asked(&mut flight, at(300), &asked_for).unwrap();
+        told.sort_by(|one, other| one.id.cmp(&other.id));
+        told.iter().map(|one| one.id[16..].to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(after(None), ["0", "1", "2"]);
+    assert_eq!(after(Some("71e0-000000000000")), ["1", "2"]);
+    assert_eq!(after(Some("71e0-000000000002")), [""; 0]);
+    for other in ["ffff-000000000002", "0000-000000000002", "71e0-000000000003", ""] {
+        assert_eq!(after(Some(other)), ["0", "1", "2"], "{other}");
+    }
 }

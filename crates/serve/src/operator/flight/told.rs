@@ -5,7 +5,6 @@ use super::kept::{Entry, Within};
 use super::ring::Record;
 use crate::link_hosts::LinkHosts;
 use crate::operator::protocol::{Behind, RecorderStatus, Refusal, Slow, SlowRequest, Wait};
-use weir_flow::account::Accounts;
 use weir_flow::attribution::{Contributor, Part};
 use weir_flow::clock::{Duration, Instant};
 use weir_flow::event::StageName;
@@ -20,6 +19,8 @@ pub(crate) struct Asked {
     pub(crate) tenant: Option<String>,
     pub(crate) volume: Option<String>,
     pub(crate) rule: Option<String>,
+    /// Only those that ended after the request with this id, if that is of this start.
+    pub(crate) after: Option<String>,
     pub(crate) limit: usize,
 }
 
@@ -29,7 +30,6 @@ pub(crate) struct Names<'a> {
     pub(crate) volume: &'a dyn Fn(VolumeId) -> String,
     pub(crate) backend: &'a dyn Fn(BackendId) -> String,
     pub(crate) hosts: &'a LinkHosts,
-    pub(crate) accounts: &'a Accounts,
 }
 
 /// The id of a request: what differs from one start to the next, and its number.
@@ -60,7 +60,11 @@ impl Flight {
             let told = told.ok_or_else(|| Refusal::UnknownRequest { id: id.clone() })?;
             return Ok(Slow { told: vec![told], slow_ns: self.slow.as_nanos(), ..Slow::default() });
         }
-        let wants = |record: &Record| {
+        // One that has not ended is of another start with the same four digits.
+        let after = asked.after.as_ref().and_then(|id| number(self.start, id));
+        let after = after.filter(|&after| self.ring.has_had(after));
+        let wants = |entry: &Entry| {
+            let record = &entry.record;
             let matches = |wanted: &Option<String>, name: &dyn Fn() -> String| {
                 wanted.as_ref().is_none_or(|wanted| *wanted == name())
             };
@@ -68,8 +72,9 @@ impl Flight {
             matches(&asked.tenant, &|| (names.tenant)(record.request.tenant))
                 && matches(&asked.volume, &|| (names.volume)(record.request.volume))
                 && asked.rule.as_ref().is_none_or(held)
+                && after.is_none_or(|after| entry.number > after)
         };
-        let (entries, counts, since) = self.kept.find(now, asked.within, asked.limit, wants);
+        let (entries, counts, span) = self.kept.find(now, asked.within, asked.limit, wants);
         let told = entries.iter().map(|entry| self.told(now, entry, names)).collect();
         Ok(Slow {
             requests: counts.requests,
@@ -77,7 +82,8 @@ impl Flight {
             failed: counts.failed,
             slow: counts.slow,
             slow_ns: self.slow.as_nanos(),
-            within_ns: now.saturating_since(since).as_nanos(),
+            within_ns: now.saturating_since(*span.start()).as_nanos(),
+            until_ns: now.saturating_since(*span.end()).as_nanos(),
             told,
         })
     }
@@ -91,15 +97,13 @@ impl Flight {
         let record = *self.ring.get(number)?;
         let parts = record.completed().map(|completed| self.attribution.explain(now, &completed));
         let parts = parts.map(Vec::into);
-        Some(self.told(now, &Entry { number, rank: 0, reason: None, record, parts }, names))
+        Some(self.told(now, &Entry { number, rank: 0, record, parts }, names))
     }
 
     fn told(&self, now: Instant, entry: &Entry, names: &Names<'_>) -> SlowRequest {
-        let Entry { number, record, reason, parts, .. } = entry;
-        let Record { request, times, trail, .. } = record;
+        let Entry { number, record, parts, .. } = entry;
+        let Record { request, times, trail, reason, target, .. } = record;
         let parts = parts.as_deref().unwrap_or_default();
-        let contract = names.accounts.contract(request.tenant);
-        let row = contract.and_then(|contract| contract.rows.get(usize::from(record.row?)));
         let who = |contributor: Contributor| contributor.text(names.tenant);
         let behind = |part: &Part| Behind {
             who: who(part.contributor),
@@ -131,7 +135,7 @@ impl Flight {
             volume: (names.volume)(request.volume),
             host: host.as_ref().and_then(|host| host.name.clone()),
             peer: host.map(|host| host.peer.clone()),
-            target_ns: row.map(|row| row.response().as_nanos()),
+            target_ns: target.map(Duration::as_nanos),
             error: match record.outcome {
                 None => Some("refused".to_owned()),
                 Some(outcome) => outcome.err().map(|error| error.to_string()),

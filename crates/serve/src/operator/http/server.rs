@@ -14,10 +14,8 @@ use crate::config::http::Role;
 use crate::frontend::socket::{Peer, Socket};
 use crate::frontend::unix_socket::{Access, UnixPlace};
 use crate::operator::metrics::Metrics;
-use crate::operator::metrics::encode::encode;
 use crate::operator::metrics::history::History;
-use crate::operator::metrics::scraper::Scrape;
-use crate::operator::protocol::Request;
+use crate::operator::protocol::{Answer, Request};
 use mio::event::Source;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -426,9 +424,10 @@ impl Server {
     fn learn(&mut self, ticket: Ticket, told: Told, now: Instant) {
         let known = match told {
             Told::Answer(answer) => Known::Answer(Arc::new(answer)),
-            Told::Scrape(Scrape { metrics, snapshot, format }) => {
-                Known::Metrics(encode(&metrics, &snapshot, format).into())
-            }
+            Told::Scrape(scrape) => match scrape.answer() {
+                Answer::Metrics(page) => Known::Metrics(page.into_bytes().into()),
+                answer => Known::Answer(Arc::new(answer)),
+            },
         };
         match ticket {
             Ticket::Shared(subject) => {

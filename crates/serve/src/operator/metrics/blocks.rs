@@ -58,7 +58,7 @@ pub(super) struct SloBlock {
 }
 
 impl SloBlock {
-    pub(super) fn score(&self, Scored { missed, allowed_ppm }: Scored) {
+    pub(super) fn score(&self, Scored { missed, allowed_ppm, .. }: Scored) {
         self.requests.add(1);
         self.missed.add(missed.into());
         self.allowed_ppm.add(allowed_ppm.into());

@@ -11,7 +11,7 @@ pub(crate) mod encode;
 mod families;
 mod histogram;
 pub(crate) mod history;
-mod loads;
+pub(crate) mod loads;
 pub(crate) mod page;
 mod process;
 pub(crate) mod scraper;

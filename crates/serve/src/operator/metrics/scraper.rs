@@ -1,7 +1,8 @@
-//! The helper thread that encodes metrics and writes them to clients of the control socket.
+//! The helper thread that reads counters and writes answers made of them to clients of the control socket.
 
 use super::Metrics;
 use super::encode::encode;
+use super::loads::Moment;
 use super::page::Format;
 use super::snapshot::Snapshot;
 use crate::clock::Clock;
@@ -17,12 +18,33 @@ use std::time;
 use tracing::debug;
 use weir_flow::clock::Duration;
 
-/// A page that a client has asked for.
+/// What a client has asked for: counters, with what the event loop alone knows.
 #[derive(Debug)]
 pub(crate) struct Scrape {
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) snapshot: Box<Snapshot>,
-    pub(crate) format: Format,
+    pub(crate) wanted: Wanted,
+}
+
+/// What is made of the counters.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    /// A page of metrics.
+    Page(Box<Snapshot>, Format),
+    /// The busiest volumes and tenants.
+    Sample(Box<Moment>),
+}
+
+impl Scrape {
+    /// Reads the counters.
+    pub(crate) fn answer(self) -> Answer {
+        match self.wanted {
+            Wanted::Page(snapshot, format) => {
+                let page = encode(&self.metrics, &snapshot, format);
+                Answer::Metrics(String::from_utf8(page).expect("names are texts"))
+            }
+            Wanted::Sample(moment) => Answer::Sample(Box::new(self.metrics.sample(&moment))),
+        }
+    }
 }
 
 /// The helper thread. It ends when this is dropped and the pages in its queue are written.
@@ -56,10 +78,9 @@ impl Scraper {
 }
 
 fn work(pages: &Receiver<(UnixStream, Scrape)>, pending: &AtomicUsize) {
-    for (client, Scrape { metrics, snapshot, format }) in pages {
-        let text = String::from_utf8(encode(&metrics, &snapshot, format)).expect("names are texts");
-        if let Err(error) = write(client, Line::of(Answer::Metrics(text)).as_bytes()) {
-            debug!(%error, "a client of the control socket has not taken its metrics");
+    for (client, scrape) in pages {
+        if let Err(error) = write(client, Line::of(scrape.answer()).as_bytes()) {
+            debug!(%error, "a client of the control socket has not taken its answer");
         }
         pending.fetch_sub(1, Ordering::Relaxed);
     }

@@ -42,9 +42,19 @@ impl<T> Table<T> {
 
     /// All blocks, that of the objects beyond the limit last if there are any.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
-        let chunks = self.chunks.iter().filter_map(OnceLock::get);
-        let blocks = chunks.flat_map(|chunk| chunk.iter().filter_map(OnceLock::get).flatten());
-        blocks.chain((self.left_out() > 0).then_some(&self.other))
+        self.numbered().map(|(_, block)| block)
+    }
+
+    /// The same, each with the number of its object.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (Option<usize>, &T)> {
+        let chunks = self.chunks.iter().enumerate();
+        let blocks = chunks.flat_map(|(chunk, places)| {
+            let places = places.get().into_iter().flatten().enumerate();
+            places.filter_map(move |(place, block)| {
+                Some((Some(chunk * CHUNK + place), block.get()?.as_ref()?))
+            })
+        });
+        blocks.chain((self.left_out() > 0).then_some((None, &self.other)))
     }
 
     /// The number of objects beyond the limit.

@@ -1,6 +1,7 @@
 //! Tests of the counters and of both formats of the page.
 
 use super::encode::encode;
+use super::loads::{Latest, Moment};
 use super::page::Format;
 use super::snapshot::Snapshot;
 use super::{Metrics, TENANTS_MAX};
@@ -49,7 +50,8 @@ fn page(metrics: &Metrics, format: Format) -> String {
 #[test]
 fn requests_are_counted_once() {
     let metrics = Metrics::new(0);
-    let scored = |missed| Some(Scored { missed, allowed_ppm: 10_000 });
+    let scored =
+        |missed| Some(Scored { missed, target: Duration::from_millis(1), allowed_ppm: 10_000 });
     complete(&metrics, &request(0, Op::Read, 4_096), Ok(()), scored(false));
     complete(&metrics, &request(0, Op::Read, 512), Err(IoError::Medium), scored(true));
     complete(&metrics, &request(0, Op::Read, 1_024), Ok(()), None);
@@ -156,4 +158,29 @@ fn rules_add_up_to_their_stage() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
+}
+
+/// A sample has the volumes and tenants that were busiest of late, with the objective of each tenant, and the sum of all volumes,
+/// also of those that it leaves out.
+#[test]
+fn a_sample_has_the_busiest_and_the_sum_of_all() {
+    let metrics = Metrics::new(0);
+    for number in 0..150 {
+        let volume = VolumeId::new(number);
+        let request = Request { volume, ..request(number, Op::Read, 512) };
+        complete(&metrics, &request, Ok(()), None);
+    }
+    let (volume, tenant) = (VolumeId::new(120), TenantId::new(130));
+    let latest = vec![Latest { volume, tenant, times: StageTimes::default() }];
+    let mut objectives = vec![None; 131];
+    objectives[tenant.index()] = Some(Duration::from_millis(41));
+    let moment = Moment { latest, objectives: objectives.into(), ..Moment::default() };
+    let sample = metrics.sample(&moment);
+    assert_eq!((sample.all.requests, sample.all.bytes), (150, 150 * 512));
+    assert_eq!(sample.all.times.iter().map(|bucket| bucket.requests).sum::<u64>(), 150);
+    assert_eq!((sample.volumes.len(), sample.volumes_left_out), (100, 50));
+    assert_eq!((sample.tenants.len(), sample.tenants_left_out), (100, 50));
+    let busiest = &sample.tenants[0];
+    assert_eq!((&busiest.name[..], busiest.objective_ns), ("tenant 130", Some(41_000_000)));
+    assert_eq!(sample.tenants[1].objective_ns, None);
 }

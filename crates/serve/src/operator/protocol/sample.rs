@@ -12,6 +12,9 @@ pub struct Sample {
     pub busy: f64,
     /// Requests that have not ended.
     pub outstanding: u64,
+    /// All volumes together, also those that `volumes` does not have.
+    #[serde(default)]
+    pub all: Load,
     /// Volumes that have had requests, the busiest first; the first 100.
     pub volumes: Vec<Load>,
     /// How many there are that `volumes` does not have.

@@ -18,6 +18,9 @@ pub struct Slow {
     pub slow_ns: u64,
     /// How far back the counts reach.
     pub within_ns: u64,
+    /// How long ago the time ended that they are of; 0 if it has not.
+    #[serde(default)]
+    pub until_ns: u64,
     /// The requests: late and failed ones first, then the slowest.
     pub told: Vec<SlowRequest>,
 }

@@ -266,8 +266,8 @@ function slowest(slow) {
       [...held, make("small", {}, most)],
     ]];
   });
-  const note = `of ${slow.requests} in the last minute; ${slow.late} late, ${slow.failed} failed, ${slow.slow} of ${time(slow.slow_ns)} or more`;
-  table("slow", "Slowest requests", note, [["took", ""], ["request", ""], ["held by", ""]], rows, "No request has ended in the last minute.");
+  const note = `of ${slow.requests} in the last ${time(slow.within_ns)}; ${slow.late} late, ${slow.failed} failed, ${slow.slow} of ${time(slow.slow_ns)} or more`;
+  table("slow", "Slowest requests", note, [["took", ""], ["request", ""], ["held by", ""]], rows, `No request has ended in the last ${time(slow.within_ns)}.`);
 }
 
 function sessions(status) {
