@@ -191,6 +191,13 @@ impl Request {
         Self::Slow { id, last_ns, at_unix_ns, tenant, volume, rule, after, limit }
     }
 
+    /// The request with this id.
+    pub(crate) const fn ended(id: String) -> Self {
+        let (last_ns, limit) = (slow::last_minute(), slow::ten());
+        let (at_unix_ns, tenant, volume, rule, after) = (None, None, None, None, None);
+        Self::Slow { id: Some(id), last_ns, at_unix_ns, tenant, volume, rule, after, limit }
+    }
+
     /// Parses a line.
     pub(crate) fn parse(line: &[u8]) -> Result<Self, Refusal> {
         let mut value: Value = serde_json::from_slice(line).map_err(Refusal::NotJson)?;

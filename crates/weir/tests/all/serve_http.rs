@@ -177,6 +177,8 @@ fn every_route_is_in_the_document() {
     let problem = &document["components"]["responses"]["Problem"];
     let problem = &problem["content"]["application/problem+json"]["schema"];
     let mut told = String::new();
+    let slow = gateway.http_get("/api/v1/slow").json();
+    let id = slow["told"][0]["id"].as_str().unwrap();
     for (path, item) in paths {
         let name = match path.split('/').nth(3) {
             Some("tenants") => "one",
@@ -189,7 +191,7 @@ fn every_route_is_in_the_document() {
             schema::check(&document, problem, &answered.json()).unwrap();
             continue;
         }
-        let answered = gateway.http_get(&path.replace("{name}", name));
+        let answered = gateway.http_get(&path.replace("{name}", name).replace("{id}", id));
         let content = item["get"]["responses"]["200"]["content"].as_object().unwrap();
         let kind = answered.head.lines().find_map(|line| line.strip_prefix("Content-Type: "));
         let schema = &content[kind.unwrap()]["schema"];
@@ -242,5 +244,27 @@ fn the_page_is_complete() {
     assert!(
         ids.len() > 10 && ids.iter().all(|id| ids.iter().filter(|one| *one == id).count() == 1)
     );
+    gateway.stop();
+}
+
+/// A request is found by its id, and one that the recorder does not have is said not to be there.
+#[test]
+fn a_request_has_its_own_address() {
+    let mut gateway = start("http-request", "");
+    gateway.session("one").read(8_192, 4_096);
+    let slow = gateway.http_get("/api/v1/slow").json();
+    let id = slow["told"][0]["id"].as_str().unwrap();
+    let one = gateway.http_get(&format!("/api/v1/requests/{id}")).json();
+    assert_eq!((&one["id"], &one["offset"]), (&slow["told"][0]["id"], &8_192.into()), "{one}");
+    for (id, status, code) in
+        [("0000-000000000000", 404, "unknown_request"), ("", 404, "not_found")]
+    {
+        let refused = gateway.http_request("GET", &format!("/api/v1/requests/{id}"), &[]);
+        assert_eq!(
+            (refused.status, &refused.json()["code"]),
+            (status, &code.into()),
+            "{refused:?}"
+        );
+    }
     gateway.stop();
 }

@@ -22,6 +22,8 @@ pub(super) enum Found {
     Now(Response),
     /// With what the event loop says to this.
     Ask(Subject),
+    /// With what the event loop says to this, which hardly anybody else asks for.
+    Look(Request),
     /// When the event loop has carried out this.
     Order(Request),
 }
@@ -59,6 +61,7 @@ pub(super) fn find(
         Source::Paths(_) => Found::Ask(Subject::Paths),
         Source::Volumes(_) => Found::Ask(Subject::Volumes),
         Source::Slow => Found::Ask(Subject::Slow),
+        Source::Request => Found::Look(Request::ended(texts[0].to_owned())),
         Source::Order(order) => Found::Order(order(texts, body)?),
     })
 }
@@ -75,7 +78,12 @@ pub(super) fn answer(head: &Head, known: &Known) -> Result<Response, Fault> {
         (Source::Paths(answer), Answer::Paths(paths)) => answer(paths, name),
         (Source::Volumes(answer), Answer::Volumes(volumes)) => answer(volumes, name),
         (Source::Slow, Answer::Slow(slow)) => Ok(Response::json(slow)),
-        (Source::Slow, Answer::Error(problem)) => Err(Fault::Refused(problem.clone())),
+        (Source::Request, Answer::Slow(slow)) => {
+            slow.told.first().map(Response::json).ok_or(Fault::NoAnswer)
+        }
+        (Source::Slow | Source::Request, Answer::Error(problem)) => {
+            Err(Fault::Refused(problem.clone()))
+        }
         (Source::Order(_), told) => ordered(told),
         _ => Err(Fault::NoAnswer),
     }

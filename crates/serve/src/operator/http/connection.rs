@@ -138,7 +138,7 @@ impl<S: Read + Write> Connection<S> {
         let patience = match self.state {
             State::Reads if self.received.is_empty() => IDLE_LIMIT,
             State::Reads => HEAD_LIMIT,
-            State::Waits(_, Ticket::Shared(_)) => super::ANSWER_LIMIT,
+            State::Waits(_, Ticket::Shared(_) | Ticket::Look(_)) => super::ANSWER_LIMIT,
             State::Waits(_, Ticket::Order(_)) => super::ORDER_LIMIT,
             State::Writes { .. } => WRITE_LIMIT,
         };
@@ -164,7 +164,7 @@ impl<S: Read + Write> Connection<S> {
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let fault = match self.state {
             State::Reads if !self.received.is_empty() => Fault::HeadTimeout,
-            State::Waits(_, Ticket::Shared(_)) => Fault::NoAnswer,
+            State::Waits(_, Ticket::Shared(_) | Ticket::Look(_)) => Fault::NoAnswer,
             State::Waits(_, Ticket::Order(_)) => Fault::NoVerdict,
             State::Reads | State::Writes { .. } => return true,
         };

@@ -77,6 +77,8 @@ impl Subject {
 pub(crate) enum Ticket {
     /// A question, for all clients that ask it meanwhile.
     Shared(Subject),
+    /// A question of one client, with its serial number.
+    Look(u64),
     /// An order of one client, with its serial number.
     Order(u64),
 }

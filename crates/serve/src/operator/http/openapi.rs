@@ -70,6 +70,7 @@ fn description(route: &Route) -> String {
     };
     let rest = match route.source {
         Source::Order(_) => "The answer comes when the order has been carried out.",
+        Source::Request => "A request that has ended does not change.",
         _ => "The answer may be 200 ms old.",
     };
     format!("{needs} {rest}")
@@ -114,13 +115,16 @@ fn item(route: &Route, generator: &mut SchemaGenerator) -> Value {
     }
     let name = json!({ "type": "string", "pattern": "^[A-Za-z0-9._-]+$" });
     let number = json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX });
+    let id = json!({ "type": "string", "pattern": "^[0-9a-f]{4}-[0-9a-f]{12}$" });
     let parameter = |(text, schema): (&str, Value)| {
         let is_in = route.path.contains(&format!("{{{text}}}"));
         let parameter = json!({ "name": text, "in": "path", "required": true, "schema": schema });
         is_in.then_some(parameter)
     };
-    let parameters: Vec<_> =
-        [("name", name), ("number", number)].into_iter().filter_map(parameter).collect();
+    let parameters: Vec<_> = [("name", name), ("number", number), ("id", id)]
+        .into_iter()
+        .filter_map(parameter)
+        .collect();
     if !parameters.is_empty() {
         operation["responses"]["404"] = problem.clone();
         operation["parameters"] = parameters.into();

@@ -193,7 +193,7 @@ impl Fault {
 /// The status code of an order that the gateway has refused, by the code of the control socket.
 fn order_status(code: &str) -> u16 {
     match code {
-        "unknown_volume" | "unknown_backend" | "unknown_path" => 404,
+        "unknown_volume" | "unknown_backend" | "unknown_path" | "unknown_request" => 404,
         "invalid" => 422,
         "stopping" => 503,
         // It could be carried out in another state.

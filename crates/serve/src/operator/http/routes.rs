@@ -14,14 +14,14 @@ use crate::operator::metrics::history::{History, HistoryStatus};
 use crate::operator::metrics::page::Format;
 use crate::operator::metrics::totals::Totals;
 use crate::operator::protocol::{
-    Leaving, PathStatus, Request, Slow, Status, TenantStatus, Verdict, VolumeStatus,
+    Leaving, PathStatus, Request, Slow, SlowRequest, Status, TenantStatus, Verdict, VolumeStatus,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use weir_flow::clock::{Duration, Instant};
 
 /// What is at a path.
 pub(super) struct Route {
-    /// With `{name}` for a name, and `{number}` for that of a path.
+    /// With `{name}` for a name, `{number}` for that of a path, and `{id}` for that of a request.
     pub(super) path: &'static str,
     /// Who may ask; `None`: everybody.
     pub(super) role: Option<Role>,
@@ -58,6 +58,8 @@ pub(super) enum Source {
     Volumes(fn(&[VolumeStatus], &str) -> Result<Response, Fault>),
     /// The slowest requests of the last minute.
     Slow,
+    /// The request with the id in the path.
+    Request,
     /// An order, from the texts in the path and the body.
     Order(fn([&str; 2], &[u8]) -> Result<Request, Fault>),
 }
@@ -245,6 +247,14 @@ pub(super) static ROUTES: &[Route] = &[
         summary: "The slowest requests of the last minute, and who was served while they waited",
         content: Content::Json(schema::<Slow>),
         source: Source::Slow,
+    },
+    Route {
+        path: "/api/v1/requests/{id}",
+        role: Some(Role::Read),
+        id: "getRequest",
+        summary: "A request that has ended, by its id in the log or in the list of slow ones, while the flight recorder has it",
+        content: Content::Json(schema::<SlowRequest>),
+        source: Source::Request,
     },
     Route {
         path: "/api/v1/backends/{name}/paths/{number}:disable",

@@ -69,7 +69,7 @@ impl Http {
             next_accept: Instant::ZERO,
             clients: (0..CLIENTS_MAX).map(|_| None).collect(),
             slots: Default::default(),
-            orders: 0,
+            serial: 0,
             ask,
             news,
             guard,
@@ -220,8 +220,8 @@ struct Server {
     clients: Vec<Option<Client>>,
     /// By [`Subject::index`].
     slots: [Slot; Subject::ALL.len()],
-    /// The serial number of the last order.
-    orders: u64,
+    /// The serial number of the last question or order of one client.
+    serial: u64,
     ask: Sender<(Ticket, Request)>,
     news: Receiver<News>,
     guard: Guard,
@@ -383,6 +383,10 @@ impl Server {
             Err(fault) => client.refuse(&fault, &head, now),
             Ok((Found::Now(response), _)) => client.answer(&response, Some(&head), now),
             Ok((Found::Ask(subject), _)) => self.ask(index, head, subject, now),
+            Ok((Found::Look(request), _)) => {
+                self.serial += 1;
+                self.send(index, head, Ticket::Look(self.serial), request, now);
+            }
             Ok((Found::Order(order), caller)) => self.order(index, head, order, &caller, now),
         }
     }
@@ -412,10 +416,15 @@ impl Server {
         let (name, role) = (caller.name.as_deref().unwrap_or_default(), caller.role);
         let role = role.map_or("", Role::as_str);
         info!(user = name, role, peer = %client.stream.0.peer(), ?order, "order over HTTP");
-        self.orders += 1;
-        let ticket = Ticket::Order(self.orders);
+        self.serial += 1;
+        self.send(index, head, Ticket::Order(self.serial), order, now);
+    }
+
+    /// Has a client wait for what the event loop says to it alone.
+    fn send(&mut self, index: usize, head: Head, ticket: Ticket, request: Request, now: Instant) {
+        let Some(client) = &mut self.clients[index] else { return };
         client.wait(head, ticket, now);
-        if self.ask.send((ticket, order)).is_ok() {
+        if self.ask.send((ticket, request)).is_ok() {
             (self.wake)();
         }
     }
@@ -434,6 +443,7 @@ impl Server {
                 self.slots[subject.index()] =
                     Slot { asked: false, known: Some((now, known.clone())) };
             }
+            Ticket::Look(_) => {}
             // What was told before the order is not so any more.
             Ticket::Order(_) => self.slots.iter_mut().for_each(|slot| slot.known = None),
         }
