@@ -5,7 +5,7 @@ use crate::identity::bytes_of;
 use crate::volume::Volume;
 use crate::volume::catalog::Catalog;
 use std::net::SocketAddr;
-use weir_wire::nvme::{AnaState, Namespace, Usage};
+use weir_wire::nvme::{AnaState, Namespace};
 
 /// The namespaces that a host may see, in ascending order of their identifiers.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,6 @@ fn namespace(nsid: u32, volume: &Volume, access: AnaState) -> Namespace {
         nsid,
         blocks: disk.blocks,
         block_shift: disk.block_size.trailing_zeros() as u8,
-        allocated_blocks: None,
         thin: disk.thin,
         read_only: disk.read_only,
         persists_reservations: volume.state.is_some(),
@@ -75,6 +74,5 @@ fn namespace(nsid: u32, volume: &Volume, access: AnaState) -> Namespace {
         nguid,
         uuid,
         ana: if volume.unit.is_withdrawn() { AnaState::Inaccessible } else { access },
-        usage: Usage::default(),
     }
 }

@@ -29,31 +29,6 @@ impl AnaState {
     }
 }
 
-/// What was read and written since the gateway started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-    /// Read commands, Compare and Verify included.
-    pub reads: u64,
-    /// Write commands.
-    pub writes: u64,
-    /// Minutes during which commands were outstanding.
-    pub busy_minutes: u64,
-}
-
-impl std::ops::AddAssign for Usage {
-    fn add_assign(&mut self, other: Self) {
-        self.read_bytes += other.read_bytes;
-        self.written_bytes += other.written_bytes;
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.busy_minutes = self.busy_minutes.max(other.busy_minutes);
-    }
-}
-
 /// Facts about one namespace: a field for each that a host is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
@@ -63,8 +38,6 @@ pub struct Namespace {
     pub blocks: u64,
     /// Size of a logical block as a power of two: 9 or 12.
     pub block_shift: u8,
-    /// Blocks that occupy storage, if known.
-    pub allocated_blocks: Option<u64>,
     /// Blocks can be deallocated and read as zeroes then.
     pub thin: bool,
     /// Writing is forbidden.
@@ -83,8 +56,6 @@ pub struct Namespace {
     pub uuid: [u8; 16],
     /// Access through the portal of this controller.
     pub ana: AnaState,
-    /// What was read and written.
-    pub usage: Usage,
 }
 
 impl Namespace {

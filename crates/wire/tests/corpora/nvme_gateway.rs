@@ -81,7 +81,6 @@ impl Gateway {
             nsid,
             blocks: 4096,
             block_shift: if nsid == 2 { 12 } else { 9 },
-            allocated_blocks: None,
             thin: true,
             read_only: nsid == 3,
             persists_reservations: nsid == 1,
@@ -91,7 +90,6 @@ impl Gateway {
             nguid: [nsid as u8; 16],
             uuid: [7; 16],
             ana: weir_wire::nvme::AnaState::Optimized,
-            usage: weir_wire::nvme::Usage::default(),
         };
         Self {
             connection: Connection::new(limits),

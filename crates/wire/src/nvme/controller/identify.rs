@@ -2,7 +2,6 @@
 
 use super::aborts::ABORTS_MAX;
 use super::events::REQUESTS_MAX;
-use super::logs::ERRORS_MAX;
 use super::properties::VERSION;
 use super::{Action, Controller, View};
 use crate::nvme::discovery::padded;
@@ -142,7 +141,6 @@ impl Controller {
         data.put_u16(128, RETRY_DELAY);
         // LPA: SMART for each namespace, the effects page, any offset.
         data.0[261] = 0b111;
-        data.0[262] = ERRORS_MAX as u8 - 1;
         data.0[342] = ANA_TRANSITION_S;
         // ANACAP: all five states are reported.
         data.0[343] = 0b1_1111;
@@ -169,7 +167,7 @@ fn of_nvm(namespace: &Namespace) -> Data {
     let mut data = Data::new();
     data.put_u64(0, namespace.blocks);
     data.put_u64(8, namespace.blocks);
-    data.put_u64(16, namespace.allocated_blocks.unwrap_or(namespace.blocks));
+    data.put_u64(16, namespace.blocks);
     // NSFEAT: thin, and the preferred granularities are set.
     data.0[24] = u8::from(namespace.thin) | 1 << 4;
     // NMIC: several controllers share it.

@@ -1,66 +1,15 @@
 //! Log pages.
 
-use std::collections::VecDeque;
-
 use super::events::Event;
 use super::{Action, Controller, View, features, identify, opcode};
 use crate::nvme::discovery::padded;
 use crate::nvme::io;
-use crate::nvme::namespace::{NSID_ALL, Usage};
+use crate::nvme::namespace::NSID_ALL;
 use crate::nvme::pdu::{Sqe, Transfer};
 use crate::nvme::reservation;
 use crate::nvme::status::Status;
 
-/// A failed command in the log of errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ErrorEntry {
-    /// Its queue.
-    pub queue: u16,
-    /// Its command identifier.
-    pub cid: u16,
-    /// How it has ended.
-    pub status: Status,
-    /// The first block that it concerns.
-    pub lba: u64,
-    /// Its namespace.
-    pub nsid: u32,
-}
-
-/// The log of errors: the newest entries, and how many there were.
-#[derive(Debug, Default)]
-pub(super) struct Errors {
-    entries: VecDeque<ErrorEntry>,
-    count: u64,
-}
-
-impl Errors {
-    fn page(&self) -> Vec<u8> {
-        let mut page = Vec::with_capacity(ERRORS_MAX * ERROR_LENGTH);
-        for (age, entry) in self.entries.iter().rev().enumerate() {
-            let mut bytes = [0; ERROR_LENGTH];
-            bytes[..8].copy_from_slice(&(self.count - age as u64).to_le_bytes());
-            bytes[8..10].copy_from_slice(&entry.queue.to_le_bytes());
-            bytes[10..12].copy_from_slice(&entry.cid.to_le_bytes());
-            bytes[12..14].copy_from_slice(&entry.status.field().to_le_bytes());
-            bytes[16..24].copy_from_slice(&entry.lba.to_le_bytes());
-            bytes[24..28].copy_from_slice(&entry.nsid.to_le_bytes());
-            page.extend_from_slice(&bytes);
-        }
-        page.resize(ERRORS_MAX * ERROR_LENGTH, 0);
-        page
-    }
-}
-
 impl Controller {
-    /// Adds a failed command to the log of errors. The oldest entry leaves if there are more than [`ERRORS_MAX`].
-    pub fn log_error(&mut self, entry: ErrorEntry) {
-        if self.errors.entries.len() == ERRORS_MAX {
-            self.errors.entries.pop_front();
-        }
-        self.errors.entries.push_back(entry);
-        self.errors.count += 1;
-    }
-
     pub(super) fn log_page(
         &mut self,
         sqe: &Sqe,
@@ -79,8 +28,9 @@ impl Controller {
         let data = match (self.is_discovery(), id) {
             (true, lid::DISCOVERY) => self.discovery_page(offset, view)?,
             (false, lid::SUPPORTED) => supported().into(),
-            (false, lid::ERRORS) => self.errors.page().into(),
-            (false, lid::SMART) => self.smart(sqe.nsid(), view)?.into(),
+            // Commands that fail are not kept: the one entry that there must be is empty.
+            (false, lid::ERRORS) => [0; ERROR_LENGTH].into(),
+            (false, lid::SMART) => Self::smart(sqe.nsid(), view)?.into(),
             (false, lid::FIRMWARE) => {
                 let mut page = [0; 512];
                 page[0] = 1;
@@ -126,26 +76,10 @@ impl Controller {
         self.page.clone().ok_or(Status::INTERNAL_ERROR)
     }
 
-    /// Counters of one namespace, or of all.
-    fn smart(&self, nsid: u32, view: &View<'_>) -> Result<[u8; 512], Status> {
-        let mut usage = Usage::default();
-        match nsid {
-            0 | NSID_ALL => view.namespaces.iter().for_each(|it| usage += it.usage),
-            _ => usage = identify::find(nsid, view).ok_or(Status::INVALID_NAMESPACE)?.usage,
-        }
-        let mut page = [0; 512];
-        let units = |bytes: u64| bytes.div_ceil(DATA_UNIT);
-        for (offset, value) in [
-            (32, units(usage.read_bytes)),
-            (48, units(usage.written_bytes)),
-            (64, usage.reads),
-            (80, usage.writes),
-            (96, usage.busy_minutes),
-            (176, self.errors.count),
-        ] {
-            page[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
-        }
-        Ok(page)
+    /// Counters of one namespace, or of all. Nothing is counted for hosts: `weir status` and the metrics tell more.
+    fn smart(nsid: u32, view: &View<'_>) -> Result<[u8; 512], Status> {
+        let is_there = matches!(nsid, 0 | NSID_ALL) || identify::find(nsid, view).is_some();
+        is_there.then_some([0; 512]).ok_or(Status::INVALID_NAMESPACE)
     }
 
     /// ANA states: each namespace is a group.
@@ -250,9 +184,7 @@ mod lid {
     ];
 }
 
-/// Entries of the log of errors (ELPE + 1).
-pub const ERRORS_MAX: usize = 64;
-/// Length of an entry, in bytes.
+/// Length of an entry of the log of errors, in bytes.
 const ERROR_LENGTH: usize = 64;
 /// Dword 10: retain the asynchronous event (RAE).
 const RETAIN_EVENT: u32 = 1 << 15;
@@ -260,5 +192,3 @@ const RETAIN_EVENT: u32 = 1 << 15;
 const OFFSET_TYPE: u32 = 1 << 23;
 /// Return groups only: an ANA page without namespaces (RGO).
 const RETURN_GROUPS_ONLY: u32 = 1;
-/// Unit of the counters of SMART, in bytes: a thousand blocks of 512.
-const DATA_UNIT: u64 = 512_000;

@@ -28,7 +28,6 @@ use notices::Notices;
 use properties::Registers;
 
 pub use events::Event;
-pub use logs::{ERRORS_MAX, ErrorEntry};
 pub use properties::{Property, PropertyValue, Transition};
 
 /// Facts about a subsystem, the same through all of its controllers.
@@ -122,7 +121,6 @@ pub struct Controller {
     changed: BTreeSet<u32>,
     /// Counts changes of ANA states.
     ana_changes: u64,
-    errors: logs::Errors,
     notices: Notices,
     /// The discovery page that is being read.
     page: Option<Arc<[u8]>>,
@@ -151,7 +149,6 @@ impl Controller {
             aborts: Aborts::default(),
             changed: BTreeSet::new(),
             ana_changes: 0,
-            errors: logs::Errors::default(),
             notices: Notices::default(),
             page: None,
             subsystem,

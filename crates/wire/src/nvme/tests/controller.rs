@@ -6,8 +6,7 @@ use std::time::Duration;
 use super::harness::{HOST, SUBSYSTEM, Sgl, parsed, sqe};
 use crate::nvme::controller::{Action, Property, PropertyValue, Subsystem, Transition, View};
 use crate::nvme::{
-    AnaState, Completion, Connect, Controller, Limits, Namespace, Status, Transfer, Usage,
-    discovery,
+    AnaState, Completion, Connect, Controller, Limits, Namespace, Status, Transfer, discovery,
 };
 
 /// What Linux writes to CC.
@@ -18,7 +17,6 @@ pub(super) fn namespace(nsid: u32) -> Namespace {
         nsid,
         blocks: 2048,
         block_shift: 9,
-        allocated_blocks: Some(100),
         thin: true,
         read_only: false,
         persists_reservations: nsid != 2,
@@ -28,7 +26,6 @@ pub(super) fn namespace(nsid: u32) -> Namespace {
         nguid: [nsid as u8; 16],
         uuid: [0xa0; 16],
         ana: AnaState::Optimized,
-        usage: Usage { read_bytes: 512_001, writes: 7, ..Usage::default() },
     }
 }
 

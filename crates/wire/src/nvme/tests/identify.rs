@@ -29,7 +29,7 @@ fn controllers_describe_themselves() {
     );
     assert_eq!((u32_at(&data, 88), u32_at(&data, 92)), (30_000_000, 1 << 8 | 1 << 11));
     assert_eq!((u32_at(&data, 96), data[111], u16_at(&data, 128)), (0x41, 1, 10));
-    assert_eq!((u16_at(&data, 256), data[258], data[259], data[261], data[262]), (0, 3, 3, 7, 63));
+    assert_eq!((u16_at(&data, 256), data[258], data[259], data[261], data[262]), (0, 3, 3, 7, 0));
     assert_eq!((u16_at(&data, 320), data[342], data[343]), (10, 10, 0x1f));
     assert_eq!((u32_at(&data, 344), u32_at(&data, 348), u16_at(&data, 386)), (256, 256, 1000));
     assert_eq!(
@@ -65,9 +65,8 @@ fn namespaces_describe_themselves() {
     let mut gateway = Gateway::enabled();
     gateway.namespaces[1].thin = false;
     gateway.namespaces[1].read_only = true;
-    gateway.namespaces[1].allocated_blocks = None;
     let data = gateway.data(0x06, 1, &[0], 4096);
-    assert_eq!((u64_at(&data, 0), u64_at(&data, 8), u64_at(&data, 16)), (2048, 2048, 100));
+    assert_eq!((u64_at(&data, 0), u64_at(&data, 8), u64_at(&data, 16)), (2048, 2048, 2048));
     assert_eq!((data[24], data[25], data[26], data[30], data[33]), (0x11, 0, 0, 1, 9));
     assert_eq!(data[31], 0xff, "six types of reservations, IEKEY, persistence");
     assert_eq!(
