@@ -10,6 +10,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Page-aligned bytes that the kernel may be reading or writing.
 #[derive(Debug)]
@@ -163,6 +164,8 @@ pub(crate) enum Payload {
     Pooled(Shared),
     /// What the gateway itself has to say.
     Small(Rc<[u8]>),
+    /// A page that many replies refer to.
+    Page(Arc<[u8]>),
 }
 
 impl AsRef<[u8]> for Payload {
@@ -170,6 +173,7 @@ impl AsRef<[u8]> for Payload {
         match self {
             Self::Pooled(buffer) => buffer.bytes(),
             Self::Small(bytes) => bytes,
+            Self::Page(bytes) => bytes,
         }
     }
 }

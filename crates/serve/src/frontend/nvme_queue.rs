@@ -5,7 +5,8 @@ use crate::frontend::nvme_namespaces::Namespaces;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use weir_flow::clock::Instant;
+use std::sync::Arc;
+use weir_flow::clock::{Duration, Instant};
 use weir_flow::dispatch::Weight;
 use weir_flow::pipeline::Input;
 use weir_flow::request::{LinkId, TenantId};
@@ -36,6 +37,12 @@ pub(crate) struct Queue {
     pub(super) namespaces: Rc<Namespaces>,
     /// When a command was taken last.
     pub(super) heard: Instant,
+    /// The discovery page of its host, and the generation of that.
+    pub(super) page: Option<(u64, Arc<[u8]>)>,
+    /// Since when the front of a PDU waits for its rest.
+    pub(super) partial: Option<Instant>,
+    /// The oldest command whose data has not come whole, and since when that is known.
+    receiving: Option<(u64, Instant)>,
     /// A Connect that waits for the end of an older connection of the same queue, and until when.
     pub(super) connecting: Option<(Box<Connect>, Instant)>,
     /// Commands for which there is no memory yet, in order. At most as many as the queue has places.
@@ -110,6 +117,9 @@ impl Queue {
             claim: None,
             namespaces: Rc::default(),
             heard: Instant::ZERO,
+            page: None,
+            partial: None,
+            receiving: None,
             connecting: None,
             waiting: VecDeque::new(),
             rest: BTreeMap::new(),
@@ -141,6 +151,20 @@ impl Queue {
     /// Whether its Connect has waited for too long.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         self.connecting.as_ref().is_some_and(|(_, until)| *until <= now)
+    }
+
+    /// Once a second: takes note of data that does not come.
+    pub(crate) fn watch(&mut self, now: Instant) {
+        let oldest = self.wire.oldest_receiving();
+        if self.receiving.map(|(command, _)| command) != oldest {
+            self.receiving = oldest.map(|command| (command, now));
+        }
+    }
+
+    /// Whether its host has begun a PDU, or the data of a command, and not gone on within `limit`.
+    pub(crate) fn stalls(&self, now: Instant, limit: Duration) -> bool {
+        let data = self.receiving.map(|(_, since)| since);
+        [self.partial, data].into_iter().flatten().any(|since| now.saturating_since(since) >= limit)
     }
 
     /// Whether commands wait for memory.

@@ -1,5 +1,6 @@
 //! The event loop without a kernel: a host, a clock and a disk in memory, and the real pipeline.
 
+mod nvme;
 mod shares;
 
 use super::*;
@@ -179,8 +180,9 @@ impl Kernel for Virtual {
 
     fn wait(&mut self, sleep: Sleep, events: &mut Vec<Event>) -> Result<()> {
         let host = &mut *self.host.borrow_mut();
-        if std::mem::take(&mut host.has_news)
-            && let (Some(index), Some(message)) = (self.watched, host.messages.pop_front())
+        if let Some(index) = self.watched
+            && std::mem::take(&mut host.has_news)
+            && let Some(message) = host.messages.pop_front()
         {
             host.sent.extend(message);
             let readiness = Readiness { readable: true, writable: true, ended: false };
@@ -292,12 +294,13 @@ fn serve_prepared(
     let backing = Backing::open(&config.volumes[0], &file).expect("a new file");
     std::fs::remove_file(&path).expect("it was just made");
     let upstreams = Upstreams::new(&[], 0, NoNetwork, Box::new(Zeroes));
-    run_gateway(config, Store::File(backing), upstreams, messages, end, prepare)
+    run_gateway(config, Protocol::Nbd, Store::File(backing), upstreams, messages, end, prepare)
 }
 
-/// Serves one NBD export on this store.
+/// Serves one NBD export on this store, or what else the configuration has, to a host of this protocol.
 fn run_gateway(
     mut config: Config,
+    protocol: Protocol,
     store: Store,
     upstreams: Upstreams<NoNetwork>,
     messages: &[Vec<u8>],
@@ -311,8 +314,10 @@ fn run_gateway(
     let logs = log_device::open(&config, &plan.cache, &mut Zeroes).expect("a new log");
 
     let time: Time = Rc::default();
-    let host =
-        Rc::new(RefCell::new(Host { messages: messages.to_vec().into(), ..Host::default() }));
+    // Hosts of NVMe speak first.
+    let has_news = protocol == Protocol::Nvme;
+    let host = Host { messages: messages.to_vec().into(), has_news, ..Host::default() };
+    let host = Rc::new(RefCell::new(host));
     let sleeps = Rc::new(Cell::new(0));
     let kernel = Virtual {
         time: time.clone(),
@@ -331,7 +336,7 @@ fn run_gateway(
     prepare(&mut engine.catalog.volumes[0]);
     let parts = Parts {
         kernel,
-        listeners: vec![Listener::new(Protocol::Nbd, None, connects)],
+        listeners: vec![Listener::new(protocol, None, connects)],
         tls: None,
         control: None,
         http: None,
@@ -423,7 +428,8 @@ fn a_gateway_without_its_upstream_logs_writes() {
     let write = [request(1, 8192), vec![0xab; 512]].concat();
     let messages = [choose(), write, request(0, 8192), read()];
     let end = Duration::from_secs(5);
-    let (host, _) = run_gateway(config, store, upstreams, &messages, end, |_| {});
+    let nbd = Protocol::Nbd;
+    let (host, _) = run_gateway(config, nbd, store, upstreams, &messages, end, |_| {});
     std::fs::remove_file(path).expect("it was made");
 
     let reply = [&SIMPLE_REPLY[..], &[0; 4], &COOKIE].concat();

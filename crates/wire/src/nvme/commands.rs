@@ -11,6 +11,8 @@ use super::event::Completion;
 pub(super) struct Command {
     /// The host's name for it, which the response repeats.
     pub(super) cid: u16,
+    /// Which of all commands of the connection it is.
+    pub(super) number: u64,
     /// Whether the name belongs to this command: not if another one with it was there before.
     pub(super) owns_cid: bool,
     /// Data to the host, in bytes; zero without.
@@ -46,6 +48,7 @@ impl Command {
     pub(super) const fn new(cid: u16) -> Self {
         Self {
             cid,
+            number: 0,
             owns_cid: true,
             to_host: 0,
             sent: 0,
@@ -71,6 +74,8 @@ pub(super) struct Commands {
     slots: Slots<Command>,
     /// A bit for each command identifier that is in use; empty before the first command.
     cids: Vec<u64>,
+    /// Commands that were taken so far.
+    count: u64,
 }
 
 impl Commands {
@@ -86,6 +91,8 @@ impl Commands {
             self.cids = vec![0; CID_WORDS];
         }
         let (word, bit) = place(command.cid);
+        self.count += 1;
+        command.number = self.count;
         command.owns_cid = self.cids[word] & bit == 0;
         self.cids[word] |= bit;
         self.slots.take(command, outbox)

@@ -204,6 +204,13 @@ impl<P: AsRef<[u8]>> Connection<P> {
         self.commands.get(slot).is_some_and(super::commands::Command::is_receiving)
     }
 
+    /// The oldest command of which the host still sends data: its number among all commands of the connection. While it
+    /// stays the same, that command has no complete data.
+    pub fn oldest_receiving(&self) -> Option<u64> {
+        let receiving = self.commands.taken().filter(|(_, command)| command.is_receiving());
+        receiving.map(|(_, command)| command.number).min()
+    }
+
     /// Unanswered commands that the host may have.
     pub(super) fn depth(&self) -> u32 {
         self.queue.map_or(DEPTH_BEFORE_CONNECT, |queue| queue.depth).into()

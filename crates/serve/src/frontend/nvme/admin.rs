@@ -3,7 +3,6 @@
 use super::NvmeFrontend;
 use crate::buffer::Payload;
 use crate::frontend::nvme_queue::Queue;
-use std::rc::Rc;
 use weir_wire::nvme::controller::{Action, Property, View};
 use weir_wire::nvme::{Completion, Sqe, Status, Transfer, discovery};
 use weir_wire::scsi::reservation::HostOut;
@@ -38,14 +37,15 @@ impl NvmeFrontend<'_> {
     ) -> Option<(usize, HostOut)> {
         let id = queue.controller?;
         let siblings = self.controllers.of_subsystem(&queue.subsystem);
-        let page = (queue.subsystem == discovery::NQN)
-            .then(|| self.controllers.page(&self.engine.catalog, &queue.host, &queue.portals));
+        if queue.subsystem == discovery::NQN {
+            self.controllers.renew_page(&self.engine.catalog, queue);
+        }
         let entry = self.controllers.get_mut(id)?;
         let namespaces = entry.namespaces.clone();
         let view = View {
             namespaces: &namespaces.facts,
             controllers: &siblings,
-            discovery: page.as_ref(),
+            discovery: queue.page.as_ref().map(|(_, page)| page),
         };
         let action = entry.controller.admin(slot, sqe, transfer, &view);
         if let Action::Persistence { nsid, set } = action {
@@ -70,8 +70,8 @@ impl NvmeFrontend<'_> {
             Action::Complete(completion) => queue.wire.respond(slot, completion),
             Action::Data { data, from } => {
                 let due = transfer.to_host().unwrap_or(0) as usize;
-                let part = &data[from..data.len().min(from + due)];
-                queue.wire.respond_padded(slot, Payload::Small(Rc::from(part)), 0..part.len());
+                let end = data.len().min(from + due);
+                queue.wire.respond_padded(slot, Payload::Page(data), from..end);
             }
             Action::Gather(length) => queue.wire.gather(slot, *sqe, length),
             Action::Persistence { .. } => unreachable!("it was taken before"),

@@ -392,8 +392,17 @@ impl Controllers {
         now
     }
 
+    /// Makes the discovery page of a queue's host, unless it has that of this generation: however often the host reads
+    /// it, its answers refer to one page.
+    pub(super) fn renew_page(&self, catalog: &Catalog, queue: &mut Queue) {
+        let generation = self.generation.get();
+        if queue.page.as_ref().is_none_or(|&(of, _)| of != generation) {
+            queue.page = Some((generation, self.page(catalog, &queue.host, &queue.portals)));
+        }
+    }
+
     /// The discovery page of a host that has reached the gateway at `portals`.
-    pub(super) fn page(&self, catalog: &Catalog, host: &str, portals: &[SocketAddr]) -> Arc<[u8]> {
+    fn page(&self, catalog: &Catalog, host: &str, portals: &[SocketAddr]) -> Arc<[u8]> {
         let nvme = &catalog.nvme;
         let portals = if nvme.advertise.is_empty() { portals } else { &nvme.advertise };
         let entry = |kind, subsystem: &str, (number, portal): (u16, &SocketAddr)| DiscoveryEntry {

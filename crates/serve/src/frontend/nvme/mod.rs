@@ -15,6 +15,7 @@ use crate::config::{self, DigestPolicy};
 use crate::frontend::Verdict;
 use crate::frontend::connection::{Connection, Speech};
 use crate::frontend::nvme_queue::{Data, Part, Queue, Waiting};
+use crate::ids::TaskKey;
 use crate::tasks::set::{Origin, TaskSet};
 use crate::tasks::table::{Phase, Task, TaskKind};
 use crate::tasks::{CommandEngine, ConnectionAction, Held};
@@ -58,6 +59,7 @@ impl NvmeFrontend<'_> {
     /// Handles everything that a queue has received.
     pub(crate) fn receive(&mut self, connection: &mut Connection) -> Verdict {
         let mut received = std::mem::take(&mut connection.received);
+        let mut proceeds = false;
         self.connect_again(connection);
         self.feed(connection);
         let verdict = loop {
@@ -74,6 +76,7 @@ impl NvmeFrontend<'_> {
                         self.event(connection, event);
                     }
                     received.consume(consumed);
+                    proceeds |= consumed > 0;
                     if consumed == 0 && idle {
                         break Verdict::Keep;
                     }
@@ -90,6 +93,14 @@ impl NvmeFrontend<'_> {
                 }
             }
         };
+        if let Speech::Nvme(queue) = &mut connection.speech {
+            let now = self.engine.set.now;
+            queue.partial = match queue.partial {
+                _ if received.bytes().is_empty() => None,
+                Some(since) if !proceeds => Some(since),
+                _ => Some(now),
+            };
+        }
         connection.received = received;
         verdict
     }
@@ -145,12 +156,8 @@ impl NvmeFrontend<'_> {
                 }
             }
             Event::Disconnect { slot } => {
-                for waiting in std::mem::take(&mut queue.waiting) {
-                    let status = Status::ABORTED_BY_QUEUE_DELETION;
-                    self.end(queue, waiting.slot, Completion::failed(status));
-                }
                 queue.leaving = Some(slot);
-                reply::leave(queue);
+                self.leave(connection);
             }
             Event::Terminated { fes, fei } => {
                 let (peer, TaskSet { log, .. }) = (&connection.peer, &self.engine.set);
@@ -160,6 +167,28 @@ impl NvmeFrontend<'_> {
                 });
             }
         }
+    }
+
+    /// The host sends nothing more on the queue: ends the commands that have not begun, or whose data is not whole.
+    fn leave(&mut self, connection: &mut Connection) {
+        let Speech::Nvme(queue) = &mut connection.speech else { return };
+        queue.waiting.clear();
+        let slots: Vec<u32> = queue.wire.outstanding_slots().collect();
+        for slot in slots {
+            let key = connection.tasks.get(&slot).copied();
+            let begun = key.and_then(|key| self.engine.set.live(key, connection.id));
+            let gathers = |key: TaskKey| self.engine.set.tasks[key].phase == Phase::Gathering;
+            if begun.is_some_and(|key| !gathers(key)) || queue.leaving == Some(slot) {
+                continue;
+            }
+            connection.tasks.remove(&slot);
+            let status = Status::ABORTED_BY_QUEUE_DELETION;
+            self.end(queue, slot, Completion::failed(status));
+            if let Some(key) = begun {
+                self.engine.set.finish(key);
+            }
+        }
+        reply::leave(queue);
     }
 
     /// Tries again to connect a queue whose older connection may have ended.

@@ -28,12 +28,17 @@ impl<S: Stream> Connected<S> {
         if engine.set.waits_in_vain(connection.tasks.values().copied(), DATA_WITHIN) {
             return Some("write data did not arrive in time");
         }
+        if let Speech::Nvme(queue) = &connection.speech
+            && queue.stalls(now, DATA_WITHIN)
+        {
+            return Some("the rest of a PDU, or of the data of a command, did not arrive in time");
+        }
         let discovers = matches!(connection.speech, Speech::Iscsi(_)) && connection.view.is_none();
         (discovers && since(heard) >= PING_AFTER).then_some("an idle discovery session")
     }
 }
 
-/// Write data of a command must have come by then.
+/// Write data of a command, and the rest of a PDU of NVMe, must have come by then.
 const DATA_WITHIN: Duration = Duration::from_secs(60);
 
 /// A connection must have logged in, or chosen its export, by then.

@@ -30,6 +30,11 @@ impl<S: Stream> Connections<S> {
     pub(super) fn tick_nvme(&mut self, engine: &mut CommandEngine, now: Instant) {
         engine.set.now = now;
         self.controllers.tick(engine);
+        for one in self.places.iter_mut().flatten() {
+            if let Speech::Nvme(queue) = &mut one.connection.speech {
+                queue.watch(now);
+            }
+        }
         let late = self.all().filter(|one| queue_of(one).is_some_and(|queue| queue.is_late(now)));
         let late: Vec<_> = late.map(|one| ConnectionAction::Feed(one.id)).collect();
         engine.set.actions.extend(late);

@@ -310,3 +310,31 @@ fn a_second_connect_is_out_of_sequence() {
         assert_eq!((host.send(&second), host.endings()), (Ok(vec![]), vec![(1, 0xc)]));
     }
 }
+
+/// The oldest command of which data is due has a number that stays until its data is whole, and that no later command
+/// has.
+#[test]
+fn unfinished_commands_are_known() {
+    let mut host = Host::io();
+    let mut numbers = Vec::new();
+    for cid in 1..4 {
+        assert_eq!(host.connection.oldest_receiving(), None);
+        let half = host.capsule(&write_in_capsule(cid, 1), &[0; 512]);
+        let told = host.send(&half[..100]).unwrap();
+        let Told::Command { slot, .. } = told[0] else { panic!("{told:?}") };
+        let number = host.connection.oldest_receiving().unwrap();
+        host.send(&half[100..300]).unwrap();
+        assert_eq!(host.connection.oldest_receiving(), Some(number));
+        host.send(&half[300..]).unwrap();
+        assert_eq!(host.connection.oldest_receiving(), None, "it has come");
+        host.connection.respond(slot, Completion::SUCCESS);
+        host.pdus();
+        numbers.push(number);
+    }
+    assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+    // What is asked for counts from then on.
+    let slot = host.command(&write(9, 1), &[]);
+    assert_eq!(host.connection.oldest_receiving(), None);
+    host.connection.solicit(slot, 512);
+    assert!(host.connection.oldest_receiving() > numbers.pop());
+}
