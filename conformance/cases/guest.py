@@ -43,7 +43,7 @@ RESERVED = "nqn.2026-11.org.example:reserved"
 SCRIPTS = ROOT / "conformance/guest"
 # Parts that run for a change of the front end or the wire formats. The others take as long again and protect less.
 SMALL = ["ext4", "multipath", "restart", "reservations", "commands", "nvme", "nvme_reservations"]
-PARTS = ["ext4", "multipath", "restart", "write_back", "reservations", "commands", "nvme", "nvme_reservations", "chap", "lio", "flash"]
+PARTS = ["ext4", "multipath", "restart", "write_back", "reservations", "commands", "nvme", "nvme_reservations", "nvme_commands", "chap", "lio", "flash"]
 # Slow enough that delays of the machine do not matter: reads take 150 ms, programs 250 ms.
 FLASH = {"name": "flash", "model": "ssd-paper", "register": "25ms", "read": "125ms", "program": "225ms"}
 # Parts of a script, as the guest gets them: text only.
