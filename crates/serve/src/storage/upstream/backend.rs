@@ -3,6 +3,8 @@
 //! It owns what the paths share, the facts of the unit and its reservation, and decides what an event of one path
 //! means for the others.
 
+mod reset_reports;
+
 use super::context::Context;
 use super::held_writes::RESET_INTERVAL;
 use super::network::{Network, Readiness};
@@ -11,12 +13,13 @@ use super::path::{Link, Path};
 use super::path_set::PathSet;
 use super::probe::Facts;
 use super::remembered::RememberedUnit;
-use super::resets::{NO_ANSWER, Resets};
+use super::resets::Resets;
 use super::session::{Loss, PATH_FAILED, Session, SessionEvent, UnitState};
 use super::start::{Unreachable, UnreachablePath};
 use super::unit::LogicalUnit;
 use crate::storage::io::{Ended, Io, StorageDone, Work};
 use crate::storage::store::Unit;
+use reset_reports::NO_ANSWER;
 use tracing::{error, info, warn};
 use weir_flow::clock::Instant;
 use weir_flow::error::IoError;

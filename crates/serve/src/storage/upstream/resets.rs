@@ -14,13 +14,8 @@
 //!
 //! Cost: nothing while no path is asked; after a reset two round trips, after a login one.
 
-use super::backend::Upstream;
-use super::context::Context;
-use super::network::Network;
-use super::session::{Loss, PATH_FAILED};
 use crate::storage::io::Ended;
 use weir_flow::clock::Instant;
-use weir_flow::pipeline::Input;
 
 /// Which paths have been asked, and what each has still to report.
 #[derive(Clone, Debug)]
@@ -106,7 +101,7 @@ impl Resets {
         if was_asked { self.settle(ready, now) } else { Next::Nothing }
     }
 
-    /// A flush has ended well; it is given back if it may be told.
+    /// A flush has ended well; it is given back unless it waits for answers.
     pub(super) fn hold(&mut self, flush: Ended) -> Option<Ended> {
         if self.is_settled() {
             return Some(flush);
@@ -121,6 +116,11 @@ impl Resets {
             Question::None => None,
             Question::Asked(at) | Question::Stale(at) => Some(at),
         }
+    }
+
+    /// Takes the flushes that were held.
+    pub(super) fn take_held(&mut self) -> Vec<Ended> {
+        std::mem::take(&mut self.held)
     }
 
     fn is_settled(&self) -> bool {
@@ -153,76 +153,6 @@ impl Resets {
         Next::Release(!ready.is_empty())
     }
 }
-
-impl<N: Network> Upstream<N> {
-    /// A session reports that the unit was reset, and may have lost its cache.
-    pub(super) fn was_reset(&mut self, context: &mut Context<N>, index: usize) {
-        if !self.unit.has_cache() {
-            return;
-        }
-        let (new, next) = self.resets.reported(index, &self.paths.ready(), context.now);
-        if new {
-            context.input(Input::UnitReset(self.paths.backend));
-        }
-        self.go_on(context, next);
-    }
-
-    /// A path takes commands from now on.
-    pub(super) fn ask_for_resets(&mut self, context: &mut Context<N>, index: usize) {
-        if self.unit.has_cache() {
-            let next = self.resets.ready(index, &self.paths.ready(), context.now);
-            self.go_on(context, next);
-        }
-    }
-
-    /// A path has answered TEST UNIT READY.
-    pub(super) fn has_no_reset(&mut self, context: &mut Context<N>, index: usize) {
-        let next = self.resets.answered(index, &self.paths.ready(), context.now);
-        self.go_on(context, next);
-    }
-
-    /// The session of a path is over.
-    pub(super) fn forget_reports(&mut self, context: &mut Context<N>, index: usize) {
-        let next = self.resets.lost(index, &self.paths.ready(), context.now);
-        self.go_on(context, next);
-    }
-
-    /// A flush has ended well on a path.
-    pub(super) fn flush_ended(&mut self, context: &mut Context<N>, ended: Ended) {
-        if let Some(ended) = self.resets.hold(ended) {
-            context.end(ended);
-        }
-    }
-
-    /// When a path is given up since it does not answer TEST UNIT READY.
-    pub(super) fn answer_due(&self, index: usize) -> Option<Instant> {
-        self.resets.asked_at(index).map(|at| at + self.paths.config.login_timeout)
-    }
-
-    fn go_on(&mut self, context: &mut Context<N>, next: Next) {
-        match next {
-            Next::Nothing => {}
-            Next::Ask(paths) => {
-                for index in paths {
-                    self.with(context, index, |session, unit| {
-                        session.ask_ready(unit.now);
-                        Ok(())
-                    });
-                }
-            }
-            Next::Release(well) => {
-                for ended in std::mem::take(&mut self.resets.held) {
-                    let outcome = if well { ended.outcome } else { PATH_FAILED };
-                    context.end(Ended { outcome, ..ended });
-                }
-            }
-        }
-    }
-}
-
-/// A path that does not answer the question after a reset.
-pub(super) const NO_ANSWER: Loss =
-    Loss::Late("TEST UNIT READY, which asks for resets of the unit, has not ended");
 
 #[cfg(test)]
 mod tests;

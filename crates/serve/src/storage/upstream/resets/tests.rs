@@ -80,9 +80,9 @@ struct World {
     pending: Vec<bool>,
     cache: Vec<usize>,
     gone: Vec<usize>,
-    /// The gateway: writes begun, told with the number of losses at their begin, flushes with the writes that they cover.
+    /// The gateway: writes begun, those that were acknowledged, losses, flushes with the writes that they cover.
     writes: usize,
-    told: Vec<usize>,
+    acknowledged: Vec<usize>,
     losses: usize,
     begun: Vec<usize>,
     flushes: Vec<(Vec<usize>, Ended)>,
@@ -105,7 +105,7 @@ impl World {
             cache: Vec::new(),
             gone: Vec::new(),
             writes: 0,
-            told: Vec::new(),
+            acknowledged: Vec::new(),
             losses: 0,
             begun: Vec::new(),
             flushes: Vec::new(),
@@ -148,7 +148,7 @@ impl World {
                 }
             }
             Next::Release(well) => {
-                self.resets.held.clear();
+                self.resets.take_held();
                 for flush in std::mem::take(&mut self.held) {
                     if well {
                         self.flushed(flush);
@@ -181,14 +181,15 @@ impl World {
                 let (new, next) = self.resets.reported(path, &ready, NOW);
                 if new {
                     self.losses += 1;
-                    self.lost |= self.told.iter().any(|write| !self.covered.contains(write));
+                    self.lost |=
+                        self.acknowledged.iter().any(|write| !self.covered.contains(write));
                 }
                 self.go_on(next);
                 self.to_unit[path].push_back(command);
             }
             Item::Done(Command::Write(write)) => {
                 if self.begun[write] == self.losses {
-                    self.told.push(write);
+                    self.acknowledged.push(write);
                 } else {
                     // It is sent again: the unit may have lost it.
                     self.write(path);
@@ -219,7 +220,7 @@ impl World {
         match self.rng.below(32) {
             0..=3 if self.up[path] => self.write(path),
             4..=6 if self.up[path] => {
-                let covers = self.told.clone();
+                let covers = self.acknowledged.clone();
                 self.to_unit[path].push_back(Command::Flush(self.flushes.len()));
                 self.flushes.push((covers, flush()));
             }
@@ -232,8 +233,8 @@ impl World {
             }
             // A session that is lost with a report is not covered: its loss is drawn where the path has none.
             9 if self.up[path] && !self.pending[path] && self.ready().len() > 1 => {
-                let told = |item: &Item| matches!(item, Item::Report(_));
-                if !self.to_gateway[path].iter().any(told) {
+                let reported = |item: &Item| matches!(item, Item::Report(_));
+                if !self.to_gateway[path].iter().any(reported) {
                     self.up[path] = false;
                     self.to_unit[path].clear();
                     self.to_gateway[path].clear();
@@ -247,7 +248,7 @@ impl World {
     }
 }
 
-/// Two or three paths with commands and answers under way, resets at any moment, sessions that end and begin: a flush ends
+/// Two or three paths with commands and answers in flight, resets at any moment, sessions that end and begin: a flush ends
 /// well only if nothing that was acknowledged before it is gone, or the volume is known to be lost.
 #[test]
 fn no_flush_ends_well_after_a_loss() {

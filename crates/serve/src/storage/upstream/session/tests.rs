@@ -170,8 +170,8 @@ fn what_was_not_begun_is_recalled() {
     }
 }
 
-/// A path that does not answer the question for resets within the login timeout is given up, and a flush that has waited for
-/// it is told.
+/// A path that does not answer the question for resets within the login timeout is given up, and a flush that has waited
+/// for it ends.
 #[test]
 fn a_path_that_does_not_answer_is_given_up() {
     let (_portal, mut upstreams) = upstreams(2);
