@@ -67,6 +67,7 @@ fn put(what: u8, input: &mut Input<'_>, bytes: &mut [u8], sum: &mut u32) {
                 oldest: input.number(),
                 durable: input.number(),
                 applied: input.number(),
+                epoch: input.number(),
             };
             let (page, of) = head.encode();
             *sum = of;
@@ -122,14 +123,14 @@ fn record(input: &mut Input<'_>) -> Descriptor {
     let payload = if kind == RecordKind::Write { blocks * 512 } else { 0 };
     Descriptor {
         kind,
-        flags: 0,
+        flags: input.next().unwrap_or(0) & Descriptor::FLAG_COPY,
         tenant: 0,
         lba,
         blocks,
         payload_at: 0,
         payload,
         sums_at: 0,
-        initiator: 0,
+        initiator: input.number(),
         time: 0,
     }
 }

@@ -182,7 +182,7 @@ impl CacheStage {
                     left += 1;
                 }
                 Source::Memory(Part { from, length }) => {
-                    let from = self.buffer(from);
+                    let from = self.buffer(volume, from);
                     self.work(Work::CopyBuffer { volume, from, tag, offset, length });
                 }
                 Source::Zeroes(length) => self.work(Work::Zero { tag, offset, length }),
@@ -277,6 +277,17 @@ impl CacheStage {
             assert!(left == 0, "memory is released when nothing fills it any more");
             self.work(Work::Release(tag));
         }
+    }
+
+    /// The memory of a job that a log calls so, which has filled it.
+    pub(super) fn memory_of(&self, volume: VolumeId, job: JobId) -> Tag {
+        let key = self.write_back_job(volume, job);
+        let Some(Job::WriteBack(WriteBackJob { tag: Some(tag), .. })) =
+            key.map(|key| &self.jobs[key])
+        else {
+            unreachable!("a log writes from memory that it has not given back")
+        };
+        *tag
     }
 
     /// The part of write-back that a log calls so. O(jobs), which are few.

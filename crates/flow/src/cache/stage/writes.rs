@@ -88,7 +88,8 @@ impl CacheStage {
         {
             match effect {
                 Effect::Write(write) => {
-                    let from = write.payload.iter().map(|part| self.buffer(part.from)).collect();
+                    let from =
+                        write.payload.iter().map(|part| self.buffer(volume, part.from)).collect();
                     self.work(Work::Log { volume, write: Box::new(LogWrite { write, from }) });
                 }
                 Effect::Sync(io) => self.work(Work::Sync { volume, io }),
@@ -138,10 +139,11 @@ impl CacheStage {
     }
 
     /// Where the world has what a log calls so.
-    pub(super) fn buffer(&self, memory: Memory) -> Buffer {
+    pub(super) fn buffer(&self, volume: VolumeId, memory: Memory) -> Buffer {
         match memory {
             Memory::Request(key, offset) => Buffer::Payload(self.held[key].request.tag, offset),
             Memory::Batch(io, offset) => Buffer::Batch(io, offset),
+            Memory::Job(job, offset) => Buffer::Payload(self.memory_of(volume, job), offset),
         }
     }
 }

@@ -143,6 +143,8 @@ pub enum Memory {
     Request(RequestKey, u64),
     /// What an earlier write to the log device was made of, from an offset on. Only in mode `ram`.
     Batch(LocalId, u64),
+    /// What an [`Effect::Gather`] has brought together, from an offset on.
+    Job(JobId, u64),
 }
 
 /// A part of what a job writes upstream.

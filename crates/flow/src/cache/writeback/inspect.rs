@@ -5,7 +5,8 @@
 
 use super::format::{Bad, Descriptor, PAGE, SUPERS, SegmentHead, Super, crc32c, presumed};
 use super::reader::{
-    ChainEnd, Claims, Device, Located, Slot, batch_at, chain, scan, supers, survey, verify,
+    ChainEnd, Claims, Device, EpochsOf, Located, Slot, batch_at, chain, scan, supers, survey,
+    verify,
 };
 use super::recover::{Refusal, newest_known};
 use super::settings::Settings;
@@ -141,6 +142,70 @@ impl fmt::Display for FlawKind {
             }
             Self::Payload(seq) => write!(f, "the data of record {seq} is not what was written"),
         }
+    }
+}
+
+/// A record of a log, as [`Inspection::records`] gives it.
+#[derive(Clone, Copy, Debug)]
+pub struct Logged<'a> {
+    /// Its number.
+    pub seq: u64,
+    /// The epoch that it belongs to.
+    pub epoch: u64,
+    /// Where its data is.
+    pub batch: &'a Located,
+    /// What it is.
+    pub record: &'a Descriptor,
+}
+
+impl Inspection {
+    /// The records that are there, in the order of the log.
+    pub fn records(&self) -> impl Iterator<Item = Logged<'_>> {
+        let (mut segment, mut epochs) = (0, EpochsOf::from(0));
+        self.batches.iter().flat_map(move |batch| {
+            if batch.batch.segment != segment {
+                segment = batch.batch.segment;
+                let head = self.segments.iter().find(|one| one.number == segment);
+                let open = head.and_then(|one| one.head).map_or(0, |head| head.epoch);
+                // Behind a gap only the header says in which epoch the segment begins.
+                if open > 0 {
+                    epochs = EpochsOf::from(open);
+                }
+            }
+            let numbered = batch.numbered();
+            let records = numbered.map(|(seq, record)| Logged {
+                seq,
+                epoch: epochs.of(seq, record),
+                batch,
+                record,
+            });
+            records.collect::<Vec<_>>()
+        })
+    }
+
+    /// Whether a record has data of which not all is known to be upstream.
+    pub fn is_dirty(&self, seq: u64, record: &Descriptor) -> bool {
+        record.kind.is_data() && record.copied().unwrap_or(seq) > self.applied
+    }
+
+    /// The dirty records in the order in which they are to be applied: by epoch, in each as in the log.
+    pub fn replay(&self) -> Vec<Logged<'_>> {
+        let mut dirty: Vec<_> =
+            self.records().filter(|logged| self.is_dirty(logged.seq, logged.record)).collect();
+        dirty.sort_by_key(|logged| (logged.epoch, logged.seq));
+        dirty
+    }
+
+    /// Where in that order lost records may be missing at the earliest: an epoch, and a record. Copies may be of any epoch, and
+    /// are missed if what they are of is not there either.
+    pub fn missing_from(&self, gap: &Gap) -> (u64, u64) {
+        let first = self.segments.first().and_then(|one| one.head).map(|head| head.first);
+        if first.is_none_or(|first| first > self.applied + 1) {
+            return (0, 0);
+        }
+        let before = self.records().filter(|logged| logged.record.copied().is_none());
+        let before = before.take_while(|logged| logged.seq < gap.first).last();
+        (before.map_or(0, |logged| logged.epoch), gap.first)
     }
 }
 
@@ -311,6 +376,18 @@ impl Inspector {
         supers: [Result<Super, Bad>; 2],
     ) -> Result<Inspection, E> {
         let mut found = core::mem::take(&mut self.found);
+        // Of a segment that was given up when writing to it failed, not even the header need be there.
+        let mut after = None;
+        let given_up: Vec<u64> = found
+            .iter()
+            .rev()
+            .filter_map(|(&number, one)| {
+                after = one.head.or(after);
+                let skipped = |head: SegmentHead| head.number > number && head.previous < number;
+                (one.head.is_none() && after.is_some_and(skipped)).then_some(number)
+            })
+            .collect();
+        found.retain(|number, _| !given_up.contains(number));
         found.retain(|&number, one| {
             // Without a header nothing shows that a batch was acknowledged but what came later.
             if one.head.is_none() {
@@ -333,6 +410,10 @@ impl Inspector {
         for (number, one) in found {
             let limit = limits.pop().expect("one for each");
             let (at, head) = (one.at, one.head);
+            if number == self.claims.oldest {
+                // What is not upstream of the records before was superseded or copied.
+                selection.next = selection.next.max(one.certain_first().unwrap_or(0));
+            }
             let used = self.segment(device, block, &mut selection, one, limit)?;
             selection.segments.push(Segment { number, at, head, used });
         }
@@ -460,6 +541,12 @@ impl Inspector {
 }
 
 impl Found {
+    /// The first record that it has, if that is certain.
+    fn certain_first(&self) -> Option<u64> {
+        let first = self.batches.first().filter(|located| located.at == self.at + PAGE);
+        self.head.map(|head| head.first).or(first.map(|located| located.batch.first))
+    }
+
     /// The first record that it has, or may have had.
     fn first(&self) -> u64 {
         let batch = self.batches.first().map_or(u64::MAX, |located| located.batch.first);

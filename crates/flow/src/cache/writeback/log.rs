@@ -1,6 +1,7 @@
 //! The write-back log of one volume: joins log, destage and mode, and answers hosts.
 
 mod append;
+mod clean;
 mod commit;
 mod lost;
 mod status;
@@ -8,6 +9,7 @@ mod update;
 
 use super::acks::{Acks, Pending};
 use super::admission::{Admission, Waiting};
+use super::clean::Cleaner;
 use super::destage::{Destage, JobEnd, PassEnd};
 use super::effect::{
     COMMIT, DEBT, DRAIN, Dirty, Effect, Found, Fua, JobId, Kind, LocalId, Notice, Origin,
@@ -41,6 +43,7 @@ pub struct Log {
     switch: ModeSwitch,
     admission: Admission,
     acks: Acks,
+    cleaner: Cleaner,
     effects: VecDeque<Effect>,
     closing: bool,
     closed: bool,
@@ -61,6 +64,7 @@ impl Log {
             switch: ModeSwitch::new(settings.earn),
             admission: Admission::new(),
             acks: Acks::default(),
+            cleaner: Cleaner::default(),
             effects: VecDeque::new(),
             closing: false,
             closed: false,
@@ -216,6 +220,7 @@ impl Log {
 
     /// Write-back is to continue where it was blocked.
     pub fn retry(&mut self) {
+        self.cleaner.try_again();
         self.destage.unblock(&mut self.effects);
     }
 
@@ -244,8 +249,9 @@ impl Log {
     /// An [`Effect::Gather`] has ended. An error means that the log cannot be read, or that a checksum is
     /// wrong.
     pub fn gathered(&mut self, now: Instant, job: JobId, outcome: Outcome) {
-        let applied = self.wal.marks().applied();
-        self.destage.gathered(now, job, outcome, applied, &mut self.effects);
+        if !self.gathered_copies(now, job, outcome) {
+            self.destage.gathered(now, job, outcome, &mut self.wal, &mut self.effects);
+        }
     }
 
     /// An [`Effect::Upstream`] has ended.
@@ -302,6 +308,7 @@ impl Log {
             | self.close_epoch_if_due(now)
             | self.commit(now)
             | self.write_back(now)
+            | self.clean(now)
             | self.change_mode(now)
             | self.finish()
     }
@@ -320,6 +327,7 @@ impl Log {
             self.wal.commit_deadline(),
             if rests { None } else { self.destage.deadline() },
             self.switch.deadline(),
+            self.cleaner.deadline(),
         ]
         .into_iter()
         .flatten()
@@ -368,7 +376,9 @@ impl Log {
             || self.acks.awaiting_upstream() > 0
             || self.acks.has_drains()
             || self.switch.drains();
-        self.destage.close_epoch_if_due(now, next, hurried)
+        let closed = self.destage.close_epoch_if_due(now, next, hurried);
+        self.destage.merge_epochs(&self.wal);
+        closed
     }
 
     // Answers to hosts.
@@ -437,7 +447,7 @@ impl Log {
             changed = true;
         }
         let awaited = self.acks.awaiting_upstream() > 0;
-        while self.destage.send_one(now, &self.wal, awaited, &mut self.effects) {
+        while self.destage.send_one(now, &mut self.wal, awaited, &mut self.effects) {
             changed = true;
         }
         match self.destage.end_pass() {
@@ -580,11 +590,5 @@ impl Log {
             self.effects.push_back(Effect::Closed);
         }
         ends
-    }
-
-    /// The last record that is durable and not a note.
-    #[cfg(test)]
-    pub(super) const fn last_durable_data(&self) -> u64 {
-        self.wal.last_durable_data()
     }
 }

@@ -14,6 +14,7 @@
 //! | `admission`, `acks` | writes that wait for room; requests that wait for durability or the upstream |
 //! | `wal/` | the log on its device: watermarks, records, group commit, segments |
 //! | `destage/` | epochs and their way upstream, its share beside reads, outages; reads `wal` |
+//! | `clean` | what is copied so that superseded data need not be kept |
 //! | `debt` | what bypassed the log and is not durable upstream |
 //! | `mode`, `commit_latency`, `load` | `log`, drain, `through`, and back; whether commits, or a full log, are slower than the upstream |
 //! | `effect`, `assemble`, `settings`, `status` | the interface to the shell |
@@ -23,6 +24,7 @@
 mod acks;
 mod admission;
 mod assemble;
+mod clean;
 mod commit_latency;
 mod debt;
 mod destage;

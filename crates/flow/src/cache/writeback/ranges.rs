@@ -6,6 +6,7 @@
 //! | Cost  | O(log n + pieces taken) per record; about 40 bytes for a range |
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 /// Ranges of a volume, each with the record that wrote it last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,31 @@ impl Ranges {
     /// Forgets what `seq` has between `start` and `end`; what newer records have stays.
     pub(super) fn remove(&mut self, start: u64, end: u64, seq: u64) {
         self.cut(start, end, |held| held.seq == seq);
+    }
+
+    /// `seq` has everything from `start` to `end`, whatever the numbers are of those that had it.
+    /// `taken` learns what these lose.
+    pub(super) fn cover(&mut self, start: u64, end: u64, seq: u64, mut taken: impl FnMut(Held)) {
+        self.cut(start, end, |held| {
+            taken(held);
+            true
+        });
+        self.0.insert(start, Range { end, seq });
+    }
+
+    /// What the record of `held` has in its range is in `copy` now; what others have stays.
+    pub(super) fn replace(&mut self, held: &Held, copy: u64) {
+        let mut parts = Vec::new();
+        self.cut(held.start, held.end, |part| {
+            let is_its = part.seq == held.seq;
+            if is_its {
+                parts.push(part);
+            }
+            is_its
+        });
+        for part in parts {
+            self.0.insert(part.start, Range { end: part.end, seq: copy });
+        }
     }
 
     /// Takes out the parts between `start` and `end` of those ranges that `take` says yes to.
@@ -89,7 +115,6 @@ impl Ranges {
 mod tests {
     use super::*;
     use crate::rng::Rng;
-    use alloc::vec::Vec;
 
     /// A record without a length would be found nowhere: it is noticed.
     #[test]
@@ -105,6 +130,20 @@ mod tests {
         let mut ranges = Ranges::default();
         ranges.insert(0, 8, 2, |_| ());
         ranges.insert(4, 12, 1, |_| ());
+    }
+
+    /// A copy takes the place of its record alone, in all parts that this still has there.
+    #[test]
+    fn a_copy_replaces_its_record() {
+        let mut ranges = Ranges::default();
+        ranges.insert(0, 10, 1, |_| ());
+        ranges.insert(4, 6, 2, |_| ());
+        ranges.replace(&Held { start: 2, end: 8, seq: 1 }, 3);
+        let held: Vec<_> = ranges.iter().map(|held| (held.start, held.end, held.seq)).collect();
+        assert_eq!(held, [(0, 2, 1), (2, 4, 3), (4, 6, 2), (6, 8, 3), (8, 10, 1)]);
+        ranges.cover(1, 9, 2, |_| ());
+        let held: Vec<_> = ranges.iter().map(|held| (held.start, held.end, held.seq)).collect();
+        assert_eq!(held, [(0, 1, 1), (1, 9, 2), (9, 10, 1)]);
     }
 
     /// Against a model that keeps the record of every byte: the same bytes belong to the same records,

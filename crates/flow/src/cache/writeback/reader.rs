@@ -66,6 +66,28 @@ impl Located {
     }
 }
 
+/// The epochs of records, in the order of the log, each named after its first record.
+#[derive(Clone, Copy, Debug)]
+pub struct EpochsOf(u64);
+
+impl EpochsOf {
+    /// From a segment on whose header names this epoch.
+    pub const fn from(open: u64) -> Self {
+        Self(open)
+    }
+
+    /// The epoch of the next record.
+    pub fn of(&mut self, seq: u64, record: &Descriptor) -> u64 {
+        if let Some(epoch) = record.copied() {
+            return epoch;
+        }
+        if record.kind.cuts() || (record.kind.is_data() && self.0 == 0) {
+            self.0 = seq;
+        }
+        self.0
+    }
+}
+
 /// The super blocks of a device, and the newest of them.
 pub fn supers<E>(device: Device<'_, E>) -> Result<[Result<Super, Bad>; 2], E> {
     let mut copies = [Err(Bad::Magic); 2];

@@ -5,7 +5,9 @@
 //! Nothing is ever written here; the segment that the log continues with says where the one before ends.
 
 use super::format::{Bad, PAGE, RecordKind, SUPERS, SegmentHead, Super, VERSION, crc32c};
-use super::reader::{Claims, Device, Located, Slot, chain, newest, scan, supers, survey, verify};
+use super::reader::{
+    Claims, Device, EpochsOf, Located, Slot, chain, newest, scan, supers, survey, verify,
+};
 use super::recovered::{FoundRecord, Recovered};
 use super::settings::Settings;
 use super::wal::{Segment, Space};
@@ -261,6 +263,9 @@ struct Walk {
     /// The record that has to come next.
     next: u64,
     segment: u64,
+    /// The first record of all that are there, and the epoch that was open then.
+    first: u64,
+    epoch: u64,
     live: Vec<Segment>,
     batches: Vec<Located>,
 }
@@ -285,6 +290,8 @@ impl Walk {
             applied_super: block.applied,
             next: block.durable + 1,
             segment: block.segment,
+            first: 0,
+            epoch: 0,
             live: Vec::new(),
             batches: Vec::new(),
         }
@@ -334,15 +341,19 @@ impl Walk {
         sealed: Option<u64>,
     ) -> Result<End, Refusal<E>> {
         let first = self.live.is_empty();
-        // Records may be left out if they were upstream before: the log device had failed then.
+        // Before the oldest segment that is needed, what is not upstream was superseded or has been copied. Later records may
+        // be left out if they were upstream before: the log device had failed then.
         let follows = if first {
-            head.first <= self.claims.applied + 1
+            head.number == self.claims.oldest || head.first <= self.claims.applied + 1
         } else {
             head.first == self.next || (head.first > self.next && head.applied + 1 >= head.first)
         };
         if !follows {
             let why = Damage::Order;
             return Err(Refusal::Damaged { at: start, seq: self.next, why });
+        }
+        if first {
+            (self.first, self.epoch) = (head.first, head.epoch);
         }
         self.next = head.first;
         let limit = start + sealed.unwrap_or(block.segment).min(block.segment);
@@ -405,21 +416,27 @@ impl Walk {
 
     fn end(self, block: &Super) -> Recovered {
         let (size, applied) = (u64::from(block.block), self.claims.applied);
-        let mut found = Vec::new();
+        let before = applied.max(self.first.saturating_sub(1));
+        let (mut found, mut epochs) = (Vec::new(), EpochsOf::from(self.epoch));
         for located in &self.batches {
-            for (_, record) in located.numbered().filter(|&(seq, _)| seq > applied) {
+            for (seq, record) in located.numbered() {
+                let epoch = epochs.of(seq, record);
+                if seq <= before {
+                    continue;
+                }
                 let data = record.kind.is_data();
                 found.push(FoundRecord {
                     kind: record.kind,
+                    copy: record.copied().is_some(),
+                    epoch,
                     start: if data { record.lba * size } else { 0 },
                     length: if data { u64::from(record.blocks) * size } else { 0 },
-                    payload: record.payload.into(),
                     at: located.at + u64::from(record.payload_at),
                     sums: located.at + u64::from(record.sums_at),
                 });
             }
         }
-        let next = self.next.max(applied + 1);
+        let next = self.next.max(before + 1);
         Recovered {
             log: block.log,
             incarnation: block.incarnation,
@@ -429,6 +446,7 @@ impl Walk {
             segment: block.segment,
             segments: block.segments,
             applied,
+            before,
             applied_super: self.applied_super,
             bypassed: block.bypassed,
             witnessed: self.claims.durable.min(next - 1),

@@ -6,7 +6,7 @@ use super::ranges::Ranges;
 use super::settings::{Order, Settings};
 use super::wal::{Identity, Marks, Record, Records, Segment, Space, Wal, Watermarks};
 use crate::clock::Instant;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -21,13 +21,15 @@ pub struct Recovered {
     pub(super) segment: u64,
     pub(super) segments: u64,
     pub(super) applied: u64,
+    /// The record before the first that is there; between this one and `applied` all is superseded, or in copies.
+    pub(super) before: u64,
     pub(super) applied_super: u64,
     pub(super) bypassed: bool,
     pub(super) witnessed: u64,
     pub(super) next: u64,
     pub(super) next_segment: u64,
     pub(super) live: Vec<Segment>,
-    /// Records after `applied`, without a gap.
+    /// Records after `before`, without a gap.
     pub(super) found: Vec<FoundRecord>,
 }
 
@@ -35,11 +37,20 @@ pub struct Recovered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FoundRecord {
     pub(super) kind: RecordKind,
+    pub(super) copy: bool,
+    /// The epoch that it belongs to.
+    pub(super) epoch: u64,
     pub(super) start: u64,
     pub(super) length: u64,
-    pub(super) payload: u64,
     pub(super) at: u64,
     pub(super) sums: u64,
+}
+
+impl FoundRecord {
+    /// Whether it has data of which not all is known to be upstream.
+    const fn is_dirty(&self, applied: u64) -> bool {
+        self.kind.is_data() && (!self.copy || self.epoch > applied)
+    }
 }
 
 impl Recovered {
@@ -55,6 +66,7 @@ impl Recovered {
             segment: settings.segment,
             segments: settings.segments(),
             applied: first - 1,
+            before: first - 1,
             applied_super: first - 1,
             bypassed: true,
             witnessed: first - 1,
@@ -87,8 +99,10 @@ impl Recovered {
 
     /// Payload bytes, and records, that are not known to be upstream; overwritten ones count as well.
     pub fn dirty(&self) -> (u64, u64) {
-        let data = || self.found.iter().filter(|record| record.kind.is_data());
-        (data().map(|record| record.payload).sum(), data().count() as u64)
+        let data = || self.found.iter().filter(|record| record.is_dirty(self.applied));
+        let payload =
+            |one: &FoundRecord| if one.kind == RecordKind::Write { one.length } else { 0 };
+        (data().map(payload).sum(), data().count() as u64)
     }
 
     /// Whether writes may have gone upstream past the log, and not be flushed there.
@@ -122,42 +136,62 @@ impl Recovered {
             bypassed: self.bypassed,
         };
         let space = Space::new(settings, &self.live, self.next_segment, durable);
-        let records = Records::new(self.applied, records, index);
+        let seqs = (self.before + 1..).zip(&self.found);
+        let copies = seqs.filter(|(_, one)| one.copy).map(|(seq, one)| (seq, one.epoch)).collect();
+        let records = Records::new(self.before, records, copies, index);
         (Wal::new(*settings, identity, marks, on_device, space, records), epochs, dirty)
     }
 
     /// Records, index and epochs as they were, and the bytes to be written upstream.
     fn rebuild(&self, order: Order) -> (VecDeque<Record>, Ranges, Epochs, u64) {
-        let (mut records, mut index) = (VecDeque::<Record>::new(), Ranges::default());
-        let mut dirty = 0;
-        let mut epochs: VecDeque<Epoch> = VecDeque::new();
-        let mut cut = true;
-        for (seq, found) in (self.applied + 1..).zip(&self.found) {
-            let &FoundRecord { kind, start, length, payload, at, sums } = found;
-            records.push_back(Record { kind, start, payload, at, sums });
-            cut |= kind.cuts();
-            if !kind.is_data() {
-                continue;
+        let records: VecDeque<Record> = self
+            .found
+            .iter()
+            .map(|&FoundRecord { kind, start, length, at, sums, .. }| Record {
+                kind,
+                start,
+                length,
+                at,
+                sums,
+            })
+            .collect();
+        let (mut dirty, mut epochs) = (0, BTreeMap::<u64, Epoch>::new());
+        let dirty_records =
+            (self.before + 1..).zip(&self.found).filter(|(_, one)| one.is_dirty(self.applied));
+        for (seq, found) in dirty_records {
+            // What is known to be upstream ends an epoch.
+            let id = found.epoch.max(self.applied + 1);
+            let epoch = epochs.entry(id).or_insert_with(|| Epoch {
+                id,
+                last: id,
+                pieces: Ranges::default(),
+                bytes: 0,
+                opened: Instant::ZERO,
+                soft: false,
+                merged: false,
+            });
+            if !found.copy {
+                epoch.last = epoch.last.max(seq);
             }
-            if cut || epochs.is_empty() {
-                epochs.push_back(Epoch {
-                    last: seq,
-                    pieces: Ranges::default(),
-                    bytes: 0,
-                    opened: Instant::ZERO,
-                });
-                cut = false;
-            }
-            let epoch = epochs.back_mut().expect("one was begun");
-            epoch.last = seq;
+            let is_write =
+                |seq: u64| records[(seq - self.before - 1) as usize].kind == RecordKind::Write;
+            let payload = if is_write(seq) { found.length } else { 0 };
             epoch.bytes += payload;
             dirty += payload;
-            epoch.pieces.insert(start, start + length, seq, |held| {
-                if records[(held.seq - self.applied - 1) as usize].kind == RecordKind::Write {
+            epoch.pieces.insert(found.start, found.start + found.length, seq, |held| {
+                if is_write(held.seq) {
                     dirty -= held.end - held.start;
                 }
             });
-            index.insert(start, start + length, seq, |_| ());
+        }
+        let mut epochs: VecDeque<Epoch> = epochs.into_values().collect();
+        let mut index = Ranges::default();
+        for i in 0..epochs.len() {
+            let next = epochs.get(i + 1).map_or(u64::MAX, |next| next.id);
+            epochs[i].last = epochs[i].last.min(next - 1);
+            for held in epochs[i].pieces.iter() {
+                index.cover(held.start, held.end, held.seq, |_| ());
+            }
         }
         (records, index, Epochs::new(order, epochs, !self.live.is_empty()), dirty)
     }
@@ -175,6 +209,7 @@ impl Recovered {
             self.segment,
             self.segments,
             self.applied,
+            self.before,
             self.applied_super,
             u64::from(self.bypassed),
             self.witnessed,
@@ -191,7 +226,7 @@ impl Recovered {
         }
         for one in &self.found {
             put(one.kind.code().into());
-            for value in [one.start, one.length, one.payload, one.at, one.sums] {
+            for value in [u64::from(one.copy), one.epoch, one.start, one.length, one.at, one.sums] {
                 put(value);
             }
         }
@@ -203,7 +238,7 @@ impl Recovered {
         let mut rest = bytes;
         let log = *take::<16>(&mut rest)?;
         let block = u32::from_le_bytes(*take(&mut rest)?);
-        let mut values = [0; 12];
+        let mut values = [0; 13];
         for value in &mut values {
             *value = number(&mut rest)?;
         }
@@ -214,6 +249,7 @@ impl Recovered {
             segment,
             segments,
             applied,
+            before,
             applied_super,
             passed,
             witnessed,
@@ -221,7 +257,13 @@ impl Recovered {
             next_segment,
             count,
         ] = values;
-        if next <= applied || witnessed >= next || count > segments || segment == 0 || passed > 1 {
+        if next <= before
+            || before < applied
+            || witnessed >= next
+            || count > segments
+            || segment == 0
+            || passed > 1
+        {
             return Err(DecodeError);
         }
         let mut live = Vec::new();
@@ -249,17 +291,18 @@ impl Recovered {
         while !rest.is_empty() {
             let kind = u8::try_from(number(&mut rest)?).ok().and_then(RecordKind::from_code);
             let kind = kind.ok_or(DecodeError)?;
-            let mut values = [0; 5];
+            let mut values = [0; 6];
             for value in &mut values {
                 *value = number(&mut rest)?;
             }
-            let [start, length, payload, at, sums] = values;
-            if start.checked_add(length).is_none() || (kind.is_data() && length == 0) {
+            let [copy, epoch, start, length, at, sums] = values;
+            let empty = kind.is_data() && length == 0;
+            if start.checked_add(length).is_none() || empty || copy > 1 {
                 return Err(DecodeError);
             }
-            found.push(FoundRecord { kind, start, length, payload, at, sums });
+            found.push(FoundRecord { kind, copy: copy == 1, epoch, start, length, at, sums });
         }
-        if found.len() as u64 != next - 1 - applied {
+        if found.len() as u64 != next - 1 - before {
             return Err(DecodeError);
         }
         Ok(Self {
@@ -271,6 +314,7 @@ impl Recovered {
             segment,
             segments,
             applied,
+            before,
             applied_super,
             bypassed: passed == 1,
             witnessed,

@@ -16,8 +16,10 @@ pub struct Status {
     pub failed: bool,
     /// Bytes of payload that are to be written upstream.
     pub dirty_bytes: u64,
-    /// Records that are not upstream.
+    /// Records that are not upstream, superseded ones and copies with them.
     pub dirty_records: u64,
+    /// Payload bytes of them.
+    pub held: u64,
     /// How long the oldest of them has been there.
     pub oldest_dirty: Option<Duration>,
     /// How full the log is, in thousandths.
@@ -64,6 +66,8 @@ pub struct Status {
     pub logged: u64,
     /// Of these, bytes that were overwritten inside their epoch and never sent.
     pub collapsed: u64,
+    /// Payload bytes that were copied to the end of the log, so that the oldest segment could be given up.
+    pub copied: u64,
     /// Bytes written, zeroed or unmapped upstream.
     pub written: u64,
     /// Requests acknowledged.

@@ -41,7 +41,8 @@ impl Reason {
 /// One epoch.
 #[derive(Clone, Debug)]
 pub(crate) struct Epoch {
-    /// Its last record.
+    /// Its first record, after which it is named, and its last one. Copies, which are later, do not count.
+    pub(crate) id: u64,
     pub(crate) last: u64,
     /// The newest data of each byte.
     pub(crate) pieces: Ranges,
@@ -49,6 +50,17 @@ pub(crate) struct Epoch {
     pub(crate) bytes: u64,
     /// When its first record came.
     pub(crate) opened: Instant,
+    /// Hosts were promised no order between it and the next one.
+    pub(crate) soft: bool,
+    /// It was made of several: a log that is opened again has several.
+    pub(crate) merged: bool,
+}
+
+impl Epoch {
+    /// Bytes of the volume that it changes.
+    fn size(&self) -> u64 {
+        self.pieces.iter().map(|held| held.end - held.start).sum()
+    }
 }
 
 /// All epochs that are not upstream, and what closes them.
@@ -61,6 +73,8 @@ pub(crate) struct Epochs {
     barrier: Option<(u64, Reason)>,
     /// Why the last one was closed, if records were written since the last cut in the log.
     cut: Option<Reason>,
+    /// One was closed, and not compared with the one before it.
+    compare: bool,
     order: Order,
     /// Initiators that write, and whether they have flushed.
     initiators: BTreeMap<u64, bool>,
@@ -81,6 +95,7 @@ impl Epochs {
             open: false,
             barrier: None,
             cut: cut.then_some(Reason::Start),
+            compare: false,
             order,
             initiators: BTreeMap::new(),
             silent: 0,
@@ -165,9 +180,15 @@ impl Epochs {
     pub(crate) fn acked(&mut self, flush: bool) {
         self.events += 1;
         let event = self.events;
-        if self.open && (flush || self.strict()) {
-            let reason = if flush { Reason::Flush } else { Reason::Strict };
+        if !flush && !self.strict() {
+            return;
+        }
+        let reason = if flush { Reason::Flush } else { Reason::Strict };
+        if self.open {
             self.barrier.get_or_insert((event, reason));
+        } else if let Some(last) = self.list.back_mut().filter(|last| last.soft) {
+            last.soft = false;
+            self.cut = Some(reason);
         }
     }
 
@@ -182,13 +203,44 @@ impl Epochs {
 
     /// Closes the open epoch.
     pub(crate) fn close(&mut self, reason: Reason) -> bool {
-        let was_open = self.open;
-        self.open = false;
-        self.barrier = None;
-        if was_open {
-            self.cut = Some(reason);
+        let reason = self.barrier.take().map_or(reason, |(_, reason)| reason);
+        if !core::mem::take(&mut self.open) {
+            return false;
         }
-        was_open
+        self.cut = Some(reason);
+        let last = self.list.back_mut().expect("it was open");
+        last.soft = matches!(reason, Reason::Size | Reason::Age | Reason::Wanted);
+        self.compare = true;
+        true
+    }
+
+    /// Makes one of the last closed epoch and the one before it, if hosts were promised no order between them, both write
+    /// much of the same data, and together at most `most` bytes: what is superseded of the older one need not be written. The
+    /// first `begun` epochs stay as they are. `taken` learns of what is superseded.
+    pub(crate) fn merge(&mut self, begun: usize, most: u64, mut taken: impl FnMut(Held)) {
+        if !core::mem::take(&mut self.compare) {
+            return;
+        }
+        let last = self.list.len().saturating_sub(1 + usize::from(self.open));
+        if last < begun + 1 || !self.list[last - 1].soft {
+            return;
+        }
+        let (older, newer) = (&self.list[last - 1], &self.list[last]);
+        let parts = newer.pieces.iter().flat_map(|held| older.pieces.within(held.start, held.end));
+        let (both, size) = (parts.map(|part| part.end - part.start).sum::<u64>(), newer.size());
+        if both < size / 8 || both == 0 || older.size() + size - both > most {
+            return;
+        }
+        let newer = self.list.remove(last).expect("it was just found");
+        let older = &mut self.list[last - 1];
+        for held in newer.pieces.iter() {
+            // Copies in the older one have higher numbers.
+            older.pieces.cover(held.start, held.end, held.seq, &mut taken);
+        }
+        // Copies name the newer one from now on: it has no older data in their ranges.
+        (older.id, older.last, older.soft) = (newer.id, newer.last, newer.soft);
+        older.bytes += newer.bytes;
+        older.merged = true;
     }
 
     /// The reason to be written into the log before the next record, if that begins an epoch.
@@ -209,7 +261,15 @@ impl Epochs {
             "an epoch begins behind the one before it: {seq}"
         );
         self.open = true;
-        self.list.push_back(Epoch { last: seq, pieces: Ranges::default(), bytes: 0, opened: now });
+        self.list.push_back(Epoch {
+            id: seq,
+            last: seq,
+            pieces: Ranges::default(),
+            bytes: 0,
+            opened: now,
+            soft: false,
+            merged: false,
+        });
     }
 
     /// Record `seq` has written from `start` to `end`, with so much payload. How many bytes of the same
@@ -253,11 +313,31 @@ impl Epochs {
         self.list.pop_front().expect("there is one")
     }
 
-    /// What records up to `seq` have between two bytes is not to be written; `lost` learns of each part.
-    pub(crate) fn skip(&mut self, (start, end): (u64, u64), seq: u64, mut lost: impl FnMut(Held)) {
+    /// The epoch that has the records of this [order](super::super::wal::Records::order).
+    pub(crate) fn of(&self, order: u64) -> Option<&Epoch> {
+        self.list.get(self.list.partition_point(|epoch| epoch.last < order))
+    }
+
+    /// The data of `held`, whose record has this order, is in record `copy` from now on.
+    pub(crate) fn replace(&mut self, order: u64, held: &Held, copy: u64) {
+        let place = self.list.partition_point(|epoch| epoch.last < order);
+        if let Some(epoch) = self.list.get_mut(place) {
+            epoch.pieces.replace(held, copy);
+        }
+    }
+
+    /// What records up to `seq` in the `order` of write-back have between two bytes is not to be written; `lost` learns of
+    /// each part.
+    pub(crate) fn skip(
+        &mut self,
+        (start, end): (u64, u64),
+        seq: u64,
+        order: impl Fn(u64) -> u64,
+        mut lost: impl FnMut(Held),
+    ) {
         for epoch in &mut self.list {
             epoch.pieces.cut(start, end, |held| {
-                let skipped = held.seq <= seq;
+                let skipped = order(held.seq) <= seq;
                 if skipped {
                     lost(held);
                 }
@@ -289,6 +369,7 @@ const INITIATORS: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     fn epochs() -> Epochs {
         let mut epochs = Epochs::new(Order::Auto, VecDeque::new(), false);
@@ -301,6 +382,38 @@ mod tests {
     #[should_panic(expected = "records enter epochs in order")]
     fn records_enter_in_order() {
         epochs().add(Instant::ZERO, 1, (0, 512), 512, |_| ());
+    }
+
+    /// Two epochs that overwrite each other and that only size has parted become one. An answer that orders what comes after
+    /// it keeps them apart: before the first was closed, or before the second began.
+    #[test]
+    fn what_has_no_order_is_one_epoch() {
+        let merged = |acked: [bool; 3], from: u64| {
+            let mut epochs = Epochs::new(Order::Flush, VecDeque::new(), false);
+            let mut superseded = 0;
+            for (i, acked) in acked.into_iter().enumerate() {
+                let (seq, from) = (10 * (i as u64 + 1), if i == 1 { from } else { 0 });
+                if epochs.cut().is_some() {
+                    epochs.cut_written(Instant::ZERO, seq);
+                }
+                epochs.add(Instant::ZERO, seq + 1, (from, from + 8), 8, |_| ());
+                if acked && i == 0 {
+                    epochs.acked(true);
+                }
+                epochs.close(Reason::Size);
+                if acked && i > 0 {
+                    epochs.acked(true);
+                }
+                epochs.merge(0, 20, |held| superseded += held.end - held.start);
+            }
+            let ids: Vec<_> = epochs.list.iter().map(|epoch| (epoch.id, epoch.last)).collect();
+            (ids, superseded)
+        };
+        assert_eq!(merged([false; 3], 0), ([(30, 31)].to_vec(), 16));
+        assert_eq!(merged([true, false, false], 0), ([(11, 11), (30, 31)].to_vec(), 8));
+        assert_eq!(merged([false, true, false], 0), ([(20, 21), (30, 31)].to_vec(), 8));
+        assert_eq!(merged([false; 3], 4), ([(30, 31)].to_vec(), 12));
+        assert_eq!(merged([false; 3], 100).0.len(), 3, "they have nothing in common");
     }
 
     /// An epoch that still takes records is not written back.

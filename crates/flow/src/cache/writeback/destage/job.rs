@@ -1,6 +1,7 @@
 //! The I/Os of destage, and how far each is.
 
 use super::super::ranges::Held;
+use super::super::wal::Pin;
 use super::share::BurstId;
 use crate::clock::Instant;
 use crate::request::Op;
@@ -66,7 +67,8 @@ pub(crate) struct Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     New,
-    Gathering,
+    /// From the log, which keeps what is being read.
+    Gathering(Pin),
     Ready,
     Sent(Instant),
 }
@@ -90,8 +92,25 @@ impl Job {
         if self.op == Op::Write { self.extent.length } else { 0 }
     }
 
-    /// Its oldest record; 0 for a flush.
-    pub(crate) fn seq(&self) -> u64 {
-        self.pieces.iter().map(|held| held.seq).min().unwrap_or(0)
+    /// The data of `held` is in record `copy` from now on.
+    pub(crate) fn replace(&mut self, held: &Held, copy: u64) {
+        let overlaps =
+            |one: &Held| one.seq == held.seq && one.start < held.end && held.start < one.end;
+        if !self.pieces.iter().any(overlaps) {
+            return;
+        }
+        for one in core::mem::take(&mut self.pieces) {
+            if !overlaps(&one) {
+                self.pieces.push(one);
+                continue;
+            }
+            let (start, end) = (one.start.max(held.start), one.end.min(held.end));
+            let parts = [
+                Held { end: start, ..one },
+                Held { start, end, seq: copy },
+                Held { start: end, ..one },
+            ];
+            self.pieces.extend(parts.into_iter().filter(|part| part.start < part.end));
+        }
     }
 }

@@ -23,6 +23,7 @@ mod epoch;
 mod fua;
 mod job;
 mod outage;
+mod pieces;
 mod send;
 mod share;
 
@@ -39,7 +40,6 @@ use crate::clock::{Duration, Instant};
 use crate::error::IoError;
 use crate::request::{Op, Outcome};
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
 use fua::FuaChoice;
 use job::{ActiveEpoch, Job, Step};
 use share::Share;
@@ -70,9 +70,14 @@ pub(super) struct Destage {
     fua_choice: FuaChoice,
     /// The last records of the last two epochs that are upstream.
     ended: (u64, u64),
+    /// The last of them was made of several.
+    ended_merged: bool,
     no_discard: bool,
     no_zeroes: bool,
     counters: Counters,
+    /// Pieces that were looked at for the cleaning of the log.
+    #[cfg(test)]
+    pub(super) visited: core::cell::Cell<u64>,
 }
 
 /// What has been written back since the log was opened, and what is to be.
@@ -139,9 +144,12 @@ impl Destage {
             share: Share::new(),
             fua_choice: FuaChoice::default(),
             ended: (applied, applied),
+            ended_merged: false,
             no_discard: false,
             no_zeroes: false,
             counters: Counters { dirty, ..Counters::default() },
+            #[cfg(test)]
+            visited: core::cell::Cell::new(0),
             settings,
         }
     }
@@ -292,9 +300,10 @@ impl Destage {
         let Some(epoch) = self.epochs.closed() else { return false };
         let durable = epoch.last <= wal.marks().durable() || wal.failed();
         // What is not marked is written again after a crash, over what came after it. One epoch may go
-        // back so, but none that a host was told is upstream.
+        // back so, but none that a host was told is upstream, and none that would be several then.
         let (before, last) = self.ended;
-        let due = if self.settings.sync == Sync::Upstream { last } else { before };
+        let none = self.settings.sync == Sync::Upstream || self.ended_merged;
+        let due = if none { last } else { before };
         let marked = wal.on_device().applied >= due || wal.is_unmarkable();
         // What bypassed the log comes first.
         if self.active.is_some() || !durable || !marked || self.debt.is_open() {
@@ -359,16 +368,16 @@ impl Destage {
             "all dirty bytes are those of epochs: {} are left",
             self.counters.dirty
         );
-        self.ended = (self.ended.1, epoch.last);
+        (self.ended, self.ended_merged) = ((self.ended.1, epoch.last), epoch.merged);
         epoch.last
     }
 
     // Jobs.
 
     fn start(&mut self, job: Job) {
-        self.next_job += 1;
+        let id = self.name_job();
         self.job_bytes += job.bytes();
-        self.jobs.insert(JobId(self.next_job), job);
+        self.jobs.insert(id, job);
     }
 
     /// Whether one job more is allowed.
@@ -385,18 +394,24 @@ impl Destage {
         self.jobs.iter().find(|(_, job)| job.step == step).map(|(&id, _)| id)
     }
 
+    /// A name for something that is to be gathered.
+    pub(super) const fn name_job(&mut self) -> JobId {
+        self.next_job += 1;
+        JobId(self.next_job)
+    }
+
     /// The bytes of a job are there, or cannot be had.
     pub(super) fn gathered(
         &mut self,
         now: Instant,
         id: JobId,
         outcome: Outcome,
-        applied: u64,
+        wal: &mut Wal,
         effects: &mut VecDeque<Effect>,
     ) {
-        let Some(job) = self.jobs.get_mut(&id).filter(|job| job.step == Step::Gathering) else {
-            return;
-        };
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Step::Gathering(pin) = job.step else { return };
+        wal.unpin(pin);
         match outcome {
             Ok(()) => job.step = Step::Ready,
             Err(error) => {
@@ -408,37 +423,9 @@ impl Destage {
                     (active.apart, active.redo) = (true, true);
                     self.end_job(now, id, effects);
                 } else {
-                    self.block(now, id, Cause::Log(error), applied, effects);
+                    self.block(now, id, Cause::Log(error), wal, effects);
                 }
             }
-        }
-    }
-
-    /// What records up to `seq` have between two bytes is lost, and is not written.
-    pub(super) fn skip(
-        &mut self,
-        now: Instant,
-        range: (u64, u64),
-        seq: u64,
-        wal: &Wal,
-        effects: &mut VecDeque<Effect>,
-    ) {
-        let dirty = &mut self.counters.dirty;
-        self.epochs.skip(range, seq, |held| {
-            if wal.records().get(held.seq).kind == RecordKind::Write {
-                *dirty -= held.end - held.start;
-            }
-        });
-        // Those that are being filled end when they are.
-        let stale = |job: &Job| {
-            let waits = matches!(job.step, Step::New | Step::Ready);
-            waits && job.pieces.iter().any(|piece| !self.epochs.writes(piece))
-        };
-        let stale: Vec<JobId> =
-            self.jobs.iter().filter(|(_, job)| stale(job)).map(|(&id, _)| id).collect();
-        for id in stale {
-            self.end_job(now, id, effects);
-            self.redo();
         }
     }
 
@@ -511,7 +498,7 @@ impl Destage {
                     // What it should have made durable may be gone.
                     self.redo();
                 }
-                self.block(now, id, Cause::Upstream(error), wal.marks().applied(), effects);
+                self.block(now, id, Cause::Upstream(error), wal, effects);
             }
             _ => {
                 if error == IoError::Busy {
@@ -559,14 +546,15 @@ impl Destage {
         now: Instant,
         id: JobId,
         cause: Cause,
-        applied: u64,
+        wal: &Wal,
         effects: &mut VecDeque<Effect>,
     ) {
         if self.blocked.is_some() {
             return;
         }
         let job = &self.jobs[&id];
-        let seq = if job.op == Op::Flush { applied + 1 } else { job.seq() };
+        let orders = job.pieces.iter().map(|held| wal.records().order(held.seq));
+        let seq = orders.min().unwrap_or(wal.marks().applied() + 1);
         let blocked = Blocked { seq, extent: job.extent, cause };
         self.blocked = Some((blocked, now));
         effects.push_back(Effect::Notice(Notice::Blocked(blocked)));

@@ -25,7 +25,7 @@ impl Destage {
     pub(crate) fn send_one(
         &mut self,
         now: Instant,
-        wal: &Wal,
+        wal: &mut Wal,
         awaited: bool,
         effects: &mut VecDeque<Effect>,
     ) -> bool {
@@ -136,14 +136,14 @@ impl Destage {
     }
 
     /// Asks for the bytes of a job.
-    fn gather(&mut self, id: JobId, wal: &Wal) -> Effect {
+    fn gather(&mut self, id: JobId, wal: &mut Wal) -> Effect {
         let job = self.jobs.get_mut(&id).expect("it was just found");
         let mut pieces = Vec::with_capacity(job.pieces.len());
         for held in &job.pieces {
             let offset = held.start - job.extent.offset;
             pieces.push(Piece { offset, source: wal.source(held) });
         }
-        job.step = Step::Gathering;
+        job.step = Step::Gathering(wal.pin());
         Effect::Gather { job: id, bytes: job.extent.length, pieces }
     }
 }

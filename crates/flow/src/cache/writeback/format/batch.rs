@@ -99,7 +99,7 @@ impl RecordKind {
 pub struct Descriptor {
     /// What it is.
     pub kind: RecordKind,
-    /// [`FLAG_FUA`](Self::FLAG_FUA) and [`FLAG_MORE`](Self::FLAG_MORE).
+    /// [`FLAG_FUA`](Self::FLAG_FUA), [`FLAG_MORE`](Self::FLAG_MORE) and [`FLAG_COPY`](Self::FLAG_COPY).
     pub flags: u8,
     /// Of which tenant.
     pub tenant: u32,
@@ -113,7 +113,7 @@ pub struct Descriptor {
     pub payload: u32,
     /// Where the checksums of the payload begin, in bytes from the start of the batch.
     pub sums_at: u32,
-    /// Who sent it.
+    /// Who sent it; of a copy the epoch that it belongs to.
     pub initiator: u64,
     /// When, in nanoseconds since 1970; 0 if that is not known.
     pub time: u64,
@@ -124,6 +124,13 @@ impl Descriptor {
     pub const FLAG_FUA: u8 = 1;
     /// More pieces of the same write follow.
     pub const FLAG_MORE: u8 = 2;
+    /// Data of an earlier record, written once more.
+    pub const FLAG_COPY: u8 = 4;
+
+    /// The epoch that it belongs to, if it is a copy; other records belong to the epoch that is open where they stand.
+    pub const fn copied(&self) -> Option<u64> {
+        if self.flags & Self::FLAG_COPY == 0 { None } else { Some(self.initiator) }
+    }
 
     fn encode(&self, bytes: &mut [u8]) {
         bytes[0] = self.kind.code();
@@ -290,7 +297,11 @@ pub fn decode_batch(
         return Err(Bad::Field("bytes"));
     }
     let (mut payload_at, mut sums_at) = (size.head(), needed as u64);
-    for d in &descriptors {
+    for (seq, d) in (batch.first..).zip(&descriptors) {
+        let sound = |epoch: u64| d.kind.is_data() && 0 < epoch && epoch < seq;
+        if d.copied().is_some_and(|epoch| !sound(epoch)) {
+            return Err(Bad::Field("epoch"));
+        }
         if u64::from(d.payload_at) != payload_at || u64::from(d.sums_at) != sums_at {
             return Err(Bad::Field("payload"));
         }
@@ -383,6 +394,27 @@ mod tests {
             record(RecordKind::Note, 0, 0),
         ];
         (batch, records.to_vec())
+    }
+
+    /// A copy belongs to an epoch that began before it, perhaps in its batch, and has data.
+    #[test]
+    fn a_copy_names_an_older_epoch() {
+        let decoded = |kind, initiator| {
+            let (mut head, _) = batch();
+            let flags = Descriptor::FLAG_COPY;
+            let copy = Descriptor { flags, initiator, ..record(kind, 8, 1) };
+            let mut records = [record(RecordKind::Epoch, 0, 2), copy];
+            head.first = 7;
+            let (bytes, ..) = encode_batch(LOG, &mut head, &mut records);
+            decode_batch(LOG, 512, 8192, &bytes).map(|(_, _, records)| records[1].copied())
+        };
+        assert_eq!(decoded(RecordKind::Write, 6), Ok(Some(6)));
+        assert_eq!(decoded(RecordKind::Unmap, 1), Ok(Some(1)));
+        assert_eq!(decoded(RecordKind::Write, 7), Ok(Some(7)), "that of the record before it");
+        for (kind, epoch) in [(RecordKind::Write, 8), (RecordKind::Write, 0), (RecordKind::Note, 6)]
+        {
+            assert_eq!(decoded(kind, epoch), Err(Bad::Field("epoch")));
+        }
     }
 
     /// What was written is read again, and no flipped bit of what is covered passes.

@@ -132,6 +132,8 @@ pub struct SegmentHead {
     pub durable: u64,
     /// All records up to this one were upstream.
     pub applied: u64,
+    /// The epoch that was open at the first record, named after its own first; 0 if none was.
+    pub epoch: u64,
 }
 
 impl SegmentHead {
@@ -149,6 +151,7 @@ impl SegmentHead {
         put(&mut page, 72, self.oldest.to_le_bytes());
         put(&mut page, 80, self.durable.to_le_bytes());
         put(&mut page, 88, self.applied.to_le_bytes());
+        put(&mut page, 96, self.epoch.to_le_bytes());
         let sum = crc32c(&page[..COVERED]);
         put(&mut page, COVERED, sum.to_le_bytes());
         (page, sum)
@@ -173,12 +176,16 @@ impl SegmentHead {
             oldest: u64_at(page, 72),
             durable: u64_at(page, 80),
             applied: u64_at(page, 88),
+            epoch: u64_at(page, 96),
         };
         if head.log != log {
             return Err(Bad::Foreign);
         }
         if head.number == 0 || head.previous >= head.number || head.first == 0 {
             return Err(Bad::Field("number"));
+        }
+        if head.epoch > head.first {
+            return Err(Bad::Field("epoch"));
         }
         let counters =
             [head.number, head.first, head.owner, head.oldest, head.durable, head.applied];
@@ -226,6 +233,7 @@ mod tests {
         oldest: 7,
         durable: 8,
         applied: 9,
+        epoch: 2,
     };
 
     /// What was written is read again, and no flipped bit of the first sector passes for something else.

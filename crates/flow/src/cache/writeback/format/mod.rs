@@ -48,8 +48,9 @@ impl fmt::Display for Bad {
 impl core::error::Error for Bad {}
 
 /// The version of the format that is written and read. Batches of version 1 had no binding of their checksums, so that
-/// every batch of theirs that nothing confirms would be taken for torn.
-pub const VERSION: u32 = 2;
+/// every batch of theirs that nothing confirms would be taken for torn. A reader of version 2 would take a copy for
+/// a write that is newer than all before it.
+pub const VERSION: u32 = 3;
 
 /// Super blocks, segment headers and batches begin at multiples of this.
 pub const PAGE: u64 = 4096;

@@ -12,10 +12,23 @@ use alloc::vec::Vec;
 
 impl Log {
     /// Makes the next batch, if there is one: what must be written again, or else the writes that are admitted.
-    pub(super) fn compose(&mut self, now: Instant) -> Option<Write> {
+    /// Copies and writes that wait have batches in turn. With the batch, whether it is of copies.
+    pub(super) fn compose(&mut self, now: Instant) -> Option<(Write, bool)> {
         if self.wal.has_unwritten() {
-            return self.wal.write_again();
+            return self.wal.write_again().map(|write| (write, false));
         }
+        let (before, copies) = (self.cleaner.had_turn, |write| (write, true));
+        let first = if before { None } else { self.compose_copies() };
+        let batch = first.map(copies).or_else(|| {
+            let writes = self.compose_writes(now).map(|write| (write, false));
+            writes.or_else(|| if before { self.compose_copies().map(copies) } else { None })
+        });
+        self.cleaner.had_turn = batch.as_ref().is_some_and(|&(_, copies)| copies);
+        batch
+    }
+
+    /// Makes a batch of writes that are admitted.
+    fn compose_writes(&mut self, now: Instant) -> Option<Write> {
         let first = self.wal.marks().next();
         let mut acks = Vec::new();
         let place = self.admit(now, &mut acks)?;
@@ -132,6 +145,7 @@ impl Log {
             flags: if of.fua { Descriptor::FLAG_FUA } else { 0 }
                 | if piece.more { Descriptor::FLAG_MORE } else { 0 },
             who: of.who,
+            epoch: None,
             memory,
         };
         let seq = self.wal.append(&record);

@@ -20,8 +20,9 @@ impl Log {
         let bypassed = self.bypasses();
         // What recovery has found must be durable before anything is built on it.
         let working = self.wal.is_working();
-        let batch = if working { self.compose(now) } else { None };
-        let mut plan = Plan { batch, bypassed, ..Plan::default() };
+        let (batch, copies) = if working { self.compose(now) } else { None }.unzip();
+        let copies = copies.unwrap_or(false);
+        let mut plan = Plan { batch, copies, bypassed, ..Plan::default() };
         let failed = self.wal.failed();
         plan.super_block = (self.switch.is_marking() && !self.wal.is_void())
             || self.wants_void()
@@ -52,10 +53,11 @@ impl Log {
         fault.filter(|_| self.destage.epochs().oldest().is_some_and(|epoch| epoch.last > durable))
     }
 
-    /// Whether a request or an epoch waits for what was written to be durable.
+    /// Whether a request, an epoch or the cleaning of the log waits for what was written to be durable.
     fn is_sync_awaited(&self) -> bool {
-        let epochs = self.destage.epochs();
-        epochs.closed().is_some_and(|epoch| epoch.last > self.wal.marks().durable())
+        let (epochs, durable) = (self.destage.epochs(), self.wal.marks().durable());
+        epochs.closed().is_some_and(|epoch| epoch.last > durable)
+            || self.cleaner.waits_for() > durable
             || self.closing
             || self.acks.committing() > 0
             || self.acks.awaiting_upstream() > 0
@@ -79,7 +81,7 @@ impl Log {
         self.ack_applied(now);
         self.wal.restart_marker(now, self.bypasses());
         self.ack_committed(now);
-        if cycle.batch && !cycle.note && self.settings.mode == Mode::Log {
+        if cycle.batch && !cycle.note && !cycle.copies && self.settings.mode == Mode::Log {
             self.switch.latency_mut().committed(now.saturating_since(cycle.began));
         }
     }

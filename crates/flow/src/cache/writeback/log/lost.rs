@@ -2,6 +2,7 @@
 
 use super::Log;
 use crate::cache::writeback::effect::{Cause, DRAIN, Effect};
+use crate::cache::writeback::ranges::Held;
 use crate::clock::Instant;
 use crate::error::IoError;
 use crate::units::Extent;
@@ -19,7 +20,9 @@ impl Log {
     pub fn newest_up_to(&self, extent: Extent, seq: u64) -> Option<Vec<Extent>> {
         let end = extent.end().expect("a volume ends before the address space does");
         let (mut at, mut parts) = (extent.offset, Vec::new());
-        for held in self.wal.records().newest(at, end).filter(|held| held.seq > seq) {
+        let records = self.wal.records();
+        let newer = |held: &Held| records.order(held.seq) > seq;
+        for held in records.newest(at, end).filter(newer) {
             if held.seq > self.wal.marks().durable() {
                 return None;
             }
@@ -40,6 +43,7 @@ impl Log {
         let end = extent.end().expect("a volume ends before the address space does");
         self.destage.skip(now, (extent.offset, end), seq, &self.wal, &mut self.effects);
         self.wal.skip((extent.offset, end), seq);
+        self.cleaner.try_again();
     }
 
     /// Answers requests that wait for an upstream that another gateway owns for good, or for room in a log that will

@@ -32,6 +32,7 @@ impl Log {
             failed: self.wal.failed(),
             dirty_bytes: destaged.dirty,
             dirty_records: self.wal.records().dirty(),
+            held: self.wal.records().payload(),
             oldest_dirty: epochs.oldest().map(|epoch| age(epoch.opened)),
             fill: self.wal.fill(),
             segments: self.wal.segments(),
@@ -57,6 +58,7 @@ impl Log {
             awaiting_debt: self.acks.awaiting_debt() as u64,
             medians: self.switch.latency().medians(),
             logged: logged.logged,
+            copied: logged.copied,
             collapsed: destaged.collapsed,
             written: destaged.written,
             acked: self.acks.acked(),
@@ -64,5 +66,17 @@ impl Log {
             faults: logged.faults,
             busy: self.admission.busy(),
         }
+    }
+
+    /// The last record that is durable and not a note.
+    #[cfg(test)]
+    pub(in super::super) const fn last_durable_data(&self) -> u64 {
+        self.wal.last_durable_data()
+    }
+
+    /// Pieces that were looked at for the cleaning of the log.
+    #[cfg(test)]
+    pub(in super::super) fn visited(&self) -> u64 {
+        self.destage.visited.get()
     }
 }

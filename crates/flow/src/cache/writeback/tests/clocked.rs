@@ -71,6 +71,12 @@ impl Clocked {
         clocked
     }
 
+    /// After the rig has crashed.
+    pub(super) fn reopened(&mut self) {
+        self.due.clear();
+        self.plan();
+    }
+
     /// Gives times to what has begun.
     fn plan(&mut self) {
         for i in self.due.len()..self.rig.running.len() {

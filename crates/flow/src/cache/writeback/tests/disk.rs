@@ -112,3 +112,20 @@ impl Far {
         self.cache.get(&sector).copied().unwrap_or(self.durable[sector])
     }
 }
+
+/// What operation `number` writes to a sector.
+pub(super) fn fill(number: u64, sector: usize, out: &mut [u8]) {
+    for (i, word) in out.chunks_mut(8).enumerate() {
+        let value = match i {
+            0 => number,
+            1 => sector as u64,
+            _ => number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (i as u64),
+        };
+        word.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// Which operation has written a sector.
+pub(super) fn version(sector: &[u8]) -> Version {
+    u64::from_le_bytes(*sector.first_chunk().unwrap())
+}

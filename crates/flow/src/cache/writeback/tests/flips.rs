@@ -133,8 +133,7 @@ fn agrees(rig: &Rig, what: &str) -> bool {
             let damage = seen.flaws.iter().any(|flaw| flaw.kind.is_damage());
             assert!(!damage, "{what}: {:?}", seen.flaws);
             let records = seen.batches.iter().flat_map(Located::numbered);
-            let dirty =
-                records.filter(|(seq, record)| *seq > seen.applied && record.kind.is_data());
+            let dirty = records.filter(|(seq, record)| seen.is_dirty(*seq, record));
             let dirty: Vec<u64> = dirty.map(|(_, record)| record.payload.into()).collect();
             assert_eq!(recovered.dirty(), (dirty.iter().sum(), dirty.len() as u64), "{what}");
             true

@@ -3,7 +3,7 @@
 use super::clocked::{Clocked, Costs};
 use super::rig::Rig;
 use super::small;
-use crate::cache::writeback::format::{PAGE, Super, crc32c};
+use crate::cache::writeback::format::{PAGE, Super, VERSION, crc32c};
 use crate::cache::writeback::{
     Cause, Damage, FULL, Fua, Kind, Log, Mode, Notice, PACE, Phase, Refusal, Settings, Sync,
     Upstream, Why,
@@ -426,8 +426,10 @@ fn what_is_not_ours_is_refused() {
         assert_eq!(refusal(&other), Refusal::Version { version: version.into() });
         other
     };
-    let (older, newer) = (versioned(1), versioned(3));
-    assert!(text(&older).contains("drain the volume with that program"), "{}", text(&older));
+    let [oldest, older, newer] = [1, VERSION as u8 - 1, VERSION as u8 + 1].map(versioned);
+    for older in [oldest, older] {
+        assert!(text(&older).contains("drain the volume with that program"), "{}", text(&older));
+    }
     assert!(text(&newer).contains("or a newer one"), "{}", text(&newer));
     let mut both = rig.with_disk(rig.disk.durable.clone());
     (both.disk.durable[20], both.disk.durable[PAGE as usize + 20]) = (9, 9);

@@ -1,6 +1,8 @@
 //! The machine against model devices and an oracle.
 
 mod beside;
+mod clean;
+mod cleaning;
 mod clocked;
 mod debt;
 mod disk;

@@ -2,7 +2,7 @@
 
 use super::disk::{Disk, Version};
 use super::rig::{Rig, fill, version};
-use crate::cache::writeback::{Found, Kind, Mode};
+use crate::cache::writeback::{Found, Kind, Mode, Sync};
 use crate::units::Extent;
 use alloc::vec::Vec;
 
@@ -65,7 +65,7 @@ impl Rig {
     }
 
     /// Upstream is what a disk may show after a power cut: nothing is there without everything that was
-    /// durable before it was asked for.
+    /// durable before it was asked for. What hosts were told is upstream is there.
     pub(super) fn judge(&self) {
         let present = self.far.durable.iter().chain(self.far.cache.values());
         let latest = present
@@ -80,9 +80,12 @@ impl Rig {
             .map(|one| one.issued)
             .max()
             .unwrap_or(0);
+        let told = self.flushed();
         for (i, one) in self.asked.iter().enumerate() {
             let Some(at) = one.acked.filter(|_| one.kind.is_some()) else { continue };
-            let needed = at < flushed || (at < latest && (one.fua || (self.strict && !one.past)));
+            let told = self.settings.sync == Sync::Upstream && (at < told || one.fua);
+            let ordered = at < latest && (one.fua || (self.strict && !one.past));
+            let needed = at < flushed || ordered || told;
             if !needed {
                 continue;
             }

@@ -1,8 +1,9 @@
 //! A small shell around a log: it performs effects against model devices, in any order, and an oracle
 //! watches.
 
-use super::disk::{Disk, Far, Version};
-use crate::cache::writeback::format::crc32c;
+use super::disk::{Disk, Far};
+pub(super) use super::disk::{fill, version};
+use crate::cache::writeback::format::{Span, crc32c};
 use crate::cache::writeback::{
     Effect, Fua, JobId, Kind, LocalId, Log, Memory, Mode, Notice, Origin, Part, Recovered, Refusal,
     Settings, Source, Upstream, Write, assemble, format_new, recover,
@@ -44,7 +45,8 @@ pub(super) struct Asked {
 pub(super) enum Running {
     Write(Write, Vec<u8>),
     Sync(LocalId),
-    Gather(JobId, Outcome),
+    /// What is read from the log when it ends, and where it goes.
+    Gather(JobId, Vec<(usize, Span)>),
     Upstream(JobId, Op, Extent, bool),
     Through(RequestKey),
     Abandon,
@@ -91,11 +93,13 @@ pub(super) struct Rig {
     pub(super) unable: bool,
     /// The log device may return bytes that were never written.
     pub(super) rotten: bool,
+    /// The most pieces that one poll has looked at to clean the log.
+    pub(super) looked: u64,
     /// Errors of `luck.local` so far in a row.
     faults: u32,
     keys: SlotMap<RequestKey, u64>,
     batches: BTreeMap<LocalId, Vec<u8>>,
-    jobs: BTreeMap<JobId, Vec<Version>>,
+    jobs: BTreeMap<JobId, Vec<u8>>,
     event: u64,
 }
 
@@ -130,6 +134,7 @@ impl Rig {
             refusal: None,
             remembers: Ok(()),
             rotten: false,
+            looked: 0,
             unable: false,
             judges: true,
             faults: 0,
@@ -200,7 +205,11 @@ impl Rig {
     /// Takes all effects that there are.
     pub(super) fn pump(&mut self) {
         let mut steps = 0;
-        while let Some(effect) = self.log.poll(self.now) {
+        loop {
+            let before = self.log.visited();
+            let effect = self.log.poll(self.now);
+            self.looked = self.looked.max(self.log.visited() - before);
+            let Some(effect) = effect else { break };
             steps += 1;
             assert!(steps < 100_000, "effects come to an end");
             self.begin(effect);
@@ -229,35 +238,25 @@ impl Rig {
             Effect::Through(key) => self.running.push(Running::Through(key)),
             Effect::Drained(key) => self.drained.push(key),
             Effect::Gather { job, bytes, pieces } => {
-                let mut versions = Vec::new();
+                let (mut memory, mut spans) = (Vec::new(), Vec::new());
                 for piece in pieces {
-                    assert_eq!(
-                        piece.offset,
-                        versions.len() as u64 * 512,
-                        "pieces follow each other"
-                    );
+                    assert_eq!(piece.offset, memory.len() as u64, "pieces follow each other");
+                    let length = match piece.source {
+                        Source::Zeroes(length) => length,
+                        Source::Memory(part) => part.length,
+                        Source::Log(span) => span.length,
+                    };
+                    let at = memory.len();
+                    memory.resize(at + length as usize, 0);
                     match piece.source {
-                        Source::Zeroes(length) => versions.extend(vec![0; length as usize / 512]),
-                        Source::Memory(part) => {
-                            let mut out = vec![0; part.length as usize];
-                            self.memory(&part, &mut out);
-                            versions.extend(out.chunks(512).map(version));
-                        }
-                        Source::Log(span) => {
-                            let Ok(bytes) = self.read_span(&span) else {
-                                // Only a sync that fails at the start can lose what is found.
-                                let failed = self.log.status(self.now).failed;
-                                assert!(failed || self.rotten, "the log is intact");
-                                self.running.push(Running::Gather(job, Err(IoError::Medium)));
-                                return;
-                            };
-                            versions.extend(bytes.chunks(512).map(version));
-                        }
+                        Source::Zeroes(_) => {}
+                        Source::Memory(part) => self.memory(&part, &mut memory[at..]),
+                        Source::Log(span) => spans.push((at, span)),
                     }
                 }
-                assert_eq!(versions.len() as u64 * 512, bytes);
-                self.jobs.insert(job, versions);
-                self.running.push(Running::Gather(job, Ok(())));
+                assert_eq!(memory.len() as u64, bytes);
+                self.jobs.insert(job, memory);
+                self.running.push(Running::Gather(job, spans));
             }
             Effect::Upstream { job, op, extent, fua } => {
                 self.running.push(Running::Upstream(job, op, extent, fua));
@@ -271,10 +270,7 @@ impl Rig {
         }
     }
 
-    pub(super) fn read_span(
-        &self,
-        span: &crate::cache::writeback::format::Span,
-    ) -> Result<Vec<u8>, u64> {
+    pub(super) fn read_span(&self, span: &Span) -> Result<Vec<u8>, u64> {
         let (sums, payload) = span.reads();
         let read = |extent: Extent| {
             let mut out = vec![0; extent.length as usize];
@@ -290,6 +286,10 @@ impl Rig {
             Memory::Batch(io, at) => {
                 let bytes = self.batches.get(&io).expect("a batch is kept until it is released");
                 out.copy_from_slice(&bytes[at as usize..at as usize + out.len()]);
+            }
+            Memory::Job(job, at) => {
+                let memory = self.jobs.get(&job).expect("a job's memory is kept until it is done");
+                out.copy_from_slice(&memory[at as usize..at as usize + out.len()]);
             }
             Memory::Request(key, at) => {
                 let number = *self.keys.get(key).expect("payload is kept until the answer");
@@ -354,7 +354,10 @@ impl Rig {
                     if bad { Err(IoError::Medium) } else { Ok(()) },
                 );
             }
-            Running::Gather(job, outcome) => self.log.gathered(self.now, job, outcome),
+            Running::Gather(job, spans) => {
+                let outcome = self.gather(job, spans);
+                self.log.gathered(self.now, job, outcome);
+            }
             Running::Upstream(job, op, extent, fua) => {
                 let outcome = self.upstream(job, op, extent, fua);
                 self.log.upstream_ended(self.now, job, outcome);
@@ -369,6 +372,21 @@ impl Rig {
         if self.judges {
             self.judge();
         }
+    }
+
+    /// Reads what a job wants of the log.
+    fn gather(&mut self, job: JobId, spans: Vec<(usize, Span)>) -> Outcome {
+        for (at, span) in spans {
+            let Ok(bytes) = self.read_span(&span) else {
+                // Only a sync that fails at the start can lose what is found.
+                let failed = self.log.status(self.now).failed;
+                assert!(failed || self.rotten, "the log is intact");
+                return Err(IoError::Medium);
+            };
+            let memory = self.jobs.get_mut(&job).expect("it is being filled");
+            memory[at..at + bytes.len()].copy_from_slice(&bytes);
+        }
+        Ok(())
     }
 
     fn bad_luck(&mut self) -> bool {
@@ -400,7 +418,8 @@ impl Rig {
             match op {
                 Op::Flush => self.far.flush(),
                 Op::Write => {
-                    for (i, version) in self.jobs[&job].clone().into_iter().enumerate() {
+                    for (i, version) in self.jobs[&job].clone().chunks(512).map(version).enumerate()
+                    {
                         if fua {
                             self.far.harden(from + i, version);
                         } else {
@@ -578,21 +597,4 @@ impl Asked {
     pub(super) fn touches(&self, sector: usize) -> bool {
         self.kind.is_some() && (self.from..self.from + self.count).contains(&sector)
     }
-}
-
-/// What operation `number` writes to a sector.
-pub(super) fn fill(number: u64, sector: usize, out: &mut [u8]) {
-    for (i, word) in out.chunks_mut(8).enumerate() {
-        let value = match i {
-            0 => number,
-            1 => sector as u64,
-            _ => number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (i as u64),
-        };
-        word.copy_from_slice(&value.to_le_bytes());
-    }
-}
-
-/// Which operation has written a sector.
-pub(super) fn version(sector: &[u8]) -> Version {
-    u64::from_le_bytes(*sector.first_chunk().unwrap())
 }

@@ -55,7 +55,7 @@ impl Wal {
         effects: &mut VecDeque<Effect>,
     ) -> bool {
         assert!(self.cycle.is_none(), "one commit cycle at a time");
-        let Plan { batch, note, super_block, bypassed, sync } = plan;
+        let Plan { batch, note, copies, super_block, bypassed, sync } = plan;
         let (durable, applied) = (self.marks.durable(), self.marks.applied());
         let says = Marks { durable, applied, applied_super: applied, bypassed };
         let super_block = super_block || (self.is_working() && self.space.wants_mark());
@@ -78,6 +78,7 @@ impl Wal {
             syncs,
             batch: batch.is_some(),
             note,
+            copies,
             super_block: super_block.as_ref().map(|&(generation, oldest, _)| (generation, oldest)),
             says,
             began: now,
@@ -204,6 +205,7 @@ impl Wal {
             self.space.marked(oldest);
         }
         let synced = self.marks.sync();
+        self.records.synced(self.marks.durable());
         if synced > 0 && !cycle.note {
             self.marker.data_synced(self.marks.durable());
         }

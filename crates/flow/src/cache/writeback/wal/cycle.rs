@@ -12,6 +12,8 @@ pub(crate) struct Plan {
     pub(crate) batch: Option<Write>,
     /// The batch is a note: no request waits for it.
     pub(crate) note: bool,
+    /// The batch is of copies, for which no request waits either.
+    pub(crate) copies: bool,
     /// Write a super block.
     pub(crate) super_block: bool,
     /// Writes may have gone upstream past the log, and not be flushed there.
@@ -30,6 +32,7 @@ pub(crate) struct Cycle {
     pub(crate) syncs: bool,
     pub(crate) batch: bool,
     pub(crate) note: bool,
+    pub(crate) copies: bool,
     /// Generation and oldest segment of the super block.
     pub(crate) super_block: Option<(u64, u64)>,
     /// What the headers in it say.

@@ -71,8 +71,9 @@ pub(super) struct Identity {
 /// What the log has written since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
-    /// Payload bytes.
+    /// Payload bytes of hosts, and of copies.
     pub(super) logged: u64,
+    pub(super) copied: u64,
     pub(super) batches: u64,
     /// Failed writes and syncs.
     pub(super) faults: u64,
@@ -108,6 +109,8 @@ pub(super) struct NewRecord {
     pub(super) blocks: u32,
     pub(super) flags: u8,
     pub(super) who: Origin,
+    /// It is a copy, and belongs to this epoch.
+    pub(super) epoch: Option<u64>,
     /// Where its payload is, if it has any.
     pub(super) memory: Option<Memory>,
 }
@@ -116,7 +119,7 @@ impl NewRecord {
     /// A record that changes nothing of the volume.
     pub(super) fn control(kind: RecordKind, lba: u64, blocks: u32) -> Self {
         let who = Origin::default();
-        Self { kind, start: 0, length: 0, lba, blocks, flags: 0, who, memory: None }
+        Self { kind, start: 0, length: 0, lba, blocks, flags: 0, who, epoch: None, memory: None }
     }
 
     /// Bytes of payload.
@@ -293,20 +296,22 @@ impl Wal {
         let payload = new.payload();
         let descriptor = Descriptor {
             kind: new.kind,
-            flags: new.flags,
+            flags: new.flags | if new.epoch.is_some() { Descriptor::FLAG_COPY } else { 0 },
             tenant: new.who.tenant.index() as u32,
             lba: new.lba,
             blocks: new.blocks,
             payload_at: 0,
             payload: payload as u32,
             sums_at: 0,
-            initiator: new.who.initiator,
+            initiator: new.epoch.unwrap_or(new.who.initiator),
             time: new.who.time,
         };
-        let record = Record { kind: new.kind, start: new.start, payload, at: 0, sums: 0 };
-        let unsynced = Unsynced { descriptor, memory: new.memory };
-        self.records.push(seq, record, new.start + new.length, unsynced);
-        self.counters.logged += payload;
+        let NewRecord { kind, start, length, memory, .. } = *new;
+        let record = Record { kind, start, length, at: 0, sums: 0 };
+        self.records.push(seq, record, Unsynced { descriptor, memory });
+        let counter =
+            if new.epoch.is_some() { &mut self.counters.copied } else { &mut self.counters.logged };
+        *counter += payload;
         seq
     }
 
@@ -324,6 +329,18 @@ impl Wal {
             return Err(NoPlace::Sync);
         }
         Ok(BatchPlace { room: self.settings.segment - PAGE, opens: true })
+    }
+
+    /// The most bytes that a batch of copies may have now. Before the first one of a segment, which has not `begun`, all
+    /// that the segment has must find room: half a segment of copies frees nothing.
+    pub(super) fn room_for_copies(&self, begun: bool) -> u64 {
+        if !begun && !self.space.has_room_for_copies() {
+            0
+        } else if self.space.can_open(false) {
+            self.settings.segment - PAGE
+        } else {
+            self.space.room()
+        }
     }
 
     /// What is left of the segment that is written to, as the place of a batch.
@@ -388,7 +405,10 @@ impl Wal {
         let io = self.next_io();
         let (mut head, mut at) = (Vec::new(), None);
         if place.opens {
-            let (place, segment) = self.space.open(self.identity.log, self.identity.owner, first);
+            let (place, segment) = {
+                let first = (first, self.records.epoch_at(first));
+                self.space.open(self.identity.log, self.identity.owner, first)
+            };
             let (durable, applied) = (self.marks.durable(), self.marks.applied());
             (head, self.chain) = SegmentHead { durable, applied, ..segment }.encode();
             at = Some(place);
@@ -443,7 +463,7 @@ impl Wal {
             let memory = &mut self.records.unsynced_mut(seq, next).memory;
             let Some(from) = *memory else { continue };
             payload.push(Part { from, length: descriptor.payload.into() });
-            if self.settings.mode == Mode::Ram {
+            if self.settings.mode == Mode::Ram && !matches!(from, Memory::Job(..)) {
                 // The request is acknowledged before the record is durable: its memory goes then.
                 *memory = Some(Memory::Batch(io, before + at));
                 kept += 1;
@@ -463,6 +483,41 @@ impl Wal {
 
     // Progress of write-back.
 
+    /// The oldest segment, if it may be cleaned.
+    pub(super) fn cleanable(&self) -> Option<&Segment> {
+        self.space.cleanable().filter(|_| self.is_working())
+    }
+
+    /// Number of the oldest segment that is needed.
+    pub(super) fn oldest(&self) -> u64 {
+        self.space.oldest()
+    }
+
+    /// The first and the last record of that segment.
+    pub(super) fn oldest_records(&self) -> (u64, u64) {
+        self.space.front().map_or((1, 0), |front| (front.first, front.last))
+    }
+
+    /// Nothing of the oldest segment is needed any more: what was is in copies, or superseded, by records up to `until`.
+    pub(super) fn give_up_oldest(&mut self, until: u64) {
+        assert!(until <= self.marks.durable(), "what takes its place is durable: {until}");
+        self.space.clean();
+        self.retire();
+    }
+
+    /// Lets go of segments that are not needed, and of their records.
+    fn retire(&mut self) {
+        self.space.retire(self.marks.applied());
+        let first = self.space.front().map_or(0, |front| front.first);
+        self.records.settle(first.saturating_sub(1));
+    }
+
+    /// The data of `held` is used from the durable record `copy` from now on.
+    pub(super) fn replace(&mut self, held: &Held, copy: u64) {
+        assert!(copy <= self.marks.durable(), "a copy is used when it is durable: {copy}");
+        self.records.replace(held, copy);
+    }
+
     /// The upstream has this data, flushed.
     pub(super) fn forget(&mut self, held: &Held) {
         self.records.forget(held);
@@ -470,8 +525,11 @@ impl Wal {
 
     /// What records up to `seq` have between two bytes is lost.
     pub(super) fn skip(&mut self, (start, end): (u64, u64), seq: u64) {
-        let lost: Vec<Held> =
-            self.records.newest(start, end).filter(|held| held.seq <= seq).collect();
+        let lost: Vec<Held> = self
+            .records
+            .newest(start, end)
+            .filter(|held| self.records.order(held.seq) <= seq)
+            .collect();
         for held in &lost {
             self.records.forget(held);
         }
@@ -493,6 +551,6 @@ impl Wal {
                 self.pop_unsynced(effects);
             }
         }
-        self.space.retire(applied);
+        self.retire();
     }
 }

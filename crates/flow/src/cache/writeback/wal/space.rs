@@ -1,7 +1,7 @@
 //! The segments of a log: live, free or bad, and how full the log is.
 //!
-//! A segment is live until all its records are upstream and a super block that says so is durable, and
-//! until no read uses it: before, its place must not be written over. Segments leave in the order
+//! A segment is live until all its records are upstream, or superseded, or durable in copies, a super block that gives it up
+//! is durable, and no read uses it: before, its place must not be written over. Segments leave in the order
 //! in which they came. Places are taken in ring order, one stays in reserve for when writing fails.
 
 use super::super::format::{PAGE, SUPERS, SegmentHead};
@@ -58,6 +58,8 @@ pub(crate) struct Space {
     pins: BTreeSet<Pin>,
     next_pin: u64,
     position: u64,
+    /// Segments up to this number have nothing that is needed.
+    cleaned: u64,
 }
 
 impl Space {
@@ -92,6 +94,7 @@ impl Space {
             pins: BTreeSet::new(),
             next_pin: 0,
             position,
+            cleaned: 0,
         }
     }
 
@@ -135,8 +138,33 @@ impl Space {
         self.slots.iter().filter(usable).take(2).count() > usize::from(!need)
     }
 
-    /// Begins a segment whose first record is `first`; what its header is to say but for progress.
-    pub(crate) fn open(&mut self, log: [u8; 16], owner: u64, first: u64) -> (u64, SegmentHead) {
+    /// The oldest segment, if it may be cleaned: two newer ones are live.
+    pub(crate) fn cleanable(&self) -> Option<&Segment> {
+        self.live.front().filter(|front| front.frozen && self.live.len() > 2)
+    }
+
+    /// Whether there is room for copies of a whole segment, with one place more and the reserve.
+    pub(crate) fn has_room_for_copies(&self) -> bool {
+        self.slots.iter().filter(|&&slot| slot == Slot::Free).take(3).count() == 3
+    }
+
+    /// The oldest segment that is needed.
+    pub(crate) fn front(&self) -> Option<&Segment> {
+        self.live.front()
+    }
+
+    /// The oldest segment has nothing that is needed.
+    pub(crate) fn clean(&mut self) {
+        self.cleaned = self.oldest();
+    }
+
+    /// Begins a segment whose first record is `first`, in this epoch; what its header is to say but for progress.
+    pub(crate) fn open(
+        &mut self,
+        log: [u8; 16],
+        owner: u64,
+        (first, epoch): (u64, u64),
+    ) -> (u64, SegmentHead) {
         let ring = || Self::ring(self.live.back().map(|last| last.slot), self.slots.len() as u64);
         let find = |wanted| ring().find(|&slot| self.slots[slot as usize] == wanted);
         let slot = find(Slot::Free).or_else(|| find(Slot::Bad));
@@ -173,6 +201,7 @@ impl Space {
             oldest: self.oldest(),
             durable: 0,
             applied: 0,
+            epoch,
         };
         (Self::at(slot, self.segment), head)
     }
@@ -224,12 +253,13 @@ impl Space {
         durable.map_or(self.oldest_marked, |segment| segment.number)
     }
 
-    /// Lets go of segments with nothing that is not upstream; the one that is written to stays.
+    /// Lets go of segments with nothing that is needed; the one that is written to stays.
     /// Whether there were any.
     pub(crate) fn retire(&mut self, applied: u64) -> bool {
         let before = self.live.len();
         while let Some(segment) = self.live.front() {
-            if segment.last > applied || !segment.frozen {
+            let needed = segment.last > applied && segment.number > self.cleaned;
+            if needed || !segment.frozen {
                 break;
             }
             // It stays until the one after it, which says where it ends, is durable.
@@ -336,10 +366,10 @@ mod tests {
     #[test]
     fn a_super_block_names_what_is_durable() {
         let mut space = space();
-        space.open([1; 16], 1, 1);
+        space.open([1; 16], 1, (1, 0));
         assert_eq!((space.oldest(), space.nameable()), (1, 1));
         space.freeze(0);
-        space.open([1; 16], 1, 1);
+        space.open([1; 16], 1, (1, 0));
         assert_eq!((space.oldest(), space.nameable(), space.wants_mark()), (2, 1, false));
         space.seal();
         assert_eq!((space.nameable(), space.wants_mark()), (2, true));
@@ -350,13 +380,13 @@ mod tests {
     #[test]
     fn a_bad_place_is_the_last_resort() {
         let mut space = space();
-        space.open([1; 16], 1, 1);
+        space.open([1; 16], 1, (1, 0));
         space.freeze(0);
         assert_eq!(space.count(), (0, 2, 1));
         let places: Vec<u64> = (0..2)
             .map(|_| {
                 assert!(space.can_open(false));
-                let (at, _) = space.open([1; 16], 1, 1);
+                let (at, _) = space.open([1; 16], 1, (1, 0));
                 space.seal();
                 at
             })
@@ -364,13 +394,13 @@ mod tests {
         assert_eq!(places, [SUPERS, SUPERS + 65536].map(|at| at + 65536));
         assert!(!space.can_open(false), "the last place is for need");
         assert!(space.can_open(true));
-        assert_eq!(space.open([1; 16], 1, 1).0, SUPERS);
+        assert_eq!(space.open([1; 16], 1, (1, 0)).0, SUPERS);
         assert!(!space.can_open(true));
     }
 
     /// Fills a segment and makes it durable, with its records up to `last`.
     fn fill(space: &mut Space, last: u64) -> u64 {
-        let (at, head) = space.open([0; 16], 1, last);
+        let (at, head) = space.open([0; 16], 1, (last, 0));
         let open = space.head_mut().expect("it was just begun");
         (open.length, open.last) = (8192, last);
         space.seal();
@@ -428,7 +458,7 @@ mod tests {
     fn the_end_of_the_log_is_always_durable() {
         let mut space = four();
         fill(&mut space, 1);
-        space.open([0; 16], 1, 2);
+        space.open([0; 16], 1, (2, 0));
         assert!(!space.retire(5));
         space.seal();
         assert!(space.retire(1));
@@ -441,11 +471,11 @@ mod tests {
         fill(&mut space, 1);
         space.head_mut().expect("it is open").length += 4096;
         space.freeze(1);
-        let (_, head) = space.open([0; 16], 1, 2);
+        let (_, head) = space.open([0; 16], 1, (2, 0));
         assert_eq!((head.previous, head.sealed), (1, 8192));
         space.freeze(1);
         assert_eq!(space.count(), (1, 2, 1), "its place is not used again");
-        let (_, head) = space.open([0; 16], 1, 2);
+        let (_, head) = space.open([0; 16], 1, (2, 0));
         assert_eq!((head.number, head.previous, head.sealed), (3, 1, 8192));
     }
 }
