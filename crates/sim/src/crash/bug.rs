@@ -191,11 +191,23 @@ pub enum Bug {
     OneSuperAnnounces,
     /// A write that was partly in the log when that was given up takes it out of the quarantine.
     PartlyLoggedHeals,
+    /// A flush of copies in the log is answered when it begins, so that what they are of goes too early.
+    CopiesVolatile,
+    /// A super block gives up a segment that is still needed.
+    SegmentGivenUpEarly,
+    /// A copy in the log has other data than what it is of.
+    CopyOfOtherData,
+    /// Recovery does not know copies.
+    CopiesForgotten,
+    /// Recovery takes a copy for a write, newer than all before it.
+    CopyTakenForWrite,
+    /// Recovery does not know copies of the epoch that was being written upstream.
+    OldestCopiesForgotten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 92] = [
+    pub const ALL: [Self; 98] = [
         Self::AckBeforeCommit,
         Self::LogSyncDropped,
         Self::LogSyncAnsweredEarly,
@@ -288,6 +300,12 @@ impl Bug {
         Self::SupersAtOnce,
         Self::OneSuperAnnounces,
         Self::PartlyLoggedHeals,
+        Self::CopiesVolatile,
+        Self::SegmentGivenUpEarly,
+        Self::CopyOfOtherData,
+        Self::CopiesForgotten,
+        Self::CopyTakenForWrite,
+        Self::OldestCopiesForgotten,
     ];
 
     /// What it is called.

@@ -66,11 +66,19 @@ pub(super) enum Event {
     StoreFlush,
     /// A write was done before the upstream lost its cache, and is answered after it has said so.
     AnswerAfterReset,
+    /// Data was copied to the end of the log.
+    LogCopy,
+    /// More records at once than the first sector of their batch has room for.
+    LargeLogCopy,
+    /// A write of a dead gateway was executed late, beside a log that was cleaned.
+    LateWriteCleaned,
+    /// Another gateway has taken the unit over whose log was cleaned.
+    TakeOverCleaned,
 }
 
 impl Event {
     /// All of them.
-    pub(super) const ALL: [Self; 30] = [
+    pub(super) const ALL: [Self; 34] = [
         Self::Crash,
         Self::Stop,
         Self::LogFault,
@@ -101,6 +109,10 @@ impl Event {
         Self::Tear,
         Self::StoreFlush,
         Self::AnswerAfterReset,
+        Self::LogCopy,
+        Self::LargeLogCopy,
+        Self::LateWriteCleaned,
+        Self::TakeOverCleaned,
     ];
 
     /// What it is called.
@@ -136,13 +148,23 @@ impl Event {
             Self::Tear => "log devices with torn sectors",
             Self::StoreFlush => "flushes of another store than the first",
             Self::AnswerAfterReset => "writes answered after a loss that came behind them",
+            Self::LogCopy => "batches of copies in the log",
+            Self::LargeLogCopy => "batches of nine copies and more",
+            Self::LateWriteCleaned => "late writes of dead gateways with cleaned logs",
+            Self::TakeOverCleaned => "take-overs from gateways with cleaned logs",
         }
     }
 }
 
 /// How often each of them has happened.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Events([u64; Event::ALL.len()]);
+
+impl Default for Events {
+    fn default() -> Self {
+        Self([0; Event::ALL.len()])
+    }
+}
 
 impl Events {
     /// It has happened once more.

@@ -101,7 +101,7 @@ pub(super) fn bind_tables(plan: &Plan, bytes: &mut [u8]) {
     }
 }
 
-fn bind(bytes: &mut [u8], at: usize, sum: u32, records: &[Descriptor]) {
+pub(super) fn bind(bytes: &mut [u8], at: usize, sum: u32, records: &[Descriptor]) {
     let table = at + records[0].sums_at as usize;
     let sums: u64 = records.iter().map(|record| sums_of(record.payload.into())).sum();
     let end = table + 4 * sums as usize;
@@ -136,7 +136,7 @@ pub(super) fn believe_old_batches(plan: &Plan, bytes: &mut [u8]) {
 }
 
 /// The batch that begins here, if one does that is whole.
-fn batch(
+pub(super) fn batch(
     plan: &Plan,
     bytes: &[u8],
     at: usize,

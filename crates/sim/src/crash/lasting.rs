@@ -1,7 +1,7 @@
 //! The state that survives a crash of the gateway: what hosts have been told, and names that are never reused.
 
 use super::content::{Image, Store};
-use super::events::Events;
+use super::events::{Event, Events};
 use super::history::History;
 use super::journal::Journal;
 use super::lost::Lost;
@@ -27,4 +27,11 @@ pub(super) struct Lasting {
     pub(super) other: Image,
     /// How often what befalls gateways has happened.
     pub(super) events: Events,
+}
+
+impl Lasting {
+    /// Whether data was copied in the log, in this life or in one before.
+    pub(super) fn has_cleaned(&self) -> bool {
+        self.events[Event::LogCopy] > 0
+    }
 }

@@ -8,12 +8,15 @@
 //! then a crash, or a stop, is the end of one life of the gateway and the beginning of the next, in which there
 //! are crashes again.
 //!
+//! Where the upstream is away, hosts overwrite what the log has, and the log is cleaned, with crashes at each step of that.
+//!
 //! Paths, sessions and other gateways belong to it: writes of a lost session or of an earlier life are executed late,
 //! paths fail over, another gateway takes the unit over, settings change, and sectors of the log device rot.
 //!
 //! A [`Bug`] is a mistake made on purpose: that it is found shows what the laws are worth.
 
 mod bug;
+mod cleaning;
 mod content;
 mod device;
 mod events;

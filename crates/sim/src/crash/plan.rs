@@ -153,19 +153,37 @@ impl fmt::Display for Ask {
 }
 
 impl Plan {
-    /// The plan of a seed: with updates, copies, large batches, payload that rots, torn sectors, and volumes of
-    /// several stores.
+    /// The plan of a seed: with updates, copies, large batches, payload that rots, logs that are cleaned, torn sectors, and
+    /// volumes of several stores.
     pub(super) fn new(seed: u64) -> Self {
-        let mut rng = Rng::stream(seed, "crash/spread");
-        let mut plan = Self::on_one_store(seed);
-        if plan.sparse == 1 && rng.below(4) == 0 {
-            plan.spread();
-        }
+        Self::on_one_store(seed, true).on_stores()
+    }
+
+    /// As it was drawn before there were logs that are cleaned.
+    #[cfg(test)]
+    pub(super) fn without_cleaning(seed: u64) -> Self {
+        Self::on_one_store(seed, false).on_stores()
+    }
+
+    /// A plan of the class in which logs are cleaned, however the others are drawn.
+    #[cfg(test)]
+    pub(super) fn with_cleaning(seed: u64) -> Self {
+        let mut plan = Self::crossing(seed);
+        plan.overwrites();
         plan
     }
 
-    /// The same on one store.
-    fn on_one_store(seed: u64) -> Self {
+    /// Perhaps on several stores.
+    fn on_stores(mut self) -> Self {
+        let mut rng = Rng::stream(self.seed, "crash/spread");
+        if self.sparse == 1 && rng.below(4) == 0 {
+            self.spread();
+        }
+        self
+    }
+
+    /// The same on one store; with `cleans` it may be a log that is cleaned.
+    fn on_one_store(seed: u64, cleans: bool) -> Self {
         let mut plan = Self::crossing(seed);
         let mut rng = Rng::stream(seed, "crash/contents");
         let mut one = |of: &[u64]| of[rng.below(of.len() as u64) as usize];
@@ -183,6 +201,10 @@ impl Plan {
         plan.forgets = plan.rivals > 0 && one(&[0, 1]) == 1;
         if one(&[0, 0, 0, 1]) == 1 {
             plan.decays(3);
+        }
+        if cleans && one(&[0, 0, 0, 0, 0, 1]) == 1 && plan.sparse == 1 {
+            plan.overwrites();
+            return plan;
         }
         let mut rng = Rng::stream(seed, "crash/copies and tears");
         if plan.sparse == 1 && rng.below(3) == 0 {

@@ -11,7 +11,7 @@ use super::target::Target;
 use super::tear::{self, Tear};
 use std::convert::Infallible;
 use weir_flow::cache::quarantine::LostRange;
-use weir_flow::cache::writeback::format::crc32c;
+use weir_flow::cache::writeback::format::{Span, crc32c};
 use weir_flow::cache::writeback::{
     self, Damage, Dirty, Effect, Found, Log, Recovered, Refusal, Settings, assemble, recover,
 };
@@ -46,6 +46,11 @@ fn read(plan: &Plan, bug: Option<Bug>, bytes: &mut [u8]) -> Result<Recovered, Br
         Some(Bug::OldSegmentReplayed) => super::forge::believe_old_batches(plan, bytes),
         Some(Bug::TornHeadersBelieved) => super::forge::believe_headers(plan, bytes),
         Some(Bug::TableUnbound) => super::forge::bind_tables(plan, bytes),
+        Some(
+            bug @ (Bug::CopiesForgotten | Bug::CopyTakenForWrite | Bug::OldestCopiesForgotten),
+        ) => {
+            super::cleaning::change_copies(plan, bytes, bug);
+        }
         Some(Bug::DebtForgotten) => super::forge::forget_debt(bytes),
         Some(Bug::LogForgotten) => {
             return Ok(Recovered::empty(&plan.settings, plan.name(), 1, 1));
@@ -149,6 +154,10 @@ pub(super) fn open_bytes(
 }
 
 impl Opened {
+    fn read(&self, at: u64, out: &mut [u8]) {
+        out.copy_from_slice(&self.bytes[at as usize..at as usize + out.len()]);
+    }
+
     /// The whole volume as hosts would read it over this upstream.
     pub(super) fn volume(
         &self,
@@ -165,11 +174,21 @@ impl Opened {
                 Found::NotYet(seq) => {
                     return Err(Broken::Stuck(format!("record {seq} cannot be read")));
                 }
-                Found::Log(span) if self.rotten.spoils(span) => sectors.fill(GONE),
+                Found::Log(span) if self.rotten.spoils(span) => {
+                    // Of a record that is rotten in part, the rest can be read.
+                    let starts = (span.at..).step_by(SECTOR);
+                    for (sector, at) in sectors.iter_mut().zip(starts) {
+                        let one = Span { at, length: SECTOR as u64, ..span };
+                        *sector = if self.rotten.spoils(one) {
+                            GONE
+                        } else {
+                            let data = spanned(one, |at, out| self.read(at, out))?;
+                            store.known(&data.as_chunks::<SECTOR>().0[0])
+                        };
+                    }
+                }
                 Found::Log(span) => {
-                    let copy = |at: u64, out: &mut [u8]| {
-                        out.copy_from_slice(&self.bytes[at as usize..at as usize + out.len()]);
-                    };
+                    let copy = |at: u64, out: &mut [u8]| self.read(at, out);
                     let data = if self.unchecked { raw(span, copy) } else { spanned(span, copy)? };
                     for (sector, bytes) in sectors.iter_mut().zip(data.as_chunks::<SECTOR>().0) {
                         *sector = store.known(bytes);

@@ -105,11 +105,16 @@ impl Target {
         !self.late.is_empty()
     }
 
-    /// Executes one of the late writes, whole.
-    pub(super) fn execute_late(&mut self, rng: &mut Rng) {
+    /// Executes one of the late writes, whole. Returns the life that has sent it.
+    pub(super) fn execute_late(&mut self, rng: &mut Rng) -> usize {
         let one = rng.below(self.late.len() as u64) as usize;
-        let Late { id, fua, .. } = self.late.remove(one);
-        if fua { self.device.end_durable(id) } else { self.device.end(id) }
+        let Late { id, fua, life, .. } = self.late.remove(one);
+        if fua {
+            self.device.end_durable(id);
+        } else {
+            self.device.end(id);
+        }
+        life
     }
 
     /// A new session ends the one of the same name, with its commands (RFC 7143, 6.3.5).
@@ -160,7 +165,7 @@ mod tests {
             kept += target.device.visible()[..2].iter().filter(|&&has| has == data).count();
             assert_eq!(target.device.visible()[2..], [Content::default(); 2]);
             assert!(target.has_late());
-            target.execute_late(&mut rng);
+            assert_eq!(target.execute_late(&mut rng), 1);
             assert_eq!(target.device.visible()[2..], [data; 2]);
             assert!(!target.has_late());
         }

@@ -17,11 +17,30 @@ fn no_crash_breaks_a_law() {
     for kind in &report.kinds {
         assert!(kind.log > 100 && kind.upstream > 100, "{kind:?}");
     }
-    for event in &report.events {
+    let seldom = SELDOM.map(Event::name);
+    for event in report.events.iter().filter(|event| !seldom.contains(&event.event)) {
         assert!(event.count > 0, "this class is not generated: {event:?}");
     }
     let sum = |of: fn(&Kind) -> u64| report.kinds.iter().map(of).sum::<u64>();
     assert_eq!((sum(|kind| kind.log), sum(|kind| kind.upstream)), (report.states, report.states));
+}
+
+/// What happens in less than one of a hundred workloads.
+const SELDOM: [Event; 3] = [Event::LargeLogCopy, Event::LateWriteCleaned, Event::TakeOverCleaned];
+
+/// A log is cleaned in batches of many copies, beside writes of a dead gateway that come late, and when another gateway has
+/// taken the unit over; no law is broken.
+#[test]
+fn cleaning_meets_what_is_seldom() {
+    let mut events = Events::default();
+    for seed in [11, 26, 36, 68, 90, 106, 126, 195] {
+        let end = play(&Plan::with_cleaning(seed), None, false);
+        assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
+        events += end.events;
+    }
+    for event in SELDOM.into_iter().chain([Event::Tear, Event::Settings]) {
+        assert!(events[event] > 0, "this does not happen: {}", event.name());
+    }
 }
 
 /// Workloads in which small mistakes show: an answer that data is upstream before the log device knows (27, 168, 287), a
@@ -71,7 +90,7 @@ fn what_updates_found_stays_mended() {
 #[test]
 fn what_copies_tears_and_stores_found_stays_mended() {
     for seed in [1004, 2070] {
-        let end = play(&Plan::new(seed), None, false);
+        let end = play(&Plan::without_cleaning(seed), None, false);
         assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
     }
 }
@@ -139,6 +158,8 @@ fn laws_notice_what_they_are_about() {
         (Bug::CopyForwards, "copy"),
         (Bug::CopyFailureHidden, "copy"),
         (Bug::SupersAtOnce, "recovery"),
+        (Bug::CopiesForgotten, "prefix"),
+        (Bug::CopyTakenForWrite, "prefix"),
     ] {
         let report = run(settings(1_000_000, Some(bug)), &|_| ());
         assert_eq!(report.violation.map(|violation| violation.law), Some(law), "{}", bug.name());
@@ -169,4 +190,16 @@ fn stories_are_short_and_repeat() {
     let again = run(Settings { seed: violation.seed, ..told }, &|_| ());
     assert_eq!(again.workloads, 1);
     assert_eq!(again.violation.unwrap().story, violation.story);
+}
+
+/// Workloads with cleaning in which laws were broken once. A segment was given up when what had superseded its data was
+/// written and not durable (114). The judge took what is rotten in part for rotten in whole (99).
+#[test]
+fn what_cleaning_found_stays_mended() {
+    for seed in [99, 114] {
+        // As they were drawn when the class had no torn sectors and no other settings.
+        let plan = Plan { tears: false, changes: false, ..Plan::new(seed) };
+        let end = play(&plan, None, false);
+        assert!(end.fault.is_none(), "{seed}: {}", end.fault.unwrap().broken);
+    }
 }

@@ -295,6 +295,24 @@ impl Bug {
                 "lost-write-not-repeated",
                 "a write that a loss of the upstream may have taken is not sent again",
             ),
+            Self::CopiesVolatile => {
+                ("copies-volatile", "what was copied in the log goes before the copies are durable")
+            }
+            Self::SegmentGivenUpEarly => {
+                ("segment-given-up-early", "a super block gives up a segment that is needed")
+            }
+            Self::CopyOfOtherData => {
+                ("copy-of-other-data", "a copy in the log has other data than what it is of")
+            }
+            Self::CopiesForgotten => ("copies-forgotten", "recovery does not know copies"),
+            Self::CopyTakenForWrite => (
+                "copy-taken-for-write",
+                "recovery takes a copy for a write that is newer than all before it",
+            ),
+            Self::OldestCopiesForgotten => (
+                "oldest-copies-forgotten",
+                "recovery does not know copies of the epoch that was being written upstream",
+            ),
         }
     }
 }

@@ -10,7 +10,7 @@ impl Plan {
         use Bug as B;
         let Some(bug) = bug else { return self };
         if self.stores != Stores::One {
-            self = Self::on_one_store(self.seed);
+            self = Self::on_one_store(self.seed, true);
         }
         if (bug as u32) < B::UpdatePastTheLog as u32 {
             // It shows without updates, large batches and rot, and there more often.
@@ -106,6 +106,15 @@ impl Plan {
                     life.retain(|ask| !matches!(ask.what, What::Drain(_)));
                     life.insert(0, Ask { host: 0, what: What::Drain(true) });
                 }
+            }
+            B::CopiesVolatile
+            | B::SegmentGivenUpEarly
+            | B::CopyOfOtherData
+            | B::CopiesForgotten
+            | B::CopyTakenForWrite
+            | B::OldestCopiesForgotten => {
+                self = Self::plain(self.seed);
+                self.overwrites();
             }
             B::TornHeadersBelieved | B::SupersAtOnce => self.tears = true,
             B::OneSuperAnnounces => {

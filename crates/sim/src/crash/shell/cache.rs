@@ -1,6 +1,7 @@
 //! Performs the work of the cache stage: copies, buffers and log-device I/O.
 
 use super::super::bug::Bug;
+use super::super::cleaning::has_copies;
 use super::super::content::SECTOR;
 use super::super::events::Event as Happening;
 use super::{Asked, Effect, Fault, Io, Shell, sector};
@@ -85,12 +86,25 @@ impl Shell<'_> {
             out.copy_from_slice(self.memory.buffer(buffer, part.length));
         };
         assemble(write, crc32c, fill, &mut bytes);
+        self.copies = has_copies(self.plan, &bytes);
+        self.lasting.events[Happening::LogCopy] += u64::from(self.copies);
+        if self.copies && self.is(Bug::CopyOfOtherData) {
+            assemble(write, crc32c, |_, out| out.fill(0), &mut bytes);
+        }
+        if self.is(Bug::SegmentGivenUpEarly)
+            && let Ok(block) = Super::decode(&bytes)
+            && self.lasting.has_cleaned()
+        {
+            bytes = Super { oldest: block.oldest + 1, ..block }.encode();
+        }
         if self.is(Bug::SuperBlockAhead)
             && let Ok(block) = Super::decode(&bytes)
         {
             bytes = Super { applied: block.durable, ..block }.encode();
         }
-        self.lasting.events[Happening::LargeBatch] += u64::from(write.head.len() % 4096 > SECTOR);
+        let large = write.head.len() % 4096 > SECTOR;
+        self.lasting.events[Happening::LargeBatch] += u64::from(large);
+        self.lasting.events[Happening::LargeLogCopy] += u64::from(large && self.copies);
         let (bug, store) = (self.bug, &mut self.lasting.store);
         let mut contents: Vec<_> =
             bytes.as_chunks::<SECTOR>().0.iter().map(|bytes| store.name(bytes)).collect();
@@ -137,7 +151,9 @@ impl Shell<'_> {
         let flush = self.log_device.device.flush();
         if self.is(Bug::LogSyncDropped) {
             self.logged(io, Ok(()));
-        } else if self.is(Bug::LogSyncAnsweredEarly) {
+        } else if self.is(Bug::LogSyncAnsweredEarly)
+            || (self.copies && self.is(Bug::CopiesVolatile))
+        {
             self.ios.push(Io::Unseen { on_log: true, effect: Effect::Flush(flush) });
             self.logged(io, Ok(()));
         } else {

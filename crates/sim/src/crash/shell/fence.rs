@@ -83,6 +83,8 @@ impl Shell<'_> {
     /// An operator lets another gateway take the unit over, which writes there at once.
     pub(super) fn take_over(&mut self) -> Result<(), Fault> {
         self.lasting.events.count(Happening::TakeOver);
+        let cleaned = self.lasting.has_cleaned();
+        self.lasting.events[Happening::TakeOverCleaned] += u64::from(cleaned);
         self.tell(|| "another gateway takes the unit over and writes".to_owned());
         let aborts = !self.is(Bug::PreemptWithoutAbort);
         if aborts {

@@ -82,6 +82,8 @@ pub(super) struct Shell<'a> {
     log_device: LogDevice,
     target: Target,
     paths: Paths,
+    /// The last batch of the log has copies.
+    copies: bool,
     /// What is to be told at once.
     told: VecDeque<Input>,
     ios: Vec<Io>,
@@ -223,6 +225,7 @@ impl<'a> Shell<'a> {
             log_device: LogDevice::new(log_device),
             target,
             paths,
+            copies: false,
             told,
             ios: Vec::new(),
             asked: BTreeMap::new(),

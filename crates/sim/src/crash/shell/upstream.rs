@@ -467,7 +467,9 @@ impl Shell<'_> {
     pub(super) fn execute_late(&mut self) -> Result<(), Fault> {
         self.lasting.events.count(Happening::LateWrite);
         self.tell(|| "the upstream executes a write of a lost session".to_owned());
-        self.target.execute_late(&mut self.rng);
+        let life = self.target.execute_late(&mut self.rng);
+        let cleaned = life != self.tenure.life && self.lasting.has_cleaned();
+        self.lasting.events[Happening::LateWriteCleaned] += u64::from(cleaned);
         self.point()
     }
 }
