@@ -33,6 +33,8 @@ struct Change {
     /// A number, unique over all gateway starts.
     number: u64,
     acked: bool,
+    /// It is a part of a copy, and the gateway has its answer; the host hears of it when the copy ends.
+    done: bool,
     /// It goes to the upstream as such, and is durable there when it is acknowledged.
     update: bool,
 }
@@ -193,7 +195,8 @@ impl History {
             self.versions[sector as usize].push((place + 1, token));
         }
         let number = self.numbers;
-        self.changes.push(Change { sectors, zero: false, number, acked: false, update: false });
+        let (zero, acked, done, update) = (false, false, false, false);
+        self.changes.push(Change { sectors, zero, number, acked, done, update });
         place
     }
 
@@ -222,6 +225,11 @@ impl History {
         self.changes[place].acked = true;
         self.revision += u64::from(self.changes[place].update);
         self.atomic.remove(&(place + 1));
+    }
+
+    /// The gateway has the answer to a part of a copy.
+    pub(super) fn part_done(&mut self, place: usize) {
+        self.changes[place].done = true;
     }
 
     /// A host has noticed what recovery found.

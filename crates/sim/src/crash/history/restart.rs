@@ -19,14 +19,15 @@ impl History {
             let logged = |version: usize| {
                 !self.is_update(version) && !self.owed(version) && version > self.upstream
             };
-            let comes =
-                |version: usize| version > self.recovered && !self.changes[version - 1].acked;
+            let ended =
+                |version: usize| self.changes[version - 1].acked || self.changes[version - 1].done;
+            let comes = |version: usize| version > self.recovered && !ended(version);
             let found =
                 versions.iter().rfind(|version| has == Some(version.1) && !logged(version.0));
             let kept = found.map_or(0, |version| version.0);
             versions.retain(|&(version, _)| {
                 let stays = version <= kept || comes(version) || logged(version);
-                gone |= !stays && self.changes[version - 1].acked;
+                gone |= !stays && ended(version);
                 stays
             });
         }

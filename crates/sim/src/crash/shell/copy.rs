@@ -238,6 +238,7 @@ impl Shell<'_> {
         match step {
             Asked::Change { .. } | Asked::Other { .. } if copying.full.is_some() => {
                 if let Asked::Change { place, direct, .. } = step {
+                    self.lasting.history.part_done(place);
                     copying.written.push((place, direct));
                 }
                 copying.stale = copying.full.take().expect("it was written");
