@@ -234,6 +234,8 @@ fn log_status(log: &Log, now: Instant) -> LogStatus {
         why: why.map_or_else(String::new, |why| why.to_string()),
         strict: status.strict,
         dirty_bytes: status.dirty_bytes,
+        held_bytes: status.held,
+        copied_bytes: status.copied,
         oldest_dirty_ns: status.oldest_dirty.map_or(0, Duration::as_nanos),
         fill: f64::from(status.fill) / 1e3,
         last: status.last,

@@ -210,6 +210,12 @@ fn notes(log: &LogStatus) -> Vec<String> {
         let (flushes, age) = (log.waiting_flushes, time(debt));
         notes.push(format!("writes that bypassed the log wait to be flushed for {age}, {flushes} flushes of hosts with them"));
     }
+    if log.copied_bytes > 0 {
+        let (held, copied) = (ByteCount(log.held_bytes), ByteCount(log.copied_bytes));
+        notes.push(format!(
+            "the log holds {held} with superseded data, {copied} were copied in it to drop such data"
+        ));
+    }
     if log.faults > 0 {
         notes.push(format!("{} writes or flushes of the log failed", log.faults));
     }

@@ -79,7 +79,13 @@ pub struct LogStatus {
     pub strict: bool,
     /// Bytes that are not on the volume's own storage.
     pub dirty_bytes: u64,
-    /// How long the oldest of them has been in the log.
+    /// Data of which the log has records: these bytes, what newer ones have superseded, and copies.
+    #[serde(default)]
+    pub held_bytes: u64,
+    /// Data that was copied inside the log since the gateway started, so that superseded data could leave it.
+    #[serde(default)]
+    pub copied_bytes: u64,
+    /// How long the oldest of the `dirty_bytes` has been in the log.
     pub oldest_dirty_ns: u64,
     /// How full the log is, 0 to 1.
     pub fill: f64,

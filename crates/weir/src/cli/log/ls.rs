@@ -5,14 +5,18 @@ use crate::exit::{Exit, Failure};
 use crate::output::print;
 use serde_json::json;
 use std::fmt::Write as _;
-use weir_flow::cache::writeback::format::{Descriptor, RecordKind};
-use weir_flow::cache::writeback::inspect::Gap;
-use weir_flow::cache::writeback::reader::Located;
+use weir_flow::cache::writeback::format::Descriptor;
+use weir_flow::cache::writeback::inspect::{Gap, Logged};
 
 pub(super) fn run(args: &Inspect) -> Result<Exit, Failure> {
     let log = open(&args.file)?;
     let seen = inspected(&args.file, &log, &mut log.reader())?;
-    let mut out = Out { json: args.json, block: seen.block.block, text: String::new() };
+    let mut out = Out {
+        json: args.json,
+        block: seen.block.block,
+        applied: seen.applied,
+        text: String::new(),
+    };
     if !args.json {
         let _ = writeln!(
             out.text,
@@ -21,17 +25,11 @@ pub(super) fn run(args: &Inspect) -> Result<Exit, Failure> {
         );
     }
     let mut gaps = seen.gaps.iter().peekable();
-    let mut epoch = 0;
-    for located in &seen.batches {
-        while let Some(gap) = gaps.next_if(|gap| gap.first < located.batch.first) {
+    for logged in seen.records() {
+        while let Some(gap) = gaps.next_if(|gap| gap.first < logged.seq) {
             out.gap(gap);
         }
-        for (seq, record) in located.numbered() {
-            if record.kind == RecordKind::Epoch {
-                epoch = seq;
-            }
-            out.record(located, (seq, record), epoch, seq <= seen.applied);
-        }
+        out.record(&logged, seen.is_dirty(logged.seq, logged.record));
         if out.text.len() > ENOUGH {
             print(&std::mem::take(&mut out.text))?;
         }
@@ -45,18 +43,15 @@ pub(super) fn run(args: &Inspect) -> Result<Exit, Failure> {
 struct Out {
     json: bool,
     block: u32,
+    applied: u64,
     text: String,
 }
 
 impl Out {
-    fn record(
-        &mut self,
-        located: &Located,
-        (seq, record): (u64, &Descriptor),
-        epoch: u64,
-        applied: bool,
-    ) {
+    fn record(&mut self, logged: &Logged<'_>, dirty: bool) {
+        let Logged { seq, epoch, batch: located, record } = *logged;
         let data = record.kind.is_data();
+        let copy = record.copied().is_some();
         let (start, length) = if data { extent(record, self.block) } else { (0, 0) };
         if self.json {
             let value = json!({
@@ -69,21 +64,23 @@ impl Out {
                 "length": data.then_some(length),
                 "payload": (record.payload > 0).then(|| located.span(record).at),
                 "fua": record.flags & Descriptor::FLAG_FUA != 0,
+                "copy": copy,
                 "more": record.flags & Descriptor::FLAG_MORE != 0,
                 "tenant": record.tenant,
                 "time_ns": record.time,
-                "upstream": applied,
+                "upstream": if data { !dirty } else { seq <= self.applied },
             });
             let _ = writeln!(self.text, "{value}");
             return;
         }
         let place = if data { start.to_string() } else { "-".to_owned() };
         let bytes = if data { length.to_string() } else { "-".to_owned() };
-        let state = if applied { "upstream" } else { "dirty" };
+        let state = if dirty { "dirty" } else { "upstream" };
         let state = if data { state } else { "" };
+        let copy = if copy { ", copy" } else { "" };
         let fua = if record.flags & Descriptor::FLAG_FUA != 0 { ", FUA" } else { "" };
         let line = format!(
-            "{:>14} {seq:>12} {epoch:>12} {:<6} {place:>16} {bytes:>10}  {state}{fua}",
+            "{:>14} {seq:>12} {epoch:>12} {:<6} {place:>16} {bytes:>10}  {state}{fua}{copy}",
             located.at,
             record.kind.as_str()
         );

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use weir_flow::cache::writeback::format::crc32c;
-use weir_flow::cache::writeback::inspect::{Gap, Inspection};
-use weir_flow::cache::writeback::reader::{Located, payload};
+use weir_flow::cache::writeback::inspect::{Gap, Inspection, Logged};
+use weir_flow::cache::writeback::reader::payload;
 use weir_flow::units::ByteCount;
 use weir_serve::{Image, LogReader, LookError};
 
@@ -90,11 +90,9 @@ impl Salvage {
         }
         let opened = if self.in_place { Image::open(&self.to) } else { Image::create(&self.to) };
         let image = opened.map_err(|error| unavailable(&error))?;
-        let records = seen.batches.iter().flat_map(Located::numbered);
-        let ends = records.filter(|&(seq, record)| seq > seen.applied && record.kind.is_data());
-        let end = ends
-            .map(|(_, record)| extent(record, seen.block.block))
-            .map(|(start, length)| start + length);
+        let records = seen.replay().into_iter().map(|logged| logged.record);
+        let ends = records.map(|record| extent(record, seen.block.block));
+        let end = ends.map(|(start, length)| start + length);
         match (end.max(), image.size()) {
             (Some(end), Some(size)) if end > size => {
                 let message = format!(
@@ -119,49 +117,47 @@ impl Salvage {
     ) -> Result<Done, LookError> {
         let block = seen.block.block;
         let (progress, mut done) = (Progress::new(), Done::default());
-        let mut gaps = seen.gaps.iter().peekable();
-        let mut stopped = false;
-        for (number, located) in seen.batches.iter().enumerate() {
+        let mut gaps: Vec<_> = seen.gaps.iter().map(|gap| (seen.missing_from(gap), gap)).collect();
+        gaps.sort_by_key(|&(from, _)| from);
+        let mut gaps = gaps.into_iter().peekable();
+        let (records, mut stopped) = (seen.replay(), false);
+        for (number, logged) in records.iter().enumerate() {
             progress.show(
-                Some(number as f64 / seen.batches.len() as f64),
+                Some(number as f64 / records.len() as f64),
                 format!("{} applied", ByteCount(done.applied.1)),
             );
-            for (seq, record) in located.numbered().filter(|&(seq, _)| seq > seen.applied) {
-                while let Some(gap) = gaps.next_if(|gap| gap.first < seq) {
-                    done.gap(gap, block);
-                    stopped = !self.beyond;
+            let Logged { seq, epoch, batch: located, record } = *logged;
+            while let Some((_, gap)) = gaps.next_if(|&(from, _)| from < (epoch, seq)) {
+                done.gap(gap, block);
+                stopped = !self.beyond;
+            }
+            let (start, length) = extent(record, block);
+            let intact = always(payload(&mut device(reader), located, record, crc32c));
+            match intact {
+                Err(_) => {
+                    done.rotten.push(seq);
+                    done.lost.add(start, start + length);
+                    stopped |= !self.beyond;
                 }
-                if !record.kind.is_data() {
-                    continue;
+                Ok(_) if stopped => {
+                    done.left.0 += 1;
+                    done.left.1 += u64::from(record.payload);
+                    done.lost.add(start, start + length);
                 }
-                let (start, length) = extent(record, block);
-                let intact = always(payload(&mut device(reader), located, record, crc32c));
-                match intact {
-                    Err(_) => {
-                        done.rotten.push(seq);
-                        done.lost.add(start, start + length);
-                        stopped |= !self.beyond;
+                Ok(bytes) => {
+                    if record.payload > 0 {
+                        image.write(start, &bytes)?;
+                    } else {
+                        image.zero(start, length)?;
                     }
-                    Ok(_) if stopped => {
-                        done.left.0 += 1;
-                        done.left.1 += u64::from(record.payload);
-                        done.lost.add(start, start + length);
-                    }
-                    Ok(bytes) => {
-                        if record.payload > 0 {
-                            image.write(start, &bytes)?;
-                        } else {
-                            image.zero(start, length)?;
-                        }
-                        done.applied.0 += 1;
-                        done.applied.1 += length;
-                        done.last = Some(seq);
-                        done.lost.take(start, start + length);
-                    }
+                    done.applied.0 += 1;
+                    done.applied.1 += length;
+                    done.last = Some(seq);
+                    done.lost.take(start, start + length);
                 }
             }
         }
-        gaps.for_each(|gap| done.gap(gap, block));
+        gaps.for_each(|(_, gap)| done.gap(gap, block));
         Ok(done)
     }
 

@@ -80,7 +80,7 @@ fn value(
         Err(bad) => json!({ "copy": name, "fault": bad.to_string() }),
     });
     let records = || seen.batches.iter().flat_map(Located::numbered);
-    let dirty = || records().filter(|(seq, record)| *seq > seen.applied && record.kind.is_data());
+    let dirty = || records().filter(|(seq, record)| seen.is_dirty(*seq, record));
     let times = || records().map(|(_, record)| record.time).filter(|&time| time > 0);
     let more = json!({
         "format": VERSION,
@@ -97,6 +97,7 @@ fn value(
         "capacity_bytes": SUPERS + block.segment * block.segments,
         "batches": seen.batches.len(),
         "records": records().count(),
+        "copies": records().filter(|(_, record)| record.copied().is_some()).count(),
         "epochs": records().filter(|(_, record)| record.kind == RecordKind::Epoch).count(),
         "first": records().next().map(|(seq, _)| seq),
         "last": records().last().map(|(seq, _)| seq),

@@ -35,11 +35,9 @@ pub(super) fn run(args: &Inspect) -> Result<Exit, Failure> {
                 continue;
             };
             let (start, length) = extent(record, block);
-            let home = if seq > seen.applied {
-                "and no other copy exists"
-            } else {
-                "the upstream has a copy"
-            };
+            let upstream = !seen.is_dirty(seq, record);
+            let home =
+                if upstream { "the upstream has a copy" } else { "and no other copy exists" };
             let what = format!(
                 "{}: bytes {start} to {} of the volume, {home}",
                 FlawKind::Payload(seq),
@@ -49,7 +47,7 @@ pub(super) fn run(args: &Inspect) -> Result<Exit, Failure> {
             one["offset"] = start.into();
             one["length"] = length.into();
             one["record"] = seq.into();
-            one["upstream"] = (seq <= seen.applied).into();
+            one["upstream"] = upstream.into();
             faults.push(one);
         }
     }
